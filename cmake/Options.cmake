@@ -1,0 +1,13 @@
+option(LOCKSTEP_WERROR "Treat warnings as errors" ON)
+set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefined or thread")
+
+# -ffp-contract=off: the same bits from the compiler's loops whatever the optimisation level; kernels that want a fused
+# multiply-add ask for it by name.
+add_compile_options(-Wall -Wextra $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> -ffp-contract=off)
+if(LOCKSTEP_WERROR)
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-Werror>)
+endif()
+if(LOCKSTEP_SANITIZE)
+    add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()

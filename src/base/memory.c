@@ -1,0 +1,104 @@
+#include "base/memory.h"
+
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+static atomic_uint_fast64_t allocation_count;
+static atomic_size_t allocation_limit;
+
+const char *lki_format_nbytes(char *text, size_t capacity, uint64_t nbytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double amount = (double)nbytes;
+    size_t unit = 0;
+    while (amount >= 1024 && unit + 1 < sizeof units / sizeof *units) {
+        amount /= 1024;
+        unit++;
+    }
+    snprintf(text, capacity, unit ? "%.1f %s" : "%.0f %s", amount, units[unit]);
+    return text;
+}
+
+static void *out_of_memory(size_t nbytes, const char *what)
+{
+    char amount[32];
+    return lki_fail_null(LK_ERR_NOMEM, "out of memory: could not allocate %s for %s",
+                         lki_format_nbytes(amount, sizeof amount, nbytes), what);
+}
+
+/* Counts the allocation, and says whether a test's limit forbids it. */
+static int allowed(size_t nbytes)
+{
+    size_t limit = atomic_load_explicit(&allocation_limit, memory_order_relaxed);
+    atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
+    return limit == 0 || nbytes <= limit;
+}
+
+void *lki_calloc(size_t nbytes, const char *what)
+{
+    void *block = allowed(nbytes) ? calloc(1, nbytes ? nbytes : 1) : NULL;
+    return block ? block : out_of_memory(nbytes, what);
+}
+
+void *lki_calloc_aligned(size_t nbytes, const char *what)
+{
+    size_t rounded = (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    void *block = NULL;
+    if (rounded < nbytes || !allowed(nbytes)) return out_of_memory(nbytes, what);
+    if (posix_memalign(&block, ALIGNMENT, rounded ? rounded : ALIGNMENT)) return out_of_memory(nbytes, what);
+    memset(block, 0, rounded ? rounded : ALIGNMENT);
+    return block;
+}
+
+void *lki_realloc(void *block, size_t nbytes, const char *what)
+{
+    void *grown = allowed(nbytes) ? realloc(block, nbytes ? nbytes : 1) : NULL;
+    return grown ? grown : out_of_memory(nbytes, what);
+}
+
+void lki_free(void *block)
+{
+    free(block);
+}
+
+char *lki_strdup(const char *text)
+{
+    return text ? lki_strndup(text, strlen(text)) : NULL;
+}
+
+char *lki_strndup(const char *text, size_t length)
+{
+    char *copy = lki_calloc(length + 1, "a string");
+    if (copy) memcpy(copy, text, length);
+    return copy;
+}
+
+char *lki_format(const char *format, ...)
+{
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    char *text = length < 0 ? NULL : lki_calloc((size_t)length + 1, "a string");
+    if (text) vsnprintf(text, (size_t)length + 1, format, again);
+    va_end(again);
+    va_end(arguments);
+    return text;
+}
+
+uint64_t lki_allocation_count(void)
+{
+    return atomic_load_explicit(&allocation_count, memory_order_relaxed);
+}
+
+void lki_set_allocation_limit(size_t nbytes)
+{
+    atomic_store_explicit(&allocation_limit, nbytes, memory_order_relaxed);
+}

@@ -1,0 +1,84 @@
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifndef LOCKSTEP_VERSION
+#define LOCKSTEP_VERSION "0.1.0"
+#endif
+
+enum { ERROR_CAPACITY = 1024 };
+
+static _Thread_local char error_text[ERROR_CAPACITY];
+static _Thread_local lk_status error_status;
+
+static void flatten_to_one_line(char *text)
+{
+    for (; *text; text++)
+        if (*text == '\n' || *text == '\r') *text = ' ';
+}
+
+static void set_error(lk_status status, const char *format, va_list arguments)
+{
+    /* Formatted aside first: an argument may be lk_error() itself. */
+    char fresh[ERROR_CAPACITY];
+    vsnprintf(fresh, sizeof fresh, format, arguments);
+    flatten_to_one_line(fresh);
+    memcpy(error_text, fresh, sizeof error_text);
+    error_status = status;
+}
+
+lk_status lki_fail(lk_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    set_error(status, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+void *lki_fail_null(lk_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    set_error(status, format, arguments);
+    va_end(arguments);
+    return NULL;
+}
+
+lk_status lki_fail_prefix(lk_status status, const char *format, ...)
+{
+    char prefix[ERROR_CAPACITY / 2];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(prefix, sizeof prefix, format, arguments);
+    va_end(arguments);
+    return lki_fail(status, "%s: %s", prefix, error_text);
+}
+
+lk_status lki_last_status(void)
+{
+    return error_status;
+}
+
+const char *lk_error(void)
+{
+    return error_text;
+}
+
+const char *lk_status_name(lk_status status)
+{
+    switch (status) {
+#define X(symbol, name)                                                                                                \
+    case symbol: return name;
+        LK_STATUS_LIST(X)
+#undef X
+    }
+    return "unknown status";
+}
+
+const char *lk_version(void)
+{
+    return LOCKSTEP_VERSION;
+}
