@@ -1,0 +1,155 @@
+/* The graph: a model written down once as values and the ops between them, then compiled and replayed for every batch.
+ *
+ * You meet it when you write a module of your own: a C function that takes values and returns one,
+ *
+ *     lk_value *residual_block(lk_value *x, void *context)
+ *     {
+ *         return lk_op_add(x, lk_op_relu(lk_module_forward(context, x)));
+ *     }
+ *
+ * Ops check shapes and dtypes as they are recorded; on an error they set lk_error(), remember it in the graph and return
+ * NULL, and an op of NULL returns NULL, so a whole function needs one check, at its end, made by whoever compiles it.
+ * A value belongs to its graph and lives as long. Not thread-safe: a graph is recorded by one thread. */
+#ifndef LOCKSTEP_GRAPH_H
+#define LOCKSTEP_GRAPH_H
+
+#include <lockstep/sys/engine.h>
+#include <lockstep/sys/op.h>
+#include <lockstep/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lk_graph lk_graph;
+typedef struct lk_value lk_value;
+
+/* A tensor that outlives the graph and that training changes: a weight, or (trainable false) a buffer such as a running
+ * mean. `value` may move (into the flat buffer of its model) but keeps its contents. */
+typedef struct lk_param {
+    char *name; /* "weight"; its path in the model, "0.weight", is the module's business */
+    lk_tensor *value;
+    lk_tensor *grad; /* NULL until a step that trains it is compiled */
+    bool trainable;
+    bool is_buffer; /* never trained: running statistics */
+} lk_param;
+
+lk_param *lk_param_create(const char *name, lk_tensor *value_owned, bool trainable);
+void lk_param_free(lk_param *param);
+
+/* In a training graph dropout drops and batch norm looks at the batch; in the other they do not. */
+lk_graph *lk_graph_create(bool training);
+void lk_graph_free(lk_graph *graph);
+bool lk_graph_is_training(const lk_graph *graph);
+
+lk_value *lk_graph_input(lk_graph *graph, const char *name, lk_dtype dtype, lk_shape shape);
+/* The same parameter twice is the same value. */
+lk_value *lk_graph_param(lk_graph *graph, lk_param *param);
+/* Copies the tensor into the graph. */
+lk_value *lk_graph_constant(lk_graph *graph, const lk_tensor *tensor);
+/* A value that can be read after each replay, by name. */
+lk_status lk_graph_output(lk_graph *graph, const char *name, lk_value *value);
+
+lk_graph *lk_value_graph(const lk_value *value);
+lk_shape lk_value_shape(const lk_value *value);
+lk_dtype lk_value_dtype(const lk_value *value);
+
+/* Where errors happened: names the layer that the following ops belong to, until popped. */
+void lk_graph_push_scope(lk_graph *graph, const char *name, const char *type);
+void lk_graph_pop_scope(lk_graph *graph);
+
+/* Elementwise, broadcasting as NumPy and PyTorch do. */
+lk_value *lk_op_add(lk_value *a, lk_value *b);
+lk_value *lk_op_sub(lk_value *a, lk_value *b);
+lk_value *lk_op_mul(lk_value *a, lk_value *b);
+lk_value *lk_op_div(lk_value *a, lk_value *b);
+lk_value *lk_op_pow(lk_value *a, lk_value *b);
+lk_value *lk_op_maximum(lk_value *a, lk_value *b);
+lk_value *lk_op_minimum(lk_value *a, lk_value *b);
+lk_value *lk_op_greater(lk_value *a, lk_value *b);       /* bool */
+lk_value *lk_op_greater_equal(lk_value *a, lk_value *b); /* bool */
+lk_value *lk_op_equal(lk_value *a, lk_value *b);         /* bool */
+lk_value *lk_op_where(lk_value *condition, lk_value *a, lk_value *b);
+lk_value *lk_op_add_scalar(lk_value *x, double scalar);
+lk_value *lk_op_mul_scalar(lk_value *x, double scalar);
+lk_value *lk_op_pow_scalar(lk_value *x, double exponent);
+lk_value *lk_op_neg(lk_value *x);
+lk_value *lk_op_abs(lk_value *x);
+lk_value *lk_op_sign(lk_value *x);
+lk_value *lk_op_exp(lk_value *x);
+lk_value *lk_op_log(lk_value *x);
+lk_value *lk_op_sqrt(lk_value *x);
+lk_value *lk_op_sin(lk_value *x);
+lk_value *lk_op_cos(lk_value *x);
+lk_value *lk_op_erf(lk_value *x);
+lk_value *lk_op_tanh(lk_value *x);
+lk_value *lk_op_sigmoid(lk_value *x);
+lk_value *lk_op_relu(lk_value *x);
+lk_value *lk_op_leaky_relu(lk_value *x, double slope);
+lk_value *lk_op_elu(lk_value *x, double alpha);
+lk_value *lk_op_gelu(lk_value *x, bool tanh_approximation);
+lk_value *lk_op_silu(lk_value *x);
+lk_value *lk_op_softplus(lk_value *x, double beta, double threshold);
+lk_value *lk_op_clamp(lk_value *x, double min, double max);
+lk_value *lk_op_cast(lk_value *x, lk_dtype dtype);
+
+/* Over a set of axes, LK_AXES(0, -1), or all of them, LK_ALL_AXES. Negative axes count from the end. */
+#define LK_ALL_AXES NULL, 0
+#define LK_AXES(...) (const int[]){__VA_ARGS__}, (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+lk_value *lk_op_sum(lk_value *x, const int *axes, int axis_count, bool keep_dims);
+lk_value *lk_op_mean(lk_value *x, const int *axes, int axis_count, bool keep_dims);
+lk_value *lk_op_max(lk_value *x, const int *axes, int axis_count, bool keep_dims);
+lk_value *lk_op_var(lk_value *x, const int *axes, int axis_count, bool keep_dims, int correction);
+lk_value *lk_op_argmax(lk_value *x, int axis, bool keep_dims);
+lk_value *lk_op_softmax(lk_value *x, int axis);
+lk_value *lk_op_log_softmax(lk_value *x, int axis);
+
+/* Shapes and places. One dimension of a reshape may be -1. */
+lk_value *lk_op_reshape(lk_value *x, lk_shape shape);
+lk_value *lk_op_permute(lk_value *x, const int *order);
+lk_value *lk_op_transpose(lk_value *x, int axis_a, int axis_b);
+lk_value *lk_op_expand(lk_value *x, lk_shape shape);
+lk_value *lk_op_slice(lk_value *x, int axis, int64_t begin, int64_t end, int64_t step);
+lk_value *lk_op_concat(lk_value *const *values, int count, int axis);
+/* `before` and `after` hold one number an axis. */
+lk_value *lk_op_pad(lk_value *x, const int64_t *before, const int64_t *after, lk_pad_mode mode, double value);
+lk_value *lk_op_gather(lk_value *x, int axis, lk_value *index);
+lk_value *lk_op_embedding(lk_value *weight, lk_value *index, int64_t padding_index);
+
+/* Products. `bias` may be NULL where the layer has none. */
+lk_value *lk_op_matmul(lk_value *a, lk_value *b);
+lk_value *lk_op_linear(lk_value *x, lk_value *weight, lk_value *bias);
+/* A window's zero stride, dilation and groups stand for 1. */
+lk_value *lk_op_conv(lk_value *x, lk_value *weight, lk_value *bias, lk_window window);
+lk_value *lk_op_conv_transpose(lk_value *x, lk_value *weight, lk_value *bias, lk_window window);
+lk_value *lk_op_max_pool(lk_value *x, lk_window window);
+lk_value *lk_op_avg_pool(lk_value *x, lk_window window);
+lk_value *lk_op_adaptive_avg_pool(lk_value *x, const int64_t *output_size, int rank);
+/* Either `size` or `scale` (one number a spatial axis), the other NULL. */
+lk_value *lk_op_upsample(lk_value *x, const int64_t *size, const double *scale, lk_upsample_mode mode, bool align_corners);
+
+/* Normalisation; weight, bias and the running values may be NULL. */
+lk_value *lk_op_batch_norm(lk_value *x, lk_value *weight, lk_value *bias, lk_value *running_mean, lk_value *running_var,
+                           double momentum, double eps);
+lk_value *lk_op_layer_norm(lk_value *x, lk_value *weight, lk_value *bias, int axis_count, double eps);
+lk_value *lk_op_group_norm(lk_value *x, lk_value *weight, lk_value *bias, int64_t group_count, double eps);
+/* The identity where the graph is not for training. */
+lk_value *lk_op_dropout(lk_value *x, double p);
+
+/* Losses; weights may be NULL. */
+lk_value *lk_op_cross_entropy(lk_value *logits, lk_value *target, lk_value *weight, lk_reduction reduction,
+                              int64_t ignore_index, double label_smoothing);
+lk_value *lk_op_nll(lk_value *log_probabilities, lk_value *target, lk_value *weight, lk_reduction reduction,
+                    int64_t ignore_index);
+lk_value *lk_op_pointwise_loss(lk_value *x, lk_value *target, lk_value *weight, lk_value *pos_weight,
+                               lk_pointwise_loss kind, double parameter, lk_reduction reduction);
+
+/* Compares the gradients of a function against central differences, in f64 on the reference engine. `function` gets its
+ * inputs as values and returns any value; gradcheck sums it with fixed weights. LK_ERR_RANGE names the input, the place and both numbers. */
+typedef lk_value *(*lk_graph_function)(lk_value *const *inputs, int count, void *context);
+lk_status lk_gradcheck(lk_graph_function function, void *context, lk_tensor *const *inputs, int count, double tolerance);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
