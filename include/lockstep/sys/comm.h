@@ -1,0 +1,211 @@
+/* Collectives between the ranks of a job, and what a backend that carries them implements.
+ *
+ * A comm knows pointers, counts, dtypes and operations; it knows no tensors. Every rank starts the same
+ * collectives in the same order; the n-th one of each rank belong together and carry the sequence number n,
+ * from 1. A collective is started, then tested or waited for; several may be outstanding. What a reduction
+ * gives has the same bits on every rank.
+ *
+ *     lk_comm_request *request;
+ *     lk_comm_start(comm, &(lk_comm_op){.kind = LK_COMM_ALL_REDUCE, .reduce = LK_REDUCE_AVG, .dtype = LK_F32,
+ *                                       .send = gradient, .recv = gradient, .count = 7850}, &request);
+ *     ... work that does not touch the gradient ...
+ *     lk_comm_wait(comm, request);
+ *
+ * When a peer dies, disagrees or stays away beyond the timeout, the call returns LK_ERR_PEER or
+ * LK_ERR_TIMEOUT with a sentence that names the rank, and the comm is broken from then on: every later call
+ * fails with the same sentence.
+ *
+ * Thread rule: a comm belongs to one thread at a time; only lk_comm_abort may be called from another. A comm
+ * is created after fork, never carried through one. Starting and waiting allocate nothing. */
+#ifndef LOCKSTEP_SYS_COMM_H
+#define LOCKSTEP_SYS_COMM_H
+
+#include <lockstep/status.h>
+#include <lockstep/tensor.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(symbol, name) */
+#define LK_COMM_KIND_LIST(X)                                                                                 \
+    X(LK_COMM_ALL_REDUCE, "all-reduce")                                                                      \
+    X(LK_COMM_BROADCAST, "broadcast")                                                                        \
+    X(LK_COMM_ALL_GATHER, "all-gather")                                                                      \
+    X(LK_COMM_REDUCE_SCATTER, "reduce-scatter")                                                              \
+    X(LK_COMM_BARRIER, "barrier")
+
+typedef enum lk_comm_kind {
+#define X(symbol, name) symbol,
+    LK_COMM_KIND_LIST(X)
+#undef X
+} lk_comm_kind;
+
+/* X(symbol, name). AVG is the sum times 1/size and is for floats alone. MAX and MIN keep a NaN. */
+#define LK_REDUCE_LIST(X)                                                                                    \
+    X(LK_REDUCE_SUM, "sum")                                                                                  \
+    X(LK_REDUCE_AVG, "avg")                                                                                  \
+    X(LK_REDUCE_MAX, "max")                                                                                  \
+    X(LK_REDUCE_MIN, "min")
+
+typedef enum lk_reduce {
+#define X(symbol, name) symbol,
+    LK_REDUCE_LIST(X)
+#undef X
+} lk_reduce;
+
+const char *lk_comm_kind_name(lk_comm_kind kind);
+const char *lk_reduce_name(lk_reduce reduce);
+
+/* One collective, as its caller describes it. Memory is the caller's and stays untouched by it until the
+ * wait.
+ *
+ *     kind            send                recv                count
+ *     all-reduce      count               count               of one rank's array; send == recv is in place
+ *     broadcast       (unused)            count               of the array; every rank gets root's
+ *     all-gather      count               count x size        of one rank's piece; pieces lie in rank order
+ *     reduce-scatter  count x size        count               of one rank's result; rank r gets piece r
+ *     barrier         (unused)            (unused)            0
+ *
+ * All-gather and reduce-scatter may be in place: send is then the rank's own piece of recv, or recv of send.
+ * Otherwise the two must not overlap. */
+typedef struct lk_comm_op {
+    lk_comm_kind kind;
+    lk_reduce reduce; /* all-reduce and reduce-scatter */
+    lk_dtype dtype;
+    int root; /* broadcast */
+    const void *send;
+    void *recv;
+    int64_t count;
+    void *stream; /* the device's stream for memory on a device; NULL for the host's */
+} lk_comm_op;
+
+typedef enum lk_comm_state {
+    LK_COMM_IDLE,
+    LK_COMM_STARTED,
+    LK_COMM_DONE,
+    LK_COMM_FAILED,
+} lk_comm_state;
+
+enum {
+    LK_COMM_MAX_REQUESTS = 64, /* outstanding at a time */
+    LK_COMM_RECORD_COUNT = 64, /* collectives the flight recorder remembers */
+    LK_COMM_SCRATCH_WORDS = 12,
+};
+
+/* A collective under way. It lies in its comm's pool; the wait (or the test that says done) gives it back. */
+typedef struct lk_comm_request {
+    lk_comm_op op;
+    uint64_t seq;
+    lk_comm_state state;
+    int64_t start_ns;
+    uint64_t scratch[LK_COMM_SCRATCH_WORDS]; /* the backend's own, zeroed before start */
+} lk_comm_request;
+
+/* What the flight recorder keeps of a collective. */
+typedef struct lk_comm_record {
+    uint64_t seq;
+    lk_comm_kind kind;
+    lk_dtype dtype;
+    lk_comm_state state;
+    int64_t count;
+    int64_t start_ns, end_ns; /* monotonic; end is 0 until it is over */
+} lk_comm_record;
+
+/* How far a rank has come: the last collective it started and the last it finished, 0 for none. */
+typedef struct lk_comm_progress {
+    uint64_t started, finished;
+    lk_comm_kind kind; /* of the one it started last */
+    int64_t count;
+    bool known; /* false: this backend cannot tell */
+} lk_comm_progress;
+
+typedef struct lk_comm lk_comm;
+
+/* What a backend implements. Slots are called on the comm's thread unless they say otherwise. */
+typedef struct lk_comm_vtable {
+    const char *name;
+
+    /* Required. Begins request->op, which has been checked, and may finish part of the work. Never blocks for
+     * a peer. The request stays where it is until test says it is done. */
+    lk_status (*start)(lk_comm *comm, lk_comm_request *request);
+
+    /* Required. Moves every outstanding request on as far as it goes without waiting; *done says whether this
+     * one is finished. A failure means the comm is broken. */
+    lk_status (*test)(lk_comm *comm, lk_comm_request *request, bool *done);
+
+    /* Optional. Blocks until something may have changed for `request` or about `deadline_ns` (monotonic) has
+     * come, then returns; it also looks after the peers' lives and fails with LK_ERR_PEER where one is gone.
+     * Without it the wait tests in a loop that yields the core. */
+    lk_status (*pause)(lk_comm *comm, lk_comm_request *request, int64_t deadline_ns);
+
+    /* Optional. How far `rank` has come, for the report of a stall. May take a second. */
+    void (*progress)(lk_comm *comm, int rank, lk_comm_progress *out);
+
+    /* Required. Makes this rank's and the peers' pending and later calls fail with LK_ERR_PEER and this
+     * sentence, as far as the backend can reach them. Any thread, at any time before free; the first call
+     * counts. */
+    void (*abort)(lk_comm *comm, const char *reason);
+
+    /* Required. Frees the backend's part and the comm itself. Outstanding requests are given up. */
+    void (*free)(lk_comm *comm);
+} lk_comm_vtable;
+
+/* The part of a comm that every backend begins with; lk_comm_init fills it. */
+struct lk_comm {
+    const lk_comm_vtable *vtable;
+    int rank, size;
+    int64_t timeout_ms;    /* of one collective; 0: LK_COMM_DEFAULT_TIMEOUT_MS */
+    uint64_t last_seq;     /* of the collective started last */
+    uint64_t finished_seq; /* all collectives up to this one are over */
+    lk_status broken;      /* LK_OK while it works */
+    char broken_text[768]; /* the sentence of what broke it */
+    int free_count;        /* requests that are free: their numbers are free_list[0 .. free_count) */
+    uint8_t free_list[LK_COMM_MAX_REQUESTS];
+    lk_comm_request requests[LK_COMM_MAX_REQUESTS];
+    lk_comm_record records[LK_COMM_RECORD_COUNT]; /* of seq s in records[s % LK_COMM_RECORD_COUNT] */
+};
+
+enum { LK_COMM_DEFAULT_TIMEOUT_MS = 300000 };
+
+/* For backends: fills the common part of a zeroed comm. */
+void lk_comm_init(lk_comm *comm, const lk_comm_vtable *vtable, int rank, int size);
+
+/* Starts a collective. Errors in the description (a count below 0, AVG of integers, a root that does not
+ * exist) are LK_ERR_INVALID or LK_ERR_DTYPE and leave the comm as it was. */
+lk_status lk_comm_start(lk_comm *comm, const lk_comm_op *op, lk_comm_request **out);
+
+/* *done says whether it is finished; a finished request is given back and must not be used again. */
+lk_status lk_comm_test(lk_comm *comm, lk_comm_request *request, bool *done);
+
+/* Blocks until it is finished, a peer has failed or the timeout has passed; the request is given back in
+ * every case. */
+lk_status lk_comm_wait(lk_comm *comm, lk_comm_request *request);
+
+/* Start and wait in one call. */
+lk_status lk_comm_run(lk_comm *comm, const lk_comm_op *op);
+lk_status lk_comm_all_reduce(lk_comm *comm, void *data, int64_t count, lk_dtype dtype, lk_reduce reduce);
+lk_status lk_comm_broadcast(lk_comm *comm, void *data, int64_t count, lk_dtype dtype, int root);
+lk_status lk_comm_all_gather(lk_comm *comm, const void *send, void *recv, int64_t count, lk_dtype dtype);
+lk_status lk_comm_reduce_scatter(lk_comm *comm, const void *send, void *recv, int64_t count, lk_dtype dtype,
+                                 lk_reduce reduce);
+lk_status lk_comm_barrier(lk_comm *comm);
+
+/* Tells the peers that this rank gives up, and why; they fail with that sentence. Any thread. */
+void lk_comm_abort(lk_comm *comm, const char *reason);
+
+/* NULL is fine. */
+void lk_comm_free(lk_comm *comm);
+
+/* The last `limit` collectives as one line ("#16 all-reduce 7850 f32 done in 9 us; #17 ..."), oldest first;
+ * returns text. */
+const char *lk_comm_history(const lk_comm *comm, int limit, char *text, size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

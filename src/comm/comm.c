@@ -1,0 +1,300 @@
+/* What all backends share: checks, sequence numbers, the pool of requests, the flight recorder, the timeout.
+ */
+#include <lockstep/sys/comm.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { HISTORY_IN_ERRORS = 3, RANKS_IN_ERRORS = 4 };
+
+const char *lk_comm_kind_name(lk_comm_kind kind)
+{
+    static const char *const names[] = {
+#define X(symbol, name) name,
+        LK_COMM_KIND_LIST(X)
+#undef X
+    };
+    return (size_t)kind < sizeof names / sizeof *names ? names[kind] : "unknown collective";
+}
+
+const char *lk_reduce_name(lk_reduce reduce)
+{
+    static const char *const names[] = {
+#define X(symbol, name) name,
+        LK_REDUCE_LIST(X)
+#undef X
+    };
+    return (size_t)reduce < sizeof names / sizeof *names ? names[reduce] : "unknown reduction";
+}
+
+void lk_comm_init(lk_comm *comm, const lk_comm_vtable *vtable, int rank, int size)
+{
+    comm->vtable = vtable;
+    comm->rank = rank;
+    comm->size = size;
+    if (comm->timeout_ms == 0) comm->timeout_ms = LK_COMM_DEFAULT_TIMEOUT_MS;
+    comm->free_count = LK_COMM_MAX_REQUESTS;
+    for (int i = 0; i < LK_COMM_MAX_REQUESTS; i++)
+        comm->free_list[i] = (uint8_t)(LK_COMM_MAX_REQUESTS - 1 - i);
+}
+
+/* The rules that every backend may rely on. */
+static lk_status check_op(const lk_comm *comm, const lk_comm_op *op)
+{
+    const char *name = lk_comm_kind_name(op->kind);
+    bool reduces = op->kind == LK_COMM_ALL_REDUCE || op->kind == LK_COMM_REDUCE_SCATTER;
+    if ((unsigned)op->kind > LK_COMM_BARRIER)
+        return lki_fail(LK_ERR_INVALID, "no collective has the number %d", op->kind);
+    if (op->kind == LK_COMM_BARRIER) return LK_OK;
+    if (op->count < 0 || op->count > INT64_MAX / 16 / comm->size)
+        return lki_fail(LK_ERR_INVALID, "%s: impossible count %lld", name, (long long)op->count);
+    if ((unsigned)op->dtype > LK_BOOL)
+        return lki_fail(LK_ERR_DTYPE, "%s: no dtype has the number %d", name, op->dtype);
+    if (op->count > 0 && (!op->recv || (!op->send && op->kind != LK_COMM_BROADCAST)))
+        return lki_fail(LK_ERR_INVALID, "%s: the memory is NULL", name);
+    if (op->kind == LK_COMM_BROADCAST && (op->root < 0 || op->root >= comm->size))
+        return lki_fail(LK_ERR_INVALID, "%s: root %d is not one of %d ranks", name, op->root, comm->size);
+    if (!reduces) return LK_OK;
+    if ((unsigned)op->reduce > LK_REDUCE_MIN)
+        return lki_fail(LK_ERR_INVALID, "%s: no reduction has the number %d", name, op->reduce);
+    if (op->reduce == LK_REDUCE_AVG && !lk_dtype_is_float(op->dtype))
+        return lki_fail(LK_ERR_DTYPE, "%s: avg needs a floating dtype, found %s", name,
+                        lk_dtype_name(op->dtype));
+    return LK_OK;
+}
+
+static lk_status broken(const lk_comm *comm)
+{
+    return lki_fail(comm->broken, "%s", comm->broken_text);
+}
+
+/* Keeps the current error sentence: the comm cannot be used again. */
+static lk_status break_comm(lk_comm *comm, lk_status status, const lk_comm_request *request)
+{
+    char count[48] = "";
+    if (comm->broken) return broken(comm);
+    if (request->op.kind != LK_COMM_BARRIER)
+        snprintf(count, sizeof count, " of %lld %s", (long long)request->op.count,
+                 lk_dtype_name(request->op.dtype));
+    lki_fail_prefix(status, "%s #%llu%s", lk_comm_kind_name(request->op.kind),
+                    (unsigned long long)request->seq, count);
+    comm->broken = status;
+    snprintf(comm->broken_text, sizeof comm->broken_text, "%s", lk_error());
+    return broken(comm);
+}
+
+static void record(lk_comm *comm, const lk_comm_request *request, int64_t end_ns)
+{
+    comm->records[request->seq % LK_COMM_RECORD_COUNT] = (lk_comm_record){
+        .seq = request->seq,
+        .kind = request->op.kind,
+        .dtype = request->op.dtype,
+        .state = request->state,
+        .count = request->op.count,
+        .start_ns = request->start_ns,
+        .end_ns = end_ns,
+    };
+}
+
+static void give_back(lk_comm *comm, lk_comm_request *request, lk_comm_state state)
+{
+    if (request->state != LK_COMM_STARTED) return;
+    request->state = state;
+    record(comm, request, lki_now_ns());
+    if (state == LK_COMM_DONE && request->seq > comm->finished_seq) comm->finished_seq = request->seq;
+    comm->free_list[comm->free_count++] = (uint8_t)(request - comm->requests);
+}
+
+lk_status lk_comm_start(lk_comm *comm, const lk_comm_op *op, lk_comm_request **out)
+{
+    *out = NULL;
+    if (comm->broken) return broken(comm);
+    LKI_TRY(check_op(comm, op));
+    if (comm->free_count == 0)
+        return lki_fail(LK_ERR_RANGE, "%s: %d collectives are outstanding already: wait for one first",
+                        lk_comm_kind_name(op->kind), LK_COMM_MAX_REQUESTS);
+    lk_comm_request *request = &comm->requests[comm->free_list[--comm->free_count]];
+    request->op = *op;
+    if (op->kind == LK_COMM_BARRIER) request->op = (lk_comm_op){.kind = LK_COMM_BARRIER, .dtype = LK_U8};
+    if (op->kind == LK_COMM_BROADCAST) request->op.send = op->recv;
+    request->seq = ++comm->last_seq;
+    request->state = LK_COMM_STARTED;
+    request->start_ns = lki_now_ns();
+    memset(request->scratch, 0, sizeof request->scratch);
+    record(comm, request, 0);
+    lk_status status = comm->vtable->start(comm, request);
+    if (status != LK_OK) {
+        status = break_comm(comm, status, request);
+        give_back(comm, request, LK_COMM_FAILED);
+        return status;
+    }
+    *out = request;
+    return LK_OK;
+}
+
+lk_status lk_comm_test(lk_comm *comm, lk_comm_request *request, bool *done)
+{
+    *done = false;
+    if (comm->broken) return broken(comm);
+    lk_status status = comm->vtable->test(comm, request, done);
+    if (status != LK_OK) {
+        status = break_comm(comm, status, request);
+        give_back(comm, request, LK_COMM_FAILED);
+    } else if (*done) {
+        give_back(comm, request, LK_COMM_DONE);
+    }
+    return status;
+}
+
+/* Appends "rank 1 is behind, at #15 (barrier, 0)" for those that have not come as far as `request`. */
+static void describe_behind(lk_comm *comm, const lk_comm_request *request, char *text, size_t capacity)
+{
+    size_t length = 0;
+    int behind = 0;
+    text[0] = '\0';
+    for (int rank = 0; rank < comm->size && comm->vtable->progress; rank++) {
+        lk_comm_progress at = {0};
+        if (rank == comm->rank) continue;
+        comm->vtable->progress(comm, rank, &at);
+        if (!at.known || at.started >= request->seq || ++behind > RANKS_IN_ERRORS || length >= capacity)
+            continue;
+        if (at.started == 0)
+            length += (size_t)snprintf(text + length, capacity - length,
+                                       "; rank %d is behind: it has started none", rank);
+        else
+            length += (size_t)snprintf(
+                text + length, capacity - length, "; rank %d is behind: it %s #%llu (%s of %lld)", rank,
+                at.finished >= at.started ? "has finished" : "is at", (unsigned long long)at.started,
+                lk_comm_kind_name(at.kind), (long long)at.count);
+    }
+    if (behind > RANKS_IN_ERRORS && length < capacity)
+        snprintf(text + length, capacity - length, "; and %d more", behind - RANKS_IN_ERRORS);
+}
+
+static lk_status timed_out(lk_comm *comm, const lk_comm_request *request)
+{
+    char behind[400], history[200];
+    describe_behind(comm, request, behind, sizeof behind);
+    return lki_fail(LK_ERR_TIMEOUT, "no end after %.1f s on rank %d of %d%s; last here: %s",
+                    (double)comm->timeout_ms / 1e3, comm->rank, comm->size,
+                    behind[0] ? behind : "; no rank is known to be behind",
+                    lk_comm_history(comm, HISTORY_IN_ERRORS, history, sizeof history));
+}
+
+lk_status lk_comm_wait(lk_comm *comm, lk_comm_request *request)
+{
+    bool done = false;
+    int64_t deadline_ns = 0;
+    if (comm->broken) {
+        give_back(comm, request, LK_COMM_FAILED);
+        return broken(comm);
+    }
+    for (;;) {
+        lk_status status = comm->vtable->test(comm, request, &done);
+        if (status == LK_OK && done) break;
+        int64_t now = lki_now_ns();
+        if (deadline_ns == 0) deadline_ns = now + comm->timeout_ms * 1000000;
+        if (status == LK_OK && now >= deadline_ns) status = timed_out(comm, request);
+        if (status == LK_OK && comm->vtable->pause) status = comm->vtable->pause(comm, request, deadline_ns);
+        if (status == LK_OK && !comm->vtable->pause) sched_yield();
+        if (status != LK_OK) {
+            status = break_comm(comm, status, request);
+            give_back(comm, request, LK_COMM_FAILED);
+            return status;
+        }
+    }
+    give_back(comm, request, LK_COMM_DONE);
+    return LK_OK;
+}
+
+lk_status lk_comm_run(lk_comm *comm, const lk_comm_op *op)
+{
+    lk_comm_request *request;
+    LKI_TRY(lk_comm_start(comm, op, &request));
+    return lk_comm_wait(comm, request);
+}
+
+lk_status lk_comm_all_reduce(lk_comm *comm, void *data, int64_t count, lk_dtype dtype, lk_reduce reduce)
+{
+    return lk_comm_run(comm, &(lk_comm_op){.kind = LK_COMM_ALL_REDUCE,
+                                           .reduce = reduce,
+                                           .dtype = dtype,
+                                           .send = data,
+                                           .recv = data,
+                                           .count = count});
+}
+
+lk_status lk_comm_broadcast(lk_comm *comm, void *data, int64_t count, lk_dtype dtype, int root)
+{
+    return lk_comm_run(
+        comm,
+        &(lk_comm_op){.kind = LK_COMM_BROADCAST, .dtype = dtype, .root = root, .recv = data, .count = count});
+}
+
+lk_status lk_comm_all_gather(lk_comm *comm, const void *send, void *recv, int64_t count, lk_dtype dtype)
+{
+    return lk_comm_run(
+        comm, &(lk_comm_op){
+                  .kind = LK_COMM_ALL_GATHER, .dtype = dtype, .send = send, .recv = recv, .count = count});
+}
+
+lk_status lk_comm_reduce_scatter(lk_comm *comm, const void *send, void *recv, int64_t count, lk_dtype dtype,
+                                 lk_reduce reduce)
+{
+    return lk_comm_run(comm, &(lk_comm_op){.kind = LK_COMM_REDUCE_SCATTER,
+                                           .reduce = reduce,
+                                           .dtype = dtype,
+                                           .send = send,
+                                           .recv = recv,
+                                           .count = count});
+}
+
+lk_status lk_comm_barrier(lk_comm *comm)
+{
+    return lk_comm_run(comm, &(lk_comm_op){.kind = LK_COMM_BARRIER});
+}
+
+void lk_comm_abort(lk_comm *comm, const char *reason)
+{
+    if (comm) comm->vtable->abort(comm, reason && *reason ? reason : "no reason given");
+}
+
+void lk_comm_free(lk_comm *comm)
+{
+    if (comm) comm->vtable->free(comm);
+}
+
+static size_t describe_record(const lk_comm_record *record, char *text, size_t capacity)
+{
+    static const char *const states[] = {"idle", "started", "done", "failed"};
+    int length = snprintf(text, capacity, "#%llu %s", (unsigned long long)record->seq,
+                          lk_comm_kind_name(record->kind));
+    if (record->kind != LK_COMM_BARRIER && length > 0 && (size_t)length < capacity)
+        length += snprintf(text + length, capacity - (size_t)length, " %lld %s", (long long)record->count,
+                           lk_dtype_name(record->dtype));
+    if (length > 0 && (size_t)length < capacity)
+        length += snprintf(text + length, capacity - (size_t)length, " %s", states[record->state]);
+    if (record->end_ns && length > 0 && (size_t)length < capacity)
+        length += snprintf(text + length, capacity - (size_t)length, " in %.0f us",
+                           (double)(record->end_ns - record->start_ns) / 1e3);
+    return length > 0 ? (size_t)length : 0;
+}
+
+const char *lk_comm_history(const lk_comm *comm, int limit, char *text, size_t capacity)
+{
+    size_t length = 0;
+    if (capacity == 0) return text;
+    snprintf(text, capacity, "none");
+    if (limit > LK_COMM_RECORD_COUNT) limit = LK_COMM_RECORD_COUNT;
+    uint64_t last = comm->last_seq, first = last > (uint64_t)limit ? last - (uint64_t)limit + 1 : 1;
+    for (uint64_t seq = first; seq <= last && length + 4 < capacity; seq++) {
+        if (seq > first) length += (size_t)snprintf(text + length, capacity - length, "; ");
+        length +=
+            describe_record(&comm->records[seq % LK_COMM_RECORD_COUNT], text + length, capacity - length);
+    }
+    return text;
+}

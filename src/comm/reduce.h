@@ -1,0 +1,23 @@
+/* The arithmetic of the reductions: out = in[0] op in[1] op ... in that order, so that whoever computes it
+ * gets the same bits. bf16 and f16 are summed in f32 and rounded once. Vectorised for the processor that runs
+ * it. */
+#ifndef LKI_COMM_REDUCE_H
+#define LKI_COMM_REDUCE_H
+
+#include <lockstep/sys/comm.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* `out` may be one of the inputs. `divisor` is what AVG divides by; the other operations ignore it. */
+void lki_reduce(void *out, const void *const *in, int in_count, int64_t count, lk_dtype dtype,
+                lk_reduce reduce, int divisor);
+
+/* data times 1/divisor, for the second half of an average that was summed elsewhere. Floats alone. */
+void lki_scale(void *data, int64_t count, lk_dtype dtype, int divisor);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
