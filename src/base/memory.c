@@ -47,13 +47,19 @@ void *lki_calloc(size_t nbytes, const char *what)
     return block ? block : out_of_memory(nbytes, what);
 }
 
-void *lki_calloc_aligned(size_t nbytes, const char *what)
+void *lki_alloc_aligned(size_t nbytes, const char *what)
 {
     size_t rounded = (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     void *block = NULL;
     if (rounded < nbytes || !allowed(nbytes)) return out_of_memory(nbytes, what);
     if (posix_memalign(&block, ALIGNMENT, rounded ? rounded : ALIGNMENT)) return out_of_memory(nbytes, what);
-    memset(block, 0, rounded ? rounded : ALIGNMENT);
+    return block;
+}
+
+void *lki_calloc_aligned(size_t nbytes, const char *what)
+{
+    void *block = lki_alloc_aligned(nbytes, what);
+    if (block) memset(block, 0, nbytes);
     return block;
 }
 

@@ -15,6 +15,9 @@ void *lki_calloc(size_t nbytes, const char *what);
 /* Zeroed memory aligned to 64 bytes (a cache line, a zmm register) for tensor data. Freed with lki_free too. */
 void *lki_calloc_aligned(size_t nbytes, const char *what);
 
+/* As lki_calloc_aligned, but not zeroed: pages that nobody writes to take no memory. */
+void *lki_alloc_aligned(size_t nbytes, const char *what);
+
 /* Grows or shrinks; the old block stays valid on failure. The new tail is not zeroed. */
 void *lki_realloc(void *block, size_t nbytes, const char *what);
 

@@ -40,6 +40,7 @@ struct lk_value {
     int layout;          /* 0: row-major; else the engine's own */
     size_t layout_nbytes; /* with a layout: how much memory it takes */
     lk_value *gradient;  /* autodiff's: the sum of the contributions so far */
+    lk_value *low;       /* precision's: the same value in 16 bits */
     int use_count;       /* how many node inputs refer to it; kept by lki_graph_count_uses */
     size_t offset;       /* place's */
     int first, last;     /* place's: first and last instruction that touch its memory */

@@ -1,0 +1,133 @@
+/* Place: every value of the arena gets an offset, so that values that are never alive at the same time share memory.
+ *
+ * A value's life goes from the node that writes it to the last node that reads it or one of its views. Values are placed
+ * from the largest to the smallest, each at the lowest offset that is free for its whole life. An elementwise node may
+ * write over an input that dies there. */
+#include "graph/graph.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <stdlib.h>
+
+enum { ALIGNMENT = 64 };
+
+typedef struct placement {
+    lk_value *value;
+    size_t nbytes;
+} placement;
+
+static size_t aligned(size_t nbytes)
+{
+    return (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static bool lives_in_arena(const lk_value *value)
+{
+    return value->storage == LKI_STORAGE_ARENA && !(lk_op_flags(value->node->op) & LK_OP_LEAF);
+}
+
+static void touch(lk_value *value, int order)
+{
+    lk_value *root = lki_value_root(value);
+    if (root->last < order) root->last = order;
+}
+
+static int measure_lives(lk_graph *graph)
+{
+    int count = 0;
+    lki_graph_number(graph);
+    int end = graph->last ? graph->last->order + 1 : 0;
+    for (lki_node *node = graph->first; node; node = node->next) {
+        if (node->dead) continue;
+        for (int i = 0; i < node->output_count; i++) {
+            lk_value *value = node->out[i];
+            if (value->storage == LKI_STORAGE_VIEW) continue;
+            value->first = value->last = node->order;
+            if (lives_in_arena(value)) count++;
+        }
+        for (int i = 0; i < node->input_count; i++)
+            if (node->in[i]) touch(node->in[i], node->order);
+    }
+    for (int i = 0; i < graph->output_count; i++) touch(graph->outputs[i], end);
+    return count;
+}
+
+/* An elementwise node reads element i before it writes element i, so it may write over an input of its own shape. */
+static bool may_overwrite(const lki_node *node, const lk_value *input)
+{
+    const lk_value *output = node->out[0];
+    return (lk_op_flags(node->op) & LK_OP_E) && lk_shape_equal(input->shape, output->shape) &&
+           lk_dtype_nbytes(input->dtype) == lk_dtype_nbytes(output->dtype) && input->layout == output->layout;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const placement *left = a, *right = b;
+    if (left->nbytes != right->nbytes) return left->nbytes < right->nbytes ? 1 : -1;
+    return left->value->first - right->value->first; /* a total order: the same graph is placed the same way */
+}
+
+static bool overwrites(const lk_value *writer, const lk_value *victim)
+{
+    const lki_node *node = writer->node;
+    bool reads_it = false;
+    if (writer->first != victim->last || writer->index != 0) return false;
+    for (int i = 0; i < node->input_count; i++) {
+        if (!node->in[i] || lki_value_root(node->in[i]) != victim) continue;
+        if (!may_overwrite(node, node->in[i])) return false;
+        reads_it = true;
+    }
+    return reads_it;
+}
+
+static bool alive_together(const lk_value *a, const lk_value *b)
+{
+    return a->last >= b->first && b->last >= a->first;
+}
+
+/* Whether b, already placed, forbids a its bytes. Exact aliasing is fine where one overwrites the other in place. */
+static bool conflicts(const placement *a, size_t offset, const placement *b)
+{
+    const lk_value *va = a->value, *vb = b->value;
+    if (!alive_together(va, vb)) return false;
+    if (offset >= vb->offset + b->nbytes || vb->offset >= offset + a->nbytes) return false;
+    bool in_place = overwrites(va, vb) || overwrites(vb, va);
+    return !(in_place && offset == vb->offset && lki_value_nbytes(va) == lki_value_nbytes(vb));
+}
+
+static size_t lowest_free_offset(const placement *placed, int placed_count, const placement *fresh)
+{
+    size_t offset = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < placed_count; i++) {
+            if (!conflicts(fresh, offset, &placed[i])) continue;
+            offset = placed[i].value->offset + placed[i].nbytes;
+            moved = true;
+        }
+    }
+    return offset;
+}
+
+lk_status lki_pass_place(lk_graph *graph, size_t *arena_nbytes)
+{
+    int count = measure_lives(graph), filled = 0;
+    *arena_nbytes = 0;
+    placement *placements = LKI_NEW_ARRAY(placement, count + 1);
+    if (!placements) return LK_ERR_NOMEM;
+    for (lki_node *node = graph->first; node; node = node->next) {
+        if (node->dead) continue;
+        for (int i = 0; i < node->output_count; i++)
+            if (lives_in_arena(node->out[i]))
+                placements[filled++] = (placement){node->out[i], aligned(lki_value_nbytes(node->out[i]))};
+    }
+    qsort(placements, (size_t)filled, sizeof *placements, by_size);
+    for (int i = 0; i < filled; i++) {
+        size_t offset = lowest_free_offset(placements, i, &placements[i]);
+        placements[i].value->offset = offset;
+        if (offset + placements[i].nbytes > *arena_nbytes) *arena_nbytes = offset + placements[i].nbytes;
+    }
+    lki_free(placements);
+    return LK_OK;
+}

@@ -1,0 +1,372 @@
+#include "graph/plan.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "graph/workspace.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* An operand whose address is that of a bound input. */
+typedef struct input_use {
+    lk_tensor *operand;
+    int input;
+} input_use;
+
+struct lki_plan {
+    lk_graph *graph;
+    lki_plan_options options;
+    lk_call *calls;
+    lki_node **nodes; /* nodes[i] became calls[i] */
+    int call_count;
+    int section_begin[LKI_SECTION_COUNT + 1];
+    lk_tensor *operands;   /* the inputs of all calls, one after another */
+    int *operand_layouts;
+    void **input_data;     /* what each graph input is bound to */
+    input_use *input_uses;
+    int input_use_count;
+    lk_tensor *outputs;    /* views of the graph's outputs */
+    size_t arena_nbytes, scratch_nbytes;
+    uint64_t seen_version; /* of the workspace, when addresses were last looked up */
+    bool all_bound;
+};
+
+static bool has_kernel(const lki_node *node)
+{
+    return !node->dead && !(lk_op_flags(node->op) & (LK_OP_LEAF | LK_OP_V));
+}
+
+static int input_index(const lk_graph *graph, const lk_value *value)
+{
+    for (int i = 0; i < graph->input_count; i++)
+        if (graph->inputs[i] == value) return i;
+    return -1;
+}
+
+static void *address_of(const lki_plan *plan, lk_value *value)
+{
+    lk_value *root = lki_value_root(value);
+    switch (root->storage) {
+    case LKI_STORAGE_ARENA: return plan->options.workspace->arena + root->offset;
+    case LKI_STORAGE_INPUT: return plan->input_data[input_index(plan->graph, root)];
+    case LKI_STORAGE_PARAM: return root->param->value->data;
+    case LKI_STORAGE_GRAD: return root->param->grad->data;
+    case LKI_STORAGE_CONSTANT: return root->constant->data;
+    case LKI_STORAGE_VIEW: break;
+    }
+    return NULL;
+}
+
+static void look_up_addresses(lki_plan *plan)
+{
+    for (int c = 0; c < plan->call_count; c++) {
+        lk_call *call = &plan->calls[c];
+        lki_node *node = plan->nodes[c];
+        for (int i = 0; i < node->input_count; i++)
+            call->in[i].data = node->in[i] ? address_of(plan, node->in[i]) : NULL;
+        for (int i = 0; i < node->output_count; i++) call->out[i].data = address_of(plan, node->out[i]);
+        call->scratch = plan->options.workspace->scratch;
+    }
+    for (int i = 0; i < plan->graph->output_count; i++)
+        plan->outputs[i].data = address_of(plan, plan->graph->outputs[i]);
+    plan->seen_version = plan->options.workspace->version;
+}
+
+static void collect_input_uses(lki_plan *plan)
+{
+    for (int c = 0; c < plan->call_count; c++) {
+        lki_node *node = plan->nodes[c];
+        for (int i = 0; i < node->input_count; i++) {
+            lk_value *root = node->in[i] ? lki_value_root(node->in[i]) : NULL;
+            if (root && root->storage == LKI_STORAGE_INPUT)
+                plan->input_uses[plan->input_use_count++] =
+                    (input_use){&plan->calls[c].in[i], input_index(plan->graph, root)};
+        }
+    }
+}
+
+static void describe_operand(lk_tensor *tensor, const lk_value *value)
+{
+    if (!value) {
+        *tensor = (lk_tensor){0};
+        return;
+    }
+    *tensor = (lk_tensor){.dtype = value->dtype, .shape = value->shape};
+    int64_t stride = 1;
+    for (int i = value->shape.rank - 1; i >= 0; i--) {
+        tensor->stride[i] = stride;
+        stride *= value->shape.dim[i];
+    }
+}
+
+static lk_status count_and_allocate(lki_plan *plan)
+{
+    int operand_count = 0;
+    for (lki_node *node = plan->graph->first; node; node = node->next) {
+        if (!has_kernel(node)) continue;
+        plan->call_count++;
+        operand_count += node->input_count;
+    }
+    plan->calls = LKI_NEW_ARRAY(lk_call, plan->call_count + 1);
+    plan->nodes = LKI_NEW_ARRAY(lki_node *, plan->call_count + 1);
+    plan->operands = LKI_NEW_ARRAY(lk_tensor, operand_count + 1);
+    plan->operand_layouts = LKI_NEW_ARRAY(int, operand_count + 1);
+    plan->input_data = LKI_NEW_ARRAY(void *, plan->graph->input_count + 1);
+    plan->input_uses = LKI_NEW_ARRAY(input_use, operand_count + 1);
+    plan->outputs = LKI_NEW_ARRAY(lk_tensor, plan->graph->output_count + 1);
+    bool complete = plan->calls && plan->nodes && plan->operands && plan->operand_layouts && plan->input_data &&
+                    plan->input_uses && plan->outputs;
+    return complete ? LK_OK : LK_ERR_NOMEM;
+}
+
+static void fill_call(lki_plan *plan, lk_call *call, lki_node *node, int first_operand)
+{
+    call->op = node->op;
+    call->attr = &node->attr;
+    call->engine = plan->options.engine;
+    call->generator = plan->options.generator;
+    call->input_count = node->input_count;
+    call->output_count = node->output_count;
+    call->in = plan->operands + first_operand;
+    call->in_layout = plan->operand_layouts + first_operand;
+    for (int i = 0; i < node->input_count; i++) {
+        describe_operand(&call->in[i], node->in[i]);
+        call->in_layout[i] = node->in[i] ? node->in[i]->layout : 0;
+    }
+    for (int i = 0; i < node->output_count; i++) {
+        describe_operand(&call->out[i], node->out[i]);
+        call->out_layout[i] = node->out[i]->layout;
+    }
+}
+
+/* Sections are contiguous: recording goes forward, criterion, backward, and passes insert into the section they find. */
+static void make_calls(lki_plan *plan)
+{
+    int c = 0, first_operand = 0;
+    for (int section = 0; section < LKI_SECTION_COUNT; section++) {
+        plan->section_begin[section] = c;
+        for (lki_node *node = plan->graph->first; node; node = node->next) {
+            if (!has_kernel(node) || (int)node->section != section) continue;
+            plan->nodes[c] = node;
+            fill_call(plan, &plan->calls[c++], node, first_operand);
+            first_operand += node->input_count;
+        }
+    }
+    plan->section_begin[LKI_SECTION_COUNT] = c;
+    for (int i = 0; i < plan->graph->output_count; i++) describe_operand(&plan->outputs[i], plan->graph->outputs[i]);
+}
+
+static lk_status fail_in_layer(lk_status status, const lki_node *node)
+{
+    return node->scope ? lki_fail_prefix(status, "%s", node->scope) : status;
+}
+
+/* Kernels are chosen for the shapes and addresses of the operands; bound inputs have none yet, so they stand in for
+ * memory that is aligned no better than one element. */
+static lk_status resolve_kernels(lki_plan *plan)
+{
+    lk_engine *engine = plan->options.engine;
+    LKI_TRY(lki_workspace_reserve(plan->options.workspace, plan->arena_nbytes, 0));
+    look_up_addresses(plan);
+    for (int c = 0; c < plan->call_count; c++) {
+        lk_call *call = &plan->calls[c];
+        lk_status status = engine->ops->prepare(engine, call);
+        if (status) return fail_in_layer(status, plan->nodes[c]);
+        if (call->scratch_nbytes > plan->scratch_nbytes) plan->scratch_nbytes = call->scratch_nbytes;
+    }
+    return lki_workspace_reserve(plan->options.workspace, plan->arena_nbytes, plan->scratch_nbytes);
+}
+
+static lk_status run_passes(lki_plan *plan)
+{
+    lk_graph *graph = plan->graph;
+    lk_engine *engine = plan->options.engine;
+    if (graph->status) return lki_fail(graph->status, "%s", graph->error ? graph->error : "out of memory");
+    lki_graph_count_uses(graph);
+    if (plan->options.precision != LK_F32) LKI_TRY(lki_pass_precision(graph, plan->options.precision));
+    if (!plan->options.no_fusion) LKI_TRY(lki_pass_fuse(graph));
+    if (engine->ops->assign_layouts) LKI_TRY(engine->ops->assign_layouts(engine, graph));
+    lki_graph_count_uses(graph);
+    return lki_pass_place(graph, &plan->arena_nbytes);
+}
+
+lk_status lki_plan_compile(lki_plan **out, lk_graph *graph, lki_plan_options options)
+{
+    *out = NULL;
+    lki_plan *plan = LKI_NEW(lki_plan);
+    if (!plan) {
+        lk_graph_free(graph);
+        return LK_ERR_NOMEM;
+    }
+    plan->graph = graph;
+    plan->options = options;
+    if (!plan->options.generator) plan->options.generator = lk_default_generator();
+    lk_status status;
+    LKI_TRY_OUT(run_passes(plan));
+    LKI_TRY_OUT(count_and_allocate(plan));
+    make_calls(plan);
+    collect_input_uses(plan);
+    LKI_TRY_OUT(resolve_kernels(plan));
+    look_up_addresses(plan);
+    *out = plan;
+    return LK_OK;
+out:
+    lki_plan_free(plan);
+    return status;
+}
+
+void lki_plan_free(lki_plan *plan)
+{
+    if (!plan) return;
+    for (int c = 0; plan->calls && c < plan->call_count; c++)
+        if (plan->calls[c].free_state) plan->calls[c].free_state(plan->calls[c].state);
+    lki_free(plan->calls);
+    lki_free(plan->nodes);
+    lki_free(plan->operands);
+    lki_free(plan->operand_layouts);
+    lki_free(plan->input_data);
+    lki_free(plan->input_uses);
+    lki_free(plan->outputs);
+    lk_graph_free(plan->graph);
+    lki_free(plan);
+}
+
+int lki_plan_find_input(const lki_plan *plan, const char *name)
+{
+    for (int i = 0; i < plan->graph->input_count; i++)
+        if (strcmp(plan->graph->inputs[i]->name, name) == 0) return i;
+    return -1;
+}
+
+void lki_plan_bind(lki_plan *plan, int index, void *data)
+{
+    if (plan->input_data[index] == data) return;
+    plan->input_data[index] = data;
+    for (int i = 0; i < plan->input_use_count; i++)
+        if (plan->input_uses[i].input == index) plan->input_uses[i].operand->data = data;
+}
+
+static lk_status check_bound(lki_plan *plan)
+{
+    if (plan->all_bound) return LK_OK;
+    for (int i = 0; i < plan->graph->input_count; i++)
+        if (!plan->input_data[i] && lk_shape_count(plan->graph->inputs[i]->shape) > 0)
+            return lki_fail(LK_ERR_INVALID, "input \"%s\" is not bound", plan->graph->inputs[i]->name);
+    plan->all_bound = true;
+    return LK_OK;
+}
+
+static lk_status run_calls(lki_plan *plan, int begin, int end)
+{
+    LKI_TRY(check_bound(plan));
+    if (plan->seen_version != plan->options.workspace->version) look_up_addresses(plan);
+#ifndef NDEBUG
+    uint64_t allocations = lki_allocation_count();
+#endif
+    for (int c = begin; c < end; c++) {
+        lk_status status = plan->calls[c].run(&plan->calls[c]);
+        if (status) return fail_in_layer(status, plan->nodes[c]);
+    }
+    assert(lki_allocation_count() == allocations && "a replay must not allocate");
+    return LK_OK;
+}
+
+lk_status lki_plan_run(lki_plan *plan)
+{
+    return run_calls(plan, 0, plan->call_count);
+}
+
+lk_status lki_plan_run_section(lki_plan *plan, lki_section section)
+{
+    return run_calls(plan, plan->section_begin[section], plan->section_begin[section + 1]);
+}
+
+const lk_tensor *lki_plan_output(lki_plan *plan, const char *name)
+{
+    if (plan->seen_version != plan->options.workspace->version) look_up_addresses(plan);
+    for (int i = 0; i < plan->graph->output_count; i++)
+        if (strcmp(plan->graph->outputs[i]->name, name) == 0) return &plan->outputs[i];
+    return lki_fail_null(LK_ERR_NOT_FOUND, "the step has no output named \"%s\"", name);
+}
+
+static bool is_finite(const lk_tensor *tensor, int layout)
+{
+    if (!lk_dtype_is_float(tensor->dtype) || layout) return true;
+    int64_t count = lk_tensor_count(tensor);
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(lk_tensor_get(tensor, i))) return false;
+    return true;
+}
+
+static lk_status blame(const lki_node *node, const lk_tensor *output)
+{
+    char text[160];
+    return lki_fail(LK_ERR_NAN, "%s: %s gave a value that is not finite (output shape %s)",
+                    node->scope ? node->scope : "the model", lk_op_name(node->op),
+                    lk_shape_format(text, sizeof text, output->shape));
+}
+
+lk_status lki_plan_explain_nan(lki_plan *plan)
+{
+    lk_engine *engine = plan->options.engine;
+    if (engine->ops->download) return lki_fail(LK_ERR_NAN, "the loss is not finite");
+    for (int i = 0; i < plan->graph->input_count; i++) {
+        lk_value *input = plan->graph->inputs[i];
+        lk_tensor tensor = {.data = plan->input_data[i]};
+        describe_operand(&tensor, input);
+        tensor.data = plan->input_data[i];
+        if (!is_finite(&tensor, 0))
+            return lki_fail(LK_ERR_NAN, "the loss is not finite because the input \"%s\" already is not", input->name);
+    }
+    for (int i = 0; i < plan->graph->param_count; i++) {
+        lk_value *param = plan->graph->params[i];
+        if (!is_finite(param->param->value, 0))
+            return lki_fail(LK_ERR_NAN, "the loss is not finite because a parameter \"%s\" is not: the learning rate may be too high",
+                            param->name);
+    }
+    for (int c = 0; c < plan->section_begin[LKI_SECTION_BACKWARD]; c++) {
+        lk_call *call = &plan->calls[c];
+        LKI_TRY(call->run(call));
+        for (int i = 0; i < call->output_count; i++)
+            if (plan->nodes[c]->out[i]->use_count && !is_finite(&call->out[i], call->out_layout[i]))
+                return blame(plan->nodes[c], &call->out[i]);
+    }
+    return lki_fail(LK_ERR_NAN, "the loss is not finite");
+}
+
+int lki_plan_call_count(const lki_plan *plan)
+{
+    return plan->call_count;
+}
+
+const lk_call *lki_plan_call(const lki_plan *plan, int index)
+{
+    return &plan->calls[index];
+}
+
+size_t lki_plan_arena_nbytes(const lki_plan *plan)
+{
+    return plan->arena_nbytes;
+}
+
+char *lki_plan_describe(const lki_plan *plan)
+{
+    char *text = NULL, shape[160];
+    size_t nbytes = 0;
+    FILE *stream = open_memstream(&text, &nbytes);
+    if (!stream) return NULL;
+    static const char *const sections[] = {"forward", "criterion", "backward"};
+    for (int c = 0; c < plan->call_count; c++) {
+        const lki_node *node = plan->nodes[c];
+        fprintf(stream, "%3d %-9s %-18s", c, sections[node->section], lk_op_name(node->op));
+        for (int i = 0; i < node->output_count; i++)
+            if (node->out[i]->use_count)
+                fprintf(stream, " %s%s", lk_dtype_name(node->out[i]->dtype),
+                        lk_shape_format(shape, sizeof shape, node->out[i]->shape));
+        fprintf(stream, "  %s\n", node->scope ? node->scope : "");
+    }
+    fclose(stream);
+    return text;
+}

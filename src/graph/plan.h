@@ -1,0 +1,54 @@
+/* The plan: a compiled graph. A flat list of prepared calls over placed memory, replayed for every batch.
+ *
+ * Life: lki_plan_compile takes the graph over, runs the passes that are left, resolves every node to a kernel of the engine
+ * and frees all of it in lki_plan_free. Bind each input's address, then run. Plans that run one at a time share a
+ * workspace: its memory is as large as the largest of them needs. A plan belongs to one thread. Replaying allocates
+ * nothing. */
+#ifndef LKI_GRAPH_PLAN_H
+#define LKI_GRAPH_PLAN_H
+
+#include "graph/graph.h"
+
+typedef struct lki_plan lki_plan;
+typedef struct lki_workspace lki_workspace;
+
+lki_workspace *lki_workspace_create(lk_engine *engine);
+void lki_workspace_free(lki_workspace *workspace);
+size_t lki_workspace_nbytes(const lki_workspace *workspace);
+
+typedef struct lki_plan_options {
+    lk_engine *engine;
+    lki_workspace *workspace; /* must outlive the plan */
+    lk_generator *generator;  /* for dropout; NULL: the default one */
+    lk_dtype precision;       /* LK_F32, or LK_BF16 / LK_F16 for the operands of products */
+    bool no_fusion;           /* for tests */
+} lki_plan_options;
+
+/* Owns `graph` from the call on, whether it succeeds or not. */
+lk_status lki_plan_compile(lki_plan **out, lk_graph *graph, lki_plan_options options);
+void lki_plan_free(lki_plan *plan);
+
+/* Binds an input to memory that must stay valid until the replay is over. `index` is the order of lk_graph_input. */
+void lki_plan_bind(lki_plan *plan, int index, void *data);
+int lki_plan_find_input(const lki_plan *plan, const char *name); /* -1 where there is none */
+
+/* Replays all sections, or one of them. A kernel's error comes back with the layer's name in front. */
+lk_status lki_plan_run(lki_plan *plan);
+lk_status lki_plan_run_section(lki_plan *plan, lki_section section);
+
+/* The output of that name as a tensor over the workspace: valid until the next replay of any plan there. NULL with a
+ * sentence where there is none. The tensor belongs to the plan. */
+const lk_tensor *lki_plan_output(lki_plan *plan, const char *name);
+
+/* After a loss that is not finite: replays the forward half with the inputs as bound and says which layer made the first
+ * value that is not a number. Always fails, with LK_ERR_NAN. */
+lk_status lki_plan_explain_nan(lki_plan *plan);
+
+int lki_plan_call_count(const lki_plan *plan);
+const lk_call *lki_plan_call(const lki_plan *plan, int index);
+size_t lki_plan_arena_nbytes(const lki_plan *plan);
+
+/* A listing of the plan, one call a line, for tests and `--dump-plan`. The caller frees it with lki_free. */
+char *lki_plan_describe(const lki_plan *plan);
+
+#endif

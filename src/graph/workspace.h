@@ -1,0 +1,17 @@
+/* Memory that plans share because they run one at a time. It grows when a larger plan joins; plans notice that its address
+ * has changed and look theirs up again. */
+#ifndef LKI_GRAPH_WORKSPACE_H
+#define LKI_GRAPH_WORKSPACE_H
+
+#include "graph/plan.h"
+
+struct lki_workspace {
+    lk_engine *engine;
+    char *arena, *scratch;
+    size_t arena_nbytes, scratch_nbytes;
+    uint64_t version; /* one more each time an address changes */
+};
+
+lk_status lki_workspace_reserve(lki_workspace *workspace, size_t arena_nbytes, size_t scratch_nbytes);
+
+#endif
