@@ -1,4 +1,5 @@
-/* The graph: a model written down once as values and the ops between them, then compiled and replayed for every batch.
+/* The graph: a model written down once as values and the ops between them, then compiled and replayed for
+ * every batch.
  *
  * You meet it when you write a module of your own: a C function that takes values and returns one,
  *
@@ -7,9 +8,10 @@
  *         return lk_op_add(x, lk_op_relu(lk_module_forward(context, x)));
  *     }
  *
- * Ops check shapes and dtypes as they are recorded; on an error they set lk_error(), remember it in the graph and return
- * NULL, and an op of NULL returns NULL, so a whole function needs one check, at its end, made by whoever compiles it.
- * A value belongs to its graph and lives as long. Not thread-safe: a graph is recorded by one thread. */
+ * Ops check shapes and dtypes as they are recorded; on an error they set lk_error(), remember it in the graph
+ * and return NULL, and an op of NULL returns NULL, so a whole function needs one check, at its end, made by
+ * whoever compiles it. A value belongs to its graph and lives as long. Not thread-safe: a graph is recorded
+ * by one thread. */
 #ifndef LOCKSTEP_GRAPH_H
 #define LOCKSTEP_GRAPH_H
 
@@ -24,8 +26,8 @@ extern "C" {
 typedef struct lk_graph lk_graph;
 typedef struct lk_value lk_value;
 
-/* A tensor that outlives the graph and that training changes: a weight, or (trainable false) a buffer such as a running
- * mean. `value` may move (into the flat buffer of its model) but keeps its contents. */
+/* A tensor that outlives the graph and that training changes: a weight, or (trainable false) a buffer such as
+ * a running mean. `value` may move (into the flat buffer of its model) but keeps its contents. */
 typedef struct lk_param {
     char *name; /* "weight"; its path in the model, "0.weight", is the module's business */
     lk_tensor *value;
@@ -94,7 +96,7 @@ lk_value *lk_op_clamp(lk_value *x, double min, double max);
 lk_value *lk_op_cast(lk_value *x, lk_dtype dtype);
 
 /* Over a set of axes, LK_AXES(0, -1), or all of them, LK_ALL_AXES. Negative axes count from the end. */
-#define LK_ALL_AXES NULL, 0
+#define LK_ALL_AXES  NULL, 0
 #define LK_AXES(...) (const int[]){__VA_ARGS__}, (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
 lk_value *lk_op_sum(lk_value *x, const int *axes, int axis_count, bool keep_dims);
 lk_value *lk_op_mean(lk_value *x, const int *axes, int axis_count, bool keep_dims);
@@ -126,11 +128,12 @@ lk_value *lk_op_max_pool(lk_value *x, lk_window window);
 lk_value *lk_op_avg_pool(lk_value *x, lk_window window);
 lk_value *lk_op_adaptive_avg_pool(lk_value *x, const int64_t *output_size, int rank);
 /* Either `size` or `scale` (one number a spatial axis), the other NULL. */
-lk_value *lk_op_upsample(lk_value *x, const int64_t *size, const double *scale, lk_upsample_mode mode, bool align_corners);
+lk_value *lk_op_upsample(lk_value *x, const int64_t *size, const double *scale, lk_upsample_mode mode,
+                         bool align_corners);
 
 /* Normalisation; weight, bias and the running values may be NULL. */
-lk_value *lk_op_batch_norm(lk_value *x, lk_value *weight, lk_value *bias, lk_value *running_mean, lk_value *running_var,
-                           double momentum, double eps);
+lk_value *lk_op_batch_norm(lk_value *x, lk_value *weight, lk_value *bias, lk_value *running_mean,
+                           lk_value *running_var, double momentum, double eps);
 lk_value *lk_op_layer_norm(lk_value *x, lk_value *weight, lk_value *bias, int axis_count, double eps);
 lk_value *lk_op_group_norm(lk_value *x, lk_value *weight, lk_value *bias, int64_t group_count, double eps);
 /* The identity where the graph is not for training. */
@@ -144,10 +147,12 @@ lk_value *lk_op_nll(lk_value *log_probabilities, lk_value *target, lk_value *wei
 lk_value *lk_op_pointwise_loss(lk_value *x, lk_value *target, lk_value *weight, lk_value *pos_weight,
                                lk_pointwise_loss kind, double parameter, lk_reduction reduction);
 
-/* Compares the gradients of a function against central differences, in f64 on the reference engine. `function` gets its
- * inputs as values and returns any value; gradcheck sums it with fixed weights. LK_ERR_RANGE names the input, the place and both numbers. */
+/* Compares the gradients of a function against central differences, in f64 on the reference engine.
+ * `function` gets its inputs as values and returns any value; gradcheck sums it with fixed weights.
+ * LK_ERR_RANGE names the input, the place and both numbers. */
 typedef lk_value *(*lk_graph_function)(lk_value *const *inputs, int count, void *context);
-lk_status lk_gradcheck(lk_graph_function function, void *context, lk_tensor *const *inputs, int count, double tolerance);
+lk_status lk_gradcheck(lk_graph_function function, void *context, lk_tensor *const *inputs, int count,
+                       double tolerance);
 
 #ifdef __cplusplus
 }

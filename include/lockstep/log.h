@@ -6,7 +6,8 @@
 extern "C" {
 #endif
 
-/* `level` is "debug", "info" or "warning"; `line` has no newline. May be called from any thread, one call at a time. */
+/* `level` is "debug", "info" or "warning"; `line` has no newline. May be called from any thread, one call at
+ * a time. */
 typedef void (*lk_log_sink)(const char *level, const char *line, void *context);
 void lk_set_log_sink(lk_log_sink sink, void *context);
 

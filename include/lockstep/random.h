@@ -1,9 +1,9 @@
 /* Random numbers, bit for bit PyTorch's on the CPU.
  *
- * A generator is a Mersenne twister with PyTorch's seeding and PyTorch's way from its words to numbers, so the same seed
- * gives the same weights, permutations and dropout masks. Layers draw their first weights from the default generator, as
- * PyTorch's do: call lk_manual_seed before you build a model. A generator is not thread-safe; the default one belongs to
- * the thread that builds and trains. */
+ * A generator is a Mersenne twister with PyTorch's seeding and PyTorch's way from its words to numbers, so
+ * the same seed gives the same weights, permutations and dropout masks. Layers draw their first weights from
+ * the default generator, as PyTorch's do: call lk_manual_seed before you build a model. A generator is not
+ * thread-safe; the default one belongs to the thread that builds and trains. */
 #ifndef LOCKSTEP_RANDOM_H
 #define LOCKSTEP_RANDOM_H
 

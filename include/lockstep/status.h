@@ -1,8 +1,8 @@
 /* What every call returns, and how to read what went wrong.
  *
- * A function that can fail returns lk_status; zero is fine. The sentence for the user is in lk_error(): one line that says
- * what was wrong and where. It is thread-local and stays until the next failure on the same thread. The library never
- * prints and never exits. */
+ * A function that can fail returns lk_status; zero is fine. The sentence for the user is in lk_error(): one
+ * line that says what was wrong and where. It is thread-local and stays until the next failure on the same
+ * thread. The library never prints and never exits. */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H
 
@@ -11,21 +11,21 @@ extern "C" {
 #endif
 
 /* X(symbol, name) */
-#define LK_STATUS_LIST(X)                                                                                              \
-    X(LK_OK, "ok")                                                                                                     \
-    X(LK_ERR_INVALID, "invalid argument")                                                                              \
-    X(LK_ERR_SHAPE, "shapes do not fit")                                                                               \
-    X(LK_ERR_DTYPE, "dtypes do not mix")                                                                               \
-    X(LK_ERR_RANGE, "index out of range")                                                                              \
-    X(LK_ERR_NOMEM, "out of memory")                                                                                   \
-    X(LK_ERR_IO, "input or output failed")                                                                             \
-    X(LK_ERR_NOT_FOUND, "not found")                                                                                   \
-    X(LK_ERR_FORMAT, "malformed file")                                                                                 \
-    X(LK_ERR_CONFIG, "wrong configuration")                                                                            \
-    X(LK_ERR_UNSUPPORTED, "not supported here")                                                                        \
-    X(LK_ERR_NAN, "not a number")                                                                                      \
-    X(LK_ERR_TIMEOUT, "timed out")                                                                                     \
-    X(LK_ERR_PEER, "a peer failed")                                                                                    \
+#define LK_STATUS_LIST(X)                                                                                    \
+    X(LK_OK, "ok")                                                                                           \
+    X(LK_ERR_INVALID, "invalid argument")                                                                    \
+    X(LK_ERR_SHAPE, "shapes do not fit")                                                                     \
+    X(LK_ERR_DTYPE, "dtypes do not mix")                                                                     \
+    X(LK_ERR_RANGE, "index out of range")                                                                    \
+    X(LK_ERR_NOMEM, "out of memory")                                                                         \
+    X(LK_ERR_IO, "input or output failed")                                                                   \
+    X(LK_ERR_NOT_FOUND, "not found")                                                                         \
+    X(LK_ERR_FORMAT, "malformed file")                                                                       \
+    X(LK_ERR_CONFIG, "wrong configuration")                                                                  \
+    X(LK_ERR_UNSUPPORTED, "not supported here")                                                              \
+    X(LK_ERR_NAN, "not a number")                                                                            \
+    X(LK_ERR_TIMEOUT, "timed out")                                                                           \
+    X(LK_ERR_PEER, "a peer failed")                                                                          \
     X(LK_ERR_STOPPED, "stopped")
 
 typedef enum lk_status {

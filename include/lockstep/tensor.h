@@ -1,8 +1,9 @@
 /* Tensors: a dtype, a shape and strides over memory that may be shared.
  *
- * A tensor is a view. Its memory belongs to a buffer that counts its views, or to the caller (lk_tensor_borrow). Every
- * lk_tensor * that a function returns is the caller's to lk_tensor_free; freeing the last view frees the memory.
- * A tensor may be read from many threads; views may be created and freed on any thread. */
+ * A tensor is a view. Its memory belongs to a buffer that counts its views, or to the caller
+ * (lk_tensor_borrow). Every lk_tensor * that a function returns is the caller's to lk_tensor_free; freeing
+ * the last view frees the memory. A tensor may be read from many threads; views may be created and freed on
+ * any thread. */
 #ifndef LOCKSTEP_TENSOR_H
 #define LOCKSTEP_TENSOR_H
 
@@ -17,14 +18,14 @@ extern "C" {
 #endif
 
 /* X(symbol, name, nbytes) */
-#define LK_DTYPE_LIST(X)                                                                                               \
-    X(LK_F32, "f32", 4)                                                                                                \
-    X(LK_F64, "f64", 8)                                                                                                \
-    X(LK_BF16, "bf16", 2)                                                                                              \
-    X(LK_F16, "f16", 2)                                                                                                \
-    X(LK_I64, "i64", 8)                                                                                                \
-    X(LK_I32, "i32", 4)                                                                                                \
-    X(LK_U8, "u8", 1)                                                                                                  \
+#define LK_DTYPE_LIST(X)                                                                                     \
+    X(LK_F32, "f32", 4)                                                                                      \
+    X(LK_F64, "f64", 8)                                                                                      \
+    X(LK_BF16, "bf16", 2)                                                                                    \
+    X(LK_F16, "f16", 2)                                                                                      \
+    X(LK_I64, "i64", 8)                                                                                      \
+    X(LK_I32, "i32", 4)                                                                                      \
+    X(LK_U8, "u8", 1)                                                                                        \
     X(LK_BOOL, "bool", 1)
 
 typedef enum lk_dtype {
@@ -41,8 +42,7 @@ typedef struct lk_shape {
 } lk_shape;
 
 /* LK_SHAPE(32, 1, 28, 28); a scalar is lk_scalar_shape(). */
-#define LK_SHAPE(...)                                                                                                  \
-    ((lk_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
+#define LK_SHAPE(...) ((lk_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 
 typedef struct lk_buffer lk_buffer;
 
@@ -66,7 +66,8 @@ bool lk_shape_equal(lk_shape a, lk_shape b);
 /* "(32, 1, 28, 28)" as PyTorch writes it; 128 bytes hold any shape that fits in memory. Returns text. */
 const char *lk_shape_format(char *text, size_t capacity, lk_shape shape);
 
-/* New tensors on the host: zeroed; copied from an array of that dtype; or over the caller's memory, which must outlive it. */
+/* New tensors on the host: zeroed; copied from an array of that dtype; or over the caller's memory, which
+ * must outlive it. */
 lk_tensor *lk_tensor_create(lk_dtype dtype, lk_shape shape);
 lk_tensor *lk_tensor_from(lk_dtype dtype, lk_shape shape, const void *data);
 lk_tensor *lk_tensor_borrow(lk_dtype dtype, lk_shape shape, void *data);

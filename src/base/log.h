@@ -1,7 +1,7 @@
 /* Messages for the person at the terminal that are not errors: warnings and notes.
  *
- * The library never prints by itself: it hands messages to one sink, which the command (or the user's program) sets.
- * Without one they go nowhere. Thread-safe. */
+ * The library never prints by itself: it hands messages to one sink, which the command (or the user's
+ * program) sets. Without one they go nowhere. Thread-safe. */
 #ifndef LKI_BASE_LOG_H
 #define LKI_BASE_LOG_H
 

@@ -1,8 +1,8 @@
 /* Every allocation of the library goes through here, so that it can be counted.
  *
- * The counter is what lets a debug build assert that a training step allocates nothing once it has warmed up, and what
- * lets a test prove it. Failures set the error sentence ("out of memory: 1.2 GiB for the arena") and return NULL.
- * Thread-safe. Free with lki_free; never mix with malloc/free. */
+ * The counter is what lets a debug build assert that a training step allocates nothing once it has warmed up,
+ * and what lets a test prove it. Failures set the error sentence ("out of memory: 1.2 GiB for the arena") and
+ * return NULL. Thread-safe. Free with lki_free; never mix with malloc/free. */
 #ifndef LKI_BASE_MEMORY_H
 #define LKI_BASE_MEMORY_H
 
@@ -12,7 +12,8 @@
 /* Zeroed memory. `what` names the thing for the error sentence. nbytes of 0 gives a valid pointer. */
 void *lki_calloc(size_t nbytes, const char *what);
 
-/* Zeroed memory aligned to 64 bytes (a cache line, a zmm register) for tensor data. Freed with lki_free too. */
+/* Zeroed memory aligned to 64 bytes (a cache line, a zmm register) for tensor data. Freed with lki_free too.
+ */
 void *lki_calloc_aligned(size_t nbytes, const char *what);
 
 /* As lki_calloc_aligned, but not zeroed: pages that nobody writes to take no memory. */
@@ -31,7 +32,8 @@ char *lki_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* How many allocations this process has made through this file so far. */
 uint64_t lki_allocation_count(void);
 
-/* Makes allocations of more than `nbytes` at a time fail, for tests of what happens then; 0 takes the limit away. */
+/* Makes allocations of more than `nbytes` at a time fail, for tests of what happens then; 0 takes the limit
+ * away. */
 void lki_set_allocation_limit(size_t nbytes);
 
 #define LKI_NEW(type)          ((type *)lki_calloc(sizeof(type), #type))

@@ -70,7 +70,7 @@ const char *lk_error(void)
 const char *lk_status_name(lk_status status)
 {
     switch (status) {
-#define X(symbol, name)                                                                                                \
+#define X(symbol, name)                                                                                      \
     case symbol: return name;
         LK_STATUS_LIST(X)
 #undef X

@@ -17,24 +17,26 @@ lk_status lki_fail(lk_status status, const char *format, ...) LKI_PRINTF(2, 3);
 /* As lki_fail, for constructors: returns NULL of any pointer type. */
 void *lki_fail_null(lk_status status, const char *format, ...) LKI_PRINTF(2, 3);
 
-/* Puts "prefix: " in front of the current sentence and returns status: where a lower layer's error happened. */
+/* Puts "prefix: " in front of the current sentence and returns status: where a lower layer's error happened.
+ */
 lk_status lki_fail_prefix(lk_status status, const char *format, ...) LKI_PRINTF(2, 3);
 
-/* The status that the last lki_fail on this thread carried: what a constructor that returned NULL failed with. */
+/* The status that the last lki_fail on this thread carried: what a constructor that returned NULL failed
+ * with. */
 lk_status lki_last_status(void);
 
 /* Propagates a failure to the caller. */
-#define LKI_TRY(call)                                                                                                  \
-    do {                                                                                                               \
-        lk_status lki_try_status_ = (call);                                                                            \
-        if (lki_try_status_ != LK_OK) return lki_try_status_;                                                          \
+#define LKI_TRY(call)                                                                                        \
+    do {                                                                                                     \
+        lk_status lki_try_status_ = (call);                                                                  \
+        if (lki_try_status_ != LK_OK) return lki_try_status_;                                                \
     } while (0)
 
 /* The same where there is something to clean up: stores into `status` and jumps to `out`. */
-#define LKI_TRY_OUT(call)                                                                                              \
-    do {                                                                                                               \
-        status = (call);                                                                                               \
-        if (status != LK_OK) goto out;                                                                                 \
+#define LKI_TRY_OUT(call)                                                                                    \
+    do {                                                                                                     \
+        status = (call);                                                                                     \
+        if (status != LK_OK) goto out;                                                                       \
     } while (0)
 
 #endif

@@ -55,7 +55,8 @@ static void run_chunk(const loop *work, int thread)
     if (begin < end) work->body(begin, end, thread, work->context);
 }
 
-/* Loops of a training step follow one another within microseconds, so a worker spins a little before it sleeps. */
+/* Loops of a training step follow one another within microseconds, so a worker spins a little before it
+ * sleeps. */
 static uint_fast64_t wait_for_work(lki_pool *pool, uint_fast64_t seen)
 {
     for (int spin = 0; spin < SPIN_COUNT; spin++) {

@@ -1,8 +1,9 @@
 /* A pool of threads that split loops: lki_parallel_for cuts [0, count) into one contiguous chunk a thread.
  *
- * Chunks depend only on `count` and the number of threads, so a kernel whose chunks write disjoint outputs gives the same
- * bits every time. The caller works too; a pool of one thread runs the loop in place. One loop at a time per pool: the
- * pool belongs to the thread that replays the plan. Pools are created after fork: threads do not survive it. */
+ * Chunks depend only on `count` and the number of threads, so a kernel whose chunks write disjoint outputs
+ * gives the same bits every time. The caller works too; a pool of one thread runs the loop in place. One loop
+ * at a time per pool: the pool belongs to the thread that replays the plan. Pools are created after fork:
+ * threads do not survive it. */
 #ifndef LKI_BASE_THREADS_H
 #define LKI_BASE_THREADS_H
 

@@ -1,8 +1,9 @@
 /* Autodiff: appends the backward half of the step to the graph.
  *
- * Nodes are visited from the last to the first. Each one's rule records what its inputs' gradients are in terms of its
- * outputs'; where a value feeds several nodes, the contributions are added. A parameter's gradient is then made to lie in
- * the parameter's own grad tensor, so that the update (and the all-reduce) find it there without a copy. */
+ * Nodes are visited from the last to the first. Each one's rule records what its inputs' gradients are in
+ * terms of its outputs'; where a value feeds several nodes, the contributions are added. A parameter's
+ * gradient is then made to lie in the parameter's own grad tensor, so that the update (and the all-reduce)
+ * find it there without a copy. */
 #include "graph/graph.h"
 
 #include "base/memory.h"
@@ -42,11 +43,13 @@ static lk_status differentiate_node(lk_graph *graph, lki_node *node)
     return LK_OK;
 }
 
-/* The gradient may lie in the parameter's grad tensor when an ordinary node computes it, for this purpose alone. */
+/* The gradient may lie in the parameter's grad tensor when an ordinary node computes it, for this purpose
+ * alone. */
 static bool can_store_in_place(const lk_value *gradient)
 {
     unsigned flags = lk_op_flags(gradient->node->op);
-    return !(flags & (LK_OP_LEAF | LK_OP_V)) && gradient->storage == LKI_STORAGE_ARENA && !gradient->is_output;
+    return !(flags & (LK_OP_LEAF | LK_OP_V)) && gradient->storage == LKI_STORAGE_ARENA &&
+           !gradient->is_output;
 }
 
 static lk_status store_gradient(lk_graph *graph, lk_value *param_value)
@@ -72,11 +75,14 @@ static lk_status store_gradient(lk_graph *graph, lk_value *param_value)
 static lk_status seed_loss(lk_graph *graph, lk_value *loss)
 {
     char text[160];
-    if (!loss) return graph->status ? lki_fail(graph->status, "%s", graph->error) : lki_fail(LK_ERR_INVALID, "there is no loss");
+    if (!loss)
+        return graph->status ? lki_fail(graph->status, "%s", graph->error)
+                             : lki_fail(LK_ERR_INVALID, "there is no loss");
     if (lk_shape_count(loss->shape) != 1)
         return lki_fail(LK_ERR_SHAPE, "the loss must be one number, but it has shape %s",
                         lk_shape_format(text, sizeof text, loss->shape));
-    if (!loss->needs_grad) return lki_fail(LK_ERR_INVALID, "the loss does not depend on any trainable parameter");
+    if (!loss->needs_grad)
+        return lki_fail(LK_ERR_INVALID, "the loss does not depend on any trainable parameter");
     graph->section = LKI_SECTION_BACKWARD;
     lk_attr attr = {.alpha = 1, .shape = loss->shape, .dtype = loss->dtype};
     loss->gradient = lki_record(graph, LK_OP_FULL, NULL, 0, 0, &attr);

@@ -1,7 +1,7 @@
 /* Fuse: merges what one kernel can do.
  *
- * First, an activation that alone reads a product is folded into it. Then an elementwise node swallows the elementwise
- * nodes that only it reads, so that a chain walks over memory once. */
+ * First, an activation that alone reads a product is folded into it. Then an elementwise node swallows the
+ * elementwise nodes that only it reads, so that a chain walks over memory once. */
 #include "graph/graph.h"
 
 #include "base/status.h"
@@ -18,7 +18,8 @@ static void fold_activation(lk_graph *graph, lki_node *relu)
     lk_value *x = relu->in[0];
     lki_node *product = x->node;
     bool foldable = (product->op == LK_OP_LINEAR || product->op == LK_OP_CONV) &&
-                    product->attr.activation == LK_ACTIVATION_NONE && is_private(x) && product->section == relu->section;
+                    product->attr.activation == LK_ACTIVATION_NONE && is_private(x) &&
+                    product->section == relu->section;
     if (!foldable) return;
     product->attr.activation = LK_ACTIVATION_RELU;
     lk_value *y = relu->out[0];
@@ -74,10 +75,12 @@ static int step_limit(const lki_node *node)
     return node->op == LK_OP_FUSED ? node->attr.fused->step_count : 1;
 }
 
-/* Inputs are numbered from 0 and steps from STEP_BASE while a chain grows; the final numbering needs the input count. */
+/* Inputs are numbered from 0 and steps from STEP_BASE while a chain grows; the final numbering needs the
+ * input count. */
 enum { STEP_BASE = 1000 };
 
-/* Appends the steps of `node`; its input `replaced`, where not NULL, is the result of step `result`. False: no room. */
+/* Appends the steps of `node`; its input `replaced`, where not NULL, is the result of step `result`. False:
+ * no room. */
 static bool append_steps(chain *merged, const lki_node *node, const lk_value *replaced, int result)
 {
     lk_fused single = {.input_count = node->input_count, .step_count = 1};
@@ -134,7 +137,8 @@ static lk_status swallow(lk_graph *graph, lki_node *node, lk_value *input, bool 
     return LK_OK;
 }
 
-/* Swallows until nothing more fits. The use counts of the inputs change only by merging equal ones: recount at the end. */
+/* Swallows until nothing more fits. The use counts of the inputs change only by merging equal ones: recount
+ * at the end. */
 static lk_status grow_chain(lk_graph *graph, lki_node *node)
 {
     for (bool again = true; again;) {

@@ -1,8 +1,8 @@
 /* The graph inside: nodes, values, and how passes walk and change them.
  *
- * A graph is a list of nodes in an order that respects data flow (the order of recording; autodiff appends the backward
- * half). Passes run in this order: autodiff, precision, fuse, the engine's layouts, place; then the plan is made. All
- * objects live in the graph's arena and are freed with it. */
+ * A graph is a list of nodes in an order that respects data flow (the order of recording; autodiff appends
+ * the backward half). Passes run in this order: autodiff, precision, fuse, the engine's layouts, place; then
+ * the plan is made. All objects live in the graph's arena and are freed with it. */
 #ifndef LKI_GRAPH_GRAPH_H
 #define LKI_GRAPH_GRAPH_H
 
@@ -13,7 +13,12 @@
 typedef struct lki_node lki_node;
 
 /* The halves of a step, in order. A plan can be replayed section by section. */
-typedef enum lki_section { LKI_SECTION_FORWARD, LKI_SECTION_CRITERION, LKI_SECTION_BACKWARD, LKI_SECTION_COUNT } lki_section;
+typedef enum lki_section {
+    LKI_SECTION_FORWARD,
+    LKI_SECTION_CRITERION,
+    LKI_SECTION_BACKWARD,
+    LKI_SECTION_COUNT
+} lki_section;
 
 /* Where a value's memory comes from. */
 typedef enum lki_storage {
@@ -33,17 +38,17 @@ struct lk_value {
     lk_shape shape;
     bool needs_grad; /* a trainable parameter is upstream */
     lki_storage storage;
-    lk_param *param;     /* LKI_STORAGE_PARAM, LKI_STORAGE_GRAD */
-    lk_tensor *constant; /* LKI_STORAGE_CONSTANT */
-    const char *name;    /* of an input or an output */
-    bool is_output;      /* must survive until the end of the replay */
-    int layout;          /* 0: row-major; else the engine's own */
+    lk_param *param;      /* LKI_STORAGE_PARAM, LKI_STORAGE_GRAD */
+    lk_tensor *constant;  /* LKI_STORAGE_CONSTANT */
+    const char *name;     /* of an input or an output */
+    bool is_output;       /* must survive until the end of the replay */
+    int layout;           /* 0: row-major; else the engine's own */
     size_t layout_nbytes; /* with a layout: how much memory it takes */
-    lk_value *gradient;  /* autodiff's: the sum of the contributions so far */
-    lk_value *low;       /* precision's: the same value in 16 bits */
-    int use_count;       /* how many node inputs refer to it; kept by lki_graph_count_uses */
-    size_t offset;       /* place's */
-    int first, last;     /* place's: first and last instruction that touch its memory */
+    lk_value *gradient;   /* autodiff's: the sum of the contributions so far */
+    lk_value *low;        /* precision's: the same value in 16 bits */
+    int use_count;        /* how many node inputs refer to it; kept by lki_graph_count_uses */
+    size_t offset;        /* place's */
+    int first, last;      /* place's: first and last instruction that touch its memory */
 };
 
 struct lki_node {
@@ -78,19 +83,22 @@ struct lk_graph {
     int input_count, output_count, param_count;
 };
 
-/* Records a node: checks shapes, makes the outputs, appends it. Returns output 0, or NULL with the graph's error set. NULL
- * among the first `required` inputs passes through. */
-lk_value *lki_record(lk_graph *graph, lk_op op, lk_value *const *inputs, int input_count, int required, const lk_attr *attr);
+/* Records a node: checks shapes, makes the outputs, appends it. Returns output 0, or NULL with the graph's
+ * error set. NULL among the first `required` inputs passes through. */
+lk_value *lki_record(lk_graph *graph, lk_op op, lk_value *const *inputs, int input_count, int required,
+                     const lk_attr *attr);
 
 /* As lki_record, at another place of the list: before `place`. For passes. */
-lki_node *lki_graph_insert(lk_graph *graph, lki_node *place, lk_op op, lk_value *const *inputs, int input_count,
-                           const lk_attr *attr);
+lki_node *lki_graph_insert(lk_graph *graph, lki_node *place, lk_op op, lk_value *const *inputs,
+                           int input_count, const lk_attr *attr);
 void lki_graph_remove(lk_graph *graph, lki_node *node);
 
-/* Makes every node input (and output list entry) that reads `old` read `fresh` instead, from node `from` on. */
+/* Makes every node input (and output list entry) that reads `old` read `fresh` instead, from node `from` on.
+ */
 void lki_graph_replace_uses(lk_graph *graph, lk_value *old, lk_value *fresh, lki_node *from);
 
-/* Recounts value->use_count (outputs of the graph and stored gradients count too) and marks nodes nobody needs as dead. */
+/* Recounts value->use_count (outputs of the graph and stored gradients count too) and marks nodes nobody
+ * needs as dead. */
 void lki_graph_count_uses(lk_graph *graph);
 void lki_graph_number(lk_graph *graph);
 
@@ -99,15 +107,16 @@ lk_value *lki_value_root(lk_value *value);
 size_t lki_value_nbytes(const lk_value *value);
 
 /* Fails the recording: remembers the first error with the scope in front. Returns NULL. */
-lk_value *lki_graph_fail(lk_graph *graph, lk_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+lk_value *lki_graph_fail(lk_graph *graph, lk_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* The rules of one op. */
 typedef struct lki_rule {
-    /* Checks the inputs of a node whose in and attr are set (it may complete attr) and fills dtype and shape of outputs.
-     * Errors are plain sentences; the recorder adds the layer. */
+    /* Checks the inputs of a node whose in and attr are set (it may complete attr) and fills dtype and shape
+     * of outputs. Errors are plain sentences; the recorder adds the layer. */
     lk_status (*infer)(lki_node *node);
-    /* Records the gradient: grad_out[i] is NULL where output i has none; sets grad_in[i] where input i needs one (it may set
-     * more). NULL for ops without gradient. */
+    /* Records the gradient: grad_out[i] is NULL where output i has none; sets grad_in[i] where input i needs
+     * one (it may set more). NULL for ops without gradient. */
     lk_status (*backward)(lki_node *node, lk_value *const *grad_out, lk_value **grad_in);
 } lki_rule;
 
@@ -118,7 +127,8 @@ typedef struct lki_autodiff_report {
     lk_param **unused; /* trainable parameters that the loss does not depend on; in the graph's arena */
     int unused_count;
 } lki_autodiff_report;
-/* Appends the backward half: d loss / d every parameter of `params`, written to the parameter's grad tensor. */
+/* Appends the backward half: d loss / d every parameter of `params`, written to the parameter's grad tensor.
+ */
 lk_status lki_pass_autodiff(lk_graph *graph, lk_value *loss, lk_param *const *params, int param_count,
                             lki_autodiff_report *report);
 /* Casts the operands of ops that gain from it (flag L) to `low`; results stay f32. */

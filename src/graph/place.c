@@ -1,8 +1,9 @@
-/* Place: every value of the arena gets an offset, so that values that are never alive at the same time share memory.
+/* Place: every value of the arena gets an offset, so that values that are never alive at the same time share
+ * memory.
  *
- * A value's life goes from the node that writes it to the last node that reads it or one of its views. Values are placed
- * from the largest to the smallest, each at the lowest offset that is free for its whole life. An elementwise node may
- * write over an input that dies there. */
+ * A value's life goes from the node that writes it to the last node that reads it or one of its views. Values
+ * are placed from the largest to the smallest, each at the lowest offset that is free for its whole life. An
+ * elementwise node may write over an input that dies there. */
 #include "graph/graph.h"
 
 #include "base/memory.h"
@@ -53,7 +54,8 @@ static int measure_lives(lk_graph *graph)
     return count;
 }
 
-/* An elementwise node reads element i before it writes element i, so it may write over an input of its own shape. */
+/* An elementwise node reads element i before it writes element i, so it may write over an input of its own
+ * shape. */
 static bool may_overwrite(const lki_node *node, const lk_value *input)
 {
     const lk_value *output = node->out[0];
@@ -65,7 +67,8 @@ static int by_size(const void *a, const void *b)
 {
     const placement *left = a, *right = b;
     if (left->nbytes != right->nbytes) return left->nbytes < right->nbytes ? 1 : -1;
-    return left->value->first - right->value->first; /* a total order: the same graph is placed the same way */
+    return left->value->first -
+           right->value->first; /* a total order: the same graph is placed the same way */
 }
 
 static bool overwrites(const lk_value *writer, const lk_value *victim)
@@ -86,7 +89,8 @@ static bool alive_together(const lk_value *a, const lk_value *b)
     return a->last >= b->first && b->last >= a->first;
 }
 
-/* Whether b, already placed, forbids a its bytes. Exact aliasing is fine where one overwrites the other in place. */
+/* Whether b, already placed, forbids a its bytes. Exact aliasing is fine where one overwrites the other in
+ * place. */
 static bool conflicts(const placement *a, size_t offset, const placement *b)
 {
     const lk_value *va = a->value, *vb = b->value;

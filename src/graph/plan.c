@@ -22,12 +22,12 @@ struct lki_plan {
     lki_node **nodes; /* nodes[i] became calls[i] */
     int call_count;
     int section_begin[LKI_SECTION_COUNT + 1];
-    lk_tensor *operands;   /* the inputs of all calls, one after another */
+    lk_tensor *operands; /* the inputs of all calls, one after another */
     int *operand_layouts;
-    void **input_data;     /* what each graph input is bound to */
+    void **input_data; /* what each graph input is bound to */
     input_use *input_uses;
     int input_use_count;
-    lk_tensor *outputs;    /* views of the graph's outputs */
+    lk_tensor *outputs; /* views of the graph's outputs */
     size_t arena_nbytes, scratch_nbytes;
     uint64_t seen_version; /* of the workspace, when addresses were last looked up */
     bool all_bound;
@@ -116,8 +116,8 @@ static lk_status count_and_allocate(lki_plan *plan)
     plan->input_data = LKI_NEW_ARRAY(void *, plan->graph->input_count + 1);
     plan->input_uses = LKI_NEW_ARRAY(input_use, operand_count + 1);
     plan->outputs = LKI_NEW_ARRAY(lk_tensor, plan->graph->output_count + 1);
-    bool complete = plan->calls && plan->nodes && plan->operands && plan->operand_layouts && plan->input_data &&
-                    plan->input_uses && plan->outputs;
+    bool complete = plan->calls && plan->nodes && plan->operands && plan->operand_layouts &&
+                    plan->input_data && plan->input_uses && plan->outputs;
     return complete ? LK_OK : LK_ERR_NOMEM;
 }
 
@@ -141,7 +141,8 @@ static void fill_call(lki_plan *plan, lk_call *call, lki_node *node, int first_o
     }
 }
 
-/* Sections are contiguous: recording goes forward, criterion, backward, and passes insert into the section they find. */
+/* Sections are contiguous: recording goes forward, criterion, backward, and passes insert into the section
+ * they find. */
 static void make_calls(lki_plan *plan)
 {
     int c = 0, first_operand = 0;
@@ -155,7 +156,8 @@ static void make_calls(lki_plan *plan)
         }
     }
     plan->section_begin[LKI_SECTION_COUNT] = c;
-    for (int i = 0; i < plan->graph->output_count; i++) describe_operand(&plan->outputs[i], plan->graph->outputs[i]);
+    for (int i = 0; i < plan->graph->output_count; i++)
+        describe_operand(&plan->outputs[i], plan->graph->outputs[i]);
 }
 
 static lk_status fail_in_layer(lk_status status, const lki_node *node)
@@ -163,8 +165,8 @@ static lk_status fail_in_layer(lk_status status, const lki_node *node)
     return node->scope ? lki_fail_prefix(status, "%s", node->scope) : status;
 }
 
-/* Kernels are chosen for the shapes and addresses of the operands; bound inputs have none yet, so they stand in for
- * memory that is aligned no better than one element. */
+/* Kernels are chosen for the shapes and addresses of the operands; bound inputs have none yet, so they stand
+ * in for memory that is aligned no better than one element. */
 static lk_status resolve_kernels(lki_plan *plan)
 {
     lk_engine *engine = plan->options.engine;
@@ -318,13 +320,16 @@ lk_status lki_plan_explain_nan(lki_plan *plan)
         describe_operand(&tensor, input);
         tensor.data = plan->input_data[i];
         if (!is_finite(&tensor, 0))
-            return lki_fail(LK_ERR_NAN, "the loss is not finite because the input \"%s\" already is not", input->name);
+            return lki_fail(LK_ERR_NAN, "the loss is not finite because the input \"%s\" already is not",
+                            input->name);
     }
     for (int i = 0; i < plan->graph->param_count; i++) {
         lk_value *param = plan->graph->params[i];
         if (!is_finite(param->param->value, 0))
-            return lki_fail(LK_ERR_NAN, "the loss is not finite because a parameter \"%s\" is not: the learning rate may be too high",
-                            param->name);
+            return lki_fail(
+                LK_ERR_NAN,
+                "the loss is not finite because a parameter \"%s\" is not: the learning rate may be too high",
+                param->name);
     }
     for (int c = 0; c < plan->section_begin[LKI_SECTION_BACKWARD]; c++) {
         lk_call *call = &plan->calls[c];

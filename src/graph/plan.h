@@ -1,9 +1,9 @@
 /* The plan: a compiled graph. A flat list of prepared calls over placed memory, replayed for every batch.
  *
- * Life: lki_plan_compile takes the graph over, runs the passes that are left, resolves every node to a kernel of the engine
- * and frees all of it in lki_plan_free. Bind each input's address, then run. Plans that run one at a time share a
- * workspace: its memory is as large as the largest of them needs. A plan belongs to one thread. Replaying allocates
- * nothing. */
+ * Life: lki_plan_compile takes the graph over, runs the passes that are left, resolves every node to a kernel
+ * of the engine and frees all of it in lki_plan_free. Bind each input's address, then run. Plans that run one
+ * at a time share a workspace: its memory is as large as the largest of them needs. A plan belongs to one
+ * thread. Replaying allocates nothing. */
 #ifndef LKI_GRAPH_PLAN_H
 #define LKI_GRAPH_PLAN_H
 
@@ -28,7 +28,8 @@ typedef struct lki_plan_options {
 lk_status lki_plan_compile(lki_plan **out, lk_graph *graph, lki_plan_options options);
 void lki_plan_free(lki_plan *plan);
 
-/* Binds an input to memory that must stay valid until the replay is over. `index` is the order of lk_graph_input. */
+/* Binds an input to memory that must stay valid until the replay is over. `index` is the order of
+ * lk_graph_input. */
 void lki_plan_bind(lki_plan *plan, int index, void *data);
 int lki_plan_find_input(const lki_plan *plan, const char *name); /* -1 where there is none */
 
@@ -36,12 +37,12 @@ int lki_plan_find_input(const lki_plan *plan, const char *name); /* -1 where the
 lk_status lki_plan_run(lki_plan *plan);
 lk_status lki_plan_run_section(lki_plan *plan, lki_section section);
 
-/* The output of that name as a tensor over the workspace: valid until the next replay of any plan there. NULL with a
- * sentence where there is none. The tensor belongs to the plan. */
+/* The output of that name as a tensor over the workspace: valid until the next replay of any plan there. NULL
+ * with a sentence where there is none. The tensor belongs to the plan. */
 const lk_tensor *lki_plan_output(lki_plan *plan, const char *name);
 
-/* After a loss that is not finite: replays the forward half with the inputs as bound and says which layer made the first
- * value that is not a number. Always fails, with LK_ERR_NAN. */
+/* After a loss that is not finite: replays the forward half with the inputs as bound and says which layer
+ * made the first value that is not a number. Always fails, with LK_ERR_NAN. */
 lk_status lki_plan_explain_nan(lki_plan *plan);
 
 int lki_plan_call_count(const lki_plan *plan);

@@ -1,7 +1,7 @@
 /* Precision: products read 16-bit operands and write f32.
  *
- * A cast is put in front of each operand of an op that gains from it, once per value: the backward half finds the forward
- * half's casts. Everything else, the parameters above all, stays f32. */
+ * A cast is put in front of each operand of an op that gains from it, once per value: the backward half finds
+ * the forward half's casts. Everything else, the parameters above all, stays f32. */
 #include "graph/graph.h"
 
 #include "base/status.h"
@@ -27,7 +27,8 @@ lk_status lki_pass_precision(lk_graph *graph, lk_dtype low)
 {
     for (lki_node *node = graph->first; node; node = node->next) {
         if (node->dead || !(lk_op_flags(node->op) & LK_OP_L)) continue;
-        for (int i = 0; i < FACTOR_COUNT && i < node->input_count; i++) LKI_TRY(lower_operand(graph, node, i, low));
+        for (int i = 0; i < FACTOR_COUNT && i < node->input_count; i++)
+            LKI_TRY(lower_operand(graph, node, i, low));
     }
     lki_graph_count_uses(graph);
     return LK_OK;

@@ -87,8 +87,9 @@ void lk_graph_push_scope(lk_graph *graph, const char *name, const char *type)
         scope->path = lki_arena_format(&graph->arena, "%s.%s", outer->path, name);
     else
         scope->path = lki_arena_strdup(&graph->arena, name[0] || !outer ? name : outer->path);
-    scope->text = scope->path && scope->path[0] ? lki_arena_format(&graph->arena, "layer %s (%s)", scope->path, type)
-                                                : lki_arena_format(&graph->arena, "%s", type);
+    scope->text = scope->path && scope->path[0]
+                      ? lki_arena_format(&graph->arena, "layer %s (%s)", scope->path, type)
+                      : lki_arena_format(&graph->arena, "%s", type);
     graph->scope = scope;
 }
 
@@ -112,7 +113,8 @@ lk_dtype lk_value_dtype(const lk_value *value)
     return value ? value->dtype : LK_F32;
 }
 
-static lki_node *make_node(lk_graph *graph, lk_op op, lk_value *const *inputs, int input_count, const lk_attr *attr)
+static lki_node *make_node(lk_graph *graph, lk_op op, lk_value *const *inputs, int input_count,
+                           const lk_attr *attr)
 {
     lki_node *node = LKI_ARENA_NEW(&graph->arena, lki_node);
     if (!node) return NULL;
@@ -179,7 +181,8 @@ lk_value *lk_graph_input(lk_graph *graph, const char *name, lk_dtype dtype, lk_s
     lk_value *value = make_leaf(graph, LK_OP_INPUT, LKI_STORAGE_INPUT, dtype, shape);
     if (!value) return NULL;
     value->name = lki_arena_strdup(&graph->arena, name);
-    if (!append(&graph->inputs, &graph->input_count, value)) return lki_graph_fail(graph, LK_ERR_NOMEM, "out of memory");
+    if (!append(&graph->inputs, &graph->input_count, value))
+        return lki_graph_fail(graph, LK_ERR_NOMEM, "out of memory");
     return value;
 }
 
@@ -187,12 +190,14 @@ lk_value *lk_graph_param(lk_graph *graph, lk_param *param)
 {
     for (int i = 0; i < graph->param_count; i++)
         if (graph->params[i]->param == param) return graph->params[i];
-    lk_value *value = make_leaf(graph, LK_OP_PARAM, LKI_STORAGE_PARAM, param->value->dtype, param->value->shape);
+    lk_value *value =
+        make_leaf(graph, LK_OP_PARAM, LKI_STORAGE_PARAM, param->value->dtype, param->value->shape);
     if (!value) return NULL;
     value->param = param;
     value->needs_grad = param->trainable && !param->is_buffer;
     value->name = lki_arena_strdup(&graph->arena, param->name);
-    if (!append(&graph->params, &graph->param_count, value)) return lki_graph_fail(graph, LK_ERR_NOMEM, "out of memory");
+    if (!append(&graph->params, &graph->param_count, value))
+        return lki_graph_fail(graph, LK_ERR_NOMEM, "out of memory");
     return value;
 }
 
@@ -246,13 +251,15 @@ static lk_status complete_node(lki_node *node)
     return LK_OK;
 }
 
-lk_value *lki_record(lk_graph *graph, lk_op op, lk_value *const *inputs, int input_count, int required, const lk_attr *attr)
+lk_value *lki_record(lk_graph *graph, lk_op op, lk_value *const *inputs, int input_count, int required,
+                     const lk_attr *attr)
 {
     for (int i = 0; i < required; i++)
         if (!inputs[i]) return NULL;
     for (int i = 0; i < input_count; i++)
         if (inputs[i] && inputs[i]->graph != graph)
-            return lki_graph_fail(graph, LK_ERR_INVALID, "%s: its inputs belong to different graphs", lk_op_name(op));
+            return lki_graph_fail(graph, LK_ERR_INVALID, "%s: its inputs belong to different graphs",
+                                  lk_op_name(op));
     lki_node *node = make_node(graph, op, inputs, input_count, attr);
     if (!node) return lki_graph_fail(graph, LK_ERR_NOMEM, "out of memory");
     lk_status status = complete_node(node);
@@ -264,8 +271,8 @@ lk_value *lki_record(lk_graph *graph, lk_op op, lk_value *const *inputs, int inp
     return node->output_count ? node->out[0] : NULL;
 }
 
-lki_node *lki_graph_insert(lk_graph *graph, lki_node *place, lk_op op, lk_value *const *inputs, int input_count,
-                           const lk_attr *attr)
+lki_node *lki_graph_insert(lk_graph *graph, lki_node *place, lk_op op, lk_value *const *inputs,
+                           int input_count, const lk_attr *attr)
 {
     lki_node *node = make_node(graph, op, inputs, input_count, attr);
     if (!node || complete_node(node)) return NULL;
@@ -308,8 +315,8 @@ static bool is_kept(const lk_value *value)
     return value->is_output || value->storage == LKI_STORAGE_GRAD;
 }
 
-/* From the last node to the first, a node is alive when somebody after it reads one of its outputs, when an output is kept,
- * or when it writes to a parameter's memory. */
+/* From the last node to the first, a node is alive when somebody after it reads one of its outputs, when an
+ * output is kept, or when it writes to a parameter's memory. */
 void lki_graph_count_uses(lk_graph *graph)
 {
     for (lki_node *node = graph->first; node; node = node->next)

@@ -20,8 +20,9 @@ lk_status lki_expect_same_dtype(const lki_node *node, int a, int b);
 
 /* Records `op` over the inputs with these attributes, from a backward rule. */
 lk_value *lki_emit(lk_op op, const lk_attr *attr, int input_count, lk_value *const *inputs);
-#define LKI_EMIT(op, attr, ...)                                                                                        \
-    lki_emit((op), (attr), (int)(sizeof((lk_value *[]){__VA_ARGS__}) / sizeof(lk_value *)), (lk_value *[]){__VA_ARGS__})
+#define LKI_EMIT(op, attr, ...)                                                                              \
+    lki_emit((op), (attr), (int)(sizeof((lk_value *[]){__VA_ARGS__}) / sizeof(lk_value *)),                  \
+             (lk_value *[]){__VA_ARGS__})
 /* Output `index` of the node that computes `value`. */
 lk_value *lki_output_of(lk_value *value, int index);
 

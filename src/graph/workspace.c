@@ -49,6 +49,8 @@ static lk_status grow(lki_workspace *workspace, char **block, size_t *nbytes, si
 
 lk_status lki_workspace_reserve(lki_workspace *workspace, size_t arena_nbytes, size_t scratch_nbytes)
 {
-    LKI_TRY(grow(workspace, &workspace->arena, &workspace->arena_nbytes, arena_nbytes, "the activations of the step"));
-    return grow(workspace, &workspace->scratch, &workspace->scratch_nbytes, scratch_nbytes, "the kernels' scratch memory");
+    LKI_TRY(grow(workspace, &workspace->arena, &workspace->arena_nbytes, arena_nbytes,
+                 "the activations of the step"));
+    return grow(workspace, &workspace->scratch, &workspace->scratch_nbytes, scratch_nbytes,
+                "the kernels' scratch memory");
 }

@@ -1,5 +1,5 @@
-/* Memory that plans share because they run one at a time. It grows when a larger plan joins; plans notice that its address
- * has changed and look theirs up again. */
+/* Memory that plans share because they run one at a time. It grows when a larger plan joins; plans notice
+ * that its address has changed and look theirs up again. */
 #ifndef LKI_GRAPH_WORKSPACE_H
 #define LKI_GRAPH_WORKSPACE_H
 

@@ -21,7 +21,8 @@ lk_buffer *lki_buffer_create(size_t nbytes, const char *what)
     return buffer;
 }
 
-lk_buffer *lki_buffer_adopt(void *data, size_t nbytes, void (*release)(void *data, void *context), void *context)
+lk_buffer *lki_buffer_adopt(void *data, size_t nbytes, void (*release)(void *data, void *context),
+                            void *context)
 {
     lk_buffer *buffer = LKI_NEW(lk_buffer);
     if (!buffer) return NULL;

@@ -8,7 +8,8 @@
 
 /* `release` frees `data` when the last view goes; NULL means it came from lki_calloc_aligned. */
 lk_buffer *lki_buffer_create(size_t nbytes, const char *what);
-lk_buffer *lki_buffer_adopt(void *data, size_t nbytes, void (*release)(void *data, void *context), void *context);
+lk_buffer *lki_buffer_adopt(void *data, size_t nbytes, void (*release)(void *data, void *context),
+                            void *context);
 lk_buffer *lki_buffer_share(lk_buffer *buffer);
 void lki_buffer_release(lk_buffer *buffer);
 void *lki_buffer_data(const lk_buffer *buffer);

@@ -1,5 +1,5 @@
-/* One element of any dtype as a double, and back: what generic code and the reference engine read and write with.
- * A double holds every f32, bf16, f16, i32, u8 and bool exactly, and an i64 up to 2^53. */
+/* One element of any dtype as a double, and back: what generic code and the reference engine read and write
+ * with. A double holds every f32, bf16, f16, i32, u8 and bool exactly, and an i64 up to 2^53. */
 #ifndef LKI_TENSOR_ELEMENT_H
 #define LKI_TENSOR_ELEMENT_H
 

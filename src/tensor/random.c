@@ -76,8 +76,10 @@ void lk_manual_seed(uint64_t seed)
 static lk_status check_floats(const lk_tensor *tensor, const char *what)
 {
     if (tensor->dtype != LK_F32 && tensor->dtype != LK_F64)
-        return lki_fail(LK_ERR_DTYPE, "%s: expected an f32 or f64 tensor, found %s", what, lk_dtype_name(tensor->dtype));
-    if (!lk_tensor_is_contiguous(tensor)) return lki_fail(LK_ERR_INVALID, "%s: the tensor is not contiguous", what);
+        return lki_fail(LK_ERR_DTYPE, "%s: expected an f32 or f64 tensor, found %s", what,
+                        lk_dtype_name(tensor->dtype));
+    if (!lk_tensor_is_contiguous(tensor))
+        return lki_fail(LK_ERR_INVALID, "%s: the tensor is not contiguous", what);
     return LK_OK;
 }
 

@@ -26,7 +26,8 @@ const char *lk_shape_format(char *text, size_t capacity, lk_shape shape)
 {
     size_t used = (size_t)snprintf(text, capacity, "(");
     for (int i = 0; i < shape.rank && used < capacity; i++)
-        used += (size_t)snprintf(text + used, capacity - used, i ? ", %lld" : "%lld", (long long)shape.dim[i]);
+        used +=
+            (size_t)snprintf(text + used, capacity - used, i ? ", %lld" : "%lld", (long long)shape.dim[i]);
     if (used < capacity) snprintf(text + used, capacity - used, shape.rank == 1 ? ",)" : ")");
     return text;
 }

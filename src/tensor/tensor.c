@@ -24,7 +24,8 @@ lk_status lki_shape_check(lk_dtype dtype, lk_shape shape)
     int64_t nbytes = (int64_t)lk_dtype_nbytes(dtype);
     for (int i = 0; i < shape.rank; i++) {
         if (shape.dim[i] < 0)
-            return lki_fail(LK_ERR_SHAPE, "negative dimension in shape %s", lk_shape_format(text, sizeof text, shape));
+            return lki_fail(LK_ERR_SHAPE, "negative dimension in shape %s",
+                            lk_shape_format(text, sizeof text, shape));
         if (__builtin_mul_overflow(nbytes, shape.dim[i], &nbytes))
             return lki_fail(LK_ERR_NOMEM, "out of memory: a tensor of shape %s is larger than any memory",
                             lk_shape_format(text, sizeof text, shape));
@@ -131,7 +132,8 @@ lk_tensor *lk_tensor_reshape(const lk_tensor *tensor, lk_shape shape)
     if (lk_shape_count(shape) != lk_tensor_count(tensor)) {
         char from[160], to[160];
         return lki_fail_null(LK_ERR_SHAPE, "reshape: cannot view shape %s as %s",
-                             lk_shape_format(from, sizeof from, tensor->shape), lk_shape_format(to, sizeof to, shape));
+                             lk_shape_format(from, sizeof from, tensor->shape),
+                             lk_shape_format(to, sizeof to, shape));
     }
     lk_tensor *view = lk_tensor_is_contiguous(tensor) ? lk_tensor_view(tensor) : lk_tensor_clone(tensor);
     if (!view) return NULL;
@@ -146,7 +148,8 @@ lk_tensor *lk_tensor_permute(const lk_tensor *tensor, const int *order)
     unsigned seen = 0;
     for (int i = 0; i < tensor->shape.rank; i++) {
         if (order[i] < 0 || order[i] >= tensor->shape.rank || (seen & (1u << order[i])))
-            return lki_fail_null(LK_ERR_INVALID, "permute: the order is no permutation of %d axes", tensor->shape.rank);
+            return lki_fail_null(LK_ERR_INVALID, "permute: the order is no permutation of %d axes",
+                                 tensor->shape.rank);
         seen |= 1u << order[i];
     }
     lk_tensor *view = lk_tensor_view(tensor);
@@ -163,8 +166,9 @@ lk_tensor *lk_tensor_slice(const lk_tensor *tensor, int axis, int64_t begin, int
     if (!tensor) return NULL;
     if (axis < 0 || axis >= tensor->shape.rank || begin < 0 || begin > end || end > tensor->shape.dim[axis]) {
         char text[160];
-        return lki_fail_null(LK_ERR_RANGE, "slice [%lld, %lld) of axis %d is outside of shape %s", (long long)begin,
-                             (long long)end, axis, lk_shape_format(text, sizeof text, tensor->shape));
+        return lki_fail_null(LK_ERR_RANGE, "slice [%lld, %lld) of axis %d is outside of shape %s",
+                             (long long)begin, (long long)end, axis,
+                             lk_shape_format(text, sizeof text, tensor->shape));
     }
     lk_tensor *view = lk_tensor_view(tensor);
     if (!view) return NULL;
@@ -206,8 +210,8 @@ static void copy_elements(lk_tensor *destination, const lk_tensor *source)
     for (int64_t i = 0; i < count; i++) {
         int64_t from = element_offset(source, i), to = element_offset(destination, i);
         if (same_dtype) /* bit for bit: an i64 need not fit in a double */
-            memcpy((char *)destination->data + to * (int64_t)nbytes, (const char *)source->data + from * (int64_t)nbytes,
-                   nbytes);
+            memcpy((char *)destination->data + to * (int64_t)nbytes,
+                   (const char *)source->data + from * (int64_t)nbytes, nbytes);
         else
             lki_store(destination->dtype, destination->data, to, lki_load(source->dtype, source->data, from));
     }

@@ -1,8 +1,9 @@
-/* Engines: where ops run. An engine turns each op of a plan into a kernel once, at compile time; replay calls the kernels.
+/* Engines: where ops run. An engine turns each op of a plan into a kernel once, at compile time; replay calls
+ * the kernels.
  *
- * Life: an engine is opened by lk_engine_open (after any fork: engines start threads and devices), prepares the calls of
- * any number of plans, and is closed after all of them are freed. Thread rule: one engine is used by one thread at a time;
- * it may use threads of its own inside a call. */
+ * Life: an engine is opened by lk_engine_open (after any fork: engines start threads and devices), prepares
+ * the calls of any number of plans, and is closed after all of them are freed. Thread rule: one engine is
+ * used by one thread at a time; it may use threads of its own inside a call. */
 #ifndef LOCKSTEP_SYS_ENGINE_H
 #define LOCKSTEP_SYS_ENGINE_H
 
@@ -15,16 +16,17 @@ extern "C" {
 typedef struct lk_engine lk_engine;
 typedef struct lk_call lk_call;
 
-/* Runs one prepared call. May fail for what only the data shows (an index out of range): LK_ERR_RANGE with a sentence;
- * the plan adds the layer's name. Must not allocate. */
+/* Runs one prepared call. May fail for what only the data shows (an index out of range): LK_ERR_RANGE with a
+ * sentence; the plan adds the layer's name. Must not allocate. */
 typedef lk_status (*lk_kernel)(const lk_call *call);
 
-/* One instruction of a plan: an op, its operands with their addresses, and what the engine prepared for it. */
+/* One instruction of a plan: an op, its operands with their addresses, and what the engine prepared for it.
+ */
 struct lk_call {
     lk_op op;
     const lk_attr *attr;
     int input_count, output_count;
-    lk_tensor *in;                 /* contiguous; data == NULL where absent; addresses may change between replays */
+    lk_tensor *in; /* contiguous; data == NULL where absent; addresses may change between replays */
     lk_tensor out[LK_MAX_OUTPUTS]; /* data == NULL where nobody wants the output */
     int *in_layout;                /* 0: row-major; else the engine's own number for a layout */
     int out_layout[LK_MAX_OUTPUTS];
@@ -48,11 +50,11 @@ typedef struct lk_engine_ops {
     lk_status (*open)(void **state, const lk_engine_options *options);
     /* Required. Undoes open. */
     void (*close)(void *state);
-    /* Required. Picks the kernel for a call whose operands are all placed: sets run, and where wanted state, free_state and
-     * scratch_nbytes. LK_ERR_UNSUPPORTED with a sentence where it has none. */
+    /* Required. Picks the kernel for a call whose operands are all placed: sets run, and where wanted state,
+     * free_state and scratch_nbytes. LK_ERR_UNSUPPORTED with a sentence where it has none. */
     lk_status (*prepare)(lk_engine *engine, lk_call *call);
-    /* Optional: gives values of a graph (the internal lk_graph) other layouts than row-major, inserting LK_OP_REORDER nodes
-     * where they meet. NULL: everything stays row-major. */
+    /* Optional: gives values of a graph (the internal lk_graph) other layouts than row-major, inserting
+     * LK_OP_REORDER nodes where they meet. NULL: everything stays row-major. */
     lk_status (*assign_layouts)(lk_engine *engine, void *graph);
     /* Optional, for engines whose memory is not the host's; NULL means host memory. */
     void *(*alloc)(lk_engine *engine, size_t nbytes, const char *what);
@@ -68,7 +70,8 @@ struct lk_engine {
     void *state;
 };
 
-/* Opens an engine by name: "ref", "cpu", or "auto" for the fastest one here. NULL with the reason otherwise. */
+/* Opens an engine by name: "ref", "cpu", or "auto" for the fastest one here. NULL with the reason otherwise.
+ */
 lk_engine *lk_engine_open(const char *name, lk_engine_options options);
 void lk_engine_close(lk_engine *engine);
 const char *lk_engine_name(const lk_engine *engine);
