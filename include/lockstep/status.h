@@ -43,6 +43,9 @@ const char *lk_status_name(lk_status status);
 /* The version of the library, "0.1.0". */
 const char *lk_version(void);
 
+/* Frees text that a function of the library made for its caller. */
+void lk_text_free(char *text);
+
 #ifdef __cplusplus
 }
 #endif

@@ -108,3 +108,8 @@ void lki_set_allocation_limit(size_t nbytes)
 {
     atomic_store_explicit(&allocation_limit, nbytes, memory_order_relaxed);
 }
+
+void lk_text_free(char *text)
+{
+    lki_free(text);
+}

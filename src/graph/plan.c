@@ -29,6 +29,7 @@ struct lki_plan {
     int input_use_count;
     lk_tensor *outputs; /* views of the graph's outputs */
     size_t arena_nbytes, scratch_nbytes;
+    void **param_data;     /* where each parameter and its gradient lay then, two a parameter */
     uint64_t seen_version; /* of the workspace, when addresses were last looked up */
     bool all_bound;
 };
@@ -71,7 +72,24 @@ static void look_up_addresses(lki_plan *plan)
     }
     for (int i = 0; i < plan->graph->output_count; i++)
         plan->outputs[i].data = address_of(plan, plan->graph->outputs[i]);
+    for (int i = 0; i < plan->graph->param_count; i++) {
+        const lk_param *param = plan->graph->params[i]->param;
+        plan->param_data[2 * i] = param->value->data;
+        plan->param_data[2 * i + 1] = param->grad ? param->grad->data : NULL;
+    }
     plan->seen_version = plan->options.workspace->version;
+}
+
+/* The workspace has grown, or a parameter has moved into the flat buffer of an optimizer. */
+static bool addresses_changed(const lki_plan *plan)
+{
+    if (plan->seen_version != plan->options.workspace->version) return true;
+    for (int i = 0; i < plan->graph->param_count; i++) {
+        const lk_param *param = plan->graph->params[i]->param;
+        if (plan->param_data[2 * i] != param->value->data) return true;
+        if (plan->param_data[2 * i + 1] != (param->grad ? param->grad->data : NULL)) return true;
+    }
+    return false;
 }
 
 static void collect_input_uses(lki_plan *plan)
@@ -116,8 +134,9 @@ static lk_status count_and_allocate(lki_plan *plan)
     plan->input_data = LKI_NEW_ARRAY(void *, plan->graph->input_count + 1);
     plan->input_uses = LKI_NEW_ARRAY(input_use, operand_count + 1);
     plan->outputs = LKI_NEW_ARRAY(lk_tensor, plan->graph->output_count + 1);
-    bool complete = plan->calls && plan->nodes && plan->operands && plan->operand_layouts &&
-                    plan->input_data && plan->input_uses && plan->outputs;
+    plan->param_data = LKI_NEW_ARRAY(void *, 2 * plan->graph->param_count + 1);
+    bool complete = plan->param_data && plan->calls && plan->nodes && plan->operands &&
+                    plan->operand_layouts && plan->input_data && plan->input_uses && plan->outputs;
     return complete ? LK_OK : LK_ERR_NOMEM;
 }
 
@@ -230,6 +249,7 @@ void lki_plan_free(lki_plan *plan)
     lki_free(plan->operand_layouts);
     lki_free(plan->input_data);
     lki_free(plan->input_uses);
+    lki_free(plan->param_data);
     lki_free(plan->outputs);
     lk_graph_free(plan->graph);
     lki_free(plan);
@@ -263,7 +283,7 @@ static lk_status check_bound(lki_plan *plan)
 static lk_status run_calls(lki_plan *plan, int begin, int end)
 {
     LKI_TRY(check_bound(plan));
-    if (plan->seen_version != plan->options.workspace->version) look_up_addresses(plan);
+    if (addresses_changed(plan)) look_up_addresses(plan);
 #ifndef NDEBUG
     uint64_t allocations = lki_allocation_count();
 #endif
@@ -287,7 +307,7 @@ lk_status lki_plan_run_section(lki_plan *plan, lki_section section)
 
 const lk_tensor *lki_plan_output(lki_plan *plan, const char *name)
 {
-    if (plan->seen_version != plan->options.workspace->version) look_up_addresses(plan);
+    if (addresses_changed(plan)) look_up_addresses(plan);
     for (int i = 0; i < plan->graph->output_count; i++)
         if (strcmp(plan->graph->outputs[i]->name, name) == 0) return &plan->outputs[i];
     return lki_fail_null(LK_ERR_NOT_FOUND, "the step has no output named \"%s\"", name);
