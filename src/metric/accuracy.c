@@ -1,0 +1,172 @@
+#include "metric/mean.h"
+
+#include <stdio.h>
+
+typedef struct accuracy_metric {
+    lk_metric base;
+    lki_mean_state state; /* one mean for each k */
+    int topk[LK_MAX_TOPK];
+    int topk_count;
+    float cut; /* multilabel: positive above it */
+} accuracy_metric;
+
+/* How many classes come before `target` when scores are sorted from the highest, ties by class. A NaN comes
+ * first, so a sample whose scores are NaN is never right by chance. */
+static int classes_before(const float *scores, int64_t class_count, int64_t target)
+{
+    float score = scores[target];
+    int before = 0;
+    for (int64_t c = 0; c < target; c++) before += !(scores[c] < score);
+    for (int64_t c = target + 1; c < class_count; c++) before += !(scores[c] <= score);
+    return before;
+}
+
+static lk_status topk_update(lk_metric *base, const lki_metric_batch *batch)
+{
+    accuracy_metric *metric = (accuracy_metric *)base;
+    const float *scores;
+    const int64_t *targets;
+    LKI_TRY(lki_metric_see_classes(base, batch));
+    LKI_TRY(lki_metric_outputs_f32(base, batch, &scores));
+    LKI_TRY(lki_metric_targets_index(base, batch, &targets));
+    int64_t hits[LK_MAX_TOPK] = {0};
+    for (int64_t i = 0; i < batch->sample_count; i++) {
+        int before = classes_before(scores + i * base->class_count, base->class_count, targets[i]);
+        for (int k = 0; k < metric->topk_count; k++) hits[k] += before < metric->topk[k];
+    }
+    for (int k = 0; k < metric->topk_count; k++)
+        lki_mean_state_add(&metric->state, k, (double)hits[k] / (double)batch->sample_count,
+                           (double)batch->sample_count);
+    return LK_OK;
+}
+
+static lk_status multilabel_update(lk_metric *base, const lki_metric_batch *batch)
+{
+    accuracy_metric *metric = (accuracy_metric *)base;
+    const float *scores, *targets;
+    LKI_TRY(lki_metric_check_cells(base, batch));
+    LKI_TRY(lki_metric_outputs_f32(base, batch, &scores));
+    LKI_TRY(lki_metric_targets_f32(base, batch, &targets));
+    int64_t hits = 0;
+    for (int64_t i = 0; i < batch->target_count; i++)
+        hits += (scores[i] > metric->cut) == (targets[i] > 0.5f);
+    lki_mean_state_add(&metric->state, 0, (double)hits / (double)batch->target_count,
+                       (double)batch->target_count);
+    return LK_OK;
+}
+
+static void accuracy_reset(lk_metric *metric)
+{
+    lki_mean_state_reset(&((accuracy_metric *)metric)->state);
+}
+
+static int accuracy_parts(lk_metric *metric, lki_metric_part parts[LKI_METRIC_MAX_PARTS])
+{
+    return lki_mean_state_parts(&((accuracy_metric *)metric)->state, parts);
+}
+
+static lk_status accuracy_compute(lk_metric *metric)
+{
+    const lki_mean_state *state = &((accuracy_metric *)metric)->state;
+    for (int k = 0; k < metric->values.count / 2; k++) {
+        lki_moments total = lki_mean_state_total(state, k);
+        metric->values.items[2 * k].value = lki_moments_mean(&total);
+        metric->values.items[2 * k + 1].value = lki_moments_std(&total);
+    }
+    return LK_OK;
+}
+
+static lk_status accuracy_compute_batch(lk_metric *metric)
+{
+    for (int k = 0; k < metric->batch_values.count; k++)
+        metric->batch_values.items[k].value = ((accuracy_metric *)metric)->state.last[k];
+    return LK_OK;
+}
+
+static void accuracy_fini(lk_metric *metric)
+{
+    lki_metric_array_fini(&((accuracy_metric *)metric)->state.moments);
+}
+
+static lk_status add_names(lk_metric *metric, const char *name)
+{
+    LKI_TRY(lki_metric_add_value(metric, name, ""));
+    LKI_TRY(lki_metric_add_batch_value(metric, metric->values.count - 1));
+    return lki_metric_add_value(metric, name, "/std");
+}
+
+/* Catalyst's default: 1; 3 with more than three classes; 5 with more than five. */
+static void choose_default_topk(accuracy_metric *metric, int64_t class_count)
+{
+    metric->topk[metric->topk_count++] = 1;
+    if (class_count > 3) metric->topk[metric->topk_count++] = 3;
+    if (class_count > 5) metric->topk[metric->topk_count++] = 5;
+}
+
+static lk_status topk_set_classes(lk_metric *base, int64_t class_count)
+{
+    accuracy_metric *metric = (accuracy_metric *)base;
+    base->class_count = class_count;
+    if (base->values.count) return LK_OK;
+    if (metric->topk_count == 0) choose_default_topk(metric, class_count);
+    LKI_TRY(lki_mean_state_init(&metric->state, metric->topk_count));
+    for (int k = 0; k < metric->topk_count; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "accuracy%02d", metric->topk[k]);
+        LKI_TRY(add_names(base, name));
+    }
+    return LK_OK;
+}
+
+static const lki_metric_kind topk_kind = {
+    .name = "accuracy",
+    .update = topk_update,
+    .reset = accuracy_reset,
+    .parts = accuracy_parts,
+    .compute = accuracy_compute,
+    .compute_batch = accuracy_compute_batch,
+    .fini = accuracy_fini,
+    .set_classes = topk_set_classes,
+};
+
+lk_metric *lk_accuracy_metric_create(lk_metric_options options)
+{
+    accuracy_metric *metric = (accuracy_metric *)lki_metric_new(sizeof *metric, &topk_kind, &options);
+    if (!metric) return NULL;
+    for (int k = 0; k < LK_MAX_TOPK && options.topk[k]; k++) {
+        if (options.topk[k] < 0) {
+            lki_fail(LK_ERR_INVALID, "accuracy: topk: expected at least 1, found %d", options.topk[k]);
+            goto failed;
+        }
+        metric->topk[metric->topk_count++] = options.topk[k];
+    }
+    /* Without a number of classes the names wait for the first batch, unless topk already says them. */
+    if ((options.num_classes || metric->topk_count) && topk_set_classes(&metric->base, options.num_classes))
+        goto failed;
+    return &metric->base;
+failed:
+    lk_metric_free(&metric->base);
+    return NULL;
+}
+
+static const lki_metric_kind multilabel_kind = {
+    .name = "multilabel accuracy",
+    .update = multilabel_update,
+    .reset = accuracy_reset,
+    .parts = accuracy_parts,
+    .compute = accuracy_compute,
+    .compute_batch = accuracy_compute_batch,
+    .fini = accuracy_fini,
+};
+
+lk_metric *lk_multilabel_accuracy_metric_create(lk_metric_options options)
+{
+    accuracy_metric *metric = (accuracy_metric *)lki_metric_new(sizeof *metric, &multilabel_kind, &options);
+    if (!metric) return NULL;
+    metric->cut = lki_metric_cut(options.threshold != 0 ? options.threshold : 0.5, options.from_logits);
+    if (lki_mean_state_init(&metric->state, 1) || add_names(&metric->base, "accuracy")) {
+        lk_metric_free(&metric->base);
+        return NULL;
+    }
+    return &metric->base;
+}
