@@ -135,7 +135,6 @@ lk_status lk_confusion_matrix_save_png(const lk_metric *metric, const char *path
 lk_tensor *lk_confusion_matrix_draw(const lk_metric *metric);
 /* The matrix as text for a terminal, shaded with ANSI colours where asked; release it with lk_text_free. */
 char *lk_confusion_matrix_text(const lk_metric *metric, bool colour);
-void lk_text_free(char *text);
 
 #ifdef __cplusplus
 }

@@ -169,11 +169,6 @@ double lk_metric_get(lk_metric *metric, const char *name)
     return NAN;
 }
 
-void lk_text_free(char *text)
-{
-    lki_free(text);
-}
-
 lk_status lki_metric_see_classes(lk_metric *metric, const lki_metric_batch *batch)
 {
     if (batch->inner_count != 1)
