@@ -1,15 +1,41 @@
 # A thin front for CMake. `make` builds; everything lands in build/.
 BUILD  ?= build
 PRESET ?= release
+PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
-.PHONY: all build bootstrap run test bench install clean
+.PHONY: all build bootstrap bootstrap-tests run test check bench install clean
 
 all: build
 
 bootstrap:
 	@scripts/bootstrap
 
+bootstrap-tests:
+	@scripts/bootstrap --tests
+
 build: bootstrap
-	@cmake --preset $(PRESET) -B $(BUILD) > $(BUILD).log 2>&1 || { cat $(BUILD).log; rm -f $(BUILD).log; exit 1; }; rm -f $(BUILD).log
+	@cmake --preset $(PRESET) -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(PREFIX) > .configure.log 2>&1 || { cat .configure.log; exit 1; }
+	@rm -f .configure.log
 	@cmake --build $(BUILD) -j $(JOBS)
+
+# Trains the MNIST example on this machine and shows the result.
+run: build
+	@$(BUILD)/lockstep run -C examples/mnist.yml --verbose
+
+# Builds and runs the fast tests and the checks of style.
+test: bootstrap-tests build check
+	@ctest --test-dir $(BUILD) -L fast --output-on-failure -j $(JOBS)
+
+check:
+	@scripts/check-includes
+	@scripts/check-format
+
+bench: bootstrap-tests build
+	@bench/run $(BUILD)
+
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:
+	@rm -rf build build-*
