@@ -15,9 +15,12 @@ typedef struct accuracy_metric {
 static int classes_before(const float *scores, int64_t class_count, int64_t target)
 {
     float score = scores[target];
-    int before = 0;
-    for (int64_t c = 0; c < target; c++) before += !(scores[c] < score);
-    for (int64_t c = target + 1; c < class_count; c++) before += !(scores[c] <= score);
+    int before = 0, equal = 0;
+    for (int64_t c = 0; c < class_count; c++) {
+        before += !(scores[c] <= score);
+        equal += scores[c] == score;
+    }
+    for (int64_t c = 0; equal > 1 && c < target; c++) before += scores[c] == score;
     return before;
 }
 

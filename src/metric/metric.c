@@ -290,17 +290,25 @@ void lki_metric_free_names(char **names, int64_t count)
     lki_free(names);
 }
 
+static int64_t first_nan(const float *scores, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (scores[i] != scores[i]) return i;
+    return 0;
+}
+
 int64_t lki_metric_argmax(const float *scores, int64_t count)
 {
     int64_t best = 0;
     float highest = scores[0];
+    int ordered = highest == highest;
     for (int64_t i = 1; i < count; i++) {
-        /* False for a NaN score only where the highest is one already. */
-        bool higher = !(scores[i] <= highest) && highest == highest;
+        bool higher = scores[i] > highest;
+        ordered &= scores[i] == scores[i];
         best = higher ? i : best;
         highest = higher ? scores[i] : highest;
     }
-    return best;
+    return ordered ? best : first_nan(scores, count);
 }
 
 float lki_metric_cut(double threshold, bool from_logits)

@@ -2,9 +2,10 @@
 
 #include "base/memory.h"
 
+#include <float.h>
 #include <string.h>
 
-enum { RADIX_BITS = 11, RADIX_COUNT = 1 << RADIX_BITS, SMALL = 48, BLOCK = 256, SHORT_RUN = 8 };
+enum { RADIX_BITS = 11, RADIX_COUNT = 1 << RADIX_BITS, SMALL = 48, BLOCK = 256, MAX_BUCKETS = 1 << 22 };
 
 /* Beyond every finite f32: what infinities are taken for, so that the arithmetic below never meets inf × 0.
  */
@@ -74,42 +75,36 @@ void lki_sort_f32(float *values, int64_t count, uint32_t *keys)
 }
 
 /* Buckets of equal width over the range of the sorted set. A bucket number never falls while the score rises,
- * whatever the rounding, so scores of different buckets need no comparison. Bucket 0 lies below the range,
- * the last above. */
+ * whatever the rounding, so scores of different buckets need no comparison. Scores outside of the range go to
+ * the first and the last bucket. */
 typedef struct buckets {
-    double low, scale, last;
+    float low, scale, last;
 } buckets;
-
-static inline double clamped(float score)
-{
-    double wide = score;
-    wide = wide < -HUGE_SCORE ? -HUGE_SCORE : wide;
-    return wide > HUGE_SCORE ? HUGE_SCORE : wide;
-}
 
 static inline int32_t bucket_of(const buckets *by, float score)
 {
-    double place = (clamped(score) - by->low) * by->scale + 1;
+    float place = (score - by->low) * by->scale + 1;
     place = place < 0 ? 0 : place;
     return (int32_t)(place > by->last ? by->last : place);
 }
 
+/* The range leaves infinities and the far ends out: so the width is finite, low is finite and the scale is
+ * positive and finite, and no score that is a number becomes NaN above. */
 static buckets choose_buckets(const float *sorted, int64_t count, int64_t bucket_count)
 {
-    double low = clamped(sorted[0]), width = clamped(sorted[count - 1]) - low;
-    return (buckets){low, width > 0 ? (double)(bucket_count - 2) / width : 1, (double)(bucket_count - 1)};
+    float low = sorted[0] < -FLT_MAX / 4 ? -FLT_MAX / 4 : sorted[0] > FLT_MAX / 4 ? FLT_MAX / 4 : sorted[0];
+    float high = sorted[count - 1] > FLT_MAX / 4 ? FLT_MAX / 4 : sorted[count - 1];
+    float scale = high > low ? (float)(bucket_count - 2) / (high - low) : 1;
+    return (buckets){low, scale < 1e30f ? scale : 1e30f, (float)(bucket_count - 1)};
 }
 
-/* table[q]: how many of the sorted set lie in buckets below q. */
+/* table[q]: how many of the sorted set lie in buckets below q; bucket_count + 1 entries. */
 static void fill_table(uint32_t *table, int64_t bucket_count, const buckets *by, const float *sorted,
                        int64_t count)
 {
-    int64_t next = 0;
-    for (int64_t i = 0; i < count; i++) {
-        int32_t bucket = bucket_of(by, sorted[i]);
-        while (next <= bucket) table[next++] = (uint32_t)i;
-    }
-    while (next <= bucket_count) table[next++] = (uint32_t)count;
+    memset(table, 0, sizeof *table * (size_t)(bucket_count + 1));
+    for (int64_t i = 0; i < count; i++) table[bucket_of(by, sorted[i]) + 1]++;
+    for (int64_t q = 0; q < bucket_count; q++) table[q + 1] += table[q];
 }
 
 /* How many of sorted[begin, end) are below `score` (or, with `or_equal`, not above it). */
@@ -128,14 +123,16 @@ static int64_t count_below(const float *sorted, int64_t begin, int64_t end, floa
 /* 2 [a > score] + [a == score], summed over sorted[begin, end). */
 static int64_t pairs_within(const float *sorted, int64_t begin, int64_t end, float score)
 {
-    if (end - begin > SHORT_RUN)
-        return 2 * end - count_below(sorted, begin, end, score, 0) -
-               count_below(sorted, begin, end, score, 1);
-    int64_t pairs = 0;
-    for (int64_t i = begin; i < end; i++) pairs += (sorted[i] > score) + (sorted[i] >= score);
-    return pairs;
+    return 2 * end - count_below(sorted, begin, end, score, 0) - count_below(sorted, begin, end, score, 1);
 }
 
+static inline int64_t pair(float a, float b)
+{
+    return (a > b) + (a >= b);
+}
+
+/* Most buckets hold none, one or two of `a`: those are counted without a branch, which nothing could predict.
+ * `a` has two readable elements more than a_count. */
 static int64_t count_pairs(const float *a, int64_t a_count, const float *b, int64_t b_count,
                            const uint32_t *table, const buckets *by)
 {
@@ -146,8 +143,13 @@ static int64_t count_pairs(const float *a, int64_t a_count, const float *b, int6
         for (int64_t i = 0; i < count; i++) places[i] = bucket_of(by, b[begin + i]);
         for (int64_t i = 0; i < count; i++) {
             int64_t from = table[places[i]], to = table[places[i] + 1];
+            float score = b[begin + i];
             pairs += 2 * (a_count - to);
-            if (from != to) pairs += pairs_within(a, from, to, b[begin + i]);
+            if (__builtin_expect(to - from > 2, 0))
+                pairs += pairs_within(a, from, to, score);
+            else
+                pairs += (pair(a[from], score) & -(int64_t)(to > from)) +
+                         (pair(a[from + 1], score) & -(int64_t)(to > from + 1));
         }
     }
     return pairs;
@@ -168,13 +170,16 @@ lk_status lki_rank_pairs(int64_t *out, float *a, int64_t a_count, const float *b
 {
     *out = 0;
     if (a_count == 0 || b_count == 0) return LK_OK;
-    int64_t bucket_count = 2 * a_count + 64;
-    if (reserve(&workspace->keys, &workspace->key_capacity, 2 * a_count) ||
+    /* More would not be told apart by an f32. */
+    int64_t bucket_count = 2 * a_count + 64 < MAX_BUCKETS ? 2 * a_count + 64 : MAX_BUCKETS;
+    if (reserve(&workspace->keys, &workspace->key_capacity, 2 * a_count + 2) ||
         reserve(&workspace->table, &workspace->table_capacity, bucket_count + 1))
         return LK_ERR_NOMEM;
     lki_sort_f32(a, a_count, workspace->keys);
     buckets by = choose_buckets(a, a_count, bucket_count);
     fill_table(workspace->table, bucket_count, &by, a, a_count);
-    *out = count_pairs(a, a_count, b, b_count, workspace->table, &by);
+    float *padded = memcpy(workspace->keys, a, sizeof *a * (size_t)a_count);
+    padded[a_count] = padded[a_count + 1] = 0;
+    *out = count_pairs(padded, a_count, b, b_count, workspace->table, &by);
     return LK_OK;
 }
