@@ -7,9 +7,6 @@
 
 enum { RADIX_BITS = 11, RADIX_COUNT = 1 << RADIX_BITS, SMALL = 48, BLOCK = 256, MAX_BUCKETS = 1 << 22 };
 
-/* Beyond every finite f32: what infinities are taken for, so that the arithmetic below never meets inf × 0.
- */
-static const double HUGE_SCORE = 1e39;
 
 void lki_rank_workspace_fini(lki_rank_workspace *workspace)
 {
