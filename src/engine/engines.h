@@ -1,0 +1,16 @@
+/* The engines that this build can have. engine.c lists those that were linked; each lives in its own folder.
+ */
+#ifndef LKI_ENGINE_ENGINES_H
+#define LKI_ENGINE_ENGINES_H
+
+#include <lockstep/sys/engine.h>
+
+/* Plain C, every op, every float dtype: the oracle that the others are tested against. */
+extern const lk_engine_ops lki_ref_engine_ops;
+
+#ifdef LOCKSTEP_HAVE_CPU_ENGINE
+/* oneDNN, BLAS and vectorised loops. */
+extern const lk_engine_ops lki_cpu_engine_ops;
+#endif
+
+#endif

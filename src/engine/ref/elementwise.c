@@ -1,0 +1,175 @@
+/* Elementwise ops: one number at a time, with broadcasting. An output may lie over an input of the same shape
+ * and dtype, because every element is read before its place is written. */
+#include "engine/ref/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+/* PyTorch's maximum and minimum: a NaN on either side wins. */
+static double maximum(double a, double b)
+{
+    return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
+}
+
+static double minimum(double a, double b)
+{
+    return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* erf: x Phi(x). tanh: x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3). */
+static double gelu(int mode, double x)
+{
+    if (mode == 0) return 0.5 * x * (1 + erf(x * M_SQRT1_2));
+    double u = M_SQRT2 * 0.5 * M_2_SQRTPI * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (1 + tanh(u));
+}
+
+/* erf: Phi(x) + x phi(x). tanh: (1 + tanh u)/2 + x/2 (1 - tanh^2 u) u'. */
+static double gelu_slope(int mode, double x)
+{
+    if (mode == 0) {
+        double density = 0.5 * M_2_SQRTPI * M_SQRT1_2 * exp(-0.5 * x * x);
+        return 0.5 * (1 + erf(x * M_SQRT1_2)) + x * density;
+    }
+    double k = M_SQRT2 * 0.5 * M_2_SQRTPI;
+    double t = tanh(k * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * k * (1 + 3 * 0.044715 * x * x);
+}
+
+/* (dy, y or x) -> dx. */
+static double gradient(lk_op op, int mode, double alpha, double beta, double dy, double x)
+{
+    switch (op) {
+    case LK_OP_TANH_GRAD: return dy * (1 - x * x);
+    case LK_OP_SIGMOID_GRAD: return dy * (1 - x) * x;
+    case LK_OP_RELU_GRAD: return x <= 0 ? 0 : dy;
+    case LK_OP_LEAKY_RELU_GRAD: return x > 0 ? dy : dy * alpha;
+    case LK_OP_ELU_GRAD: return x <= 0 ? dy * alpha * exp(x) : dy;
+    case LK_OP_GELU_GRAD: return dy * gelu_slope(mode, x);
+    case LK_OP_SILU_GRAD: return dy * sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+    case LK_OP_SOFTPLUS_GRAD: return x * alpha > beta ? dy : dy * sigmoid(x * alpha);
+    case LK_OP_CLAMP_GRAD: return alpha <= x && x <= beta ? dy : 0;
+    default: return NAN;
+    }
+}
+
+static double unary(lk_op op, int mode, double alpha, double beta, double x)
+{
+    switch (op) {
+    case LK_OP_NEG: return -x;
+    case LK_OP_ABS: return fabs(x);
+    case LK_OP_SIGN: return (x > 0) - (x < 0);
+    case LK_OP_EXP: return exp(x);
+    case LK_OP_LOG: return log(x);
+    case LK_OP_SQRT: return sqrt(x);
+    case LK_OP_SIN: return sin(x);
+    case LK_OP_COS: return cos(x);
+    case LK_OP_ERF: return erf(x);
+    case LK_OP_TANH: return tanh(x);
+    case LK_OP_SIGMOID: return sigmoid(x);
+    case LK_OP_RELU: return x < 0 ? 0 : x;
+    case LK_OP_LEAKY_RELU: return x > 0 ? x : x * alpha;
+    case LK_OP_ELU: return x <= 0 ? expm1(x) * alpha : x;
+    case LK_OP_GELU: return gelu(mode, x);
+    case LK_OP_SILU: return x * sigmoid(x);
+    case LK_OP_SOFTPLUS: return x * alpha > beta ? x : log1p(exp(x * alpha)) / alpha;
+    case LK_OP_CLAMP: return minimum(maximum(x, alpha), beta);
+    case LK_OP_ADD_SCALAR: return x + alpha;
+    case LK_OP_MUL_SCALAR: return x * alpha;
+    case LK_OP_POW_SCALAR: return pow(x, alpha);
+    case LK_OP_CAST:
+    case LK_OP_COPY: return x;
+    default: return NAN;
+    }
+}
+
+double lki_ref_scalar(lk_op op, int mode, double alpha, double beta, double a, double b, double c)
+{
+    switch (op) {
+    case LK_OP_ADD: return a + b;
+    case LK_OP_SUB: return a - b;
+    case LK_OP_MUL: return a * b;
+    case LK_OP_DIV: return a / b;
+    case LK_OP_POW: return pow(a, b);
+    case LK_OP_MAXIMUM: return maximum(a, b);
+    case LK_OP_MINIMUM: return minimum(a, b);
+    case LK_OP_GREATER: return a > b;
+    case LK_OP_GREATER_EQUAL: return a >= b;
+    case LK_OP_EQUAL: return a == b;
+    case LK_OP_WHERE: return a != 0 ? b : c;
+    case LK_OP_TANH_GRAD:
+    case LK_OP_SIGMOID_GRAD:
+    case LK_OP_RELU_GRAD:
+    case LK_OP_LEAKY_RELU_GRAD:
+    case LK_OP_ELU_GRAD:
+    case LK_OP_GELU_GRAD:
+    case LK_OP_SILU_GRAD:
+    case LK_OP_SOFTPLUS_GRAD:
+    case LK_OP_CLAMP_GRAD: return gradient(op, mode, alpha, beta, a, b);
+    default: return unary(op, mode, alpha, beta, a);
+    }
+}
+
+lk_status lki_ref_elementwise(const lk_call *call)
+{
+    const lk_tensor *out = &call->out[0];
+    const lk_attr *attr = call->attr;
+    lk_tensor in[3] = {{0}};
+    for (int k = 0; k < call->input_count && k < 3; k++) in[k] = lki_ref_broadcast(&call->in[k], out->shape);
+    int64_t count = lk_tensor_count(out);
+    for (int64_t i = 0; i < count; i++) {
+        double value[3] = {0};
+        for (int k = 0; k < call->input_count && k < 3; k++)
+            value[k] = lki_ref_get(&in[k], lki_ref_offset(&in[k], i));
+        double result =
+            lki_ref_scalar(call->op, attr->mode, attr->alpha, attr->beta, value[0], value[1], value[2]);
+        lki_ref_set(out, i, result);
+    }
+    return LK_OK;
+}
+
+lk_status lki_ref_full(const lk_call *call)
+{
+    lki_ref_fill(&call->out[0], call->attr->alpha);
+    return LK_OK;
+}
+
+lk_status lki_ref_copy(const lk_call *call)
+{
+    size_t nbytes = lk_tensor_nbytes(&call->out[0]);
+    if (nbytes) memmove(call->out[0].data, call->in[0].data, nbytes);
+    return LK_OK;
+}
+
+/* Between integers nothing passes through a double, which could not hold every i64. */
+static void set_i64(const lk_tensor *tensor, int64_t index, int64_t value)
+{
+    switch (tensor->dtype) {
+    case LK_I64: ((int64_t *)tensor->data)[index] = value; break;
+    case LK_I32: ((int32_t *)tensor->data)[index] = (int32_t)value; break;
+    case LK_U8: ((uint8_t *)tensor->data)[index] = (uint8_t)value; break;
+    default: lki_ref_set(tensor, index, (double)value); break;
+    }
+}
+
+lk_status lki_ref_cast(const lk_call *call)
+{
+    const lk_tensor *in = &call->in[0], *out = &call->out[0];
+    if (in->dtype == out->dtype) return lki_ref_copy(call);
+    int64_t count = lk_tensor_count(out);
+    for (int64_t i = 0; i < count; i++) {
+        double value = lki_ref_get(in, i);
+        if (!lk_dtype_is_float(in->dtype))
+            set_i64(out, i, lki_ref_get_i64(in, i));
+        else if (out->dtype == LK_U8) /* by way of i64, so that -1 becomes 255 as in PyTorch */
+            set_i64(out, i, (int64_t)value);
+        else
+            lki_ref_set(out, i, value);
+    }
+    return LK_OK;
+}

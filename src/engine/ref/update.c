@@ -1,0 +1,192 @@
+/* The update half of a step, over flat slices and in place: optimizers, clipping, accumulation.
+ *
+ * Throughout: g = grad_scale * gradient (negated with maximize), p the parameter, t the step from 1 on. */
+#include "engine/ref/ref.h"
+
+#include "base/status.h"
+
+#include <math.h>
+
+static double scale_of(const lk_hyper *hyper)
+{
+    return hyper->grad_scale != 0 ? hyper->grad_scale : 1;
+}
+
+static double gradient_at(const lk_call *call, int64_t i)
+{
+    const lk_hyper *hyper = call->attr->hyper;
+    double g = lki_ref_get(&call->in[1], i) * scale_of(hyper);
+    return hyper->maximize ? -g : g;
+}
+
+/* Moves an average in place: s = decay s + (1 - decay) x. Returns it. */
+static double average(const lk_tensor *state, int64_t i, double decay, double x)
+{
+    double s = decay * lki_ref_get(state, i) + (1 - decay) * x;
+    lki_ref_set(state, i, s);
+    return s;
+}
+
+/* g += decay p; buffer = g at the first step, else momentum buffer + (1 - dampening) g; p -= lr (g + momentum
+ * buffer) with nesterov, else p -= lr buffer. */
+static void sgd(const lk_call *call, int64_t count)
+{
+    const lk_hyper *h = call->attr->hyper;
+    const lk_tensor *param = &call->in[0], *buffer = lki_ref_in(call, 2);
+    for (int64_t i = 0; i < count; i++) {
+        double p = lki_ref_get(param, i);
+        double g = gradient_at(call, i) + h->weight_decay * p;
+        if (h->momentum != 0) {
+            double b = h->step <= 1 ? g : h->momentum * lki_ref_get(buffer, i) + (1 - h->dampening) * g;
+            lki_ref_set(buffer, i, b);
+            g = h->nesterov ? g + h->momentum * b : b;
+        }
+        lki_ref_set(param, i, p - h->lr * g);
+    }
+}
+
+/* m and v are averages of g and g^2; p -= lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps). adam adds
+ * decay p to g, adamw shrinks p by 1 - lr decay first; amsgrad takes the largest v so far. */
+static void adam(const lk_call *call, int64_t count, bool decoupled)
+{
+    const lk_hyper *h = call->attr->hyper;
+    const lk_tensor *param = &call->in[0], *m = &call->in[2], *v = &call->in[3], *v_max = lki_ref_in(call, 4);
+    double correction1 = 1 - pow(h->beta1, (double)h->step), correction2 = 1 - pow(h->beta2, (double)h->step);
+    for (int64_t i = 0; i < count; i++) {
+        double p = lki_ref_get(param, i), g = gradient_at(call, i);
+        if (decoupled)
+            p *= 1 - h->lr * h->weight_decay;
+        else
+            g += h->weight_decay * p;
+        double first = average(m, i, h->beta1, g), second = average(v, i, h->beta2, g * g);
+        if (h->amsgrad) {
+            second = fmax(second, lki_ref_get(v_max, i));
+            lki_ref_set(v_max, i, second);
+        }
+        double denominator = sqrt(second) / sqrt(correction2) + h->eps;
+        lki_ref_set(param, i, p - h->lr / correction1 * first / denominator);
+    }
+}
+
+/* s is an average of g^2 and, where centered, a of g: d = sqrt(s - a^2) + eps; with momentum b = momentum b +
+ * g / d and p -= lr b, else p -= lr g / d. */
+static void rmsprop(const lk_call *call, int64_t count)
+{
+    const lk_hyper *h = call->attr->hyper;
+    const lk_tensor *param = &call->in[0], *square = &call->in[2];
+    const lk_tensor *buffer = lki_ref_in(call, 3), *mean = lki_ref_in(call, 4);
+    for (int64_t i = 0; i < count; i++) {
+        double p = lki_ref_get(param, i);
+        double g = gradient_at(call, i) + h->weight_decay * p;
+        double s = average(square, i, h->alpha, g * g);
+        if (h->centered) {
+            double a = average(mean, i, h->alpha, g);
+            s -= a * a;
+        }
+        double change = g / (sqrt(s) + h->eps);
+        if (h->momentum > 0) {
+            change += h->momentum * lki_ref_get(buffer, i);
+            lki_ref_set(buffer, i, change);
+        }
+        lki_ref_set(param, i, p - h->lr * change);
+    }
+}
+
+/* s += g^2; p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps). */
+static void adagrad(const lk_call *call, int64_t count)
+{
+    const lk_hyper *h = call->attr->hyper;
+    const lk_tensor *param = &call->in[0], *sum = &call->in[2];
+    double lr = h->lr / (1 + (double)(h->step - 1) * h->lr_decay);
+    for (int64_t i = 0; i < count; i++) {
+        double p = lki_ref_get(param, i);
+        double g = gradient_at(call, i) + h->weight_decay * p;
+        double s = lki_ref_get(sum, i) + g * g;
+        lki_ref_set(sum, i, s);
+        lki_ref_set(param, i, p - lr * g / (sqrt(s) + h->eps));
+    }
+}
+
+/* u = m^ / (sqrt(v^) + eps) + decay p, with m^ and v^ corrected for their start at zero. */
+static double lamb_direction(const lk_call *call, int64_t i)
+{
+    const lk_hyper *h = call->attr->hyper;
+    double m = lki_ref_get(&call->in[2], i) / (1 - pow(h->beta1, (double)h->step));
+    double v = lki_ref_get(&call->in[3], i) / (1 - pow(h->beta2, (double)h->step));
+    return m / (sqrt(v) + h->eps) + h->weight_decay * lki_ref_get(&call->in[0], i);
+}
+
+/* p -= lr r u with the trust ratio r = |p| / |u| over the whole parameter, 1 where either norm is 0. */
+static void lamb(const lk_call *call, int64_t count)
+{
+    const lk_hyper *h = call->attr->hyper;
+    const lk_tensor *param = &call->in[0];
+    double param_square = 0, direction_square = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double g = gradient_at(call, i), p = lki_ref_get(param, i);
+        average(&call->in[2], i, h->beta1, g);
+        average(&call->in[3], i, h->beta2, g * g);
+        double u = lamb_direction(call, i);
+        param_square += p * p;
+        direction_square += u * u;
+    }
+    bool trusted = param_square > 0 && direction_square > 0;
+    double ratio = trusted ? sqrt(param_square) / sqrt(direction_square) : 1;
+    for (int64_t i = 0; i < count; i++)
+        lki_ref_set(param, i, lki_ref_get(param, i) - h->lr * ratio * lamb_direction(call, i));
+}
+
+lk_status lki_ref_update(const lk_call *call)
+{
+    int64_t count = lk_tensor_count(&call->in[0]);
+    switch ((lk_update_rule)call->attr->mode) {
+    case LK_UPDATE_SGD: sgd(call, count); return LK_OK;
+    case LK_UPDATE_ADAM: adam(call, count, false); return LK_OK;
+    case LK_UPDATE_ADAMW: adam(call, count, true); return LK_OK;
+    case LK_UPDATE_RMSPROP: rmsprop(call, count); return LK_OK;
+    case LK_UPDATE_ADAGRAD: adagrad(call, count); return LK_OK;
+    case LK_UPDATE_LAMB: lamb(call, count); return LK_OK;
+    }
+    return lki_fail(LK_ERR_UNSUPPORTED, "there is no update rule %d", call->attr->mode);
+}
+
+/* n = |grad_scale g|; g *= clip / (n + 1e-6) where that is below 1. The scale itself is left to the update,
+ * which applies it to what it reads. */
+lk_status lki_ref_clip_norm(const lk_call *call)
+{
+    lk_hyper *hyper = call->attr->hyper;
+    const lk_tensor *grad = &call->in[0];
+    int64_t count = lk_tensor_count(grad);
+    double square = 0;
+    for (int64_t i = 0; i < count; i++) square += lki_ref_get(grad, i) * lki_ref_get(grad, i);
+    hyper->grad_norm = sqrt(square) * fabs(scale_of(hyper));
+    double factor = hyper->clip / (hyper->grad_norm + 1e-6);
+    if (factor >= 1) return LK_OK; /* a NaN goes on and makes every gradient one, as in PyTorch */
+    for (int64_t i = 0; i < count; i++) lki_ref_set(grad, i, lki_ref_get(grad, i) * factor);
+    return LK_OK;
+}
+
+/* grad_scale g is held within -clip..clip. */
+lk_status lki_ref_clip_value(const lk_call *call)
+{
+    const lk_hyper *hyper = call->attr->hyper;
+    const lk_tensor *grad = &call->in[0];
+    int64_t count = lk_tensor_count(grad);
+    double limit = hyper->clip / fabs(scale_of(hyper));
+    for (int64_t i = 0; i < count; i++) {
+        double g = lki_ref_get(grad, i);
+        lki_ref_set(grad, i, g > limit ? limit : g < -limit ? -limit : g);
+    }
+    return LK_OK;
+}
+
+lk_status lki_ref_accumulate(const lk_call *call)
+{
+    const lk_tensor *sum = &call->in[0], *grad = &call->in[1];
+    int64_t count = lk_tensor_count(sum);
+    for (int64_t i = 0; i < count; i++) {
+        double before = call->attr->hyper->first ? 0 : lki_ref_get(sum, i);
+        lki_ref_set(sum, i, before + lki_ref_get(grad, i));
+    }
+    return LK_OK;
+}
