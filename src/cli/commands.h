@@ -1,0 +1,16 @@
+/* The subcommands, each in the file of its name. */
+#ifndef LKI_CLI_COMMANDS_H
+#define LKI_CLI_COMMANDS_H
+
+#include "cli/options.h"
+
+extern const lki_command lki_command_components;
+extern const lki_command lki_command_help;
+extern const lki_command lki_command_doctor;
+extern const lki_command lki_command_completion;
+extern const lki_command lki_command_version;
+
+/* What `lockstep` alone says: the commands, a line each. */
+void lki_print_overview(FILE *out);
+
+#endif

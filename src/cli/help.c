@@ -1,0 +1,50 @@
+#include "cli/commands.h"
+
+#include "base/status.h"
+#include "config/registry.h"
+
+typedef struct help_options {
+    lki_texts names;
+} help_options;
+
+void lki_print_overview(FILE *out)
+{
+    fprintf(out,
+            "lockstep %s: distributed training of neural networks\n\nusage: lockstep COMMAND [options]\n\n",
+            lk_version());
+    for (int i = 0; lki_commands[i]; i++)
+        fprintf(out, "  %-12s %s\n", lki_commands[i]->name, lki_commands[i]->summary);
+    fprintf(out, "\nlockstep COMMAND --help shows a command's options, lockstep help NAME a component's "
+                 "parameters.\n");
+}
+
+static int run(const void *pointer)
+{
+    const help_options *options = pointer;
+    if (!options->names.count) lki_print_overview(stdout);
+    for (int i = 0; i < options->names.count; i++) {
+        const char *name = options->names.items[i];
+        const lki_command *command = lki_command_find(name);
+        const lk_component *component = lk_component_find(name);
+        if (i) putchar('\n');
+        if (command)
+            lki_command_print_help(stdout, command);
+        else if (component)
+            lki_component_print_help(stdout, component);
+        else {
+            lki_fail_unknown_component(name);
+            return lki_report(LKI_EXIT_WRONG);
+        }
+    }
+    return LKI_EXIT_DONE;
+}
+
+const lki_command lki_command_help = {
+    .name = "help",
+    .usage = "[COMMAND | COMPONENT ...]",
+    .summary = "Explains a command, or a component that a config can name.",
+    .options_nbytes = sizeof(help_options),
+    .positional = "a command or a component",
+    .positional_offset = offsetof(help_options, names),
+    .run = run,
+};

@@ -1,0 +1,70 @@
+/* lockstep: the command. One file a subcommand; this one finds it, parses its options and runs it. */
+#include "cli/commands.h"
+#include "cli/options.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "config/registry.h"
+#include "config/suggest.h"
+
+#include <lockstep/log.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+const lki_command *const lki_commands[] = {
+    &lki_command_components, &lki_command_help,    &lki_command_doctor,
+    &lki_command_completion, &lki_command_version, NULL,
+};
+
+/* A full disk or a closed pipe shows only when the last bytes go out. */
+static int finish_output(int exit_code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return exit_code;
+    fprintf(stderr, "lockstep: the output could not be written: %s\n", strerror(errno));
+    return exit_code == LKI_EXIT_DONE ? LKI_EXIT_FAILED : exit_code;
+}
+
+static int run_command(const lki_command *command, int count, char **words)
+{
+    void *options = lki_calloc(command->options_nbytes, "the options");
+    bool wants_help = false;
+    int exit_code = LKI_EXIT_DONE;
+    if (!options) return lki_report(LKI_EXIT_FAILED);
+    if (lki_options_parse(command, count, words, options, &wants_help))
+        exit_code = lki_report(LKI_EXIT_WRONG);
+    else if (wants_help)
+        lki_command_print_help(stdout, command);
+    else
+        exit_code = command->run(options);
+    lki_options_free(command, options);
+    lki_free(options);
+    return finish_output(exit_code);
+}
+
+static int unknown_command(const char *name)
+{
+    lki_suggestion near = {.wanted = name};
+    char hint[128];
+    for (int i = 0; lki_commands[i]; i++) lki_suggest_offer(&near, lki_commands[i]->name);
+    lki_fail(LK_ERR_CONFIG, "unknown command \"%.100s\"%s", name,
+             near.best ? lki_suggest_text(&near, hint, sizeof hint) : "; see lockstep help");
+    return lki_report(LKI_EXIT_WRONG);
+}
+
+int main(int argc, char **argv)
+{
+    lk_set_log_sink(lk_log_to_stderr, NULL);
+    if (argc < 2) {
+        lki_print_overview(stderr);
+        return LKI_EXIT_WRONG;
+    }
+    const char *name = argv[1];
+    if (!strcmp(name, "-h") || !strcmp(name, "--help")) name = "help";
+    if (!strcmp(name, "-V") || !strcmp(name, "--version")) name = "version";
+    const lki_command *command = lki_command_find(name);
+    int exit_code = command ? run_command(command, argc - 2, argv + 2) : unknown_command(name);
+    lki_registry_reset();
+    return exit_code;
+}

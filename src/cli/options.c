@@ -1,0 +1,221 @@
+#include "cli/options.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "config/suggest.h"
+#include "config/tree.h"
+
+#include <string.h>
+
+typedef struct parser {
+    const lki_command *command;
+    int count, at;
+    char **words;
+    char *options;
+} parser;
+
+const lki_command *lki_command_find(const char *name)
+{
+    for (int i = 0; lki_commands[i]; i++)
+        if (!strcmp(lki_commands[i]->name, name)) return lki_commands[i];
+    return NULL;
+}
+
+int lki_report(int exit_code)
+{
+    fflush(stdout);
+    fprintf(stderr, "lockstep: %s\n", lk_error());
+    return exit_code;
+}
+
+static const lki_option *find_long(const parser *p, const char *name, size_t length)
+{
+    for (const lki_option *o = p->command->options; o && o->name; o++)
+        if (strlen(o->name) == length && !strncmp(o->name, name, length)) return o;
+    return NULL;
+}
+
+static const lki_option *find_letter(const parser *p, char letter)
+{
+    for (const lki_option *o = p->command->options; o && o->name; o++)
+        if (o->letter == letter) return o;
+    return NULL;
+}
+
+static lk_status fail_unknown(const parser *p, const char *name, size_t length)
+{
+    LKI_SCOPED char *wanted = lki_strndup(name, length);
+    if (!wanted) return LK_ERR_NOMEM;
+    lki_suggestion near = {.wanted = wanted};
+    char hint[128] = "";
+    for (const lki_option *o = p->command->options; o && o->name; o++) lki_suggest_offer(&near, o->name);
+    if (near.best) snprintf(hint, sizeof hint, "; did you mean --%s?", near.best);
+    return lki_fail(LK_ERR_CONFIG, "%s: unknown option --%s%s", p->command->name, wanted, hint);
+}
+
+/* The list has room for every word of the command line: it is made once. */
+static lk_status append(const parser *p, size_t offset, const char *text)
+{
+    lki_texts *texts = (lki_texts *)(p->options + offset);
+    if (!texts->items) texts->items = LKI_NEW_ARRAY(const char *, p->count + 1);
+    if (!texts->items) return LK_ERR_NOMEM;
+    texts->items[texts->count++] = text;
+    return LK_OK;
+}
+
+static bool is_choice(const char *choices, const char *text)
+{
+    size_t length = strlen(text);
+    for (const char *at = choices; *at; at += *at == '|') {
+        size_t choice = strcspn(at, "|");
+        if (choice == length && !strncmp(at, text, length)) return true;
+        at += choice;
+    }
+    return false;
+}
+
+static lk_status set(const parser *p, const lki_option *o, const char *text)
+{
+    if (o->choices && !is_choice(o->choices, text))
+        return lki_fail(LK_ERR_CONFIG, "%s: --%s: expected one of %s, found \"%.60s\"", p->command->name,
+                        o->name, o->choices, text);
+    if (o->type == LKI_OPTION_TEXTS) return append(p, o->offset, text);
+    if (o->type == LKI_OPTION_TEXT) {
+        *(const char **)(p->options + o->offset) = text;
+        return LK_OK;
+    }
+    lki_option_int *number = (lki_option_int *)(p->options + o->offset);
+    int64_t value;
+    if (!lki_parse_int(text, &value))
+        return lki_fail(LK_ERR_CONFIG, "%s: --%s: expected an integer, found \"%.60s\"", p->command->name,
+                        o->name, text);
+    if (value < o->minimum)
+        return lki_fail(LK_ERR_CONFIG, "%s: --%s: expected at least %lld, found %lld", p->command->name,
+                        o->name, o->minimum, (long long)value);
+    number->given = true;
+    number->value = value;
+    return LK_OK;
+}
+
+/* `text` is what stood in the same word (--name=text, -Ctext), or NULL: then the next word is the value. */
+static lk_status take(parser *p, const lki_option *o, const char *text)
+{
+    if (o->type == LKI_OPTION_FLAG) {
+        if (text) return lki_fail(LK_ERR_CONFIG, "%s: --%s takes no value", p->command->name, o->name);
+        *(bool *)(p->options + o->offset) = true;
+        return LK_OK;
+    }
+    if (text) return set(p, o, text);
+    if (p->at >= p->count)
+        return lki_fail(LK_ERR_CONFIG, "%s: --%s needs a value", p->command->name, o->name);
+    LKI_TRY(set(p, o, p->words[p->at++]));
+    /* -C a.yml b.yml: a list takes the words that follow, where the command has no words of its own. */
+    while (o->type == LKI_OPTION_TEXTS && !p->command->positional && p->at < p->count &&
+           p->words[p->at][0] != '-')
+        LKI_TRY(set(p, o, p->words[p->at++]));
+    return LK_OK;
+}
+
+static lk_status parse_long(parser *p, const char *word)
+{
+    const char *name = word + 2, *equals = strchr(name, '=');
+    size_t length = equals ? (size_t)(equals - name) : strlen(name);
+    const lki_option *o = find_long(p, name, length);
+    if (o) return take(p, o, equals ? equals + 1 : NULL);
+    if (p->command->takes_overrides && memchr(name, '/', length)) {
+        if (!equals)
+            return lki_fail(LK_ERR_CONFIG, "%s: %s: an override is written --path/to/key=value",
+                            p->command->name, word);
+        return append(p, p->command->overrides_offset, name);
+    }
+    return fail_unknown(p, name, length);
+}
+
+static lk_status parse_short(parser *p, const char *word)
+{
+    for (const char *letter = word + 1; *letter; letter++) {
+        const lki_option *o = find_letter(p, *letter);
+        if (!o) return lki_fail(LK_ERR_CONFIG, "%s: unknown option -%c", p->command->name, *letter);
+        if (o->type == LKI_OPTION_FLAG) {
+            LKI_TRY(take(p, o, NULL));
+            continue;
+        }
+        return take(p, o, letter[1] ? letter + 1 : NULL);
+    }
+    return LK_OK;
+}
+
+static lk_status parse_positional(parser *p, const char *word)
+{
+    if (!p->command->positional)
+        return lki_fail(LK_ERR_CONFIG, "%s: \"%.100s\" is not an option; see lockstep %s --help",
+                        p->command->name, word, p->command->name);
+    return append(p, p->command->positional_offset, word);
+}
+
+lk_status lki_options_parse(const lki_command *command, int count, char **words, void *options,
+                            bool *wants_help)
+{
+    parser p = {.command = command, .count = count, .words = words, .options = options};
+    bool only_words = false;
+    while (p.at < p.count) {
+        const char *word = p.words[p.at++];
+        if (only_words || word[0] != '-' || !word[1])
+            LKI_TRY(parse_positional(&p, word));
+        else if (!strcmp(word, "-h") || !strcmp(word, "--help"))
+            return *wants_help = true, LK_OK;
+        else if (!strcmp(word, "--"))
+            only_words = true;
+        else if (word[1] == '-')
+            LKI_TRY(parse_long(&p, word));
+        else
+            LKI_TRY(parse_short(&p, word));
+    }
+    if (!command->positional) return LK_OK;
+    const lki_texts *texts = (const lki_texts *)(p.options + command->positional_offset);
+    if (texts->count >= command->positional_minimum) return LK_OK;
+    return lki_fail(LK_ERR_CONFIG, "%s: needs %s", command->name, command->positional);
+}
+
+void lki_options_free(const lki_command *command, void *options)
+{
+    char *base = options;
+    for (const lki_option *o = command->options; o && o->name; o++)
+        if (o->type == LKI_OPTION_TEXTS) lki_free(((lki_texts *)(base + o->offset))->items);
+    if (command->positional) lki_free(((lki_texts *)(base + command->positional_offset))->items);
+    if (command->takes_overrides) lki_free(((lki_texts *)(base + command->overrides_offset))->items);
+}
+
+static void print_option(FILE *out, const lki_option *o, int width)
+{
+    char left[96];
+    char letter[8] = "    ";
+    if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
+    const char *value = o->value ? o->value : o->choices;
+    snprintf(left, sizeof left, "%s--%s%s%s", letter, o->name, value ? " " : "", value ? value : "");
+    fprintf(out, "  %-*s  %s\n", width, left, o->help);
+}
+
+static int option_width(const lki_option *options)
+{
+    int widest = 0;
+    for (const lki_option *o = options; o && o->name; o++) {
+        const char *value = o->value ? o->value : o->choices;
+        int width = 6 + (int)strlen(o->name) + (value ? 1 + (int)strlen(value) : 0);
+        if (width > widest) widest = width;
+    }
+    return widest;
+}
+
+void lki_command_print_help(FILE *out, const lki_command *command)
+{
+    static const lki_option help = {.name = "help", .letter = 'h', .help = "show this and stop"};
+    int width = option_width(command->options);
+    if (width < 10) width = 10;
+    fprintf(out, "lockstep %s %s\n\n%s\n\nOptions:\n", command->name, command->usage, command->summary);
+    for (const lki_option *o = command->options; o && o->name; o++) print_option(out, o, width);
+    print_option(out, &help, width);
+    if (command->takes_overrides)
+        fprintf(out, "  %-*s  %s\n", width, "    --a/b/0=VALUE[:type]", "set a value of the config");
+    if (command->notes) fprintf(out, "\n%s\n", command->notes);
+}

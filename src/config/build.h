@@ -1,0 +1,60 @@
+/* From tree to objects, in two passes.
+ *
+ * lki_plan walks the tree in file order, finds the component of every `_target_`, binds and checks its
+ * arguments and resolves `_var_` references: all mistakes are found here, and nothing is built. What it
+ * leaves is a list of objects, children before parents. lki_plan_build then builds them in that order, so
+ * that random numbers are drawn in the order in which the file names things. An object belongs to the plan
+ * until a builder takes it; lki_plan_fini frees what was not taken. One thread. */
+#ifndef LKI_CONFIG_BUILD_H
+#define LKI_CONFIG_BUILD_H
+
+#include "config/tree.h"
+
+#include <lockstep/config.h>
+
+struct lki_object {
+    lki_object *next; /* the one built after this */
+    const lk_component *component;
+    lki_node *node;
+    const char *called; /* the name that the file used for the component */
+    const char *var;    /* its `_var_`; NULL: none */
+    lki_node **values;  /* by parameter; NULL: left out and without a default */
+    const bool *given;  /* by parameter: said in the file, not the default */
+    void *pointer;      /* what was built */
+    bool built, taken;
+};
+
+/* Zero, with a tree, is a plan that knows nothing yet. */
+typedef struct lki_plan {
+    lki_tree *tree;
+    lki_object *first, *last;
+} lki_plan;
+
+/* Checks the whole tree and lists its objects. `run:` holds calls, all else may hold components. */
+lk_status lki_plan_make(lki_plan *plan);
+
+/* Builds every object but the calls, which lki_object_build does when their turn comes. */
+lk_status lki_plan_build(lki_plan *plan);
+lk_status lki_object_build(lki_plan *plan, lki_object *object);
+
+void lki_plan_fini(lki_plan *plan);
+
+/* The object that a map with `_target_`, `_call_` or `_var_` stands for; NULL: it is none. */
+lki_object *lki_node_object(const lki_node *node);
+
+/* Binds a component's arguments to its parameters: fills object->values and ->given, finds unknown keys,
+ * arguments given twice and missing ones. Types are checked by lki_object_check, after the children have been
+ * planned. */
+lk_status lki_object_bind(lki_plan *plan, lki_object *object);
+lk_status lki_object_check(const lki_object *object);
+
+/* The arguments of a builder. */
+struct lk_args {
+    lki_plan *plan;
+    lki_object *object;
+    lk_status status; /* the first failure of a reader: a parameter that the table does not have, an object
+                         used twice */
+    char place[LKI_PLACE_CAPACITY];
+};
+
+#endif

@@ -1,0 +1,77 @@
+#include "config/config.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+lk_config *lk_config_create(void)
+{
+    return LKI_NEW(lk_config);
+}
+
+void lk_config_free(lk_config *config)
+{
+    if (!config) return;
+    lki_tree_fini(&config->tree);
+    lki_free(config);
+}
+
+lk_status lk_config_load(lk_config *config, const char *path)
+{
+    return lki_tree_read_file(&config->tree, path);
+}
+
+lk_status lk_config_load_text(lk_config *config, const char *name, const char *text)
+{
+    return lki_tree_read_text(&config->tree, name, text, strlen(text));
+}
+
+lk_status lk_config_override(lk_config *config, const char *assignment)
+{
+    LKI_SCOPED char *name = lki_format("--%s", assignment);
+    return name ? lki_tree_override(&config->tree, name, assignment) : LK_ERR_NOMEM;
+}
+
+lk_status lki_config_plan(lk_config *config, lki_plan *plan)
+{
+    const lki_node *root = config->tree.root;
+    *plan = (lki_plan){.tree = &config->tree};
+    if (!root) return lki_fail(LK_ERR_CONFIG, "the config is empty");
+    LKI_TRY(lki_plan_make(plan));
+    const lki_node *runner = lki_node_get(root, "runner"), *run = lki_node_get(root, "run");
+    if (!runner) return lki_fail_at(root->place, "\"runner\" is missing: what to train with");
+    if (!run || !run->count)
+        return lki_fail_at(root->place, "\"run\" is missing: the calls to make, as in `- _call_: train`");
+    const lki_object *object = lki_node_object(runner);
+    if (!object || object->component->kind != LK_KIND_RUNNER)
+        return lki_fail_at(runner->place, "runner: expected a runner, as in `_target_: SupervisedRunner`");
+    return LK_OK;
+}
+
+lk_status lk_config_check(lk_config *config)
+{
+    lki_plan plan;
+    lk_status status = lki_config_plan(config, &plan);
+    lki_plan_fini(&plan);
+    return status;
+}
+
+static lk_status write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    if (!file) return lki_fail(LK_ERR_IO, "%s: could not be written: %s", path, strerror(errno));
+    bool failed = fputs(text, file) < 0;
+    failed = fclose(file) != 0 || failed;
+    return failed ? lki_fail(LK_ERR_IO, "%s: could not be written: %s", path, strerror(errno)) : LK_OK;
+}
+
+lk_status lk_config_write(const lk_config *config, const char *path)
+{
+    char *text = NULL;
+    LKI_TRY(lki_tree_to_yaml(&config->tree, &text));
+    lk_status status = write_text(path, text);
+    lki_free(text);
+    return status;
+}

@@ -1,0 +1,180 @@
+#include "config/registry.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "config/suggest.h"
+
+#include <string.h>
+
+/* The library's own components, one table a file; a component's table ends with a NULL name. */
+static const lk_component *const tables[] = {NULL};
+
+/* How an object is freed that was built and then not used, by its kind; NULL: nothing to free. */
+static void (*const free_by_kind[LK_KIND_COUNT])(void *object) = {NULL};
+
+static const lk_component **added;
+static int added_count;
+
+const char *lk_component_kind_name(lk_component_kind kind)
+{
+    static const char *const names[] = {
+#define X(symbol, name, phrase) name,
+        LK_COMPONENT_KIND_LIST(X)
+#undef X
+    };
+    return (unsigned)kind < LK_KIND_COUNT ? names[kind] : "unknown kind";
+}
+
+const char *lki_kind_phrase(lk_component_kind kind)
+{
+    static const char *const phrases[] = {
+#define X(symbol, name, phrase) phrase,
+        LK_COMPONENT_KIND_LIST(X)
+#undef X
+    };
+    return phrases[kind];
+}
+
+const lk_component *lk_component_at(int index)
+{
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const lk_component *c = tables[t]; c && c->name; c++)
+            if (index-- == 0) return c;
+    return index >= 0 && index < added_count ? added[index] : NULL;
+}
+
+/* Whether `name` is one of the words of `words`, which spaces separate. */
+static bool has_word(const char *words, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = words; at && *at; at += strcspn(at, " ")) {
+        at += strspn(at, " ");
+        if (strcspn(at, " ") == length && !strncmp(at, name, length) && length) return true;
+    }
+    return false;
+}
+
+const lk_component *lk_component_find(const char *name)
+{
+    const lk_component *component;
+    for (int i = 0; (component = lk_component_at(i)); i++)
+        if (!strcmp(component->name, name) || has_word(component->aliases, name)) return component;
+    return NULL;
+}
+
+typedef void (*name_visitor)(const char *name, const lk_component *component, void *context);
+
+/* Aliases share one string, so each is copied out for the visitor. */
+static void each_alias(const lk_component *component, name_visitor visit, void *context)
+{
+    char name[128];
+    for (const char *at = component->aliases; at && *at;) {
+        at += strspn(at, " ");
+        size_t length = strcspn(at, " ");
+        if (length > 0 && length < sizeof name) {
+            memcpy(name, at, length);
+            name[length] = 0;
+            visit(name, component, context);
+        }
+        at += length;
+    }
+}
+
+void lki_registry_each_name(name_visitor visit, void *context)
+{
+    const lk_component *component;
+    for (int i = 0; (component = lk_component_at(i)); i++) {
+        visit(component->name, component, context);
+        each_alias(component, visit, context);
+    }
+}
+
+typedef struct name_search {
+    const char *wanted;
+    char best[128];
+    int best_distance;
+} name_search;
+
+/* People forget or mistype the module path as often as the name: the last part alone is compared too. */
+static void offer_name(const char *name, const lk_component *component, void *context)
+{
+    name_search *search = context;
+    const char *dot = strrchr(search->wanted, '.');
+    lki_suggestion whole = {.wanted = search->wanted}, tail = {.wanted = dot ? dot + 1 : search->wanted};
+    (void)component;
+    lki_suggest_offer(&whole, name);
+    if (dot) lki_suggest_offer(&tail, name);
+    if (!whole.best && !tail.best) return;
+    const char *best = whole.best ? whole.best : tail.best;
+    int distance = whole.best ? whole.best_distance : tail.best_distance + 1;
+    if (*search->best && distance >= search->best_distance) return;
+    snprintf(search->best, sizeof search->best, "%s", best);
+    search->best_distance = distance;
+}
+
+lk_status lki_fail_unknown_component(const char *name)
+{
+    name_search search = {.wanted = name};
+    char hint[160] = "";
+    lki_registry_each_name(offer_name, &search);
+    if (*search.best) snprintf(hint, sizeof hint, "; did you mean \"%s\"?", search.best);
+    return lki_fail(LK_ERR_CONFIG, "unknown component \"%.100s\"%s", name, hint);
+}
+
+static void find_clash(const char *name, const lk_component *component, void *context)
+{
+    const lk_component **clash = context;
+    (void)component;
+    if (!*clash) *clash = lk_component_find(name);
+}
+
+lk_status lk_component_add(const lk_component *component)
+{
+    const lk_component *clash = NULL;
+    if (!component || !component->name || !*component->name || !component->build)
+        return lki_fail(LK_ERR_INVALID, "a component needs a name and a build function");
+    if ((unsigned)component->kind >= LK_KIND_COUNT)
+        return lki_fail(LK_ERR_INVALID, "component %s: unknown kind %d", component->name,
+                        (int)component->kind);
+    if (component->rest && lki_component_parameter_index(component, component->rest) < 0)
+        return lki_fail(LK_ERR_INVALID, "component %s: it has no parameter \"%s\" to take the rest",
+                        component->name, component->rest);
+    find_clash(component->name, component, &clash);
+    each_alias(component, find_clash, &clash);
+    if (clash)
+        return lki_fail(LK_ERR_INVALID, "component %s: the name is already taken by %s", component->name,
+                        clash->name);
+    size_t nbytes = sizeof *added * (size_t)(added_count + 1);
+    const lk_component **grown = lki_realloc(added, nbytes, "the registry");
+    if (!grown) return LK_ERR_NOMEM;
+    added = grown;
+    added[added_count++] = component;
+    return LK_OK;
+}
+
+void lki_registry_reset(void)
+{
+    lki_free(added);
+    added = NULL;
+    added_count = 0;
+}
+
+int lki_component_parameter_count(const lk_component *component)
+{
+    int count = 0;
+    while (component->parameters && component->parameters[count].name) count++;
+    return count;
+}
+
+int lki_component_parameter_index(const lk_component *component, const char *name)
+{
+    for (int i = 0; component->parameters && component->parameters[i].name; i++)
+        if (!strcmp(component->parameters[i].name, name)) return i;
+    return -1;
+}
+
+void lki_component_dispose(const lk_component *component, void *object)
+{
+    void (*dispose)(void *) = component->free ? component->free : free_by_kind[component->kind];
+    if (object && dispose) dispose(object);
+}
