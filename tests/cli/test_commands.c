@@ -100,7 +100,10 @@ static void find_section(const char *command, char *section, size_t capacity)
     char heading[64];
     snprintf(heading, sizeof heading, "\n.Ss %s", command);
     const char *begin = strstr(page, heading);
-    if (!begin) fail_msg("docs/man/lockstep.1 has no section on %s", command);
+    if (!begin) {
+        fail_msg("docs/man/lockstep.1 has no section on %s", command);
+        return;
+    }
     const char *end = strstr(begin + 4, "\n.S");
     size_t length = end ? (size_t)(end - begin) : strlen(begin);
     assert_true(length < capacity);
