@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "graph/op_info.h"
+#include "tensor/buffer.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -245,6 +246,7 @@ static lk_status complete_node(lki_node *node)
     if (lki_rules[node->op].infer) LKI_TRY(lki_rules[node->op].infer(node));
     bool needs_grad = lki_rules[node->op].backward && upstream_is_trained(node);
     for (int i = 0; i < node->output_count; i++) {
+        LKI_TRY(lki_shape_check(node->out[i]->dtype, node->out[i]->shape));
         node->out[i]->needs_grad = needs_grad && lk_dtype_is_float(node->out[i]->dtype);
         if (lk_op_flags(node->op) & LK_OP_V) node->out[i]->storage = LKI_STORAGE_VIEW;
     }

@@ -1,0 +1,118 @@
+/* The one table of rules. Leaves, engines' reorders and the ops of the update half have none: nothing records
+ * them by shape. */
+#include "graph/rules.h"
+
+#define I(name)        .infer = lki_infer_##name
+#define B(name)        .backward = lki_backward_##name
+#define RULE(op, i)    [LK_OP_##op] = {i}
+#define BOTH(op, i, b) [LK_OP_##op] = {i, b}
+
+/* clang-format off */
+const lki_rule lki_rules[LK_OP_COUNT] = {
+    RULE(FULL, I(full)),
+
+    BOTH(ADD, I(binary), B(add)),
+    BOTH(SUB, I(binary), B(sub)),
+    BOTH(MUL, I(binary), B(mul)),
+    BOTH(DIV, I(binary), B(div)),
+    BOTH(POW, I(binary), B(pow)),
+    BOTH(MAXIMUM, I(binary), B(extremum)),
+    BOTH(MINIMUM, I(binary), B(extremum)),
+    RULE(GREATER, I(compare)),
+    RULE(GREATER_EQUAL, I(compare)),
+    RULE(EQUAL, I(compare)),
+    BOTH(WHERE, I(where), B(where)),
+
+    BOTH(NEG, I(unary), B(neg)),
+    BOTH(ABS, I(unary), B(abs)),
+    RULE(SIGN, I(unary)),
+    BOTH(EXP, I(unary), B(exp)),
+    BOTH(LOG, I(unary), B(log)),
+    BOTH(SQRT, I(unary), B(sqrt)),
+    BOTH(SIN, I(unary), B(sin)),
+    BOTH(COS, I(unary), B(cos)),
+    BOTH(ERF, I(unary), B(erf)),
+    BOTH(TANH, I(unary), B(activation)),
+    BOTH(SIGMOID, I(unary), B(activation)),
+    BOTH(RELU, I(unary), B(activation)),
+    BOTH(LEAKY_RELU, I(unary), B(activation)),
+    BOTH(ELU, I(unary), B(activation)),
+    BOTH(GELU, I(unary), B(activation)),
+    BOTH(SILU, I(unary), B(activation)),
+    BOTH(SOFTPLUS, I(softplus), B(activation)),
+    BOTH(CLAMP, I(clamp), B(activation)),
+    BOTH(ADD_SCALAR, I(unary), B(identity)),
+    BOTH(MUL_SCALAR, I(unary), B(mul_scalar)),
+    BOTH(POW_SCALAR, I(unary), B(pow_scalar)),
+    BOTH(CAST, I(cast), B(cast)),
+    BOTH(COPY, I(copy), B(identity)),
+
+    RULE(TANH_GRAD, I(binary)),
+    RULE(SIGMOID_GRAD, I(binary)),
+    RULE(RELU_GRAD, I(binary)),
+    RULE(LEAKY_RELU_GRAD, I(binary)),
+    RULE(ELU_GRAD, I(binary)),
+    RULE(GELU_GRAD, I(binary)),
+    RULE(SILU_GRAD, I(binary)),
+    RULE(SOFTPLUS_GRAD, I(binary)),
+    RULE(CLAMP_GRAD, I(binary)),
+    RULE(FUSED, I(fused)),
+
+    BOTH(SUM, I(reduce), B(sum)),
+    BOTH(MEAN, I(reduce), B(mean)),
+    BOTH(MAX, I(reduce), B(max)),
+    BOTH(VAR, I(reduce), B(var)),
+    RULE(MAX_GRAD, I(max_grad)),
+    RULE(ARGMAX, I(argmax)),
+    BOTH(SOFTMAX, I(softmax), B(softmax)),
+    BOTH(LOG_SOFTMAX, I(softmax), B(softmax)),
+    RULE(SOFTMAX_GRAD, I(softmax)),
+    RULE(LOG_SOFTMAX_GRAD, I(softmax)),
+
+    BOTH(EXPAND, I(expand), B(expand)),
+    BOTH(RESHAPE, I(reshape), B(reshape)),
+    BOTH(PERMUTE, I(permute), B(permute)),
+    BOTH(SLICE, I(slice), B(slice)),
+    RULE(SLICE_GRAD, I(to_shape)),
+    BOTH(CONCAT, I(concat), B(concat)),
+    BOTH(PAD, I(pad), B(pad)),
+    RULE(PAD_GRAD, I(to_shape)),
+    BOTH(GATHER, I(gather), B(gather)),
+    RULE(GATHER_GRAD, I(to_shape)),
+    BOTH(EMBEDDING, I(embedding), B(embedding)),
+    RULE(EMBEDDING_GRAD, I(to_shape)),
+
+    BOTH(MATMUL, I(matmul), B(matmul)),
+    BOTH(LINEAR, I(linear), B(linear)),
+    RULE(LINEAR_GRAD, I(linear_grad)),
+    BOTH(CONV, I(conv), B(conv)),
+    RULE(CONV_GRAD_INPUT, I(to_shape)),
+    RULE(CONV_GRAD_WEIGHT, I(conv_grad_weight)),
+    BOTH(CONV_TRANSPOSE, I(conv_transpose), B(conv_transpose)),
+
+    BOTH(MAX_POOL, I(pool), B(max_pool)),
+    RULE(MAX_POOL_GRAD, I(to_shape)),
+    BOTH(AVG_POOL, I(pool), B(pool)),
+    RULE(AVG_POOL_GRAD, I(to_shape)),
+    BOTH(ADAPTIVE_AVG_POOL, I(resize), B(pool)),
+    RULE(ADAPTIVE_AVG_POOL_GRAD, I(to_shape)),
+    BOTH(UPSAMPLE, I(upsample), B(pool)),
+    RULE(UPSAMPLE_GRAD, I(to_shape)),
+
+    BOTH(BATCH_NORM, I(batch_norm), B(norm)),
+    RULE(BATCH_NORM_GRAD, I(norm_grad)),
+    BOTH(LAYER_NORM, I(layer_norm), B(norm)),
+    RULE(LAYER_NORM_GRAD, I(norm_grad)),
+    BOTH(GROUP_NORM, I(group_norm), B(norm)),
+    RULE(GROUP_NORM_GRAD, I(norm_grad)),
+    BOTH(DROPOUT, I(dropout), B(dropout)),
+    RULE(DROPOUT_GRAD, I(dropout_grad)),
+
+    BOTH(CROSS_ENTROPY, I(cross_entropy), B(cross_entropy)),
+    RULE(CROSS_ENTROPY_GRAD, I(loss_grad)),
+    BOTH(NLL, I(nll), B(nll)),
+    RULE(NLL_GRAD, I(loss_grad)),
+    BOTH(POINTWISE_LOSS, I(pointwise_loss), B(pointwise_loss)),
+    RULE(POINTWISE_LOSS_GRAD, I(loss_grad)),
+};
+/* clang-format on */

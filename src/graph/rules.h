@@ -1,0 +1,114 @@
+/* The rules of all ops, by family: infer gives an op its result's dtype and shape (or refuses its operands),
+ * backward records its gradient. rules.c puts them into the one table. */
+#ifndef LKI_GRAPH_RULES_H
+#define LKI_GRAPH_RULES_H
+
+#include "graph/graph.h"
+
+#define LKI_INFER(name) lk_status lki_infer_##name(lki_node *node)
+#define LKI_BACKWARD(name)                                                                                   \
+    lk_status lki_backward_##name(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
+
+/* rules_elementwise.c */
+LKI_INFER(full);
+LKI_INFER(binary);
+LKI_INFER(compare);
+LKI_INFER(where);
+LKI_INFER(unary);
+LKI_INFER(clamp);
+LKI_INFER(softplus);
+LKI_INFER(cast);
+LKI_INFER(copy);
+LKI_INFER(fused);
+LKI_BACKWARD(add);
+LKI_BACKWARD(sub);
+LKI_BACKWARD(mul);
+LKI_BACKWARD(div);
+LKI_BACKWARD(pow);
+LKI_BACKWARD(extremum);
+LKI_BACKWARD(where);
+LKI_BACKWARD(neg);
+LKI_BACKWARD(abs);
+LKI_BACKWARD(exp);
+LKI_BACKWARD(log);
+LKI_BACKWARD(sqrt);
+LKI_BACKWARD(sin);
+LKI_BACKWARD(cos);
+LKI_BACKWARD(erf);
+LKI_BACKWARD(activation);
+LKI_BACKWARD(identity);
+LKI_BACKWARD(mul_scalar);
+LKI_BACKWARD(pow_scalar);
+LKI_BACKWARD(cast);
+
+/* rules_reduce.c */
+LKI_INFER(reduce);
+LKI_INFER(max_grad);
+LKI_INFER(argmax);
+LKI_INFER(softmax);
+LKI_BACKWARD(sum);
+LKI_BACKWARD(mean);
+LKI_BACKWARD(max);
+LKI_BACKWARD(var);
+LKI_BACKWARD(softmax);
+
+/* rules_move.c */
+LKI_INFER(reshape);
+LKI_INFER(expand);
+LKI_INFER(permute);
+LKI_INFER(slice);
+LKI_INFER(to_shape);
+LKI_INFER(concat);
+LKI_INFER(pad);
+LKI_INFER(gather);
+LKI_INFER(embedding);
+LKI_BACKWARD(reshape);
+LKI_BACKWARD(expand);
+LKI_BACKWARD(permute);
+LKI_BACKWARD(slice);
+LKI_BACKWARD(concat);
+LKI_BACKWARD(pad);
+LKI_BACKWARD(gather);
+LKI_BACKWARD(embedding);
+
+/* rules_product.c */
+LKI_INFER(matmul);
+LKI_INFER(linear);
+LKI_INFER(linear_grad);
+LKI_BACKWARD(matmul);
+LKI_BACKWARD(linear);
+
+/* rules_conv.c */
+LKI_INFER(conv);
+LKI_INFER(conv_transpose);
+LKI_INFER(conv_grad_weight);
+LKI_BACKWARD(conv);
+LKI_BACKWARD(conv_transpose);
+
+/* rules_pool.c */
+LKI_INFER(pool);
+LKI_INFER(resize);
+LKI_INFER(upsample);
+LKI_BACKWARD(max_pool);
+LKI_BACKWARD(pool);
+
+/* rules_norm.c */
+LKI_INFER(batch_norm);
+LKI_INFER(layer_norm);
+LKI_INFER(group_norm);
+LKI_INFER(norm_grad);
+LKI_INFER(dropout);
+LKI_INFER(dropout_grad);
+LKI_BACKWARD(norm);
+LKI_BACKWARD(dropout);
+
+/* rules_loss.c */
+LKI_INFER(cross_entropy);
+LKI_INFER(nll);
+LKI_INFER(pointwise_loss);
+LKI_INFER(loss_grad);
+LKI_BACKWARD(cross_entropy);
+LKI_BACKWARD(nll);
+LKI_BACKWARD(pointwise_loss);
+
+#endif
