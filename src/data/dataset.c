@@ -1,0 +1,164 @@
+#include "data/dataset.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "tensor/buffer.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+struct lk_dataset {
+    const lk_dataset_ops *ops;
+    void *context;
+    int64_t length;
+    int field_count;
+    lk_field *fields; /* names are owned */
+    atomic_int holders;
+};
+
+static void free_dataset(lk_dataset *dataset)
+{
+    if (dataset->ops->free) dataset->ops->free(dataset->context);
+    for (int i = 0; i < dataset->field_count; i++) lki_free((char *)dataset->fields[i].name);
+    lki_free(dataset->fields);
+    lki_free(dataset);
+}
+
+static lk_status check_fields(const lk_dataset_ops *ops, const lk_field *fields, int field_count)
+{
+    if (!ops->length || (!ops->get && !ops->gather))
+        return lki_fail(LK_ERR_INVALID, "a dataset needs length, and get or gather");
+    if (field_count < 1 || field_count > LK_MAX_FIELDS)
+        return lki_fail(LK_ERR_INVALID, "a dataset has 1 to %d fields, not %d", LK_MAX_FIELDS, field_count);
+    for (int i = 0; i < field_count; i++) {
+        if (!fields[i].name || !*fields[i].name)
+            return lki_fail(LK_ERR_INVALID, "field %d of the dataset has no name", i);
+        for (int j = 0; j < i; j++)
+            if (strcmp(fields[i].name, fields[j].name) == 0)
+                return lki_fail(LK_ERR_INVALID, "the dataset has two fields \"%s\"", fields[i].name);
+        if (lki_shape_check(fields[i].dtype, fields[i].shape))
+            return lki_fail_prefix(lki_last_status(), "field \"%s\"", fields[i].name);
+        if (fields[i].shape.rank >= LK_MAX_DIMS)
+            return lki_fail(LK_ERR_SHAPE, "field \"%s\": a sample has at most %d dimensions", fields[i].name,
+                            LK_MAX_DIMS - 1);
+    }
+    return LK_OK;
+}
+
+static lk_status copy_fields(lk_dataset *dataset, const lk_field *fields, int field_count)
+{
+    dataset->fields = LKI_NEW_ARRAY(lk_field, field_count);
+    if (!dataset->fields) return LK_ERR_NOMEM;
+    for (int i = 0; i < field_count; i++) {
+        dataset->fields[i] = fields[i];
+        dataset->fields[i].name = lki_strdup(fields[i].name);
+        dataset->field_count = i + 1;
+        if (!dataset->fields[i].name) return LK_ERR_NOMEM;
+    }
+    return LK_OK;
+}
+
+lk_dataset *lk_dataset_create(const lk_dataset_ops *ops, const lk_field *fields, int field_count,
+                              void *context)
+{
+    lk_dataset *dataset = check_fields(ops, fields, field_count) == LK_OK ? LKI_NEW(lk_dataset) : NULL;
+    if (!dataset) {
+        if (ops->free) ops->free(context);
+        return NULL;
+    }
+    dataset->ops = ops;
+    dataset->context = context;
+    atomic_init(&dataset->holders, 1);
+    if (copy_fields(dataset, fields, field_count) != LK_OK) {
+        free_dataset(dataset);
+        return NULL;
+    }
+    dataset->length = ops->length(context);
+    if (dataset->length >= 0) return dataset;
+    lki_fail(LK_ERR_INVALID, "a dataset says that its length is %lld", (long long)dataset->length);
+    free_dataset(dataset);
+    return NULL;
+}
+
+lk_dataset *lk_dataset_share(lk_dataset *dataset)
+{
+    if (dataset) atomic_fetch_add_explicit(&dataset->holders, 1, memory_order_relaxed);
+    return dataset;
+}
+
+void lk_dataset_free(lk_dataset *dataset)
+{
+    if (!dataset || atomic_fetch_sub_explicit(&dataset->holders, 1, memory_order_acq_rel) > 1) return;
+    free_dataset(dataset);
+}
+
+int64_t lk_dataset_length(const lk_dataset *dataset)
+{
+    return dataset ? dataset->length : 0;
+}
+
+int lk_dataset_field_count(const lk_dataset *dataset)
+{
+    return dataset ? dataset->field_count : 0;
+}
+
+const lk_field *lk_dataset_field(const lk_dataset *dataset, int position)
+{
+    if (!dataset || position < 0 || position >= dataset->field_count) return NULL;
+    return &dataset->fields[position];
+}
+
+int lk_dataset_find_field(const lk_dataset *dataset, const char *name)
+{
+    for (int i = 0; dataset && name && i < dataset->field_count; i++)
+        if (strcmp(dataset->fields[i].name, name) == 0) return i;
+    return -1;
+}
+
+size_t lki_field_nbytes(const lk_field *field)
+{
+    return (size_t)lk_shape_count(field->shape) * lk_dtype_nbytes(field->dtype);
+}
+
+static lk_status get_one_by_one(const lk_dataset *dataset, const lk_pass *pass, const int64_t *indices,
+                                int64_t count, void *const *destinations)
+{
+    void *slots[LK_MAX_FIELDS];
+    for (int64_t i = 0; i < count; i++) {
+        for (int f = 0; f < dataset->field_count; f++)
+            slots[f] = (char *)destinations[f] + (size_t)i * lki_field_nbytes(&dataset->fields[f]);
+        LKI_TRY(dataset->ops->get(dataset->context, pass, indices[i], slots));
+    }
+    return LK_OK;
+}
+
+lk_status lki_dataset_gather(const lk_dataset *dataset, const lk_pass *pass, const int64_t *indices,
+                             int64_t count, void *const *destinations)
+{
+    if (dataset->ops->gather)
+        return dataset->ops->gather(dataset->context, pass, indices, count, destinations);
+    return get_one_by_one(dataset, pass, indices, count, destinations);
+}
+
+lk_status lki_check_indices(const int64_t *indices, int64_t count, int64_t length)
+{
+    for (int64_t i = 0; i < count; i++)
+        if ((uint64_t)indices[i] >= (uint64_t)length)
+            return lki_fail(LK_ERR_RANGE, "sample %lld: the dataset has %lld samples", (long long)indices[i],
+                            (long long)length);
+    return LK_OK;
+}
+
+lk_status lk_dataset_gather(lk_dataset *dataset, const lk_pass *pass, const int64_t *indices, int64_t count,
+                            void *const *destinations)
+{
+    if (!dataset) return lki_fail(LK_ERR_INVALID, "no dataset to read from");
+    LKI_TRY(lki_check_indices(indices, count, dataset->length));
+    return lki_dataset_gather(dataset, pass, indices, count, destinations);
+}
+
+bool lk_dataset_storage(const lk_dataset *dataset, int field, lk_storage *out)
+{
+    if (!dataset || field < 0 || field >= dataset->field_count || !dataset->ops->storage) return false;
+    return dataset->ops->storage(dataset->context, field, out);
+}

@@ -1,0 +1,214 @@
+#include "data/file.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "tensor/buffer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+bool lki_file_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+/* ---- Mapping ---- */
+
+typedef struct mapping {
+    size_t nbytes;
+} mapping;
+
+static void unmap(void *data, void *context)
+{
+    mapping *self = context;
+    munmap(data, self->nbytes);
+    lki_free(self);
+}
+
+static lk_status map_descriptor(lk_buffer **out, const char *path, int descriptor)
+{
+    struct stat info;
+    if (fstat(descriptor, &info) != 0) return lki_fail(LK_ERR_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return lki_fail(LK_ERR_IO, "%s: not a file", path);
+    if (info.st_size == 0) return lki_fail(LK_ERR_FORMAT, "%s: the file is empty", path);
+    mapping *self = LKI_NEW(mapping);
+    if (!self) return LK_ERR_NOMEM;
+    self->nbytes = (size_t)info.st_size;
+    void *data = mmap(NULL, self->nbytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (data == MAP_FAILED) {
+        lki_free(self);
+        return lki_fail(LK_ERR_IO, "%s: could not map the file: %s", path, strerror(errno));
+    }
+    madvise(data, self->nbytes, MADV_WILLNEED);
+    *out = lki_buffer_adopt(data, self->nbytes, unmap, self);
+    if (*out) return LK_OK;
+    unmap(data, self);
+    return LK_ERR_NOMEM;
+}
+
+lk_status lki_file_map(lk_buffer **out, const char *path)
+{
+    *out = NULL;
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return lki_fail(errno == ENOENT ? LK_ERR_NOT_FOUND : LK_ERR_IO, "%s: %s", path, strerror(errno));
+    lk_status status = map_descriptor(out, path, descriptor);
+    close(descriptor);
+    return status;
+}
+
+/* ---- gzip ---- */
+
+typedef struct growing {
+    unsigned char *data;
+    size_t nbytes, capacity;
+} growing;
+
+static lk_status grow(growing *out, size_t capacity)
+{
+    unsigned char *data = lki_realloc(out->data, capacity, "an unpacked file");
+    if (!data) return LK_ERR_NOMEM;
+    out->data = data;
+    out->capacity = capacity;
+    return LK_OK;
+}
+
+/* A gzip file ends with its unpacked size (modulo 2^32): a hint that saves growing, capped by what gzip can
+ * pack. */
+static size_t size_hint(const unsigned char *packed, size_t nbytes)
+{
+    if (nbytes < 18) return 1024;
+    const unsigned char *tail = packed + nbytes - 4;
+    size_t hint = (size_t)tail[0] | (size_t)tail[1] << 8 | (size_t)tail[2] << 16 | (size_t)tail[3] << 24;
+    size_t most = nbytes * 1040 + 1024;
+    return (hint < most ? hint : most) + 1;
+}
+
+static lk_status inflate_all(growing *out, z_stream *stream, const char *path)
+{
+    size_t packed_nbytes = stream->avail_in;
+    for (;;) {
+        if (out->nbytes == out->capacity) LKI_TRY(grow(out, out->capacity * 2));
+        size_t room = out->capacity - out->nbytes;
+        stream->next_out = out->data + out->nbytes;
+        stream->avail_out = room > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uInt)room;
+        uInt before = stream->avail_out;
+        int code = inflate(stream, Z_NO_FLUSH);
+        out->nbytes += before - stream->avail_out;
+        if (code == Z_STREAM_END) {
+            if (stream->avail_in < 2 || stream->next_in[0] != 0x1f || stream->next_in[1] != 0x8b)
+                return LK_OK;
+            code = inflateReset(stream); /* several gzip members in one file */
+        }
+        size_t offset = packed_nbytes - stream->avail_in;
+        if (code == Z_BUF_ERROR && stream->avail_in == 0)
+            return lki_fail(LK_ERR_FORMAT, "%s: truncated gzip: it ends at offset %zu", path, offset);
+        if (code != Z_OK && code != Z_BUF_ERROR)
+            return lki_fail(LK_ERR_FORMAT, "%s: corrupt gzip at offset %zu: %s", path, offset,
+                            stream->msg ? stream->msg : "bad data");
+        if (code == Z_OK && stream->avail_in == 0 && stream->avail_out > 0)
+            return lki_fail(LK_ERR_FORMAT, "%s: truncated gzip: it ends at offset %zu", path, offset);
+    }
+}
+
+lk_status lki_gunzip(lk_buffer **out, const char *path, const void *packed, size_t packed_nbytes)
+{
+    *out = NULL;
+    if (packed_nbytes > UINT32_MAX)
+        return lki_fail(LK_ERR_UNSUPPORTED, "%s: gzip files of more than 4 GiB are not supported", path);
+    growing unpacked = {0};
+    z_stream stream = {.next_in = (Bytef *)packed, .avail_in = (uInt)packed_nbytes};
+    LKI_TRY(grow(&unpacked, size_hint(packed, packed_nbytes)));
+    lk_status status = LK_OK;
+    if (inflateInit2(&stream, 15 + 16) != Z_OK) {
+        status = lki_fail(LK_ERR_NOMEM, "%s: zlib could not start", path);
+    } else {
+        status = inflate_all(&unpacked, &stream, path);
+        inflateEnd(&stream);
+    }
+    if (status == LK_OK) {
+        *out = lki_buffer_adopt(unpacked.data, unpacked.nbytes, NULL, NULL);
+        if (!*out) status = LK_ERR_NOMEM;
+    }
+    if (status != LK_OK) lki_free(unpacked.data);
+    return status;
+}
+
+lk_status lki_file_read(lk_buffer **out, const char *path)
+{
+    lk_buffer *mapped = NULL;
+    *out = NULL;
+    LKI_TRY(lki_file_map(&mapped, path));
+    const unsigned char *bytes = lki_buffer_data(mapped);
+    size_t nbytes = lki_buffer_nbytes(mapped);
+    if (nbytes < 2 || bytes[0] != 0x1f || bytes[1] != 0x8b) {
+        *out = mapped;
+        return LK_OK;
+    }
+    lk_status status = lki_gunzip(out, path, bytes, nbytes);
+    lki_buffer_release(mapped);
+    return status;
+}
+
+/* ---- Checksums and writing ---- */
+
+void lki_sha256_hex(char out[65], const void *data, size_t nbytes)
+{
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int length = 0;
+    memset(out, 0, 65);
+    if (!EVP_Digest(data, nbytes, digest, &length, EVP_sha256(), NULL)) return;
+    for (unsigned int i = 0; i < length && i < 32; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+}
+
+lk_status lki_make_folders(const char *path)
+{
+    LKI_SCOPED char *copy = lki_strdup(path);
+    if (!copy) return LK_ERR_NOMEM;
+    for (char *slash = copy + 1; *copy; slash++) {
+        bool last = *slash == 0;
+        if (*slash != '/' && !last) continue;
+        *slash = 0;
+        if (mkdir(copy, 0777) != 0 && errno != EEXIST)
+            return lki_fail(LK_ERR_IO, "%s: could not make the folder: %s", copy, strerror(errno));
+        if (last) break;
+        *slash = '/';
+    }
+    return LK_OK;
+}
+
+static lk_status write_and_sync(int descriptor, const char *path, const char *data, size_t nbytes)
+{
+    while (nbytes > 0) {
+        ssize_t written = write(descriptor, data, nbytes);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return lki_fail(LK_ERR_IO, "%s: could not write: %s", path, strerror(errno));
+        data += written;
+        nbytes -= (size_t)written;
+    }
+    if (fsync(descriptor) != 0) return lki_fail(LK_ERR_IO, "%s: could not write: %s", path, strerror(errno));
+    return LK_OK;
+}
+
+lk_status lki_file_write_whole(const char *path, const void *data, size_t nbytes)
+{
+    LKI_SCOPED char *temporary = lki_format("%s.%d.tmp", path, (int)getpid());
+    if (!temporary) return LK_ERR_NOMEM;
+    int descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (descriptor < 0) return lki_fail(LK_ERR_IO, "%s: could not create: %s", temporary, strerror(errno));
+    lk_status status = write_and_sync(descriptor, temporary, data, nbytes);
+    if (close(descriptor) != 0 && status == LK_OK)
+        status = lki_fail(LK_ERR_IO, "%s: could not write: %s", temporary, strerror(errno));
+    if (status == LK_OK && rename(temporary, path) != 0)
+        status = lki_fail(LK_ERR_IO, "%s: could not rename to it: %s", path, strerror(errno));
+    if (status != LK_OK) unlink(temporary);
+    return status;
+}

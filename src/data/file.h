@@ -1,0 +1,31 @@
+/* Whole files as memory: mapped where they are plain, unpacked where they are gzipped. Any thread. */
+#ifndef LKI_DATA_FILE_H
+#define LKI_DATA_FILE_H
+
+#include <lockstep/status.h>
+#include <lockstep/tensor.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+bool lki_file_exists(const char *path);
+
+/* Maps a file read-only; the buffer unmaps it when it goes. */
+lk_status lki_file_map(lk_buffer **out, const char *path);
+
+/* The unpacked content of a gzip file; `path` is for messages only. */
+lk_status lki_gunzip(lk_buffer **out, const char *path, const void *packed, size_t packed_nbytes);
+
+/* Maps a plain file, unpacks one that begins as gzip does. */
+lk_status lki_file_read(lk_buffer **out, const char *path);
+
+/* SHA-256 as 64 hexadecimal digits and a zero. */
+void lki_sha256_hex(char out[65], const void *data, size_t nbytes);
+
+/* Makes a folder and those above it. */
+lk_status lki_make_folders(const char *path);
+
+/* Writes a file so that a reader sees all of it or none: a temporary beside it, synced, then renamed over. */
+lk_status lki_file_write_whole(const char *path, const void *data, size_t nbytes);
+
+#endif

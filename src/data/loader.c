@@ -1,0 +1,375 @@
+#include "data/loader.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "data/dataset.h"
+#include "data/order.h"
+#include "data/ring.h"
+#include "data/transform.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STATE_VERSION = 1, MAX_WORKERS = 256 };
+
+struct lk_loader {
+    lk_dataset *dataset;
+    lk_loader_options options;
+    char *name;
+    lk_transform_list transforms; /* owned array and items */
+    lk_generator own;             /* used where .seed is given */
+
+    lki_ring *ring;
+    int64_t *order; /* (pass size) of this rank */
+    int64_t order_capacity;
+
+    bool in_pass;
+    lk_pass_options pass;
+    lk_pass_size size;
+    int64_t next_batch;
+    lk_generator source_at_begin;
+    int64_t sampler_at_begin[4];
+};
+
+/* ---- Life ---- */
+
+static void free_parts(lk_dataset *dataset, const lk_loader_options *options)
+{
+    lk_dataset_free(dataset);
+    lk_sampler_free(options->sampler);
+    for (int i = 0; i < options->batch_transforms.count; i++)
+        lk_transform_free(options->batch_transforms.items[i]);
+}
+
+static lk_status check_options(const lk_dataset *dataset, lk_loader_options *options)
+{
+    if (options->sampler) {
+        LKI_TRY(lki_sampler_check(options->sampler));
+        int64_t batch_size = options->sampler->batch_size;
+        if (batch_size && options->batch_size && options->batch_size != batch_size)
+            return lki_fail(LK_ERR_INVALID, "batch_size: the sampler makes batches of %lld, not %lld",
+                            (long long)batch_size, (long long)options->batch_size);
+        if (batch_size) options->batch_size = batch_size;
+        if (options->shuffle)
+            return lki_fail(LK_ERR_INVALID, "shuffle: a loader with a sampler has its order already");
+    }
+    if (options->batch_size < 0)
+        return lki_fail(LK_ERR_INVALID, "batch_size: expected at least 1, found %lld",
+                        (long long)options->batch_size);
+    if (options->num_workers < 0 || options->num_workers > MAX_WORKERS)
+        return lki_fail(LK_ERR_INVALID, "num_workers: expected 0 to %d, found %d", MAX_WORKERS,
+                        options->num_workers);
+    if (options->prefetch < 0)
+        return lki_fail(LK_ERR_INVALID, "prefetch: expected at least 1, found %d", options->prefetch);
+    if (options->shuffle && options->no_shuffle)
+        return lki_fail(LK_ERR_INVALID, "shuffle and no_shuffle exclude each other");
+    for (int i = 0; i < options->batch_transforms.count; i++)
+        LKI_TRY(lki_transform_check_batch(options->batch_transforms.items[i], dataset));
+    return LK_OK;
+}
+
+static lk_status copy_options(lk_loader *loader, const lk_loader_options *options)
+{
+    loader->options = *options;
+    if (loader->options.batch_size == 0) loader->options.batch_size = 1;
+    if (loader->options.prefetch == 0) loader->options.prefetch = 2 * options->num_workers;
+    loader->options.name = loader->name = lki_strdup(options->name);
+    if (options->name && !loader->name) return LK_ERR_NOMEM;
+    int count = options->batch_transforms.count;
+    if (count > 0) {
+        lk_transform **items = LKI_NEW_ARRAY(lk_transform *, count);
+        if (!items) return LK_ERR_NOMEM;
+        memcpy(items, options->batch_transforms.items, (size_t)count * sizeof *items);
+        loader->transforms = (lk_transform_list){items, count};
+    }
+    if (options->seed) lk_generator_seed(&loader->own, options->seed);
+    return LK_OK;
+}
+
+lk_loader *lk_loader_create(lk_dataset *dataset, lk_loader_options options)
+{
+    bool whole = dataset != NULL;
+    for (int i = 0; i < options.batch_transforms.count; i++)
+        whole = whole && options.batch_transforms.items[i];
+    lk_loader *loader = NULL;
+    if (whole && check_options(dataset, &options) == LK_OK) loader = LKI_NEW(lk_loader);
+    if (loader && copy_options(loader, &options) != LK_OK) {
+        lki_free(loader->name);
+        lki_free(loader);
+        loader = NULL;
+    }
+    if (!loader) {
+        free_parts(dataset, &options);
+        return NULL;
+    }
+    loader->dataset = dataset;
+    return loader;
+}
+
+void lk_loader_free(lk_loader *loader)
+{
+    if (!loader) return;
+    lki_ring_free(loader->ring);
+    loader->options.batch_transforms = loader->transforms;
+    free_parts(loader->dataset, &loader->options);
+    lki_free((void *)loader->transforms.items);
+    lki_free(loader->order);
+    lki_free(loader->name);
+    lki_free(loader);
+}
+
+lk_dataset *lk_loader_dataset(const lk_loader *loader)
+{
+    return loader->dataset;
+}
+
+int64_t lk_loader_batch_size(const lk_loader *loader)
+{
+    return loader->options.batch_size;
+}
+
+const char *lk_loader_name(const lk_loader *loader)
+{
+    return loader->name ? loader->name : "";
+}
+
+lk_status lk_loader_set_name(lk_loader *loader, const char *name)
+{
+    char *copy = lki_strdup(name);
+    if (name && !copy) return LK_ERR_NOMEM;
+    lki_free(loader->name);
+    loader->options.name = loader->name = copy;
+    return LK_OK;
+}
+
+void lki_loader_memory(const lk_loader *loader, void **data, size_t *nbytes)
+{
+    *data = NULL;
+    *nbytes = 0;
+    if (loader->ring) lki_ring_memory(loader->ring, data, nbytes);
+}
+
+/* ---- A pass ---- */
+
+/* `loader "train"`, or `loader` without a name. */
+static const char *called(const lk_loader *loader, char *text, size_t capacity)
+{
+    if (!loader->name) return "loader";
+    snprintf(text, capacity, "loader \"%s\"", loader->name);
+    return text;
+}
+
+static lki_order order_of(const lk_loader *loader, const lk_pass_options *pass)
+{
+    const lk_loader_options *options = &loader->options;
+    return (lki_order){.length = lk_dataset_length(loader->dataset),
+                       .sampler = options->sampler,
+                       .shuffle = options->shuffle,
+                       .no_shuffle = options->no_shuffle,
+                       .seed = options->seed,
+                       .epoch = pass->epoch,
+                       .rank = pass->rank,
+                       .world = pass->world > 0 ? pass->world : 1,
+                       .train = pass->train};
+}
+
+lk_status lk_loader_size(const lk_loader *loader, lk_pass_options options, lk_pass_size *out)
+{
+    lki_order order = order_of(loader, &options);
+    if (order.rank < 0 || order.rank >= order.world)
+        return lki_fail(LK_ERR_INVALID, "rank %d of a world of %d", order.rank, order.world);
+    int64_t batch_size = loader->options.batch_size;
+    lki_order_size(&order, &out->sample_count, &out->total_sample_count);
+    out->batch_count = (out->sample_count + (loader->options.drop_last ? 0 : batch_size - 1)) / batch_size;
+    if (loader->options.drop_last) out->sample_count = out->batch_count * batch_size;
+    return LK_OK;
+}
+
+static lk_status check_not_empty(const lk_loader *loader, const lk_pass_size *size, bool is_train)
+{
+    char text[200];
+    if (size->total_sample_count == 0)
+        return lki_fail(LK_ERR_INVALID, "%s is empty", called(loader, text, sizeof text));
+    bool every_rank = is_train || size->total_sample_count < loader->options.batch_size;
+    if (size->batch_count == 0 && loader->options.drop_last && every_rank)
+        return lki_fail(LK_ERR_INVALID,
+                        "%s is empty: %lld samples make no batch of %lld, and drop_last is on",
+                        called(loader, text, sizeof text), (long long)size->total_sample_count,
+                        (long long)loader->options.batch_size);
+    return LK_OK;
+}
+
+static lk_status make_ring(lk_loader *loader)
+{
+    if (loader->ring) return LK_OK;
+    const lk_loader_options *options = &loader->options;
+    lki_ring_setup setup = {.dataset = loader->dataset,
+                            .batch_size = options->batch_size,
+                            .worker_count = options->num_workers,
+                            .slot_count = options->num_workers ? options->prefetch + 2 : 2,
+                            .raw = options->raw,
+                            .transforms = loader->transforms};
+    return lki_ring_create(&loader->ring, &setup);
+}
+
+static lk_status make_room(lk_loader *loader, int64_t count)
+{
+    if (count <= loader->order_capacity) return LK_OK;
+    int64_t *order = lki_realloc(loader->order, (size_t)count * sizeof *order, "the order of a loader");
+    if (!order) return LK_ERR_NOMEM;
+    loader->order = order;
+    loader->order_capacity = count;
+    return LK_OK;
+}
+
+static lk_generator *generator_of(lk_loader *loader)
+{
+    if (loader->options.generator) return loader->options.generator;
+    return loader->options.seed ? &loader->own : lk_default_generator();
+}
+
+static lk_status draw_order(lk_loader *loader, int64_t *count)
+{
+    lk_generator *generator = generator_of(loader);
+    lk_sampler *sampler = loader->options.sampler;
+    loader->source_at_begin = *generator;
+    if (sampler) memcpy(loader->sampler_at_begin, sampler->state, sizeof sampler->state);
+    lki_draw_seed(generator); /* PyTorch's DataLoader draws the base seed of its workers here, with workers or
+                                 without */
+    lki_order order = order_of(loader, &loader->pass);
+    return lki_order_draw(&order, generator, generator != lk_default_generator(), loader->order, count);
+}
+
+static uint64_t transform_seed(lk_loader *loader, const lk_pass_options *options)
+{
+    if (options->seed) return options->seed;
+    return loader->options.seed ? loader->options.seed : lk_default_generator()->seed;
+}
+
+/* What a sampler drew may be shorter than it said. */
+static void set_size(lk_loader *loader, int64_t count)
+{
+    int64_t batch_size = loader->options.batch_size;
+    loader->size.batch_count =
+        loader->options.drop_last ? count / batch_size : (count + batch_size - 1) / batch_size;
+    loader->size.sample_count = loader->options.drop_last ? loader->size.batch_count * batch_size : count;
+}
+
+static void start_at(lk_loader *loader, int64_t first)
+{
+    lki_ring_pass pass = {.pass = {loader->pass.seed, loader->pass.epoch},
+                          .indices = loader->order,
+                          .index_count = loader->size.sample_count,
+                          .batch_count = loader->size.batch_count};
+    loader->next_batch = first;
+    lki_ring_start(loader->ring, &pass, first);
+}
+
+lk_status lk_loader_begin(lk_loader *loader, lk_pass_options options, lk_pass_size *size)
+{
+    if (loader->ring) lki_ring_stop(loader->ring);
+    loader->in_pass = false;
+    lk_pass_size planned;
+    LKI_TRY(lk_loader_size(loader, options, &planned));
+    LKI_TRY(check_not_empty(loader, &planned, options.train));
+    LKI_TRY(make_ring(loader));
+    loader->pass = options;
+    loader->pass.world = options.world > 0 ? options.world : 1;
+    loader->pass.seed = transform_seed(loader, &options);
+    loader->size = planned;
+    lki_order order = order_of(loader, &loader->pass);
+    LKI_TRY(make_room(loader, lki_order_room(&order)));
+    int64_t count = 0;
+    LKI_TRY(draw_order(loader, &count));
+    LKI_TRY(lki_check_indices(loader->order, count, lk_dataset_length(loader->dataset)));
+    set_size(loader, count);
+    LKI_TRY(check_not_empty(loader, &loader->size, options.train));
+    loader->in_pass = true;
+    start_at(loader, 0);
+    if (size) *size = loader->size;
+    return LK_OK;
+}
+
+lk_status lk_loader_next(lk_loader *loader, lk_batch **out)
+{
+    *out = NULL;
+    if (!loader->in_pass) return LK_OK;
+    lk_status status = lki_ring_next(loader->ring, out);
+    if (status != LK_OK) {
+        char text[200];
+        lki_fail_prefix(status, "%s, batch %lld", called(loader, text, sizeof text),
+                        (long long)loader->next_batch);
+    }
+    if (*out)
+        loader->next_batch++;
+    else
+        loader->in_pass = false;
+    return status;
+}
+
+lk_status lk_loader_seek(lk_loader *loader, int64_t number)
+{
+    char text[200];
+    if (!loader->in_pass)
+        return lki_fail(LK_ERR_INVALID, "%s: seek needs a pass that has begun",
+                        called(loader, text, sizeof text));
+    if (number < 0 || number > loader->size.batch_count)
+        return lki_fail(LK_ERR_RANGE, "%s: batch %lld of a pass of %lld", called(loader, text, sizeof text),
+                        (long long)number, (long long)loader->size.batch_count);
+    start_at(loader, number);
+    return LK_OK;
+}
+
+/* ---- Saving and restoring ---- */
+
+void lk_loader_save(const lk_loader *loader, lk_loader_state *out)
+{
+    memset(out, 0, sizeof *out); /* also the padding: the bytes go into a file */
+    out->version = STATE_VERSION;
+    out->in_pass = loader->in_pass;
+    out->rank = loader->pass.rank;
+    out->world = loader->pass.world;
+    out->train = loader->pass.train;
+    out->epoch = loader->pass.epoch;
+    out->seed = loader->pass.seed;
+    out->next_batch = loader->next_batch;
+    const lk_sampler *sampler = loader->options.sampler;
+    if (loader->in_pass)
+        memcpy(out->sampler, loader->sampler_at_begin, sizeof out->sampler);
+    else if (sampler)
+        memcpy(out->sampler, sampler->state, sizeof out->sampler);
+    memcpy(&out->source, &loader->source_at_begin, sizeof out->source);
+    memcpy(&out->position, &loader->own, sizeof out->position);
+}
+
+static lk_status begin_again(lk_loader *loader, const lk_loader_state *state, lk_pass_size *size)
+{
+    lk_generator *generator = generator_of(loader);
+    lk_generator now = *generator;
+    *generator = state->source;
+    lk_pass_options options = {.epoch = state->epoch,
+                               .rank = state->rank,
+                               .world = state->world,
+                               .train = state->train,
+                               .seed = state->seed};
+    lk_status status = lk_loader_begin(loader, options, size);
+    *generator = now;
+    if (status == LK_OK) status = lk_loader_seek(loader, state->next_batch);
+    return status;
+}
+
+lk_status lk_loader_restore(lk_loader *loader, const lk_loader_state *state, lk_pass_size *size)
+{
+    char text[200];
+    if (state->version != STATE_VERSION)
+        return lki_fail(LK_ERR_FORMAT, "%s: state of version %u, expected %d",
+                        called(loader, text, sizeof text), state->version, STATE_VERSION);
+    if (loader->ring) lki_ring_stop(loader->ring);
+    loader->in_pass = false;
+    if (loader->options.sampler)
+        memcpy(loader->options.sampler->state, state->sampler, sizeof state->sampler);
+    if (state->in_pass) LKI_TRY(begin_again(loader, state, size));
+    if (loader->options.seed) loader->own = state->position;
+    return LK_OK;
+}

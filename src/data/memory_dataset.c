@@ -1,0 +1,140 @@
+#include "data/memory_dataset.h"
+
+#include <lockstep/data.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "data/rows.h"
+
+typedef struct memory {
+    int64_t length;
+    int field_count;
+    lki_rows rows[LK_MAX_FIELDS];
+    lk_tensor *tensors[LK_MAX_FIELDS];
+} memory;
+
+static int64_t memory_length(void *context)
+{
+    return ((memory *)context)->length;
+}
+
+static lk_status memory_gather(void *context, const lk_pass *pass, const int64_t *indices, int64_t count,
+                               void *const *destinations)
+{
+    (void)pass;
+    const memory *self = context;
+    for (int f = 0; f < self->field_count; f++)
+        lki_rows_gather(&self->rows[f], indices, count, destinations[f]);
+    return LK_OK;
+}
+
+static bool memory_storage(void *context, int field, lk_storage *out)
+{
+    const lki_rows *rows = &((memory *)context)->rows[field];
+    *out = (lk_storage){rows->data, rows->stored, rows->divisor, rows->mean, rows->std};
+    return true;
+}
+
+static void memory_free(void *context)
+{
+    memory *self = context;
+    for (int f = 0; f < self->field_count; f++) lk_tensor_free(self->tensors[f]);
+    lki_free(self);
+}
+
+static const lk_dataset_ops memory_ops = {
+    .length = memory_length, .gather = memory_gather, .storage = memory_storage, .free = memory_free};
+
+static lk_status add_field(memory *self, int f, const lki_memory_field *field)
+{
+    const lk_tensor *tensor = field->tensor;
+    char text[160];
+    if (tensor->shape.rank < 1)
+        return lki_fail(LK_ERR_SHAPE, "field \"%s\": a scalar has no samples", field->name);
+    if (!lk_tensor_is_contiguous(tensor))
+        return lki_fail(LK_ERR_INVALID, "field \"%s\": the tensor is not contiguous", field->name);
+    int64_t length = tensor->shape.dim[0], width = lk_shape_count(field->shape);
+    if (f > 0 && length != self->length)
+        return lki_fail(LK_ERR_SHAPE, "field \"%s\" has %lld samples, the field before it %lld", field->name,
+                        (long long)length, (long long)self->length);
+    if (length * width != lk_tensor_count(tensor))
+        return lki_fail(LK_ERR_SHAPE, "field \"%s\": a sample of shape %s does not fit the tensor",
+                        field->name, lk_shape_format(text, sizeof text, field->shape));
+    self->length = length;
+    self->rows[f] = (lki_rows){.data = tensor->data,
+                               .width = width,
+                               .stored = tensor->dtype,
+                               .dtype = field->dtype,
+                               .divisor = field->divisor != 0 ? field->divisor : 1,
+                               .mean = field->mean,
+                               .std = field->std != 0 ? field->std : 1};
+    return lki_rows_check(&self->rows[f], field->name);
+}
+
+static memory *make(const lki_memory_field *fields, int field_count)
+{
+    memory *self = LKI_NEW(memory);
+    if (!self) return NULL;
+    for (int f = 0; f < field_count; f++) {
+        if (add_field(self, f, &fields[f]) == LK_OK) continue;
+        lki_free(self);
+        return NULL;
+    }
+    for (int f = 0; f < field_count; f++) self->tensors[f] = fields[f].tensor;
+    self->field_count = field_count;
+    return self;
+}
+
+static lk_dataset *give_up(const lki_memory_field *fields, int field_count)
+{
+    for (int f = 0; f < field_count; f++) lk_tensor_free(fields[f].tensor);
+    return NULL;
+}
+
+lk_dataset *lki_memory_dataset_create(const lki_memory_field *fields, int field_count)
+{
+    lk_field public_fields[LK_MAX_FIELDS];
+    for (int f = 0; f < field_count; f++)
+        if (!fields[f].tensor) return give_up(fields, field_count);
+    if (field_count < 1 || field_count > LK_MAX_FIELDS) {
+        lki_fail(LK_ERR_INVALID, "a dataset has 1 to %d fields, not %d", LK_MAX_FIELDS, field_count);
+        return give_up(fields, field_count);
+    }
+    memory *self = make(fields, field_count);
+    if (!self) return give_up(fields, field_count);
+    for (int f = 0; f < field_count; f++)
+        public_fields[f] = (lk_field){fields[f].name, fields[f].dtype, fields[f].shape};
+    return lk_dataset_create(&memory_ops, public_fields, field_count, self);
+}
+
+lki_memory_field lki_memory_field_of(const char *name, lk_tensor *tensor)
+{
+    lki_memory_field field = {.name = name, .tensor = tensor};
+    if (!tensor) return field;
+    field.dtype = tensor->dtype;
+    field.shape.rank = tensor->shape.rank > 0 ? tensor->shape.rank - 1 : 0;
+    for (int i = 0; i < field.shape.rank; i++) field.shape.dim[i] = tensor->shape.dim[i + 1];
+    return field;
+}
+
+lk_dataset *lk_tensor_dataset_create(const lk_named_tensor *tensors, int count)
+{
+    lki_memory_field fields[LK_MAX_FIELDS];
+    bool whole = true;
+    for (int i = 0; i < count; i++) whole = whole && tensors[i].tensor;
+    if (whole && count > LK_MAX_FIELDS)
+        lki_fail(LK_ERR_INVALID, "a dataset has 1 to %d fields, not %d", LK_MAX_FIELDS, count);
+    if (!whole || count > LK_MAX_FIELDS) {
+        for (int i = 0; i < count; i++) lk_tensor_free(tensors[i].tensor);
+        return NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        lk_tensor *dense = tensors[i].tensor;
+        if (!lk_tensor_is_contiguous(dense)) { /* a view that jumps is copied once, here */
+            dense = lk_tensor_clone(tensors[i].tensor);
+            lk_tensor_free(tensors[i].tensor);
+        }
+        fields[i] = lki_memory_field_of(tensors[i].name, dense);
+    }
+    return lki_memory_dataset_create(fields, count);
+}

@@ -1,0 +1,271 @@
+#include "data/ring.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "data/dataset.h"
+#include "data/rows.h"
+#include "data/transform.h"
+#include "tensor/buffer.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+enum { ALIGNMENT = 64, ERROR_CAPACITY = 1024 };
+
+typedef struct slot {
+    lk_batch batch;
+    lk_batch_field fields[LK_MAX_FIELDS];
+    void *destinations[LK_MAX_FIELDS];
+    int64_t ready; /* the number of the batch that lies here; -1 for none */
+    lk_status status;
+    char error[ERROR_CAPACITY]; /* the sentence of the thread that failed */
+} slot;
+
+struct lki_ring {
+    lki_ring_setup setup;
+    bool use_rows; /* every field lies in memory and is gathered as it is stored */
+    lki_rows rows[LK_MAX_FIELDS];
+    void *memory;
+    size_t nbytes;
+    slot *slots;
+
+    lki_ring_pass pass;
+    int64_t next_read; /* the batch that the reader gets next */
+
+    pthread_t *workers;
+    int started_count;
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    bool active, stopping;
+    int64_t next_fill; /* the batch that the next idle worker takes */
+    int64_t held;      /* the batch in the reader's hands: slots from here on are not free */
+    int busy_count;
+};
+
+static size_t padded(size_t nbytes)
+{
+    return (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static lk_status find_rows(lki_ring *ring)
+{
+    if (!ring->setup.raw) return LK_OK;
+    for (int f = 0; f < lk_dataset_field_count(ring->setup.dataset); f++) {
+        const lk_field *field = lk_dataset_field(ring->setup.dataset, f);
+        lk_storage storage;
+        if (!lk_dataset_storage(ring->setup.dataset, f, &storage))
+            return lki_fail(LK_ERR_UNSUPPORTED, "raw: field \"%s\" of the dataset does not lie in memory",
+                            field->name);
+        /* Only pictures stay bytes; labels come in the dtype that criteria expect. */
+        lk_dtype dtype = storage.dtype == LK_U8 && field->dtype == LK_F32 ? LK_U8 : field->dtype;
+        ring->rows[f] = (lki_rows){.data = storage.data,
+                                   .width = lk_shape_count(field->shape),
+                                   .stored = storage.dtype,
+                                   .dtype = dtype,
+                                   .divisor = storage.divisor,
+                                   .mean = storage.mean,
+                                   .std = storage.std};
+    }
+    ring->use_rows = true;
+    return LK_OK;
+}
+
+static lk_status make_slots(lki_ring *ring)
+{
+    int field_count = lk_dataset_field_count(ring->setup.dataset);
+    size_t offsets[LK_MAX_FIELDS], slot_nbytes = 0;
+    for (int f = 0; f < field_count; f++) {
+        const lk_field *field = lk_dataset_field(ring->setup.dataset, f);
+        lk_dtype dtype = ring->use_rows ? ring->rows[f].dtype : field->dtype;
+        lk_shape whole = {.rank = field->shape.rank + 1, .dim = {ring->setup.batch_size}};
+        for (int i = 0; i < field->shape.rank; i++) whole.dim[i + 1] = field->shape.dim[i];
+        LKI_TRY(lki_shape_check(dtype, whole));
+        offsets[f] = slot_nbytes;
+        slot_nbytes += padded((size_t)lk_shape_count(whole) * lk_dtype_nbytes(dtype));
+        for (int s = 0; s < ring->setup.slot_count; s++) {
+            lk_batch_field *out = &ring->slots[s].fields[f];
+            *out = (lk_batch_field){.name = field->name, .tensor = {.dtype = dtype, .shape = whole}};
+            lki_tensor_set_contiguous(&out->tensor);
+        }
+    }
+    ring->nbytes = slot_nbytes * (size_t)ring->setup.slot_count;
+    ring->memory = lki_calloc_aligned(ring->nbytes, "the batches of a loader");
+    if (!ring->memory) return LK_ERR_NOMEM;
+    for (int s = 0; s < ring->setup.slot_count; s++) {
+        slot *one = &ring->slots[s];
+        one->batch.fields = one->fields;
+        one->batch.field_count = field_count;
+        for (int f = 0; f < field_count; f++)
+            one->destinations[f] = one->fields[f].tensor.data =
+                (char *)ring->memory + (size_t)s * slot_nbytes + offsets[f];
+    }
+    return LK_OK;
+}
+
+static void prepare(const lki_ring *ring, slot *one, int64_t number)
+{
+    int64_t begin = number * ring->setup.batch_size;
+    int64_t count = ring->pass.index_count - begin;
+    if (count > ring->setup.batch_size) count = ring->setup.batch_size;
+    one->batch.count = count;
+    one->batch.number = number;
+    one->batch.indices = ring->pass.indices + begin;
+    for (int f = 0; f < one->batch.field_count; f++) one->fields[f].tensor.shape.dim[0] = count;
+}
+
+static lk_status fill(const lki_ring *ring, slot *one, int64_t number)
+{
+    prepare(ring, one, number);
+    const lk_batch *batch = &one->batch;
+    if (ring->use_rows) {
+        for (int f = 0; f < batch->field_count; f++)
+            lki_rows_gather(&ring->rows[f], batch->indices, batch->count, one->destinations[f]);
+    } else {
+        LKI_TRY(lki_dataset_gather(ring->setup.dataset, &ring->pass.pass, batch->indices, batch->count,
+                                   one->destinations));
+    }
+    for (int i = 0; i < ring->setup.transforms.count; i++)
+        LKI_TRY(lki_transform_apply_batch(ring->setup.transforms.items[i], &ring->pass.pass, &one->batch));
+    return LK_OK;
+}
+
+/* ---- With workers ---- */
+
+static bool has_work(const lki_ring *ring)
+{
+    return ring->active && ring->next_fill < ring->pass.batch_count &&
+           ring->next_fill < ring->held + ring->setup.slot_count;
+}
+
+static void fill_next(lki_ring *ring)
+{
+    int64_t number = ring->next_fill++;
+    slot *one = &ring->slots[number % ring->setup.slot_count];
+    one->ready = -1;
+    ring->busy_count++;
+    pthread_mutex_unlock(&ring->lock);
+    lk_status status = fill(ring, one, number);
+    if (status != LK_OK) snprintf(one->error, sizeof one->error, "%s", lk_error());
+    pthread_mutex_lock(&ring->lock);
+    one->status = status;
+    one->ready = number;
+    ring->busy_count--;
+    pthread_cond_broadcast(&ring->done);
+}
+
+static void *worker_main(void *argument)
+{
+    lki_ring *ring = argument;
+    pthread_mutex_lock(&ring->lock);
+    while (!ring->stopping) {
+        if (has_work(ring))
+            fill_next(ring);
+        else
+            pthread_cond_wait(&ring->work, &ring->lock);
+    }
+    pthread_mutex_unlock(&ring->lock);
+    return NULL;
+}
+
+static lk_status start_workers(lki_ring *ring)
+{
+    if (ring->setup.worker_count == 0) return LK_OK;
+    ring->workers = LKI_NEW_ARRAY(pthread_t, ring->setup.worker_count);
+    if (!ring->workers) return LK_ERR_NOMEM;
+    for (int i = 0; i < ring->setup.worker_count; i++) {
+        if (pthread_create(&ring->workers[i], NULL, worker_main, ring))
+            return lki_fail(LK_ERR_NOMEM, "could not start worker %d of %d of a loader", i + 1,
+                            ring->setup.worker_count);
+        ring->started_count++;
+    }
+    return LK_OK;
+}
+
+void lki_ring_stop(lki_ring *ring)
+{
+    pthread_mutex_lock(&ring->lock);
+    ring->active = false;
+    while (ring->busy_count > 0) pthread_cond_wait(&ring->done, &ring->lock);
+    pthread_mutex_unlock(&ring->lock);
+}
+
+void lki_ring_start(lki_ring *ring, const lki_ring_pass *pass, int64_t first)
+{
+    lki_ring_stop(ring);
+    pthread_mutex_lock(&ring->lock);
+    ring->pass = *pass;
+    ring->next_read = ring->next_fill = ring->held = first;
+    for (int s = 0; s < ring->setup.slot_count; s++) ring->slots[s].ready = -1;
+    ring->active = true;
+    pthread_cond_broadcast(&ring->work);
+    pthread_mutex_unlock(&ring->lock);
+}
+
+static void wait_for(lki_ring *ring, const slot *one, int64_t number)
+{
+    pthread_mutex_lock(&ring->lock);
+    ring->held = number;
+    pthread_cond_broadcast(&ring->work);
+    while (one->ready != number) pthread_cond_wait(&ring->done, &ring->lock);
+    pthread_mutex_unlock(&ring->lock);
+}
+
+lk_status lki_ring_next(lki_ring *ring, lk_batch **out)
+{
+    *out = NULL;
+    if (ring->next_read >= ring->pass.batch_count) return LK_OK;
+    int64_t number = ring->next_read++;
+    slot *one = &ring->slots[number % ring->setup.slot_count];
+    if (ring->setup.worker_count > 0) {
+        wait_for(ring, one, number);
+        if (one->status != LK_OK) return lki_fail(one->status, "%s", one->error);
+    } else {
+        LKI_TRY(fill(ring, one, number));
+    }
+    *out = &one->batch;
+    return LK_OK;
+}
+
+lk_status lki_ring_create(lki_ring **out, const lki_ring_setup *setup)
+{
+    *out = NULL;
+    lki_ring *ring = LKI_NEW(lki_ring);
+    if (!ring) return LK_ERR_NOMEM;
+    ring->setup = *setup;
+    pthread_mutex_init(&ring->lock, NULL);
+    pthread_cond_init(&ring->work, NULL);
+    pthread_cond_init(&ring->done, NULL);
+    ring->slots = LKI_NEW_ARRAY(slot, setup->slot_count);
+    lk_status status = ring->slots ? find_rows(ring) : LK_ERR_NOMEM;
+    if (status == LK_OK) status = make_slots(ring);
+    if (status == LK_OK) status = start_workers(ring);
+    if (status != LK_OK) {
+        lki_ring_free(ring);
+        return status;
+    }
+    *out = ring;
+    return LK_OK;
+}
+
+void lki_ring_free(lki_ring *ring)
+{
+    if (!ring) return;
+    pthread_mutex_lock(&ring->lock);
+    ring->stopping = true;
+    pthread_cond_broadcast(&ring->work);
+    pthread_mutex_unlock(&ring->lock);
+    for (int i = 0; i < ring->started_count; i++) pthread_join(ring->workers[i], NULL);
+    pthread_cond_destroy(&ring->done);
+    pthread_cond_destroy(&ring->work);
+    pthread_mutex_destroy(&ring->lock);
+    lki_free(ring->workers);
+    lki_free(ring->slots);
+    lki_free(ring->memory);
+    lki_free(ring);
+}
+
+void lki_ring_memory(const lki_ring *ring, void **data, size_t *nbytes)
+{
+    *data = ring->memory;
+    *nbytes = ring->nbytes;
+}

@@ -1,0 +1,42 @@
+/* The ring: a few batch slots that are filled again and again, by worker threads ahead of the reader or by
+ * the reader itself where there are none.
+ *
+ * All slots lie in one block, so that an engine can pin it. In the steady state nothing is allocated. A ring
+ * belongs to the thread that reads it; workers start when the ring is created, so create it after a fork. */
+#ifndef LKI_DATA_RING_H
+#define LKI_DATA_RING_H
+
+#include <lockstep/data.h>
+
+typedef struct lki_ring lki_ring;
+
+typedef struct lki_ring_setup {
+    const lk_dataset *dataset; /* borrowed */
+    int64_t batch_size;
+    int worker_count, slot_count;
+    bool raw;
+    lk_transform_list transforms; /* borrowed: act on whole batches */
+} lki_ring_setup;
+
+/* The batches of one pass: indices[0..index_count) cut into batches; borrowed until the next start or stop.
+ */
+typedef struct lki_ring_pass {
+    lk_pass pass;
+    const int64_t *indices;
+    int64_t index_count, batch_count;
+} lki_ring_pass;
+
+lk_status lki_ring_create(lki_ring **out, const lki_ring_setup *setup);
+void lki_ring_free(lki_ring *ring);
+
+/* Starts at batch `first`; whatever ran before is dropped. */
+void lki_ring_start(lki_ring *ring, const lki_ring_pass *pass, int64_t first);
+void lki_ring_stop(lki_ring *ring);
+
+/* The next batch, or NULL after the last. The batch before becomes free to be overwritten. */
+lk_status lki_ring_next(lki_ring *ring, lk_batch **out);
+
+/* The block that all slots lie in. */
+void lki_ring_memory(const lki_ring *ring, void **data, size_t *nbytes);
+
+#endif

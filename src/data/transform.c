@@ -1,0 +1,210 @@
+#include "data/transform.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "data/dataset.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/* ---- Life ---- */
+
+lk_transform *lki_transform_create(const char *kind, const char *key, const char *default_key)
+{
+    lk_transform *transform = LKI_NEW(lk_transform);
+    if (!transform) return NULL;
+    transform->kind = kind;
+    if (!default_key) return transform;
+    transform->key = lki_strdup(key ? key : default_key);
+    if (transform->key) return transform;
+    lki_free(transform);
+    return NULL;
+}
+
+void lk_transform_free(lk_transform *transform)
+{
+    if (!transform) return;
+    if (transform->apply_batch)
+        for (int i = 0; i < LK_MAX_FIELDS; i++) lki_free((char *)transform->options.mix.keys[i]);
+    lki_free(transform->key);
+    lki_free(transform);
+}
+
+/* ---- On batches ---- */
+
+lk_status lki_transform_check_batch(const lk_transform *transform, const lk_dataset *dataset)
+{
+    if (!transform->apply_batch)
+        return lki_fail(LK_ERR_INVALID, "%s acts on samples: use lk_transformed, not batch_transforms",
+                        transform->kind);
+    return transform->check_batch(transform, dataset);
+}
+
+lk_status lki_transform_apply_batch(const lk_transform *transform, const lk_pass *pass, lk_batch *batch)
+{
+    lki_keyed random =
+        lki_keyed_make(pass->seed, (uint64_t)pass->epoch, (uint64_t)batch->indices[0], UINT64_MAX);
+    return transform->apply_batch(transform, batch, &random);
+}
+
+/* ---- On samples: a dataset around another ---- */
+
+typedef struct step {
+    lk_transform *transform;
+    int field;       /* of the dataset */
+    lk_field out;    /* what the field is after this step */
+    size_t position; /* in the user's list: keys the step's random numbers */
+} step;
+
+typedef struct transformed {
+    lk_dataset *inner;
+    int step_count;
+    step *steps;
+    size_t scratch_nbytes;              /* of the largest sample of any step */
+    bool is_transformed[LK_MAX_FIELDS]; /* a field that no step touches is gathered into its place */
+    lk_field fields[LK_MAX_FIELDS];     /* after all steps */
+} transformed;
+
+static pthread_key_t scratch_key;
+static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
+
+typedef struct scratch {
+    size_t nbytes;
+    _Alignas(64) char data[];
+} scratch;
+
+static void make_scratch_key(void)
+{
+    pthread_key_create(&scratch_key, lki_free);
+}
+
+/* Memory of this thread's own that grows to the largest sample and is freed with the thread: gathering
+ * allocates only when a thread meets a larger sample than before. */
+static char *thread_scratch(size_t nbytes)
+{
+    pthread_once(&scratch_once, make_scratch_key);
+    scratch *mine = pthread_getspecific(scratch_key);
+    if (mine && mine->nbytes >= nbytes) return mine->data;
+    scratch *larger = lki_calloc_aligned(sizeof *larger + nbytes, "a sample on its way");
+    if (!larger) return NULL;
+    larger->nbytes = nbytes;
+    lki_free(mine);
+    pthread_setspecific(scratch_key, larger);
+    return larger->data;
+}
+
+static int64_t transformed_length(void *context)
+{
+    return lk_dataset_length(((transformed *)context)->inner);
+}
+
+/* Runs field f of one sample through its steps; `current` and `other` are two scratch blocks, the sample in
+ * the first. */
+static lk_status run_steps(const transformed *self, int f, const lk_pass *pass, int64_t index, char *current,
+                           char *other, void *slot)
+{
+    const lk_field *inner = lk_dataset_field(self->inner, f);
+    lki_sample in = {inner->dtype, inner->shape, current};
+    for (int s = 0; s < self->step_count; s++) {
+        const step *one = &self->steps[s];
+        if (one->field != f) continue;
+        lki_sample out = {one->out.dtype, one->out.shape, in.data == current ? other : current};
+        lki_keyed random = lki_keyed_make(pass->seed, (uint64_t)pass->epoch, (uint64_t)index, one->position);
+        LKI_TRY(one->transform->apply(one->transform, &in, &out, &random));
+        in = out;
+    }
+    memcpy(slot, in.data, lki_field_nbytes(&self->fields[f]));
+    return LK_OK;
+}
+
+static lk_status transformed_get(void *context, const lk_pass *pass, int64_t index, void *const *slots)
+{
+    const transformed *self = context;
+    int field_count = lk_dataset_field_count(self->inner);
+    char *scratch_blocks = thread_scratch(self->scratch_nbytes * (size_t)(field_count + 1));
+    if (!scratch_blocks) return LK_ERR_NOMEM;
+    void *places[LK_MAX_FIELDS];
+    for (int f = 0; f < field_count; f++)
+        places[f] =
+            self->is_transformed[f] ? scratch_blocks + self->scratch_nbytes * (size_t)(f + 1) : slots[f];
+    LKI_TRY(lki_dataset_gather(self->inner, pass, &index, 1, places));
+    for (int f = 0; f < field_count; f++)
+        if (self->is_transformed[f])
+            LKI_TRY(run_steps(self, f, pass, index, places[f], scratch_blocks, slots[f]));
+    return LK_OK;
+}
+
+static void transformed_free(void *context)
+{
+    transformed *self = context;
+    for (int s = 0; s < self->step_count; s++) lk_transform_free(self->steps[s].transform);
+    lk_dataset_free(self->inner);
+    lki_free(self->steps);
+    lki_free(self);
+}
+
+static const lk_dataset_ops transformed_ops = {
+    .length = transformed_length, .get = transformed_get, .free = transformed_free};
+
+static void grow_scratch(transformed *self, const lk_field *field)
+{
+    size_t nbytes = (lki_field_nbytes(field) + 63) / 64 * 64;
+    if (nbytes > self->scratch_nbytes) self->scratch_nbytes = nbytes;
+}
+
+static lk_status plan_step(transformed *self, step *one)
+{
+    const lk_transform *transform = one->transform;
+    if (!transform->apply)
+        return lki_fail(LK_ERR_INVALID, "%s acts on batches: give it to the loader's batch_transforms",
+                        transform->kind);
+    one->field = lk_dataset_find_field(self->inner, transform->key);
+    if (one->field < 0)
+        return lki_fail(LK_ERR_NOT_FOUND, "%s: the dataset has no field \"%s\"", transform->kind,
+                        transform->key);
+    lk_field *field = &self->fields[one->field];
+    one->out = *field;
+    LKI_TRY(transform->plan(transform, field, &one->out));
+    grow_scratch(self, field);
+    grow_scratch(self, &one->out);
+    *field = one->out;
+    self->is_transformed[one->field] = true;
+    return LK_OK;
+}
+
+static lk_status plan(transformed *self)
+{
+    for (int f = 0; f < lk_dataset_field_count(self->inner); f++)
+        self->fields[f] = *lk_dataset_field(self->inner, f);
+    for (int s = 0; s < self->step_count; s++) LKI_TRY(plan_step(self, &self->steps[s]));
+    return LK_OK;
+}
+
+static lk_dataset *give_up(lk_dataset *dataset, lk_transform_list transforms)
+{
+    lk_dataset_free(dataset);
+    for (int i = 0; i < transforms.count; i++) lk_transform_free(transforms.items[i]);
+    return NULL;
+}
+
+lk_dataset *lk_transformed(lk_dataset *dataset, lk_transform_list transforms)
+{
+    if (!dataset) return give_up(dataset, transforms);
+    for (int i = 0; i < transforms.count; i++)
+        if (!transforms.items[i]) return give_up(dataset, transforms);
+    transformed *self = LKI_NEW(transformed);
+    step *steps = LKI_NEW_ARRAY(step, transforms.count);
+    if (!self || !steps) {
+        lki_free(self);
+        lki_free(steps);
+        return give_up(dataset, transforms);
+    }
+    *self = (transformed){.inner = dataset, .step_count = transforms.count, .steps = steps};
+    for (int i = 0; i < transforms.count; i++)
+        steps[i] = (step){.transform = transforms.items[i], .position = (size_t)i};
+    if (plan(self) != LK_OK) {
+        transformed_free(self);
+        return NULL;
+    }
+    return lk_dataset_create(&transformed_ops, self->fields, lk_dataset_field_count(dataset), self);
+}

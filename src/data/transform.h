@@ -1,0 +1,50 @@
+/* Inside of a transform: one function over options, for a sample's field or for a batch.
+ *
+ * A transform is immutable and may be used from many threads. Random numbers come from an lki_keyed
+ * generator, keyed by (seed, epoch, sample index, position of the transform), never from a shared state. */
+#ifndef LKI_DATA_TRANSFORM_H
+#define LKI_DATA_TRANSFORM_H
+
+#include <lockstep/data.h>
+
+#include "data/keyed.h"
+
+/* One sample's field on its way: data (shape) of dtype. */
+typedef struct lki_sample {
+    lk_dtype dtype;
+    lk_shape shape;
+    void *data;
+} lki_sample;
+
+struct lk_transform {
+    const char *kind; /* "random_crop", for messages */
+    char *key;        /* the field; NULL for a transform of batches */
+
+    /* For samples: what the field becomes; LK_ERR_SHAPE or LK_ERR_DTYPE where the transform does not fit it.
+     */
+    lk_status (*plan)(const lk_transform *self, const lk_field *in, lk_field *out);
+    /* From one scratch buffer into another; shapes and dtypes are the planned ones. */
+    lk_status (*apply)(const lk_transform *self, const lki_sample *in, lki_sample *out, lki_keyed *random);
+
+    /* For batches: checks the fields; changes the batch in place. */
+    lk_status (*check_batch)(const lk_transform *self, const lk_dataset *dataset);
+    lk_status (*apply_batch)(const lk_transform *self, lk_batch *batch, lki_keyed *random);
+
+    union {
+        lk_normalize_options normalize;
+        lk_random_crop_options crop;
+        lk_flip_options flip;
+        lk_random_affine_options affine;
+        lk_cutout_options cutout;
+        lk_mix_options mix;
+    } options;
+    int64_t size; /* crop's height, cutout's side, one-hot's classes */
+};
+
+/* A transform of samples with a key (default_key where NULL). */
+lk_transform *lki_transform_create(const char *kind, const char *key, const char *default_key);
+
+lk_status lki_transform_check_batch(const lk_transform *transform, const lk_dataset *dataset);
+lk_status lki_transform_apply_batch(const lk_transform *transform, const lk_pass *pass, lk_batch *batch);
+
+#endif
