@@ -1,0 +1,484 @@
+/* Layers, losses and initialisers, named after PyTorch's and with its numbers.
+ *
+ *     lk_manual_seed(0);
+ *     lk_module *model = lk_sequential(lk_flatten(), lk_linear(28 * 28, 10));
+ *
+ * A module has a type name, parameters, named children and one forward function over values. It is not bound
+ * to a graph: the same module may be recorded into a training graph, an evaluation graph and graphs of other
+ * batch sizes. Constructors draw first weights from lk_default_generator() exactly as PyTorch's do, in the
+ * order in which they run, so the same seed and the same constructors give the same bits. (C leaves the order
+ * inside one initialiser list to the compiler; GCC and Clang take it from left to right, as it is read.)
+ *
+ * Life: a module belongs to whoever created it until it becomes the child of another; lk_module_free frees
+ * the whole tree. A constructor that fails returns NULL with the sentence in lk_error(), and one that gets a
+ * NULL part frees the other parts and returns NULL, so a model is written as one expression and checked once.
+ * Not thread-safe.
+ *
+ * Named arguments: every layer is a macro over an options struct whose zero is PyTorch's default, and a plain
+ * function lk_<layer>_create for C++ and for bindings. Where a real zero is meant for a number whose default
+ * is not zero, write LK_ZERO (`.momentum = LK_ZERO`), or set the has_ flag beside an index. */
+#ifndef LOCKSTEP_NN_H
+#define LOCKSTEP_NN_H
+
+#include <lockstep/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A zero that is meant, for floating-point arguments whose plain zero stands for the default. */
+#define LK_ZERO (-0.0)
+
+/* ---- modules ---- */
+
+typedef struct lk_module lk_module;
+
+/* Computes a module's output. Ops of NULL give NULL, so it needs no checks of its own. */
+typedef lk_value *(*lk_module_function)(lk_module *module, lk_value *x);
+/* The shortest module of all: a function over values with a context of its own. */
+typedef lk_value *(*lk_value_function)(lk_value *x, void *context);
+
+typedef struct lk_named_module {
+    const char *name;
+    lk_module *module;
+} lk_named_module;
+
+typedef struct lk_named_modules {
+    const lk_named_module *items;
+    int count;
+} lk_named_modules;
+
+/* Records the module: x -> its output, under a scope with its name and type. NULL passes through. */
+lk_value *lk_module_forward(lk_module *module, lk_value *x);
+void lk_module_free(lk_module *module);
+/* A copy with the same weights, in memory of its own. */
+lk_module *lk_module_clone(const lk_module *module);
+
+const char *lk_module_type(const lk_module *module);
+void *lk_module_context(const lk_module *module);
+
+/* Children and parameters of one's own. Both belong to the module from then on, and are freed where adding
+ * fails, so a NULL one (with its error set) may be added unchecked. */
+lk_status lk_module_add_child(lk_module *module, const char *name, lk_module *child_owned);
+lk_status lk_module_add_param(lk_module *module, lk_param *param_owned);
+/* A parameter that the optimizer leaves alone and a checkpoint keeps. */
+lk_status lk_module_add_buffer(lk_module *module, lk_param *buffer_owned);
+
+/* By name, "weight", or by path, "layers.0.linear1"; NULL (LK_ERR_NOT_FOUND) where there is none. */
+lk_module *lk_module_child(const lk_module *module, const char *path);
+lk_param *lk_module_param(const lk_module *module, const char *path);
+
+/* Every parameter and buffer of the tree with PyTorch's full name, in the order of PyTorch's state_dict. The
+ * list borrows the parameters and owns the paths. */
+typedef struct lk_named_param {
+    char *path; /* "layers.0.self_attn.in_proj_weight" */
+    lk_param *param;
+} lk_named_param;
+
+typedef struct lk_param_list {
+    lk_named_param *items;
+    int count;
+} lk_param_list;
+
+lk_status lk_module_params(const lk_module *module, lk_param_list *out);
+void lk_param_list_free(lk_param_list *list);
+/* How many numbers the trainable parameters hold. */
+int64_t lk_module_param_count(const lk_module *module);
+
+/* Whether training may change the parameters of the tree. */
+void lk_module_set_trainable(lk_module *module, bool trainable);
+
+/* A table of the tree: layer, output shape, parameters; and the total. `shape` is that of a whole batch. */
+lk_status lk_module_summary(lk_module *module, lk_dtype dtype, lk_shape shape, char **text);
+void lk_text_free(char *text);
+
+/* ---- containers and one's own modules ---- */
+
+#define LK_MODULES_(...)                                                                                     \
+    (lk_module *const[]){__VA_ARGS__}, (int)(sizeof((lk_module *[]){__VA_ARGS__}) / sizeof(lk_module *))
+#define LK_NAMED_MODULES_(...)                                                                               \
+    ((lk_named_modules){(const lk_named_module[]){__VA_ARGS__},                                              \
+                        (int)(sizeof((const lk_named_module[]){__VA_ARGS__}) / sizeof(lk_named_module))})
+
+/* The children's names are "0", "1", ... */
+#define lk_sequential(...) lk_sequential_create(LK_MODULES_(__VA_ARGS__))
+lk_module *lk_sequential_create(lk_module *const *modules_owned, int count);
+/* lk_named_sequential({"net1", lk_linear(4, 8)}, {"relu", lk_relu()}) */
+#define lk_named_sequential(...) lk_named_sequential_create(LK_NAMED_MODULES_(__VA_ARGS__))
+lk_module *lk_named_sequential_create(lk_named_modules modules_owned);
+/* x + f(x), where f runs the given modules one after the other. */
+#define lk_residual(...) lk_residual_create(LK_MODULES_(__VA_ARGS__))
+lk_module *lk_residual_create(lk_module *const *modules_owned, int count);
+/* Children without a forward function, for modules that call them one by one. */
+#define lk_module_list(...) lk_module_list_create(LK_MODULES_(__VA_ARGS__))
+lk_module *lk_module_list_create(lk_module *const *modules_owned, int count);
+
+/* `context` is borrowed and must outlive the module. */
+lk_module *lk_function(lk_value_function function, void *context);
+
+typedef struct lk_custom_module_options {
+    const char *type; /* "Custom" */
+    lk_module_function forward;
+    void *context;                       /* lk_module_context() */
+    void (*free_context)(void *context); /* optional; also called where the constructor fails */
+    lk_named_modules children;           /* lk_children({"conv", lk_conv2d(...)}, ...) */
+} lk_custom_module_options;
+#define lk_children(...)      LK_NAMED_MODULES_(__VA_ARGS__)
+#define lk_custom_module(...) lk_custom_module_create((lk_custom_module_options){__VA_ARGS__})
+lk_module *lk_custom_module_create(lk_custom_module_options options);
+
+/* ---- products ---- */
+
+typedef struct lk_linear_options {
+    bool no_bias;
+} lk_linear_options;
+#define lk_linear(in_features, out_features, ...)                                                            \
+    lk_linear_create((in_features), (out_features), (lk_linear_options){__VA_ARGS__})
+lk_module *lk_linear_create(int64_t in_features, int64_t out_features, lk_linear_options options);
+
+/* Windows: a plain number is meant for all axes; the array beside it, where any of its numbers is not zero,
+ * for each. */
+typedef struct lk_conv_options {
+    int64_t stride, strides[3];                 /* 1 */
+    int64_t padding, paddings[3];               /* 0 */
+    int64_t dilation, dilations[3];             /* 1 */
+    int64_t groups;                             /* 1 */
+    int64_t kernels[3];                         /* instead of `kernel` */
+    int64_t output_padding, output_paddings[3]; /* of transposed convolutions */
+    lk_pad_mode padding_mode;
+    bool same_padding; /* PyTorch's padding="same": as much as keeps the size; stride 1 only */
+    bool no_bias;
+} lk_conv_options;
+
+#define lk_conv1d(in_channels, out_channels, kernel, ...)                                                    \
+    lk_conv1d_create((in_channels), (out_channels), (kernel), (lk_conv_options){__VA_ARGS__})
+#define lk_conv2d(in_channels, out_channels, kernel, ...)                                                    \
+    lk_conv2d_create((in_channels), (out_channels), (kernel), (lk_conv_options){__VA_ARGS__})
+#define lk_conv3d(in_channels, out_channels, kernel, ...)                                                    \
+    lk_conv3d_create((in_channels), (out_channels), (kernel), (lk_conv_options){__VA_ARGS__})
+lk_module *lk_conv1d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                            lk_conv_options options);
+lk_module *lk_conv2d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                            lk_conv_options options);
+lk_module *lk_conv3d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                            lk_conv_options options);
+
+#define lk_conv_transpose1d(in_channels, out_channels, kernel, ...)                                          \
+    lk_conv_transpose1d_create((in_channels), (out_channels), (kernel), (lk_conv_options){__VA_ARGS__})
+#define lk_conv_transpose2d(in_channels, out_channels, kernel, ...)                                          \
+    lk_conv_transpose2d_create((in_channels), (out_channels), (kernel), (lk_conv_options){__VA_ARGS__})
+#define lk_conv_transpose3d(in_channels, out_channels, kernel, ...)                                          \
+    lk_conv_transpose3d_create((in_channels), (out_channels), (kernel), (lk_conv_options){__VA_ARGS__})
+lk_module *lk_conv_transpose1d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                                      lk_conv_options options);
+lk_module *lk_conv_transpose2d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                                      lk_conv_options options);
+lk_module *lk_conv_transpose3d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                                      lk_conv_options options);
+
+/* ---- pooling and resizing ---- */
+
+typedef struct lk_pool_options {
+    int64_t stride, strides[3]; /* the kernel */
+    int64_t padding, paddings[3];
+    int64_t dilation, dilations[3]; /* max pooling only */
+    int64_t kernels[3];             /* instead of `kernel` */
+    bool ceil_mode;
+    bool exclude_pad;         /* PyTorch's count_include_pad=False; average pooling only */
+    int64_t divisor_override; /* average pooling in two and three dimensions */
+} lk_pool_options;
+
+#define lk_max_pool1d(kernel, ...) lk_max_pool1d_create((kernel), (lk_pool_options){__VA_ARGS__})
+#define lk_max_pool2d(kernel, ...) lk_max_pool2d_create((kernel), (lk_pool_options){__VA_ARGS__})
+#define lk_max_pool3d(kernel, ...) lk_max_pool3d_create((kernel), (lk_pool_options){__VA_ARGS__})
+#define lk_avg_pool1d(kernel, ...) lk_avg_pool1d_create((kernel), (lk_pool_options){__VA_ARGS__})
+#define lk_avg_pool2d(kernel, ...) lk_avg_pool2d_create((kernel), (lk_pool_options){__VA_ARGS__})
+#define lk_avg_pool3d(kernel, ...) lk_avg_pool3d_create((kernel), (lk_pool_options){__VA_ARGS__})
+lk_module *lk_max_pool1d_create(int64_t kernel, lk_pool_options options);
+lk_module *lk_max_pool2d_create(int64_t kernel, lk_pool_options options);
+lk_module *lk_max_pool3d_create(int64_t kernel, lk_pool_options options);
+lk_module *lk_avg_pool1d_create(int64_t kernel, lk_pool_options options);
+lk_module *lk_avg_pool2d_create(int64_t kernel, lk_pool_options options);
+lk_module *lk_avg_pool3d_create(int64_t kernel, lk_pool_options options);
+
+/* `output_size` of 0, or a 0 among the sizes, keeps the input's, as PyTorch's None. */
+typedef struct lk_adaptive_pool_options {
+    int64_t output_sizes[3]; /* instead of `output_size` */
+} lk_adaptive_pool_options;
+#define lk_adaptive_avg_pool1d(output_size, ...)                                                             \
+    lk_adaptive_avg_pool1d_create((output_size), (lk_adaptive_pool_options){__VA_ARGS__})
+#define lk_adaptive_avg_pool2d(output_size, ...)                                                             \
+    lk_adaptive_avg_pool2d_create((output_size), (lk_adaptive_pool_options){__VA_ARGS__})
+#define lk_adaptive_avg_pool3d(output_size, ...)                                                             \
+    lk_adaptive_avg_pool3d_create((output_size), (lk_adaptive_pool_options){__VA_ARGS__})
+lk_module *lk_adaptive_avg_pool1d_create(int64_t output_size, lk_adaptive_pool_options options);
+lk_module *lk_adaptive_avg_pool2d_create(int64_t output_size, lk_adaptive_pool_options options);
+lk_module *lk_adaptive_avg_pool3d_create(int64_t output_size, lk_adaptive_pool_options options);
+
+/* Either a size or a scale factor; works on 1 to 3 spatial axes. */
+typedef struct lk_upsample_options {
+    double scale_factor, scale_factors[3];
+    int64_t size, sizes[3];
+    lk_upsample_mode mode; /* nearest */
+    bool align_corners;
+} lk_upsample_options;
+#define lk_upsample(...) lk_upsample_create((lk_upsample_options){__VA_ARGS__})
+lk_module *lk_upsample_create(lk_upsample_options options);
+
+/* ---- normalisation ---- */
+
+typedef struct lk_batch_norm_options {
+    double eps;      /* 1e-5 */
+    double momentum; /* 0.1 */
+    bool no_affine;
+    bool no_running_stats; /* PyTorch's track_running_stats=False */
+} lk_batch_norm_options;
+#define lk_batch_norm1d(features, ...)                                                                       \
+    lk_batch_norm1d_create((features), (lk_batch_norm_options){__VA_ARGS__})
+#define lk_batch_norm2d(features, ...)                                                                       \
+    lk_batch_norm2d_create((features), (lk_batch_norm_options){__VA_ARGS__})
+#define lk_batch_norm3d(features, ...)                                                                       \
+    lk_batch_norm3d_create((features), (lk_batch_norm_options){__VA_ARGS__})
+lk_module *lk_batch_norm1d_create(int64_t features, lk_batch_norm_options options);
+lk_module *lk_batch_norm2d_create(int64_t features, lk_batch_norm_options options);
+lk_module *lk_batch_norm3d_create(int64_t features, lk_batch_norm_options options);
+
+typedef struct lk_norm_options {
+    double eps; /* 1e-5 */
+    bool no_affine;
+} lk_norm_options;
+/* Over the last axes, which must have this shape: lk_layer_norm(64) or lk_layer_norm(LK_SHAPE(8, 64)). */
+#define lk_layer_norm(normalized_shape, ...)                                                                 \
+    _Generic((normalized_shape), lk_shape                                                                    \
+             : lk_layer_norm_create, default                                                                 \
+             : lk_layer_norm_create_last)((normalized_shape), (lk_norm_options){__VA_ARGS__})
+lk_module *lk_layer_norm_create(lk_shape normalized_shape, lk_norm_options options);
+lk_module *lk_layer_norm_create_last(int64_t features, lk_norm_options options);
+#define lk_group_norm(groups, channels, ...)                                                                 \
+    lk_group_norm_create((groups), (channels), (lk_norm_options){__VA_ARGS__})
+lk_module *lk_group_norm_create(int64_t groups, int64_t channels, lk_norm_options options);
+
+/* ---- activations ---- */
+
+lk_module *lk_relu(void);
+lk_module *lk_silu(void);
+lk_module *lk_tanh(void);
+lk_module *lk_sigmoid(void);
+lk_module *lk_identity(void);
+lk_module *lk_softmax(int dim);
+lk_module *lk_log_softmax(int dim);
+
+typedef struct lk_leaky_relu_options {
+    double negative_slope; /* 0.01 */
+} lk_leaky_relu_options;
+#define lk_leaky_relu(...) lk_leaky_relu_create((lk_leaky_relu_options){__VA_ARGS__})
+lk_module *lk_leaky_relu_create(lk_leaky_relu_options options);
+
+typedef struct lk_elu_options {
+    double alpha; /* 1 */
+} lk_elu_options;
+#define lk_elu(...) lk_elu_create((lk_elu_options){__VA_ARGS__})
+lk_module *lk_elu_create(lk_elu_options options);
+
+typedef struct lk_gelu_options {
+    bool approximate_tanh;
+} lk_gelu_options;
+#define lk_gelu(...) lk_gelu_create((lk_gelu_options){__VA_ARGS__})
+lk_module *lk_gelu_create(lk_gelu_options options);
+
+typedef struct lk_softplus_options {
+    double beta;      /* 1 */
+    double threshold; /* 20 */
+} lk_softplus_options;
+#define lk_softplus(...) lk_softplus_create((lk_softplus_options){__VA_ARGS__})
+lk_module *lk_softplus_create(lk_softplus_options options);
+
+/* ---- the rest ---- */
+
+typedef struct lk_dropout_options {
+    double p; /* 0.5 */
+} lk_dropout_options;
+#define lk_dropout(...) lk_dropout_create((lk_dropout_options){__VA_ARGS__})
+lk_module *lk_dropout_create(lk_dropout_options options);
+
+typedef struct lk_embedding_options {
+    int64_t padding_idx;  /* none; for index 0 set has_padding_idx too; negative ones count from the end */
+    bool has_padding_idx; /* padding_idx is meant even where it is 0 */
+} lk_embedding_options;
+/* i64 indices of any shape -> one more axis of `dim` numbers. */
+#define lk_embedding(count, dim, ...) lk_embedding_create((count), (dim), (lk_embedding_options){__VA_ARGS__})
+lk_module *lk_embedding_create(int64_t count, int64_t dim, lk_embedding_options options);
+
+typedef struct lk_flatten_options {
+    int start_dim; /* 1; for 0 set has_start_dim too */
+    int end_dim;   /* -1 */
+    bool has_start_dim;
+} lk_flatten_options;
+#define lk_flatten(...) lk_flatten_create((lk_flatten_options){__VA_ARGS__})
+lk_module *lk_flatten_create(lk_flatten_options options);
+/* lk_unflatten(1, LK_SHAPE(2, -1)): one of the sizes may be -1. */
+lk_module *lk_unflatten(int dim, lk_shape sizes);
+
+/* ---- attention ---- */
+
+typedef struct lk_attention_options {
+    double dropout;     /* 0 */
+    int64_t kdim, vdim; /* embed_dim */
+    bool no_bias;
+    bool batch_first; /* (batch, sequence, feature) instead of PyTorch's default (sequence, batch, feature) */
+} lk_attention_options;
+/* As a module it attends to itself: query = key = value = x. */
+#define lk_multihead_attention(embed_dim, heads, ...)                                                        \
+    lk_multihead_attention_create((embed_dim), (heads), (lk_attention_options){__VA_ARGS__})
+lk_module *lk_multihead_attention_create(int64_t embed_dim, int64_t heads, lk_attention_options options);
+
+typedef struct lk_attend_options {
+    lk_value
+        *key_padding_mask; /* bool (N, S), true where the key is to be ignored; or floats that are added */
+    lk_value
+        *attn_mask; /* (L, S) or (N * heads, L, S): bool, true where not to look; or floats that are added */
+    lk_value **weights; /* where given, gets the attention weights, the mean of the heads: (N, L, S) */
+} lk_attend_options;
+/* With query, key and value of their own. */
+#define lk_multihead_attention_forward(module, query, key, value, ...)                                       \
+    lk_multihead_attention_attend((module), (query), (key), (value), (lk_attend_options){__VA_ARGS__})
+lk_value *lk_multihead_attention_attend(lk_module *module, lk_value *query, lk_value *key, lk_value *value,
+                                        lk_attend_options options);
+
+typedef enum lk_transformer_activation { LK_TRANSFORMER_RELU, LK_TRANSFORMER_GELU } lk_transformer_activation;
+
+typedef struct lk_transformer_options {
+    int64_t dim_feedforward; /* 2048 */
+    double dropout;          /* 0.1 */
+    lk_transformer_activation activation;
+    double layer_norm_eps; /* 1e-5 */
+    bool batch_first;
+    bool norm_first;
+} lk_transformer_options;
+#define lk_transformer_encoder_layer(d_model, heads, ...)                                                    \
+    lk_transformer_encoder_layer_create((d_model), (heads), (lk_transformer_options){__VA_ARGS__})
+lk_module *lk_transformer_encoder_layer_create(int64_t d_model, int64_t heads,
+                                               lk_transformer_options options);
+
+typedef struct lk_transformer_encoder_options {
+    lk_module *norm; /* owned; after the last layer */
+} lk_transformer_encoder_options;
+/* `count` layers that start, as in PyTorch, as copies of the given one. */
+#define lk_transformer_encoder(layer_owned, count, ...)                                                      \
+    lk_transformer_encoder_create((layer_owned), (count), (lk_transformer_encoder_options){__VA_ARGS__})
+lk_module *lk_transformer_encoder_create(lk_module *layer_owned, int count,
+                                         lk_transformer_encoder_options options);
+/* Either of the two with masks; each may be NULL. See lk_attend_options. */
+lk_value *lk_transformer_encoder_forward(lk_module *module, lk_value *x, lk_value *attn_mask,
+                                         lk_value *key_padding_mask);
+
+/* ---- initialisers: as torch.nn.init, from the default generator ---- */
+
+typedef enum lk_nonlinearity {
+    LK_NONLINEARITY_LEAKY_RELU,
+    LK_NONLINEARITY_LINEAR,
+    LK_NONLINEARITY_SIGMOID,
+    LK_NONLINEARITY_TANH,
+    LK_NONLINEARITY_RELU,
+    LK_NONLINEARITY_SELU,
+} lk_nonlinearity;
+
+/* torch.nn.init.calculate_gain; `slope` is leaky_relu's. */
+double lk_init_gain(lk_nonlinearity nonlinearity, double slope);
+
+typedef struct lk_kaiming_options {
+    double a; /* the slope of the leaky relu that follows, 0 */
+    bool fan_out;
+    lk_nonlinearity nonlinearity;
+} lk_kaiming_options;
+
+lk_status lk_init_uniform(lk_param *param, double from, double to);
+lk_status lk_init_normal(lk_param *param, double mean, double std);
+/* Cut off outside of [low, high]. */
+lk_status lk_init_trunc_normal(lk_param *param, double mean, double std, double low, double high);
+lk_status lk_init_constant(lk_param *param, double value);
+lk_status lk_init_xavier_uniform(lk_param *param, double gain);
+lk_status lk_init_xavier_normal(lk_param *param, double gain);
+#define lk_init_kaiming_uniform(param, ...)                                                                  \
+    lk_init_kaiming_uniform_with((param), (lk_kaiming_options){__VA_ARGS__})
+#define lk_init_kaiming_normal(param, ...)                                                                   \
+    lk_init_kaiming_normal_with((param), (lk_kaiming_options){__VA_ARGS__})
+lk_status lk_init_kaiming_uniform_with(lk_param *param, lk_kaiming_options options);
+lk_status lk_init_kaiming_normal_with(lk_param *param, lk_kaiming_options options);
+lk_status lk_init_orthogonal(lk_param *param, double gain);
+
+/* ---- losses ---- */
+
+typedef struct lk_criterion lk_criterion;
+typedef lk_value *(*lk_criterion_function)(lk_value *prediction, lk_value *target, void *context);
+
+/* The loss as a value. NULL passes through. */
+lk_value *lk_criterion_forward(lk_criterion *criterion, lk_value *prediction, lk_value *target);
+void lk_criterion_free(lk_criterion *criterion);
+const char *lk_criterion_type(const lk_criterion *criterion);
+
+typedef struct lk_cross_entropy_options {
+    const lk_tensor *weight; /* (classes); copied */
+    double label_smoothing;
+    int64_t ignore_index; /* -100; for 0 set has_ignore_index too */
+    bool has_ignore_index;
+    lk_reduction reduction;
+} lk_cross_entropy_options;
+/* Targets are i64 classes, or f32 probabilities of the logits' shape. */
+#define lk_cross_entropy_loss(...) lk_cross_entropy_loss_create((lk_cross_entropy_options){__VA_ARGS__})
+lk_criterion *lk_cross_entropy_loss_create(lk_cross_entropy_options options);
+
+typedef struct lk_nll_options {
+    const lk_tensor *weight; /* (classes); copied */
+    int64_t ignore_index;    /* -100; for 0 set has_ignore_index too */
+    bool has_ignore_index;
+    lk_reduction reduction;
+} lk_nll_options;
+#define lk_nll_loss(...) lk_nll_loss_create((lk_nll_options){__VA_ARGS__})
+lk_criterion *lk_nll_loss_create(lk_nll_options options);
+
+typedef struct lk_bce_options {
+    const lk_tensor *weight;     /* broadcast to the prediction; copied */
+    const lk_tensor *pos_weight; /* bce_with_logits only; broadcast to the prediction; copied */
+    lk_reduction reduction;
+} lk_bce_options;
+#define lk_bce_loss(...)             lk_bce_loss_create((lk_bce_options){__VA_ARGS__})
+#define lk_bce_with_logits_loss(...) lk_bce_with_logits_loss_create((lk_bce_options){__VA_ARGS__})
+lk_criterion *lk_bce_loss_create(lk_bce_options options);
+lk_criterion *lk_bce_with_logits_loss_create(lk_bce_options options);
+
+typedef struct lk_regression_options {
+    double beta;  /* smooth_l1's, 1 */
+    double delta; /* huber's, 1 */
+    lk_reduction reduction;
+} lk_regression_options;
+#define lk_mse_loss(...)       lk_mse_loss_create((lk_regression_options){__VA_ARGS__})
+#define lk_l1_loss(...)        lk_l1_loss_create((lk_regression_options){__VA_ARGS__})
+#define lk_smooth_l1_loss(...) lk_smooth_l1_loss_create((lk_regression_options){__VA_ARGS__})
+#define lk_huber_loss(...)     lk_huber_loss_create((lk_regression_options){__VA_ARGS__})
+lk_criterion *lk_mse_loss_create(lk_regression_options options);
+lk_criterion *lk_l1_loss_create(lk_regression_options options);
+lk_criterion *lk_smooth_l1_loss_create(lk_regression_options options);
+lk_criterion *lk_huber_loss_create(lk_regression_options options);
+
+typedef struct lk_kl_div_options {
+    bool log_target;
+    lk_reduction reduction; /* LK_REDUCTION_BATCH_MEAN is the mathematical one */
+} lk_kl_div_options;
+#define lk_kl_div_loss(...) lk_kl_div_loss_create((lk_kl_div_options){__VA_ARGS__})
+lk_criterion *lk_kl_div_loss_create(lk_kl_div_options options);
+
+typedef struct lk_custom_criterion_options {
+    const char *type; /* "Custom" */
+    lk_criterion_function forward;
+    void *context;
+    void (*free_context)(void *context); /* optional; also called where the constructor fails */
+} lk_custom_criterion_options;
+/* A loss of one's own: a C function over values. */
+#define lk_custom_criterion(...) lk_custom_criterion_create((lk_custom_criterion_options){__VA_ARGS__})
+lk_criterion *lk_custom_criterion_create(lk_custom_criterion_options options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

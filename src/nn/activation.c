@@ -1,0 +1,139 @@
+/* Layers that are one op without parameters. */
+#include "nn/module.h"
+
+#include "base/status.h"
+
+static lk_value *relu_forward(lk_module *module, lk_value *x)
+{
+    (void)module;
+    return lk_op_relu(x);
+}
+
+static lk_value *silu_forward(lk_module *module, lk_value *x)
+{
+    (void)module;
+    return lk_op_silu(x);
+}
+
+static lk_value *tanh_forward(lk_module *module, lk_value *x)
+{
+    (void)module;
+    return lk_op_tanh(x);
+}
+
+static lk_value *sigmoid_forward(lk_module *module, lk_value *x)
+{
+    (void)module;
+    return lk_op_sigmoid(x);
+}
+
+static lk_value *identity_forward(lk_module *module, lk_value *x)
+{
+    (void)module;
+    return x;
+}
+
+lk_module *lk_relu(void)
+{
+    return lki_module_create("ReLU", relu_forward, NULL, 0);
+}
+
+lk_module *lk_silu(void)
+{
+    return lki_module_create("SiLU", silu_forward, NULL, 0);
+}
+
+lk_module *lk_tanh(void)
+{
+    return lki_module_create("Tanh", tanh_forward, NULL, 0);
+}
+
+lk_module *lk_sigmoid(void)
+{
+    return lki_module_create("Sigmoid", sigmoid_forward, NULL, 0);
+}
+
+lk_module *lk_identity(void)
+{
+    return lki_module_create("Identity", identity_forward, NULL, 0);
+}
+
+static lk_value *softmax_forward(lk_module *module, lk_value *x)
+{
+    return lk_op_softmax(x, *(const int *)module->context);
+}
+
+static lk_value *log_softmax_forward(lk_module *module, lk_value *x)
+{
+    return lk_op_log_softmax(x, *(const int *)module->context);
+}
+
+lk_module *lk_softmax(int dim)
+{
+    return lki_module_create("Softmax", softmax_forward, &dim, sizeof dim);
+}
+
+lk_module *lk_log_softmax(int dim)
+{
+    return lki_module_create("LogSoftmax", log_softmax_forward, &dim, sizeof dim);
+}
+
+static lk_value *leaky_relu_forward(lk_module *module, lk_value *x)
+{
+    return lk_op_leaky_relu(x, ((const lk_leaky_relu_options *)module->context)->negative_slope);
+}
+
+lk_module *lk_leaky_relu_create(lk_leaky_relu_options options)
+{
+    options.negative_slope = lki_number_or(options.negative_slope, 0.01);
+    return lki_module_create("LeakyReLU", leaky_relu_forward, &options, sizeof options);
+}
+
+static lk_value *elu_forward(lk_module *module, lk_value *x)
+{
+    return lk_op_elu(x, ((const lk_elu_options *)module->context)->alpha);
+}
+
+lk_module *lk_elu_create(lk_elu_options options)
+{
+    options.alpha = lki_number_or(options.alpha, 1);
+    return lki_module_create("ELU", elu_forward, &options, sizeof options);
+}
+
+static lk_value *gelu_forward(lk_module *module, lk_value *x)
+{
+    return lk_op_gelu(x, ((const lk_gelu_options *)module->context)->approximate_tanh);
+}
+
+lk_module *lk_gelu_create(lk_gelu_options options)
+{
+    return lki_module_create("GELU", gelu_forward, &options, sizeof options);
+}
+
+static lk_value *softplus_forward(lk_module *module, lk_value *x)
+{
+    const lk_softplus_options *own = module->context;
+    return lk_op_softplus(x, own->beta, own->threshold);
+}
+
+lk_module *lk_softplus_create(lk_softplus_options options)
+{
+    options.beta = lki_number_or(options.beta, 1);
+    options.threshold = lki_number_or(options.threshold, 20);
+    if (options.beta == 0) return lki_fail_null(LK_ERR_INVALID, "Softplus: beta must not be 0");
+    return lki_module_create("Softplus", softplus_forward, &options, sizeof options);
+}
+
+static lk_value *dropout_forward(lk_module *module, lk_value *x)
+{
+    double p = ((const lk_dropout_options *)module->context)->p;
+    return p > 0 ? lk_op_dropout(x, p) : x;
+}
+
+lk_module *lk_dropout_create(lk_dropout_options options)
+{
+    options.p = lki_number_or(options.p, 0.5);
+    if (!(options.p >= 0 && options.p <= 1))
+        return lki_fail_null(LK_ERR_INVALID, "Dropout: p: expected a probability, found %g", options.p);
+    return lki_module_create("Dropout", dropout_forward, &options, sizeof options);
+}

@@ -1,0 +1,226 @@
+/* Losses. Each is a type name, a function over (prediction, target) and its options. */
+#include <lockstep/nn.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "graph/graph.h"
+#include "nn/module.h"
+
+#include <string.h>
+
+typedef struct builtin_context {
+    lk_tensor *weight, *pos_weight;
+    lk_reduction reduction;
+    lk_pointwise_loss kind;
+    double parameter; /* of the pointwise loss, or label smoothing */
+    int64_t ignore_index;
+} builtin_context;
+
+struct lk_criterion {
+    char *type;
+    lk_criterion_function forward;
+    void *context;
+    void (*free_context)(void *context);
+};
+
+lk_value *lk_criterion_forward(lk_criterion *criterion, lk_value *prediction, lk_value *target)
+{
+    if (!prediction || !target) return NULL;
+    lk_graph *graph = lk_value_graph(prediction);
+    if (!criterion)
+        return lki_graph_fail(graph, lki_last_status() ? lki_last_status() : LK_ERR_INVALID,
+                              "the criterion is NULL: %s", lk_error());
+    lk_graph_push_scope(graph, "criterion", criterion->type);
+    lk_value *loss = criterion->forward(prediction, target, criterion->context);
+    lk_graph_pop_scope(graph);
+    return loss;
+}
+
+void lk_criterion_free(lk_criterion *criterion)
+{
+    if (!criterion) return;
+    if (criterion->free_context) criterion->free_context(criterion->context);
+    lki_free(criterion->type);
+    lki_free(criterion);
+}
+
+const char *lk_criterion_type(const lk_criterion *criterion)
+{
+    return criterion->type;
+}
+
+lk_criterion *lk_custom_criterion_create(lk_custom_criterion_options options)
+{
+    const char *type = options.type ? options.type : "Custom";
+    lk_criterion *criterion = NULL;
+    if (options.forward)
+        criterion = LKI_NEW(lk_criterion);
+    else
+        lki_fail(LK_ERR_INVALID, "%s: the criterion has no function", type);
+    if (criterion) criterion->type = lki_strdup(type);
+    if (!criterion || !criterion->type) {
+        lki_free(criterion);
+        if (options.free_context) options.free_context(options.context);
+        return NULL;
+    }
+    criterion->forward = options.forward;
+    criterion->context = options.context;
+    criterion->free_context = options.free_context;
+    return criterion;
+}
+
+/* ---- what the ready-made ones share ---- */
+
+static void free_builtin(void *context)
+{
+    builtin_context *own = context;
+    lk_tensor_free(own->weight);
+    lk_tensor_free(own->pos_weight);
+    lki_free(own);
+}
+
+/* Takes copies of the weights of `draft`. */
+static lk_criterion *create_builtin(const char *type, lk_criterion_function forward, builtin_context draft)
+{
+    builtin_context *own = LKI_NEW(builtin_context);
+    if (!own) return NULL;
+    *own = draft;
+    own->weight = draft.weight ? lk_tensor_cast(draft.weight, LK_F32) : NULL;
+    own->pos_weight = draft.pos_weight ? lk_tensor_cast(draft.pos_weight, LK_F32) : NULL;
+    if ((draft.weight && !own->weight) || (draft.pos_weight && !own->pos_weight)) {
+        free_builtin(own);
+        return NULL;
+    }
+    return lk_custom_criterion(.type = type, .forward = forward, .context = own,
+                               .free_context = free_builtin);
+}
+
+/* The weight as a constant of the prediction's dtype, and where asked of its shape. */
+static lk_value *constant(const lk_tensor *weight, lk_value *prediction, bool expands)
+{
+    if (!weight) return NULL;
+    lk_value *value = lk_graph_constant(lk_value_graph(prediction), weight);
+    if (value && lk_value_dtype(prediction) != LK_F32 && lk_dtype_is_float(lk_value_dtype(prediction)))
+        value = lk_op_cast(value, lk_value_dtype(prediction));
+    return expands ? lk_op_expand(value, lk_value_shape(prediction)) : value;
+}
+
+static lk_status check_reduction(const char *type, lk_reduction reduction, bool allows_batch_mean)
+{
+    if (reduction == LK_REDUCTION_BATCH_MEAN && !allows_batch_mean)
+        return lki_fail(LK_ERR_INVALID, "%s: reduction: batch mean belongs to KLDivLoss", type);
+    return LK_OK;
+}
+
+/* ---- classification ---- */
+
+static lk_value *cross_entropy_forward(lk_value *prediction, lk_value *target, void *context)
+{
+    const builtin_context *own = context;
+    return lk_op_cross_entropy(prediction, target, constant(own->weight, prediction, false), own->reduction,
+                               own->ignore_index, own->parameter);
+}
+
+lk_criterion *lk_cross_entropy_loss_create(lk_cross_entropy_options options)
+{
+    if (check_reduction("CrossEntropyLoss", options.reduction, false) != LK_OK) return NULL;
+    if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
+        return lki_fail_null(LK_ERR_INVALID, "CrossEntropyLoss: label_smoothing: expected 0 to 1, found %g",
+                             options.label_smoothing);
+    bool given = options.has_ignore_index || options.ignore_index != 0;
+    return create_builtin("CrossEntropyLoss", cross_entropy_forward,
+                          (builtin_context){.weight = (lk_tensor *)options.weight,
+                                            .reduction = options.reduction,
+                                            .parameter = options.label_smoothing,
+                                            .ignore_index = given ? options.ignore_index : -100});
+}
+
+static lk_value *nll_forward(lk_value *prediction, lk_value *target, void *context)
+{
+    const builtin_context *own = context;
+    return lk_op_nll(prediction, target, constant(own->weight, prediction, false), own->reduction,
+                     own->ignore_index);
+}
+
+lk_criterion *lk_nll_loss_create(lk_nll_options options)
+{
+    if (check_reduction("NLLLoss", options.reduction, false) != LK_OK) return NULL;
+    bool given = options.has_ignore_index || options.ignore_index != 0;
+    return create_builtin("NLLLoss", nll_forward,
+                          (builtin_context){.weight = (lk_tensor *)options.weight,
+                                            .reduction = options.reduction,
+                                            .ignore_index = given ? options.ignore_index : -100});
+}
+
+/* ---- pointwise ---- */
+
+static lk_value *pointwise_forward(lk_value *prediction, lk_value *target, void *context)
+{
+    const builtin_context *own = context;
+    return lk_op_pointwise_loss(prediction, target, constant(own->weight, prediction, true),
+                                constant(own->pos_weight, prediction, true), own->kind, own->parameter,
+                                own->reduction);
+}
+
+static lk_criterion *create_pointwise(const char *type, builtin_context draft)
+{
+    if (check_reduction(type, draft.reduction, draft.kind == LK_LOSS_KL_DIV) != LK_OK) return NULL;
+    return create_builtin(type, pointwise_forward, draft);
+}
+
+lk_criterion *lk_bce_loss_create(lk_bce_options options)
+{
+    if (options.pos_weight)
+        return lki_fail_null(LK_ERR_INVALID, "BCELoss: pos_weight belongs to BCEWithLogitsLoss");
+    return create_pointwise("BCELoss", (builtin_context){.weight = (lk_tensor *)options.weight,
+                                                         .kind = LK_LOSS_BCE,
+                                                         .reduction = options.reduction});
+}
+
+lk_criterion *lk_bce_with_logits_loss_create(lk_bce_options options)
+{
+    return create_pointwise("BCEWithLogitsLoss",
+                            (builtin_context){.weight = (lk_tensor *)options.weight,
+                                              .pos_weight = (lk_tensor *)options.pos_weight,
+                                              .kind = LK_LOSS_BCE_WITH_LOGITS,
+                                              .reduction = options.reduction});
+}
+
+lk_criterion *lk_mse_loss_create(lk_regression_options options)
+{
+    return create_pointwise("MSELoss",
+                            (builtin_context){.kind = LK_LOSS_MSE, .reduction = options.reduction});
+}
+
+lk_criterion *lk_l1_loss_create(lk_regression_options options)
+{
+    return create_pointwise("L1Loss", (builtin_context){.kind = LK_LOSS_L1, .reduction = options.reduction});
+}
+
+lk_criterion *lk_smooth_l1_loss_create(lk_regression_options options)
+{
+    double beta = lki_number_or(options.beta, 1);
+    if (beta < 0)
+        return lki_fail_null(LK_ERR_INVALID, "SmoothL1Loss: beta: expected 0 or more, found %g", beta);
+    return create_pointwise("SmoothL1Loss",
+                            (builtin_context){.kind = beta == 0 ? LK_LOSS_L1 : LK_LOSS_SMOOTH_L1,
+                                              .parameter = beta,
+                                              .reduction = options.reduction});
+}
+
+lk_criterion *lk_huber_loss_create(lk_regression_options options)
+{
+    double delta = lki_number_or(options.delta, 1);
+    if (!(delta > 0))
+        return lki_fail_null(LK_ERR_INVALID, "HuberLoss: delta: expected more than 0, found %g", delta);
+    return create_pointwise(
+        "HuberLoss",
+        (builtin_context){.kind = LK_LOSS_HUBER, .parameter = delta, .reduction = options.reduction});
+}
+
+lk_criterion *lk_kl_div_loss_create(lk_kl_div_options options)
+{
+    return create_pointwise("KLDivLoss", (builtin_context){.kind = LK_LOSS_KL_DIV,
+                                                           .parameter = options.log_target,
+                                                           .reduction = options.reduction});
+}

@@ -1,0 +1,33 @@
+#include "nn/module.h"
+
+#include "base/status.h"
+
+typedef struct embedding_context {
+    int64_t padding_index; /* -1: none */
+} embedding_context;
+
+static lk_value *embedding_forward(lk_module *module, lk_value *x)
+{
+    const embedding_context *own = module->context;
+    return lk_op_embedding(lki_module_value(module, x, "weight"), x, own->padding_index);
+}
+
+lk_module *lk_embedding_create(int64_t count, int64_t dim, lk_embedding_options options)
+{
+    if (count < 1 || dim < 1)
+        return lki_fail_null(LK_ERR_INVALID,
+                             "Embedding: expected at least 1 row and 1 column, found %lld and %lld",
+                             (long long)count, (long long)dim);
+    bool has_padding = options.has_padding_idx || options.padding_idx != 0;
+    int64_t padding = options.padding_idx < 0 ? options.padding_idx + count : options.padding_idx;
+    if (has_padding && (padding < 0 || padding >= count))
+        return lki_fail_null(LK_ERR_INVALID, "Embedding: padding_idx: %lld is not one of %lld rows",
+                             (long long)options.padding_idx, (long long)count);
+    embedding_context own = {has_padding ? padding : -1};
+    lk_module *module = lki_module_create("Embedding", embedding_forward, &own, sizeof own);
+    lk_param *weight = lki_module_new_param(module, "weight", LK_SHAPE(count, dim));
+    if (weight) lki_module_note(module, lk_init_normal(weight, 0, 1));
+    for (int64_t i = 0; weight && has_padding && i < dim; i++)
+        lk_tensor_set(weight->value, padding * dim + i, 0);
+    return lki_module_checked(module);
+}

@@ -1,0 +1,147 @@
+/* Batch, layer and group normalisation. */
+#include "nn/module.h"
+
+#include "base/status.h"
+#include "graph/graph.h"
+
+#include <stdio.h>
+
+static lk_status check_features(const char *type, int64_t features)
+{
+    if (features < 1)
+        return lki_fail(LK_ERR_INVALID, "%s: expected at least 1 feature, found %lld", type,
+                        (long long)features);
+    return LK_OK;
+}
+
+/* Weight of ones, bias of zeros. */
+static void add_affine(lk_module *module, lk_shape shape)
+{
+    lk_param *weight = lki_module_new_param(module, "weight", shape);
+    lki_module_new_param(module, "bias", shape);
+    if (weight) lki_module_note(module, lk_init_constant(weight, 1));
+}
+
+/* ---- batch norm ---- */
+
+typedef struct batch_norm_context {
+    int spatial_rank;
+    int64_t features;
+    double eps, momentum;
+} batch_norm_context;
+
+static lk_value *batch_norm_forward(lk_module *module, lk_value *x)
+{
+    const batch_norm_context *own = module->context;
+    lk_shape shape = lk_value_shape(x);
+    bool fits = shape.rank == own->spatial_rank + 2 || (own->spatial_rank == 1 && shape.rank == 2);
+    if (!fits || shape.dim[1] != own->features) {
+        char text[128];
+        return lki_graph_fail(lk_value_graph(x), LK_ERR_SHAPE,
+                              "expected an input of %s%d dimensions with %lld channels, found %s",
+                              own->spatial_rank == 1 ? "2 or " : "", own->spatial_rank + 2,
+                              (long long)own->features, lk_shape_format(text, sizeof text, shape));
+    }
+    return lk_op_batch_norm(x, lki_module_value(module, x, "weight"), lki_module_value(module, x, "bias"),
+                            lki_module_value(module, x, "running_mean"),
+                            lki_module_value(module, x, "running_var"), own->momentum, own->eps);
+}
+
+static lk_module *create_batch_norm(int rank, int64_t features, const lk_batch_norm_options *options)
+{
+    char type[16];
+    snprintf(type, sizeof type, "BatchNorm%dd", rank);
+    if (check_features(type, features) != LK_OK) return NULL;
+    batch_norm_context own = {rank, features, lki_number_or(options->eps, 1e-5),
+                              lki_number_or(options->momentum, 0.1)};
+    lk_module *module = lki_module_create(type, batch_norm_forward, &own, sizeof own);
+    if (!options->no_affine) add_affine(module, LK_SHAPE(features));
+    if (!options->no_running_stats) {
+        lki_module_new_buffer(module, "running_mean", LK_F32, LK_SHAPE(features));
+        lk_param *variance = lki_module_new_buffer(module, "running_var", LK_F32, LK_SHAPE(features));
+        lki_module_new_buffer(module, "num_batches_tracked", LK_I64, lk_scalar_shape());
+        if (variance) lki_module_note(module, lk_init_constant(variance, 1));
+    }
+    return lki_module_checked(module);
+}
+
+lk_module *lk_batch_norm1d_create(int64_t features, lk_batch_norm_options options)
+{
+    return create_batch_norm(1, features, &options);
+}
+
+lk_module *lk_batch_norm2d_create(int64_t features, lk_batch_norm_options options)
+{
+    return create_batch_norm(2, features, &options);
+}
+
+lk_module *lk_batch_norm3d_create(int64_t features, lk_batch_norm_options options)
+{
+    return create_batch_norm(3, features, &options);
+}
+
+/* ---- layer norm ---- */
+
+typedef struct layer_norm_context {
+    lk_shape shape;
+    double eps;
+} layer_norm_context;
+
+static lk_value *layer_norm_forward(lk_module *module, lk_value *x)
+{
+    const layer_norm_context *own = module->context;
+    lk_shape shape = lk_value_shape(x);
+    bool fits = shape.rank >= own->shape.rank;
+    for (int i = 0; fits && i < own->shape.rank; i++)
+        fits = shape.dim[shape.rank - own->shape.rank + i] == own->shape.dim[i];
+    if (!fits) {
+        char expected[128], found[128];
+        return lki_graph_fail(lk_value_graph(x), LK_ERR_SHAPE,
+                              "the last axes must have the shape %s, found %s",
+                              lk_shape_format(expected, sizeof expected, own->shape),
+                              lk_shape_format(found, sizeof found, shape));
+    }
+    return lk_op_layer_norm(x, lki_module_value(module, x, "weight"), lki_module_value(module, x, "bias"),
+                            own->shape.rank, own->eps);
+}
+
+lk_module *lk_layer_norm_create(lk_shape normalized_shape, lk_norm_options options)
+{
+    if (normalized_shape.rank < 1 || lk_shape_count(normalized_shape) < 1)
+        return lki_fail_null(LK_ERR_INVALID, "LayerNorm: expected a shape of at least 1 element");
+    layer_norm_context own = {normalized_shape, lki_number_or(options.eps, 1e-5)};
+    lk_module *module = lki_module_create("LayerNorm", layer_norm_forward, &own, sizeof own);
+    if (!options.no_affine) add_affine(module, normalized_shape);
+    return lki_module_checked(module);
+}
+
+lk_module *lk_layer_norm_create_last(int64_t features, lk_norm_options options)
+{
+    return lk_layer_norm_create(LK_SHAPE(features), options);
+}
+
+/* ---- group norm ---- */
+
+typedef struct group_norm_context {
+    int64_t groups;
+    double eps;
+} group_norm_context;
+
+static lk_value *group_norm_forward(lk_module *module, lk_value *x)
+{
+    const group_norm_context *own = module->context;
+    return lk_op_group_norm(x, lki_module_value(module, x, "weight"), lki_module_value(module, x, "bias"),
+                            own->groups, own->eps);
+}
+
+lk_module *lk_group_norm_create(int64_t groups, int64_t channels, lk_norm_options options)
+{
+    if (check_features("GroupNorm", channels) != LK_OK) return NULL;
+    if (groups < 1 || channels % groups)
+        return lki_fail_null(LK_ERR_INVALID, "GroupNorm: %lld groups do not divide %lld channels",
+                             (long long)groups, (long long)channels);
+    group_norm_context own = {groups, lki_number_or(options.eps, 1e-5)};
+    lk_module *module = lki_module_create("GroupNorm", group_norm_forward, &own, sizeof own);
+    if (!options.no_affine) add_affine(module, LK_SHAPE(channels));
+    return lki_module_checked(module);
+}

@@ -1,0 +1,114 @@
+/* Walking a tree of modules: its parameters by path. */
+#include "nn/module.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <string.h>
+
+static int count_tree(const lk_module *module)
+{
+    int count = module->param_count;
+    for (int i = 0; i < module->child_count; i++) count += count_tree(module->children[i].module);
+    return count;
+}
+
+static lk_status collect(const lk_module *module, const char *prefix, lk_param_list *list)
+{
+    for (int i = 0; i < module->param_count; i++) {
+        char *path = lki_format("%s%s", prefix, module->params[i]->name);
+        if (!path) return LK_ERR_NOMEM;
+        list->items[list->count++] = (lk_named_param){path, module->params[i]};
+    }
+    for (int i = 0; i < module->child_count; i++) {
+        LKI_SCOPED char *inner = lki_format("%s%s.", prefix, module->children[i].name);
+        if (!inner) return LK_ERR_NOMEM;
+        LKI_TRY(collect(module->children[i].module, inner, list));
+    }
+    return LK_OK;
+}
+
+lk_status lk_module_params(const lk_module *module, lk_param_list *out)
+{
+    *out = (lk_param_list){0};
+    if (!module)
+        return lki_last_status() ? lki_last_status() : lki_fail(LK_ERR_INVALID, "the module is NULL");
+    out->items = LKI_NEW_ARRAY(lk_named_param, count_tree(module));
+    if (!out->items) return LK_ERR_NOMEM;
+    lk_status status = collect(module, "", out);
+    if (status != LK_OK) lk_param_list_free(out);
+    return status;
+}
+
+void lk_param_list_free(lk_param_list *list)
+{
+    for (int i = 0; i < list->count; i++) lki_free(list->items[i].path);
+    lki_free(list->items);
+    *list = (lk_param_list){0};
+}
+
+int64_t lk_module_param_count(const lk_module *module)
+{
+    if (!module) return 0;
+    int64_t count = 0;
+    for (int i = 0; i < module->param_count; i++)
+        if (module->params[i]->trainable) count += lk_tensor_count(module->params[i]->value);
+    for (int i = 0; i < module->child_count; i++) count += lk_module_param_count(module->children[i].module);
+    return count;
+}
+
+void lk_module_set_trainable(lk_module *module, bool trainable)
+{
+    if (!module) return;
+    for (int i = 0; i < module->param_count; i++)
+        if (!module->params[i]->is_buffer) module->params[i]->trainable = trainable;
+    for (int i = 0; i < module->child_count; i++)
+        lk_module_set_trainable(module->children[i].module, trainable);
+}
+
+static lk_module *direct_child(const lk_module *module, const char *name, size_t length)
+{
+    for (int i = 0; i < module->child_count; i++) {
+        const char *candidate = module->children[i].name;
+        if (strlen(candidate) == length && memcmp(candidate, name, length) == 0)
+            return module->children[i].module;
+    }
+    return NULL;
+}
+
+/* Follows "a.b." down to the module that holds the last step of the path, which `rest` then points to. */
+static const lk_module *follow(const lk_module *module, const char *path, const char **rest)
+{
+    for (const char *dot; module && (dot = strchr(path, '.')); path = dot + 1)
+        module = direct_child(module, path, (size_t)(dot - path));
+    *rest = path;
+    return module;
+}
+
+lk_module *lk_module_child(const lk_module *module, const char *path)
+{
+    const char *name;
+    const lk_module *holder = follow(module, path, &name);
+    lk_module *child = holder ? direct_child(holder, name, strlen(name)) : NULL;
+    return child ? child : lki_fail_null(LK_ERR_NOT_FOUND, "there is no module \"%s\"", path);
+}
+
+lk_param *lk_module_param(const lk_module *module, const char *path)
+{
+    const char *name;
+    const lk_module *holder = follow(module, path, &name);
+    for (int i = 0; holder && i < holder->param_count; i++)
+        if (strcmp(holder->params[i]->name, name) == 0) return holder->params[i];
+    return lki_fail_null(LK_ERR_NOT_FOUND, "there is no parameter \"%s\"", path);
+}
+
+void lki_module_count_batch(lk_module *module)
+{
+    for (int i = 0; i < module->param_count; i++) {
+        const lk_param *param = module->params[i];
+        if (param->is_buffer && param->value->dtype == LK_I64 &&
+            strcmp(param->name, "num_batches_tracked") == 0)
+            ++*(int64_t *)param->value->data;
+    }
+    for (int i = 0; i < module->child_count; i++) lki_module_count_batch(module->children[i].module);
+}
