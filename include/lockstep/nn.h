@@ -88,9 +88,9 @@ int64_t lk_module_param_count(const lk_module *module);
 /* Whether training may change the parameters of the tree. */
 void lk_module_set_trainable(lk_module *module, bool trainable);
 
-/* A table of the tree: layer, output shape, parameters; and the total. `shape` is that of a whole batch. */
+/* A table of the tree: layer, output shape, parameters; and the total. `shape` is that of a whole batch.
+ * Release the text with lk_text_free. */
 lk_status lk_module_summary(lk_module *module, lk_dtype dtype, lk_shape shape, char **text);
-void lk_text_free(char *text);
 
 /* ---- containers and one's own modules ---- */
 

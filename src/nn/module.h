@@ -55,10 +55,6 @@ lk_value *lki_module_chain(lk_module *module, lk_value *x);
 void lki_module_enter(lk_module *module, lk_graph *graph);
 lk_value *lki_module_leave(lk_module *module, lk_graph *graph, lk_value *output);
 
-/* Adds one to num_batches_tracked of every batch norm of the tree: the step calls it once a training batch.
- * Allocates nothing. */
-void lki_module_count_batch(lk_module *module);
-
 /* The argument, or `standard` where it is a plain zero; LK_ZERO gives 0. */
 double lki_number_or(double argument, double standard);
 

@@ -101,14 +101,3 @@ lk_param *lk_module_param(const lk_module *module, const char *path)
         if (strcmp(holder->params[i]->name, name) == 0) return holder->params[i];
     return lki_fail_null(LK_ERR_NOT_FOUND, "there is no parameter \"%s\"", path);
 }
-
-void lki_module_count_batch(lk_module *module)
-{
-    for (int i = 0; i < module->param_count; i++) {
-        const lk_param *param = module->params[i];
-        if (param->is_buffer && param->value->dtype == LK_I64 &&
-            strcmp(param->name, "num_batches_tracked") == 0)
-            ++*(int64_t *)param->value->data;
-    }
-    for (int i = 0; i < module->child_count; i++) lki_module_count_batch(module->children[i].module);
-}

@@ -145,8 +145,3 @@ lk_status lk_module_summary(lk_module *module, lk_dtype dtype, lk_shape shape, c
         lki_free(out.text);
     return status;
 }
-
-void lk_text_free(char *text)
-{
-    lki_free(text);
-}
