@@ -1,0 +1,100 @@
+/* Optimizers, with PyTorch's names, arguments and numbers.
+ *
+ *     lk_optimizer *optimizer = lk_adam(.lr = 0.02);
+ *
+ * An optimizer is created without parameters and meets them when a step (or a runner) is made with it.
+ * Parameters may be divided into groups with numbers of their own:
+ *
+ *     lk_sgd(.lr = 0.1, .momentum = 0.9, .groups = lk_param_groups({.prefix = "head.", .lr = 1.0}, {.module =
+ * trunk, .lr = 0.01}))
+ *
+ * A parameter belongs to the first group that names it, else to the default group, whose numbers are the
+ * optimizer's own. Zero stands for PyTorch's default; a zero that is meant is LK_ZERO. Not thread-safe. */
+#ifndef LOCKSTEP_OPTIM_H
+#define LOCKSTEP_OPTIM_H
+
+#include <lockstep/nn.h>
+#include <lockstep/sys/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lk_optimizer lk_optimizer;
+
+/* One group: whose parameters, and what differs from the optimizer's own numbers (0: nothing). */
+typedef struct lk_param_group {
+    const char *prefix;      /* parameters whose full name starts so; copied */
+    const lk_module *module; /* or those of this part of the model */
+    double lr, momentum, weight_decay, beta1, beta2, eps;
+} lk_param_group;
+
+typedef struct lk_param_group_list {
+    const lk_param_group *items;
+    int count;
+} lk_param_group_list;
+#define lk_param_groups(...)                                                                                 \
+    ((lk_param_group_list){(const lk_param_group[]){__VA_ARGS__},                                            \
+                           (int)(sizeof((const lk_param_group[]){__VA_ARGS__}) / sizeof(lk_param_group))})
+
+typedef struct lk_sgd_options {
+    double lr; /* required, as in PyTorch */
+    double momentum, dampening, weight_decay;
+    bool nesterov, maximize;
+    lk_param_group_list groups;
+} lk_sgd_options;
+#define lk_sgd(...) lk_sgd_create((lk_sgd_options){__VA_ARGS__})
+lk_optimizer *lk_sgd_create(lk_sgd_options options);
+
+typedef struct lk_adam_options {
+    double lr;           /* 1e-3 */
+    double beta1, beta2; /* 0.9, 0.999 */
+    double eps;          /* 1e-8 */
+    double weight_decay; /* 0; AdamW 1e-2 */
+    bool amsgrad, maximize;
+    lk_param_group_list groups;
+} lk_adam_options;
+#define lk_adam(...)  lk_adam_create((lk_adam_options){__VA_ARGS__})
+#define lk_adamw(...) lk_adamw_create((lk_adam_options){__VA_ARGS__})
+/* Layer-wise adaptive moments: Adam's direction, scaled for each parameter by |w| / |direction|. */
+#define lk_lamb(...) lk_lamb_create((lk_adam_options){__VA_ARGS__})
+lk_optimizer *lk_adam_create(lk_adam_options options);
+lk_optimizer *lk_adamw_create(lk_adam_options options);
+lk_optimizer *lk_lamb_create(lk_adam_options options);
+
+typedef struct lk_rmsprop_options {
+    double lr;    /* 1e-2 */
+    double alpha; /* 0.99 */
+    double eps;   /* 1e-8 */
+    double weight_decay, momentum;
+    bool centered, maximize;
+    lk_param_group_list groups;
+} lk_rmsprop_options;
+#define lk_rmsprop(...) lk_rmsprop_create((lk_rmsprop_options){__VA_ARGS__})
+lk_optimizer *lk_rmsprop_create(lk_rmsprop_options options);
+
+typedef struct lk_adagrad_options {
+    double lr; /* 1e-2 */
+    double lr_decay, weight_decay;
+    double eps;                       /* 1e-10 */
+    double initial_accumulator_value; /* 0 */
+    bool maximize;
+    lk_param_group_list groups;
+} lk_adagrad_options;
+#define lk_adagrad(...) lk_adagrad_create((lk_adagrad_options){__VA_ARGS__})
+lk_optimizer *lk_adagrad_create(lk_adagrad_options options);
+
+void lk_optimizer_free(lk_optimizer *optimizer);
+
+/* The groups in their order; the last one is the default group, of all parameters that no other names. */
+int lk_optimizer_group_count(const lk_optimizer *optimizer);
+double lk_optimizer_lr(const lk_optimizer *optimizer, int group);
+void lk_optimizer_set_lr(lk_optimizer *optimizer, int group, double lr);
+/* What Catalyst logs as momentum: SGD's and RMSprop's momentum, Adam's beta1. */
+double lk_optimizer_momentum(const lk_optimizer *optimizer, int group);
+const char *lk_optimizer_name(const lk_optimizer *optimizer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,96 @@
+/* The step: what happens with one batch, compiled. A runner drives one for you; a loop of your own uses it
+ * like this:
+ *
+ *     lk_step *step = lk_step(.model = model, .criterion = lk_cross_entropy_loss(), .optimizer = lk_adam(.lr
+ * = 0.02)); for (;;) {
+ *         ... fill x (32, 1, 28, 28) and y (32) ...
+ *         lk_input batch[] = {{"features", x}, {"targets", y}};
+ *         if (lk_step_train(step, batch, 2)) break;
+ *         printf("%g\n", lk_step_loss(step));
+ *     }
+ *     lk_step_free(step);
+ *
+ * The first batch of a new shape is recorded, differentiated and compiled; every later one of that shape is a
+ * replay that allocates nothing. Life: the step borrows model, criterion, optimizer and engine, which must
+ * outlive it, unless
+ * `.owned` says that they are its own. Creating a step with an optimizer moves the model's parameters into
+ * one flat buffer (lk_param.value keeps pointing at them). One thread. */
+#ifndef LOCKSTEP_STEP_H
+#define LOCKSTEP_STEP_H
+
+#include <lockstep/graph.h>
+#include <lockstep/nn.h>
+#include <lockstep/optim.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lk_step lk_step;
+
+/* One named tensor of a batch: (batch, ...), contiguous, in host memory. */
+typedef struct lk_input {
+    const char *name;
+    const lk_tensor *tensor;
+} lk_input;
+
+/* A forward half of one's own: inputs are the batch's fields in their order, with their names. Names its
+ * outputs with lk_graph_output and returns the loss, or NULL where there is none to compute (a batch without
+ * targets). */
+typedef lk_value *(*lk_step_function)(lk_graph *graph, const char *const *names, lk_value *const *inputs,
+                                      int count, void *context);
+
+typedef struct lk_step_options {
+    lk_module *model;
+    lk_criterion *criterion;   /* NULL: the step only predicts */
+    lk_optimizer *optimizer;   /* NULL: the step never trains */
+    const char *input_key;     /* "features" */
+    const char *output_key;    /* "logits" */
+    const char *target_key;    /* "targets" */
+    const char *loss_key;      /* "loss" */
+    lk_step_function function; /* instead of model and criterion; `model` then only says what is trained */
+    void *context;
+    lk_engine *engine;       /* NULL: one of its own, "auto" */
+    lk_generator *generator; /* for dropout; NULL: the default one */
+    lk_dtype precision;      /* LK_F32 or LK_BF16 */
+    int accumulation_steps;  /* batches to an update; 0 means 1 */
+    double clip_norm;        /* 0: gradients are not clipped */
+    double clip_value;
+    bool allow_nan; /* do not stop at a loss that is not finite */
+    bool owned;     /* lk_step_free frees model, criterion and optimizer too */
+} lk_step_options;
+
+#define lk_step(...) lk_step_create((lk_step_options){__VA_ARGS__})
+lk_step *lk_step_create(lk_step_options options);
+void lk_step_free(lk_step *step);
+
+/* Forward, criterion, backward and, every accumulation_steps-th time, the update. A loss that is not finite
+ * is LK_ERR_NAN with the layer that made it, and nothing is updated. */
+lk_status lk_step_train(lk_step *step, const lk_input *fields, int count);
+/* Forward and, where the fields hold a target, the criterion; dropout off, batch norm by its running values.
+ */
+lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count);
+
+/* The same in parts, for those who look in between. `begin` compiles where needed and binds the fields. */
+lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training);
+lk_status lk_step_forward(lk_step *step);
+lk_status lk_step_criterion(lk_step *step);
+lk_status lk_step_backward(lk_step *step);
+lk_status lk_step_update(lk_step *step);
+
+/* Of the last batch. Outputs are views that live until the next one. */
+double lk_step_loss(const lk_step *step);
+bool lk_step_has_loss(const lk_step *step);
+const lk_tensor *lk_step_output(lk_step *step, const char *name);
+/* The gradients' norm before clipping, where clip_norm is on. */
+double lk_step_grad_norm(const lk_step *step);
+
+/* The flat buffers, for those who communicate or inspect: all trainable parameters, and their gradients. NULL
+ * before a step with an optimizer has been created; `count` is in elements of the parameters' dtype. */
+void *lk_step_flat_params(lk_step *step, int64_t *count);
+void *lk_step_flat_grads(lk_step *step, int64_t *count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,235 @@
+#include "optim/optimizer.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <math.h>
+#include <string.h>
+
+/* 0 stands for the default; LK_ZERO, which is -0.0, for a zero that is meant. */
+static double or_default(double given, double fallback)
+{
+    if (given == 0 && !signbit(given)) return fallback;
+    return given == 0 ? 0 : given;
+}
+
+static lk_hyper group_hyper(const lk_hyper *base, const lk_param_group *group)
+{
+    lk_hyper hyper = *base;
+    hyper.lr = or_default(group->lr, base->lr);
+    hyper.momentum = or_default(group->momentum, base->momentum);
+    hyper.weight_decay = or_default(group->weight_decay, base->weight_decay);
+    hyper.beta1 = or_default(group->beta1, base->beta1);
+    hyper.beta2 = or_default(group->beta2, base->beta2);
+    hyper.eps = or_default(group->eps, base->eps);
+    return hyper;
+}
+
+static lk_status check_number(const char *name, const char *what, double value, double low, double high)
+{
+    if (value >= low && value < high) return LK_OK;
+    if (isinf(high))
+        return lki_fail(LK_ERR_INVALID, "%s: %s must be at least %g, not %g", name, what, low, value);
+    return lki_fail(LK_ERR_INVALID, "%s: %s must be in [%g, %g), not %g", name, what, low, high, value);
+}
+
+static lk_status check_hyper(const char *name, const lk_hyper *hyper)
+{
+    LKI_TRY(check_number(name, "lr", hyper->lr, 0, INFINITY));
+    LKI_TRY(check_number(name, "momentum", hyper->momentum, 0, INFINITY));
+    LKI_TRY(check_number(name, "weight_decay", hyper->weight_decay, 0, INFINITY));
+    LKI_TRY(check_number(name, "beta1", hyper->beta1, 0, 1));
+    LKI_TRY(check_number(name, "beta2", hyper->beta2, 0, 1));
+    LKI_TRY(check_number(name, "eps", hyper->eps, 0, INFINITY));
+    LKI_TRY(check_number(name, "alpha", hyper->alpha, 0, INFINITY));
+    if (hyper->nesterov && (hyper->momentum == 0 || hyper->dampening != 0))
+        return lki_fail(LK_ERR_INVALID, "%s: nesterov needs a momentum and no dampening", name);
+    return LK_OK;
+}
+
+static lk_optimizer *create(const char *name, lk_update_rule rule, lk_hyper hyper, lk_param_group_list groups)
+{
+    lk_optimizer *optimizer = LKI_NEW(lk_optimizer);
+    if (!optimizer) return NULL;
+    optimizer->name = name;
+    optimizer->rule = rule;
+    optimizer->groups = LKI_NEW_ARRAY(lki_group, groups.count + 1);
+    if (!optimizer->groups) goto fail;
+    for (; optimizer->group_count <= groups.count; optimizer->group_count++) {
+        int i = optimizer->group_count;
+        lki_group *group = &optimizer->groups[i];
+        group->hyper = i < groups.count ? group_hyper(&hyper, &groups.items[i]) : hyper;
+        if (check_hyper(name, &group->hyper)) goto fail;
+        group->initial_lr = group->hyper.lr;
+        if (i == groups.count) continue;
+        group->module = groups.items[i].module;
+        group->prefix = lki_strdup(groups.items[i].prefix);
+        if (groups.items[i].prefix && !group->prefix) goto fail;
+        if (!group->prefix && !group->module) {
+            lki_fail(LK_ERR_INVALID, "%s: parameter group %d names neither a prefix nor a module", name, i);
+            goto fail;
+        }
+    }
+    for (int i = 0; i < optimizer->group_count; i++)
+        optimizer->groups[i].initial_momentum = lk_optimizer_momentum(optimizer, i);
+    return optimizer;
+fail:
+    lk_optimizer_free(optimizer);
+    return NULL;
+}
+
+lk_optimizer *lk_sgd_create(lk_sgd_options options)
+{
+    if (options.lr == 0 && !signbit(options.lr)) return lki_fail_null(LK_ERR_INVALID, "SGD: lr is required");
+    lk_hyper hyper = {.lr = or_default(options.lr, 0),
+                      .momentum = or_default(options.momentum, 0),
+                      .dampening = or_default(options.dampening, 0),
+                      .weight_decay = or_default(options.weight_decay, 0),
+                      .nesterov = options.nesterov,
+                      .maximize = options.maximize};
+    return create("SGD", LK_UPDATE_SGD, hyper, options.groups);
+}
+
+static lk_optimizer *create_adam(const char *name, lk_update_rule rule, double weight_decay, double eps,
+                                 const lk_adam_options *options)
+{
+    lk_hyper hyper = {.lr = or_default(options->lr, 1e-3),
+                      .beta1 = or_default(options->beta1, 0.9),
+                      .beta2 = or_default(options->beta2, 0.999),
+                      .eps = or_default(options->eps, eps),
+                      .weight_decay = or_default(options->weight_decay, weight_decay),
+                      .amsgrad = options->amsgrad,
+                      .maximize = options->maximize};
+    return create(name, rule, hyper, options->groups);
+}
+
+lk_optimizer *lk_adam_create(lk_adam_options options)
+{
+    return create_adam("Adam", LK_UPDATE_ADAM, 0, 1e-8, &options);
+}
+
+lk_optimizer *lk_adamw_create(lk_adam_options options)
+{
+    return create_adam("AdamW", LK_UPDATE_ADAMW, 1e-2, 1e-8, &options);
+}
+
+lk_optimizer *lk_lamb_create(lk_adam_options options)
+{
+    if (options.amsgrad) return lki_fail_null(LK_ERR_INVALID, "LAMB: there is no amsgrad variant");
+    return create_adam("LAMB", LK_UPDATE_LAMB, 0, 1e-6, &options);
+}
+
+lk_optimizer *lk_rmsprop_create(lk_rmsprop_options options)
+{
+    lk_hyper hyper = {.lr = or_default(options.lr, 1e-2),
+                      .alpha = or_default(options.alpha, 0.99),
+                      .eps = or_default(options.eps, 1e-8),
+                      .weight_decay = or_default(options.weight_decay, 0),
+                      .momentum = or_default(options.momentum, 0),
+                      .centered = options.centered,
+                      .maximize = options.maximize};
+    return create("RMSprop", LK_UPDATE_RMSPROP, hyper, options.groups);
+}
+
+lk_optimizer *lk_adagrad_create(lk_adagrad_options options)
+{
+    lk_hyper hyper = {.lr = or_default(options.lr, 1e-2),
+                      .lr_decay = or_default(options.lr_decay, 0),
+                      .weight_decay = or_default(options.weight_decay, 0),
+                      .eps = or_default(options.eps, 1e-10),
+                      .maximize = options.maximize};
+    lk_optimizer *optimizer = create("Adagrad", LK_UPDATE_ADAGRAD, hyper, options.groups);
+    if (optimizer) optimizer->initial_state = options.initial_accumulator_value;
+    return optimizer;
+}
+
+void lk_optimizer_free(lk_optimizer *optimizer)
+{
+    if (!optimizer) return;
+    for (int i = 0; i < optimizer->group_count; i++) lki_free(optimizer->groups[i].prefix);
+    lki_free(optimizer->groups);
+    lki_free(optimizer);
+}
+
+static bool module_holds(const lk_module *module, const lk_param *param)
+{
+    lk_param_list list;
+    bool found = false;
+    if (lk_module_params(module, &list)) return false;
+    for (int i = 0; i < list.count && !found; i++) found = list.items[i].param == param;
+    lk_param_list_free(&list);
+    return found;
+}
+
+int lki_optimizer_group_of(const lk_optimizer *optimizer, const char *path, const lk_param *param)
+{
+    for (int i = 0; i < optimizer->group_count - 1; i++) {
+        const lki_group *group = &optimizer->groups[i];
+        if (group->prefix && strncmp(path, group->prefix, strlen(group->prefix)) == 0) return i;
+        if (group->module && module_holds(group->module, param)) return i;
+    }
+    return optimizer->group_count - 1;
+}
+
+int lki_optimizer_state_count(const lk_optimizer *optimizer)
+{
+    bool momentum = false;
+    for (int i = 0; i < optimizer->group_count; i++)
+        momentum = momentum || optimizer->groups[i].hyper.momentum != 0;
+    const lk_hyper *hyper = &optimizer->groups[0].hyper;
+    switch (optimizer->rule) {
+    case LK_UPDATE_SGD: return momentum;
+    case LK_UPDATE_ADAM:
+    case LK_UPDATE_ADAMW: return hyper->amsgrad ? 3 : 2;
+    case LK_UPDATE_RMSPROP: return hyper->centered ? 3 : momentum ? 2 : 1;
+    case LK_UPDATE_ADAGRAD: return 1;
+    case LK_UPDATE_LAMB: return 2;
+    }
+    return 0;
+}
+
+const char *lki_optimizer_state_name(const lk_optimizer *optimizer, int state)
+{
+    static const char *const names[][3] = {
+        [LK_UPDATE_SGD] = {"momentum_buffer"},
+        [LK_UPDATE_ADAM] = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+        [LK_UPDATE_ADAMW] = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+        [LK_UPDATE_RMSPROP] = {"square_avg", "momentum_buffer", "grad_avg"},
+        [LK_UPDATE_ADAGRAD] = {"sum"},
+        [LK_UPDATE_LAMB] = {"exp_avg", "exp_avg_sq"},
+    };
+    return names[optimizer->rule][state];
+}
+
+double *lki_group_momentum(const lk_optimizer *optimizer, int group)
+{
+    lk_hyper *hyper = &optimizer->groups[group].hyper;
+    bool adam = optimizer->rule == LK_UPDATE_ADAM || optimizer->rule == LK_UPDATE_ADAMW ||
+                optimizer->rule == LK_UPDATE_LAMB;
+    return adam ? &hyper->beta1 : &hyper->momentum;
+}
+
+int lk_optimizer_group_count(const lk_optimizer *optimizer)
+{
+    return optimizer->group_count;
+}
+
+double lk_optimizer_lr(const lk_optimizer *optimizer, int group)
+{
+    return optimizer->groups[group].hyper.lr;
+}
+
+void lk_optimizer_set_lr(lk_optimizer *optimizer, int group, double lr)
+{
+    optimizer->groups[group].hyper.lr = lr;
+}
+
+double lk_optimizer_momentum(const lk_optimizer *optimizer, int group)
+{
+    return *lki_group_momentum(optimizer, group);
+}
+
+const char *lk_optimizer_name(const lk_optimizer *optimizer)
+{
+    return optimizer->name;
+}

@@ -1,0 +1,88 @@
+#include "train/flat.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+enum { ALIGNMENT_NBYTES = 64 };
+
+static int64_t rounded_up(int64_t count, int64_t unit)
+{
+    return (count + unit - 1) / unit * unit;
+}
+
+static lk_status plan_slices(lki_flat *flat, const lk_param_list *params)
+{
+    flat->slices = LKI_NEW_ARRAY(lki_slice, params->count + 1);
+    if (!flat->slices) return LK_ERR_NOMEM;
+    for (int i = 0; i < params->count; i++) {
+        lk_param *param = params->items[i].param;
+        if (!param->trainable || param->is_buffer) continue;
+        if (flat->slice_count == 0) flat->dtype = param->value->dtype;
+        if (param->value->dtype != flat->dtype)
+            return lki_fail(LK_ERR_DTYPE, "parameter %s is %s, but %s is %s: one optimizer trains one dtype",
+                            params->items[i].path, lk_dtype_name(param->value->dtype), flat->slices[0].path,
+                            lk_dtype_name(flat->dtype));
+        int64_t count = lk_tensor_count(param->value);
+        flat->slices[flat->slice_count++] = (lki_slice){param, params->items[i].path, flat->count, count};
+        flat->count += rounded_up(count, ALIGNMENT_NBYTES / (int64_t)lk_dtype_nbytes(flat->dtype));
+    }
+    if (flat->slice_count == 0) return lki_fail(LK_ERR_INVALID, "the model has no trainable parameter");
+    return LK_OK;
+}
+
+static lk_status allocate(lki_flat *flat, int state_count, bool with_sums)
+{
+    size_t nbytes = (size_t)flat->count * lk_dtype_nbytes(flat->dtype);
+    flat->values = lki_buffer_create(nbytes, "the parameters");
+    flat->grads = lki_buffer_create(nbytes, "the gradients");
+    if (!flat->values || !flat->grads) return LK_ERR_NOMEM;
+    if (with_sums && !(flat->sums = lki_buffer_create(nbytes, "the accumulated gradients")))
+        return LK_ERR_NOMEM;
+    for (; flat->state_count < state_count; flat->state_count++) {
+        flat->states[flat->state_count] = lki_buffer_create(nbytes, "the optimizer's state");
+        if (!flat->states[flat->state_count]) return LK_ERR_NOMEM;
+    }
+    return LK_OK;
+}
+
+static lk_status move_param(lki_flat *flat, const lki_slice *slice)
+{
+    lk_param *param = slice->param;
+    size_t offset = (size_t)slice->offset * lk_dtype_nbytes(flat->dtype);
+    lk_tensor *value = lki_tensor_over(flat->values, offset, flat->dtype, param->value->shape);
+    lk_tensor *grad = lki_tensor_over(flat->grads, offset, flat->dtype, param->value->shape);
+    if (!value || !grad || lk_tensor_copy(value, param->value)) {
+        lk_tensor_free(value);
+        lk_tensor_free(grad);
+        return LK_ERR_NOMEM;
+    }
+    lk_tensor_free(param->value);
+    lk_tensor_free(param->grad);
+    param->value = value;
+    param->grad = grad;
+    return LK_OK;
+}
+
+lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, int state_count, bool with_sums)
+{
+    *flat = (lki_flat){0};
+    lk_status status;
+    LKI_TRY_OUT(plan_slices(flat, params));
+    LKI_TRY_OUT(allocate(flat, state_count, with_sums));
+    for (int i = 0; i < flat->slice_count; i++) LKI_TRY_OUT(move_param(flat, &flat->slices[i]));
+    return LK_OK;
+out:
+    lki_flat_fini(flat);
+    return status;
+}
+
+/* The parameters keep their views: their memory lives on with them. */
+void lki_flat_fini(lki_flat *flat)
+{
+    lki_buffer_release(flat->values);
+    lki_buffer_release(flat->grads);
+    lki_buffer_release(flat->sums);
+    for (int i = 0; i < flat->state_count; i++) lki_buffer_release(flat->states[i]);
+    lki_free(flat->slices);
+    *flat = (lki_flat){0};
+}

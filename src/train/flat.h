@@ -1,0 +1,35 @@
+/* The flat buffers of a trained model: parameters, gradients and optimizer state, each one allocation.
+ *
+ * A parameter is a slice; slices start at multiples of 64 bytes and the gaps between them stay zero in all
+ * the buffers, so an update or an all-reduce may run over them. Creating the buffers moves the parameters'
+ * values into them. */
+#ifndef LKI_TRAIN_FLAT_H
+#define LKI_TRAIN_FLAT_H
+
+#include <lockstep/nn.h>
+
+#include "tensor/buffer.h"
+
+enum { LKI_MAX_STATES = 3 };
+
+typedef struct lki_slice {
+    lk_param *param;
+    const char *path; /* the parameter's full name; owned by the list the flat was made from */
+    int64_t offset, count;
+} lki_slice;
+
+typedef struct lki_flat {
+    lk_dtype dtype;
+    int64_t count; /* elements, gaps included */
+    lki_slice *slices;
+    int slice_count;
+    lk_buffer *values, *grads, *sums, *states[LKI_MAX_STATES];
+    int state_count;
+} lki_flat;
+
+/* Takes every trainable parameter of the list. `sums` (of accumulated gradients) is made only where asked
+ * for. */
+lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, int state_count, bool with_sums);
+void lki_flat_fini(lki_flat *flat);
+
+#endif

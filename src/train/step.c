@@ -1,0 +1,313 @@
+#include "train/step.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "tensor/element.h"
+
+#include <math.h>
+#include <string.h>
+
+static void set_default_keys(lk_step_options *options)
+{
+    if (!options->input_key) options->input_key = "features";
+    if (!options->output_key) options->output_key = "logits";
+    if (!options->target_key) options->target_key = "targets";
+    if (!options->loss_key) options->loss_key = "loss";
+}
+
+static lk_status prepare_training(lk_step *step)
+{
+    const lk_step_options *options = &step->options;
+    int state_count = lki_optimizer_state_count(options->optimizer);
+    LKI_TRY(lki_flat_init(&step->flat, &step->params, state_count, options->accumulation_steps > 1));
+    lki_update_options update = {options->accumulation_steps, options->clip_norm, options->clip_value};
+    return lki_update_init(&step->update, step->engine, &step->flat, options->optimizer, update);
+}
+
+lk_step *lk_step_create(lk_step_options options)
+{
+    if (!options.model) /* the constructor of the model has said why */
+        return lk_error()[0] ? NULL : lki_fail_null(LK_ERR_INVALID, "a step needs a model");
+    lk_step *step = LKI_NEW(lk_step);
+    if (!step) return NULL;
+    set_default_keys(&options);
+    step->options = options;
+    step->engine = options.engine;
+    if (!step->engine) step->engine = step->own_engine = lk_engine_open("auto", (lk_engine_options){0});
+    if (!step->engine) goto fail;
+    step->workspace = lki_workspace_create(step->engine);
+    if (!step->workspace || lk_module_params(options.model, &step->params)) goto fail;
+    if (options.optimizer && prepare_training(step)) goto fail;
+    return step;
+fail:
+    step->options.owned = false; /* a failed constructor leaves its parts to the caller */
+    lk_step_free(step);
+    return NULL;
+}
+
+void lk_step_free(lk_step *step)
+{
+    if (!step) return;
+    for (int i = 0; i < step->plan_count; i++) lki_plan_free(step->plans[i].plan);
+    lki_free(step->plans);
+    lki_update_fini(&step->update);
+    lki_flat_fini(&step->flat);
+    lk_param_list_free(&step->params);
+    lki_workspace_free(step->workspace);
+    lk_engine_close(step->own_engine);
+    if (step->options.owned) {
+        lk_module_free(step->options.model);
+        lk_criterion_free(step->options.criterion);
+        lk_optimizer_free(step->options.optimizer);
+    }
+    lki_free(step);
+}
+
+static int find_field(const char *const *names, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    return -1;
+}
+
+/* model(features) -> logits; criterion(logits, targets) -> loss. */
+static lk_value *record_supervised(lk_step *step, lk_graph *graph, const char *const *names,
+                                   lk_value *const *inputs, int count)
+{
+    const lk_step_options *options = &step->options;
+    int input = find_field(names, count, options->input_key),
+        target = find_field(names, count, options->target_key);
+    if (input < 0)
+        return lki_graph_fail(graph, LK_ERR_NOT_FOUND, "the batch has no field \"%s\" for the model",
+                              options->input_key);
+    lk_value *output = lk_module_forward(options->model, inputs[input]);
+    if (!output || lk_graph_output(graph, options->output_key, output)) return NULL;
+    if (!options->criterion || target < 0) return NULL;
+    graph->section = LKI_SECTION_CRITERION;
+    return lk_criterion_forward(options->criterion, output, inputs[target]);
+}
+
+static lk_status warn_unused(const lk_step *step, const lki_autodiff_report *report)
+{
+    for (int i = 0; i < report->unused_count; i++)
+        for (int k = 0; k < step->params.count; k++)
+            if (step->params.items[k].param == report->unused[i])
+                lki_log(LKI_LOG_WARNING, "parameter %s is not used by the loss: its gradient is zero",
+                        step->params.items[k].path);
+    return LK_OK;
+}
+
+static lk_status append_backward(lk_step *step, lk_graph *graph, lk_value *loss)
+{
+    lk_param **params = LKI_NEW_ARRAY(lk_param *, step->flat.slice_count + 1);
+    lki_autodiff_report report;
+    if (!params) return LK_ERR_NOMEM;
+    for (int i = 0; i < step->flat.slice_count; i++) params[i] = step->flat.slices[i].param;
+    lk_status status = lki_pass_autodiff(graph, loss, params, step->flat.slice_count, &report);
+    lki_free(params);
+    return status ? status : warn_unused(step, &report);
+}
+
+static lk_status record_step(lk_step *step, lk_graph *graph, const lk_input *fields, int count, bool training)
+{
+    const char *names[LKI_MAX_STEP_FIELDS];
+    lk_value *inputs[LKI_MAX_STEP_FIELDS];
+    for (int i = 0; i < count; i++) {
+        names[i] = fields[i].name;
+        inputs[i] = lk_graph_input(graph, fields[i].name, fields[i].tensor->dtype, fields[i].tensor->shape);
+    }
+    lk_value *loss = step->options.function
+                         ? step->options.function(graph, names, inputs, count, step->options.context)
+                         : record_supervised(step, graph, names, inputs, count);
+    if (graph->status) return lki_fail(graph->status, "%s", graph->error ? graph->error : "out of memory");
+    if (loss) LKI_TRY(lk_graph_output(graph, step->options.loss_key, loss));
+    if (!training) return LK_OK;
+    if (!loss)
+        return lki_fail(
+            LK_ERR_INVALID,
+            "there is no loss to train with: the batch has no field \"%s\", or the step no criterion",
+            step->options.target_key);
+    return append_backward(step, graph, loss);
+}
+
+static lk_status compile(lk_step *step, const lk_input *fields, int count, bool training, lki_step_plan *out)
+{
+    lk_graph *graph = lk_graph_create(training);
+    if (!graph) return LK_ERR_NOMEM;
+    lk_status status = record_step(step, graph, fields, count, training);
+    if (status) {
+        lk_graph_free(graph);
+        return status;
+    }
+    bool has_loss = false;
+    for (int i = 0; i < graph->output_count; i++)
+        has_loss = has_loss || strcmp(graph->outputs[i]->name, step->options.loss_key) == 0;
+    lki_plan_options options = {.engine = step->engine,
+                                .workspace = step->workspace,
+                                .generator = step->options.generator,
+                                .precision = step->options.precision};
+    *out = (lki_step_plan){.training = training, .field_count = count};
+    LKI_TRY(lki_plan_compile(&out->plan, graph, options));
+    for (int i = 0; i < count; i++) {
+        out->names[i] = graph->inputs[i]->name;
+        out->dtypes[i] = fields[i].tensor->dtype;
+        out->shapes[i] = fields[i].tensor->shape;
+    }
+    if (has_loss) out->loss = lki_plan_output(out->plan, step->options.loss_key);
+    return LK_OK;
+}
+
+static bool fits(const lki_step_plan *plan, const lk_input *fields, int count, bool training)
+{
+    if (plan->training != training || plan->field_count != count) return false;
+    for (int i = 0; i < count; i++) {
+        if (plan->dtypes[i] != fields[i].tensor->dtype ||
+            !lk_shape_equal(plan->shapes[i], fields[i].tensor->shape))
+            return false;
+        if (strcmp(plan->names[i], fields[i].name) != 0) return false;
+    }
+    return true;
+}
+
+static lk_status find_or_compile(lk_step *step, const lk_input *fields, int count, bool training,
+                                 lki_step_plan **out)
+{
+    if (step->current && fits(step->current, fields, count, training)) {
+        *out = step->current;
+        return LK_OK;
+    }
+    for (int i = 0; i < step->plan_count; i++) {
+        if (!fits(&step->plans[i], fields, count, training)) continue;
+        *out = &step->plans[i];
+        return LK_OK;
+    }
+    lki_step_plan fresh;
+    LKI_TRY(compile(step, fields, count, training, &fresh));
+    lki_step_plan *grown =
+        lki_realloc(step->plans, sizeof *grown * (size_t)(step->plan_count + 1), "a list of plans");
+    if (!grown) {
+        lki_plan_free(fresh.plan);
+        return LK_ERR_NOMEM;
+    }
+    step->plans = grown;
+    step->current = NULL;
+    *out = &grown[step->plan_count++];
+    **out = fresh;
+    return LK_OK;
+}
+
+static lk_status check_fields(const lk_input *fields, int count)
+{
+    if (count < 1 || count > LKI_MAX_STEP_FIELDS)
+        return lki_fail(LK_ERR_INVALID, "a batch has 1 to %d fields, not %d", LKI_MAX_STEP_FIELDS, count);
+    for (int i = 0; i < count; i++) {
+        if (!fields[i].tensor)
+            return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch has no tensor", fields[i].name);
+        if (!lk_tensor_is_contiguous(fields[i].tensor))
+            return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch is not contiguous", fields[i].name);
+    }
+    return LK_OK;
+}
+
+lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training)
+{
+    if (training && !step->options.optimizer)
+        return lki_fail(LK_ERR_INVALID, "a step without an optimizer cannot train");
+    LKI_TRY(check_fields(fields, count));
+    LKI_TRY(find_or_compile(step, fields, count, training, &step->current));
+    for (int i = 0; i < count; i++) lki_plan_bind(step->current->plan, i, fields[i].tensor->data);
+    step->has_loss = false;
+    step->loss = NAN;
+    return LK_OK;
+}
+
+lk_status lk_step_forward(lk_step *step)
+{
+    return lki_plan_run_section(step->current->plan, LKI_SECTION_FORWARD);
+}
+
+lk_status lk_step_criterion(lk_step *step)
+{
+    LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_CRITERION));
+    const lk_tensor *loss = step->current->loss;
+    if (!loss) return LK_OK;
+    step->loss = lki_load(loss->dtype, loss->data, 0);
+    step->has_loss = true;
+    if (isfinite(step->loss) || step->options.allow_nan || !step->current->training) return LK_OK;
+    return lki_plan_explain_nan(step->current->plan);
+}
+
+/* PyTorch counts the batches that a batch norm has seen. */
+static void count_batches(lk_step *step)
+{
+    for (int i = 0; i < step->params.count; i++) {
+        lk_param *param = step->params.items[i].param;
+        if (param->is_buffer && param->value->dtype == LK_I64 &&
+            strcmp(param->name, "num_batches_tracked") == 0)
+            *(int64_t *)param->value->data += 1;
+    }
+}
+
+lk_status lk_step_backward(lk_step *step)
+{
+    LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_BACKWARD));
+    count_batches(step);
+    return lki_update_accumulate(&step->update, &step->update_due);
+}
+
+lk_status lk_step_update(lk_step *step)
+{
+    if (!step->update_due) return LK_OK;
+    step->update_due = false;
+    return lki_update_apply(&step->update);
+}
+
+lk_status lk_step_train(lk_step *step, const lk_input *fields, int count)
+{
+    LKI_TRY(lk_step_begin(step, fields, count, true));
+    LKI_TRY(lk_step_forward(step));
+    LKI_TRY(lk_step_criterion(step));
+    LKI_TRY(lk_step_backward(step));
+    return lk_step_update(step);
+}
+
+lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count)
+{
+    LKI_TRY(lk_step_begin(step, fields, count, false));
+    LKI_TRY(lk_step_forward(step));
+    return lk_step_criterion(step);
+}
+
+double lk_step_loss(const lk_step *step)
+{
+    return step->loss;
+}
+
+bool lk_step_has_loss(const lk_step *step)
+{
+    return step->has_loss;
+}
+
+const lk_tensor *lk_step_output(lk_step *step, const char *name)
+{
+    if (!step->current) return lki_fail_null(LK_ERR_INVALID, "the step has not seen a batch yet");
+    return lki_plan_output(step->current->plan, name);
+}
+
+double lk_step_grad_norm(const lk_step *step)
+{
+    return step->update.norm_hyper.grad_norm;
+}
+
+void *lk_step_flat_params(lk_step *step, int64_t *count)
+{
+    *count = step->flat.count;
+    return step->flat.values ? lki_buffer_data(step->flat.values) : NULL;
+}
+
+void *lk_step_flat_grads(lk_step *step, int64_t *count)
+{
+    *count = step->flat.count;
+    return step->flat.grads ? lki_buffer_data(step->flat.grads) : NULL;
+}

@@ -1,0 +1,173 @@
+#include "train/update.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+enum { MAX_OPERANDS = 2 + LKI_MAX_STATES, EXTRA_CALLS = 3 };
+
+static void set_operand(lki_update *update, lk_tensor *operand, lk_buffer *buffer, int64_t offset,
+                        int64_t count)
+{
+    lk_dtype dtype = update->flat->dtype;
+    *operand = (lk_tensor){.dtype = dtype, .shape = LK_SHAPE(count), .stride = {1}};
+    operand->data = (char *)lki_buffer_data(buffer) + offset * (int64_t)lk_dtype_nbytes(dtype);
+}
+
+static lk_call *add_call(lki_update *update, lk_op op, lk_hyper *hyper, int input_count)
+{
+    int index = update->call_count++;
+    lk_call *call = &update->calls[index];
+    update->attrs[index] = (lk_attr){.mode = (int)update->optimizer->rule, .hyper = hyper};
+    call->op = op;
+    call->attr = &update->attrs[index];
+    call->engine = update->engine;
+    call->input_count = input_count;
+    call->in = update->operands + (int64_t)index * MAX_OPERANDS;
+    call->in_layout = update->layouts + (int64_t)index * MAX_OPERANDS;
+    return call;
+}
+
+static lk_buffer *gradients(const lki_update *update)
+{
+    return update->flat->sums ? update->flat->sums : update->flat->grads;
+}
+
+static void add_rule_call(lki_update *update, int group, int64_t offset, int64_t count)
+{
+    lki_flat *flat = update->flat;
+    lk_call *call =
+        add_call(update, LK_OP_UPDATE, &update->optimizer->groups[group].hyper, 2 + flat->state_count);
+    set_operand(update, &call->in[0], flat->values, offset, count);
+    set_operand(update, &call->in[1], gradients(update), offset, count);
+    for (int i = 0; i < flat->state_count; i++)
+        set_operand(update, &call->in[2 + i], flat->states[i], offset, count);
+}
+
+/* One call for each run of neighbouring slices of the same group. */
+static void add_rule_calls(lki_update *update)
+{
+    const lki_flat *flat = update->flat;
+    bool one_each = update->optimizer->rule == LK_UPDATE_LAMB;
+    for (int i = 0, next; i < flat->slice_count; i = next) {
+        int group = lki_optimizer_group_of(update->optimizer, flat->slices[i].path, flat->slices[i].param);
+        for (next = i + 1; next < flat->slice_count && !one_each; next++)
+            if (lki_optimizer_group_of(update->optimizer, flat->slices[next].path,
+                                       flat->slices[next].param) != group)
+                break;
+        const lki_slice *last = &flat->slices[next - 1];
+        add_rule_call(update, group, flat->slices[i].offset,
+                      last->offset + last->count - flat->slices[i].offset);
+    }
+}
+
+static void add_gradient_call(lki_update *update, int *place, lk_op op, lk_hyper *hyper)
+{
+    *place = update->call_count;
+    lk_call *call = add_call(update, op, hyper, 1);
+    set_operand(update, &call->in[0], gradients(update), 0, update->flat->count);
+}
+
+static void add_accumulate_call(lki_update *update)
+{
+    update->accumulate = update->call_count;
+    lk_call *call = add_call(update, LK_OP_ACCUMULATE, &update->accumulate_hyper, 2);
+    set_operand(update, &call->in[0], update->flat->sums, 0, update->flat->count);
+    set_operand(update, &call->in[1], update->flat->grads, 0, update->flat->count);
+}
+
+static lk_status prepare_calls(lki_update *update)
+{
+    size_t scratch_nbytes = 0;
+    for (int i = 0; i < update->call_count; i++) {
+        LKI_TRY(update->engine->ops->prepare(update->engine, &update->calls[i]));
+        if (update->calls[i].scratch_nbytes > scratch_nbytes)
+            scratch_nbytes = update->calls[i].scratch_nbytes;
+    }
+    update->scratch = lki_alloc_aligned(scratch_nbytes, "the update's scratch memory");
+    if (!update->scratch) return LK_ERR_NOMEM;
+    for (int i = 0; i < update->call_count; i++) update->calls[i].scratch = update->scratch;
+    return LK_OK;
+}
+
+static void start_state(const lki_update *update)
+{
+    if (update->optimizer->initial_state == 0) return;
+    for (int i = 0; i < update->flat->slice_count; i++) {
+        lk_tensor slice;
+        set_operand((lki_update *)update, &slice, update->flat->states[0], update->flat->slices[i].offset,
+                    update->flat->slices[i].count);
+        for (int64_t k = 0; k < update->flat->slices[i].count; k++)
+            lk_tensor_set(&slice, k, update->optimizer->initial_state);
+    }
+}
+
+lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat, lk_optimizer *optimizer,
+                          lki_update_options options)
+{
+    *update = (lki_update){.engine = engine,
+                           .flat = flat,
+                           .optimizer = optimizer,
+                           .accumulate = -1,
+                           .clip_norm = -1,
+                           .clip_value = -1};
+    int capacity = EXTRA_CALLS + flat->slice_count;
+    update->calls = LKI_NEW_ARRAY(lk_call, capacity);
+    update->attrs = LKI_NEW_ARRAY(lk_attr, capacity);
+    update->operands = LKI_NEW_ARRAY(lk_tensor, capacity * MAX_OPERANDS);
+    update->layouts = LKI_NEW_ARRAY(int, capacity *MAX_OPERANDS);
+    lk_status status = LK_ERR_NOMEM;
+    if (!update->calls || !update->attrs || !update->operands || !update->layouts) goto out;
+    update->accumulation_steps = options.accumulation_steps > 0 ? options.accumulation_steps : 1;
+    update->norm_hyper.clip = options.clip_norm;
+    update->value_hyper.clip = options.clip_value;
+    if (flat->sums) add_accumulate_call(update);
+    if (options.clip_norm > 0)
+        add_gradient_call(update, &update->clip_norm, LK_OP_CLIP_NORM, &update->norm_hyper);
+    if (options.clip_value > 0)
+        add_gradient_call(update, &update->clip_value, LK_OP_CLIP_VALUE, &update->value_hyper);
+    update->first_rule = update->call_count;
+    add_rule_calls(update);
+    start_state(update);
+    LKI_TRY_OUT(prepare_calls(update));
+    return LK_OK;
+out:
+    lki_update_fini(update);
+    return status;
+}
+
+void lki_update_fini(lki_update *update)
+{
+    for (int i = 0; i < update->call_count; i++)
+        if (update->calls[i].free_state) update->calls[i].free_state(update->calls[i].state);
+    lki_free(update->calls);
+    lki_free(update->attrs);
+    lki_free(update->operands);
+    lki_free(update->layouts);
+    lki_free(update->scratch);
+    *update = (lki_update){0};
+}
+
+static lk_status run(lki_update *update, int index)
+{
+    return index < 0 ? LK_OK : update->calls[index].run(&update->calls[index]);
+}
+
+lk_status lki_update_accumulate(lki_update *update, bool *ready)
+{
+    update->accumulate_hyper.first = update->accumulated == 0;
+    LKI_TRY(run(update, update->accumulate));
+    *ready = ++update->accumulated >= update->accumulation_steps;
+    return LK_OK;
+}
+
+lk_status lki_update_apply(lki_update *update)
+{
+    LKI_TRY(run(update, update->clip_norm));
+    LKI_TRY(run(update, update->clip_value));
+    update->step_count++;
+    update->accumulated = 0;
+    for (int i = 0; i < update->optimizer->group_count; i++)
+        update->optimizer->groups[i].hyper.step = update->step_count;
+    for (int i = update->first_rule; i < update->call_count; i++) LKI_TRY(run(update, i));
+    return LK_OK;
+}

@@ -1,0 +1,44 @@
+/* The update half of a step: clipping, accumulation and the optimizer's rule as prepared calls over the flat
+ * buffers.
+ *
+ * Neighbouring parameters of one group are updated by one call (LAMB wants one a parameter). Nothing here
+ * allocates after lki_update_init. */
+#ifndef LKI_TRAIN_UPDATE_H
+#define LKI_TRAIN_UPDATE_H
+
+#include "optim/optimizer.h"
+#include "train/flat.h"
+
+#include <lockstep/sys/engine.h>
+
+typedef struct lki_update {
+    lk_engine *engine;
+    lki_flat *flat;
+    lk_optimizer *optimizer;
+    lk_call *calls; /* [accumulate] [clip_norm] [clip_value] update... */
+    lk_attr *attrs;
+    lk_tensor *operands;
+    int *layouts;
+    int call_count;
+    int accumulate, clip_norm, clip_value, first_rule; /* where each stands; -1 for none */
+    lk_hyper accumulate_hyper, norm_hyper, value_hyper;
+    void *scratch;
+    int accumulation_steps, accumulated;
+    int64_t step_count; /* updates made */
+} lki_update;
+
+typedef struct lki_update_options {
+    int accumulation_steps;
+    double clip_norm, clip_value;
+} lki_update_options;
+
+lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat, lk_optimizer *optimizer,
+                          lki_update_options options);
+void lki_update_fini(lki_update *update);
+
+/* After a backward half: adds its gradients up; true when it is time to update. */
+lk_status lki_update_accumulate(lki_update *update, bool *ready);
+/* Clips and applies the rule. */
+lk_status lki_update_apply(lki_update *update);
+
+#endif
