@@ -1,11 +1,13 @@
-# lockstep_add_tests(<folder>): every test_*.c of the folder is one cmocka program and one ctest entry, <folder>.<file>.
+# lockstep_add_tests(<folder>): every test_*.c of the folder is one cmocka program and one ctest entry, <folder>.<file>. What
+# they share lies in case*.c.
 function(lockstep_add_tests folder)
     get_filename_component(folder_name ${folder} NAME)
     file(GLOB sources CONFIGURE_DEPENDS ${folder}/test_*.c)
+    file(GLOB shared CONFIGURE_DEPENDS ${folder}/case*.c)
     foreach(source ${sources})
         get_filename_component(name ${source} NAME_WE)
         set(target ${folder_name}_${name})
-        add_executable(${target} ${source})
+        add_executable(${target} ${source} ${shared})
         target_link_libraries(${target} PRIVATE lockstep_test_support)
         set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
         add_test(NAME ${folder_name}.${name} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

@@ -47,12 +47,13 @@ static double value_of(lk_pointwise_loss mode, term v)
 /* d value / d x. */
 static double slope_of(lk_pointwise_loss mode, term v)
 {
-    double d = v.x - v.t, size = fabs(d);
+    double d = v.x - v.t;
     switch (mode) {
     case LK_LOSS_MSE: return 2 * d;
     case LK_LOSS_L1: return sign_of(d);
-    case LK_LOSS_SMOOTH_L1: return size < v.b ? d / v.b : sign_of(d);
-    case LK_LOSS_HUBER: return size < v.b ? d : v.b * sign_of(d);
+    case LK_LOSS_SMOOTH_L1:
+        return d <= -v.b ? -1 : d >= v.b ? 1 : d / v.b; /* -1 at 0 with b = 0, as in PyTorch */
+    case LK_LOSS_HUBER: return d <= -v.b ? -v.b : d >= v.b ? v.b : d;
     case LK_LOSS_BCE: return v.weight * d / fmax((1 - v.x) * v.x, 1e-12);
     case LK_LOSS_BCE_WITH_LOGITS:
         return v.weight * ((1 - v.t) - ((v.pos_weight - 1) * v.t + 1) / (1 + exp(v.x)));

@@ -1,0 +1,86 @@
+/* One call of one op, with its operands: built, run on an engine, compared.
+ *
+ * A case owns its tensors. Running it never changes them: a run works on copies, cast and placed as the
+ * variant says, and gives back what came out, in-place changes included. */
+#ifndef LKT_ENGINE_CASE_H
+#define LKT_ENGINE_CASE_H
+
+#include <lockstep/sys/engine.h>
+
+enum { LKT_MAX_INPUTS = 8 };
+
+typedef struct lkt_case {
+    char name[112];
+    lk_op op;
+    lk_attr attr; /* fused and hyper point into the case when it runs */
+    lk_fused fused;
+    lk_hyper hyper;
+    int input_count, output_count;
+    lk_tensor *in[LKT_MAX_INPUTS];  /* NULL where absent */
+    lk_tensor *out[LK_MAX_OUTPUTS]; /* dtype and shape; NULL where unwanted */
+    bool keeps_f32[LKT_MAX_INPUTS]; /* an operand that stays f32 where the others become bf16 (a bias) */
+    double tolerance;               /* of f32 against f64; 0 for the usual 1e-5 */
+    double low_tolerance;           /* of bf16 and f16 against f64; 0 for the usual 2e-2 */
+} lkt_case;
+
+/* How a case is run. Zero is: as it is, aligned, out of place. */
+typedef struct lkt_variant {
+    bool cast; /* float operands become `dtype`, float results `out_dtype` */
+    lk_dtype dtype, out_dtype;
+    int offset_nbytes; /* data pointers lie this far past a 64-byte boundary */
+    int alias;         /* 1 + the input that output 0 lies over */
+    bool moves;        /* prepared at one set of addresses, run at another */
+    int hidden_output; /* 1 + an output that nobody wants */
+} lkt_variant;
+
+typedef struct lkt_result {
+    lk_tensor *in[LKT_MAX_INPUTS]; /* after the run */
+    lk_tensor *out[LK_MAX_OUTPUTS];
+    lk_hyper hyper;
+} lkt_result;
+
+/* Cases in a list that grows; the list owns them. */
+typedef struct lkt_case_list {
+    lkt_case **items;
+    int count, capacity;
+} lkt_case_list;
+
+lkt_case *lkt_case_add(lkt_case_list *list, lk_op op, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void lkt_case_list_free(lkt_case_list *list);
+lkt_case *lkt_case_create(lk_op op);
+void lkt_case_free(lkt_case *c);
+
+/* How an operand is filled, from a generator that depends on the case's name and the operand's place alone.
+ */
+typedef enum lkt_fill {
+    LKT_NORMAL,   /* N(0, 1) */
+    LKT_POSITIVE, /* 0.1 to 2 */
+    LKT_UNIT,     /* 0.01 to 0.99 */
+    LKT_COARSE,   /* multiples of 1/2 from -2 to 2: many equal ones */
+    LKT_ZERO,
+    LKT_ONE,
+    LKT_MASK, /* 0 or 1 */
+} lkt_fill;
+
+/* Adds an operand; the next one is absent; an i64 operand with numbers from 0 to below `high`. */
+lk_tensor *lkt_in(lkt_case *c, lk_dtype dtype, lk_shape shape, lkt_fill fill);
+lk_tensor *lkt_in_f32(lkt_case *c, lk_shape shape, lkt_fill fill);
+lk_tensor *lkt_in_index(lkt_case *c, lk_shape shape, int64_t high);
+void lkt_in_absent(lkt_case *c);
+/* Declares a result. */
+void lkt_out(lkt_case *c, lk_dtype dtype, lk_shape shape);
+void lkt_out_f32(lkt_case *c, lk_shape shape);
+
+/* Prepares and runs. The result is the caller's to free, also where the run failed. */
+lk_status lkt_run(lk_engine *engine, const lkt_case *c, lkt_variant variant, lkt_result *result);
+void lkt_result_free(lkt_result *result);
+
+/* NULL where every element is within tolerance * max(1, |expected|) (NaN equals NaN), else a sentence in
+ * static memory. */
+const char *lkt_difference(const lk_tensor *actual, const lk_tensor *expected, double tolerance);
+
+/* The op's name, from the list in op.h. */
+const char *lkt_op_name(lk_op op);
+
+#endif

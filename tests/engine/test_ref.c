@@ -1,0 +1,338 @@
+/* The reference engine against PyTorch: every call of tests/golden/engine/ref.txt (written by
+ * tests/oracle/engine_ref.py, which describes the format), in f64 and again in f32; and what golden values
+ * cannot show: errors and empty tensors. */
+#include "case.h"
+
+#include "lktest.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+enum { MAX_LINE = 1 << 16 };
+
+/* X(key, field, kind, how many): what an "attr" line can set. */
+#define ATTRIBUTES(X)                                                                                        \
+    X("alpha", attr.alpha, REAL, 1)                                                                          \
+    X("beta", attr.beta, REAL, 1)                                                                            \
+    X("mode", attr.mode, INT, 1)                                                                             \
+    X("axis", attr.axis, INT, 1)                                                                             \
+    X("axes", attr.axes, INT, 1)                                                                             \
+    X("keep_dims", attr.keep_dims, FLAG, 1)                                                                  \
+    X("transpose_a", attr.transpose_a, FLAG, 1)                                                              \
+    X("transpose_b", attr.transpose_b, FLAG, 1)                                                              \
+    X("training", attr.training, FLAG, 1)                                                                    \
+    X("activation", attr.activation, INT, 1)                                                                 \
+    X("reduction", attr.reduction, INT, 1)                                                                   \
+    X("index", attr.index, LONG, 1)                                                                          \
+    X("dtype", attr.dtype, INT, 1)                                                                           \
+    X("order", attr.order, INT, LK_MAX_DIMS)                                                                 \
+    X("begin", attr.begin, LONG, LK_MAX_DIMS)                                                                \
+    X("end", attr.end, LONG, LK_MAX_DIMS)                                                                    \
+    X("step", attr.step, LONG, LK_MAX_DIMS)                                                                  \
+    X("window.rank", attr.window.rank, INT, 1)                                                               \
+    X("window.kernel", attr.window.kernel, LONG, 3)                                                          \
+    X("window.stride", attr.window.stride, LONG, 3)                                                          \
+    X("window.padding", attr.window.padding, LONG, 3)                                                        \
+    X("window.dilation", attr.window.dilation, LONG, 3)                                                      \
+    X("window.output_padding", attr.window.output_padding, LONG, 3)                                          \
+    X("window.groups", attr.window.groups, LONG, 1)                                                          \
+    X("window.ceil_mode", attr.window.ceil_mode, FLAG, 1)                                                    \
+    X("window.exclude_pad", attr.window.exclude_pad, FLAG, 1)                                                \
+    X("window.divisor", attr.window.divisor, LONG, 1)                                                        \
+    X("window.scale", attr.window.scale, REAL, 3)                                                            \
+    X("hyper.lr", hyper.lr, REAL, 1)                                                                         \
+    X("hyper.momentum", hyper.momentum, REAL, 1)                                                             \
+    X("hyper.dampening", hyper.dampening, REAL, 1)                                                           \
+    X("hyper.weight_decay", hyper.weight_decay, REAL, 1)                                                     \
+    X("hyper.beta1", hyper.beta1, REAL, 1)                                                                   \
+    X("hyper.beta2", hyper.beta2, REAL, 1)                                                                   \
+    X("hyper.eps", hyper.eps, REAL, 1)                                                                       \
+    X("hyper.alpha", hyper.alpha, REAL, 1)                                                                   \
+    X("hyper.lr_decay", hyper.lr_decay, REAL, 1)                                                             \
+    X("hyper.nesterov", hyper.nesterov, FLAG, 1)                                                             \
+    X("hyper.amsgrad", hyper.amsgrad, FLAG, 1)                                                               \
+    X("hyper.centered", hyper.centered, FLAG, 1)                                                             \
+    X("hyper.maximize", hyper.maximize, FLAG, 1)                                                             \
+    X("hyper.first", hyper.first, FLAG, 1)                                                                   \
+    X("hyper.step", hyper.step, LONG, 1)                                                                     \
+    X("hyper.clip", hyper.clip, REAL, 1)                                                                     \
+    X("hyper.grad_scale", hyper.grad_scale, REAL, 1)                                                         \
+    X("hyper.grad_norm", hyper.grad_norm, REAL, 1)
+
+enum { REAL, INT, LONG, FLAG };
+
+static const struct attribute {
+    const char *key;
+    size_t offset;
+    int kind, capacity;
+} attributes[] = {
+#define X(key, field, kind, capacity) {key, offsetof(lkt_case, field), kind, capacity},
+    ATTRIBUTES(X)
+#undef X
+};
+
+/* A call and what PyTorch made of it. */
+typedef struct golden {
+    lkt_case *call;
+    lk_tensor *after[LKT_MAX_INPUTS]; /* NULL where not compared */
+    bool compared[LK_MAX_OUTPUTS];    /* call->out[i] holds the expected values */
+    int line;
+} golden;
+
+static void set_attribute(lkt_case *c, const char *key, char *values)
+{
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) {
+        const struct attribute *a = &attributes[i];
+        if (strcmp(a->key, key)) continue;
+        char *field = (char *)c + a->offset, *save = NULL;
+        int count = 0;
+        for (char *word = strtok_r(values, " ", &save); word; word = strtok_r(NULL, " ", &save), count++) {
+            assert_true(count < a->capacity);
+            double value = strtod(word, NULL);
+            if (a->kind == REAL) ((double *)field)[count] = value;
+            if (a->kind == INT) ((int *)field)[count] = (int)value;
+            if (a->kind == LONG) ((int64_t *)field)[count] = (int64_t)value;
+            if (a->kind == FLAG) ((bool *)field)[count] = value != 0;
+        }
+        return;
+    }
+    fail_msg("unknown attribute %s", key);
+}
+
+static lk_shape parse_dims(char *text)
+{
+    lk_shape shape = lk_scalar_shape();
+    char *save = NULL;
+    if (!strcmp(text, ".")) return shape;
+    for (char *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save))
+        shape.dim[shape.rank++] = strtol(word, NULL, 10);
+    return shape;
+}
+
+/* "f64/16 2,3 : 1 2 3 4 5 6" */
+static lk_tensor *parse_tensor(char *text)
+{
+    char *save = NULL, *name = strtok_r(text, " ", &save), *dims = strtok_r(NULL, " ", &save),
+         *unit = strchr(name, '/');
+    double scale = 1;
+    if (unit) {
+        scale = 1 / strtod(unit + 1, NULL);
+        *unit = '\0';
+    }
+    lk_dtype dtype;
+    lkt_ok(lk_dtype_parse(&dtype, name));
+    lk_tensor *tensor = lk_tensor_create(dtype, parse_dims(dims));
+    lkt_not_null(tensor);
+    assert_string_equal(strtok_r(NULL, " ", &save), ":");
+    int64_t count = lk_tensor_count(tensor);
+    for (int64_t i = 0; i < count; i++) {
+        char *word = strtok_r(NULL, " ", &save);
+        assert_non_null(word);
+        lk_tensor_set(tensor, i, strtod(word, NULL) * scale);
+    }
+    assert_null(strtok_r(NULL, " ", &save));
+    return tensor;
+}
+
+static lk_op parse_op(const char *name)
+{
+    for (int op = 0; op < LK_OP_COUNT; op++)
+        if (!strcmp(lkt_op_name((lk_op)op), name)) return (lk_op)op;
+    fail_msg("unknown op %s", name);
+    return LK_OP_COUNT;
+}
+
+static void parse_line(golden *g, char *line)
+{
+    char *save = NULL, *word = strtok_r(line, " ", &save);
+    if (!strcmp(word, "attr")) {
+        char *key = strtok_r(NULL, " ", &save);
+        set_attribute(g->call, key, save);
+    } else if (!strcmp(word, "in")) {
+        g->call->in[g->call->input_count++] = strcmp(save, "-") ? parse_tensor(save) : NULL;
+    } else if (!strcmp(word, "out")) {
+        g->compared[g->call->output_count] = strcmp(save, "-") != 0;
+        if (strcmp(save, "-")) g->call->out[g->call->output_count] = parse_tensor(save);
+        g->call->output_count++;
+    } else if (!strcmp(word, "after")) {
+        int index = atoi(strtok_r(NULL, " ", &save));
+        g->after[index] = parse_tensor(save);
+    } else {
+        fail_msg("unknown line %s", word);
+    }
+}
+
+/* Reads up to the next "end"; false at the end of the file. */
+static bool read_golden(FILE *file, char *line, int *number, golden *g)
+{
+    *g = (golden){0};
+    while (fgets(line, MAX_LINE, file)) {
+        ++*number;
+        line[strcspn(line, "\n")] = '\0';
+        if (*line == '#' || !*line) continue;
+        if (!strcmp(line, "end")) return true;
+        if (!strncmp(line, "case ", 5)) {
+            char text[112], *save = NULL;
+            snprintf(text, sizeof text, "%.100s", line + 5);
+            g->line = *number;
+            g->call = lkt_case_create(parse_op(strtok_r(text, " ", &save)));
+            snprintf(g->call->name, sizeof g->call->name, "%.100s", line + 5);
+        } else {
+            parse_line(g, line);
+        }
+    }
+    return false;
+}
+
+static void check_tensor(const golden *g, const char *what, int index, lk_tensor *actual, lk_tensor *expected,
+                         double tolerance)
+{
+    if (!lk_shape_equal(actual->shape, expected->shape))
+        fail_msg("ref.txt:%d: %s %d has another shape", g->line, what, index);
+    const char *difference = lkt_difference(actual, expected, tolerance);
+    if (difference) fail_msg("ref.txt:%d: %s: %s %d: %s", g->line, g->call->name, what, index, difference);
+}
+
+static void check_golden(lk_engine *engine, const golden *g, lk_dtype dtype, double tolerance)
+{
+    lkt_result result;
+    lkt_variant variant = {.cast = true, .dtype = dtype, .out_dtype = dtype};
+    lk_status status = lkt_run(engine, g->call, variant, &result);
+    if (status) fail_msg("ref.txt:%d: %s: %s", g->line, g->call->name, lk_error());
+    for (int i = 0; i < g->call->output_count; i++)
+        if (g->compared[i]) check_tensor(g, "result", i, result.out[i], g->call->out[i], tolerance);
+    for (int i = 0; i < g->call->input_count; i++)
+        if (g->after[i]) check_tensor(g, "operand", i, result.in[i], g->after[i], tolerance);
+    if (g->call->op == LK_OP_CLIP_NORM)
+        lkt_close(result.hyper.grad_norm, g->call->hyper.grad_norm, tolerance);
+    lkt_result_free(&result);
+}
+
+static void every_golden_case(void **state)
+{
+    (void)state;
+    FILE *file = fopen(LK_SOURCE_DIR "/tests/golden/engine/ref.txt", "r");
+    assert_non_null(file);
+    char *line = lki_calloc(MAX_LINE, "a line");
+    lk_engine *engine = lk_engine_open("ref", (lk_engine_options){0});
+    lkt_not_null(engine);
+    golden g;
+    int number = 0, count = 0;
+    while (read_golden(file, line, &number, &g)) {
+        check_golden(engine, &g, LK_F64, 6e-7);
+        check_golden(engine, &g, LK_F32, 1e-5);
+        for (int i = 0; i < LKT_MAX_INPUTS; i++) lk_tensor_free(g.after[i]);
+        lkt_case_free(g.call);
+        count++;
+    }
+    assert_true(count > 500);
+    lk_engine_close(engine);
+    lki_free(line);
+    fclose(file);
+}
+
+/* Runs a case that must fail. */
+static void expect_range_error(lkt_case *c, const char *sentence)
+{
+    lk_engine *engine = lk_engine_open("ref", (lk_engine_options){0});
+    lkt_not_null(engine);
+    lkt_result result;
+    lkt_fails(lkt_run(engine, c, (lkt_variant){0}, &result), LK_ERR_RANGE, sentence);
+    assert_null(strchr(lk_error(), '\n'));
+    lkt_result_free(&result);
+    lkt_case_free(c);
+    lk_engine_close(engine);
+}
+
+static void a_target_out_of_range(void **state)
+{
+    (void)state;
+    static const int64_t targets[] = {11, -1, 10};
+    static const char *const sentences[] = {"target 11 at position 3 is outside of 0..9",
+                                            "target -1 at position 3 is outside of 0..9",
+                                            "target 10 at position 3 is outside of 0..9"};
+    for (int i = 0; i < 3; i++) {
+        lkt_case *c = lkt_case_create(i == 2 ? LK_OP_NLL : LK_OP_CROSS_ENTROPY);
+        c->attr.index = -100;
+        lkt_in_f32(c, LK_SHAPE(5, 10), LKT_NORMAL);
+        lk_tensor_set(lkt_in_index(c, LK_SHAPE(5), 10), 3, (double)targets[i]);
+        lkt_out_f32(c, lk_scalar_shape());
+        if (i != 2) lkt_out_f32(c, LK_SHAPE(5, 10));
+        expect_range_error(c, sentences[i]);
+    }
+}
+
+static void an_index_out_of_range(void **state)
+{
+    (void)state;
+    lkt_case *c = lkt_case_create(LK_OP_EMBEDDING);
+    c->attr.index = -1;
+    lkt_in_f32(c, LK_SHAPE(6, 3), LKT_NORMAL);
+    lk_tensor_set(lkt_in_index(c, LK_SHAPE(2, 2), 6), 1, 6);
+    lkt_out_f32(c, LK_SHAPE(2, 2, 3));
+    expect_range_error(c, "index 6 at position 1 is outside of 0..5");
+    c = lkt_case_create(LK_OP_GATHER);
+    lkt_in_f32(c, LK_SHAPE(2, 3), LKT_NORMAL);
+    c->attr.axis = 1;
+    lk_tensor_set(lkt_in_index(c, LK_SHAPE(2, 2), 3), 2, -4);
+    lkt_out_f32(c, LK_SHAPE(2, 2));
+    expect_range_error(c, "index -4 at position 2 is outside of 0..2");
+}
+
+static void a_probability_out_of_range(void **state)
+{
+    (void)state;
+    lkt_case *c = lkt_case_create(LK_OP_POINTWISE_LOSS);
+    c->attr.mode = LK_LOSS_BCE;
+    lk_tensor_set(lkt_in_f32(c, LK_SHAPE(4), LKT_UNIT), 2, 1.5);
+    lkt_in_f32(c, LK_SHAPE(4), LKT_UNIT);
+    lkt_out_f32(c, lk_scalar_shape());
+    expect_range_error(c, "probability 1.5 at position 2 is outside of 0..1");
+}
+
+static void an_op_without_kernel(void **state)
+{
+    (void)state;
+    lk_engine *engine = lk_engine_open("ref", (lk_engine_options){0});
+    lkt_not_null(engine);
+    static const lk_op without[] = {LK_OP_INPUT, LK_OP_PARAM, LK_OP_CONSTANT, LK_OP_RESHAPE};
+    for (int i = 0; i < 4; i++) {
+        lk_attr attr = {0};
+        lk_call call = {.op = without[i], .attr = &attr, .engine = engine};
+        lkt_fails(engine->ops->prepare(engine, &call), LK_ERR_UNSUPPORTED, "ref");
+    }
+    lk_engine_close(engine);
+}
+
+/* Integers that no double holds survive a copy and a cast between integers. */
+static void large_integers_are_exact(void **state)
+{
+    (void)state;
+    lk_engine *engine = lk_engine_open("ref", (lk_engine_options){0});
+    lkt_not_null(engine);
+    static const lk_op moving[] = {LK_OP_COPY, LK_OP_PERMUTE, LK_OP_CAST, LK_OP_EXPAND, LK_OP_SLICE};
+    for (int i = 0; i < 5; i++) {
+        lkt_case *c = lkt_case_create(moving[i]);
+        c->attr.dtype = LK_I64;
+        c->attr.step[0] = 1;
+        lk_tensor *in = lkt_in_index(c, LK_SHAPE(2), 9);
+        ((int64_t *)in->data)[0] = ((int64_t)1 << 62) + 1;
+        lkt_out(c, LK_I64, LK_SHAPE(2));
+        lkt_result result;
+        lkt_ok(lkt_run(engine, c, (lkt_variant){0}, &result));
+        assert_memory_equal(result.out[0]->data, in->data, 16);
+        lkt_result_free(&result);
+        lkt_case_free(c);
+    }
+    lk_engine_close(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_golden_case),     cmocka_unit_test(a_target_out_of_range),
+        cmocka_unit_test(an_index_out_of_range), cmocka_unit_test(a_probability_out_of_range),
+        cmocka_unit_test(an_op_without_kernel),  cmocka_unit_test(large_integers_are_exact),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
