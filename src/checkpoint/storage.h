@@ -1,0 +1,39 @@
+/* model.storage.json: which checkpoints a run keeps and what each scored, as Catalyst writes it.
+ *
+ *     {logdir, topk, loader_key, metric_key, minimize, storage: [{logpath, metric}, …]} */
+#ifndef LKI_CHECKPOINT_STORAGE_H
+#define LKI_CHECKPOINT_STORAGE_H
+
+#include <lockstep/status.h>
+
+#include <stdbool.h>
+
+typedef struct lki_storage_entry {
+    char *logpath;
+    double metric; /* NaN is written as null */
+} lki_storage_entry;
+
+/* Zero is empty. Strings are the storage's own. */
+typedef struct lki_storage {
+    char *logdir, *loader_key, *metric_key;
+    int topk;
+    bool minimize;
+    lki_storage_entry *entries; /* best first */
+    int entry_count;
+} lki_storage;
+
+/* Copies the strings; loader_key and metric_key may be NULL. */
+lk_status lki_storage_init(lki_storage *storage, const char *logdir, const char *loader_key,
+                           const char *metric_key, bool minimize, int topk);
+void lki_storage_fini(lki_storage *storage);
+
+/* Takes a checkpoint in, best first, the later of equals after the earlier; NaN counts as worst. Where more
+ * than topk are kept, the worst falls out: its path comes back in *dropped (lki_free it), which may be the
+ * new one; else NULL. */
+lk_status lki_storage_add(lki_storage *storage, const char *logpath, double metric, char **dropped);
+
+lk_status lki_storage_save(const lki_storage *storage, const char *path);
+/* Fills an empty storage. */
+lk_status lki_storage_load(lki_storage *storage, const char *path);
+
+#endif
