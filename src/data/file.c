@@ -169,22 +169,6 @@ void lki_sha256_hex(char out[65], const void *data, size_t nbytes)
     for (unsigned int i = 0; i < length && i < 32; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
 }
 
-lk_status lki_make_folders(const char *path)
-{
-    LKI_SCOPED char *copy = lki_strdup(path);
-    if (!copy) return LK_ERR_NOMEM;
-    for (char *slash = copy + 1; *copy; slash++) {
-        bool last = *slash == 0;
-        if (*slash != '/' && !last) continue;
-        *slash = 0;
-        if (mkdir(copy, 0777) != 0 && errno != EEXIST)
-            return lki_fail(LK_ERR_IO, "%s: could not make the folder: %s", copy, strerror(errno));
-        if (last) break;
-        *slash = '/';
-    }
-    return LK_OK;
-}
-
 static lk_status write_and_sync(int descriptor, const char *path, const char *data, size_t nbytes)
 {
     while (nbytes > 0) {

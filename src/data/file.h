@@ -22,9 +22,6 @@ lk_status lki_file_read(lk_buffer **out, const char *path);
 /* SHA-256 as 64 hexadecimal digits and a zero. */
 void lki_sha256_hex(char out[65], const void *data, size_t nbytes);
 
-/* Makes a folder and those above it. */
-lk_status lki_make_folders(const char *path);
-
 /* Writes a file so that a reader sees all of it or none: a temporary beside it, synced, then renamed over. */
 lk_status lki_file_write_whole(const char *path, const void *data, size_t nbytes);
 

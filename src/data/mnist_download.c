@@ -1,5 +1,6 @@
 #include "data/mnist.h"
 
+#include "base/atomic_file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
