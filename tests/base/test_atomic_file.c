@@ -72,7 +72,7 @@ static void long_lines_and_large_writes(void **state)
 static void links(void **state)
 {
     (void)state;
-    char from[1100], to[1300];
+    char from[1300], to[1400];
     snprintf(from, sizeof from, "%s", in_scratch("one"));
     snprintf(to, sizeof to, "%s.best", from);
     lkt_ok(lki_write_file_atomic(from, "1", 1));
@@ -92,7 +92,7 @@ static void links(void **state)
 static void folders(void **state)
 {
     (void)state;
-    char deep[1300], blocked[1300];
+    char deep[1300], blocked[1400];
     snprintf(deep, sizeof deep, "%s/x/y/z", lkt_scratch_folder("atomic"));
     lkt_ok(lki_make_folders(deep));
     lkt_ok(lki_make_folders(deep));
