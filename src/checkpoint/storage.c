@@ -99,6 +99,7 @@ static lk_status read_entries(lki_storage *storage, const json_t *entries, const
 lk_status lki_storage_load(lki_storage *storage, const char *path)
 {
     json_t *document;
+    *storage = (lki_storage){0};
     LKI_TRY(lki_json_load(&document, path));
     const json_t *entries = json_object_get(document, "storage");
     lk_status status =

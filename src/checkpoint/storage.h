@@ -33,7 +33,7 @@ void lki_storage_fini(lki_storage *storage);
 lk_status lki_storage_add(lki_storage *storage, const char *logpath, double metric, char **dropped);
 
 lk_status lki_storage_save(const lki_storage *storage, const char *path);
-/* Fills an empty storage. */
+/* Fills a fresh storage; it is empty where this fails. */
 lk_status lki_storage_load(lki_storage *storage, const char *path);
 
 #endif
