@@ -1,0 +1,197 @@
+/* Learning-rate schedules, with PyTorch's names, arguments and numbers.
+ *
+ *     lk_scheduler *scheduler = lk_multi_step_lr(.milestones = lk_milestones(30, 80), .gamma = 0.1);
+ *
+ * A scheduler is created without an optimizer and attached later (a runner does it): attaching sets the rates
+ * of epoch 0, and each lk_scheduler_step those of the next one, for every group of the optimizer. Most
+ * schedules multiply the rate that they find, so several may be attached to one optimizer, and a rate set by
+ * hand is respected.
+ *
+ * A schedule that cycles momentum must be attached before the step is compiled: an optimizer without momentum
+ * gets one from it. Life: a scheduler borrows its optimizer, and owns the schedulers it is made of.
+ * Constructors return NULL on bad arguments and pass a NULL part through. Zero stands for PyTorch's default,
+ * LK_ZERO for a zero that is meant. Not thread-safe. */
+#ifndef LOCKSTEP_SCHEDULER_H
+#define LOCKSTEP_SCHEDULER_H
+
+#include <lockstep/optim.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lk_scheduler lk_scheduler;
+
+lk_status lk_scheduler_attach(lk_scheduler *scheduler, lk_optimizer *optimizer);
+/* The next epoch (or batch, for those who count batches). */
+lk_status lk_scheduler_step(lk_scheduler *scheduler);
+/* The same for schedules that watch a metric; others ignore it. */
+lk_status lk_scheduler_step_metric(lk_scheduler *scheduler, double metric);
+bool lk_scheduler_needs_metric(const lk_scheduler *scheduler);
+const char *lk_scheduler_name(const lk_scheduler *scheduler);
+void lk_scheduler_free(lk_scheduler *scheduler);
+
+/* What a scheduler needs to go on where it stopped, as names and numbers: "last_epoch", "best",
+ * "1.last_epoch". The rates themselves are the optimizer's. Save returns how many there are, and writes as
+ * many as fit. */
+typedef struct lk_named_number {
+    char name[48];
+    double value;
+} lk_named_number;
+int lk_scheduler_save(const lk_scheduler *scheduler, lk_named_number *numbers, int capacity);
+/* Of an attached scheduler; every number must be there. */
+lk_status lk_scheduler_restore(lk_scheduler *scheduler, const lk_named_number *numbers, int count);
+
+typedef struct lk_milestone_list {
+    const int64_t *items;
+    int count;
+} lk_milestone_list;
+#define lk_milestones(...)                                                                                   \
+    ((lk_milestone_list){(const int64_t[]){__VA_ARGS__},                                                     \
+                         (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))})
+
+/* lr * gamma every step_size epochs. */
+typedef struct lk_step_lr_options {
+    double gamma; /* 0.1 */
+} lk_step_lr_options;
+#define lk_step_lr(step_size, ...) lk_step_lr_create((step_size), (lk_step_lr_options){__VA_ARGS__})
+lk_scheduler *lk_step_lr_create(int64_t step_size, lk_step_lr_options options);
+
+/* lr * gamma at each milestone. */
+typedef struct lk_multi_step_lr_options {
+    lk_milestone_list milestones; /* required; copied */
+    double gamma;                 /* 0.1 */
+} lk_multi_step_lr_options;
+#define lk_multi_step_lr(...) lk_multi_step_lr_create((lk_multi_step_lr_options){__VA_ARGS__})
+lk_scheduler *lk_multi_step_lr_create(lk_multi_step_lr_options options);
+
+/* lr * gamma every epoch. */
+lk_scheduler *lk_exponential_lr(double gamma);
+
+/* lr * factor until total_iters. */
+typedef struct lk_constant_lr_options {
+    double factor;       /* 1/3 */
+    int64_t total_iters; /* 5 */
+} lk_constant_lr_options;
+#define lk_constant_lr(...) lk_constant_lr_create((lk_constant_lr_options){__VA_ARGS__})
+lk_scheduler *lk_constant_lr_create(lk_constant_lr_options options);
+
+/* The factor goes from start to end over total_iters. */
+typedef struct lk_linear_lr_options {
+    double start_factor; /* 1/3 */
+    double end_factor;   /* 1 */
+    int64_t total_iters; /* 5 */
+} lk_linear_lr_options;
+#define lk_linear_lr(...) lk_linear_lr_create((lk_linear_lr_options){__VA_ARGS__})
+lk_scheduler *lk_linear_lr_create(lk_linear_lr_options options);
+
+/* (1 - epoch / total_iters) ^ power */
+typedef struct lk_polynomial_lr_options {
+    int64_t total_iters; /* 5 */
+    double power;        /* 1 */
+} lk_polynomial_lr_options;
+#define lk_polynomial_lr(...) lk_polynomial_lr_create((lk_polynomial_lr_options){__VA_ARGS__})
+lk_scheduler *lk_polynomial_lr_create(lk_polynomial_lr_options options);
+
+/* Half a cosine from lr to eta_min over t_max epochs, and back. */
+typedef struct lk_cosine_annealing_lr_options {
+    double eta_min; /* 0 */
+} lk_cosine_annealing_lr_options;
+#define lk_cosine_annealing_lr(t_max, ...)                                                                   \
+    lk_cosine_annealing_lr_create((t_max), (lk_cosine_annealing_lr_options){__VA_ARGS__})
+lk_scheduler *lk_cosine_annealing_lr_create(int64_t t_max, lk_cosine_annealing_lr_options options);
+
+/* The same, starting anew after t_0 epochs, then after t_0 * t_mult, ... */
+typedef struct lk_warm_restarts_options {
+    int64_t t_mult; /* 1 */
+    double eta_min; /* 0 */
+} lk_warm_restarts_options;
+#define lk_cosine_annealing_warm_restarts(t_0, ...)                                                          \
+    lk_cosine_annealing_warm_restarts_create((t_0), (lk_warm_restarts_options){__VA_ARGS__})
+lk_scheduler *lk_cosine_annealing_warm_restarts_create(int64_t t_0, lk_warm_restarts_options options);
+
+/* initial lr * function(epoch) */
+typedef double (*lk_lr_function)(int64_t epoch, int group, void *context);
+lk_scheduler *lk_lambda_lr(lk_lr_function function, void *context);
+
+typedef enum lk_anneal { LK_ANNEAL_COS, LK_ANNEAL_LINEAR } lk_anneal;
+
+/* Up from max_lr / div_factor to max_lr and down to almost nothing, momentum the other way round. Counts
+ * batches. */
+typedef struct lk_one_cycle_lr_options {
+    int64_t total_steps; /* or both of: */
+    int64_t epochs, steps_per_epoch;
+    double pct_start; /* 0.3 */
+    lk_anneal anneal_strategy;
+    bool no_cycle_momentum;
+    double base_momentum;    /* 0.85 */
+    double max_momentum;     /* 0.95 */
+    double div_factor;       /* 25 */
+    double final_div_factor; /* 1e4 */
+    bool three_phase;
+} lk_one_cycle_lr_options;
+#define lk_one_cycle_lr(max_lr, ...) lk_one_cycle_lr_create((max_lr), (lk_one_cycle_lr_options){__VA_ARGS__})
+lk_scheduler *lk_one_cycle_lr_create(double max_lr, lk_one_cycle_lr_options options);
+
+typedef enum lk_cyclic_mode {
+    LK_CYCLIC_TRIANGULAR,
+    LK_CYCLIC_TRIANGULAR2,
+    LK_CYCLIC_EXP_RANGE
+} lk_cyclic_mode;
+
+/* Back and forth between two rates. Counts batches. */
+typedef struct lk_cyclic_lr_options {
+    int64_t step_size_up;   /* 2000 */
+    int64_t step_size_down; /* step_size_up */
+    lk_cyclic_mode mode;
+    double gamma; /* 1; of exp_range */
+    bool no_cycle_momentum;
+    double base_momentum; /* 0.8 */
+    double max_momentum;  /* 0.9 */
+} lk_cyclic_lr_options;
+#define lk_cyclic_lr(base_lr, max_lr, ...)                                                                   \
+    lk_cyclic_lr_create((base_lr), (max_lr), (lk_cyclic_lr_options){__VA_ARGS__})
+lk_scheduler *lk_cyclic_lr_create(double base_lr, double max_lr, lk_cyclic_lr_options options);
+
+/* lr * factor when the metric has not got better for more than `patience` epochs. */
+typedef struct lk_plateau_options {
+    bool maximize;    /* PyTorch's mode="max" */
+    double factor;    /* 0.1 */
+    int64_t patience; /* 10; for 0 set no_patience */
+    bool no_patience;
+    double threshold;        /* 1e-4 */
+    bool absolute_threshold; /* PyTorch's threshold_mode="abs" */
+    int64_t cooldown;        /* 0 */
+    double min_lr;           /* 0 */
+    double eps;              /* 1e-8: smaller changes are not made */
+} lk_plateau_options;
+#define lk_reduce_lr_on_plateau(...) lk_reduce_lr_on_plateau_create((lk_plateau_options){__VA_ARGS__})
+lk_scheduler *lk_reduce_lr_on_plateau_create(lk_plateau_options options);
+
+/* One after the other: scheduler i + 1 starts, from the initial rates, at milestone i. */
+typedef struct lk_scheduler_list {
+    lk_scheduler *const *items;
+    int count;
+} lk_scheduler_list;
+#define lk_schedulers(...)                                                                                   \
+    ((lk_scheduler_list){(lk_scheduler *const[]){__VA_ARGS__},                                               \
+                         (int)(sizeof((lk_scheduler *[]){__VA_ARGS__}) / sizeof(lk_scheduler *))})
+typedef struct lk_sequential_lr_options {
+    lk_scheduler_list schedulers; /* owned from then on */
+    lk_milestone_list milestones; /* one fewer; copied */
+} lk_sequential_lr_options;
+#define lk_sequential_lr(...) lk_sequential_lr_create((lk_sequential_lr_options){__VA_ARGS__})
+lk_scheduler *lk_sequential_lr_create(lk_sequential_lr_options options);
+
+/* A linear warm-up over `steps`, then another schedule: LinearLR and SequentialLR in one. */
+typedef struct lk_warmup_lr_options {
+    double start_factor; /* 1/3 */
+    lk_scheduler *then;  /* owned from then on; NULL: the initial rates */
+} lk_warmup_lr_options;
+#define lk_warmup_lr(steps, ...) lk_warmup_lr_create((steps), (lk_warmup_lr_options){__VA_ARGS__})
+lk_scheduler *lk_warmup_lr_create(int64_t steps, lk_warmup_lr_options options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,172 @@
+/* OneCycleLR and CyclicLR: schedules that count batches and may move momentum against the rate. */
+#include "optim/scheduler.h"
+
+#include "base/status.h"
+#include "nn/module.h"
+#include "optim/optimizer.h"
+
+#include <math.h>
+
+/* ---- one cycle ---- */
+
+static double anneal(lk_anneal strategy, double start, double end, double share)
+{
+    if (strategy == LK_ANNEAL_LINEAR) return (end - start) * share + start;
+    double cosine = cos(M_PI * share) + 1;
+    return end + (start - end) / 2.0 * cosine;
+}
+
+/* The phase of last_epoch and how far it has come, 0 to 1. */
+static const lki_phase *current_phase(const lk_scheduler *own, double *share)
+{
+    double start = 0, place = (double)own->last_epoch;
+    const lki_phase *phase = own->one_cycle.phases, *last = phase + own->one_cycle.phase_count - 1;
+    for (; phase < last && place > phase->end_step; phase++) start = phase->end_step;
+    *share = (place - start) / (phase->end_step - start);
+    return phase;
+}
+
+static double one_cycle_rate(const lk_scheduler *own, int group, double lr)
+{
+    (void)group, (void)lr;
+    double share;
+    const lki_phase *phase = current_phase(own, &share);
+    return anneal(own->one_cycle.anneal, phase->start_lr, phase->end_lr, share);
+}
+
+static double one_cycle_momentum(const lk_scheduler *own)
+{
+    double share;
+    const lki_phase *phase = current_phase(own, &share);
+    return anneal(own->one_cycle.anneal, phase->start_momentum, phase->end_momentum, share);
+}
+
+static lk_status one_cycle_advance(lk_scheduler *own, const double *metric)
+{
+    (void)metric;
+    if (own->last_epoch > own->one_cycle.total_steps)
+        return lki_fail(LK_ERR_INVALID, "OneCycleLR: step %lld of a schedule of %lld steps",
+                        (long long)own->last_epoch, (long long)own->one_cycle.total_steps);
+    lki_scheduler_apply(own);
+    return LK_OK;
+}
+
+static lk_status check_momentum(const lk_scheduler *own, bool allows_betas)
+{
+    lk_update_rule rule = own->optimizer->rule;
+    bool has_momentum = rule == LK_UPDATE_SGD || rule == LK_UPDATE_RMSPROP;
+    bool has_betas = rule == LK_UPDATE_ADAM || rule == LK_UPDATE_ADAMW || rule == LK_UPDATE_LAMB;
+    if (has_momentum || (allows_betas && has_betas)) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "%s: %s has no momentum to cycle: set no_cycle_momentum", own->name,
+                    own->optimizer->name);
+}
+
+static lk_status one_cycle_prepare(lk_scheduler *own)
+{
+    if (own->one_cycle.cycles_momentum) LKI_TRY(check_momentum(own, true));
+    for (int i = 0; i < own->optimizer->group_count; i++)
+        own->optimizer->groups[i].initial_lr = own->one_cycle.phases[0].start_lr;
+    return LK_OK;
+}
+
+static void set_phases(lk_scheduler *own, double max_lr, const lk_one_cycle_lr_options *options)
+{
+    double up = lki_number_or(options->pct_start, 0.3), total = (double)own->one_cycle.total_steps;
+    double initial = max_lr / lki_number_or(options->div_factor, 25);
+    double least = initial / lki_number_or(options->final_div_factor, 1e4);
+    double base = lki_number_or(options->base_momentum, 0.85),
+           top = lki_number_or(options->max_momentum, 0.95);
+    lki_phase *phases = own->one_cycle.phases;
+    phases[0] = (lki_phase){up * total - 1, initial, max_lr, top, base};
+    if (options->three_phase) {
+        phases[1] = (lki_phase){2 * up * total - 2, max_lr, initial, base, top};
+        phases[2] = (lki_phase){total - 1, initial, least, top, top};
+    } else {
+        phases[1] = (lki_phase){total - 1, max_lr, least, base, top};
+    }
+    own->one_cycle.phase_count = options->three_phase ? 3 : 2;
+}
+
+lk_scheduler *lk_one_cycle_lr_create(double max_lr, lk_one_cycle_lr_options options)
+{
+    int64_t total = options.total_steps ? options.total_steps : options.epochs * options.steps_per_epoch;
+    double up = lki_number_or(options.pct_start, 0.3);
+    if (total < 1)
+        return lki_fail_null(LK_ERR_INVALID,
+                             "OneCycleLR: expected total_steps, or epochs and steps_per_epoch");
+    if (!(up >= 0 && up <= 1))
+        return lki_fail_null(LK_ERR_INVALID, "OneCycleLR: pct_start: expected 0 to 1, found %g", up);
+    if (!(max_lr > 0))
+        return lki_fail_null(LK_ERR_INVALID, "OneCycleLR: max_lr: expected more than 0, found %g", max_lr);
+    lk_scheduler *own = lki_scheduler_create("OneCycleLR");
+    if (!own) return NULL;
+    own->prepare = one_cycle_prepare;
+    own->rate = one_cycle_rate;
+    own->advance = one_cycle_advance;
+    own->momentum = options.no_cycle_momentum ? NULL : one_cycle_momentum;
+    own->one_cycle.total_steps = total;
+    own->one_cycle.anneal = options.anneal_strategy;
+    own->one_cycle.cycles_momentum = !options.no_cycle_momentum;
+    set_phases(own, max_lr, &options);
+    return own;
+}
+
+/* ---- back and forth ---- */
+
+/* How far between base (0) and top (1) the triangle is, and by how much this cycle's triangle is scaled. */
+static double triangle(const lk_scheduler *own, double *scale)
+{
+    double place = (double)own->last_epoch / own->cyclic.total_size;
+    double cycle = floor(1 + place), x = 1. + place - cycle, ratio = own->cyclic.step_ratio;
+    switch (own->cyclic.mode) {
+    case LK_CYCLIC_TRIANGULAR: *scale = 1; break;
+    case LK_CYCLIC_TRIANGULAR2: *scale = 1 / pow(2., cycle - 1); break;
+    case LK_CYCLIC_EXP_RANGE: *scale = pow(own->gamma, (double)own->last_epoch); break;
+    }
+    return x <= ratio ? x / ratio : (x - 1) / (ratio - 1);
+}
+
+static double cyclic_rate(const lk_scheduler *own, int group, double lr)
+{
+    (void)group, (void)lr;
+    double scale = 1, height = (own->cyclic.max_lr - own->cyclic.base_lr) * triangle(own, &scale);
+    return own->cyclic.base_lr + height * scale;
+}
+
+static double cyclic_momentum(const lk_scheduler *own)
+{
+    double scale = 1, height = (own->cyclic.max_momentum - own->cyclic.base_momentum) * triangle(own, &scale);
+    return own->cyclic.max_momentum - height * scale;
+}
+
+static lk_status cyclic_prepare(lk_scheduler *own)
+{
+    if (own->cyclic.cycles_momentum) LKI_TRY(check_momentum(own, false));
+    for (int i = 0; i < own->optimizer->group_count; i++)
+        own->optimizer->groups[i].initial_lr = own->cyclic.base_lr;
+    return LK_OK;
+}
+
+lk_scheduler *lk_cyclic_lr_create(double base_lr, double max_lr, lk_cyclic_lr_options options)
+{
+    int64_t up = options.step_size_up ? options.step_size_up : 2000;
+    int64_t down = options.step_size_down ? options.step_size_down : up;
+    if (up < 1 || down < 1)
+        return lki_fail_null(LK_ERR_INVALID, "CyclicLR: step sizes: expected at least 1, found %lld and %lld",
+                             (long long)up, (long long)down);
+    lk_scheduler *own = lki_scheduler_create("CyclicLR");
+    if (!own) return NULL;
+    own->prepare = cyclic_prepare;
+    own->rate = cyclic_rate;
+    own->momentum = options.no_cycle_momentum ? NULL : cyclic_momentum;
+    own->gamma = lki_number_or(options.gamma, 1);
+    own->cyclic.base_lr = base_lr;
+    own->cyclic.max_lr = max_lr;
+    own->cyclic.total_size = (double)(up + down);
+    own->cyclic.step_ratio = (double)up / own->cyclic.total_size;
+    own->cyclic.base_momentum = lki_number_or(options.base_momentum, 0.8);
+    own->cyclic.max_momentum = lki_number_or(options.max_momentum, 0.9);
+    own->cyclic.mode = options.mode;
+    own->cyclic.cycles_momentum = !options.no_cycle_momentum;
+    return own;
+}

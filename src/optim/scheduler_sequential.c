@@ -1,0 +1,90 @@
+/* Schedules one after the other. */
+#include "optim/scheduler.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "optim/optimizer.h"
+
+static void reset_rates(const lk_scheduler *own)
+{
+    for (int i = 0; i < own->optimizer->group_count; i++)
+        own->optimizer->groups[i].hyper.lr = own->optimizer->groups[i].initial_lr;
+}
+
+static lk_status sequential_prepare(lk_scheduler *own)
+{
+    for (int i = 0; i < own->part_count; i++) LKI_TRY(lki_scheduler_bind(own->parts[i], own->optimizer));
+    return LK_OK;
+}
+
+static void sequential_restart(lk_scheduler *own)
+{
+    reset_rates(own);
+    lki_scheduler_begin(own->parts[0]);
+}
+
+/* At a milestone the next part begins from the initial rates; else the current one goes on. */
+static lk_status sequential_advance(lk_scheduler *own, const double *metric)
+{
+    (void)metric;
+    int current = 0;
+    while (current < own->milestone_count && own->milestones[current] <= own->last_epoch) current++;
+    if (current > 0 && own->milestones[current - 1] == own->last_epoch) {
+        reset_rates(own);
+        return lki_scheduler_begin(own->parts[current]);
+    }
+    return lk_scheduler_step(own->parts[current]);
+}
+
+static lk_scheduler *fail_with(lk_scheduler_list schedulers)
+{
+    for (int i = 0; i < schedulers.count; i++) lk_scheduler_free(schedulers.items[i]);
+    return NULL;
+}
+
+static lk_status check_parts(const lk_sequential_lr_options *options)
+{
+    if (options->schedulers.count < 1 || options->milestones.count != options->schedulers.count - 1)
+        return lki_fail(LK_ERR_INVALID, "SequentialLR: %d schedulers need %d milestones, found %d",
+                        options->schedulers.count, options->schedulers.count - 1, options->milestones.count);
+    for (int i = 0; i < options->schedulers.count; i++)
+        if (lk_scheduler_needs_metric(options->schedulers.items[i]))
+            return lki_fail(LK_ERR_INVALID, "SequentialLR: ReduceLROnPlateau cannot be a part of it");
+    return LK_OK;
+}
+
+lk_scheduler *lk_sequential_lr_create(lk_sequential_lr_options options)
+{
+    for (int i = 0; i < options.schedulers.count; i++)
+        if (!options.schedulers.items[i]) return fail_with(options.schedulers);
+    if (check_parts(&options) != LK_OK) return fail_with(options.schedulers);
+    lk_scheduler *own =
+        lki_scheduler_with_milestones(lki_scheduler_create("SequentialLR"), options.milestones);
+    if (!own) return fail_with(options.schedulers);
+    own->parts = LKI_NEW_ARRAY(lk_scheduler *, options.schedulers.count);
+    if (!own->parts) {
+        lk_scheduler_free(own);
+        return fail_with(options.schedulers);
+    }
+    for (int i = 0; i < options.schedulers.count; i++) own->parts[i] = options.schedulers.items[i];
+    own->part_count = options.schedulers.count;
+    own->prepare = sequential_prepare;
+    own->advance = sequential_advance;
+    own->restart = sequential_restart;
+    return own;
+}
+
+lk_scheduler *lk_warmup_lr_create(int64_t steps, lk_warmup_lr_options options)
+{
+    lk_scheduler *warmup = lk_linear_lr(.start_factor = options.start_factor, .total_iters = steps);
+    if (!warmup || steps < 1) {
+        if (warmup)
+            lki_fail(LK_ERR_INVALID, "warm-up: expected at least 1 step, found %lld", (long long)steps);
+        lk_scheduler_free(warmup);
+        lk_scheduler_free(options.then);
+        return NULL;
+    }
+    if (!options.then) return warmup;
+    return lk_sequential_lr(.schedulers = lk_schedulers(warmup, options.then),
+                            .milestones = lk_milestones(steps));
+}
