@@ -1,0 +1,97 @@
+#include "engine/cpu/cpu.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "engine/engines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const lki_cpu_prepare prepares[LK_OP_COUNT] = {
+    [LK_OP_FULL] = lki_cpu_prepare_fill,
+    [LK_OP_MATMUL] = lki_cpu_prepare_matmul,
+    [LK_OP_LINEAR] = lki_cpu_prepare_linear,
+    [LK_OP_LINEAR_GRAD] = lki_cpu_prepare_linear_grad,
+    [LK_OP_SOFTMAX] = lki_cpu_prepare_softmax,
+    [LK_OP_LOG_SOFTMAX] = lki_cpu_prepare_softmax,
+    [LK_OP_SOFTMAX_GRAD] = lki_cpu_prepare_softmax,
+    [LK_OP_LOG_SOFTMAX_GRAD] = lki_cpu_prepare_softmax,
+    [LK_OP_CROSS_ENTROPY] = lki_cpu_prepare_cross_entropy,
+    [LK_OP_CROSS_ENTROPY_GRAD] = lki_cpu_prepare_cross_entropy_grad,
+    [LK_OP_POINTWISE_LOSS] = lki_cpu_prepare_pointwise_loss,
+    [LK_OP_POINTWISE_LOSS_GRAD] = lki_cpu_prepare_pointwise_loss_grad,
+    [LK_OP_DROPOUT_GRAD] = lki_cpu_prepare_elementwise,
+    [LK_OP_UPDATE] = lki_cpu_prepare_update,
+    [LK_OP_CLIP_NORM] = lki_cpu_prepare_clip,
+    [LK_OP_CLIP_VALUE] = lki_cpu_prepare_clip,
+    [LK_OP_ACCUMULATE] = lki_cpu_prepare_accumulate,
+};
+
+/* LOCKSTEP_CPU_LEVEL (avx512, avx2, base) asks for a narrower level than the machine's best: for tests. */
+static const lki_cpu_kernels *pick_kernels(void)
+{
+#if defined(__x86_64__)
+    const char *wanted = getenv("LOCKSTEP_CPU_LEVEL");
+    bool any = !wanted || !*wanted;
+    __builtin_cpu_init();
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+    if (avx512 && (any || !strcmp(wanted, "avx512"))) return &lki_cpu_kernels_avx512;
+    if (avx2 && (any || !strcmp(wanted, "avx512") || !strcmp(wanted, "avx2"))) return &lki_cpu_kernels_avx2;
+#endif
+    return &lki_cpu_kernels_base;
+}
+
+static void close_cpu(void *state)
+{
+    lki_cpu *cpu = state;
+    lki_pool_free(cpu->pool);
+    lki_free(cpu);
+}
+
+static lk_status open_cpu(void **state, const lk_engine_options *options)
+{
+    lki_cpu *cpu = LKI_NEW(lki_cpu);
+    if (!cpu) return LK_ERR_NOMEM;
+    cpu->kernels = pick_kernels();
+    lk_status status = lki_pool_create(&cpu->pool, options->thread_count);
+    if (status != LK_OK) {
+        close_cpu(cpu);
+        return status;
+    }
+    cpu->thread_count = lki_pool_thread_count(cpu->pool);
+    *state = cpu;
+    return LK_OK;
+}
+
+static lk_status prepare(lk_engine *engine, lk_call *call)
+{
+    lki_cpu *cpu = engine->state;
+    call->run = NULL;
+    lki_cpu_prepare own = prepares[call->op];
+    if (!own && (lk_op_flags(call->op) & LK_OP_E)) own = lki_cpu_prepare_elementwise;
+    if (own) LKI_TRY(own(cpu, call));
+    return call->run ? LK_OK : lki_ref_engine_ops.prepare(engine, call);
+}
+
+const lk_engine_ops lki_cpu_engine_ops = {
+    .name = "cpu",
+    .open = open_cpu,
+    .close = close_cpu,
+    .prepare = prepare,
+};
+
+bool lki_cpu_all_f32(const lk_call *call, unsigned others)
+{
+    for (int i = 0; i < call->input_count; i++)
+        if (call->in[i].data && !(others & (1u << i)) && call->in[i].dtype != LK_F32) return false;
+    return !call->output_count || call->out[0].dtype == LK_F32;
+}
+
+void *lki_cpu_new_state(lk_call *call, size_t nbytes)
+{
+    call->state = lki_calloc(nbytes, "a kernel's state");
+    call->free_state = lki_free;
+    return call->state;
+}

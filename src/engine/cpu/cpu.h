@@ -1,0 +1,79 @@
+/* The cpu engine inside: what open() makes, and one prepare function a family of ops.
+ *
+ * A prepare function looks at a call's dtypes, shapes and attributes, sets run (and state, scratch_nbytes),
+ * or leaves run NULL where it has nothing better than the reference kernel, which is then used. Operand
+ * addresses may change between replays, so kernels read them from the call. Thread rule: that of engines;
+ * loops inside a call use the engine's pool. */
+#ifndef LKI_CPU_CPU_H
+#define LKI_CPU_CPU_H
+
+#include <lockstep/sys/engine.h>
+
+#include "base/threads.h"
+#include "engine/cpu/kernels.h"
+
+typedef struct lki_cpu {
+    lki_pool *pool;
+    int thread_count;
+    const lki_cpu_kernels *kernels;
+} lki_cpu;
+
+typedef lk_status (*lki_cpu_prepare)(lki_cpu *cpu, lk_call *call);
+
+lk_status lki_cpu_prepare_elementwise(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_fill(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_matmul(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_linear(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_linear_grad(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_softmax(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_cross_entropy(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_cross_entropy_grad(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_pointwise_loss(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_pointwise_loss_grad(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_update(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_clip(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_accumulate(lki_cpu *cpu, lk_call *call);
+
+static inline lki_cpu *lki_cpu_of(const lk_call *call)
+{
+    return call->engine->state;
+}
+
+/* Input or output `index` of a call as floats; NULL where it is absent. */
+static inline const float *lki_cpu_in(const lk_call *call, int index)
+{
+    return index < call->input_count ? call->in[index].data : NULL;
+}
+
+static inline float *lki_cpu_out(const lk_call *call, int index)
+{
+    return index < call->output_count ? call->out[index].data : NULL;
+}
+
+static inline bool lki_cpu_has(const lk_call *call, int index)
+{
+    return index < call->input_count && call->in[index].data;
+}
+
+/* True where every operand that is there is f32; `others` has a bit for each input that may be anything. */
+bool lki_cpu_all_f32(const lk_call *call, unsigned others);
+
+/* Memory for call->state, freed with the call. */
+void *lki_cpu_new_state(lk_call *call, size_t nbytes);
+
+/* The product of the dimensions from `begin` to before `end`. */
+static inline int64_t lki_cpu_span(lk_shape shape, int begin, int end)
+{
+    int64_t count = 1;
+    for (int i = begin; i < end; i++) count *= shape.dim[i];
+    return count;
+}
+
+/* Runs a product on all threads; scratch holds lki_cpu_gemm_scratch bytes. */
+size_t lki_cpu_gemm_scratch(const lki_cpu *cpu, int64_t n, int64_t k);
+void lki_cpu_gemm(lki_cpu *cpu, const lki_gemm *g, void *scratch);
+
+/* How many elements a thread should have at least before a loop over memory is worth cutting. */
+enum { LKI_CPU_GRAIN = 16384 };
+
+#endif

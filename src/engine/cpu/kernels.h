@@ -1,0 +1,101 @@
+/* The vector kernels of the cpu engine as one table, filled once a vector width (level_*.c). The ops' drivers
+ * (*.c beside this file) cut the work among threads and call these on ranges. Kernels allocate nothing and
+ * keep no state. */
+#ifndef LKI_CPU_KERNELS_H
+#define LKI_CPU_KERNELS_H
+
+#include <lockstep/sys/op.h>
+
+typedef struct lki_tile_args {
+    float alpha, beta;
+    int mode;
+} lki_tile_args;
+
+typedef void (*lki_tile_fn)(float *out, const float *a, const float *b, const float *c, int64_t n,
+                            const lki_tile_args *args);
+
+/* C (m, n) = A B, plus C's old value where accumulate, plus bias (a row of n) and row_bias (a column of m)
+ * where given, then ReLU. A's element (i, p) lies at a[i * a_row + p * a_col], B's (p, j) at b[p * b_row + j
+ * * b_col]; one of B's strides is 1. */
+typedef struct lki_gemm {
+    int64_t m, n, k;
+    const float *a;
+    int64_t a_row, a_col;
+    const float *b;
+    int64_t b_row, b_col;
+    float *c;
+    int64_t c_row;
+    const float *bias, *row_bias;
+    bool relu, accumulate;
+} lki_gemm;
+
+enum { LKI_GEMM_BLOCK_K = 256, LKI_GEMM_BLOCK_N = 256, LKI_GEMM_PANEL = 32 };
+
+/* What a pointwise loss reads; weight and pos_weight may be NULL. */
+typedef struct lki_loss_args {
+    lk_pointwise_loss kind;
+    float alpha;
+    const float *x, *target, *weight, *pos_weight;
+    const float *dloss; /* one an element, or NULL: then scale alone */
+    float scale;
+} lki_loss_args;
+
+/* An update over [0, n) of flat slices; the numbers of lk_hyper made ready for f32. */
+typedef struct lki_update_args {
+    float *param;
+    const float *grad;
+    float *state[3];
+    float grad_scale; /* its sign carries maximize */
+    float lr, momentum, keep, weight_decay, beta1, beta2, rest1, rest2, eps, inverse_root,
+        decay; /* rest: 1 - beta */
+    bool nesterov, first, amsgrad, centered;
+} lki_update_args;
+
+typedef struct lki_cpu_kernels {
+    const char *name;
+    const lki_tile_fn *tile; /* by op; NULL where an op is not elementwise */
+    void (*tile_load)(float *out, const void *data, lk_dtype dtype, int64_t n);
+    void (*tile_save)(void *data, const float *in, lk_dtype dtype, int64_t n);
+    void (*tile_fill)(float *out, float value, int64_t n);
+
+    /* The block [m0, m1) x [n0, n1) of C; scratch holds lki_gemm_scratch_count floats. */
+    void (*gemm)(const lki_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch);
+
+    double (*sum)(const float *x, int64_t n);
+    double (*sum_squares)(const float *x, int64_t n);
+    double (*sum_square_deviations)(const float *x, int64_t n, float mean);
+    double (*sum_products)(const float *x, const float *y, int64_t n);
+    float (*largest)(const float *x, int64_t n); /* NaN where there is one */
+    /* out (n) = the sums over rows of x (rows, row_stride). */
+    void (*column_sums)(float *out, const float *x, int64_t rows, int64_t row_stride, int64_t n);
+    void (*add_to)(float *sum, const float *x, int64_t n);
+    void (*max_to)(float *best, const float *x, int64_t n);
+    void (*scale_shift)(float *y, const float *x, float scale, float shift, int64_t n); /* x scale + shift */
+
+    /* Over rows of (outer, c, inner) along c. */
+    void (*softmax)(float *y, const float *x, int64_t outer, int64_t c, int64_t inner, bool log);
+    void (*softmax_grad)(float *dx, const float *dy, const float *y, int64_t outer, int64_t c, int64_t inner,
+                         bool log);
+    /* dx = scale (exp logp), for n elements: what cross-entropy's gradient is before the target is taken off.
+     */
+    void (*scaled_exp)(float *dx, const float *logp, float scale, int64_t n);
+
+    /* The sum over [begin, end), or with `out` each element's loss there. */
+    double (*loss)(const lki_loss_args *args, float *out, int64_t begin, int64_t end);
+    void (*loss_grad)(const lki_loss_args *args, float *dx, int64_t begin, int64_t end);
+
+    void (*update[LK_UPDATE_LAMB + 1])(const lki_update_args *args, int64_t begin, int64_t end);
+    void (*clamp_in_place)(float *x, float limit, int64_t n);
+} lki_cpu_kernels;
+
+extern const lki_cpu_kernels lki_cpu_kernels_avx512, lki_cpu_kernels_avx2, lki_cpu_kernels_base;
+
+/* Floats of scratch that one thread's share of a product needs. */
+static inline int64_t lki_gemm_scratch_count(int64_t n, int64_t k)
+{
+    int64_t columns =
+        n < LKI_GEMM_BLOCK_N ? (n + LKI_GEMM_PANEL - 1) / LKI_GEMM_PANEL * LKI_GEMM_PANEL : LKI_GEMM_BLOCK_N;
+    return columns * (k < LKI_GEMM_BLOCK_K ? k : LKI_GEMM_BLOCK_K);
+}
+
+#endif

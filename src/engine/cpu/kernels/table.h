@@ -1,0 +1,38 @@
+/* Ends a level's file: the table of that level's kernels, under the name LKI_KERNEL_TABLE. */
+#include "engine/cpu/kernels/elementwise.h"
+#include "engine/cpu/kernels/gemm.h"
+#include "engine/cpu/kernels/loss.h"
+#include "engine/cpu/kernels/reduce.h"
+#include "engine/cpu/kernels/update.h"
+
+const lki_cpu_kernels LKI_KERNEL_TABLE = {
+    .name = LKI_LEVEL_NAME,
+    .tile = tile_functions,
+    .tile_load = tile_load,
+    .tile_save = tile_save,
+    .tile_fill = tile_fill,
+    .gemm = gemm_range,
+    .sum = sum,
+    .sum_squares = sum_squares,
+    .sum_square_deviations = sum_square_deviations,
+    .sum_products = sum_products,
+    .largest = largest,
+    .column_sums = column_sums,
+    .add_to = add_to,
+    .max_to = max_to,
+    .scale_shift = scale_shift,
+    .softmax = softmax,
+    .softmax_grad = softmax_grad,
+    .scaled_exp = scaled_exp,
+    .loss = loss,
+    .loss_grad = loss_grad,
+    .update =
+        {
+            [LK_UPDATE_SGD] = sgd_update,
+            [LK_UPDATE_ADAM] = adam_update,
+            [LK_UPDATE_ADAMW] = adamw_update,
+            [LK_UPDATE_RMSPROP] = rmsprop_update,
+            [LK_UPDATE_ADAGRAD] = adagrad_update,
+        },
+    .clamp_in_place = clamp_in_place,
+};

@@ -1,0 +1,9 @@
+/* The kernels for machines with AVX2 and FMA. */
+#if defined(__x86_64__)
+#pragma GCC target("avx2,fma,f16c")
+
+#define LKI_SIMD         256
+#define LKI_LEVEL_NAME   "avx2"
+#define LKI_KERNEL_TABLE lki_cpu_kernels_avx2
+#include "engine/cpu/kernels/table.h"
+#endif

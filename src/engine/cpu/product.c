@@ -1,0 +1,225 @@
+/* Products: matmul, linear and its gradient, each as one or more calls of the gemm kernel. */
+#include "engine/cpu/cpu.h"
+
+#include "base/status.h"
+
+/* Multiply-adds that make a second thread worth waking. */
+static const int64_t THREAD_WORK = 400000;
+
+typedef struct product {
+    const lki_gemm *g;
+    const lki_cpu_kernels *kernels;
+    float *scratch;
+    int64_t scratch_count, unit;
+    bool by_columns;
+} product;
+
+static void run_part(int64_t begin, int64_t end, int thread, void *context)
+{
+    const product *p = context;
+    int64_t limit = p->by_columns ? p->g->n : p->g->m;
+    begin *= p->unit;
+    end = end * p->unit < limit ? end * p->unit : limit;
+    float *scratch = p->scratch + thread * p->scratch_count;
+    if (p->by_columns)
+        p->kernels->gemm(p->g, 0, p->g->m, begin, end, scratch);
+    else
+        p->kernels->gemm(p->g, begin, end, 0, p->g->n, scratch);
+}
+
+size_t lki_cpu_gemm_scratch(const lki_cpu *cpu, int64_t n, int64_t k)
+{
+    return (size_t)(lki_gemm_scratch_count(n, k) * cpu->thread_count) * sizeof(float);
+}
+
+void lki_cpu_gemm(lki_cpu *cpu, const lki_gemm *g, void *scratch)
+{
+    int64_t work = g->m * g->n * g->k;
+    if (cpu->thread_count == 1 || work < 2 * THREAD_WORK) {
+        cpu->kernels->gemm(g, 0, g->m, 0, g->n, scratch);
+        return;
+    }
+    product p = {g, cpu->kernels, scratch, lki_gemm_scratch_count(g->n, g->k), 0, g->n >= 2 * g->m};
+    p.unit = p.by_columns ? LKI_GEMM_PANEL : 14;
+    int64_t units = ((p.by_columns ? g->n : g->m) + p.unit - 1) / p.unit;
+    lki_parallel_for(cpu->pool, units, units * THREAD_WORK / work + 1, run_part, &p);
+}
+
+static lk_status run_linear(const lk_call *call)
+{
+    const lk_tensor *x = &call->in[0], *w = &call->in[1]; /* x (..., k), w (n, k) */
+    int64_t n = w->shape.dim[0], k = w->shape.dim[1];
+    lki_gemm g = {
+        .m = lki_cpu_span(x->shape, 0, x->shape.rank - 1),
+        .n = n,
+        .k = k,
+        .a = x->data,
+        .a_row = k,
+        .a_col = 1,
+        .b = w->data,
+        .b_row = 1,
+        .b_col = k,
+        .c = call->out[0].data,
+        .c_row = n,
+        .bias = lki_cpu_in(call, 2),
+        .relu = call->attr->activation == LK_ACTIVATION_RELU,
+    };
+    lki_cpu_gemm(lki_cpu_of(call), &g, call->scratch);
+    return LK_OK;
+}
+
+lk_status lki_cpu_prepare_linear(lki_cpu *cpu, lk_call *call)
+{
+    if (!lki_cpu_all_f32(call, 0)) return LK_OK;
+    call->scratch_nbytes = lki_cpu_gemm_scratch(cpu, call->in[1].shape.dim[0], call->in[1].shape.dim[1]);
+    call->run = run_linear;
+    return LK_OK;
+}
+
+typedef struct columns {
+    const lki_cpu_kernels *kernels;
+    const float *x; /* (rows, n) */
+    float *out;     /* (n) */
+    int64_t rows, n;
+} columns;
+
+static void sum_columns(int64_t begin, int64_t end, int thread, void *context)
+{
+    (void)thread;
+    const columns *c = context;
+    c->kernels->column_sums(c->out + begin, c->x + begin, c->rows, c->n, end - begin);
+}
+
+static lk_status run_linear_grad(const lk_call *call)
+{
+    lki_cpu *cpu = lki_cpu_of(call);
+    const lk_tensor *dy = &call->in[0], *x = &call->in[1]; /* dy (..., n), x (..., k) */
+    int64_t n = dy->shape.dim[dy->shape.rank - 1], k = x->shape.dim[x->shape.rank - 1];
+    int64_t rows = lki_cpu_span(x->shape, 0, x->shape.rank - 1);
+    lki_gemm g = {
+        .m = n,
+        .n = k,
+        .k = rows,
+        .a = dy->data,
+        .a_row = 1,
+        .a_col = n,
+        .b = x->data,
+        .b_row = k,
+        .b_col = 1,
+        .c = call->out[0].data,
+        .c_row = k,
+    };
+    if (g.c) lki_cpu_gemm(cpu, &g, call->scratch);
+    if (call->attr->index && call->out[1].data) {
+        columns c = {cpu->kernels, dy->data, call->out[1].data, rows, n};
+        lki_parallel_for(cpu->pool, n, LKI_CPU_GRAIN / (rows + 1) + 1, sum_columns, &c);
+    }
+    return LK_OK;
+}
+
+lk_status lki_cpu_prepare_linear_grad(lki_cpu *cpu, lk_call *call)
+{
+    if (!lki_cpu_all_f32(call, 0)) return LK_OK;
+    const lk_shape *x = &call->in[1].shape;
+    call->scratch_nbytes = lki_cpu_gemm_scratch(cpu, x->dim[x->rank - 1], lki_cpu_span(*x, 0, x->rank - 1));
+    call->run = run_linear_grad;
+    return LK_OK;
+}
+
+/* A batch of products: offsets of matrix i in a and b, which may repeat. */
+typedef struct batch {
+    lki_gemm g;
+    int64_t count;
+    int rank;
+    int64_t dim[LK_MAX_DIMS], a_stride[LK_MAX_DIMS], b_stride[LK_MAX_DIMS];
+} batch;
+
+static void batch_strides(int64_t *stride, lk_shape x, lk_shape out, int64_t matrix)
+{
+    int added = out.rank - x.rank;
+    for (int i = out.rank - 3; i >= 0; i--) {
+        int64_t dim = i < added ? 1 : x.dim[i - added];
+        stride[i] = dim == 1 ? 0 : matrix;
+        matrix *= dim;
+    }
+}
+
+static void describe_matmul(batch *p, const lk_call *call)
+{
+    lk_shape a = call->in[0].shape, b = call->in[1].shape, c = call->out[0].shape;
+    bool ta = call->attr->transpose_a, tb = call->attr->transpose_b;
+    int64_t m = c.dim[c.rank - 2], n = c.dim[c.rank - 1], k = a.dim[a.rank - (ta ? 2 : 1)];
+    p->g = (lki_gemm){
+        .m = m,
+        .n = n,
+        .k = k,
+        .a_row = ta ? 1 : k,
+        .a_col = ta ? m : 1,
+        .b_row = tb ? 1 : n,
+        .b_col = tb ? k : 1,
+        .c_row = n,
+    };
+    p->rank = c.rank - 2;
+    for (int i = 0; i < p->rank; i++) p->dim[i] = c.dim[i];
+    p->count = lki_cpu_span(c, 0, p->rank);
+    batch_strides(p->a_stride, a, c, m * k);
+    batch_strides(p->b_stride, b, c, k * n);
+    bool shared = !ta && lki_cpu_span(b, 0, b.rank - 2) == 1 && lki_cpu_span(a, 0, a.rank - 2) == p->count;
+    if (shared) { /* one b for all: the rows of the whole batch are one matrix */
+        p->g.m *= p->count;
+        p->count = 1;
+        p->rank = 0;
+    }
+}
+
+static lki_gemm product_at(const batch *p, const lk_call *call, int64_t index)
+{
+    lki_gemm g = p->g;
+    int64_t a = 0, b = 0, rest = index;
+    for (int i = p->rank - 1; i >= 0; i--) {
+        int64_t at = rest % p->dim[i];
+        rest /= p->dim[i];
+        a += at * p->a_stride[i];
+        b += at * p->b_stride[i];
+    }
+    g.a = (const float *)call->in[0].data + a;
+    g.b = (const float *)call->in[1].data + b;
+    g.c = (float *)call->out[0].data + index * g.m * g.n;
+    return g;
+}
+
+static void run_products(int64_t begin, int64_t end, int thread, void *context)
+{
+    const lk_call *call = context;
+    const batch *p = call->state;
+    float *scratch = (float *)call->scratch + thread * lki_gemm_scratch_count(p->g.n, p->g.k);
+    for (int64_t i = begin; i < end; i++) {
+        lki_gemm g = product_at(p, call, i);
+        lki_cpu_of(call)->kernels->gemm(&g, 0, g.m, 0, g.n, scratch);
+    }
+}
+
+static lk_status run_matmul(const lk_call *call)
+{
+    lki_cpu *cpu = lki_cpu_of(call);
+    const batch *p = call->state;
+    int64_t work = p->g.m * p->g.n * p->g.k;
+    if (p->count > 1) {
+        lki_parallel_for(cpu->pool, p->count, THREAD_WORK / (work + 1) + 1, run_products, (void *)call);
+    } else if (p->count == 1) {
+        lki_gemm g = product_at(p, call, 0);
+        lki_cpu_gemm(cpu, &g, call->scratch);
+    }
+    return LK_OK;
+}
+
+lk_status lki_cpu_prepare_matmul(lki_cpu *cpu, lk_call *call)
+{
+    if (!lki_cpu_all_f32(call, 0)) return LK_OK;
+    batch *p = lki_cpu_new_state(call, sizeof *p);
+    if (!p) return LK_ERR_NOMEM;
+    describe_matmul(p, call);
+    call->scratch_nbytes = lki_cpu_gemm_scratch(cpu, p->g.n, p->g.k);
+    call->run = run_matmul;
+    return LK_OK;
+}
