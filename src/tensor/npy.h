@@ -1,0 +1,18 @@
+/* NumPy's .npy files: one array each.
+ *
+ * Reading maps the file where it can: an array in C order, of our byte order and aligned, is a view that
+ * costs nothing until it is used and whose writes never reach the file; any other is copied into that form.
+ * i8, i16, u16 and u32 arrays, which have no dtype here, come as i32 or i64. Versions 1 to 3 of the format.
+ * Any thread. */
+#ifndef LKI_TENSOR_NPY_H
+#define LKI_TENSOR_NPY_H
+
+#include <lockstep/tensor.h>
+
+/* NULL with an error that names the file. */
+lk_tensor *lki_npy_read(const char *path);
+
+/* Writes atomically. bf16, which NumPy does not have, becomes f32. */
+lk_status lki_npy_write(const char *path, const lk_tensor *tensor);
+
+#endif
