@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-    DEFAULT_SLOT_NBYTES = 65536,
+    DEFAULT_SLOT_NBYTES = 131072,
     LEAST_SLOT_NBYTES = 4096,
     DEFAULT_JOIN_TIMEOUT_MS = 60000,
     NAMED_MISSING = 8, /* ranks that an error lists */

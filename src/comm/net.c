@@ -1,0 +1,170 @@
+#define _GNU_SOURCE
+#include "comm/net.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LISTEN_BACKLOG = 1024, RETRY_MS = 20, ATTEMPT_MS = 3000 };
+
+void lki_net_tune(int fd)
+{
+    int on = 1, idle_s = 1, interval_s = 1, probes = 3, unacknowledged_ms = 4000;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms);
+}
+
+static int milliseconds_until(int64_t deadline_ns)
+{
+    int64_t left = (deadline_ns - lki_now_ns() + 999999) / 1000000;
+    return left < 0 ? 0 : left > 1000000 ? 1000000 : (int)left;
+}
+
+/* 0 when ready. */
+static int await(int fd, short events, int64_t deadline_ns)
+{
+    for (;;) {
+        struct pollfd one = {.fd = fd, .events = events};
+        int count = poll(&one, 1, milliseconds_until(deadline_ns));
+        if (count > 0) return 0;
+        if (count == 0) return ETIMEDOUT;
+        if (errno != EINTR) return errno;
+    }
+}
+
+static int connect_one(int *out, const struct addrinfo *address, int64_t deadline_ns)
+{
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+    if (fd < 0) return errno;
+    int error = connect(fd, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
+    if (error == EINPROGRESS) {
+        socklen_t length = sizeof error;
+        int64_t attempt_ns = lki_now_ns() + ATTEMPT_MS * 1000000LL;
+        int waited = await(fd, POLLOUT, attempt_ns < deadline_ns ? attempt_ns : deadline_ns);
+        if (waited)
+            error = waited;
+        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
+            error = errno;
+    }
+    if (error) {
+        close(fd);
+        return error;
+    }
+    lki_net_tune(fd);
+    *out = fd;
+    return 0;
+}
+
+lk_status lki_net_connect(int *fd, const char *host, int port, int64_t deadline_ns)
+{
+    char service[16];
+    const char *why = "nobody answered";
+    snprintf(service, sizeof service, "%d", port);
+    for (;;) {
+        struct addrinfo *addresses = NULL, hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+        int resolved = getaddrinfo(host, service, &hints, &addresses);
+        if (resolved != 0) why = gai_strerror(resolved);
+        for (struct addrinfo *address = addresses; address; address = address->ai_next) {
+            int error = connect_one(fd, address, deadline_ns);
+            if (error == 0) {
+                freeaddrinfo(addresses);
+                return LK_OK;
+            }
+            why = strerror(error);
+        }
+        if (addresses) freeaddrinfo(addresses);
+        if (resolved == EAI_NONAME)
+            return lki_fail(LK_ERR_NOT_FOUND, "host \"%s\" is not known: %s", host, why);
+        if (lki_now_ns() >= deadline_ns)
+            return lki_fail(LK_ERR_TIMEOUT, "could not reach rank 0 at %s:%d: %s", host, port, why);
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000L}, NULL);
+    }
+}
+
+static int listen_on(int family, int *port)
+{
+    struct sockaddr_in6 any6 = {
+        .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT, .sin6_port = htons((uint16_t)*port)};
+    struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)*port)};
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP), on = 1, off = 0;
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    const struct sockaddr *address = family == AF_INET6 ? (struct sockaddr *)&any6 : (struct sockaddr *)&any4;
+    socklen_t length = family == AF_INET6 ? sizeof any6 : sizeof any4;
+    if (bind(fd, address, length) == 0 && listen(fd, LISTEN_BACKLOG) == 0) {
+        struct sockaddr_in6 bound; /* the port lies at the same place in both */
+        length = sizeof bound;
+        if (getsockname(fd, (struct sockaddr *)&bound, &length) == 0) *port = ntohs(bound.sin6_port);
+        return fd;
+    }
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+lk_status lki_net_listen(int *fd, int *port)
+{
+    *fd = listen_on(AF_INET6, port);
+    if (*fd < 0 && errno != EADDRINUSE && errno != EACCES) *fd = listen_on(AF_INET, port);
+    if (*fd >= 0) return LK_OK;
+    if (errno == EADDRINUSE)
+        return lki_fail(LK_ERR_IO,
+                        "port %d is in use on this host: choose another with --port, or 0 for any free one",
+                        *port);
+    return lki_fail(LK_ERR_IO, "could not listen on port %d: %s", *port, strerror(errno));
+}
+
+int lki_net_send(int fd, const void *data, size_t nbytes, int64_t deadline_ns)
+{
+    const char *from = data;
+    while (nbytes > 0) {
+        ssize_t sent = send(fd, from, nbytes, MSG_NOSIGNAL);
+        if (sent > 0) {
+            from += sent;
+            nbytes -= (size_t)sent;
+        } else if (errno == EAGAIN || errno == EINTR) {
+            int error = await(fd, POLLOUT, deadline_ns);
+            if (error) return error;
+        } else {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+int lki_net_receive(int fd, void *data, size_t nbytes, int64_t deadline_ns)
+{
+    char *to = data;
+    while (nbytes > 0) {
+        ssize_t received = recv(fd, to, nbytes, 0);
+        if (received > 0) {
+            to += received;
+            nbytes -= (size_t)received;
+        } else if (received == 0) {
+            return ECONNRESET;
+        } else if (errno == EAGAIN || errno == EINTR) {
+            int error = await(fd, POLLIN, deadline_ns);
+            if (error) return error;
+        } else {
+            return errno;
+        }
+    }
+    return 0;
+}
