@@ -125,9 +125,7 @@ lk_status lki_net_listen(int *fd, int *port)
     if (*fd < 0 && errno != EADDRINUSE && errno != EACCES) *fd = listen_on(AF_INET, port);
     if (*fd >= 0) return LK_OK;
     if (errno == EADDRINUSE)
-        return lki_fail(LK_ERR_IO,
-                        "port %d is in use on this host: choose another with --port, or 0 for any free one",
-                        *port);
+        return lki_fail(LK_ERR_IO, "port %d is in use on this host: choose another with --port", *port);
     return lki_fail(LK_ERR_IO, "could not listen on port %d: %s", *port, strerror(errno));
 }
 

@@ -68,7 +68,8 @@ static void accept_client(lki_store_server *server)
     if (getnameinfo((struct sockaddr *)&address, length, client->from, sizeof client->from, NULL, 0,
                     NI_NUMERICHOST) != 0)
         snprintf(client->from, sizeof client->from, "an unknown host");
-    if (strncmp(client->from, "::ffff:", 7) == 0) memmove(client->from, client->from + 7, strlen(client->from + 7) + 1);
+    if (strncmp(client->from, "::ffff:", 7) == 0)
+        memmove(client->from, client->from + 7, strlen(client->from + 7) + 1);
     client->next = server->clients;
     server->clients = client;
     server->stranger_count++;

@@ -1,0 +1,50 @@
+/* Running one program as many ranks.
+ *
+ * Who a process is comes, in this order, from: the launch flags; RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
+ * MASTER_PORT; Slurm; MPI; else it is alone, and may fork ranks of its own on this host:
+ *
+ *     lk_status train(void *context) { ... lk_rank() of lk_world_size() ... }
+ *     lk_status status = lk_distributed_run(train, &context, .nproc = 4);
+ *
+ * The caller itself is rank 0, so what its function computes is there when the call returns. When a rank
+ * fails, all stop, and the error names the first one that failed. Forked ranks never outlive the caller. */
+#ifndef LOCKSTEP_LAUNCH_H
+#define LOCKSTEP_LAUNCH_H
+
+#include <lockstep/status.h>
+
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Takes the launch flags out of the command line and remembers them for this process: --world-size N, --rank
+ * | -r N,
+ * --host | --master | --master-addr | -m ADDR, --port N, --nproc N. LK_ERR_CONFIG where a value is wrong.
+ * Call it before anything that trains. */
+lk_status lk_launch_arguments(int *argc, char **argv);
+
+/* Who this process is: 0 of 1 until it becomes one of several. The local rank counts within the host. */
+int lk_rank(void);
+int lk_world_size(void);
+int lk_local_rank(void);
+
+/* What a rank runs. A status other than LK_OK stops the job; the sentence is in lk_error(). */
+typedef lk_status (*lk_rank_function)(void *context);
+
+typedef struct lk_distributed_options {
+    int nproc;       /* ranks to run on this host; 0: the flag --nproc, else one a core */
+    bool no_pinning; /* leave ranks free to move between cores */
+} lk_distributed_options;
+
+/* Runs the function as each rank. Where flags or the environment say that this process is a rank already, it
+ * is run once, as that rank. Call it from the main thread, before other threads exist. */
+lk_status lk_distributed_run_with(lk_rank_function function, void *context, lk_distributed_options options);
+#define lk_distributed_run(function, context, ...)                                                           \
+    lk_distributed_run_with((function), (context), (lk_distributed_options){__VA_ARGS__})
+
+#ifdef __cplusplus
+}
+#endif
+#endif

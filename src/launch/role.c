@@ -1,0 +1,132 @@
+/* The precedence: flags, the environment, Slurm, MPI, else this process alone. */
+#include "launch/role.h"
+
+#include "base/status.h"
+#include "comm/store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *lki_role_source_name(lki_role_source source)
+{
+    static const char *const names[] = {
+#define X(symbol, name) name,
+        LKI_ROLE_SOURCE_LIST(X)
+#undef X
+    };
+    return names[source];
+}
+
+/* For those who start the ranks by hand: the same on every one of them without being told, and LOCKSTEP_TOKEN
+ * where the network is not theirs alone. */
+static void shared_token(lki_role *role, const char *const *environment)
+{
+    const char *secret = lki_environment_get(environment, "LOCKSTEP_TOKEN");
+    snprintf(role->token, sizeof role->token, "lockstep %d ranks %.100s", role->world_size,
+             secret ? secret : "");
+}
+
+static lk_status role_from_flags(lki_role *out, const lki_launch_flags *flags, const char *const *environment)
+{
+    lki_role role = {
+        .source = LKI_ROLE_FLAGS, .local_rank = -1, .fork_count = 1, .shm_fd = -1, .port_count = 1};
+    bool found;
+    role.world_size = flags->world_size ? flags->world_size : flags->default_world_size;
+    if (!flags->has_rank) return lki_fail(LK_ERR_CONFIG, "--world-size %d needs --rank", flags->world_size);
+    if (role.world_size < 1) return lki_fail(LK_ERR_CONFIG, "--rank %d needs --world-size", flags->rank);
+    role.rank = flags->rank;
+    if (role.rank >= role.world_size)
+        return lki_fail(LK_ERR_CONFIG, "--rank %d: ranks of --world-size %d go from 0 to %d", role.rank,
+                        role.world_size, role.world_size - 1);
+    const char *host = flags->host ? flags->host : lki_environment_get(environment, "MASTER_ADDR");
+    if (!host && role.world_size > 1)
+        return lki_fail(LK_ERR_CONFIG, "--rank %d of %d needs --host, the address of rank 0", role.rank,
+                        role.world_size);
+    snprintf(role.master, sizeof role.master, "%s", host ? host : "");
+    role.port = LKI_STORE_DEFAULT_PORT;
+    LKI_TRY(lki_environment_int(environment, "MASTER_PORT", 1, 65535, &role.port, &found));
+    if (flags->port) role.port = flags->port;
+    LKI_TRY(lki_environment_int(environment, "LOCAL_RANK", 0, 1000000, &role.local_rank, &found));
+    shared_token(&role, environment);
+    *out = role;
+    return LK_OK;
+}
+
+static lk_status role_from_environment(lki_role *out, const char *const *environment, bool *found)
+{
+    lki_role role = {.source = LKI_ROLE_ENVIRONMENT,
+                     .local_rank = -1,
+                     .fork_count = 1,
+                     .shm_fd = -1,
+                     .port_count = 1,
+                     .port = LKI_STORE_DEFAULT_PORT};
+    bool has_size, has;
+    LKI_TRY(lki_environment_int(environment, "RANK", 0, 100000000, &role.rank, found));
+    if (!*found) return LK_OK;
+    LKI_TRY(lki_environment_int(environment, "WORLD_SIZE", 1, 100000000, &role.world_size, &has_size));
+    if (!has_size) return lki_fail(LK_ERR_CONFIG, "RANK is set, but not WORLD_SIZE");
+    if (role.rank >= role.world_size)
+        return lki_fail(LK_ERR_CONFIG, "RANK is %d, but WORLD_SIZE is %d", role.rank, role.world_size);
+    LKI_TRY(lki_environment_int(environment, "LOCAL_RANK", 0, 1000000, &role.local_rank, &has));
+    LKI_TRY(lki_environment_int(environment, "LOCAL_WORLD_SIZE", 1, 1000000, &role.local_size, &has));
+    LKI_TRY(lki_environment_int(environment, "MASTER_PORT", 1, 65535, &role.port, &has));
+    const char *master = lki_environment_get(environment, "MASTER_ADDR");
+    if (!master && role.world_size > 1)
+        return lki_fail(LK_ERR_CONFIG, "RANK is %d of WORLD_SIZE %d, but MASTER_ADDR is not set", role.rank,
+                        role.world_size);
+    snprintf(role.master, sizeof role.master, "%s", master ? master : "");
+    shared_token(&role, environment);
+    *out = role;
+    return LK_OK;
+}
+
+/* mpirun inside a Slurm allocation leaves the variables of its own helper tasks behind: the two then
+ * disagree, and MPI is the one that started us. Where srun did, they agree or only one is there. */
+static bool mpi_is_inside_slurm(const lki_role *slurm, const lki_role *mpi)
+{
+    return mpi->world_size > 0 && (mpi->rank != slurm->rank || mpi->world_size != slurm->world_size);
+}
+
+lk_status lki_launch_role(lki_role *out, const lki_launch_flags *flags, const char *const *environment,
+                          int gpu_count)
+{
+    static const lki_launch_flags none;
+    lki_role slurm = {0}, mpi = {0};
+    bool found, in_slurm, in_mpi;
+    if (!flags) flags = &none;
+    if (flags->has_rank || flags->world_size) return role_from_flags(out, flags, environment);
+    if (flags->host) return lki_fail(LK_ERR_CONFIG, "--host %s needs --rank and --world-size", flags->host);
+    LKI_TRY(role_from_environment(out, environment, &found));
+    if (found) return LK_OK;
+    LKI_TRY(lki_mpi_role(&mpi, environment, &in_mpi));
+    LKI_TRY(lki_slurm_role(&slurm, in_mpi ? &none : flags, environment, in_mpi ? 0 : gpu_count, &in_slurm));
+    if (in_slurm && !(in_mpi && mpi_is_inside_slurm(&slurm, &mpi)))
+        *out = slurm;
+    else if (in_mpi)
+        *out = mpi;
+    else
+        *out = (lki_role){.source = LKI_ROLE_LOCAL,
+                          .world_size = 1,
+                          .local_size = 1,
+                          .node_count = 1,
+                          .fork_count = flags->nproc > 1 ? flags->nproc : 1,
+                          .shm_fd = -1};
+    return LK_OK;
+}
+
+static lki_role process_role = {.source = LKI_ROLE_LOCAL,
+                                .world_size = 1,
+                                .local_size = 1,
+                                .node_count = 1,
+                                .fork_count = 1,
+                                .shm_fd = -1};
+
+const lki_role *lki_process_role(void)
+{
+    return &process_role;
+}
+
+void lki_process_role_set(const lki_role *role)
+{
+    process_role = *role;
+}

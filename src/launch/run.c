@@ -1,0 +1,40 @@
+/* lk_distributed_run, and who this process is. */
+#include <lockstep/launch.h>
+
+#include "launch/ranks.h"
+#include "launch/role.h"
+
+#include "base/status.h"
+#include "base/threads.h"
+
+int lk_rank(void)
+{
+    return lki_process_role()->rank;
+}
+
+int lk_world_size(void)
+{
+    return lki_process_role()->world_size;
+}
+
+int lk_local_rank(void)
+{
+    int local_rank = lki_process_role()->local_rank;
+    return local_rank < 0 ? 0 : local_rank;
+}
+
+lk_status lk_distributed_run_with(lk_rank_function function, void *context, lk_distributed_options options)
+{
+    lki_launch_flags flags = *lki_process_flags();
+    lki_ranks *ranks = NULL;
+    lki_role role;
+    if (lki_process_role()->source == LKI_ROLE_FORKED)
+        return lki_fail(LK_ERR_INVALID, "rank %d: a rank cannot fork ranks of its own", lk_rank());
+    if (options.nproc) flags.nproc = options.nproc;
+    LKI_TRY(lki_launch_role(&role, &flags, NULL, 0));
+    int nproc = role.fork_count;
+    if (role.source == LKI_ROLE_LOCAL && !flags.nproc) nproc = lki_core_count();
+    LKI_TRY(lki_fork_ranks(&ranks, &role, nproc,
+                           &(lki_fork_options){.no_pinning = options.no_pinning || nproc == 1}));
+    return lki_ranks_finish(ranks, function(context));
+}

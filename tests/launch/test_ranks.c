@@ -1,0 +1,257 @@
+/* Forked ranks: results, failures of every kind, and that nobody is left behind. */
+#define _GNU_SOURCE
+#include "lktest.h"
+
+#include "base/status.h"
+#include "comm/comm.h"
+#include "launch/ranks.h"
+
+#include <lockstep/launch.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct shared_state {
+    _Atomic int pids[16];
+    _Atomic int sum;
+} shared_state;
+
+static shared_state *shared;
+static float result[100];
+
+static int share(void **state)
+{
+    (void)state;
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return shared == MAP_FAILED;
+}
+
+static void start_over(void)
+{
+    memset(shared, 0, sizeof *shared);
+}
+
+static lk_status join_comm(lk_comm **comm)
+{
+    const lki_role *role = lki_process_role();
+    atomic_store(&shared->pids[role->rank], (int)getpid());
+    LKI_TRY(lki_comm_shm_create(
+        comm, &(lki_shm_options){.rank = role->rank, .size = role->world_size, .fd = role->shm_fd}));
+    return LK_OK;
+}
+
+static void assert_all_gone(int count)
+{
+    for (int rank = 1; rank < count; rank++) {
+        pid_t pid = atomic_load(&shared->pids[rank]);
+        if (pid && (kill(pid, 0) == 0 || errno != ESRCH))
+            fail_msg("rank %d (process %d) is still there", rank, (int)pid);
+    }
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child, not even a zombie */
+    assert_int_equal(lk_rank(), 0);
+    assert_int_equal(lk_world_size(), 1);
+}
+
+static lk_status adds_up(void *context)
+{
+    lk_comm *comm = NULL;
+    LKI_TRY(join_comm(&comm));
+    for (int i = 0; i < 100; i++) result[i] = (float)(lk_rank() + *(int *)context);
+    LKI_TRY(lk_comm_all_reduce(comm, result, 100, LK_F32, LK_REDUCE_SUM));
+    atomic_fetch_add(&shared->sum, lk_rank() + 1);
+    lk_comm_free(comm);
+    return LK_OK;
+}
+
+static void the_caller_is_rank_0_and_holds_the_result(void **state)
+{
+    (void)state;
+    int start = 10;
+    for (int nproc = 1; nproc <= 4; nproc++) {
+        start_over();
+        lkt_ok(lk_distributed_run(adds_up, &start, .nproc = nproc));
+        for (int i = 0; i < 100; i++) assert_true(result[i] == (float)(nproc * 10 + nproc * (nproc - 1) / 2));
+        assert_int_equal(atomic_load(&shared->sum), nproc * (nproc + 1) / 2);
+        assert_all_gone(nproc);
+    }
+}
+
+/* Rank `victim` of three ends in one of several ways; the others wait for it in a collective. */
+typedef enum way_to_go { RETURNS_ERROR, KILLED, SEGFAULTS, EXITS, EXITS_TOO_SOON } way_to_go;
+
+typedef struct ending {
+    way_to_go way;
+    int victim;
+} ending;
+
+static lk_status end_somehow(way_to_go way)
+{
+    fprintf(stderr, "first words\nabout to go\nfamous last words");
+    switch (way) {
+    case RETURNS_ERROR: return lki_fail(LK_ERR_NAN, "the loss is not a number at step 7");
+    case KILLED: raise(SIGKILL); break;
+    case SEGFAULTS:
+        signal(SIGSEGV, SIG_DFL);
+        raise(SIGSEGV);
+        break;
+    case EXITS: _exit(7);
+    case EXITS_TOO_SOON: _exit(0);
+    }
+    return LK_OK;
+}
+
+static lk_status one_goes(void *context)
+{
+    const ending *end = context;
+    lk_comm *comm = NULL;
+    float value = 1;
+    LKI_TRY(join_comm(&comm));
+    LKI_TRY(lk_comm_all_reduce(comm, &value, 1, LK_F32, LK_REDUCE_SUM));
+    lk_status status = lk_rank() == end->victim ? end_somehow(end->way) : lk_comm_barrier(comm);
+    lk_comm_free(comm);
+    return status;
+}
+
+static void the_first_failure_is_reported(void **state)
+{
+    (void)state;
+    start_over();
+    lkt_fails(lk_distributed_run(one_goes, &((ending){RETURNS_ERROR, 2}), .nproc = 3), LK_ERR_NAN,
+              "rank 2 on ");
+    lkt_contains(lk_error(), "failed: the loss is not a number at step 7");
+    assert_all_gone(3);
+    lkt_fails(lk_distributed_run(one_goes, &((ending){KILLED, 1}), .nproc = 3), LK_ERR_PEER, "rank 1 on ");
+    lkt_contains(
+        lk_error(),
+        "was killed by signal 9 (Killed); last lines: first words | about to go | famous last words");
+    assert_all_gone(3);
+    lkt_fails(lk_distributed_run(one_goes, &((ending){SEGFAULTS, 1}), .nproc = 2), LK_ERR_PEER, "signal 11");
+    assert_all_gone(2);
+    lkt_fails(lk_distributed_run(one_goes, &((ending){EXITS, 1}), .nproc = 3), LK_ERR_PEER,
+              "exited with status 7");
+    assert_all_gone(3);
+    lkt_fails(lk_distributed_run(one_goes, &((ending){EXITS_TOO_SOON, 1}), .nproc = 2), LK_ERR_PEER,
+              "ended before its work was done");
+    assert_all_gone(2);
+}
+
+static void the_callers_own_failure_is_reported(void **state)
+{
+    (void)state;
+    start_over();
+    lkt_fails(lk_distributed_run(one_goes, &((ending){RETURNS_ERROR, 0}), .nproc = 3), LK_ERR_NAN,
+              "the loss is not a number at step 7");
+    assert_all_gone(3);
+}
+
+/* A rank that ignores everything but SIGKILL while another fails. */
+static lk_status stubborn(void *context)
+{
+    (void)context;
+    lk_comm *comm = NULL;
+    LKI_TRY(join_comm(&comm));
+    LKI_TRY(lk_comm_barrier(comm));
+    if (lk_rank() == 1) {
+        signal(SIGTERM, SIG_IGN);
+        for (;;) pause();
+    }
+    lk_comm_free(comm);
+    return lk_rank() == 2 ? lki_fail(LK_ERR_IO, "the disk is full") : LK_OK;
+}
+
+static void a_stubborn_rank_is_killed(void **state)
+{
+    (void)state;
+    start_over();
+    lkt_fails(lk_distributed_run(stubborn, NULL, .nproc = 3), LK_ERR_IO, "failed: the disk is full");
+    assert_all_gone(3);
+}
+
+static lk_status sleeps(void *context)
+{
+    lk_comm *comm = NULL;
+    LKI_TRY(join_comm(&comm));
+    LKI_TRY(lk_comm_barrier(comm));
+    if (lk_rank() == 0) atomic_store(&shared->sum, 1);
+    (void)context;
+    for (;;) pause();
+}
+
+/* The caller is killed: the kernel takes the others along. */
+static void children_do_not_outlive_the_caller(int how)
+{
+    start_over();
+    pid_t caller = fork();
+    if (caller == 0) {
+        signal(SIGINT, SIG_DFL);
+        lk_distributed_run(sleeps, NULL, .nproc = 3);
+        _exit(0);
+    }
+    while (atomic_load(&shared->sum) == 0) usleep(1000);
+    kill(caller, how);
+    int status = 0;
+    waitpid(caller, &status, 0);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == how);
+    for (int rank = 1; rank < 3; rank++) {
+        pid_t pid = atomic_load(&shared->pids[rank]);
+        for (int turn = 0; kill(pid, 0) == 0; turn++) { /* init has yet to reap it */
+            char path[64], line[256] = "";
+            snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+            FILE *file = fopen(path, "r");
+            if (!file) break;
+            if (fgets(line, sizeof line, file) && strstr(line, ") Z")) turn = 100000;
+            fclose(file);
+            if (turn >= 100000) break;
+            if (turn == 10000) fail_msg("rank %d outlives the caller", rank);
+            usleep(1000);
+        }
+    }
+}
+
+static void killed_caller(void **state)
+{
+    (void)state;
+    children_do_not_outlive_the_caller(SIGKILL);
+}
+
+static void interrupted_caller(void **state)
+{
+    (void)state;
+    children_do_not_outlive_the_caller(SIGINT);
+}
+
+static lk_status nests(void *context)
+{
+    return lk_distributed_run(nests, context, .nproc = 2);
+}
+
+static void wrong_numbers(void **state)
+{
+    (void)state;
+    lki_ranks *ranks = NULL;
+    start_over();
+    lkt_fails(lki_fork_ranks(&ranks, lki_process_role(), 0, NULL), LK_ERR_CONFIG, "found 0");
+    lkt_fails(lki_fork_ranks(&ranks, lki_process_role(), 5000, NULL), LK_ERR_CONFIG, "found 5000");
+    assert_null(ranks);
+    lkt_fails(lk_distributed_run(nests, NULL, .nproc = 2), LK_ERR_INVALID, "cannot fork ranks of its own");
+    assert_all_gone(2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_caller_is_rank_0_and_holds_the_result),
+        cmocka_unit_test(the_first_failure_is_reported),
+        cmocka_unit_test(the_callers_own_failure_is_reported),
+        cmocka_unit_test(a_stubborn_rank_is_killed),
+        cmocka_unit_test(killed_caller),
+        cmocka_unit_test(interrupted_caller),
+        cmocka_unit_test(wrong_numbers),
+    };
+    return cmocka_run_group_tests(tests, share, NULL);
+}
