@@ -6,8 +6,6 @@
 
 #include <math.h>
 
-/* ---- shapes ---- */
-
 static lk_status infer_broadcast(lki_node *node, int a, int b, lk_shape *shape)
 {
     LKI_TRY(lki_expect_float(node, a));
@@ -96,8 +94,6 @@ lk_status lki_infer_fused(lki_node *node)
     lki_set_output(node, 0, dtype, node->attr.shape);
     return LK_OK;
 }
-
-/* ---- gradients of two operands ---- */
 
 /* Hands input i its gradient, summed to its shape. */
 static void give(lki_node *node, lk_value **grad_in, int i, lk_value *gradient)
@@ -192,7 +188,7 @@ lk_status lki_backward_where(lki_node *node, lk_value *const *grad_out, lk_value
     return lki_recorded(node);
 }
 
-/* ---- gradients of one operand; it needs one, or autodiff would not ask ---- */
+/* From here on there is one operand: it needs a gradient, or autodiff would not ask. */
 
 /* dx = -dy */
 lk_status lki_backward_neg(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)

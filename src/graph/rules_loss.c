@@ -203,19 +203,22 @@ static lk_value *target_slope(const lki_node *node)
     return log_target ? LKI_EMIT(LK_OP_MUL, NULL, LKI_EMIT(LK_OP_EXP, NULL, t), sum) : sum;
 }
 
-/* mse: dx = 2 (x - t). l1: sign(x - t). smooth_l1: (x - t) / b inside of b, else the sign. huber: b times
- * that. bce: (x - t) / (x (1 - x)). bce_with_logits: (1 - t) - (1 + (pos_weight - 1) t) sigmoid(-x). kl_div:
- * -t, or -exp(t). All times the weight and dloss, divided by what the reduction divides by. In a loss of x -
- * t alone dt = -dx. */
+/* mse: 2 (x - t). l1: sign(x - t). smooth_l1: (x - t) / b inside of b, else the sign. huber: b times that.
+ * bce: (x - t) / (x (1 - x)). bce_with_logits: (1 - t) - (1 + (pos_weight - 1) t) sigmoid(-x).
+ * kl_div: -t, or -exp(t). Each times the weight and dloss, divided by what the reduction divides by. */
+static lk_value *input_gradient(const lki_node *node, lk_value *dloss, lk_value *x, lk_value *target)
+{
+    return LKI_EMIT(LK_OP_POINTWISE_LOSS_GRAD, &node->attr, dloss, x, target, optional(node, 2),
+                    optional(node, 3));
+}
+
+/* A loss of |x - t| alone stays the same when x and t change places: its dt is the dx of that. */
 lk_status lki_backward_pointwise_loss(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
-    lk_value *target = node->in[1], *weight = optional(node, 2);
-    bool of_difference = node->attr.mode <= LK_LOSS_HUBER;
-    if (node->in[0]->needs_grad || of_difference)
-        grad_in[0] = LKI_EMIT(LK_OP_POINTWISE_LOSS_GRAD, &node->attr, grad_out[0], node->in[0], target,
-                              weight, optional(node, 3));
-    if (target->needs_grad && of_difference) {
-        grad_in[1] = LKI_EMIT(LK_OP_NEG, NULL, grad_in[0]);
+    lk_value *x = node->in[0], *target = node->in[1], *weight = optional(node, 2);
+    if (x->needs_grad) grad_in[0] = input_gradient(node, grad_out[0], x, target);
+    if (target->needs_grad && node->attr.mode <= LK_LOSS_HUBER) {
+        grad_in[1] = input_gradient(node, grad_out[0], target, x);
     } else if (target->needs_grad) {
         lk_value *gradient = LKI_EMIT(LK_OP_MUL, NULL, target_slope(node), per_element(node, grad_out[0]));
         grad_in[1] = weight ? LKI_EMIT(LK_OP_MUL, NULL, gradient, weight) : gradient;

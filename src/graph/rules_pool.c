@@ -109,8 +109,7 @@ lk_status lki_backward_max_pool(lki_node *node, lk_value *const *grad_out, lk_va
     return lki_recorded(node);
 }
 
-/* dx = the sum over the windows that hold it of dy / divisor; upsample: of dy times the weight it had there
- */
+/* dx = the sum over the windows that hold it of dy / divisor; upsample: of dy times its weight there */
 lk_status lki_backward_pool(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     lk_attr attr = attr_with_shape(node);

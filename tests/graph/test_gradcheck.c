@@ -272,8 +272,6 @@ FUNCTION(bce_weight, lk_op_pointwise_loss(in[0], in[1], element_weight(in[0], 2)
 FUNCTION(logits_weight, lk_op_pointwise_loss(in[0], in[1], element_weight(in[0], 2), element_weight(in[0], 3),
                                              LK_LOSS_BCE_WITH_LOGITS, 0, LK_REDUCTION_SUM))
 
-/* ---- compositions ---- */
-
 static lk_value *attention(lk_value *const *in, int count, void *context)
 {
     (void)count, (void)context;

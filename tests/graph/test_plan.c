@@ -44,7 +44,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* loss = mean((silu(relu(x w1' + b1) * 2 + 1) w2' - y)^2), with enough elementwise ops in a row to be fused. */
+/* loss = mean((silu(relu(x w1' + b1) * 2 + 1) w2' - y)^2), with enough elementwise ops in a row to be fused.
+ */
 static lk_value *record_model(lk_graph *graph, fixture *f)
 {
     lk_value *x = lk_graph_input(graph, "x", LK_F32, f->x->shape);
@@ -68,8 +69,9 @@ static lki_plan *compile_model(fixture *f, bool no_fusion)
     lkt_ok(lki_pass_autodiff(graph, loss, params, 3, &report));
     assert_int_equal(report.unused_count, 0);
     lki_plan *plan;
-    lkt_ok(lki_plan_compile(&plan, graph,
-                            (lki_plan_options){.engine = f->engine, .workspace = f->workspace, .no_fusion = no_fusion}));
+    lkt_ok(lki_plan_compile(
+        &plan, graph,
+        (lki_plan_options){.engine = f->engine, .workspace = f->workspace, .no_fusion = no_fusion}));
     lki_plan_bind(plan, lki_plan_find_input(plan, "x"), f->x->data);
     lki_plan_bind(plan, lki_plan_find_input(plan, "y"), f->y->data);
     return plan;
@@ -143,10 +145,12 @@ static void memory_is_shared_along_a_chain(void **state)
     fixture *f = *state;
     lk_graph *graph = lk_graph_create(false);
     lk_value *v = lk_graph_input(graph, "x", LK_F32, LK_SHAPE(1000));
-    for (int i = 0; i < 40; i++) v = lk_op_softmax(v, 0); /* not elementwise: two buffers at a time are needed */
+    for (int i = 0; i < 40; i++)
+        v = lk_op_softmax(v, 0); /* not elementwise: two buffers at a time are needed */
     lkt_ok(lk_graph_output(graph, "out", v));
     lki_plan *plan;
-    lkt_ok(lki_plan_compile(&plan, graph, (lki_plan_options){.engine = f->engine, .workspace = f->workspace}));
+    lkt_ok(
+        lki_plan_compile(&plan, graph, (lki_plan_options){.engine = f->engine, .workspace = f->workspace}));
     assert_true(lki_plan_arena_nbytes(plan) <= 2 * 4032);
     lki_plan_free(plan);
 }
@@ -164,8 +168,9 @@ static void errors_name_the_layer_and_both_shapes(void **state)
     lkt_contains(lk_error(), "(4, 9)");
     lkt_contains(lk_error(), "(7, 5)");
     lki_plan *plan;
-    lkt_fails(lki_plan_compile(&plan, graph, (lki_plan_options){.engine = f->engine, .workspace = f->workspace}),
-              LK_ERR_SHAPE, "layer head (Linear)");
+    lkt_fails(
+        lki_plan_compile(&plan, graph, (lki_plan_options){.engine = f->engine, .workspace = f->workspace}),
+        LK_ERR_SHAPE, "layer head (Linear)");
 }
 
 static void unused_parameters_are_reported(void **state)
@@ -193,7 +198,8 @@ static void a_loss_that_is_not_finite_names_its_layer(void **state)
     lk_graph_pop_scope(graph);
     lkt_ok(lk_graph_output(graph, "loss", lk_op_sum(y, LK_ALL_AXES, false)));
     lki_plan *plan;
-    lkt_ok(lki_plan_compile(&plan, graph, (lki_plan_options){.engine = f->engine, .workspace = f->workspace}));
+    lkt_ok(
+        lki_plan_compile(&plan, graph, (lki_plan_options){.engine = f->engine, .workspace = f->workspace}));
     float values[] = {-1000, 0, 1000};
     lki_plan_bind(plan, 0, values);
     lkt_ok(lki_plan_run(plan));
@@ -209,7 +215,8 @@ static void an_unbound_input_is_an_error(void **state)
     lk_graph *graph = lk_graph_create(false);
     lkt_ok(lk_graph_output(graph, "out", lk_op_exp(lk_graph_input(graph, "x", LK_F32, LK_SHAPE(3)))));
     lki_plan *plan;
-    lkt_ok(lki_plan_compile(&plan, graph, (lki_plan_options){.engine = f->engine, .workspace = f->workspace}));
+    lkt_ok(
+        lki_plan_compile(&plan, graph, (lki_plan_options){.engine = f->engine, .workspace = f->workspace}));
     lkt_fails(lki_plan_run(plan), LK_ERR_INVALID, "\"x\" is not bound");
     lki_plan_free(plan);
 }
@@ -222,7 +229,8 @@ static void out_of_memory_is_an_error(void **state)
     lkt_ok(lk_graph_output(graph, "out", lk_op_softmax(lk_op_softmax(x, 0), 0)));
     lki_set_allocation_limit(1 << 20);
     lki_plan *plan;
-    lk_status status = lki_plan_compile(&plan, graph, (lki_plan_options){.engine = f->engine, .workspace = f->workspace});
+    lk_status status =
+        lki_plan_compile(&plan, graph, (lki_plan_options){.engine = f->engine, .workspace = f->workspace});
     lki_set_allocation_limit(0);
     assert_int_equal(status, LK_ERR_NOMEM);
     lkt_contains(lk_error(), "8.0 MiB for the activations");
