@@ -40,9 +40,9 @@ static lk_status join_comm(lk_comm **comm)
 {
     const lki_role *role = lki_process_role();
     atomic_store(&shared->pids[role->rank], (int)getpid());
-    LKI_TRY(lki_comm_shm_create(
-        comm, &(lki_shm_options){.rank = role->rank, .size = role->world_size, .fd = role->shm_fd}));
-    return LK_OK;
+    if (role->world_size == 1) return lki_comm_self_create(comm);
+    lki_shm_options options = {.rank = role->rank, .size = role->world_size, .fd = role->shm_fd};
+    return lki_comm_shm_create(comm, &options);
 }
 
 static void assert_all_gone(int count)
