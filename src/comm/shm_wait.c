@@ -131,9 +131,9 @@ lk_status lki_shm_pause(lk_comm *comm, lk_comm_request *request, int64_t deadlin
     }
     sleep_a_little(shm);
     int64_t now = lki_now_ns();
-    if (now >= shm->next_check_ns) {
-        shm->next_check_ns = now + CHECK_MS * 1000000LL;
-        return check_peers(shm);
-    }
-    return LK_OK;
+    if (now < shm->next_check_ns) return LK_OK;
+    shm->next_check_ns = now + CHECK_MS * 1000000LL;
+    lk_status status = check_peers(shm);
+    if (status != LK_OK) LKI_TRY(lki_shm_check_abort(shm)); /* one that said why it left said so before it did */
+    return status;
 }
