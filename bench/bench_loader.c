@@ -24,12 +24,13 @@ static int fail(void)
 
 int main(int argc, char **argv)
 {
-    const char *root = argc > 1 ? argv[1] : NULL;
+    const char *root = argc > 1 ? argv[1] : lk_synthetic_digits(.train = true, .count = 60000);
     int epochs = argc > 2 ? atoi(argv[2]) : 20;
     int64_t batch_size = argc > 3 ? atoll(argv[3]) : 32;
     int workers = argc > 4 ? atoi(argv[4]) : 0;
     double start = now_s();
-    lk_dataset *dataset = root && *root ? lk_mnist(root, .train = true) : NULL;
+    lk_dataset *dataset =
+        root && *root ? lk_mnist(root, .train = true) : lk_synthetic_digits(.train = true, .count = 60000);
     lk_loader *loader = lk_loader(dataset, .batch_size = batch_size, .shuffle = true, .num_workers = workers);
     if (!loader) return fail();
     printf("loaded in %.3f s\n", now_s() - start);

@@ -64,6 +64,8 @@ static lk_status check_options(const lk_dataset *dataset, lk_loader_options *opt
         return lki_fail(LK_ERR_INVALID, "prefetch: expected at least 1, found %d", options->prefetch);
     if (options->shuffle && options->no_shuffle)
         return lki_fail(LK_ERR_INVALID, "shuffle and no_shuffle exclude each other");
+    if (options->raw && options->batch_transforms.count > 0)
+        return lki_fail(LK_ERR_INVALID, "raw: batches of bytes cannot be transformed");
     for (int i = 0; i < options->batch_transforms.count; i++)
         LKI_TRY(lki_transform_check_batch(options->batch_transforms.items[i], dataset));
     return LK_OK;

@@ -3,8 +3,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "data/dataset.h"
+#include "data/scratch.h"
 
-#include <pthread.h>
 #include <string.h>
 
 /* ---- Life ---- */
@@ -65,34 +65,6 @@ typedef struct transformed {
     lk_field fields[LK_MAX_FIELDS];     /* after all steps */
 } transformed;
 
-static pthread_key_t scratch_key;
-static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
-
-typedef struct scratch {
-    size_t nbytes;
-    _Alignas(64) char data[];
-} scratch;
-
-static void make_scratch_key(void)
-{
-    pthread_key_create(&scratch_key, lki_free);
-}
-
-/* Memory of this thread's own that grows to the largest sample and is freed with the thread: gathering
- * allocates only when a thread meets a larger sample than before. */
-static char *thread_scratch(size_t nbytes)
-{
-    pthread_once(&scratch_once, make_scratch_key);
-    scratch *mine = pthread_getspecific(scratch_key);
-    if (mine && mine->nbytes >= nbytes) return mine->data;
-    scratch *larger = lki_calloc_aligned(sizeof *larger + nbytes, "a sample on its way");
-    if (!larger) return NULL;
-    larger->nbytes = nbytes;
-    lki_free(mine);
-    pthread_setspecific(scratch_key, larger);
-    return larger->data;
-}
-
 static int64_t transformed_length(void *context)
 {
     return lk_dataset_length(((transformed *)context)->inner);
@@ -121,7 +93,7 @@ static lk_status transformed_get(void *context, const lk_pass *pass, int64_t ind
 {
     const transformed *self = context;
     int field_count = lk_dataset_field_count(self->inner);
-    char *scratch_blocks = thread_scratch(self->scratch_nbytes * (size_t)(field_count + 1));
+    char *scratch_blocks = lki_thread_scratch(self->scratch_nbytes * (size_t)(field_count + 1));
     if (!scratch_blocks) return LK_ERR_NOMEM;
     void *places[LK_MAX_FIELDS];
     for (int f = 0; f < field_count; f++)

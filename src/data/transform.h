@@ -44,6 +44,15 @@ struct lk_transform {
 /* A transform of samples with a key (default_key where NULL). */
 lk_transform *lki_transform_create(const char *kind, const char *key, const char *default_key);
 
+/* LK_OK for a field of f32 pictures (C, H, W): what the geometric transforms take. */
+lk_status lki_transform_check_picture(const lk_transform *transform, const lk_field *field);
+
+/* Output pixel (x, y), counted from the centre, reads input pixel (m[0] x + m[1] y + m[2], m[3] x + m[4] y +
+ * m[5]), counted likewise, bilinearly; what lies outside is `fill`. Pictures are (channels, height, width).
+ */
+void lki_affine_picture(const float *in, float *out, int64_t channels, int64_t height, int64_t width,
+                        const double m[6], float fill);
+
 lk_status lki_transform_check_batch(const lk_transform *transform, const lk_dataset *dataset);
 lk_status lki_transform_apply_batch(const lk_transform *transform, const lk_pass *pass, lk_batch *batch);
 

@@ -1,0 +1,258 @@
+/* Tables of numbers in text. */
+#define _GNU_SOURCE
+#include <lockstep/data.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "data/file.h"
+#include "data/memory_dataset.h"
+#include "tensor/buffer.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_CELL = 128, MAX_COLUMNS = 65536 };
+
+typedef struct cell {
+    const char *text;
+    int length;
+} cell;
+
+typedef struct table {
+    const char *path;
+    lk_csv_options options;
+    const char *cursor, *end;
+    int64_t line;     /* of the row that was read last, from 1 */
+    cell *row;        /* the cells of that row */
+    int column_count; /* of the first row; 0 before it */
+    char **names;     /* (column_count) */
+    bool *is_target;  /* (column_count) */
+    int target_count;
+    double *values; /* (row_count, column_count) */
+    int64_t row_count, row_capacity;
+    locale_t c_locale;
+} table;
+
+/* ---- Reading rows ---- */
+
+/* One cell, quoted or not; the cursor is left on the delimiter, the line's end or the file's. */
+static lk_status read_cell(table *self, cell *out)
+{
+    char delimiter = self->options.delimiter;
+    if (self->cursor < self->end && *self->cursor == '"') {
+        const char *begin = ++self->cursor;
+        while (self->cursor < self->end && *self->cursor != '"' && *self->cursor != '\n') self->cursor++;
+        if (self->cursor == self->end || *self->cursor != '"')
+            return lki_fail(LK_ERR_FORMAT, "%s:%lld: a quote is not closed", self->path,
+                            (long long)self->line);
+        *out = (cell){begin, (int)(self->cursor++ - begin)};
+    } else {
+        const char *begin = self->cursor;
+        while (self->cursor < self->end && *self->cursor != delimiter && *self->cursor != '\n')
+            self->cursor++;
+        *out = (cell){begin, (int)(self->cursor - begin)};
+    }
+    while (out->length > 0 && (*out->text == ' ' || *out->text == '\t')) out->text++, out->length--;
+    while (out->length > 0 && strchr(" \t\r", out->text[out->length - 1])) out->length--;
+    while (self->cursor < self->end && (*self->cursor == ' ' || *self->cursor == '\r') && delimiter != ' ')
+        self->cursor++;
+    if (self->cursor < self->end && *self->cursor != delimiter && *self->cursor != '\n')
+        return lki_fail(LK_ERR_FORMAT, "%s:%lld: text after a closing quote", self->path,
+                        (long long)self->line);
+    return LK_OK;
+}
+
+static bool skip_blank_lines(table *self)
+{
+    for (const char *look = self->cursor; look < self->end; look++) {
+        if (*look == '\n') {
+            self->line++;
+            self->cursor = look + 1;
+        } else if (*look != '\r' && *look != ' ' && *look != '\t') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The next row's cells; *count is 0 at the end of the file. */
+static lk_status read_row(table *self, int *count)
+{
+    *count = 0;
+    if (!skip_blank_lines(self)) return LK_OK;
+    self->line++;
+    for (;;) {
+        if (*count == MAX_COLUMNS || (self->column_count && *count == self->column_count))
+            return lki_fail(LK_ERR_FORMAT, "%s:%lld: more than %d cells", self->path, (long long)self->line,
+                            *count);
+        LKI_TRY(read_cell(self, &self->row[(*count)++]));
+        if (self->cursor == self->end) return LK_OK;
+        if (*self->cursor++ == '\n') return LK_OK;
+    }
+}
+
+/* ---- Numbers ---- */
+
+static lk_status parse_number(const table *self, int column, double *out)
+{
+    const cell *one = &self->row[column];
+    char text[MAX_CELL], *end = text;
+    bool fits = one->length > 0 && one->length < MAX_CELL;
+    if (fits) {
+        memcpy(text, one->text, (size_t)one->length);
+        text[one->length] = 0;
+        *out = strtod_l(text, &end, self->c_locale);
+    }
+    if (fits && *end == 0 && end != text && isfinite(*out)) return LK_OK;
+    return lki_fail(LK_ERR_FORMAT, "%s:%lld: column \"%s\": expected a number, found \"%.*s\"", self->path,
+                    (long long)self->line, self->names[column], one->length < 40 ? one->length : 40,
+                    one->text);
+}
+
+static lk_status add_row(table *self, int count)
+{
+    if (count != self->column_count)
+        return lki_fail(LK_ERR_FORMAT, "%s:%lld: %d cells, expected %d", self->path, (long long)self->line,
+                        count, self->column_count);
+    if (self->row_count == self->row_capacity) {
+        int64_t capacity = self->row_capacity ? 2 * self->row_capacity : 256;
+        double *values = lki_realloc(self->values, (size_t)(capacity * self->column_count) * sizeof *values,
+                                     "a table of numbers");
+        if (!values) return LK_ERR_NOMEM;
+        self->values = values;
+        self->row_capacity = capacity;
+    }
+    double *row = self->values + self->row_count * self->column_count;
+    for (int c = 0; c < count; c++) LKI_TRY(parse_number(self, c, &row[c]));
+    self->row_count++;
+    return LK_OK;
+}
+
+/* ---- Columns ---- */
+
+static lk_status name_columns(table *self, int count)
+{
+    self->column_count = count;
+    self->names = LKI_NEW_ARRAY(char *, count);
+    self->is_target = LKI_NEW_ARRAY(bool, count);
+    if (!self->names || !self->is_target) return LK_ERR_NOMEM;
+    for (int c = 0; c < count; c++) {
+        self->names[c] = self->options.no_header
+                             ? lki_format("%d", c)
+                             : lki_strndup(self->row[c].text, (size_t)self->row[c].length);
+        if (!self->names[c]) return LK_ERR_NOMEM;
+    }
+    return LK_OK;
+}
+
+static lk_status mark_target(table *self, const char *name, size_t length)
+{
+    for (int c = 0; c < self->column_count; c++) {
+        if (strlen(self->names[c]) != length || strncmp(self->names[c], name, length) != 0) continue;
+        self->target_count += !self->is_target[c];
+        self->is_target[c] = true;
+        return LK_OK;
+    }
+    return lki_fail(LK_ERR_NOT_FOUND, "%s: no column \"%.*s\"", self->path, (int)length, name);
+}
+
+static lk_status choose_targets(table *self)
+{
+    if (!self->options.target_columns) {
+        self->is_target[self->column_count - 1] = true;
+        self->target_count = 1;
+    }
+    for (const char *name = self->options.target_columns; name && *name;) {
+        size_t length = strcspn(name, ",");
+        LKI_TRY(mark_target(self, name, length));
+        name += length + (name[length] == ',');
+    }
+    if (self->options.class_targets && self->target_count != 1)
+        return lki_fail(LK_ERR_INVALID, "%s: class_targets needs one target column, not %d", self->path,
+                        self->target_count);
+    if (self->target_count == self->column_count)
+        return lki_fail(LK_ERR_FORMAT, "%s: no column is left for the features", self->path);
+    return LK_OK;
+}
+
+static lk_status read_table(table *self)
+{
+    int count = 0;
+    LKI_TRY(read_row(self, &count));
+    if (count == 0) return lki_fail(LK_ERR_FORMAT, "%s: no line to read", self->path);
+    LKI_TRY(name_columns(self, count));
+    LKI_TRY(choose_targets(self));
+    if (self->options.no_header) LKI_TRY(add_row(self, count));
+    for (;;) {
+        LKI_TRY(read_row(self, &count));
+        if (count == 0) return LK_OK;
+        LKI_TRY(add_row(self, count));
+    }
+}
+
+/* ---- The dataset ---- */
+
+static lk_tensor *take_columns(const table *self, bool targets, lk_dtype dtype)
+{
+    int width = targets ? self->target_count : self->column_count - self->target_count;
+    lk_shape shape = targets && width == 1 ? LK_SHAPE(self->row_count) : LK_SHAPE(self->row_count, width);
+    lk_tensor *tensor = lk_tensor_create(dtype, shape);
+    if (!tensor) return NULL;
+    int64_t out = 0;
+    for (int64_t r = 0; r < self->row_count; r++)
+        for (int c = 0; c < self->column_count; c++)
+            if (self->is_target[c] == targets)
+                lk_tensor_set(tensor, out++, self->values[r * self->column_count + c]);
+    return tensor;
+}
+
+static lk_status check_classes(const table *self)
+{
+    for (int c = 0; c < self->column_count; c++)
+        for (int64_t r = 0; self->is_target[c] && r < self->row_count; r++) {
+            double value = self->values[r * self->column_count + c];
+            if (value != floor(value) || value < 0 || value > 1e9)
+                return lki_fail(LK_ERR_FORMAT,
+                                "%s: row %lld: column \"%s\": expected a class number, found %g", self->path,
+                                (long long)r + 1, self->names[c], value);
+        }
+    return LK_OK;
+}
+
+static lk_dataset *make_dataset(const table *self)
+{
+    if (self->options.class_targets && check_classes(self) != LK_OK) return NULL;
+    lki_memory_field fields[] = {
+        lki_memory_field_of("features", take_columns(self, false, LK_F32)),
+        lki_memory_field_of("targets",
+                            take_columns(self, true, self->options.class_targets ? LK_I64 : LK_F32)),
+    };
+    return lki_memory_dataset_create(fields, 2);
+}
+
+static void free_table(table *self)
+{
+    for (int c = 0; self->names && c < self->column_count; c++) lki_free(self->names[c]);
+    lki_free(self->names);
+    lki_free(self->is_target);
+    lki_free(self->values);
+    lki_free(self->row);
+    if (self->c_locale) freelocale(self->c_locale);
+}
+
+lk_dataset *lk_csv_dataset_create(const char *path, lk_csv_options options)
+{
+    lk_buffer *text = NULL;
+    if (options.delimiter == 0) options.delimiter = ',';
+    if (lki_file_read(&text, path) != LK_OK) return NULL;
+    const char *begin = lki_buffer_data(text);
+    table self = {.path = path, .options = options, .cursor = begin, .end = begin + lki_buffer_nbytes(text)};
+    self.row = LKI_NEW_ARRAY(cell, MAX_COLUMNS);
+    self.c_locale = newlocale(LC_ALL_MASK, "C", 0);
+    lk_dataset *dataset = self.row && read_table(&self) == LK_OK ? make_dataset(&self) : NULL;
+    free_table(&self);
+    lki_buffer_release(text);
+    return dataset;
+}

@@ -1,0 +1,161 @@
+/* Arrays from HDF5 files. The library is not safe to call from two threads, so arrays are read whole, under
+ * one lock. */
+#include <lockstep/data.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "data/file.h"
+#include "data/memory_dataset.h"
+
+#if LOCKSTEP_HAVE_HDF5
+
+#include <hdf5.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static pthread_mutex_t hdf5_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- Which array ---- */
+
+typedef struct labels {
+    char text[400]; /* all of them, for the message */
+    char last[200]; /* the last by name: the default */
+} labels;
+
+static herr_t note_label(hid_t group, const char *name, const H5L_info_t *info, void *context)
+{
+    (void)info;
+    labels *found = context;
+    H5O_info_t object;
+    if (H5Oget_info_by_name(group, name, &object, H5P_DEFAULT) < 0 || object.type != H5O_TYPE_DATASET)
+        return 0;
+    size_t used = strlen(found->text);
+    snprintf(found->text + used, sizeof found->text - used, "%s%s", used ? ", " : "", name);
+    snprintf(found->last, sizeof found->last, "%s", name);
+    return 0;
+}
+
+static lk_status choose_label(hid_t file, const char *path, const char **label, labels *found)
+{
+    H5Literate(file, H5_INDEX_NAME, H5_ITER_INC, NULL, note_label, found);
+    if (!*found->text && !*label) return lki_fail(LK_ERR_NOT_FOUND, "%s: the file has no array", path);
+    if (!*label) *label = found->last;
+    /* A path through groups ("a/b") is tried as it is; each part must exist or HDF5 complains. */
+    hid_t probe = H5Dopen2(file, *label, H5P_DEFAULT);
+    if (probe < 0)
+        return lki_fail(LK_ERR_NOT_FOUND, "%s: no array \"%s\": the file has %s", path, *label,
+                        *found->text ? found->text : "none");
+    H5Dclose(probe);
+    return LK_OK;
+}
+
+/* ---- Its dtype and shape ---- */
+
+static lk_status choose_dtype(hid_t array, const char *path, const char *label, lk_dtype *dtype,
+                              hid_t *memory_type)
+{
+    hid_t type = H5Dget_type(array);
+    H5T_class_t class = H5Tget_class(type);
+    size_t nbytes = H5Tget_size(type);
+    bool is_signed = class == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_2;
+    H5Tclose(type);
+    if (class == H5T_FLOAT) {
+        *dtype = nbytes > 4 ? LK_F64 : LK_F32;
+        *memory_type = nbytes > 4 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT;
+        return LK_OK;
+    }
+    if (class != H5T_INTEGER)
+        return lki_fail(LK_ERR_DTYPE, "%s: array \"%s\" holds neither floats nor integers", path, label);
+    if (nbytes == 1 && !is_signed) {
+        *dtype = LK_U8;
+        *memory_type = H5T_NATIVE_UINT8;
+    } else {
+        bool wide = nbytes > 4 || (nbytes == 4 && !is_signed);
+        *dtype = wide ? LK_I64 : LK_I32;
+        *memory_type = wide ? H5T_NATIVE_INT64 : H5T_NATIVE_INT32;
+    }
+    return LK_OK;
+}
+
+static lk_status choose_shape(hid_t array, const char *path, const char *label, lk_shape *shape)
+{
+    hsize_t dims[H5S_MAX_RANK];
+    hid_t space = H5Dget_space(array);
+    shape->rank = H5Sget_simple_extent_ndims(space);
+    if (shape->rank >= 0 && shape->rank <= LK_MAX_DIMS) H5Sget_simple_extent_dims(space, dims, NULL);
+    H5Sclose(space);
+    if (shape->rank < 0 || shape->rank > LK_MAX_DIMS)
+        return lki_fail(LK_ERR_SHAPE, "%s: array \"%s\" has %d dimensions, at most %d are possible", path,
+                        label, shape->rank, LK_MAX_DIMS);
+    for (int i = 0; i < shape->rank; i++) shape->dim[i] = (int64_t)dims[i];
+    return LK_OK;
+}
+
+static lk_tensor *read_array(hid_t array, const char *path, const char *label)
+{
+    lk_dtype dtype = LK_F32;
+    hid_t memory_type = H5I_INVALID_HID;
+    lk_shape shape = {0};
+    if (choose_dtype(array, path, label, &dtype, &memory_type) || choose_shape(array, path, label, &shape))
+        return NULL;
+    lk_tensor *tensor = lk_tensor_create(dtype, shape);
+    if (!tensor) return NULL;
+    if (lk_tensor_count(tensor) == 0 ||
+        H5Dread(array, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor->data) >= 0)
+        return tensor;
+    lk_tensor_free(tensor);
+    return lki_fail_null(LK_ERR_FORMAT, "%s: array \"%s\" cannot be read: the file is damaged", path, label);
+}
+
+static lk_tensor *read_file(const char *path, const char *label)
+{
+    if (!lki_file_exists(path)) return lki_fail_null(LK_ERR_NOT_FOUND, "%s: no such file", path);
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    if (file < 0) return lki_fail_null(LK_ERR_FORMAT, "%s: not a readable HDF5 file", path);
+    labels found = {0};
+    lk_tensor *tensor = NULL;
+    if (choose_label(file, path, &label, &found) == LK_OK) {
+        hid_t array = H5Dopen2(file, label, H5P_DEFAULT);
+        tensor = read_array(array, path, label);
+        H5Dclose(array);
+    }
+    H5Fclose(file);
+    return tensor;
+}
+
+/* HDF5 prints its errors unless told not to; what the program around us has set comes back after. */
+lk_tensor *lk_hdf5_read(const char *path, const char *label)
+{
+    H5E_auto2_t printer;
+    void *printer_context;
+    pthread_mutex_lock(&hdf5_lock);
+    H5Eget_auto2(H5E_DEFAULT, &printer, &printer_context);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    lk_tensor *tensor = read_file(path, label);
+    H5Eset_auto2(H5E_DEFAULT, printer, printer_context);
+    pthread_mutex_unlock(&hdf5_lock);
+    return tensor;
+}
+
+#else
+
+lk_tensor *lk_hdf5_read(const char *path, const char *label)
+{
+    (void)label;
+    return lki_fail_null(LK_ERR_UNSUPPORTED, "%s: this build cannot read HDF5 (no libhdf5)", path);
+}
+
+#endif
+
+lk_dataset *lk_hdf5_dataset_create(const char *path, lk_hdf5_options options)
+{
+    lk_tensor *features = lk_hdf5_read(path, options.features);
+    if (!features || !options.targets) {
+        lki_memory_field only = lki_memory_field_of("features", features);
+        return lki_memory_dataset_create(&only, 1);
+    }
+    lki_memory_field fields[] = {lki_memory_field_of("features", features),
+                                 lki_memory_field_of("targets", lk_hdf5_read(path, options.targets))};
+    return lki_memory_dataset_create(fields, 2);
+}

@@ -1,0 +1,187 @@
+/* A folder of classes, each a folder of pictures. */
+#include <lockstep/data.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "data/image.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct picture {
+    char *path;
+    int64_t label;
+} picture;
+
+typedef struct folder {
+    picture *pictures;
+    int64_t count, capacity;
+    int64_t height, width;
+    int channels;
+    bool resize;
+} folder;
+
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+typedef struct names {
+    char **items;
+    int count;
+} names;
+
+static void free_names(names *list)
+{
+    for (int i = 0; i < list->count; i++) lki_free(list->items[i]);
+    lki_free(list->items);
+}
+
+static lk_status add_name(names *list, const char *name)
+{
+    char **items = lki_realloc(list->items, (size_t)(list->count + 1) * sizeof *items, "a list of files");
+    if (!items) return LK_ERR_NOMEM;
+    list->items = items;
+    items[list->count] = lki_strdup(name);
+    return items[list->count] ? list->count++, LK_OK : LK_ERR_NOMEM;
+}
+
+/* The entries of a folder in the order of their bytes, hidden ones left out. */
+static lk_status list(names *out, const char *path)
+{
+    DIR *directory = opendir(path);
+    if (!directory)
+        return lki_fail(errno == ENOENT ? LK_ERR_NOT_FOUND : LK_ERR_IO, "%s: %s", path, strerror(errno));
+    lk_status status = LK_OK;
+    for (struct dirent *entry; status == LK_OK && (entry = readdir(directory));)
+        if (entry->d_name[0] != '.') status = add_name(out, entry->d_name);
+    closedir(directory);
+    if (status == LK_OK && out->count) qsort(out->items, (size_t)out->count, sizeof *out->items, by_name);
+    return status;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static lk_status add_picture(folder *self, const char *class_path, const char *name, int64_t label)
+{
+    if (self->count == self->capacity) {
+        int64_t capacity = self->capacity ? 2 * self->capacity : 64;
+        picture *pictures =
+            lki_realloc(self->pictures, (size_t)capacity * sizeof *pictures, "a list of pictures");
+        if (!pictures) return LK_ERR_NOMEM;
+        self->pictures = pictures;
+        self->capacity = capacity;
+    }
+    char *path = lki_format("%s/%s", class_path, name);
+    if (!path) return LK_ERR_NOMEM;
+    self->pictures[self->count++] = (picture){path, label};
+    return LK_OK;
+}
+
+static lk_status add_class(folder *self, const char *class_path, int64_t label)
+{
+    names files = {0};
+    lk_status status = list(&files, class_path);
+    for (int i = 0; status == LK_OK && i < files.count; i++)
+        if (lki_image_is_named_so(files.items[i]))
+            status = add_picture(self, class_path, files.items[i], label);
+    free_names(&files);
+    return status;
+}
+
+static lk_status find_pictures(folder *self, const char *root)
+{
+    names classes = {0};
+    int64_t label = 0;
+    lk_status status = list(&classes, root);
+    for (int i = 0; status == LK_OK && i < classes.count; i++) {
+        LKI_SCOPED char *path = lki_format("%s/%s", root, classes.items[i]);
+        if (!path)
+            status = LK_ERR_NOMEM;
+        else if (is_folder(path))
+            status = add_class(self, path, label++);
+    }
+    free_names(&classes);
+    if (status == LK_OK && self->count == 0)
+        return lki_fail(LK_ERR_NOT_FOUND, "%s: no pictures: expected %s/<class>/<name>.png or .jpg", root,
+                        root);
+    return status;
+}
+
+/* ---- The dataset ---- */
+
+static int64_t folder_length(void *context)
+{
+    return ((folder *)context)->count;
+}
+
+static lk_status folder_get(void *context, const lk_pass *pass, int64_t index, void *const *slots)
+{
+    (void)pass;
+    const folder *self = context;
+    const picture *one = &self->pictures[index];
+    lki_image image;
+    LKI_TRY(lki_image_read(&image, one->path, self->channels));
+    lk_status status = LK_OK;
+    if (!self->resize && (image.height != self->height || image.width != self->width))
+        status = lki_fail(LK_ERR_SHAPE,
+                          "%s: %lldx%lld pixels, the first picture has %lldx%lld (set .height and .width)",
+                          one->path, (long long)image.width, (long long)image.height, (long long)self->width,
+                          (long long)self->height);
+    else
+        lki_image_to_f32(&image, slots[0], self->height, self->width);
+    *(int64_t *)slots[1] = one->label;
+    lki_image_fini(&image);
+    return status;
+}
+
+static void folder_free(void *context)
+{
+    folder *self = context;
+    for (int64_t i = 0; i < self->count; i++) lki_free(self->pictures[i].path);
+    lki_free(self->pictures);
+    lki_free(self);
+}
+
+static const lk_dataset_ops folder_ops = {.length = folder_length, .get = folder_get, .free = folder_free};
+
+static lk_status set_size(folder *self, const lk_image_folder_options *options)
+{
+    self->resize = options->height > 0;
+    self->height = options->height;
+    self->width = options->width ? options->width : options->height;
+    if (self->resize) return LK_OK;
+    lki_image first;
+    LKI_TRY(lki_image_read(&first, self->pictures[0].path, self->channels));
+    self->height = first.height;
+    self->width = first.width;
+    lki_image_fini(&first);
+    return LK_OK;
+}
+
+lk_dataset *lk_image_folder_create(const char *root, lk_image_folder_options options)
+{
+    if (options.channels == 0) options.channels = 3;
+    if (options.channels != 1 && options.channels != 3)
+        return lki_fail_null(LK_ERR_INVALID, "image folder: channels: expected 1 or 3, found %d",
+                             options.channels);
+    if (options.height < 0 || options.width < 0 || (options.width > 0 && options.height == 0))
+        return lki_fail_null(LK_ERR_INVALID, "image folder: a size needs a height of at least 1");
+    folder *self = LKI_NEW(folder);
+    if (!self) return NULL;
+    self->channels = options.channels;
+    if (find_pictures(self, root) != LK_OK || set_size(self, &options) != LK_OK) {
+        folder_free(self);
+        return NULL;
+    }
+    const lk_field fields[] = {{"features", LK_F32, LK_SHAPE(self->channels, self->height, self->width)},
+                               {"targets", LK_I64, {0}}};
+    return lk_dataset_create(&folder_ops, fields, 2, self);
+}
