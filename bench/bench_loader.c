@@ -24,7 +24,7 @@ static int fail(void)
 
 int main(int argc, char **argv)
 {
-    const char *root = argc > 1 ? argv[1] : lk_synthetic_digits(.train = true, .count = 60000);
+    const char *root = argc > 1 ? argv[1] : NULL;
     int epochs = argc > 2 ? atoi(argv[2]) : 20;
     int64_t batch_size = argc > 3 ? atoll(argv[3]) : 32;
     int workers = argc > 4 ? atoi(argv[4]) : 0;

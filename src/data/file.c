@@ -3,66 +3,18 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "tensor/buffer.h"
+#include "tensor/mapped.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 bool lki_file_exists(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
-}
-
-/* ---- Mapping ---- */
-
-typedef struct mapping {
-    size_t nbytes;
-} mapping;
-
-static void unmap(void *data, void *context)
-{
-    mapping *self = context;
-    munmap(data, self->nbytes);
-    lki_free(self);
-}
-
-static lk_status map_descriptor(lk_buffer **out, const char *path, int descriptor)
-{
-    struct stat info;
-    if (fstat(descriptor, &info) != 0) return lki_fail(LK_ERR_IO, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return lki_fail(LK_ERR_IO, "%s: not a file", path);
-    if (info.st_size == 0) return lki_fail(LK_ERR_FORMAT, "%s: the file is empty", path);
-    mapping *self = LKI_NEW(mapping);
-    if (!self) return LK_ERR_NOMEM;
-    self->nbytes = (size_t)info.st_size;
-    void *data = mmap(NULL, self->nbytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (data == MAP_FAILED) {
-        lki_free(self);
-        return lki_fail(LK_ERR_IO, "%s: could not map the file: %s", path, strerror(errno));
-    }
-    madvise(data, self->nbytes, MADV_WILLNEED);
-    *out = lki_buffer_adopt(data, self->nbytes, unmap, self);
-    if (*out) return LK_OK;
-    unmap(data, self);
-    return LK_ERR_NOMEM;
-}
-
-lk_status lki_file_map(lk_buffer **out, const char *path)
-{
-    *out = NULL;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return lki_fail(errno == ENOENT ? LK_ERR_NOT_FOUND : LK_ERR_IO, "%s: %s", path, strerror(errno));
-    lk_status status = map_descriptor(out, path, descriptor);
-    close(descriptor);
-    return status;
 }
 
 /* ---- gzip ---- */
@@ -146,9 +98,13 @@ lk_status lki_file_read(lk_buffer **out, const char *path)
 {
     lk_buffer *mapped = NULL;
     *out = NULL;
-    LKI_TRY(lki_file_map(&mapped, path));
+    LKI_TRY(lki_map_file(&mapped, path));
     const unsigned char *bytes = lki_buffer_data(mapped);
     size_t nbytes = lki_buffer_nbytes(mapped);
+    if (nbytes == 0) {
+        lki_buffer_release(mapped);
+        return lki_fail(LK_ERR_FORMAT, "%s: the file is empty", path);
+    }
     if (nbytes < 2 || bytes[0] != 0x1f || bytes[1] != 0x8b) {
         *out = mapped;
         return LK_OK;
@@ -158,7 +114,7 @@ lk_status lki_file_read(lk_buffer **out, const char *path)
     return status;
 }
 
-/* ---- Checksums and writing ---- */
+/* ---- Checksums ---- */
 
 void lki_sha256_hex(char out[65], const void *data, size_t nbytes)
 {
@@ -167,32 +123,4 @@ void lki_sha256_hex(char out[65], const void *data, size_t nbytes)
     memset(out, 0, 65);
     if (!EVP_Digest(data, nbytes, digest, &length, EVP_sha256(), NULL)) return;
     for (unsigned int i = 0; i < length && i < 32; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
-}
-
-static lk_status write_and_sync(int descriptor, const char *path, const char *data, size_t nbytes)
-{
-    while (nbytes > 0) {
-        ssize_t written = write(descriptor, data, nbytes);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return lki_fail(LK_ERR_IO, "%s: could not write: %s", path, strerror(errno));
-        data += written;
-        nbytes -= (size_t)written;
-    }
-    if (fsync(descriptor) != 0) return lki_fail(LK_ERR_IO, "%s: could not write: %s", path, strerror(errno));
-    return LK_OK;
-}
-
-lk_status lki_file_write_whole(const char *path, const void *data, size_t nbytes)
-{
-    LKI_SCOPED char *temporary = lki_format("%s.%d.tmp", path, (int)getpid());
-    if (!temporary) return LK_ERR_NOMEM;
-    int descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor < 0) return lki_fail(LK_ERR_IO, "%s: could not create: %s", temporary, strerror(errno));
-    lk_status status = write_and_sync(descriptor, temporary, data, nbytes);
-    if (close(descriptor) != 0 && status == LK_OK)
-        status = lki_fail(LK_ERR_IO, "%s: could not write: %s", temporary, strerror(errno));
-    if (status == LK_OK && rename(temporary, path) != 0)
-        status = lki_fail(LK_ERR_IO, "%s: could not rename to it: %s", path, strerror(errno));
-    if (status != LK_OK) unlink(temporary);
-    return status;
 }

@@ -10,9 +10,6 @@
 
 bool lki_file_exists(const char *path);
 
-/* Maps a file read-only; the buffer unmaps it when it goes. */
-lk_status lki_file_map(lk_buffer **out, const char *path);
-
 /* The unpacked content of a gzip file; `path` is for messages only. */
 lk_status lki_gunzip(lk_buffer **out, const char *path, const void *packed, size_t packed_nbytes);
 
@@ -21,8 +18,5 @@ lk_status lki_file_read(lk_buffer **out, const char *path);
 
 /* SHA-256 as 64 hexadecimal digits and a zero. */
 void lki_sha256_hex(char out[65], const void *data, size_t nbytes);
-
-/* Writes a file so that a reader sees all of it or none: a temporary beside it, synced, then renamed over. */
-lk_status lki_file_write_whole(const char *path, const void *data, size_t nbytes);
 
 #endif

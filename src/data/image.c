@@ -2,8 +2,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "data/file.h"
 #include "tensor/buffer.h"
+#include "tensor/mapped.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,7 +30,7 @@ lk_status lki_image_read(lki_image *out, const char *path, int channels)
 {
     *out = (lki_image){0};
     lk_buffer *file = NULL;
-    LKI_TRY(lki_file_map(&file, path));
+    LKI_TRY(lki_map_file(&file, path));
     const unsigned char *bytes = lki_buffer_data(file);
     size_t nbytes = lki_buffer_nbytes(file);
     lk_status status;

@@ -63,7 +63,7 @@ static lk_status fetch_from(const char *mirror, const char *folder, const lki_mn
     lk_buffer *raw = NULL;
     lk_status status = lki_file_read(&raw, part);
     if (status == LK_OK) status = check_sum(raw, file, url);
-    if (status == LK_OK) status = lki_file_write_whole(path, lki_buffer_data(raw), lki_buffer_nbytes(raw));
+    if (status == LK_OK) status = lki_write_file_atomic(path, lki_buffer_data(raw), lki_buffer_nbytes(raw));
     lki_buffer_release(raw);
     /* What does not check out cannot be resumed: the next mirror starts afresh. */
     if (status == LK_OK || status == LK_ERR_FORMAT) unlink(part);

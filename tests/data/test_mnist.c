@@ -4,9 +4,10 @@
 #include <lockstep/data.h>
 #include <lockstep/log.h>
 
+#include "base/atomic_file.h"
 #include "base/memory.h"
 #include "data/file.h"
-#include "tensor/buffer.h"
+#include "tensor/mapped.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -69,9 +70,9 @@ static void scalings(void **state)
     for (int i = 0; i < 256; i++) images[16 + i] = (unsigned char)i;
     char path[1200];
     snprintf(path, sizeof path, "%s/t10k-images-idx3-ubyte", folder);
-    lkt_ok(lki_file_write_whole(path, images, sizeof images));
+    lkt_ok(lki_write_file_atomic(path, images, sizeof images));
     snprintf(path, sizeof path, "%s/t10k-labels-idx1-ubyte", folder);
-    lkt_ok(lki_file_write_whole(path, labels, sizeof labels));
+    lkt_ok(lki_write_file_atomic(path, labels, sizeof labels));
     lk_dataset *plain = lk_mnist(folder), *catalyst = lk_mnist(folder, .catalyst_scaling = true);
     lk_dataset *normal = lk_mnist(folder, .normalize = true),
                *own = lk_mnist(folder, .normalize = true, .mean = .5f, .std = .25f);
@@ -170,8 +171,8 @@ static void check_broken(const char *folder, const void *images, size_t images_n
     if (packed)
         write_gz(image_path, images, images_nbytes);
     else
-        lkt_ok(lki_file_write_whole(image_path, images, images_nbytes));
-    lkt_ok(lki_file_write_whole(label_path, labels, labels_nbytes));
+        lkt_ok(lki_write_file_atomic(image_path, images, images_nbytes));
+    lkt_ok(lki_write_file_atomic(label_path, labels, labels_nbytes));
     lk_dataset *dataset = lk_mnist(folder);
     if (!fragment) {
         lkt_not_null(dataset);
@@ -222,15 +223,15 @@ static void broken_gzip(void **state)
     snprintf(source, sizeof source, "%s/t10k-images-idx3-ubyte.gz", root);
     snprintf(target, sizeof target, "%s/t10k-images-idx3-ubyte.gz", folder);
     lk_buffer *packed;
-    lkt_ok(lki_file_map(&packed, source));
+    lkt_ok(lki_map_file(&packed, source));
     size_t nbytes = lki_buffer_nbytes(packed);
     char *copy = lki_calloc(nbytes, "a copy");
     memcpy(copy, lki_buffer_data(packed), nbytes);
-    lkt_ok(lki_file_write_whole(target, copy, nbytes / 2));
+    lkt_ok(lki_write_file_atomic(target, copy, nbytes / 2));
     assert_null(lk_mnist(folder));
     lkt_contains(lk_error(), "truncated gzip: it ends at offset 824438");
     for (size_t i = 0; i < 64; i++) copy[nbytes / 2 + i] ^= 0x5a;
-    lkt_ok(lki_file_write_whole(target, copy, nbytes));
+    lkt_ok(lki_write_file_atomic(target, copy, nbytes));
     assert_null(lk_mnist(folder));
     lkt_contains(lk_error(), "corrupt gzip at offset");
     lki_buffer_release(packed);

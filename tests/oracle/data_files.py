@@ -13,8 +13,6 @@ x = np.arange(24, dtype=np.float32).reshape(4, 2, 3) / 7
 np.save(folder / "x.npy", x)
 np.save(folder / "y.npy", np.array([3, 1, 4, 1], dtype=np.int64))
 np.save(folder / "bytes.npy", np.arange(8, dtype=np.uint8).reshape(4, 2))
-np.save(folder / "fortran.npy", np.asfortranarray(x[:, :, 0]))
-np.save(folder / "short.npy", np.arange(4, dtype=np.int16))
 np.save(folder / "scalar.npy", np.float64(2.5))
 
 # A 5x4 picture of bytes (7 i^2 mod 256) resized to 3x6, and another turned by a matrix of grid_sample.
