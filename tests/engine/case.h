@@ -18,6 +18,7 @@ typedef struct lkt_case {
     int input_count, output_count;
     lk_tensor *in[LKT_MAX_INPUTS];  /* NULL where absent */
     lk_tensor *out[LK_MAX_OUTPUTS]; /* dtype and shape; NULL where unwanted */
+    bool unwanted[LK_MAX_OUTPUTS];  /* the output has a shape, but no memory */
     bool keeps_f32[LKT_MAX_INPUTS]; /* an operand that stays f32 where the others become bf16 (a bias) */
     double tolerance;               /* of f32 against f64; 0 for the usual 1e-5 */
     double low_tolerance;           /* of bf16 and f16 against f64; 0 for the usual 2e-2 */
@@ -68,9 +69,15 @@ lk_tensor *lkt_in(lkt_case *c, lk_dtype dtype, lk_shape shape, lkt_fill fill);
 lk_tensor *lkt_in_f32(lkt_case *c, lk_shape shape, lkt_fill fill);
 lk_tensor *lkt_in_index(lkt_case *c, lk_shape shape, int64_t high);
 void lkt_in_absent(lkt_case *c);
-/* Declares a result. */
+/* Declares a result; the first one is also what attr.shape (and attr.dtype of cast and full) says. */
 void lkt_out(lkt_case *c, lk_dtype dtype, lk_shape shape);
 void lkt_out_f32(lkt_case *c, lk_shape shape);
+
+/* Adds what another case's output `output` is on the reference engine: gradients want real results as
+ * operands. */
+lk_tensor *lkt_in_result(lkt_case *c, const lkt_case *of, int output);
+/* Adds another case's operand. */
+lk_tensor *lkt_in_operand(lkt_case *c, const lkt_case *of, int input);
 
 /* Prepares and runs. The result is the caller's to free, also where the run failed. */
 lk_status lkt_run(lk_engine *engine, const lkt_case *c, lkt_variant variant, lkt_result *result);
@@ -80,7 +87,19 @@ void lkt_result_free(lkt_result *result);
  * static memory. */
 const char *lkt_difference(const lk_tensor *actual, const lk_tensor *expected, double tolerance);
 
-/* The op's name, from the list in op.h. */
+/* The op's name and flags, from the list in op.h. */
 const char *lkt_op_name(lk_op op);
+unsigned lkt_op_flags(lk_op op);
+
+/* The cases of the conformance suite, one file a family. */
+void lkt_cases_elementwise(lkt_case_list *list);
+void lkt_cases_reduce(lkt_case_list *list);
+void lkt_cases_movement(lkt_case_list *list);
+void lkt_cases_product(lkt_case_list *list);
+void lkt_cases_conv(lkt_case_list *list);
+void lkt_cases_pool(lkt_case_list *list);
+void lkt_cases_norm(lkt_case_list *list);
+void lkt_cases_loss(lkt_case_list *list);
+void lkt_cases_update(lkt_case_list *list);
 
 #endif

@@ -76,7 +76,7 @@ static void normalise(const lk_call *call, const norm *v, int64_t s, double mean
 {
     const lk_tensor *x = &call->in[0], *weight = lki_ref_in(call, 1), *bias = lki_ref_in(call, 2);
     double istd = 1 / sqrt(variance + call->attr->alpha);
-    for (int64_t j = 0; j < v->set_size; j++) {
+    for (int64_t j = 0; lki_ref_out(call, 0) && j < v->set_size; j++) {
         int64_t at = place(v, s, j);
         double y =
             (lki_ref_get(x, at) - mean) * istd * weight_at(v, weight, at, 1) + weight_at(v, bias, at, 0);

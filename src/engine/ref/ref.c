@@ -125,8 +125,8 @@ static void close_ref(void *state)
 static lk_status prepare(lk_engine *engine, lk_call *call)
 {
     (void)engine;
-    if (call->op < 0 || call->op >= LK_OP_COUNT || !kernels[call->op])
-        return lki_fail(LK_ERR_UNSUPPORTED, "the ref engine has no kernel for op %d", (int)call->op);
+    if (!kernels[call->op])
+        return lki_fail(LK_ERR_UNSUPPORTED, "the ref engine has no kernel for %s", lk_op_name(call->op));
     call->run = kernels[call->op];
     return LK_OK;
 }

@@ -43,7 +43,10 @@ INLINE v loss_slope(const lk_pointwise_loss kind, v x, v t, v b, v pos_weight)
     switch (kind) {
     case LK_LOSS_MSE: return d + d;
     case LK_LOSS_L1: return sign;
-    case LK_LOSS_SMOOTH_L1: return v_select(v_less(a, b), d / b, sign);
+    case LK_LOSS_SMOOTH_L1: { /* -1 at d = 0 where b = 0, as PyTorch; a NaN stays one */
+        v outside = v_select(v_less(zero, d), one, v_select(v_less_equal(d, zero), -one, d));
+        return v_select(v_less(a, b), d / b, outside);
+    }
     case LK_LOSS_HUBER: return v_select(v_less(a, b), d, b * sign);
     case LK_LOSS_BCE: return d / v_max((one - x) * x, v_set(1e-12f));
     case LK_LOSS_BCE_WITH_LOGITS: {

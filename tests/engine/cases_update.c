@@ -1,0 +1,136 @@
+/* Cases of the update half: every rule with its options, at the first step and later, and clipping. */
+#include "case.h"
+
+static const lk_hyper sgds[] = {
+    {.lr = 0.1},
+    {.lr = 0.1, .weight_decay = 0.01},
+    {.lr = 0.1, .momentum = 0.9},
+    {.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.01},
+    {.lr = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
+    {.lr = 0.1, .momentum = 0.9, .maximize = true, .grad_scale = 0.5},
+};
+static const lk_hyper adams[] = {
+    {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+    {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1},
+    {.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1, .amsgrad = true},
+    {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .maximize = true, .grad_scale = 0.125},
+};
+static const lk_hyper rmsprops[] = {
+    {.lr = 0.01, .alpha = 0.99, .eps = 1e-8},
+    {.lr = 0.01, .alpha = 0.9, .eps = 1e-6, .weight_decay = 0.1, .momentum = 0.9},
+    {.lr = 0.01, .alpha = 0.9, .eps = 1e-3, .centered = true},
+    {.lr = 0.01,
+     .alpha = 0.9,
+     .eps = 1e-3,
+     .centered = true,
+     .momentum = 0.9,
+     .maximize = true,
+     .grad_scale = 2},
+};
+static const lk_hyper adagrads[] = {
+    {.lr = 0.1, .eps = 1e-10},
+    {.lr = 0.1, .eps = 1e-10, .lr_decay = 0.05, .weight_decay = 0.1, .grad_scale = 0.5},
+};
+static const lk_hyper lambs[] = {
+    {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6, .weight_decay = 0.01},
+    {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .maximize = true, .grad_scale = 0.25},
+};
+
+/* Which of state0..2 a rule has under these options. */
+static bool has_state(lk_update_rule rule, const lk_hyper *h, int state)
+{
+    switch (rule) {
+    case LK_UPDATE_SGD: return state == 0 && h->momentum != 0;
+    case LK_UPDATE_ADAM:
+    case LK_UPDATE_ADAMW: return state < 2 || h->amsgrad;
+    case LK_UPDATE_RMSPROP: return state == 0 || (state == 1 ? h->momentum != 0 : h->centered);
+    case LK_UPDATE_ADAGRAD: return state == 0;
+    case LK_UPDATE_LAMB: return state < 2;
+    }
+    return false;
+}
+
+/* Squares are positive, and large enough that a centered variance stays positive; the rest may have any sign.
+ */
+static lkt_fill fill_of(lk_update_rule rule, int state, bool first)
+{
+    if (first) return LKT_ZERO;
+    bool signed_state = (state == 0 && rule != LK_UPDATE_RMSPROP && rule != LK_UPDATE_ADAGRAD) ||
+                        (state == 1 && rule == LK_UPDATE_RMSPROP);
+    return signed_state ? LKT_NORMAL : state == 2 && rule == LK_UPDATE_RMSPROP ? LKT_ZERO : LKT_POSITIVE;
+}
+
+static void updates(lkt_case_list *list, lk_update_rule rule, const lk_hyper *hypers, int count)
+{
+    static const int64_t sizes[] = {0, 1, 7, 16, 67, 1027, 50021};
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < 7; i++)
+            for (int64_t step = 1; step < 5; step += 3) {
+                lk_shape shape = LK_SHAPE(sizes[i]);
+                lkt_case *c = lkt_case_add(list, LK_OP_UPDATE, "rule %d options %d of %lld step %lld", rule,
+                                           k, (long long)sizes[i], (long long)step);
+                c->hyper = hypers[k];
+                c->hyper.step = step;
+                c->attr.mode = rule;
+                /* Where decay cancels a gradient its direction is all rounding; with one sign nothing
+                 * cancels. */
+                lkt_fill fill = hypers[k].weight_decay != 0 ? LKT_POSITIVE : LKT_NORMAL;
+                lkt_in_f32(c, shape, fill);
+                lkt_in_f32(c, shape, fill);
+                for (int state = 0; state < 3; state++) {
+                    if (has_state(rule, &hypers[k], state))
+                        lkt_in_f32(c, shape, fill_of(rule, state, step == 1));
+                    else
+                        lkt_in_absent(c);
+                }
+                c->tolerance = 1e-6;
+            }
+}
+
+static void zero_parameter(lkt_case_list *list)
+{
+    lkt_case *c = lkt_case_add(list, LK_OP_UPDATE, "lamb of a zero parameter");
+    c->attr.mode = LK_UPDATE_LAMB;
+    c->hyper = lambs[0];
+    c->hyper.step = 1;
+    lkt_in_f32(c, LK_SHAPE(19), LKT_ZERO);
+    lkt_in_f32(c, LK_SHAPE(19), LKT_NORMAL);
+    lkt_in_f32(c, LK_SHAPE(19), LKT_ZERO);
+    lkt_in_f32(c, LK_SHAPE(19), LKT_ZERO);
+}
+
+static void clips(lkt_case_list *list)
+{
+    static const int64_t sizes[] = {0, 1, 67, 1027, 50021};
+    static const double limits[] = {0.25, 1e6}, scales[] = {0, 0.5};
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 4; k++) {
+            static const lk_op ops[] = {LK_OP_CLIP_NORM, LK_OP_CLIP_VALUE};
+            for (int o = 0; o < 2; o++) {
+                lkt_case *c = lkt_case_add(list, ops[o], "of %lld to %g scale %g", (long long)sizes[i],
+                                           limits[k & 1], scales[k >> 1]);
+                c->hyper.clip = limits[k & 1];
+                c->hyper.grad_scale = scales[k >> 1];
+                lkt_in_f32(c, LK_SHAPE(sizes[i]), LKT_NORMAL);
+            }
+            if (k > 1) continue;
+            lkt_case *c = lkt_case_add(list, LK_OP_ACCUMULATE, "of %lld first %d", (long long)sizes[i], k);
+            c->hyper.first = k;
+            lkt_in_f32(c, LK_SHAPE(sizes[i]), LKT_NORMAL);
+            lkt_in_f32(c, LK_SHAPE(sizes[i]), LKT_NORMAL);
+        }
+}
+
+#define COUNT(array) (int)(sizeof(array) / sizeof *(array))
+
+void lkt_cases_update(lkt_case_list *list)
+{
+    updates(list, LK_UPDATE_SGD, sgds, COUNT(sgds));
+    updates(list, LK_UPDATE_ADAM, adams, COUNT(adams));
+    updates(list, LK_UPDATE_ADAMW, adams, COUNT(adams));
+    updates(list, LK_UPDATE_RMSPROP, rmsprops, COUNT(rmsprops));
+    updates(list, LK_UPDATE_ADAGRAD, adagrads, COUNT(adagrads));
+    updates(list, LK_UPDATE_LAMB, lambs, COUNT(lambs));
+    zero_parameter(list);
+    clips(list);
+}

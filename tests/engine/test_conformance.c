@@ -1,0 +1,217 @@
+/* One suite for every engine: each case of cases_*.c, run in several ways, against the reference engine in
+ * f64.
+ *
+ * An engine must handle f32, and bf16 operands for ops with flag L; it may answer LK_ERR_UNSUPPORTED for f64,
+ * f16 and bf16 results. LOCKSTEP_TEST_ENGINE=name runs one engine alone; LOCKSTEP_TEST_OP=name one op. */
+#include "case.h"
+
+#include "lktest.h"
+
+#include "base/status.h"
+
+static lkt_case_list cases;
+static lk_engine *oracle;
+
+static int build_cases(void **state)
+{
+    (void)state;
+    oracle = lk_engine_open("ref", (lk_engine_options){0});
+    if (!oracle) return -1;
+    lkt_cases_elementwise(&cases);
+    lkt_cases_reduce(&cases);
+    lkt_cases_movement(&cases);
+    lkt_cases_product(&cases);
+    lkt_cases_conv(&cases);
+    lkt_cases_pool(&cases);
+    lkt_cases_norm(&cases);
+    lkt_cases_loss(&cases);
+    lkt_cases_update(&cases);
+    return 0;
+}
+
+static int free_cases(void **state)
+{
+    (void)state;
+    lkt_case_list_free(&cases);
+    lk_engine_close(oracle);
+    return 0;
+}
+
+static void every_op_has_a_case(void **state)
+{
+    (void)state;
+    for (int op = 0; op < LK_OP_COUNT; op++) {
+        bool has_kernel = !(lkt_op_flags((lk_op)op) & (LK_OP_LEAF | LK_OP_V)), found = false;
+        for (int i = 0; i < cases.count; i++) found = found || cases.items[i]->op == (lk_op)op;
+        if (has_kernel && !found) fail_msg("op %s has no case", lkt_op_name((lk_op)op));
+    }
+}
+
+/* What went wrong so far on one engine; a run goes on, so that one look shows everything. */
+typedef struct report {
+    lk_engine *engine;
+    int runs, failures;
+} report;
+
+enum { MAX_SHOWN = 40 };
+
+static void complain(report *r, const lkt_case *c, const char *variant, const char *what)
+{
+    if (r->failures++ < MAX_SHOWN)
+        print_error("%s: %s, %s: %s\n", lk_engine_name(r->engine), c->name, variant, what);
+}
+
+/* Compares one run with what is expected; an input that an output lies over is no longer one. */
+static void compare(report *r, const lkt_case *c, const char *name, lkt_variant variant,
+                    const lkt_result *actual, const lkt_result *expected, double tolerance)
+{
+    for (int i = 0; i < c->output_count; i++) {
+        if (!actual->out[i]) continue;
+        const char *difference = lkt_difference(actual->out[i], expected->out[i], tolerance);
+        if (!difference) continue;
+        char text[256];
+        snprintf(text, sizeof text, "output %d: %s", i, difference);
+        complain(r, c, name, text);
+        return;
+    }
+    for (int i = 0; i < c->input_count; i++) {
+        if (!actual->in[i] || variant.alias == i + 1) continue;
+        const char *difference = lkt_difference(actual->in[i], expected->in[i], tolerance);
+        if (!difference) continue;
+        char text[256];
+        snprintf(text, sizeof text, "operand %d after the call: %s", i, difference);
+        complain(r, c, name, text);
+        return;
+    }
+    double norm = expected->hyper.grad_norm;
+    if (fabs(actual->hyper.grad_norm - norm) > tolerance * fmax(1, norm))
+        complain(r, c, name, "another grad_norm");
+}
+
+static void run_variant(report *r, const lkt_case *c, const char *name, lkt_variant variant,
+                        const lkt_result *expected, double tolerance, bool may_be_unsupported)
+{
+    lkt_result actual;
+    lk_status status = lkt_run(r->engine, c, variant, &actual);
+    r->runs++;
+    if (status == LK_OK)
+        compare(r, c, name, variant, &actual, expected, tolerance);
+    else if (status != LK_ERR_UNSUPPORTED || !may_be_unsupported)
+        complain(r, c, name, lk_error());
+    lkt_result_free(&actual);
+}
+
+/* The oracle's result for the numbers that the operands hold once they are of `dtype`. */
+static void expect(const lkt_case *c, lk_dtype dtype, lkt_result *expected)
+{
+    lkt_case rounded = *c;
+    for (int i = 0; i < c->input_count; i++) {
+        if (!c->in[i] || !lk_dtype_is_float(c->in[i]->dtype) || c->keeps_f32[i]) continue;
+        rounded.in[i] = lk_tensor_cast(c->in[i], dtype);
+        lkt_not_null(rounded.in[i]);
+    }
+    lkt_ok(lkt_run(oracle, &rounded, (lkt_variant){.cast = true, .dtype = LK_F64, .out_dtype = LK_F64},
+                   expected));
+    for (int i = 0; i < c->input_count; i++)
+        if (rounded.in[i] != c->in[i]) lk_tensor_free(rounded.in[i]);
+}
+
+/* Whether output 0 may lie over input i. */
+static bool can_alias(const lkt_case *c, int i)
+{
+    return (lkt_op_flags(c->op) & LK_OP_E) && c->in[i] && c->in[i]->dtype == c->out[0]->dtype &&
+           lk_shape_equal(c->in[i]->shape, c->out[0]->shape);
+}
+
+static void run_f32(report *r, const lkt_case *c)
+{
+    double tolerance = c->tolerance != 0 ? c->tolerance : 1e-5;
+    lkt_result expected;
+    lkt_ok(lkt_run(oracle, c, (lkt_variant){.cast = true, .dtype = LK_F64, .out_dtype = LK_F64}, &expected));
+    run_variant(r, c, "plain", (lkt_variant){0}, &expected, tolerance, false);
+    run_variant(r, c, "moved after prepare", (lkt_variant){.moves = true}, &expected, tolerance, false);
+    run_variant(r, c, "misaligned", (lkt_variant){.offset_nbytes = 4}, &expected, tolerance, false);
+    for (int i = 0; i < c->input_count; i++)
+        if (can_alias(c, i))
+            run_variant(r, c, "in place", (lkt_variant){.alias = i + 1}, &expected, tolerance, false);
+    for (int i = 0; i < c->output_count; i++)
+        if (c->output_count > 1 && !c->unwanted[i])
+            run_variant(r, c, "an output unwanted", (lkt_variant){.hidden_output = i + 1}, &expected,
+                        tolerance, false);
+    lkt_variant doubles = {.cast = true, .dtype = LK_F64, .out_dtype = LK_F64};
+    if (c->op != LK_OP_CAST) run_variant(r, c, "f64", doubles, &expected, 1e-10, true);
+    lkt_result_free(&expected);
+}
+
+static void run_low(report *r, const lkt_case *c, lk_dtype low)
+{
+    double tolerance = c->low_tolerance != 0 ? c->low_tolerance : 2e-2;
+    lkt_result expected;
+    expect(c, low, &expected);
+    lkt_variant to_f32 = {.cast = true, .dtype = low, .out_dtype = LK_F32}, to_low = to_f32;
+    to_low.out_dtype = low;
+    run_variant(r, c, low == LK_BF16 ? "bf16 to f32" : "f16 to f32", to_f32, &expected, 1e-3, low == LK_F16);
+    run_variant(r, c, low == LK_BF16 ? "bf16" : "f16", to_low, &expected, tolerance, true);
+    lkt_result_free(&expected);
+}
+
+static void engine_conforms(void **state)
+{
+    report r = {.engine = lk_engine_open(*state, (lk_engine_options){0})};
+    lkt_not_null(r.engine);
+    const char *only = getenv("LOCKSTEP_TEST_OP");
+    for (int i = 0; i < cases.count; i++) {
+        const lkt_case *c = cases.items[i];
+        if (only && strcmp(only, lkt_op_name(c->op))) continue;
+        run_f32(&r, c);
+        if (!(lkt_op_flags(c->op) & LK_OP_L)) continue;
+        run_low(&r, c, LK_BF16);
+        run_low(&r, c, LK_F16);
+    }
+    int failures = r.failures, runs = r.runs;
+    lk_engine_close(r.engine);
+    if (failures) fail_msg("%d of %d runs failed", failures, runs);
+}
+
+/* What only the data shows is an error with a sentence, on every engine. */
+static void bad_indices_are_errors(void **state)
+{
+    lk_engine *engine = lk_engine_open(*state, (lk_engine_options){0});
+    lkt_not_null(engine);
+    static const lk_op ops[] = {LK_OP_CROSS_ENTROPY, LK_OP_NLL, LK_OP_EMBEDDING, LK_OP_GATHER};
+    static const int64_t wrong[] = {10, -1};
+    for (int k = 0; k < 8; k++) {
+        lkt_case *c = lkt_case_create(ops[k / 2]);
+        c->attr.index = c->op == LK_OP_EMBEDDING ? -1 : -100;
+        c->attr.axis = 1;
+        lkt_in_f32(c, c->op == LK_OP_EMBEDDING ? LK_SHAPE(10, 4) : LK_SHAPE(5, 10), LKT_NORMAL);
+        lk_shape index = c->op == LK_OP_GATHER ? LK_SHAPE(5, 2) : LK_SHAPE(5);
+        lk_tensor_set(lkt_in_index(c, index, 10), 3, (double)wrong[k % 2]);
+        if (c->op == LK_OP_EMBEDDING) lkt_out_f32(c, LK_SHAPE(5, 4));
+        if (c->op == LK_OP_GATHER) lkt_out_f32(c, index);
+        if (c->op == LK_OP_NLL || c->op == LK_OP_CROSS_ENTROPY) lkt_out_f32(c, lk_scalar_shape());
+        if (c->op == LK_OP_CROSS_ENTROPY) lkt_out_f32(c, LK_SHAPE(5, 10));
+        char sentence[64];
+        snprintf(sentence, sizeof sentence, "%lld at position 3 is outside of 0..9", (long long)wrong[k % 2]);
+        lkt_result result;
+        lkt_fails(lkt_run(engine, c, (lkt_variant){0}, &result), LK_ERR_RANGE, sentence);
+        lkt_result_free(&result);
+        lkt_case_free(c);
+    }
+    lk_engine_close(engine);
+}
+
+int main(void)
+{
+    enum { MAX_TESTS = 17 };
+    struct CMUnitTest tests[MAX_TESTS] = {cmocka_unit_test(every_op_has_a_case)};
+    size_t count = 1;
+    const char *only = getenv("LOCKSTEP_TEST_ENGINE");
+    for (const char *const *name = lk_engine_names(); *name && count + 2 <= MAX_TESTS; name++) {
+        if (only && strcmp(only, *name)) continue;
+        tests[count++] = (struct CMUnitTest){"engine_conforms", engine_conforms, NULL, NULL, (void *)*name};
+        tests[count++] =
+            (struct CMUnitTest){"bad_indices_are_errors", bad_indices_are_errors, NULL, NULL, (void *)*name};
+    }
+    return _cmocka_run_group_tests("conformance", tests, count, build_cases, free_cases);
+}
