@@ -68,10 +68,11 @@ typedef struct lk_parameter {
     const char *default_value; /* as one would write it in a config; NULL: required; "": may be left out, has
                                   no value */
     const char *help;
-    const char *choices;   /* strings: "mean|sum|none"; NULL: any */
+    const char *choices;   /* "mean|sum|none": of a string; for numbers, words that will do too; NULL: any, none */
     const char *attribute; /* objects: the attribute that a reference must name, as `parameters` in
                               model.parameters */
     bool takes_paths;      /* objects: a scalar that names no component is a path, for the builder to open */
+    bool takes_numbers;    /* tensors: a list of numbers will do */
 } lk_parameter;
 
 typedef struct lk_args lk_args;

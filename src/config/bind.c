@@ -1,6 +1,7 @@
 /* A component's arguments against its table of parameters. */
 #include "config/build.h"
 
+#include "config/components.h"
 #include "config/registry.h"
 #include "config/suggest.h"
 
@@ -30,7 +31,9 @@ static lk_status set_value(lki_object *object, bool *given, int index, lki_place
     if (given[index])
         return lki_fail_at(place, "%s: \"%s\" is given twice", object->called,
                            object->component->parameters[index].name);
-    if (lki_node_is_null(value)) return LK_OK;
+    /* null is "left out" where there is no default; elsewhere it would be a value of the wrong type. */
+    const char *default_value = object->component->parameters[index].default_value;
+    if (lki_node_is_null(value) && (!default_value || !*default_value)) return LK_OK;
     object->values[index] = value;
     given[index] = true;
     return LK_OK;
@@ -115,6 +118,14 @@ lk_status lki_object_bind(lki_plan *plan, lki_object *object)
     return LK_OK;
 }
 
+static lk_status check_numbers(const lk_parameter *parameter, const lki_node *list)
+{
+    double number;
+    for (int i = 0; i < list->count; i++)
+        LKI_TRY(lki_node_float(list->entries[i].value, parameter->name, &number));
+    return LK_OK;
+}
+
 static lk_status check_object(const lk_parameter *parameter, const lki_node *node)
 {
     char found[LKI_DESCRIBE_CAPACITY];
@@ -123,6 +134,7 @@ static lk_status check_object(const lk_parameter *parameter, const lki_node *nod
     if (lki_node_is_null(node)) return LK_OK;
     if (!object) {
         if (parameter->takes_paths && node->kind == LKI_NODE_SCALAR) return LK_OK;
+        if (parameter->takes_numbers && node->kind == LKI_NODE_LIST) return check_numbers(parameter, node);
         return lki_fail_at(node->place, "%s: expected %s, found %s", parameter->name, wanted,
                            lki_node_describe(node, found, sizeof found));
     }
@@ -139,17 +151,11 @@ static lk_status check_object(const lk_parameter *parameter, const lki_node *nod
     return LK_OK;
 }
 
-static lk_status check_choice(const lk_parameter *parameter, const lki_node *node)
+static lk_status check_string(const lk_parameter *parameter, const lki_node *node)
 {
     const char *text;
     LKI_TRY(lki_node_string(node, parameter->name, &text));
-    if (!parameter->choices) return LK_OK;
-    size_t length = strlen(text);
-    for (const char *at = parameter->choices; *at; at += strspn(at, "|")) {
-        size_t choice = strcspn(at, "|");
-        if (choice == length && !strncmp(at, text, length)) return LK_OK;
-        at += choice;
-    }
+    if (!parameter->choices || lki_choice_index(parameter->choices, text) >= 0) return LK_OK;
     return lki_fail_at(node->place, "%s: expected one of %s, found \"%.60s\"", parameter->name,
                        parameter->choices, text);
 }
@@ -157,6 +163,8 @@ static lk_status check_choice(const lk_parameter *parameter, const lki_node *nod
 static lk_status check_int(const lk_parameter *parameter, const lki_node *node)
 {
     int64_t value;
+    bool is_word = parameter->choices && node->kind == LKI_NODE_SCALAR;
+    if (is_word && lki_choice_index(parameter->choices, node->text) >= 0) return LK_OK;
     LKI_TRY(lki_node_int(node, parameter->name, &value));
     if (parameter->type == LK_PARAMETER_INT64 || (value >= INT_MIN && value <= INT_MAX)) return LK_OK;
     return lki_fail_at(node->place, "%s: %lld is out of range", parameter->name, (long long)value);
@@ -174,7 +182,7 @@ static lk_status check_one(const lk_parameter *parameter, const lki_node *node)
     case LK_PARAMETER_FLOATS: return lki_node_float(node, parameter->name, &number);
     case LK_PARAMETER_BOOL: return lki_node_bool(node, parameter->name, &flag);
     case LK_PARAMETER_STRING:
-    case LK_PARAMETER_STRINGS: return check_choice(parameter, node);
+    case LK_PARAMETER_STRINGS: return check_string(parameter, node);
     case LK_PARAMETER_OBJECT:
     case LK_PARAMETER_OBJECTS: return check_object(parameter, node);
     case LK_PARAMETER_ANY: break;

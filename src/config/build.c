@@ -224,8 +224,8 @@ lk_status lki_object_build(lki_plan *plan, lki_object *object)
     void *pointer = NULL;
     lki_place_text(object->node->place, args.place, sizeof args.place);
     lk_status status = object->component->build(object->component, &args, &pointer);
-    if (status == LK_OK && args.status) {
-        /* The builder went on with a wrong argument: what it made is not what the config says. */
+    if (args.status) {
+        /* A reader failed and has said where; what the builder made of it all the same is not what the config says. */
         lki_component_dispose(object->component, pointer);
         return args.status;
     }

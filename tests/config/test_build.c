@@ -254,7 +254,7 @@ static void test_arguments_by_name_and_position(void **state)
                "3->4 bias=0 mode=sum scale=2");
     check_text("a: {_target_: x.Layer, args: [3, 4, off]}", "3->4 bias=0 mode=mean scale=1.5");
     check_text("a: {_target_: Layer, args: [3], kwargs: {out: 4}}", "3->4 bias=1 mode=mean scale=1.5");
-    check_text("a: {_target_: Layer, in: 3, out: 4, bias: null, device: {any: [thing]}, _mode_: auto}",
+    check_text("a: {_target_: Layer, in: 3, out: 4, device: {any: [thing]}, _mode_: auto}",
                "3->4 bias=1 mode=mean scale=1.5");
     check_text("a: {_target_: Tensors, args: [X.npy, y.npy]}", "[X.npy][y.npy]");
     check_text("a: {_target_: Tensors, tensors: [X.npy, {_target_: x.load, _mode_: call}]}", "[X.npy]");
@@ -339,6 +339,8 @@ static void test_mistakes(void **state)
         {"a: {_target_: Layer, in: [1, 2], out: 1}", "in: expected an integer, found a list"},
         {"a: {_target_: Layer, in: 1, out: 1, bias: maybe}",
          "bias: expected a boolean (true or false), found \"maybe\""},
+        {"a: {_target_: Layer, in: 1, out: 1, bias: null}", "bias: expected a boolean (true or false), found nothing"},
+        {"a: {_target_: Layer, in: 1, out: 1, mode: ~}", "mode: expected a string, found nothing"},
         {"a: {_target_: Layer, in: 1, out: 1, mode: avg}",
          "mode: expected one of mean|sum|none, found \"avg\""},
         {"a: {_target_: Layer, in: 1, out: 1, mode: mea}", "mode: expected one of"},
