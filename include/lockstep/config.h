@@ -35,6 +35,7 @@ extern "C" {
     X(ENGINE, "engine", "an engine")                                                                         \
     X(RUNNER, "runner", "a runner")                                                                          \
     X(METRIC, "metric", "a metric")                                                                          \
+    X(PARAMETERS, "parameters", "parameters, as in {_var_: model.parameters}")                               \
     X(TENSOR, "tensor", "a tensor")                                                                          \
     X(FUNCTION, "function", "a function")                                                                    \
     X(CALL, "call", "a call")
@@ -68,11 +69,11 @@ typedef struct lk_parameter {
     const char *default_value; /* as one would write it in a config; NULL: required; "": may be left out, has
                                   no value */
     const char *help;
-    const char *choices;   /* "mean|sum|none": of a string; for numbers, words that will do too; NULL: any, none */
-    const char *attribute; /* objects: the attribute that a reference must name, as `parameters` in
-                              model.parameters */
-    bool takes_paths;      /* objects: a scalar that names no component is a path, for the builder to open */
-    bool takes_numbers;    /* tensors: a list of numbers will do */
+    const char
+        *choices;     /* "mean|sum|none": of a string; for numbers, words that will do too; NULL: any, none */
+    bool takes_paths; /* objects: a scalar that names no component is a path, for the builder to open */
+    bool takes_numbers;  /* tensors: a list of numbers will do */
+    const char *implied; /* objects: the component that a map without `_target_` stands for; NULL: none */
 } lk_parameter;
 
 typedef struct lk_args lk_args;
@@ -120,6 +121,7 @@ const char *lk_arg_string(lk_args *args, const char *name);
 
 /* Lists: how many there are, and the i-th. A single value is a list of one. */
 int lk_arg_count(lk_args *args, const char *name);
+bool lk_arg_is_list(lk_args *args, const char *name);
 int lk_arg_int_at(lk_args *args, const char *name, int index);
 double lk_arg_float_at(lk_args *args, const char *name, int index);
 const char *lk_arg_string_at(lk_args *args, const char *name, int index);

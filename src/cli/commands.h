@@ -4,6 +4,7 @@
 
 #include "cli/options.h"
 
+extern const lki_command lki_command_hash;
 extern const lki_command lki_command_components;
 extern const lki_command lki_command_help;
 extern const lki_command lki_command_doctor;

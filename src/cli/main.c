@@ -14,8 +14,13 @@
 #include <string.h>
 
 const lki_command *const lki_commands[] = {
-    &lki_command_components, &lki_command_help,    &lki_command_doctor,
-    &lki_command_completion, &lki_command_version, NULL,
+    &lki_command_hash,
+    &lki_command_components,
+    &lki_command_help,
+    &lki_command_doctor,
+    &lki_command_completion,
+    &lki_command_version,
+    NULL,
 };
 
 /* A full disk or a closed pipe shows only when the last bytes go out. */

@@ -43,6 +43,13 @@ int lk_arg_count(lk_args *args, const char *name)
     return value->kind == LKI_NODE_SCALAR || value->object ? 1 : value->count;
 }
 
+bool lk_arg_is_list(lk_args *args, const char *name)
+{
+    int index;
+    const lki_node *value = value_of(args, name, &index);
+    return value && value->kind == LKI_NODE_LIST;
+}
+
 int64_t lk_arg_int64(lk_args *args, const char *name)
 {
     const lki_node *item = item_of(args, name, 0);
@@ -101,24 +108,32 @@ static lki_object *object_at(lk_args *args, const char *name, int index)
     return lki_node_object(item_of(args, name, index));
 }
 
-/* These have an identity: two of them are not the same as one used twice. */
+/* Modules and their kin have an identity: two of them are not the same as one used twice. */
 static bool can_be_built_again(lk_component_kind kind)
 {
     return kind != LK_KIND_MODULE && kind != LK_KIND_OPTIMIZER && kind != LK_KIND_SCHEDULER &&
            kind != LK_KIND_RUNNER;
 }
 
+/* An object that is used a second time: shared where its kind can be, else another one of the same making. */
+static void *take_again(lk_args *args, lki_object *object)
+{
+    void *shared = lki_component_share(object->component, object->pointer);
+    if (shared) return shared;
+    if (can_be_built_again(object->component->kind))
+        args->status = lki_object_build(args->plan, object);
+    else
+        args->status = lki_fail_at(object->node->place, "%s: this %s is used in two places", object->called,
+                                   lk_component_kind_name(object->component->kind));
+    object->taken = true;
+    return args->status ? NULL : object->pointer;
+}
+
 void *lk_arg_take_at(lk_args *args, const char *name, int index)
 {
     lki_object *object = object_at(args, name, index);
     if (!object || args->status) return NULL;
-    if (object->taken && !can_be_built_again(object->component->kind)) {
-        args->status = lki_fail_at(object->node->place, "%s: this %s is used in two places", object->called,
-                                   lk_component_kind_name(object->component->kind));
-        return NULL;
-    }
-    if (object->taken) args->status = lki_object_build(args->plan, object);
-    if (args->status) return NULL;
+    if (object->taken) return take_again(args, object);
     object->taken = true;
     return object->pointer;
 }

@@ -126,11 +126,24 @@ static lk_status check_numbers(const lk_parameter *parameter, const lki_node *li
     return LK_OK;
 }
 
+/* What a node gives: the kind of its object, or of the object's attribute that it names. */
+static lk_status effective_kind(const lk_parameter *parameter, const lki_node *node, lk_component_kind *out)
+{
+    const lki_object *object = lki_node_object(node);
+    *out = object->component->kind;
+    if (!node->attribute) return LK_OK;
+    if (*out == LK_KIND_MODULE && !strcmp(node->attribute, "parameters"))
+        return *out = LK_KIND_PARAMETERS, LK_OK;
+    return lki_fail_at(node->place, "%s: %s has no \"%.60s\" that a config can use", parameter->name,
+                       object->called, node->attribute);
+}
+
 static lk_status check_object(const lk_parameter *parameter, const lki_node *node)
 {
     char found[LKI_DESCRIBE_CAPACITY];
-    const char *wanted = lki_kind_phrase(parameter->kind), *attribute = parameter->attribute;
+    const char *wanted = lki_kind_phrase(parameter->kind);
     const lki_object *object = lki_node_object(node);
+    lk_component_kind kind;
     if (lki_node_is_null(node)) return LK_OK;
     if (!object) {
         if (parameter->takes_paths && node->kind == LKI_NODE_SCALAR) return LK_OK;
@@ -138,17 +151,13 @@ static lk_status check_object(const lk_parameter *parameter, const lki_node *nod
         return lki_fail_at(node->place, "%s: expected %s, found %s", parameter->name, wanted,
                            lki_node_describe(node, found, sizeof found));
     }
-    if (object->component->kind != parameter->kind)
-        return lki_fail_at(node->place, "%s: expected %s, found %s, %s", parameter->name, wanted,
-                           object->called, lki_kind_phrase(object->component->kind));
-    if (attribute && (!node->attribute || strcmp(attribute, node->attribute)))
-        return lki_fail_at(node->place, "%s: expected the %s of %s, as in {_var_: %s.%s}", parameter->name,
-                           attribute, wanted,
-                           object->var ? object->var : lk_component_kind_name(parameter->kind), attribute);
-    if (!attribute && node->attribute)
-        return lki_fail_at(node->place, "%s: expected %s itself, not its \"%.60s\"", parameter->name, wanted,
-                           node->attribute);
-    return LK_OK;
+    LKI_TRY(effective_kind(parameter, node, &kind));
+    if (kind == parameter->kind) return LK_OK;
+    if (node->attribute)
+        return lki_fail_at(node->place, "%s: expected %s, found the %s of %s", parameter->name, wanted,
+                           node->attribute, object->called);
+    return lki_fail_at(node->place, "%s: expected %s, found %s, %s", parameter->name, wanted, object->called,
+                       lki_kind_phrase(kind));
 }
 
 static lk_status check_string(const lk_parameter *parameter, const lki_node *node)

@@ -105,20 +105,27 @@ static lk_status visit_children(lki_plan *plan, lki_object *object, lki_node *no
     return LK_OK;
 }
 
-static lk_status visit_component(lki_plan *plan, lki_node *node, const char *key)
+static lk_status visit_component(lki_plan *plan, lki_node *node, const lk_component *component,
+                                 const char *called)
 {
-    const lki_node *name = lki_node_get(node, key), *var = lki_node_get(node, "_var_");
-    const lk_component *component = NULL;
+    const lki_node *var = lki_node_get(node, "_var_");
     lki_object *object = NULL;
-    LKI_TRY(find_component(key, name, &component));
     LKI_TRY(check_mode(node, component));
-    LKI_TRY(new_object(plan, node, component, name->text, &object));
+    LKI_TRY(new_object(plan, node, component, called, &object));
     if (!lki_node_is_null(var)) LKI_TRY(lki_node_string(var, "_var_", &object->var));
     LKI_TRY(lki_object_bind(plan, object));
     LKI_TRY(visit_children(plan, object, node));
     LKI_TRY(lki_object_check(object));
     append(plan, object);
     return LK_OK;
+}
+
+static lk_status visit_target(lki_plan *plan, lki_node *node, const char *key)
+{
+    const lki_node *name = lki_node_get(node, key);
+    const lk_component *component = NULL;
+    LKI_TRY(find_component(key, name, &component));
+    return visit_component(plan, node, component, name->text);
 }
 
 /* `{_var_: name}` or `{_var_: name.attribute}`. The latest object of that name is meant, as in a script. */
@@ -174,15 +181,16 @@ static lk_status visit(lki_plan *plan, lki_node *node, const lk_parameter *param
 {
     node->object = NULL; /* of an earlier plan */
     if (node->kind == LKI_NODE_SCALAR) return visit_name(plan, node, parameter);
-    if (lki_node_get(node, "_target_")) return visit_component(plan, node, "_target_");
+    if (lki_node_get(node, "_target_")) return visit_target(plan, node, "_target_");
     if (lki_node_get(node, "_var_")) return visit_reference(plan, node);
+    if (node->kind == LKI_NODE_MAP && parameter && parameter->implied)
+        return visit_component(plan, node, lk_component_find(parameter->implied), parameter->implied);
     /* The items of a list of objects may be names; what lies deeper may not. */
     const lk_parameter *inner = parameter && parameter->type == LK_PARAMETER_OBJECTS ? parameter : NULL;
     for (int i = 0; i < node->count; i++) {
         lki_node *item = node->entries[i].value;
-        bool is_group =
-            item->kind != LKI_NODE_SCALAR && !lki_node_get(item, "_target_") && !lki_node_get(item, "_var_");
-        LKI_TRY(visit(plan, item, is_group ? NULL : inner));
+        bool is_deeper = is_group(item) && !(inner && inner->implied);
+        LKI_TRY(visit(plan, item, is_deeper ? NULL : inner));
     }
     return LK_OK;
 }
@@ -199,7 +207,7 @@ static lk_status visit_calls(lki_plan *plan, lki_node *run)
             return lki_fail_at(
                 call->place,
                 "run: each item is a call of the runner and needs _call_, as in `_call_: train`");
-        LKI_TRY(visit_component(plan, call, "_call_"));
+        LKI_TRY(visit_target(plan, call, "_call_"));
     }
     return LK_OK;
 }
@@ -225,7 +233,8 @@ lk_status lki_object_build(lki_plan *plan, lki_object *object)
     lki_place_text(object->node->place, args.place, sizeof args.place);
     lk_status status = object->component->build(object->component, &args, &pointer);
     if (args.status) {
-        /* A reader failed and has said where; what the builder made of it all the same is not what the config says. */
+        /* A reader failed and has said where; what the builder made of it all the same is not what the config
+         * says. */
         lki_component_dispose(object->component, pointer);
         return args.status;
     }

@@ -1,7 +1,7 @@
 /* The tables of components, and the short forms in which they are written.
  *
- * A file components_<folder>.c declares the components of one folder of the library: the names, parameters and help of each
- * beside the function that builds it. */
+ * A file components_<folder>.c declares the components of one folder of the library: the names, parameters
+ * and help of each beside the function that builds it. */
 #ifndef LKI_CONFIG_COMPONENTS_H
 #define LKI_CONFIG_COMPONENTS_H
 
@@ -12,39 +12,63 @@
 #define LKI_OPTIONAL ""
 
 #define LKI_INT(name_, default_, help_)                                                                      \
-    {.name = name_, .type = LK_PARAMETER_INT, .default_value = default_, .help = help_}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_INT, .default_value = default_, .help = help_                    \
+    }
 #define LKI_INT64(name_, default_, help_)                                                                    \
-    {.name = name_, .type = LK_PARAMETER_INT64, .default_value = default_, .help = help_}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_INT64, .default_value = default_, .help = help_                  \
+    }
 #define LKI_FLOAT(name_, default_, help_)                                                                    \
-    {.name = name_, .type = LK_PARAMETER_FLOAT, .default_value = default_, .help = help_}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_FLOAT, .default_value = default_, .help = help_                  \
+    }
 #define LKI_BOOL(name_, default_, help_)                                                                     \
-    {.name = name_, .type = LK_PARAMETER_BOOL, .default_value = default_, .help = help_}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_BOOL, .default_value = default_, .help = help_                   \
+    }
 #define LKI_STRING(name_, default_, help_)                                                                   \
-    {.name = name_, .type = LK_PARAMETER_STRING, .default_value = default_, .help = help_}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_STRING, .default_value = default_, .help = help_                 \
+    }
 #define LKI_CHOICE(name_, default_, choices_, help_)                                                         \
-    {.name = name_, .type = LK_PARAMETER_STRING, .default_value = default_, .choices = choices_, .help = help_}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_STRING, .default_value = default_, .choices = choices_,          \
+        .help = help_                                                                                        \
+    }
 #define LKI_INTS(name_, default_, help_)                                                                     \
-    {.name = name_, .type = LK_PARAMETER_INTS, .default_value = default_, .help = help_}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_INTS, .default_value = default_, .help = help_                   \
+    }
 #define LKI_FLOATS(name_, default_, help_)                                                                   \
-    {.name = name_, .type = LK_PARAMETER_FLOATS, .default_value = default_, .help = help_}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_FLOATS, .default_value = default_, .help = help_                 \
+    }
 #define LKI_STRINGS(name_, default_, help_)                                                                  \
-    {.name = name_, .type = LK_PARAMETER_STRINGS, .default_value = default_, .help = help_}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_STRINGS, .default_value = default_, .help = help_                \
+    }
 #define LKI_OBJECT(name_, kind_, default_, help_)                                                            \
-    {.name = name_, .type = LK_PARAMETER_OBJECT, .kind = LK_KIND_##kind_, .default_value = default_, .help = help_}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_OBJECT, .kind = LK_KIND_##kind_, .default_value = default_,      \
+        .help = help_                                                                                        \
+    }
 #define LKI_OBJECTS(name_, kind_, default_, help_)                                                           \
-    {.name = name_, .type = LK_PARAMETER_OBJECTS, .kind = LK_KIND_##kind_, .default_value = default_, .help = help_}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_OBJECTS, .kind = LK_KIND_##kind_, .default_value = default_,     \
+        .help = help_                                                                                        \
+    }
 /* A tensor: an object, the path of a .npy file, or the numbers themselves. */
 #define LKI_TENSOR(name_, default_, help_)                                                                   \
-    {.name = name_,                                                                                          \
-     .type = LK_PARAMETER_OBJECT,                                                                            \
-     .kind = LK_KIND_TENSOR,                                                                                 \
-     .default_value = default_,                                                                              \
-     .help = help_,                                                                                          \
-     .takes_paths = true,                                                                                    \
-     .takes_numbers = true}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_OBJECT, .kind = LK_KIND_TENSOR, .default_value = default_,       \
+        .help = help_, .takes_paths = true, .takes_numbers = true                                            \
+    }
 /* What other programs' configs may say and nothing here depends on. */
 #define LKI_IGNORED(name_, help_)                                                                            \
-    {.name = name_, .type = LK_PARAMETER_ANY, .default_value = LKI_OPTIONAL, .help = help_}
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_ANY, .default_value = LKI_OPTIONAL, .help = help_                \
+    }
 
 extern const lk_component lki_module_components[];
 extern const lk_component lki_window_components[];
@@ -52,10 +76,19 @@ extern const lk_component lki_criterion_components[];
 extern const lk_component lki_optimizer_components[];
 extern const lk_component lki_scheduler_components[];
 extern const lk_component lki_data_components[];
+extern const lk_component lki_sampler_components[];
 
-/* The tensor that an LKI_TENSOR argument stands for, the caller's; *out is NULL where it was left out. */
 struct lk_tensor;
+struct lk_dataset;
+
+/* The tensor that an LKI_TENSOR argument stands for, the caller's; *out is NULL where it was left out. The
+ * second is for one of several, which must be objects or paths, the third for a list of numbers. */
 lk_status lki_arg_tensor(lk_args *args, const char *name, struct lk_tensor **out);
+lk_status lki_arg_tensor_at(lk_args *args, const char *name, int index, struct lk_tensor **out);
+lk_status lki_arg_numbers(lk_args *args, const char *name, struct lk_tensor **out);
+
+/* The targets of a dataset as i64, the caller's. Every sample is read. */
+lk_status lki_dataset_labels(struct lk_dataset *dataset, struct lk_tensor **out);
 
 /* Stores what a constructor returned; a NULL is the failure that it reported. */
 lk_status lki_built(void *object, void **out);

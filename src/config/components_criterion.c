@@ -10,11 +10,13 @@
 
 static const char reductions[] = "mean|sum|none|batchmean"; /* in lk_reduction's order */
 
-/* size_average and reduce have been replaced by reduction for years; silently ignoring them would change the loss. */
+/* size_average and reduce have been replaced by reduction for years; silently ignoring them would change the
+ * loss. */
 static lk_status read_reduction(lk_args *args, lk_reduction *out)
 {
     if (lk_arg_given(args, "size_average") || lk_arg_given(args, "reduce"))
-        return lki_fail(LK_ERR_CONFIG, "size_average and reduce are no longer read: write reduction: mean, sum or none");
+        return lki_fail(LK_ERR_CONFIG,
+                        "size_average and reduce are no longer read: write reduction: mean, sum or none");
     *out = (lk_reduction)lki_choice_index(reductions, lk_arg_string(args, "reduction"));
     return LK_OK;
 }
@@ -118,7 +120,11 @@ static const lk_parameter nll_parameters[] = {
     {0},
 };
 static const lk_parameter bce_parameters[] = {
-    LKI_TENSOR("weight", LKI_OPTIONAL, "weights, broadcast to the prediction"), SIZE_AVERAGE, REDUCE, REDUCTION, {0}};
+    LKI_TENSOR("weight", LKI_OPTIONAL, "weights, broadcast to the prediction"),
+    SIZE_AVERAGE,
+    REDUCE,
+    REDUCTION,
+    {0}};
 static const lk_parameter bce_with_logits_parameters[] = {
     LKI_TENSOR("weight", LKI_OPTIONAL, "weights, broadcast to the prediction"),
     SIZE_AVERAGE,
@@ -141,25 +147,29 @@ static const lk_parameter kl_div_parameters[] = {
 };
 
 const lk_component lki_criterion_components[] = {
-    {"CrossEntropyLoss", "torch.nn.CrossEntropyLoss", LK_KIND_CRITERION, "Logits against classes or probabilities.",
-     .parameters = cross_entropy_parameters, .build = build_cross_entropy},
+    {"CrossEntropyLoss", "torch.nn.CrossEntropyLoss", LK_KIND_CRITERION,
+     "Logits against classes or probabilities.", .parameters = cross_entropy_parameters,
+     .build = build_cross_entropy},
     {"NLLLoss", "torch.nn.NLLLoss", LK_KIND_CRITERION, "Log-probabilities against classes.",
      .parameters = nll_parameters, .build = build_nll},
-    {"BCELoss", "torch.nn.BCELoss", LK_KIND_CRITERION, "Probabilities against 0 and 1.", .parameters = bce_parameters,
-     .build = build_bce},
+    {"BCELoss", "torch.nn.BCELoss", LK_KIND_CRITERION, "Probabilities against 0 and 1.",
+     .parameters = bce_parameters, .build = build_bce},
     {"BCEWithLogitsLoss", "torch.nn.BCEWithLogitsLoss", LK_KIND_CRITERION, "Logits against 0 and 1.",
      .parameters = bce_with_logits_parameters, .build = build_bce},
-    {"MSELoss", "torch.nn.MSELoss", LK_KIND_CRITERION, "The squared difference.", .parameters = plain_parameters,
-     .build = build_regression, .context = &(const regression){lk_mse_loss_create, NULL}},
-    {"L1Loss", "torch.nn.L1Loss", LK_KIND_CRITERION, "The absolute difference.", .parameters = plain_parameters,
-     .build = build_regression, .context = &(const regression){lk_l1_loss_create, NULL}},
+    {"MSELoss", "torch.nn.MSELoss", LK_KIND_CRITERION, "The squared difference.",
+     .parameters = plain_parameters, .build = build_regression,
+     .context = &(const regression){lk_mse_loss_create, NULL}},
+    {"L1Loss", "torch.nn.L1Loss", LK_KIND_CRITERION, "The absolute difference.",
+     .parameters = plain_parameters, .build = build_regression,
+     .context = &(const regression){lk_l1_loss_create, NULL}},
     {"SmoothL1Loss", "torch.nn.SmoothL1Loss", LK_KIND_CRITERION, "Squared near zero, absolute beyond.",
      .parameters = smooth_l1_parameters, .build = build_regression,
      .context = &(const regression){lk_smooth_l1_loss_create, "beta"}},
-    {"HuberLoss", "torch.nn.HuberLoss", LK_KIND_CRITERION, "Squared near zero, absolute beyond, scaled by delta.",
-     .parameters = huber_parameters, .build = build_regression,
-     .context = &(const regression){lk_huber_loss_create, "delta"}},
-    {"KLDivLoss", "torch.nn.KLDivLoss", LK_KIND_CRITERION, "The Kullback-Leibler divergence of log-probabilities.",
-     .parameters = kl_div_parameters, .build = build_kl_div},
+    {"HuberLoss", "torch.nn.HuberLoss", LK_KIND_CRITERION,
+     "Squared near zero, absolute beyond, scaled by delta.", .parameters = huber_parameters,
+     .build = build_regression, .context = &(const regression){lk_huber_loss_create, "delta"}},
+    {"KLDivLoss", "torch.nn.KLDivLoss", LK_KIND_CRITERION,
+     "The Kullback-Leibler divergence of log-probabilities.", .parameters = kl_div_parameters,
+     .build = build_kl_div},
     {0},
 };

@@ -99,9 +99,11 @@ static lk_status build_layer_norm(const lk_component *self, lk_args *args, void 
 static lk_status build_group_norm(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    lk_norm_options options = {.eps = meant(lk_arg_float(args, "eps")), .no_affine = !lk_arg_bool(args, "affine")};
+    lk_norm_options options = {.eps = meant(lk_arg_float(args, "eps")),
+                               .no_affine = !lk_arg_bool(args, "affine")};
     return lki_built(
-        lk_group_norm_create(lk_arg_int64(args, "num_groups"), lk_arg_int64(args, "num_channels"), options), out);
+        lk_group_norm_create(lk_arg_int64(args, "num_groups"), lk_arg_int64(args, "num_channels"), options),
+        out);
 }
 
 static lk_status build_dropout(const lk_component *self, lk_args *args, void **out)
@@ -189,8 +191,9 @@ static lk_status build_attention(const lk_component *self, lk_args *args, void *
         .batch_first = lk_arg_bool(args, "batch_first"),
     };
     (void)self;
-    return lki_built(
-        lk_multihead_attention_create(lk_arg_int64(args, "embed_dim"), lk_arg_int64(args, "num_heads"), options), out);
+    return lki_built(lk_multihead_attention_create(lk_arg_int64(args, "embed_dim"),
+                                                   lk_arg_int64(args, "num_heads"), options),
+                     out);
 }
 
 static lk_status build_encoder_layer(const lk_component *self, lk_args *args, void **out)
@@ -205,8 +208,9 @@ static lk_status build_encoder_layer(const lk_component *self, lk_args *args, vo
         .norm_first = lk_arg_bool(args, "norm_first"),
     };
     (void)self;
-    return lki_built(
-        lk_transformer_encoder_layer_create(lk_arg_int64(args, "d_model"), lk_arg_int64(args, "nhead"), options), out);
+    return lki_built(lk_transformer_encoder_layer_create(lk_arg_int64(args, "d_model"),
+                                                         lk_arg_int64(args, "nhead"), options),
+                     out);
 }
 
 static lk_status build_encoder(const lk_component *self, lk_args *args, void **out)
@@ -249,7 +253,8 @@ static const lk_parameter group_norm_parameters[] = {
     LKI_BOOL("affine", "true", "learn a weight and a bias"),
     {0},
 };
-static const lk_parameter dropout_parameters[] = {LKI_FLOAT("p", "0.5", "how many values become zero"), INPLACE, {0}};
+static const lk_parameter dropout_parameters[] = {
+    LKI_FLOAT("p", "0.5", "how many values become zero"), INPLACE, {0}};
 static const lk_parameter embedding_parameters[] = {
     LKI_INT("num_embeddings", LKI_REQUIRED, "how many vectors there are"),
     LKI_INT("embedding_dim", LKI_REQUIRED, "the size of a vector"),
@@ -265,14 +270,18 @@ static const lk_parameter unflatten_parameters[] = {
 };
 static const lk_parameter identity_parameters[] = {LKI_IGNORED("args", "anything, unused"), {0}};
 static const lk_parameter inplace_parameters[] = {INPLACE, {0}};
-static const lk_parameter softmax_parameters[] = {LKI_INT("dim", LKI_REQUIRED, "the axis that sums to one"), {0}};
+static const lk_parameter softmax_parameters[] = {LKI_INT("dim", LKI_REQUIRED, "the axis that sums to one"),
+                                                  {0}};
 static const lk_parameter leaky_relu_parameters[] = {
     LKI_FLOAT("negative_slope", "0.01", "the slope below zero"), INPLACE, {0}};
-static const lk_parameter elu_parameters[] = {LKI_FLOAT("alpha", "1.0", "minus the limit below zero"), INPLACE, {0}};
+static const lk_parameter elu_parameters[] = {
+    LKI_FLOAT("alpha", "1.0", "minus the limit below zero"), INPLACE, {0}};
 static const lk_parameter gelu_parameters[] = {
     LKI_CHOICE("approximate", "none", "none|tanh", "the formula: exact, or by the hyperbolic tangent"), {0}};
 static const lk_parameter softplus_parameters[] = {
-    LKI_FLOAT("beta", "1", "log(1 + exp(beta x)) / beta"), LKI_FLOAT("threshold", "20", "x itself where beta x is above this"), {0}};
+    LKI_FLOAT("beta", "1", "log(1 + exp(beta x)) / beta"),
+    LKI_FLOAT("threshold", "20", "x itself where beta x is above this"),
+    {0}};
 static const lk_parameter attention_parameters[] = {
     LKI_INT("embed_dim", LKI_REQUIRED, "size of the features"),
     LKI_INT("num_heads", LKI_REQUIRED, "heads, among which the features are divided"),
@@ -302,23 +311,36 @@ static const lk_parameter encoder_parameters[] = {
 };
 
 #define CONTAINER(create_)                                                                                   \
-    .parameters = container_parameters, .rest = "args", .build = build_container, .context = &(const container){create_}
+    .parameters = container_parameters, .rest = "args", .build = build_container,                            \
+    .context = &(const container)                                                                            \
+    {                                                                                                        \
+        create_                                                                                              \
+    }
 #define BATCH_NORM(create_)                                                                                  \
-    .parameters = batch_norm_parameters, .build = build_batch_norm, .context = &(const batch_norm){create_}
-#define PLAIN(create_) .parameters = inplace_parameters, .build = build_plain, .context = &(const plain){create_}
+    .parameters = batch_norm_parameters, .build = build_batch_norm, .context = &(const batch_norm)           \
+    {                                                                                                        \
+        create_                                                                                              \
+    }
+#define PLAIN(create_)                                                                                       \
+    .build = build_plain, .context = &(const plain)                                                          \
+    {                                                                                                        \
+        create_                                                                                              \
+    }
+#define INPLACE_PLAIN(create_) .parameters = inplace_parameters, PLAIN(create_)
 
 const lk_component lki_module_components[] = {
-    {"Sequential", "torch.nn.Sequential", LK_KIND_MODULE, "Modules one after the other.", CONTAINER(lk_sequential_create)},
+    {"Sequential", "torch.nn.Sequential", LK_KIND_MODULE, "Modules one after the other.",
+     CONTAINER(lk_sequential_create)},
     {"Residual", NULL, LK_KIND_MODULE, "x plus what the modules, one after the other, make of it.",
      CONTAINER(lk_residual_create)},
-    {"Linear", "torch.nn.Linear", LK_KIND_MODULE, "x W^T + b over the last axis.", .parameters = linear_parameters,
-     .build = build_linear},
-    {"BatchNorm1d", "torch.nn.BatchNorm1d", LK_KIND_MODULE, "Normalises each channel over the batch: (N, C) or (N, C, L).",
-     BATCH_NORM(lk_batch_norm1d_create)},
-    {"BatchNorm2d", "torch.nn.BatchNorm2d", LK_KIND_MODULE, "Normalises each channel over the batch: (N, C, H, W).",
-     BATCH_NORM(lk_batch_norm2d_create)},
-    {"BatchNorm3d", "torch.nn.BatchNorm3d", LK_KIND_MODULE, "Normalises each channel over the batch: (N, C, D, H, W).",
-     BATCH_NORM(lk_batch_norm3d_create)},
+    {"Linear", "torch.nn.Linear", LK_KIND_MODULE, "x W^T + b over the last axis.",
+     .parameters = linear_parameters, .build = build_linear},
+    {"BatchNorm1d", "torch.nn.BatchNorm1d", LK_KIND_MODULE,
+     "Normalises each channel over the batch: (N, C) or (N, C, L).", BATCH_NORM(lk_batch_norm1d_create)},
+    {"BatchNorm2d", "torch.nn.BatchNorm2d", LK_KIND_MODULE,
+     "Normalises each channel over the batch: (N, C, H, W).", BATCH_NORM(lk_batch_norm2d_create)},
+    {"BatchNorm3d", "torch.nn.BatchNorm3d", LK_KIND_MODULE,
+     "Normalises each channel over the batch: (N, C, D, H, W).", BATCH_NORM(lk_batch_norm3d_create)},
     {"LayerNorm", "torch.nn.LayerNorm", LK_KIND_MODULE, "Normalises over the last axes.",
      .parameters = layer_norm_parameters, .build = build_layer_norm},
     {"GroupNorm", "torch.nn.GroupNorm", LK_KIND_MODULE, "Normalises over groups of channels.",
@@ -333,28 +355,28 @@ const lk_component lki_module_components[] = {
      .parameters = unflatten_parameters, .build = build_unflatten},
     {"Identity", "torch.nn.Identity", LK_KIND_MODULE, "The input itself.", .parameters = identity_parameters,
      .rest = "args", .build = build_plain, .context = &(const plain){lk_identity}},
-    {"ReLU", "torch.nn.ReLU", LK_KIND_MODULE, "max(x, 0).", PLAIN(lk_relu)},
-    {"SiLU", "torch.nn.SiLU", LK_KIND_MODULE, "x sigmoid(x).", PLAIN(lk_silu)},
+    {"ReLU", "torch.nn.ReLU", LK_KIND_MODULE, "max(x, 0).", INPLACE_PLAIN(lk_relu)},
+    {"SiLU", "torch.nn.SiLU", LK_KIND_MODULE, "x sigmoid(x).", INPLACE_PLAIN(lk_silu)},
     {"Tanh", "torch.nn.Tanh", LK_KIND_MODULE, "The hyperbolic tangent.", PLAIN(lk_tanh)},
     {"Sigmoid", "torch.nn.Sigmoid", LK_KIND_MODULE, "1 / (1 + exp(-x)).", PLAIN(lk_sigmoid)},
     {"LeakyReLU", "torch.nn.LeakyReLU", LK_KIND_MODULE, "x above zero, a small slope below.",
      .parameters = leaky_relu_parameters, .build = build_leaky_relu},
-    {"ELU", "torch.nn.ELU", LK_KIND_MODULE, "x above zero, alpha (exp(x) - 1) below.", .parameters = elu_parameters,
-     .build = build_elu},
+    {"ELU", "torch.nn.ELU", LK_KIND_MODULE, "x above zero, alpha (exp(x) - 1) below.",
+     .parameters = elu_parameters, .build = build_elu},
     {"GELU", "torch.nn.GELU", LK_KIND_MODULE, "x times the normal distribution function of x.",
      .parameters = gelu_parameters, .build = build_gelu},
-    {"Softplus", "torch.nn.Softplus", LK_KIND_MODULE, "A smooth max(x, 0).", .parameters = softplus_parameters,
-     .build = build_softplus},
+    {"Softplus", "torch.nn.Softplus", LK_KIND_MODULE, "A smooth max(x, 0).",
+     .parameters = softplus_parameters, .build = build_softplus},
     {"Softmax", "torch.nn.Softmax", LK_KIND_MODULE, "exp(x), scaled to sum to one along an axis.",
      .parameters = softmax_parameters, .build = build_softmax},
     {"LogSoftmax", "torch.nn.LogSoftmax", LK_KIND_MODULE, "The logarithm of Softmax.",
      .parameters = softmax_parameters, .build = build_softmax},
-    {"MultiheadAttention", "torch.nn.MultiheadAttention", LK_KIND_MODULE, "Attention of a sequence to itself.",
-     .parameters = attention_parameters, .build = build_attention},
+    {"MultiheadAttention", "torch.nn.MultiheadAttention", LK_KIND_MODULE,
+     "Attention of a sequence to itself.", .parameters = attention_parameters, .build = build_attention},
     {"TransformerEncoderLayer", "torch.nn.TransformerEncoderLayer", LK_KIND_MODULE,
-     "Attention and an inner layer, each with a residual and a normalisation.", .parameters = encoder_layer_parameters,
-     .build = build_encoder_layer},
-    {"TransformerEncoder", "torch.nn.TransformerEncoder", LK_KIND_MODULE, "Encoder layers one after the other.",
-     .parameters = encoder_parameters, .build = build_encoder},
+     "Attention and an inner layer, each with a residual and a normalisation.",
+     .parameters = encoder_layer_parameters, .build = build_encoder_layer},
+    {"TransformerEncoder", "torch.nn.TransformerEncoder", LK_KIND_MODULE,
+     "Encoder layers one after the other.", .parameters = encoder_parameters, .build = build_encoder},
     {0},
 };

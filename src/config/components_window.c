@@ -7,15 +7,18 @@
 
 #include <string.h>
 
-/* An argument of one number a spatial axis, or one for all of them: the first goes to *all, several to each[3]. */
-static lk_status read_axes(lk_args *args, const char *name, int axes, int minimum, int64_t *all, int64_t *each)
+/* An argument of one number a spatial axis, or one for all of them: the first goes to *all, several to
+ * each[3]. */
+static lk_status read_axes(lk_args *args, const char *name, int axes, int minimum, int64_t *all,
+                           int64_t *each)
 {
     int count = lk_arg_count(args, name);
     if (count > 1 && count != axes)
         return lki_fail(LK_ERR_CONFIG, "%s: expected 1 or %d numbers, found %d", name, axes, count);
     for (int i = 0; i < count; i++) {
         int value = lk_arg_int_at(args, name, i);
-        if (value < minimum) return lki_fail(LK_ERR_CONFIG, "%s: expected at least %d, found %d", name, minimum, value);
+        if (value < minimum)
+            return lki_fail(LK_ERR_CONFIG, "%s: expected at least %d, found %d", name, minimum, value);
         if (count > 1)
             each[i] = value;
         else
@@ -50,9 +53,11 @@ static lk_status build_conv(const lk_component *self, lk_args *args, void **out)
     LKI_TRY(read_axes(args, "dilation", kind->axes, 1, &options.dilation, options.dilations));
     LKI_TRY(read_padding(args, kind, &options));
     if (kind->transposed)
-        LKI_TRY(read_axes(args, "output_padding", kind->axes, 0, &options.output_padding, options.output_paddings));
+        LKI_TRY(read_axes(args, "output_padding", kind->axes, 0, &options.output_padding,
+                          options.output_paddings));
     return lki_built(
-        kind->create(lk_arg_int64(args, "in_channels"), lk_arg_int64(args, "out_channels"), kernel, options), out);
+        kind->create(lk_arg_int64(args, "in_channels"), lk_arg_int64(args, "out_channels"), kernel, options),
+        out);
 }
 
 typedef struct pool {
@@ -102,16 +107,17 @@ static lk_status build_upsample(const lk_component *self, lk_args *args, void **
     if (sizes == 1) options.size = lk_arg_int(args, "size");
     for (int i = 0; sizes > 1 && i < sizes; i++) options.sizes[i] = lk_arg_int_at(args, "size", i);
     if (factors == 1) options.scale_factor = lk_arg_float(args, "scale_factor");
-    for (int i = 0; factors > 1 && i < factors; i++) options.scale_factors[i] = lk_arg_float_at(args, "scale_factor", i);
+    for (int i = 0; factors > 1 && i < factors; i++)
+        options.scale_factors[i] = lk_arg_float_at(args, "scale_factor", i);
     options.mode = strcmp(lk_arg_string(args, "mode"), "nearest") ? LK_UPSAMPLE_LINEAR : LK_UPSAMPLE_NEAREST;
     return lki_built(lk_upsample_create(options), out);
 }
 
-
 #define KERNEL   LKI_INTS("kernel_size", LKI_REQUIRED, "the window, one size or one a spatial axis")
 #define DILATION LKI_INTS("dilation", "1", "the distance between the window's points")
 #define MODE                                                                                                 \
-    LKI_CHOICE("padding_mode", "zeros", "zeros|reflect|circular|replicate", "what the added edge is filled with")
+    LKI_CHOICE("padding_mode", "zeros", "zeros|reflect|circular|replicate",                                  \
+               "what the added edge is filled with")
 
 static const lk_parameter conv_parameters[] = {
     LKI_INT("in_channels", LKI_REQUIRED, "channels of the input"),
@@ -180,21 +186,42 @@ static const lk_parameter upsample_parameters[] = {
     {0},
 };
 
-#define CONV(axes_, create_)       .parameters = conv_parameters, .build = build_conv, .context = &(const conv){axes_, create_, false}
-#define TRANSPOSED(axes_, create_) .parameters = transposed_parameters, .build = build_conv, .context = &(const conv){axes_, create_, true}
-#define MAX_POOL(axes_, create_)   .parameters = max_pool_parameters, .build = build_pool, .context = &(const pool){axes_, create_, false}
+#define CONV(axes_, create_)                                                                                 \
+    .parameters = conv_parameters, .build = build_conv, .context = &(const conv)                             \
+    {                                                                                                        \
+        axes_, create_, false                                                                                \
+    }
+#define TRANSPOSED(axes_, create_)                                                                           \
+    .parameters = transposed_parameters, .build = build_conv, .context = &(const conv)                       \
+    {                                                                                                        \
+        axes_, create_, true                                                                                 \
+    }
+#define MAX_POOL(axes_, create_)                                                                             \
+    .parameters = max_pool_parameters, .build = build_pool, .context = &(const pool)                         \
+    {                                                                                                        \
+        axes_, create_, false                                                                                \
+    }
 #define AVG_POOL(axes_, create_)                                                                             \
     .parameters = axes_ == 1 ? avg_pool1d_parameters : avg_pool_parameters, .build = build_pool,             \
-    .context = &(const pool){axes_, create_, true}
+    .context = &(const pool)                                                                                 \
+    {                                                                                                        \
+        axes_, create_, true                                                                                 \
+    }
 #define ADAPTIVE(axes_, create_)                                                                             \
-    .parameters = adaptive_parameters, .build = build_adaptive_pool, .context = &(const adaptive_pool){axes_, create_}
+    .parameters = adaptive_parameters, .build = build_adaptive_pool, .context = &(const adaptive_pool)       \
+    {                                                                                                        \
+        axes_, create_                                                                                       \
+    }
 
 const lk_component lki_window_components[] = {
-    {"Conv1d", "torch.nn.Conv1d", LK_KIND_MODULE, "A convolution over sequences (N, C, L).", CONV(1, lk_conv1d_create)},
-    {"Conv2d", "torch.nn.Conv2d", LK_KIND_MODULE, "A convolution over pictures (N, C, H, W).", CONV(2, lk_conv2d_create)},
-    {"Conv3d", "torch.nn.Conv3d", LK_KIND_MODULE, "A convolution over volumes (N, C, D, H, W).", CONV(3, lk_conv3d_create)},
-    {"ConvTranspose1d", "torch.nn.ConvTranspose1d", LK_KIND_MODULE, "A transposed convolution over sequences.",
-     TRANSPOSED(1, lk_conv_transpose1d_create)},
+    {"Conv1d", "torch.nn.Conv1d", LK_KIND_MODULE, "A convolution over sequences (N, C, L).",
+     CONV(1, lk_conv1d_create)},
+    {"Conv2d", "torch.nn.Conv2d", LK_KIND_MODULE, "A convolution over pictures (N, C, H, W).",
+     CONV(2, lk_conv2d_create)},
+    {"Conv3d", "torch.nn.Conv3d", LK_KIND_MODULE, "A convolution over volumes (N, C, D, H, W).",
+     CONV(3, lk_conv3d_create)},
+    {"ConvTranspose1d", "torch.nn.ConvTranspose1d", LK_KIND_MODULE,
+     "A transposed convolution over sequences.", TRANSPOSED(1, lk_conv_transpose1d_create)},
     {"ConvTranspose2d", "torch.nn.ConvTranspose2d", LK_KIND_MODULE, "A transposed convolution over pictures.",
      TRANSPOSED(2, lk_conv_transpose2d_create)},
     {"ConvTranspose3d", "torch.nn.ConvTranspose3d", LK_KIND_MODULE, "A transposed convolution over volumes.",
@@ -211,12 +238,12 @@ const lk_component lki_window_components[] = {
      AVG_POOL(2, lk_avg_pool2d_create)},
     {"AvgPool3d", "torch.nn.AvgPool3d", LK_KIND_MODULE, "The mean of each window of a volume.",
      AVG_POOL(3, lk_avg_pool3d_create)},
-    {"AdaptiveAvgPool1d", "torch.nn.AdaptiveAvgPool1d", LK_KIND_MODULE, "Means of windows that give a sequence of this length.",
-     ADAPTIVE(1, lk_adaptive_avg_pool1d_create)},
-    {"AdaptiveAvgPool2d", "torch.nn.AdaptiveAvgPool2d", LK_KIND_MODULE, "Means of windows that give a picture of this size.",
-     ADAPTIVE(2, lk_adaptive_avg_pool2d_create)},
-    {"AdaptiveAvgPool3d", "torch.nn.AdaptiveAvgPool3d", LK_KIND_MODULE, "Means of windows that give a volume of this size.",
-     ADAPTIVE(3, lk_adaptive_avg_pool3d_create)},
+    {"AdaptiveAvgPool1d", "torch.nn.AdaptiveAvgPool1d", LK_KIND_MODULE,
+     "Means of windows that give a sequence of this length.", ADAPTIVE(1, lk_adaptive_avg_pool1d_create)},
+    {"AdaptiveAvgPool2d", "torch.nn.AdaptiveAvgPool2d", LK_KIND_MODULE,
+     "Means of windows that give a picture of this size.", ADAPTIVE(2, lk_adaptive_avg_pool2d_create)},
+    {"AdaptiveAvgPool3d", "torch.nn.AdaptiveAvgPool3d", LK_KIND_MODULE,
+     "Means of windows that give a volume of this size.", ADAPTIVE(3, lk_adaptive_avg_pool3d_create)},
     {"Upsample", "torch.nn.Upsample", LK_KIND_MODULE, "Resizes sequences, pictures and volumes.",
      .parameters = upsample_parameters, .build = build_upsample},
     {0},

@@ -2,15 +2,75 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "config/components.h"
 #include "config/suggest.h"
+
+#include <lockstep/data.h>
+#include <lockstep/nn.h>
+#include <lockstep/optim.h>
+#include <lockstep/scheduler.h>
 
 #include <string.h>
 
-/* The library's own components, one table a file; a component's table ends with a NULL name. */
-static const lk_component *const tables[] = {NULL};
+/* The library's own components, a table a file; each ends with a NULL name. */
+static const lk_component *const tables[] = {
+    lki_module_components,    lki_window_components, lki_criterion_components, lki_optimizer_components,
+    lki_scheduler_components, lki_data_components,   lki_sampler_components,
+};
+
+static void free_module(void *object)
+{
+    lk_module_free(object);
+}
+
+static void free_criterion(void *object)
+{
+    lk_criterion_free(object);
+}
+
+static void free_optimizer(void *object)
+{
+    lk_optimizer_free(object);
+}
+
+static void free_scheduler(void *object)
+{
+    lk_scheduler_free(object);
+}
+
+static void free_dataset(void *object)
+{
+    lk_dataset_free(object);
+}
+
+static void free_loader(void *object)
+{
+    lk_loader_free(object);
+}
+
+static void free_sampler(void *object)
+{
+    lk_sampler_free(object);
+}
+
+static void free_transform(void *object)
+{
+    lk_transform_free(object);
+}
+
+static void free_tensor(void *object)
+{
+    lk_tensor_free(object);
+}
 
 /* How an object is freed that was built and then not used, by its kind; NULL: nothing to free. */
-static void (*const free_by_kind[LK_KIND_COUNT])(void *object) = {NULL};
+static void (*const free_by_kind[LK_KIND_COUNT])(void *object) = {
+    [LK_KIND_MODULE] = free_module,       [LK_KIND_CRITERION] = free_criterion,
+    [LK_KIND_OPTIMIZER] = free_optimizer, [LK_KIND_SCHEDULER] = free_scheduler,
+    [LK_KIND_DATASET] = free_dataset,     [LK_KIND_LOADER] = free_loader,
+    [LK_KIND_SAMPLER] = free_sampler,     [LK_KIND_TRANSFORM] = free_transform,
+    [LK_KIND_TENSOR] = free_tensor,
+};
 
 static const lk_component **added;
 static int added_count;
@@ -177,4 +237,12 @@ void lki_component_dispose(const lk_component *component, void *object)
 {
     void (*dispose)(void *) = component->free ? component->free : free_by_kind[component->kind];
     if (object && dispose) dispose(object);
+}
+
+void *lki_component_share(const lk_component *component, void *object)
+{
+    if (component->free) return NULL; /* an object of its own making */
+    if (component->kind == LK_KIND_DATASET) return lk_dataset_share(object);
+    if (component->kind == LK_KIND_TENSOR) return lk_tensor_view(object);
+    return NULL;
 }

@@ -26,6 +26,9 @@ const char *lki_kind_phrase(lk_component_kind kind);
 /* Frees an object that this component built. */
 void lki_component_dispose(const lk_component *component, void *object);
 
+/* Another hold on an object of a kind that counts its holders; NULL where the kind does not. */
+void *lki_component_share(const lk_component *component, void *object);
+
 /* Forgets the components that were added; for tests and at exit. */
 void lki_registry_reset(void);
 

@@ -1,6 +1,8 @@
 /* The command line itself: help, unknown words, the completion and the man page against the option tables. */
 #include "command.h"
 
+#include <lockstep/checkpoint.h>
+
 static void test_overview(void **state)
 {
     (void)state;
@@ -49,6 +51,33 @@ static void test_doctor(void **state)
     assert_int_equal(r->exit_code, 0);
     lkt_contains(r->out, "machine");
     lkt_contains(r->out, "slurm");
+}
+
+static void test_hash(void **state)
+{
+    (void)state;
+    char paths[2][1200], words[4096], first[65];
+    const char *folder = lkt_scratch_folder("cli_hash");
+    for (int i = 0; i < 2; i++) {
+        lk_state_dict *dict = lk_state_dict_create();
+        snprintf(paths[i], sizeof paths[i], "%s/%d.safetensors", folder, i);
+        /* The same weights in another order. */
+        for (int k = 0; k < 2; k++)
+            lkt_ok(lk_state_dict_put(dict, k == i ? "a" : "b",
+                                     lk_tensor_full(LK_F32, LK_SHAPE(3), k == i ? 1 : 2)));
+        lkt_ok(lk_save_safetensors(paths[i], dict));
+        lk_state_dict_free(dict);
+    }
+    snprintf(words, sizeof words, "hash %s %s", paths[0], paths[1]);
+    const said *r = lockstep(words);
+    assert_int_equal(r->exit_code, 0);
+    snprintf(first, sizeof first, "%.64s", r->out);
+    assert_int_equal(strspn(first, "0123456789abcdef"), 64);
+    assert_non_null(strstr(strchr(r->out, '\n'), first));
+    check_refused(NULL, "hash", 2, "hash: needs a safetensors file");
+    check_refused(NULL, "hash no.safetensors", 1, "no.safetensors");
+    snprintf(words, sizeof words, "hash %s/src/cli/hash.c", LK_SOURCE_DIR);
+    check_refused(NULL, words, 1, "hash.c");
 }
 
 static void test_a_full_disk_is_noticed(void **state)
@@ -181,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_wrong_words),
         cmocka_unit_test(test_doctor),
+        cmocka_unit_test(test_hash),
         cmocka_unit_test(test_a_full_disk_is_noticed),
         cmocka_unit_test(test_every_command_has_help),
         cmocka_unit_test(test_the_man_page_names_every_option),
