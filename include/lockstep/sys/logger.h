@@ -1,0 +1,62 @@
+/* What a logger is to those who write one.
+ *
+ * A logger receives what a run reports: implement lk_logger_ops over a context of your own and hand both to
+ * lk_logger_create. The runner owns its loggers and calls them from one thread, on rank 0 alone. A logger
+ * that fails reports it through lk_status; the run goes on and says so once. */
+#ifndef LOCKSTEP_SYS_LOGGER_H
+#define LOCKSTEP_SYS_LOGGER_H
+
+#include <lockstep/metric.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the values are over. A set of scopes is their sum. */
+typedef enum lk_log_scope {
+    LK_LOG_BATCH = 1,  /* one batch of step->loader_key */
+    LK_LOG_LOADER = 2, /* one pass over step->loader_key */
+    LK_LOG_EPOCH = 4,  /* the same once the epoch has ended: a call for each loader, then one for "_epoch_" */
+    LK_LOG_EXPERIMENT = 8 /* the whole run; no loader */
+} lk_log_scope;
+
+/* Where the run stands. Steps count from 1 and are over the whole run, resumed parts included. */
+typedef struct lk_log_step {
+    const char *loader_key; /* "train", "valid", …, "_epoch_"; NULL for the experiment */
+    int64_t epoch_step, epoch_count;
+    int64_t batch_step, sample_step;
+    int64_t loader_batch_step, loader_batch_count;
+} lk_log_step;
+
+typedef struct lk_logger_ops {
+    /* Required. Values are sorted by name, and belong to the caller as everything here does. */
+    lk_status (*log_metrics)(void *context, lk_log_scope scope, const lk_log_step *step,
+                             lk_metric_values values);
+
+    /* Optional. The run's settings as one JSON object. */
+    lk_status (*log_hparams)(void *context, const char *json);
+
+    /* Optional. A picture: u8 of shape (height, width, 1 or 3). */
+    lk_status (*log_image)(void *context, const lk_log_step *step, const char *tag, const lk_tensor *pixels);
+
+    /* Optional. A file that the run has written. */
+    lk_status (*log_artifact)(void *context, const lk_log_step *step, const char *tag, const char *path);
+
+    /* Optional. Everything logged so far must be readable by others when this returns. Called after every
+     * epoch. */
+    lk_status (*flush)(void *context);
+
+    /* Optional. Flushes, and frees the context, also where it fails. Called once. */
+    lk_status (*close)(void *context);
+} lk_logger_ops;
+
+typedef struct lk_logger lk_logger;
+
+/* A logger over `context`, which it owns from here on, also when NULL is returned. The ops must outlive it.
+ * It is called for the given scopes only: a logger that leaves LK_LOG_BATCH out costs nothing per batch. */
+lk_logger *lk_logger_create(const lk_logger_ops *ops, unsigned scopes, void *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,50 @@
+#include <lockstep/logger.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "logger/format.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct console {
+    FILE *stream;
+} console;
+
+static lk_status console_log_metrics(void *context, lk_log_scope scope, const lk_log_step *step,
+                                     lk_metric_values values)
+{
+    FILE *stream = ((console *)context)->stream;
+    if (scope == LK_LOG_LOADER)
+        fprintf(stream, "%s (%" PRId64 "/%" PRId64 ") ", step->loader_key, step->epoch_step,
+                step->epoch_count);
+    else if (strcmp(step->loader_key, "_epoch_") == 0)
+        fprintf(stream, "* Epoch (%" PRId64 "/%" PRId64 ") ", step->epoch_step, step->epoch_count);
+    else
+        return LK_OK; /* its line came when the loader ended */
+    for (int i = 0; i < values.count; i++) {
+        char number[LKI_NUMBER_LENGTH];
+        fprintf(stream, "%s%s: %s", i ? " | " : "", values.items[i].name,
+                lki_format_short(number, values.items[i].value));
+    }
+    fputc('\n', stream);
+    if (fflush(stream) != 0) return lki_fail(LK_ERR_IO, "console: could not write: %s", strerror(errno));
+    return LK_OK;
+}
+
+static lk_status console_close(void *context)
+{
+    FILE *stream = ((console *)context)->stream;
+    lki_free(context);
+    return fflush(stream) == 0 ? LK_OK : lki_fail(LK_ERR_IO, "console: could not write: %s", strerror(errno));
+}
+
+lk_logger *lk_console_logger_create(lk_logger_options options)
+{
+    static const lk_logger_ops ops = {.log_metrics = console_log_metrics, .close = console_close};
+    console *self = LKI_NEW(console);
+    if (!self) return NULL;
+    self->stream = options.stream ? options.stream : stdout;
+    return lk_logger_create(&ops, LK_LOG_LOADER | LK_LOG_EPOCH, self);
+}

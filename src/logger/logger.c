@@ -1,0 +1,120 @@
+#include <lockstep/logger.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "tensor/png.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct lk_logger {
+    const lk_logger_ops *ops;
+    unsigned scopes;
+    void *context;
+    lk_metric_value *sorted; /* the values of a call, in order */
+    int sorted_capacity;
+};
+
+lk_logger *lk_logger_create(const lk_logger_ops *ops, unsigned scopes, void *context)
+{
+    lk_logger *logger = ops && ops->log_metrics ? LKI_NEW(lk_logger) : NULL;
+    if (!logger) {
+        if (ops && ops->close) ops->close(context);
+        if (!ops || !ops->log_metrics) lki_fail(LK_ERR_INVALID, "a logger needs log_metrics");
+        return NULL;
+    }
+    logger->ops = ops;
+    logger->scopes = scopes;
+    logger->context = context;
+    return logger;
+}
+
+bool lk_logger_wants(const lk_logger *logger, lk_log_scope scope)
+{
+    return logger && (logger->scopes & scope);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const lk_metric_value *)a)->name, ((const lk_metric_value *)b)->name);
+}
+
+static bool is_sorted(lk_metric_values values)
+{
+    for (int i = 1; i < values.count; i++)
+        if (strcmp(values.items[i - 1].name, values.items[i].name) > 0) return false;
+    return true;
+}
+
+lk_status lk_logger_log_metrics(lk_logger *logger, lk_log_scope scope, const lk_log_step *step,
+                                lk_metric_values values)
+{
+    if (!logger || !step) return lki_fail(LK_ERR_INVALID, "logger: NULL was passed");
+    if (!lk_logger_wants(logger, scope)) return LK_OK;
+    if (is_sorted(values)) return logger->ops->log_metrics(logger->context, scope, step, values);
+    if (values.count > logger->sorted_capacity) {
+        size_t nbytes = sizeof *logger->sorted * (size_t)values.count;
+        lk_metric_value *grown = lki_realloc(logger->sorted, nbytes, "a logger's values");
+        if (!grown) return LK_ERR_NOMEM;
+        logger->sorted = grown;
+        logger->sorted_capacity = values.count;
+    }
+    memcpy(logger->sorted, values.items, sizeof *values.items * (size_t)values.count);
+    qsort(logger->sorted, (size_t)values.count, sizeof *logger->sorted, by_name);
+    values.items = logger->sorted;
+    return logger->ops->log_metrics(logger->context, scope, step, values);
+}
+
+lk_status lk_logger_log_hparams(lk_logger *logger, const char *json)
+{
+    if (!logger || !json) return lki_fail(LK_ERR_INVALID, "logger: NULL was passed");
+    return logger->ops->log_hparams ? logger->ops->log_hparams(logger->context, json) : LK_OK;
+}
+
+lk_status lk_logger_log_image(lk_logger *logger, const lk_log_step *step, const char *tag,
+                              const lk_tensor *pixels)
+{
+    if (!logger || !step || !tag || !pixels) return lki_fail(LK_ERR_INVALID, "logger: NULL was passed");
+    if (!logger->ops->log_image) return LK_OK;
+    const lk_shape *shape = &pixels->shape;
+    if (pixels->dtype != LK_U8 || shape->rank != 3 || (shape->dim[2] != 1 && shape->dim[2] != 3)) {
+        char text[160];
+        return lki_fail(LK_ERR_SHAPE,
+                        "image %s: expected u8 of shape (height, width, 1 or 3), found %s of %s", tag,
+                        lk_dtype_name(pixels->dtype), lk_shape_format(text, sizeof text, *shape));
+    }
+    return logger->ops->log_image(logger->context, step, tag, pixels);
+}
+
+lk_status lk_logger_log_image_file(lk_logger *logger, const lk_log_step *step, const char *tag,
+                                   const char *path)
+{
+    if (!logger || !path) return lki_fail(LK_ERR_INVALID, "logger: NULL was passed");
+    if (!logger->ops->log_image) return LK_OK;
+    lk_tensor *pixels = lki_png_read(path);
+    if (!pixels) return lki_last_status();
+    lk_status status = lk_logger_log_image(logger, step, tag, pixels);
+    lk_tensor_free(pixels);
+    return status;
+}
+
+lk_status lk_logger_log_artifact(lk_logger *logger, const lk_log_step *step, const char *tag,
+                                 const char *path)
+{
+    if (!logger || !step || !tag || !path) return lki_fail(LK_ERR_INVALID, "logger: NULL was passed");
+    return logger->ops->log_artifact ? logger->ops->log_artifact(logger->context, step, tag, path) : LK_OK;
+}
+
+lk_status lk_logger_flush(lk_logger *logger)
+{
+    return logger && logger->ops->flush ? logger->ops->flush(logger->context) : LK_OK;
+}
+
+lk_status lk_logger_close(lk_logger *logger)
+{
+    if (!logger) return LK_OK;
+    lk_status status = logger->ops->close ? logger->ops->close(logger->context) : LK_OK;
+    lki_free(logger->sorted);
+    lki_free(logger);
+    return status;
+}
