@@ -1,0 +1,433 @@
+/* Every logger through the same calls, and what each leaves on the disk. */
+#include "lktest.h"
+
+#include <lockstep/logger.h>
+
+#include "base/atomic_file.h"
+#include "base/memory.h"
+#include "logger/format.h"
+#include "logger/tensorboard_read.h"
+
+#include <glob.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char folder[1100];
+static char console_text[8192];
+
+static void fresh_folder(const char *name)
+{
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder(name));
+}
+
+static const char *in_folder(const char *name)
+{
+    static char path[1400];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void expect_file(const char *name, const char *expected)
+{
+    LKI_SCOPED char *text = NULL;
+    size_t nbytes;
+    lkt_ok(lki_read_file(&text, &nbytes, in_folder(name)));
+    assert_string_equal(text, expected);
+}
+
+static lk_metric_values values_of(lk_metric_value *items, double loss, double accuracy)
+{
+    items[0] = (lk_metric_value){"loss", loss}; /* not in order: loggers see them sorted */
+    items[1] = (lk_metric_value){"accuracy01", accuracy};
+    return (lk_metric_values){items, 2};
+}
+
+/* One epoch as the runner reports it: two batches, the loader, then the epoch for the loader and for itself.
+ */
+static void log_epoch(lk_logger *logger, int64_t epoch, double loss)
+{
+    lk_metric_value items[2], lr = {"lr", 0.02};
+    lk_log_step step = {"train", epoch, 8, 2 * epoch, 64 * epoch, 2, 2};
+    for (int batch = 1; batch <= 2; batch++) {
+        step.sample_step = 64 * (epoch - 1) + 32 * batch;
+        lkt_ok(lk_logger_log_metrics(logger, LK_LOG_BATCH, &step, values_of(items, loss * batch, 0.5)));
+    }
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_LOADER, &step, values_of(items, loss, 1.0 / 3)));
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_EPOCH, &step, values_of(items, loss, 1.0 / 3)));
+    step.loader_key = "_epoch_";
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_EPOCH, &step, (lk_metric_values){&lr, 1}));
+    lkt_ok(lk_logger_flush(logger));
+}
+
+enum { LOGGER_COUNT = 4 };
+
+static lk_logger *make_logger(int which, lk_logger_options options)
+{
+    switch (which) {
+    case 0: return lk_console_logger_create(options);
+    case 1: return lk_csv_logger_create(folder, options);
+    case 2: return lk_tensorboard_logger_create(folder, options);
+    default: return lk_jsonl_logger_create(in_folder("log.jsonl"), options);
+    }
+}
+
+/* What every logger must stand: all calls in order, some twice, nothing at all, and a resume. */
+static void conformance(void **state)
+{
+    (void)state;
+    for (int which = 0; which < LOGGER_COUNT; which++) {
+        fresh_folder("conformance");
+        FILE *stream = fmemopen(console_text, sizeof console_text, "w");
+        lk_logger *logger = make_logger(which, (lk_logger_options){.batch_metrics = true, .stream = stream});
+        lkt_not_null(logger);
+        lkt_ok(lk_logger_flush(logger));
+        lkt_ok(lk_logger_log_hparams(logger, "{\"lr\": 0.02}"));
+        for (int64_t epoch = 1; epoch <= 3; epoch++) log_epoch(logger, epoch, 1.0 / (double)epoch);
+        lk_log_step step = {.epoch_step = 3, .epoch_count = 8};
+        lk_tensor *pixels = lk_tensor_full(LK_U8, LK_SHAPE(4, 6, 3), 200),
+                  *bad = lk_tensor_create(LK_F32, LK_SHAPE(4));
+        lkt_ok(lk_logger_log_image(logger, &step, "picture", pixels));
+        if (which == 2)
+            lkt_fails(lk_logger_log_image(logger, &step, "picture", bad), LK_ERR_SHAPE,
+                      "image picture: expected u8");
+        lkt_ok(lk_logger_log_artifact(logger, &step, "a \"file\"", "/tmp/x\ny"));
+        lkt_ok(lk_logger_log_metrics(logger, LK_LOG_EXPERIMENT, &step, (lk_metric_values){NULL, 0}));
+        lkt_ok(lk_logger_flush(logger));
+        lkt_ok(lk_logger_flush(logger));
+        lkt_ok(lk_logger_close(logger));
+        logger = make_logger(
+            which, (lk_logger_options){
+                       .batch_metrics = true, .stream = stream, .resume_epoch = 2, .resume_sample = 128});
+        lkt_not_null(logger);
+        log_epoch(logger, 3, 7);
+        lkt_ok(lk_logger_close(logger));
+        lk_tensor_free(pixels);
+        lk_tensor_free(bad);
+        fclose(stream);
+    }
+}
+
+static void console_lines(void **state)
+{
+    (void)state;
+    memset(console_text, 0, sizeof console_text);
+    FILE *stream = fmemopen(console_text, sizeof console_text, "w");
+    lk_logger *logger = lk_console_logger(.stream = stream);
+    assert_false(lk_logger_wants(logger, LK_LOG_BATCH));
+    log_epoch(logger, 1, 1.28256);
+    lkt_ok(lk_logger_close(logger));
+    fclose(stream);
+    assert_string_equal(console_text,
+                        "train (1/8) accuracy01: 0.3333 | loss: 1.2826\n* Epoch (1/8) lr: 0.02\n");
+}
+
+static void numbers(void **state)
+{
+    (void)state;
+    char text[LKI_NUMBER_LENGTH];
+    assert_string_equal(lki_format_short(text, 0.85834), "0.8583");
+    assert_string_equal(lki_format_short(text, 0.9), "0.9");
+    assert_string_equal(lki_format_short(text, 1), "1");
+    assert_string_equal(lki_format_short(text, 0), "0");
+    assert_string_equal(lki_format_short(text, -0.5), "-0.5");
+    assert_string_equal(lki_format_short(text, 1.5e-5), "1.5e-05");
+    assert_string_equal(lki_format_short(text, 100), "100");
+    assert_string_equal(lki_format_short(text, -NAN), "nan");
+    assert_string_equal(lki_format_exact(text, 1.0 / 3), "0.333333333");
+    assert_string_equal(lki_format_exact(text, -INFINITY), "-inf");
+}
+
+static void csv_rows(void **state)
+{
+    (void)state;
+    fresh_folder("csv");
+    lk_logger *logger = lk_csv_logger(folder, .batch_metrics = true);
+    lkt_not_null(logger);
+    lkt_ok(lk_logger_log_hparams(logger, "{\"b\": [1, 2], \"a\": null}"));
+    log_epoch(logger, 1, 0.51421396712345);
+    expect_file("csv_logger/train.csv", "step,accuracy01,loss\n1,0.333333333,0.514213967\n");
+    log_epoch(logger, 2, NAN);
+    expect_file("csv_logger/train.csv",
+                "step,accuracy01,loss\n1,0.333333333,0.514213967\n2,0.333333333,nan\n");
+    expect_file("csv_logger/_epoch_.csv", "step,lr\n1,0.02\n2,0.02\n");
+    expect_file("hparams.json", "{\n  \"b\": [\n    1,\n    2\n  ],\n  \"a\": null\n}\n");
+    lkt_fails(lk_logger_log_hparams(logger, "{"), LK_ERR_INVALID, "hparams.json: the settings are no JSON");
+    /* A new name, one that needs quotes, and one that is missing this time. */
+    lk_metric_value items[] = {{"auc", 0.75}, {"loss", 2}, {"odd, \"name\"", 5}};
+    lk_log_step step = {.loader_key = "train", .epoch_step = 3};
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_EPOCH, &step, (lk_metric_values){items, 3}));
+    log_epoch(logger, 4, 0.25);
+    expect_file("csv_logger/train.csv", "step,accuracy01,auc,loss,\"odd, \"\"name\"\"\"\n"
+                                        "1,0.333333333,,0.514213967,\n"
+                                        "2,0.333333333,,nan,\n"
+                                        "3,,0.75,2,5\n"
+                                        "4,0.333333333,,0.25,\n");
+    lkt_ok(lk_logger_close(logger));
+    /* Resumed after epoch 2: the later rows go, the columns stay. */
+    logger = lk_csv_logger(folder, .resume_epoch = 2);
+    log_epoch(logger, 3, 0.125);
+    lkt_ok(lk_logger_close(logger));
+    expect_file("csv_logger/train.csv", "step,accuracy01,auc,loss,\"odd, \"\"name\"\"\"\n"
+                                        "1,0.333333333,,0.514213967,\n"
+                                        "2,0.333333333,,nan,\n"
+                                        "3,0.333333333,,0.125,\n");
+    expect_file("csv_logger/_epoch_.csv", "step,lr\n1,0.02\n2,0.02\n3,0.02\n");
+    /* A fresh run starts over. */
+    logger = lk_csv_logger(folder, .stream = NULL);
+    log_epoch(logger, 1, 1);
+    lkt_ok(lk_logger_close(logger));
+    expect_file("csv_logger/train.csv", "step,accuracy01,loss\n1,0.333333333,1\n");
+}
+
+static void csv_after_a_crash(void **state)
+{
+    (void)state;
+    fresh_folder("csv-crash");
+    static const char torn[] = "step,loss\n1,0.5\n2,0.2";
+    lkt_ok(lki_make_folders(in_folder("csv_logger")));
+    lkt_ok(lki_write_file_atomic(in_folder("csv_logger/train.csv"), torn, sizeof torn - 1));
+    lk_logger *logger = lk_csv_logger(folder, .resume_epoch = 5);
+    lk_metric_value loss = {"loss", 0.25};
+    lk_log_step step = {.loader_key = "train", .epoch_step = 2};
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_EPOCH, &step, (lk_metric_values){&loss, 1}));
+    lkt_ok(lk_logger_close(logger));
+    expect_file("csv_logger/train.csv", "step,loss\n1,0.5\n2,0.25\n");
+    lkt_ok(lki_write_file_atomic(in_folder("csv_logger/train.csv"), "a,b\n", 4));
+    logger = lk_csv_logger(folder, .resume_epoch = 5);
+    lkt_fails(lk_logger_log_metrics(logger, LK_LOG_EPOCH, &step, (lk_metric_values){&loss, 1}), LK_ERR_FORMAT,
+              "train.csv: cannot be continued");
+    lkt_ok(lk_logger_close(logger));
+}
+
+static const char *only_event_file(const char *pattern)
+{
+    static char path[1400];
+    glob_t found;
+    char full[1400];
+    snprintf(full, sizeof full, "%s/%s", folder, pattern);
+    assert_int_equal(glob(full, 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 1);
+    snprintf(path, sizeof path, "%s", found.gl_pathv[0]);
+    globfree(&found);
+    return path;
+}
+
+static void expect_scalar(const lki_tensorboard_scalars *scalars, int64_t i, const char *tag, int64_t step,
+                          float value)
+{
+    assert_true(i < scalars->count);
+    assert_string_equal(scalars->items[i].tag, tag);
+    assert_int_equal(scalars->items[i].step, step);
+    lkt_close(scalars->items[i].value, value, 0);
+}
+
+static void tensorboard_records(void **state)
+{
+    (void)state;
+    lki_tensorboard_scalars scalars;
+    fresh_folder("tensorboard-test");
+    lk_logger *logger = lk_tensorboard_logger(folder, .batch_metrics = true);
+    lkt_not_null(logger);
+    for (int64_t epoch = 1; epoch <= 3; epoch++) log_epoch(logger, epoch, (double)epoch);
+    lkt_ok(lk_logger_close(logger));
+    const char *file = only_event_file("tensorboard/train/events.out.tfevents.*");
+    lkt_ok(lki_tensorboard_check(&scalars, file, false));
+    assert_int_equal(scalars.record_count, 1 + 9);
+    assert_int_equal(scalars.count, 18);
+    expect_scalar(&scalars, 0, "accuracy01/batch", 32, 0.5f);
+    expect_scalar(&scalars, 3, "loss/batch", 64, 2);
+    expect_scalar(&scalars, 4, "accuracy01/epoch", 1, (float)(1.0 / 3));
+    expect_scalar(&scalars, 17, "loss/epoch", 3, 3);
+    lki_tensorboard_scalars_fini(&scalars);
+    /* Resumed after epoch 2: the third epoch appears once. */
+    logger = lk_tensorboard_logger(folder, .resume_epoch = 2, .resume_sample = 128);
+    lk_log_step step = {.loader_key = "train", .epoch_step = 3};
+    lk_metric_value loss = {"loss", 9};
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_EPOCH, &step, (lk_metric_values){&loss, 1}));
+    lkt_ok(lki_tensorboard_check(&scalars, file, false));
+    assert_int_equal(scalars.count, 12);
+    expect_scalar(&scalars, 11, "loss/epoch", 2, 2);
+    lki_tensorboard_scalars_fini(&scalars);
+    lkt_ok(lk_logger_close(logger));
+}
+
+static void tensorboard_damage(void **state)
+{
+    (void)state;
+    lki_tensorboard_scalars scalars;
+    char path[1400];
+    fresh_folder("tensorboard-damage");
+    lk_logger *logger = lk_tensorboard_logger(folder, .batch_metrics = true);
+    log_epoch(logger, 1, 1);
+    lkt_ok(lk_logger_close(logger));
+    snprintf(path, sizeof path, "%s", only_event_file("tensorboard/train/events.out.tfevents.*"));
+    char *bytes;
+    size_t nbytes;
+    lkt_ok(lki_read_file(&bytes, &nbytes, path));
+    for (size_t i = 0; i < nbytes; i++) { /* no flipped bit goes unnoticed */
+        bytes[i] ^= (char)(1 << i % 8);
+        FILE *file = fopen(path, "wb");
+        fwrite(bytes, 1, nbytes, file);
+        fclose(file);
+        lkt_fails(lki_tensorboard_check(&scalars, path, false), LK_ERR_FORMAT, path);
+        bytes[i] ^= (char)(1 << i % 8);
+    }
+    lkt_ok(lki_write_file_atomic(path, bytes, nbytes - 1));
+    lkt_fails(lki_tensorboard_check(&scalars, path, false), LK_ERR_FORMAT, "is cut off");
+    lkt_ok(lki_tensorboard_check(&scalars, path, true));
+    assert_int_equal(scalars.count, 4);
+    lki_tensorboard_scalars_fini(&scalars);
+    lkt_ok(lki_tensorboard_truncate(path, 1, 32)); /* drops the torn record and the second batch */
+    lkt_ok(lki_tensorboard_check(&scalars, path, false));
+    assert_int_equal(scalars.count, 2);
+    lki_tensorboard_scalars_fini(&scalars);
+    lki_free(bytes);
+}
+
+static void python_reads_the_events(void **state)
+{
+    (void)state;
+    static const char *const expected[] = {
+        "version brain.Event:2\n",     "scalar 32 accuracy01/batch 0.5\n",
+        "scalar 32 loss/batch 0.25\n", "scalar 64 accuracy01/batch 0.5\n",
+        "scalar 64 loss/batch 0.5\n",  "scalar 1 accuracy01/epoch 0.333333343\n",
+        "scalar 1 loss/epoch 0.25\n",  "image 1 matrix 4 6 3 True\n",
+    };
+    char command[3000], line[256];
+    if (access("/usr/bin/python3", X_OK) != 0) {
+        print_message("skipped: no /usr/bin/python3\n");
+        skip();
+    }
+    fresh_folder("tensorboard-python");
+    lk_logger *logger = lk_tensorboard_logger(folder, .batch_metrics = true);
+    log_epoch(logger, 1, 0.25);
+    lk_log_step step = {.loader_key = "train", .epoch_step = 1};
+    lk_tensor *pixels = lk_tensor_full(LK_U8, LK_SHAPE(4, 6, 3), 200);
+    lkt_ok(lk_logger_log_image(logger, &step, "matrix", pixels));
+    lk_tensor_free(pixels);
+    lkt_ok(lk_logger_close(logger));
+    snprintf(command, sizeof command, "/usr/bin/python3 '%s/tests/oracle/tensorboard_check.py' '%s'",
+             LK_SOURCE_DIR, only_event_file("tensorboard/train/events.out.tfevents.*"));
+    FILE *pipe = popen(command, "r");
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        assert_non_null(fgets(line, sizeof line, pipe));
+        assert_string_equal(line, expected[i]);
+    }
+    assert_null(fgets(line, sizeof line, pipe));
+    assert_int_equal(pclose(pipe), 0);
+}
+
+static void jsonl_lines(void **state)
+{
+    (void)state;
+    fresh_folder("jsonl");
+    lk_logger *logger = lk_jsonl_logger(in_folder("log.jsonl"), .batch_metrics = true);
+    lkt_not_null(logger);
+    lk_log_step step = {"tr\"ain", 1, 8, 2, 64, 2, 2};
+    lk_metric_value items[] = {{"a\\b\n", 0.1}, {"loss", NAN}};
+    lkt_ok(lk_logger_log_hparams(logger, "{\n\"lr\": 0.5}"));
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_BATCH, &step, (lk_metric_values){items, 2}));
+    lkt_ok(lk_logger_log_artifact(logger, &step, "matrix", "m.png"));
+    step.epoch_step = 2;
+    step.sample_step = 128;
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_EPOCH, &step, (lk_metric_values){items, 1}));
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_BATCH, &step, (lk_metric_values){items, 1}));
+    lkt_ok(lk_logger_close(logger));
+#define KEPT                                                                                                 \
+    "{\"scope\":\"hparams\",\"epoch\":0,\"hparams\":{\"lr\":0.5}}\n"                                         \
+    "{\"scope\":\"batch\",\"loader\":\"tr\\\"ain\",\"epoch\":1,\"batch\":2,\"sample\":64,"                   \
+    "\"metrics\":{\"a\\\\b\\u000a\":0.1,\"loss\":null}}\n"                                                   \
+    "{\"scope\":\"artifact\",\"loader\":\"tr\\\"ain\",\"epoch\":1,\"batch\":2,\"sample\":64,\"tag\":"        \
+    "\"matrix\",\"path\":\"m.png\"}\n"
+    expect_file("log.jsonl", KEPT "{\"scope\":\"epoch\",\"loader\":\"tr\\\"ain\",\"epoch\":2,\"batch\":2,"
+                                  "\"sample\":128,\"metrics\":{\"a\\\\b\\u000a\":0.1}}\n"
+                                  "{\"scope\":\"batch\",\"loader\":\"tr\\\"ain\",\"epoch\":2,\"batch\":2,"
+                                  "\"sample\":128,\"metrics\":{\"a\\\\b\\u000a\":0.1}}\n");
+    FILE *file = fopen(in_folder("log.jsonl"), "a");
+    fputs("{\"scope\":\"epoch\",\"ep", file); /* cut off by a crash */
+    fclose(file);
+    lkt_ok(lk_logger_close(lk_jsonl_logger(in_folder("log.jsonl"), .resume_epoch = 1, .resume_sample = 64)));
+    expect_file("log.jsonl", KEPT);
+}
+
+static void unwritable_places(void **state)
+{
+    (void)state;
+    fresh_folder("blocked");
+    lkt_ok(lki_write_file_atomic(in_folder("file"), "", 0));
+    assert_null(lk_csv_logger(in_folder("file"), .stream = NULL));
+    lkt_contains(lk_error(), "could not make the folder");
+    assert_null(lk_tensorboard_logger(in_folder("file"), .stream = NULL));
+    lkt_contains(lk_error(), "could not make the folder");
+    assert_null(lk_jsonl_logger("/nowhere/x.jsonl", .stream = NULL));
+    lkt_contains(lk_error(), "/nowhere/x.jsonl: could not create");
+}
+
+/* In a child whose files may not grow past 2000 bytes: a full disk. Entries are refused, never torn. */
+static int fill_up(void)
+{
+    struct rlimit limit = {2000, 2000};
+    lk_metric_value loss = {"loss", 1.0 / 3};
+    lk_logger *loggers[] = {lk_csv_logger(folder, .stream = NULL),
+                            lk_jsonl_logger(in_folder("log.jsonl"), .stream = NULL),
+                            lk_tensorboard_logger(folder, .stream = NULL)};
+    bool failed[3] = {false};
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    for (int64_t epoch = 1; epoch < 200; epoch++)
+        for (int i = 0; i < 3; i++) {
+            lk_log_step step = {.loader_key = "train", .epoch_step = epoch, .epoch_count = 200};
+            lk_status status =
+                lk_logger_log_metrics(loggers[i], LK_LOG_EPOCH, &step, (lk_metric_values){&loss, 1});
+            if (status == LK_OK) status = lk_logger_flush(loggers[i]);
+            if (status != LK_OK && !strstr(lk_error(), "could not write: File too large")) return 2;
+            failed[i] |= status == LK_ERR_IO;
+        }
+    for (int i = 0; i < 3; i++)
+        if (!failed[i] || lk_logger_close(loggers[i]) != LK_ERR_IO) return 3;
+    return 0;
+}
+
+static void a_full_disk_tears_nothing(void **state)
+{
+    (void)state;
+    int status;
+    lki_tensorboard_scalars scalars;
+    fresh_folder("full");
+    pid_t child = fork();
+    if (child == 0) _exit(fill_up());
+    waitpid(child, &status, 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    static const char *const files[] = {"csv_logger/train.csv", "log.jsonl"};
+    for (int i = 0; i < 2; i++) {
+        LKI_SCOPED char *text = NULL;
+        size_t nbytes;
+        lkt_ok(lki_read_file(&text, &nbytes, in_folder(files[i])));
+        assert_true(nbytes > 1000 && text[nbytes - 1] == '\n');
+    }
+    lkt_ok(
+        lki_tensorboard_check(&scalars, only_event_file("tensorboard/train/events.out.tfevents.*"), false));
+    assert_true(scalars.count > 20);
+    lki_tensorboard_scalars_fini(&scalars);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conformance),
+        cmocka_unit_test(console_lines),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(csv_rows),
+        cmocka_unit_test(csv_after_a_crash),
+        cmocka_unit_test(tensorboard_records),
+        cmocka_unit_test(tensorboard_damage),
+        cmocka_unit_test(python_reads_the_events),
+        cmocka_unit_test(jsonl_lines),
+        cmocka_unit_test(unwritable_places),
+        cmocka_unit_test(a_full_disk_tears_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
