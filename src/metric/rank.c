@@ -7,7 +7,6 @@
 
 enum { RADIX_BITS = 11, RADIX_COUNT = 1 << RADIX_BITS, SMALL = 48, BLOCK = 256, MAX_BUCKETS = 1 << 22 };
 
-
 void lki_rank_workspace_fini(lki_rank_workspace *workspace)
 {
     lki_free(workspace->keys);
