@@ -1,6 +1,7 @@
 #include <lockstep/random.h>
 
 #include "base/status.h"
+#include "tensor/normal_block.h"
 
 #include <math.h>
 
@@ -83,16 +84,17 @@ static lk_status check_floats(const lk_tensor *tensor, const char *what)
     return LK_OK;
 }
 
+/* PyTorch's build fuses the scaling into one rounding, here and in the normal numbers. */
 lk_status lk_uniform(lk_tensor *tensor, double from, double to, lk_generator *generator)
 {
     LKI_TRY(check_floats(tensor, "uniform"));
     int64_t count = lk_tensor_count(tensor);
     if (tensor->dtype == LK_F32) {
         float *data = tensor->data, low = (float)from, high = (float)to;
-        for (int64_t i = 0; i < count; i++) data[i] = lk_generator_f32(generator) * (high - low) + low;
+        for (int64_t i = 0; i < count; i++) data[i] = fmaf(lk_generator_f32(generator), high - low, low);
     } else {
         double *data = tensor->data;
-        for (int64_t i = 0; i < count; i++) data[i] = lk_generator_f64(generator) * (to - from) + from;
+        for (int64_t i = 0; i < count; i++) data[i] = fma(lk_generator_f64(generator), to - from, from);
     }
     return LK_OK;
 }
@@ -105,35 +107,26 @@ lk_status lk_bernoulli(lk_tensor *tensor, double p, lk_generator *generator)
     return LK_OK;
 }
 
-/* Box-Muller over blocks of 16 uniforms, the first eight against the last eight. */
-static void normal_block_f32(float *d, float mean, float std)
-{
-    for (int j = 0; j < 8; j++) {
-        float u1 = 1 - d[j], u2 = d[j + 8];
-        float radius = sqrtf(-2 * logf(u1)), theta = 2.0f * (float)M_PI * u2;
-        d[j] = radius * cosf(theta) * std + mean;
-        d[j + 8] = radius * sinf(theta) * std + mean;
-    }
-}
-
+/* Box-Muller over blocks of 16 uniforms, the first eight against the last eight; f32 has a kernel of its own.
+ */
 static void normal_block_f64(double *d, double mean, double std)
 {
     for (int j = 0; j < 8; j++) {
         double u1 = 1 - d[j], u2 = d[j + 8];
         double radius = sqrt(-2 * log(u1)), theta = 2.0 * M_PI * u2;
-        d[j] = radius * cos(theta) * std + mean;
-        d[j + 8] = radius * sin(theta) * std + mean;
+        d[j] = fma(radius * cos(theta), std, mean);
+        d[j + 8] = fma(radius * sin(theta), std, mean);
     }
 }
 
 static void normal_fill_f32(float *data, int64_t count, float mean, float std, lk_generator *generator)
 {
     for (int64_t i = 0; i < count; i++) data[i] = lk_generator_f32(generator);
-    for (int64_t i = 0; i + 16 <= count; i += 16) normal_block_f32(data + i, mean, std);
+    for (int64_t i = 0; i + 16 <= count; i += 16) lki_normal_block_f32(data + i, mean, std);
     if (count % 16 == 0) return;
     float *tail = data + count - 16;
     for (int i = 0; i < 16; i++) tail[i] = lk_generator_f32(generator);
-    normal_block_f32(tail, mean, std);
+    lki_normal_block_f32(tail, mean, std);
 }
 
 static void normal_fill_f64(double *data, int64_t count, double mean, double std, lk_generator *generator)
@@ -154,7 +147,7 @@ static double normal_one(lk_generator *generator)
         return generator->next_normal_f64;
     }
     double u1 = lk_generator_f64(generator), u2 = lk_generator_f64(generator);
-    double radius = sqrt(-2 * log1p(-u2)), theta = 2 * M_PI * u1;
+    double radius = sqrt(-2 * log(1 - u2)), theta = 2 * M_PI * u1;
     generator->next_normal_f64 = radius * sin(theta);
     generator->has_next_normal_f64 = true;
     return radius * cos(theta);
@@ -169,7 +162,7 @@ lk_status lk_normal(lk_tensor *tensor, double mean, double std, lk_generator *ge
     else if (count >= 16)
         normal_fill_f64(tensor->data, count, mean, std, generator);
     else
-        for (int64_t i = 0; i < count; i++) lk_tensor_set(tensor, i, normal_one(generator) * std + mean);
+        for (int64_t i = 0; i < count; i++) lk_tensor_set(tensor, i, fma(normal_one(generator), std, mean));
     return LK_OK;
 }
 
