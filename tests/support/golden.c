@@ -131,13 +131,16 @@ void lkt_same_bits(const lk_tensor *actual, const lk_tensor *expected, const cha
     int64_t count = lk_tensor_count(expected), different = 0, first = -1;
     size_t size = lk_dtype_nbytes(expected->dtype);
     for (int64_t i = count - 1; i >= 0; i--)
-        if (memcmp((char *)actual->data + (size_t)i * size, (char *)expected->data + (size_t)i * size, size) != 0)
+        if (memcmp((char *)actual->data + (size_t)i * size, (char *)expected->data + (size_t)i * size,
+                   size) != 0)
             different++, first = i;
     fail_msg("%s: %lld of %lld bits differ, first [%lld] = %.9g, expected %.9g", what, (long long)different,
-             (long long)count, (long long)first, lk_tensor_get(actual, first), lk_tensor_get(expected, first));
+             (long long)count, (long long)first, lk_tensor_get(actual, first),
+             lk_tensor_get(expected, first));
 }
 
-void lkt_near(const lk_tensor *actual, const lk_tensor *expected, double scale, double tolerance, const char *what)
+void lkt_near(const lk_tensor *actual, const lk_tensor *expected, double scale, double tolerance,
+              const char *what)
 {
     same_shape(actual, expected, what);
     int64_t count = lk_tensor_count(expected), worst = -1;

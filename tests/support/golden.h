@@ -1,7 +1,7 @@
 /* Golden numbers: files that tests/oracle/nn_parity.py wrote, and comparisons with them.
  *
- * The folder is tests/golden, or what the environment variable LOCKSTEP_GOLDEN names: the live comparison writes fresh ones
- * elsewhere. */
+ * The folder is tests/golden, or what the environment variable LOCKSTEP_GOLDEN names: the live comparison
+ * writes fresh ones elsewhere. */
 #ifndef LKT_GOLDEN_H
 #define LKT_GOLDEN_H
 
@@ -25,6 +25,7 @@ double lkt_largest(const lk_tensor *tensor);
 /* The same dtype, shape and bits. */
 void lkt_same_bits(const lk_tensor *actual, const lk_tensor *expected, const char *what);
 /* |a - e| <= tolerance * max(|e|, scale), element by element. */
-void lkt_near(const lk_tensor *actual, const lk_tensor *expected, double scale, double tolerance, const char *what);
+void lkt_near(const lk_tensor *actual, const lk_tensor *expected, double scale, double tolerance,
+              const char *what);
 
 #endif
