@@ -12,6 +12,37 @@ static const lki_cpu_prepare prepares[LK_OP_COUNT] = {
     [LK_OP_MATMUL] = lki_cpu_prepare_matmul,
     [LK_OP_LINEAR] = lki_cpu_prepare_linear,
     [LK_OP_LINEAR_GRAD] = lki_cpu_prepare_linear_grad,
+    [LK_OP_CONV] = lki_cpu_prepare_conv,
+    [LK_OP_CONV_GRAD_INPUT] = lki_cpu_prepare_conv_grad_input,
+    [LK_OP_CONV_GRAD_WEIGHT] = lki_cpu_prepare_conv_grad_weight,
+    [LK_OP_CONV_TRANSPOSE] = lki_cpu_prepare_conv_grad_input,
+    [LK_OP_MAX_POOL] = lki_cpu_prepare_max_pool,
+    [LK_OP_MAX_POOL_GRAD] = lki_cpu_prepare_max_pool_grad,
+    [LK_OP_AVG_POOL] = lki_cpu_prepare_avg_pool,
+    [LK_OP_AVG_POOL_GRAD] = lki_cpu_prepare_avg_pool_grad,
+    [LK_OP_ADAPTIVE_AVG_POOL] = lki_cpu_prepare_adaptive_avg_pool,
+    [LK_OP_ADAPTIVE_AVG_POOL_GRAD] = lki_cpu_prepare_adaptive_avg_pool,
+    [LK_OP_BATCH_NORM] = lki_cpu_prepare_batch_norm,
+    [LK_OP_BATCH_NORM_GRAD] = lki_cpu_prepare_batch_norm_grad,
+    [LK_OP_LAYER_NORM] = lki_cpu_prepare_layer_norm,
+    [LK_OP_LAYER_NORM_GRAD] = lki_cpu_prepare_layer_norm_grad,
+    [LK_OP_GROUP_NORM] = lki_cpu_prepare_group_norm,
+    [LK_OP_GROUP_NORM_GRAD] = lki_cpu_prepare_group_norm_grad,
+    [LK_OP_DROPOUT] = lki_cpu_prepare_dropout,
+    [LK_OP_SUM] = lki_cpu_prepare_reduction,
+    [LK_OP_MEAN] = lki_cpu_prepare_reduction,
+    [LK_OP_MAX] = lki_cpu_prepare_reduction,
+    [LK_OP_VAR] = lki_cpu_prepare_reduction,
+    [LK_OP_ARGMAX] = lki_cpu_prepare_argmax,
+    [LK_OP_EXPAND] = lki_cpu_prepare_elementwise,
+    [LK_OP_PERMUTE] = lki_cpu_prepare_permute,
+    [LK_OP_SLICE] = lki_cpu_prepare_slice,
+    [LK_OP_SLICE_GRAD] = lki_cpu_prepare_slice_grad,
+    [LK_OP_CONCAT] = lki_cpu_prepare_concat,
+    [LK_OP_PAD] = lki_cpu_prepare_pad,
+    [LK_OP_PAD_GRAD] = lki_cpu_prepare_pad,
+    [LK_OP_EMBEDDING] = lki_cpu_prepare_embedding,
+    [LK_OP_EMBEDDING_GRAD] = lki_cpu_prepare_embedding_grad,
     [LK_OP_SOFTMAX] = lki_cpu_prepare_softmax,
     [LK_OP_LOG_SOFTMAX] = lki_cpu_prepare_softmax,
     [LK_OP_SOFTMAX_GRAD] = lki_cpu_prepare_softmax,
@@ -71,7 +102,7 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
     call->run = NULL;
     lki_cpu_prepare own = prepares[call->op];
     if (!own && (lk_op_flags(call->op) & LK_OP_E)) own = lki_cpu_prepare_elementwise;
-    if (own) LKI_TRY(own(cpu, call));
+    if (own && (call->output_count != 1 || call->out[0].data)) LKI_TRY(own(cpu, call));
     return call->run ? LK_OK : lki_ref_engine_ops.prepare(engine, call);
 }
 

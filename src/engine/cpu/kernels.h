@@ -51,6 +51,12 @@ typedef struct lki_update_args {
     bool nesterov, first, amsgrad, centered;
 } lki_update_args;
 
+/* One group of one sample of a convolution, always with three spatial axes: (channels, in...) to (out...). */
+typedef struct lki_conv {
+    int64_t channels;
+    int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
+} lki_conv;
+
 typedef struct lki_cpu_kernels {
     const char *name;
     const lki_tile_fn *tile; /* by op; NULL where an op is not elementwise */
@@ -60,6 +66,11 @@ typedef struct lki_cpu_kernels {
 
     /* The block [m0, m1) x [n0, n1) of C; scratch holds lki_gemm_scratch_count floats. */
     void (*gemm)(const lki_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch);
+
+    /* Columns (channels * taps, p1 - p0), rows col_row apart, of the output positions [p0, p1); and their way
+     * back, added. */
+    void (*im2col)(float *col, int64_t col_row, const lki_conv *c, const float *x, int64_t p0, int64_t p1);
+    void (*col2im)(float *x, const lki_conv *c, const float *col, int64_t col_row, int64_t p0, int64_t p1);
 
     double (*sum)(const float *x, int64_t n);
     double (*sum_squares)(const float *x, int64_t n);
@@ -85,6 +96,22 @@ typedef struct lki_cpu_kernels {
     void (*loss_grad)(const lki_loss_args *args, float *dx, int64_t begin, int64_t end);
 
     void (*update[LK_UPDATE_LAMB + 1])(const lki_update_args *args, int64_t begin, int64_t end);
+    /* Windows over one plane (in...) to (out...); with NaN and ties as op.h says. y or index may be NULL. The
+     * block forms hold sixteen channels side by side. sum_pool leaves the division to the caller. */
+    void (*max_pool_plane)(float *y, int32_t *index, const lki_conv *c, const float *x);
+    void (*max_pool_block)(float *y, int32_t *index, const lki_conv *c, const float *x);
+    void (*sum_pool_plane)(float *y, const lki_conv *c, const float *x);
+
+    double (*sum_centered_products)(const float *dy, const float *x, float mean,
+                                    int64_t n); /* of dy (x - mean) */
+    void (*blend)(float *out, const float *dy, const float *x, float a, float b, float c,
+                  int64_t n); /* a dy + b x + c */
+    void (*norm_row)(float *y, const float *x, float mean, float istd, const float *w, const float *b,
+                     int64_t n);
+    void (*norm_grad_row)(float *dx, const float *dy, const float *x, const float *w, float mean, float istd,
+                          float *dw, float *db, int64_t n);
+
+    void (*draw_mask)(uint8_t *mask, lk_generator *generator, uint64_t limit, int64_t n);
     void (*clamp_in_place)(float *x, float limit, int64_t n);
 } lki_cpu_kernels;
 

@@ -125,7 +125,7 @@ BINARY(gelu_tanh_grad, x *gelu_tanh_slope(y))
 BINARY(silu_grad, x *silu_slope(y))
 BINARY(softplus_grad, v_select(v_less(beta, y *alpha), x, x *v_sigmoid(y *alpha)))
 BINARY(clamp_grad, v_and(v_less_equal(alpha, y), v_and(v_less_equal(y, beta), x)))
-BINARY(mask_scale, x *y *alpha)
+BINARY(mask_scale, v_and(v_unequal(y, zero), x *alpha)) /* (dy, mask) */
 
 static void tile_where(float *out, const float *p, const float *q, const float *r, int64_t n,
                        const lki_tile_args *args)
@@ -282,6 +282,7 @@ static const lki_tile_fn tile_functions[LK_OP_COUNT] = {
     [LK_OP_POW_SCALAR] = tile_pow_scalar,
     [LK_OP_CAST] = tile_copy,
     [LK_OP_COPY] = tile_copy,
+    [LK_OP_EXPAND] = tile_copy,
     [LK_OP_TANH_GRAD] = tile_tanh_grad,
     [LK_OP_SIGMOID_GRAD] = tile_sigmoid_grad,
     [LK_OP_RELU_GRAD] = tile_relu_grad,

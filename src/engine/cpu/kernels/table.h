@@ -1,7 +1,11 @@
 /* Ends a level's file: the table of that level's kernels, under the name LKI_KERNEL_TABLE. */
+#include "engine/cpu/kernels/conv.h"
 #include "engine/cpu/kernels/elementwise.h"
 #include "engine/cpu/kernels/gemm.h"
 #include "engine/cpu/kernels/loss.h"
+#include "engine/cpu/kernels/norm.h"
+#include "engine/cpu/kernels/pool.h"
+#include "engine/cpu/kernels/random.h"
 #include "engine/cpu/kernels/reduce.h"
 #include "engine/cpu/kernels/update.h"
 
@@ -12,6 +16,8 @@ const lki_cpu_kernels LKI_KERNEL_TABLE = {
     .tile_save = tile_save,
     .tile_fill = tile_fill,
     .gemm = gemm_range,
+    .im2col = im2col,
+    .col2im = col2im,
     .sum = sum,
     .sum_squares = sum_squares,
     .sum_square_deviations = sum_square_deviations,
@@ -34,5 +40,13 @@ const lki_cpu_kernels LKI_KERNEL_TABLE = {
             [LK_UPDATE_RMSPROP] = rmsprop_update,
             [LK_UPDATE_ADAGRAD] = adagrad_update,
         },
+    .max_pool_plane = max_pool_plane,
+    .max_pool_block = max_pool_block,
+    .sum_pool_plane = sum_pool_plane,
+    .sum_centered_products = sum_centered_products,
+    .blend = blend,
+    .norm_row = norm_row,
+    .norm_grad_row = norm_grad_row,
+    .draw_mask = draw_mask,
     .clamp_in_place = clamp_in_place,
 };
