@@ -77,6 +77,8 @@ extern const lk_component lki_optimizer_components[];
 extern const lk_component lki_scheduler_components[];
 extern const lk_component lki_data_components[];
 extern const lk_component lki_sampler_components[];
+extern const lk_component lki_file_components[];
+extern const lk_component lki_transform_components[];
 
 struct lk_tensor;
 struct lk_dataset;
@@ -89,6 +91,18 @@ lk_status lki_arg_numbers(lk_args *args, const char *name, struct lk_tensor **ou
 
 /* The targets of a dataset as i64, the caller's. Every sample is read. */
 lk_status lki_dataset_labels(struct lk_dataset *dataset, struct lk_tensor **out);
+
+/* A tensor of a .npy, .safetensors or HDF5 file; `name` says which, of several; NULL: the only one. */
+struct lk_tensor *lki_read_tensor(const char *path, const char *name);
+
+/* The dataset with the transforms of the argument "transform", where it is given; consumes the dataset, on
+ * failure too. */
+struct lk_dataset *lki_transform_dataset(lk_args *args, struct lk_dataset *dataset);
+
+/* Takes an argument's transforms, those inside a Compose one by one; they are the caller's. */
+struct lk_transform;
+lk_status lki_take_transforms(lk_args *args, const char *name, struct lk_transform **items, int capacity,
+                              int *count);
 
 /* Stores what a constructor returned; a NULL is the failure that it reported. */
 lk_status lki_built(void *object, void **out);

@@ -9,8 +9,23 @@
 
 #include <string.h>
 
+enum { MAX_BATCH_TRANSFORMS = 8 };
+
+static lk_status check_loader(lk_args *args)
+{
+    int batch_size = lk_arg_int(args, "batch_size"), num_workers = lk_arg_int(args, "num_workers");
+    if (batch_size < 1)
+        return lki_fail(LK_ERR_CONFIG, "batch_size: expected at least 1, found %d", batch_size);
+    if (num_workers < 0)
+        return lki_fail(LK_ERR_CONFIG, "num_workers: expected at least 0, found %d", num_workers);
+    if (lk_arg_given(args, "sampler") && lk_arg_given(args, "batch_sampler"))
+        return lki_fail(LK_ERR_CONFIG, "either a sampler or a batch_sampler, not both");
+    return LK_OK;
+}
+
 static lk_status build_loader(const lk_component *self, lk_args *args, void **out)
 {
+    lk_transform *transforms[MAX_BATCH_TRANSFORMS];
     lk_loader_options options = {
         .batch_size = lk_arg_int(args, "batch_size"),
         .shuffle = lk_arg_bool(args, "shuffle"),
@@ -18,14 +33,12 @@ static lk_status build_loader(const lk_component *self, lk_args *args, void **ou
         .drop_last = lk_arg_bool(args, "drop_last"),
         .num_workers = lk_arg_int(args, "num_workers"),
         .seed = (uint64_t)lk_arg_int64(args, "seed"),
+        .batch_transforms.items = transforms,
     };
-    bool has_both = lk_arg_given(args, "sampler") && lk_arg_given(args, "batch_sampler");
     (void)self;
-    if (options.batch_size < 1)
-        return lki_fail(LK_ERR_CONFIG, "batch_size: expected at least 1, found %d", (int)options.batch_size);
-    if (options.num_workers < 0)
-        return lki_fail(LK_ERR_CONFIG, "num_workers: expected at least 0, found %d", options.num_workers);
-    if (has_both) return lki_fail(LK_ERR_CONFIG, "either a sampler or a batch_sampler, not both");
+    LKI_TRY(check_loader(args));
+    LKI_TRY(lki_take_transforms(args, "batch_transforms", transforms, MAX_BATCH_TRANSFORMS,
+                                &options.batch_transforms.count));
     if (options.num_workers > 0) options.prefetch = options.num_workers * lk_arg_int(args, "prefetch_factor");
     options.sampler = lk_arg_take(args, lk_arg_given(args, "sampler") ? "sampler" : "batch_sampler");
     return lki_built(lk_loader_create(lk_arg_take(args, "dataset"), options), out);
@@ -34,10 +47,10 @@ static lk_status build_loader(const lk_component *self, lk_args *args, void **ou
 static lk_status build_mnist(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return lki_built(lk_mnist(lk_arg_string(args, "root"), .train = lk_arg_bool(args, "train"),
-                              .download = lk_arg_bool(args, "download"),
-                              .normalize = lk_arg_bool(args, "normalize")),
-                     out);
+    lk_dataset *dataset =
+        lk_mnist(lk_arg_string(args, "root"), .train = lk_arg_bool(args, "train"),
+                 .download = lk_arg_bool(args, "download"), .normalize = lk_arg_bool(args, "normalize"));
+    return lki_built(lki_transform_dataset(args, dataset), out);
 }
 
 static lk_status build_catalyst_mnist(const lk_component *self, lk_args *args, void **out)
@@ -126,12 +139,15 @@ static const lk_parameter loader_parameters[] = {
     LKI_IGNORED("multiprocessing_context", NO_EFFECT),
     LKI_INT("prefetch_factor", "2", "batches made ahead by each worker"),
     LKI_IGNORED("persistent_workers", NO_EFFECT),
+    LKI_OBJECTS("batch_transforms", TRANSFORM, LKI_OPTIONAL, "what is done to whole batches: Mixup, Cutmix"),
     LKI_INT64("seed", LKI_OPTIONAL, "an order of the loader's own, whatever else draws random numbers"),
     {0},
 };
 static const lk_parameter mnist_parameters[] = {
     LKI_STRING("root", LKI_REQUIRED, "the folder of the IDX files, or one that has MNIST/raw"),
     LKI_BOOL("train", "true", "the 60,000 pictures for training instead of the 10,000 for testing"),
+    LKI_OBJECTS("transform", TRANSFORM, LKI_OPTIONAL, "what is done to each sample, in order"),
+    LKI_IGNORED("target_transform", "accepted, without effect"),
     LKI_BOOL("download", "false", "fetch what is missing"),
     LKI_BOOL("normalize", "false", "(pixel / 255 - 0.1307) / 0.3081"),
     {0},

@@ -3,7 +3,6 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "tensor/npy.h"
 
 #include <lockstep/data.h>
 #include <lockstep/tensor.h>
@@ -22,7 +21,7 @@ lk_status lki_arg_numbers(lk_args *args, const char *name, lk_tensor **out)
 lk_status lki_arg_tensor_at(lk_args *args, const char *name, int index, lk_tensor **out)
 {
     const char *path = lk_arg_path_at(args, name, index);
-    *out = path ? lki_npy_read(path) : lk_arg_take_at(args, name, index);
+    *out = path ? lki_read_tensor(path, NULL) : lk_arg_take_at(args, name, index);
     return *out ? LK_OK : lki_last_status();
 }
 

@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "config/registry.h"
 
+#include <lockstep/checkpoint.h>
 #include <lockstep/config.h>
 #include <lockstep/data.h>
 #include <lockstep/nn.h>
@@ -314,6 +315,70 @@ static void test_data(void **state)
     close_world(&w);
 }
 
+static void test_files_and_transforms(void **state)
+{
+    (void)state;
+    world w;
+    char text[4096], folder[1024];
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("config_files"));
+    snprintf(text, sizeof text, "%s/a.csv", folder);
+    FILE *file = fopen(text, "w");
+    fputs("x,y,class\n1,2,0\n3,4,1\n", file);
+    fclose(file);
+    snprintf(text, sizeof text,
+             "digits:\n  _target_: SyntheticDigits\n  count: 20\n  transform:\n    _target_: "
+             "torchvision.transforms.Compose\n"
+             "    transforms:\n    - {_target_: torchvision.transforms.ToTensor}\n"
+             "    - {_target_: Normalize, mean: [0.5], std: [0.5]}\n    - {_target_: RandomCrop, size: 28, "
+             "padding: 2}\n"
+             "    - RandomHorizontalFlip\n    - {_target_: RandomVerticalFlip, p: 1}\n    - {_target_: "
+             "RandomAffine, degrees: "
+             "10, scale: [0.9, 1.1]}\n    - {_target_: Cutout, size: 4}\n"
+             "plain: {_target_: SyntheticDigits, train: n, count: 5, transform: ToTensor}\n"
+             "csv: {_target_: CSVDataset, path: %s/a.csv, class_targets: y}\n"
+             "two: {_target_: CSVDataset, path: %s/a.csv, target_columns: [y, class]}\n"
+             "mixed:\n  _target_: DataLoader\n  batch_size: 4\n  batch_transforms: [Mixup, {_target_: "
+             "Cutmix, alpha: 0.5}]\n"
+             "  dataset: {_target_: SyntheticDigits, count: 8, transform: [{_target_: OneHot, num_classes: "
+             "10}]}\n",
+             folder, folder);
+    lkt_ok(open_world(&w, text));
+    assert_int_equal(lk_dataset_length(object_at(&w, "digits")), 20);
+    assert_int_equal(lk_dataset_field(object_at(&w, "digits"), 0)->shape.rank, 3);
+    assert_int_equal(lk_dataset_field(object_at(&w, "plain"), 0)->shape.dim[0], 1);
+    assert_int_equal(lk_dataset_length(object_at(&w, "csv")), 2);
+    assert_int_equal(lk_dataset_field(object_at(&w, "two"), 0)->shape.dim[0], 1);
+    close_world(&w);
+}
+
+static void test_tensors_from_files(void **state)
+{
+    (void)state;
+    world w;
+    char text[4096], folder[1024];
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("config_tensors"));
+    lk_state_dict *dict = lk_state_dict_create();
+    lkt_ok(lk_state_dict_put(dict, "x", lk_tensor_full(LK_F32, LK_SHAPE(4, 2), 1)));
+    snprintf(text, sizeof text, "%s/one.safetensors", folder);
+    lkt_ok(lk_save_safetensors(text, dict));
+    lkt_ok(lk_state_dict_put(dict, "y", lk_tensor_full(LK_I64, LK_SHAPE(4), 1)));
+    snprintf(text, sizeof text, "%s/two.safetensors", folder);
+    lkt_ok(lk_save_safetensors(text, dict));
+    lk_state_dict_free(dict);
+    snprintf(text, sizeof text,
+             "a:\n  _target_: torch.utils.data.TensorDataset\n  args:\n  - %s/one.safetensors\n"
+             "  - {_target_: torch.load, f: %s/two.safetensors, name: y, _mode_: call}\n"
+             "b: {_target_: SafetensorsDataset, path: %s/two.safetensors, features: x, targets: y}\n",
+             folder, folder, folder);
+    lkt_ok(open_world(&w, text));
+    assert_int_equal(lk_dataset_length(object_at(&w, "a")), 4);
+    assert_int_equal(lk_dataset_length(object_at(&w, "b")), 4);
+    close_world(&w);
+    snprintf(text, sizeof text, "a: {_target_: TensorDataset, args: [%s/two.safetensors]}\n", folder);
+    lkt_fails(open_world(&w, text), LK_ERR_CONFIG, "it has 2 tensors: say which with `name`");
+    close_world(&w);
+}
+
 /* The same numbers as a script that seeds, then builds in the same order. */
 static void test_weights_are_drawn_in_file_order(void **state)
 {
@@ -364,6 +429,14 @@ static void test_mistakes_of_components(void **state)
         {"d: {_var_: d, _target_: TensorDataset, args: [{_target_: rand, args: [2]}]}\n"
          "a: {_target_: BalanceClassSampler, dataset: {_var_: d}}",
          "BalanceClassSampler: the dataset has no targets"},
+        {"a: {_target_: Normalize, mean: [1, 2], std: [1]}",
+         "c.yml:1: Normalize: mean and std: expected as many"},
+        {"a: {_target_: RandomHorizontalFlip, p: 2}", "p: expected a number above 0 and up to 1"},
+        {"a: {_target_: CSVDataset, path: no.csv}", "c.yml:1: CSVDataset: "},
+        {"a: {_target_: CSVDataset, path: no.csv, delimiter: ab}", "delimiter: expected one character"},
+        {"a: {_target_: torch.load, f: no.npy}", "c.yml:1: torch.load: no.npy"},
+        {"a: {_target_: ImageFolder, root: /no/such}", "c.yml:1: ImageFolder: "},
+        {"a: {_target_: SyntheticDigits, count: 2, transform: Mixup}", "c.yml:1: SyntheticDigits: "},
         {"a: {_target_: BalanceClassSampler}", "either labels or a dataset"},
         {"a: {_target_: BalanceClassSampler, labels: [0, 1], mode: sideways}", "mode: expected an integer"},
         {"a: {_target_: WeightedRandomSampler, weights: [1, x], num_samples: 3}",
@@ -391,6 +464,8 @@ int main(void)
         cmocka_unit_test(test_optimizers),
         cmocka_unit_test(test_parameter_groups),
         cmocka_unit_test(test_data),
+        cmocka_unit_test(test_files_and_transforms),
+        cmocka_unit_test(test_tensors_from_files),
         cmocka_unit_test(test_weights_are_drawn_in_file_order),
         cmocka_unit_test(test_mistakes_of_components),
     };
