@@ -77,8 +77,13 @@ lk_status lki_gunzip(lk_buffer **out, const char *path, const void *packed, size
     if (packed_nbytes > UINT32_MAX)
         return lki_fail(LK_ERR_UNSUPPORTED, "%s: gzip files of more than 4 GiB are not supported", path);
     growing unpacked = {0};
-    z_stream stream = {.next_in = (Bytef *)packed, .avail_in = (uInt)packed_nbytes};
     LKI_TRY(grow(&unpacked, size_hint(packed, packed_nbytes)));
+    if (lki_gunzip_whole(unpacked.data, unpacked.capacity, &unpacked.nbytes, packed, packed_nbytes)) {
+        *out = lki_buffer_adopt(unpacked.data, unpacked.nbytes, NULL, NULL);
+        if (!*out) lki_free(unpacked.data);
+        return *out ? LK_OK : LK_ERR_NOMEM;
+    }
+    z_stream stream = {.next_in = (Bytef *)packed, .avail_in = (uInt)packed_nbytes};
     lk_status status = LK_OK;
     if (inflateInit2(&stream, 15 + 16) != Z_OK) {
         status = lki_fail(LK_ERR_NOMEM, "%s: zlib could not start", path);

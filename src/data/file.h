@@ -13,6 +13,11 @@ bool lki_file_exists(const char *path);
 /* The unpacked content of a gzip file; `path` is for messages only. */
 lk_status lki_gunzip(lk_buffer **out, const char *path, const void *packed, size_t packed_nbytes);
 
+/* The fast way, where libdeflate is there: a gzip of one member that fits into `capacity`. False where it
+ * cannot, whatever the reason; zlib then unpacks it or says what is wrong. */
+bool lki_gunzip_whole(void *out, size_t capacity, size_t *out_nbytes, const void *packed,
+                      size_t packed_nbytes);
+
 /* Maps a plain file, unpacks one that begins as gzip does. */
 lk_status lki_file_read(lk_buffer **out, const char *path);
 
