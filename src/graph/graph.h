@@ -21,14 +21,14 @@ typedef enum lki_section {
 } lki_section;
 
 /* Where a value's memory comes from. */
-typedef enum lki_storage {
+typedef enum lki_storage_kind {
     LKI_STORAGE_ARENA,    /* the plan's arena, at `offset` */
     LKI_STORAGE_INPUT,    /* bound before each replay */
     LKI_STORAGE_PARAM,    /* the parameter's value */
     LKI_STORAGE_GRAD,     /* the parameter's gradient: autodiff made this value write there directly */
     LKI_STORAGE_CONSTANT, /* the constant's tensor */
     LKI_STORAGE_VIEW,     /* the memory of input 0 of its node */
-} lki_storage;
+} lki_storage_kind;
 
 struct lk_value {
     lk_graph *graph;
@@ -37,7 +37,7 @@ struct lk_value {
     lk_dtype dtype;
     lk_shape shape;
     bool needs_grad; /* a trainable parameter is upstream */
-    lki_storage storage;
+    lki_storage_kind storage;
     lk_param *param;      /* LKI_STORAGE_PARAM, LKI_STORAGE_GRAD */
     lk_tensor *constant;  /* LKI_STORAGE_CONSTANT */
     const char *name;     /* of an input or an output */

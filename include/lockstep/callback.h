@@ -1,0 +1,226 @@
+/* The callbacks that come with the library, under Catalyst's names and with its arguments.
+ *
+ * A constructor returns NULL with the reason in lk_error(); lk_train then fails with it. Callbacks belong to
+ * the run that they are given to. Where a loader_key or metric_key is not given, the run's valid_loader and
+ * valid_metric are meant. */
+#ifndef LOCKSTEP_CALLBACK_H
+#define LOCKSTEP_CALLBACK_H
+
+#include <lockstep/metric.h>
+#include <lockstep/runner.h>
+#include <lockstep/sys/callback.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Metrics of the outputs. Keys default to the runner's: "logits" and "targets". ---- */
+
+typedef struct lk_metric_callback_options {
+    const char *input_key, *target_key;
+    const char *prefix, *suffix;
+    int num_classes;
+    int topk[LK_MAX_TOPK];          /* accuracy */
+    double threshold;               /* multilabel, IoU, Dice */
+    bool from_logits;               /* multilabel, IoU, Dice: sigmoid first */
+    double zero_division;           /* precision, recall, F1 */
+    bool compute_per_class_metrics; /* precision, recall, F1, support, AUC */
+    const char *const *class_names; /* confusion matrix */
+    bool normalize;                 /* confusion matrix */
+} lk_metric_callback_options;
+
+#define lk_accuracy_callback(...) lk_accuracy_callback_create((lk_metric_callback_options){__VA_ARGS__})
+#define lk_multilabel_accuracy_callback(...)                                                                 \
+    lk_multilabel_accuracy_callback_create((lk_metric_callback_options){__VA_ARGS__})
+#define lk_precision_recall_f1_support_callback(...)                                                         \
+    lk_precision_recall_f1_support_callback_create((lk_metric_callback_options){__VA_ARGS__})
+#define lk_multilabel_precision_recall_f1_support_callback(...)                                              \
+    lk_multilabel_precision_recall_f1_support_callback_create((lk_metric_callback_options){__VA_ARGS__})
+#define lk_auc_callback(...)  lk_auc_callback_create((lk_metric_callback_options){__VA_ARGS__})
+#define lk_r2_callback(...)   lk_r2_callback_create((lk_metric_callback_options){__VA_ARGS__})
+#define lk_mse_callback(...)  lk_mse_callback_create((lk_metric_callback_options){__VA_ARGS__})
+#define lk_mae_callback(...)  lk_mae_callback_create((lk_metric_callback_options){__VA_ARGS__})
+#define lk_iou_callback(...)  lk_iou_callback_create((lk_metric_callback_options){__VA_ARGS__})
+#define lk_dice_callback(...) lk_dice_callback_create((lk_metric_callback_options){__VA_ARGS__})
+/* A picture and a CSV file of each loader and epoch under logdir/confusion_matrix, and a drawing where
+ * verbose. */
+#define lk_confusion_matrix_callback(...)                                                                    \
+    lk_confusion_matrix_callback_create((lk_metric_callback_options){__VA_ARGS__})
+lk_callback *lk_accuracy_callback_create(lk_metric_callback_options options);
+lk_callback *lk_multilabel_accuracy_callback_create(lk_metric_callback_options options);
+lk_callback *lk_precision_recall_f1_support_callback_create(lk_metric_callback_options options);
+lk_callback *lk_multilabel_precision_recall_f1_support_callback_create(lk_metric_callback_options options);
+lk_callback *lk_auc_callback_create(lk_metric_callback_options options);
+lk_callback *lk_r2_callback_create(lk_metric_callback_options options);
+lk_callback *lk_mse_callback_create(lk_metric_callback_options options);
+lk_callback *lk_mae_callback_create(lk_metric_callback_options options);
+lk_callback *lk_iou_callback_create(lk_metric_callback_options options);
+lk_callback *lk_dice_callback_create(lk_metric_callback_options options);
+lk_callback *lk_confusion_matrix_callback_create(lk_metric_callback_options options);
+/* A metric of one's own; it belongs to the callback. */
+lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const char *target_key);
+
+/* Several metrics into one: "sum", "mean", "weighted_sum" or "weighted_mean" of the named batch or loader
+ * metrics. */
+typedef struct lk_metric_aggregation_options {
+    const char *metric_key;     /* the name of the result */
+    const char *const *metrics; /* their names; NULL-terminated; NULL: all of them */
+    const double *weights;      /* one a name, for the weighted modes */
+    const char *mode;           /* "mean" */
+    const char *scope;          /* "batch" or "loader"; "batch" */
+} lk_metric_aggregation_options;
+#define lk_metric_aggregation_callback(...)                                                                  \
+    lk_metric_aggregation_callback_create((lk_metric_aggregation_options){__VA_ARGS__})
+lk_callback *lk_metric_aggregation_callback_create(lk_metric_aggregation_options options);
+
+/* ---- Training. lk_train adds the first three by itself where they are not given. ---- */
+
+typedef struct lk_criterion_callback_options {
+    const char *metric_key; /* the runner's loss_key */
+} lk_criterion_callback_options;
+/* Reports the loss: NAME, NAME/mean, NAME/std over a loader. */
+#define lk_criterion_callback(...) lk_criterion_callback_create((lk_criterion_callback_options){__VA_ARGS__})
+lk_callback *lk_criterion_callback_create(lk_criterion_callback_options options);
+
+typedef struct lk_optimizer_callback_options {
+    int accumulation_steps; /* batches to an update; 1 */
+    double clip_norm;       /* grad_clip_fn: torch.nn.utils.clip_grad_norm_ */
+    double clip_value;      /* ... or clip_grad_value_ */
+} lk_optimizer_callback_options;
+/* Says how the update is made, and reports lr and momentum. */
+#define lk_optimizer_callback(...) lk_optimizer_callback_create((lk_optimizer_callback_options){__VA_ARGS__})
+lk_callback *lk_optimizer_callback_create(lk_optimizer_callback_options options);
+
+typedef struct lk_scheduler_callback_options {
+    const char *mode;                    /* "epoch" or "batch"; by default what suits the scheduler */
+    const char *loader_key, *metric_key; /* for schedulers that look at a metric */
+} lk_scheduler_callback_options;
+#define lk_scheduler_callback(...) lk_scheduler_callback_create((lk_scheduler_callback_options){__VA_ARGS__})
+lk_callback *lk_scheduler_callback_create(lk_scheduler_callback_options options);
+
+typedef struct lk_early_stopping_options {
+    int patience; /* required: this many epochs without a better one end the run */
+    const char *loader_key, *metric_key;
+    bool minimize, maximize; /* by default as the run's valid metric */
+    double min_delta;        /* 1e-6 */
+} lk_early_stopping_options;
+#define lk_early_stopping_callback(...)                                                                      \
+    lk_early_stopping_callback_create((lk_early_stopping_options){__VA_ARGS__})
+lk_callback *lk_early_stopping_callback_create(lk_early_stopping_options options);
+
+typedef struct lk_checkpoint_callback_options {
+    const char *logdir; /* the run's */
+    const char *loader_key, *metric_key;
+    bool minimize, maximize;
+    int topk;               /* 1 */
+    const char *mode;       /* "model" (weights) or "runner" (everything) in the numbered files */
+    bool no_last, no_best;  /* do not keep model.last / model.best */
+    bool no_runner;         /* do not keep runner.last: the run cannot be resumed */
+    int save_every_batches; /* also keep runner.last inside an epoch, every so many batches */
+    const char *resume_model, *resume_runner; /* loaded at the start */
+    bool load_best_on_end;
+} lk_checkpoint_callback_options;
+#define lk_checkpoint_callback(...)                                                                          \
+    lk_checkpoint_callback_create((lk_checkpoint_callback_options){__VA_ARGS__})
+lk_callback *lk_checkpoint_callback_create(lk_checkpoint_callback_options options);
+/* No checkpoint at the epochs; lk_train then adds none. */
+lk_callback *lk_skip_checkpoint_callback(void);
+
+/* ---- Around a run ---- */
+
+/* _timer/_fps, _timer/batch_time, _timer/data_time, _timer/model_time. */
+lk_callback *lk_timer_callback(void);
+
+typedef struct lk_lr_finder_options {
+    double final_lr;   /* required */
+    const char *scale; /* "log" or "linear"; "log" */
+    int num_steps;     /* the batches of the loader */
+    const char *optimizer_key;
+} lk_lr_finder_options;
+/* Raises the learning rate from its value to final_lr over the batches, writes logdir/lr_finder.csv and
+ * stops. */
+#define lk_lr_finder_callback(...) lk_lr_finder_callback_create((lk_lr_finder_options){__VA_ARGS__})
+lk_callback *lk_lr_finder_callback_create(lk_lr_finder_options options);
+
+typedef struct lk_loader_period {
+    const char *loader_key;
+    int period; /* the loader runs in every period-th epoch; 0: never */
+} lk_loader_period;
+#define lk_periodic_loader_callback(...)                                                                     \
+    lk_periodic_loader_callback_create(                                                                      \
+        (const lk_loader_period[]){__VA_ARGS__},                                                             \
+        (int)(sizeof((const lk_loader_period[]){__VA_ARGS__}) / sizeof(lk_loader_period)))
+lk_callback *lk_periodic_loader_callback_create(const lk_loader_period *periods, int count);
+
+typedef struct lk_control_flow_options {
+    int epochs;            /* active in every so many epochs ... */
+    const int *epoch_list; /* ... or in these; 0-terminated */
+    int ignore_epochs;     /* not active in every so many ... */
+    const int *ignore_epoch_list;
+    const char *const *loaders; /* active for these loaders; NULL-terminated */
+    const char *const *ignore_loaders;
+    bool (*filter_fn)(const char *stage, int64_t epoch, const char *loader_key, void *context);
+    void *context;
+} lk_control_flow_options;
+/* Wraps a callback, which belongs to it, so that it is only called where the options say. */
+#define lk_control_flow_callback(callback, ...)                                                              \
+    lk_control_flow_callback_create((callback), (lk_control_flow_options){__VA_ARGS__})
+lk_callback *lk_control_flow_callback_create(lk_callback *callback, lk_control_flow_options options);
+
+/* Torchbearer's once_per_epoch and only_if: the wrapped callback is called at its first batch of an epoch, or
+ * where `condition` is true. */
+lk_callback *lk_once_per_epoch(lk_callback *callback);
+lk_callback *lk_only_if(lk_callback *callback, bool (*condition)(lk_runner *runner, void *context),
+                        void *context);
+
+typedef struct lk_batch_transform_options {
+    lk_status (*transform)(lk_tensor *tensor, lk_runner *runner, void *context); /* in place */
+    void *context;
+    const char *scope; /* "on_batch_start" or "on_batch_end" */
+    const char *input_key;
+} lk_batch_transform_options;
+#define lk_batch_transform_callback(...)                                                                     \
+    lk_batch_transform_callback_create((lk_batch_transform_options){__VA_ARGS__})
+lk_callback *lk_batch_transform_callback_create(lk_batch_transform_options options);
+
+/* Only so many batches of each named loader (a fraction below 1 of them). */
+typedef struct lk_loader_portion {
+    const char *loader_key;
+    double portion;
+} lk_loader_portion;
+#define lk_batch_overfit_callback(...)                                                                       \
+    lk_batch_overfit_callback_create(                                                                        \
+        (const lk_loader_portion[]){__VA_ARGS__},                                                            \
+        (int)(sizeof((const lk_loader_portion[]){__VA_ARGS__}) / sizeof(lk_loader_portion)))
+lk_callback *lk_batch_overfit_callback_create(const lk_loader_portion *portions, int count);
+
+typedef struct lk_ema_options {
+    double decay;     /* 0.999 */
+    int update_every; /* 1 */
+} lk_ema_options;
+/* Averages of the weights: moving (EMA), or over the epochs from swa_start on (SWA). Evaluation and
+ * checkpoints see the average; training goes on with the weights themselves. */
+#define lk_ema_callback(...) lk_ema_callback_create((lk_ema_options){__VA_ARGS__})
+lk_callback *lk_ema_callback_create(lk_ema_options options);
+lk_callback *lk_swa_callback(int swa_start);
+
+/* Ends the run where a loss or a metric of a batch is not a number. */
+lk_callback *lk_terminate_on_nan_callback(void);
+/* The progress bar; lk_train adds it where verbose. */
+lk_callback *lk_progress_callback(void);
+/* 3 batches and 3 epochs: lk_train's check. */
+lk_callback *lk_check_run_callback(int batch_count, int epoch_count);
+
+/* ---- One's own, from single functions ---- */
+
+/* lk_on(batch_end, my_function, my_context): a callback of one slot. */
+#define lk_on(moment, function, context)                                                                     \
+    lk_function_callback(&(const lk_callback_ops){.name = "on_" #moment, .on_##moment = (function)},         \
+                         (context))
+/* Copies `ops`. */
+lk_callback *lk_function_callback(const lk_callback_ops *ops, void *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

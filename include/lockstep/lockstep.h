@@ -1,0 +1,22 @@
+/* Lockstep: distributed training of neural networks in C. This header is all of it. */
+#ifndef LOCKSTEP_LOCKSTEP_H
+#define LOCKSTEP_LOCKSTEP_H
+
+#include <lockstep/callback.h>
+#include <lockstep/checkpoint.h>
+#include <lockstep/data.h>
+#include <lockstep/graph.h>
+#include <lockstep/launch.h>
+#include <lockstep/log.h>
+#include <lockstep/logger.h>
+#include <lockstep/metric.h>
+#include <lockstep/nn.h>
+#include <lockstep/optim.h>
+#include <lockstep/random.h>
+#include <lockstep/runner.h>
+#include <lockstep/scheduler.h>
+#include <lockstep/status.h>
+#include <lockstep/step.h>
+#include <lockstep/tensor.h>
+
+#endif

@@ -1,0 +1,251 @@
+/* The runner: trains a model from loaders with a criterion, an optimizer, a scheduler and callbacks, as
+ * Catalyst's does.
+ *
+ *     lk_runner *runner = lk_supervised_runner();
+ *     lk_status status = lk_train(runner, .model = ..., .criterion = ..., .optimizer = ..., .loaders =
+ * lk_loaders(...), .num_epochs = 8, .logdir = "./logs", .verbose = true); lk_runner_free(runner);
+ *
+ * Life: what is handed to lk_train belongs to the runner from then on, whether the call succeeds or fails;
+ * lk_runner_free frees it all. After training the runner holds the trained model and the metrics. lk_train
+ * may be called again: a model that is not given again is the one the runner has. One thread. */
+#ifndef LOCKSTEP_RUNNER_H
+#define LOCKSTEP_RUNNER_H
+
+#include <lockstep/data.h>
+#include <lockstep/logger.h>
+#include <lockstep/nn.h>
+#include <lockstep/optim.h>
+#include <lockstep/scheduler.h>
+#include <lockstep/step.h>
+#include <lockstep/sys/callback.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Names and numbers, kept sorted by name. */
+typedef struct lk_metrics lk_metrics;
+lk_status lk_metrics_set(lk_metrics *metrics, const char *name, double value);
+/* NaN where there is none; lk_metrics_has tells the two apart. */
+double lk_metrics_get(const lk_metrics *metrics, const char *name);
+bool lk_metrics_has(const lk_metrics *metrics, const char *name);
+int lk_metrics_count(const lk_metrics *metrics);
+const char *lk_metrics_name(const lk_metrics *metrics, int index);
+double lk_metrics_value(const lk_metrics *metrics, int index);
+
+typedef struct lk_named_loader {
+    const char *key; /* "train...", "valid...", "infer...": what is done with it follows from the prefix */
+    lk_loader *loader;
+} lk_named_loader;
+
+typedef struct lk_loader_list {
+    const lk_named_loader *items;
+    int count;
+} lk_loader_list;
+#define lk_loaders(...)                                                                                      \
+    ((lk_loader_list){(const lk_named_loader[]){__VA_ARGS__},                                                \
+                      (int)(sizeof((const lk_named_loader[]){__VA_ARGS__}) / sizeof(lk_named_loader))})
+
+typedef struct lk_named_dataset {
+    const char *key;
+    lk_dataset *dataset;
+} lk_named_dataset;
+
+typedef struct lk_dataset_list {
+    const lk_named_dataset *items;
+    int count;
+} lk_dataset_list;
+
+/* Datasets instead of loaders: the runner makes the loaders. Either the datasets themselves, or a function
+ * that makes them when they are needed; it appends to `out` (at most `capacity`) and returns how many, or -1
+ * after an error. */
+typedef int (*lk_get_datasets)(lk_named_dataset *out, int capacity, void *context);
+typedef struct lk_datasets_options {
+    lk_dataset_list datasets; /* lk_datasets({"train", ...}, ...) */
+    lk_get_datasets get_datasets_fn;
+    void *context;
+    int batch_size, num_workers;
+    bool drop_last, per_gpu_scaling;
+} lk_datasets_options;
+#define lk_datasets(...)                                                                                     \
+    ((lk_dataset_list){(const lk_named_dataset[]){__VA_ARGS__},                                              \
+                       (int)(sizeof((const lk_named_dataset[]){__VA_ARGS__}) / sizeof(lk_named_dataset))})
+
+typedef struct lk_callback_list {
+    lk_callback *const *items;
+    int count;
+} lk_callback_list;
+#define lk_callbacks(...)                                                                                    \
+    ((lk_callback_list){(lk_callback *const[]){__VA_ARGS__},                                                 \
+                        (int)(sizeof((lk_callback *const[]){__VA_ARGS__}) / sizeof(lk_callback *))})
+
+typedef struct lk_logger_list {
+    lk_logger *const *items;
+    int count;
+} lk_logger_list;
+#define lk_loggers(...)                                                                                      \
+    ((lk_logger_list){(lk_logger *const[]){__VA_ARGS__},                                                     \
+                      (int)(sizeof((lk_logger *const[]){__VA_ARGS__}) / sizeof(lk_logger *))})
+
+typedef struct lk_hparam {
+    const char *name, *value;
+} lk_hparam;
+typedef struct lk_hparam_list {
+    const lk_hparam *items;
+    int count;
+} lk_hparam_list;
+#define lk_hparams(...)                                                                                      \
+    ((lk_hparam_list){(const lk_hparam[]){__VA_ARGS__},                                                      \
+                      (int)(sizeof((const lk_hparam[]){__VA_ARGS__}) / sizeof(lk_hparam))})
+
+typedef struct lk_train_options {
+    lk_loader_list loaders;
+    lk_datasets_options datasets;
+    lk_module *model;
+    lk_criterion *criterion;
+    lk_optimizer *optimizer;
+    lk_scheduler *scheduler;
+    lk_callback_list callbacks;
+    lk_logger_list loggers;
+    uint64_t seed; /* 42 */
+    lk_hparam_list hparams;
+    int num_epochs;             /* 1 */
+    const char *logdir;         /* NULL: nothing is written */
+    const char *resume;         /* a runner checkpoint to go on from */
+    const char *autoresume;     /* "last" or "best": go on from logdir's own, where there is one */
+    const char *valid_loader;   /* which loader's metric decides; by default the first one */
+    const char *valid_metric;   /* "loss" */
+    bool minimize_valid_metric; /* what lk_train assumes where no valid_metric is given */
+    bool verbose;               /* progress and epoch lines on stdout */
+    bool timeit;                /* times of loading and computing among the metrics */
+    bool check;                 /* 3 batches a loader, 3 epochs: does it run at all? */
+    bool overfit;               /* the first batch of each loader, over and over */
+    bool load_best_on_end;      /* the model ends with the best epoch's weights */
+    bool ddp, distributed;      /* ranks on all GPUs, or on all cores */
+    int nproc;                  /* how many of them; 0: as many as there are */
+    const char *device;         /* "auto", "cpu", "ref" */
+    const char *precision;      /* "fp32" or "bf16" */
+    int thread_count;           /* of the CPU engine; 0: the cores of this process */
+    bool no_checkpoints;        /* do not add a checkpoint callback */
+    const char *config_text;    /* written as logdir/config.yml where given */
+} lk_train_options;
+
+/* What a custom runner does differently; NULL slots do as the supervised one. `context` is lk_runner.user. */
+typedef struct lk_runner_ops {
+    lk_status (*get_engine)(lk_runner *runner,
+                            lk_train_options *options); /* sets device, ddp, nproc, precision */
+    lk_status (*get_loaders)(lk_runner *runner, lk_named_loader *out, int capacity, int *count);
+    lk_module *(*get_model)(lk_runner *runner);
+    lk_criterion *(*get_criterion)(lk_runner *runner);
+    lk_optimizer *(*get_optimizer)(lk_runner *runner, lk_module *model);
+    lk_scheduler *(*get_scheduler)(lk_runner *runner, lk_optimizer *optimizer);
+    lk_status (*get_callbacks)(lk_runner *runner, lk_callback **out, int capacity, int *count);
+    lk_status (*get_loggers)(lk_runner *runner, lk_logger **out, int capacity, int *count);
+    /* All that is done with a batch: by default lk_runner_supervised_batch. */
+    lk_status (*handle_batch)(lk_runner *runner, const lk_batch *batch);
+    void (*free)(lk_runner *runner);
+} lk_runner_ops;
+
+/* What callbacks read, under Catalyst's names. Only the runner writes here, but for what is marked "may be
+ * set". */
+struct lk_runner {
+    const lk_runner_ops *ops;
+    void *user; /* a custom runner's own */
+    const char *input_key, *output_key, *target_key, *loss_key;
+
+    lk_engine *engine;
+    lk_module *model;
+    lk_criterion *criterion;
+    lk_optimizer *optimizer;
+    lk_scheduler *scheduler;
+    lk_step *step;
+    int rank, world_size;
+    bool is_master;
+    const char *logdir;
+    uint64_t seed;
+
+    int64_t num_epochs;
+    int64_t epoch_step;  /* from 1 */
+    int64_t batch_step;  /* over the whole run, train loaders only */
+    int64_t sample_step; /* likewise, over all ranks */
+    lk_loader *loader;
+    const char *loader_key;
+    bool is_train_loader, is_valid_loader, is_infer_loader;
+    int64_t loader_batch_size, loader_batch_len, loader_sample_len, loader_batch_step, loader_sample_step;
+    const lk_batch *batch;
+    int64_t batch_size; /* samples of this batch on this rank */
+
+    lk_metrics *batch_metrics;  /* may be set */
+    lk_metrics *loader_metrics; /* may be set, at loader_end */
+    lk_metrics *epoch_metrics;  /* the "_epoch_" ones; may be set, at epoch_end */
+    const char *valid_loader, *valid_metric;
+    bool minimize_valid_metric;
+    bool need_early_stop;  /* may be set: the run ends after this epoch */
+    bool need_loader_stop; /* may be set: the loader ends after this batch */
+    lk_status exception;   /* at on_exception: what ended the run; the sentence is lk_error() */
+    bool verbose;
+
+    struct lki_run *run; /* the runner's own */
+};
+
+/* A runner over (features, targets). The keys default to Catalyst's. */
+typedef struct lk_supervised_runner_options {
+    const char *input_key, *output_key, *target_key, *loss_key;
+} lk_supervised_runner_options;
+#define lk_supervised_runner(...) lk_supervised_runner_create((lk_supervised_runner_options){__VA_ARGS__})
+lk_runner *lk_supervised_runner_create(lk_supervised_runner_options options);
+/* `ops` must outlive the runner. */
+lk_runner *lk_custom_runner(const lk_runner_ops *ops, void *user);
+void lk_runner_free(lk_runner *runner);
+
+#define lk_train(runner, ...) lk_train_with((runner), (lk_train_options){__VA_ARGS__})
+lk_status lk_train_with(lk_runner *runner, lk_train_options options);
+
+/* Runs the model over a loader and gives its metrics (loss included, where there is a criterion). The loader
+ * and callbacks belong to the call. Read them from runner->loader_metrics. */
+typedef struct lk_evaluate_options {
+    lk_module *model; /* NULL: the runner's; belongs to the runner afterwards */
+    lk_criterion *criterion;
+    lk_callback_list callbacks;
+    const char *resume; /* a checkpoint of weights to load first */
+    const char *device;
+    uint64_t seed;
+    bool verbose;
+} lk_evaluate_options;
+#define lk_evaluate_loader(runner, loader, ...)                                                              \
+    lk_evaluate_loader_with((runner), (loader), (lk_evaluate_options){__VA_ARGS__})
+lk_status lk_evaluate_loader_with(lk_runner *runner, lk_loader *loader, lk_evaluate_options options);
+
+/* Calls `take` with the model's output for every batch, in the loader's order. */
+typedef lk_status (*lk_take_prediction)(const lk_tensor *output, const lk_batch *batch, void *context);
+#define lk_predict_loader(runner, loader, take, context, ...)                                                \
+    lk_predict_loader_with((runner), (loader), (take), (context), (lk_evaluate_options){__VA_ARGS__})
+lk_status lk_predict_loader_with(lk_runner *runner, lk_loader *loader, lk_take_prediction take, void *context,
+                                 lk_evaluate_options options);
+/* The model's output for one batch; the caller frees it. */
+lk_tensor *lk_predict_batch(lk_runner *runner, const lk_tensor *features);
+
+/* For handle_batch and callbacks. */
+/* The default: step over the batch, loss into batch_metrics, the finer moments called where somebody listens.
+ */
+lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch);
+/* A tensor of this batch by its key: a field of the batch or an output of the step. NULL where there is none.
+ */
+const lk_tensor *lk_runner_tensor(lk_runner *runner, const char *key);
+/* The metrics of a loader in this epoch, by its key, once it has ended; NULL otherwise. */
+const lk_metrics *lk_runner_loader_metrics(const lk_runner *runner, const char *loader_key);
+/* More models, criteria and optimizers by key, for runs of several (a GAN): kept, checkpointed and freed by
+ * the runner. */
+lk_status lk_runner_add_model(lk_runner *runner, const char *key, lk_module *model);
+lk_status lk_runner_add_criterion(lk_runner *runner, const char *key, lk_criterion *criterion);
+lk_status lk_runner_add_optimizer(lk_runner *runner, const char *key, lk_optimizer *optimizer);
+/* A step that the runner keeps and frees; created at the first call with this key. */
+lk_step *lk_runner_step(lk_runner *runner, const char *key, lk_step_options options);
+lk_module *lk_runner_model(const lk_runner *runner, const char *key);
+lk_criterion *lk_runner_criterion(const lk_runner *runner, const char *key);
+lk_optimizer *lk_runner_optimizer(const lk_runner *runner, const char *key);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,81 @@
+/* Callbacks: what else happens at the moments of a run.
+ *
+ * A run calls its callbacks in the order of their `order` (equal ones in the order in which they were given),
+ * at Catalyst's moments: experiment { epoch { loader { batch } } }, and at Torchbearer's finer ones inside a
+ * training batch: the sample has been loaded, the forward half is done, the loss is known, the gradients are
+ * there, the update is made. For *_start the runner's own work comes first; for *_end it follows. A slot that
+ * returns a failure ends the run with it.
+ *
+ * Every slot is optional and runs on the thread that trains; in a distributed run on every rank, so that all
+ * ranks see the same collectives; what prints or writes files asks runner->is_master. */
+#ifndef LOCKSTEP_SYS_CALLBACK_H
+#define LOCKSTEP_SYS_CALLBACK_H
+
+#include <lockstep/checkpoint.h>
+#include <lockstep/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lk_runner lk_runner;
+typedef struct lk_callback lk_callback;
+
+/* Catalyst's orders. */
+enum {
+    LK_ORDER_INTERNAL = 0,
+    LK_ORDER_METRIC = 10,
+    LK_ORDER_AGGREGATION = 20,
+    LK_ORDER_BACKWARD = 30,
+    LK_ORDER_OPTIMIZER = 40,
+    LK_ORDER_SCHEDULER = 50,
+    LK_ORDER_CHECKPOINT = 60,
+    LK_ORDER_EXTERNAL = 100,
+};
+
+/* X(moment): each is one slot of the vtable below, on_<moment>. */
+#define LK_MOMENT_LIST(X)                                                                                    \
+    X(experiment_start)                                                                                      \
+    X(epoch_start)                                                                                           \
+    X(loader_start)                                                                                          \
+    X(batch_start)                                                                                           \
+    X(sample)                                                                                                \
+    X(forward)                                                                                               \
+    X(criterion)                                                                                             \
+    X(backward)                                                                                              \
+    X(step)                                                                                                  \
+    X(batch_end)                                                                                             \
+    X(loader_end)                                                                                            \
+    X(epoch_end)                                                                                             \
+    X(settled)                                                                                               \
+    X(experiment_end)                                                                                        \
+    X(exception)
+
+typedef lk_status (*lk_callback_slot)(lk_callback *callback, lk_runner *runner);
+
+typedef struct lk_callback_ops {
+    const char *name; /* "EarlyStopping" */
+#define X(moment) lk_callback_slot on_##moment;
+    LK_MOMENT_LIST(X)
+#undef X
+    /* Optional: what resume needs, under names that start with `prefix`, and taking it back. */
+    lk_status (*save_state)(lk_callback *callback, lk_state_dict *state, const char *prefix);
+    lk_status (*load_state)(lk_callback *callback, const lk_state_dict *state, const char *prefix);
+    /* Optional: frees the context. Called once, when the run's callbacks are freed. */
+    void (*free)(lk_callback *callback);
+} lk_callback_ops;
+
+struct lk_callback {
+    const lk_callback_ops *ops;
+    void *context; /* the callback's own */
+    int order;
+};
+
+/* A callback of one's own. `ops` must outlive it. NULL with the reason on failure. */
+lk_callback *lk_callback_create(const lk_callback_ops *ops, void *context, int order);
+void lk_callback_free(lk_callback *callback);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,84 @@
+/* Making and freeing callbacks. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/callbacks/callbacks.h"
+
+#include <string.h>
+
+lk_callback *lk_callback_create(const lk_callback_ops *ops, void *context, int order)
+{
+    lk_callback *callback = LKI_NEW(lk_callback);
+    if (!callback) return NULL;
+    *callback = (lk_callback){.ops = ops, .context = context, .order = order};
+    return callback;
+}
+
+void lk_callback_free(lk_callback *callback)
+{
+    if (!callback) return;
+    if (callback->ops->free) callback->ops->free(callback);
+    lki_free(callback);
+}
+
+lk_callback *lki_callback_new(const lk_callback_ops *ops, size_t context_nbytes, int order)
+{
+    void *context = lki_calloc(context_nbytes, ops->name);
+    lk_callback *callback = context ? lk_callback_create(ops, context, order) : NULL;
+    if (!callback) lki_free(context);
+    return callback;
+}
+
+void lki_callback_free_context(lk_callback *callback)
+{
+    lki_free(callback->context);
+}
+
+/* A copy of the slots beside the user's context. */
+typedef struct function_context {
+    lk_callback_ops user;
+    lk_callback inner;
+} function_context;
+
+#define X(moment)                                                                                            \
+    static lk_status call_##moment(lk_callback *callback, lk_runner *runner)                                 \
+    {                                                                                                        \
+        function_context *context = callback->context;                                                       \
+        return context->user.on_##moment ? context->user.on_##moment(&context->inner, runner) : LK_OK;       \
+    }
+LK_MOMENT_LIST(X)
+#undef X
+
+lk_callback *lk_function_callback(const lk_callback_ops *ops, void *context)
+{
+    static const lk_callback_ops forward = {
+        .name = "Function",
+#define X(moment) .on_##moment = call_##moment,
+        LK_MOMENT_LIST(X)
+#undef X
+            .free = lki_callback_free_context,
+    };
+    lk_callback *callback = lki_callback_new(&forward, sizeof(function_context), LK_ORDER_EXTERNAL);
+    if (!callback) return NULL;
+    function_context *own = callback->context;
+    own->user = *ops;
+    own->inner = (lk_callback){.ops = &own->user, .context = context, .order = LK_ORDER_EXTERNAL};
+    return callback;
+}
+
+bool lki_callback_metric(const lk_runner *runner, const char *loader_key, const char *metric_key, double *out)
+{
+    const lk_metrics *metrics =
+        lk_runner_loader_metrics(runner, loader_key ? loader_key : runner->valid_loader);
+    const char *name = metric_key ? metric_key : runner->valid_metric;
+    if (!metrics || !lk_metrics_has(metrics, name)) return false;
+    *out = lk_metrics_get(metrics, name);
+    return true;
+}
+
+lk_status lki_callback_no_metric(const lk_runner *runner, const char *who, const char *loader_key,
+                                 const char *metric_key)
+{
+    return lki_fail(LK_ERR_NOT_FOUND, "%s: loader \"%s\" reports no metric \"%s\"", who,
+                    loader_key ? loader_key : runner->valid_loader,
+                    metric_key ? metric_key : runner->valid_metric);
+}

@@ -1,0 +1,198 @@
+/* Metrics of the outputs: reset when a loader starts, fed with every batch, reported when it ends. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "metric/metric.h"
+#include "train/callbacks/callbacks.h"
+
+#include <string.h>
+
+typedef struct metric_context {
+    lk_metric *metric;
+    char *input_key, *target_key; /* NULL: the runner's */
+} metric_context;
+
+static lk_status start(lk_callback *callback, lk_runner *runner)
+{
+    return lki_run_register_metric(runner, ((metric_context *)callback->context)->metric);
+}
+
+static lk_status reset(lk_callback *callback, lk_runner *runner)
+{
+    metric_context *context = callback->context;
+    if (!runner->run->resuming_loader) lk_metric_reset(context->metric);
+    return LK_OK;
+}
+
+static const lk_tensor *find_tensor(lk_runner *runner, const char *key, const char *fallback,
+                                    lk_status *status)
+{
+    const lk_tensor *tensor = lk_runner_tensor(runner, key ? key : fallback);
+    if (!tensor)
+        *status =
+            lki_fail(LK_ERR_NOT_FOUND, "metric: the batch has neither a field nor an output named \"%s\"",
+                     key ? key : fallback);
+    return tensor;
+}
+
+static lk_status update(lk_callback *callback, lk_runner *runner)
+{
+    metric_context *context = callback->context;
+    lk_status status = LK_OK;
+    const lk_tensor *outputs = find_tensor(runner, context->input_key, runner->output_key, &status);
+    const lk_tensor *targets =
+        outputs ? find_tensor(runner, context->target_key, runner->target_key, &status) : NULL;
+    if (status) return status;
+    LKI_TRY(lk_metric_update(context->metric, outputs, targets));
+    if (!runner->run->wants_batch_metrics) return LK_OK;
+    lk_metric_values values;
+    LKI_TRY(lk_metric_compute_batch(context->metric, &values));
+    for (int i = 0; i < values.count; i++)
+        LKI_TRY(lk_metrics_set(runner->batch_metrics, values.items[i].name, values.items[i].value));
+    return LK_OK;
+}
+
+static lk_status report(lk_callback *callback, lk_runner *runner)
+{
+    metric_context *context = callback->context;
+    lk_metric_values values;
+    LKI_TRY(lk_metric_compute(context->metric, &values));
+    for (int i = 0; i < values.count; i++)
+        LKI_TRY(lk_metrics_set(runner->loader_metrics, values.items[i].name, values.items[i].value));
+    return LK_OK;
+}
+
+/* A run that stops inside an epoch keeps what the metric has seen of it. */
+lk_status lki_metric_save(lk_metric *metric, lk_state_dict *state, const char *prefix)
+{
+    lki_metric_part parts[LKI_METRIC_MAX_PARTS];
+    int count = metric->kind->parts(metric, parts);
+    LKI_SCOPED char *classes = lki_format("%sclasses", prefix);
+    if (!classes) return LK_ERR_NOMEM;
+    LKI_TRY(lk_state_dict_put_i64(state, classes, metric->class_count));
+    for (int i = 0; i < count; i++) {
+        const lki_metric_array *array = parts[i].kind == LKI_METRIC_JOIN ? parts[i].data : NULL;
+        const void *data = array ? array->data : parts[i].data;
+        int64_t nbytes = array ? array->count * (int64_t)array->element_nbytes : parts[i].count * 8;
+        LKI_SCOPED char *name = lki_format("%spart.%d", prefix, i);
+        if (!name) return LK_ERR_NOMEM;
+        LKI_TRY(lk_state_dict_put(state, name, lk_tensor_from(LK_U8, LK_SHAPE(nbytes), data ? data : "")));
+    }
+    return LK_OK;
+}
+
+static lk_status load_part(const lki_metric_part *part, const lk_tensor *bytes)
+{
+    int64_t nbytes = (int64_t)lk_tensor_nbytes(bytes);
+    if (part->kind != LKI_METRIC_JOIN) {
+        if (nbytes != part->count * 8)
+            return lki_fail(LK_ERR_FORMAT, "metric: the saved state has another size");
+        memcpy(part->data, bytes->data, (size_t)nbytes);
+        return LK_OK;
+    }
+    lki_metric_array *array = part->data;
+    int64_t count = nbytes / (int64_t)array->element_nbytes;
+    array->count = 0;
+    LKI_TRY(lki_metric_array_reserve(array, count));
+    if (nbytes) memcpy(array->data, bytes->data, (size_t)nbytes);
+    array->count = count;
+    return LK_OK;
+}
+
+lk_status lki_metric_load(lk_metric *metric, const lk_state_dict *state, const char *prefix)
+{
+    LKI_SCOPED char *classes = lki_format("%sclasses", prefix);
+    int64_t class_count;
+    if (!classes) return LK_ERR_NOMEM;
+    LKI_TRY(lk_state_dict_get_i64(state, classes, &class_count));
+    if (class_count && metric->kind->set_classes) LKI_TRY(metric->kind->set_classes(metric, class_count));
+    lki_metric_part parts[LKI_METRIC_MAX_PARTS];
+    int count = metric->kind->parts(metric, parts);
+    for (int i = 0; i < count; i++) {
+        LKI_SCOPED char *name = lki_format("%spart.%d", prefix, i);
+        const lk_tensor *bytes = name ? lk_state_dict_get(state, name) : NULL;
+        if (!bytes) return lki_last_status();
+        LKI_TRY(load_part(&parts[i], bytes));
+    }
+    return LK_OK;
+}
+
+static lk_status save_state(lk_callback *callback, lk_state_dict *state, const char *prefix)
+{
+    return lki_metric_save(((metric_context *)callback->context)->metric, state, prefix);
+}
+
+static lk_status load_state(lk_callback *callback, const lk_state_dict *state, const char *prefix)
+{
+    return lki_metric_load(((metric_context *)callback->context)->metric, state, prefix);
+}
+
+static void free_context(lk_callback *callback)
+{
+    metric_context *context = callback->context;
+    lk_metric_free(context->metric);
+    lki_free(context->input_key);
+    lki_free(context->target_key);
+    lki_free(context);
+}
+
+lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const char *target_key)
+{
+    static const lk_callback_ops ops = {
+        .name = "Metric",
+        .on_experiment_start = start,
+        .on_loader_start = reset,
+        .on_batch_end = update,
+        .on_loader_end = report,
+        .save_state = save_state,
+        .load_state = load_state,
+        .free = free_context,
+    };
+    if (!metric) return NULL;
+    lk_callback *callback = lki_callback_new(&ops, sizeof(metric_context), LK_ORDER_METRIC);
+    if (!callback) {
+        lk_metric_free(metric);
+        return NULL;
+    }
+    metric_context *context = callback->context;
+    context->metric = metric;
+    context->input_key = lki_strdup(input_key);
+    context->target_key = lki_strdup(target_key);
+    if ((input_key && !context->input_key) || (target_key && !context->target_key)) {
+        lk_callback_free(callback);
+        return NULL;
+    }
+    return callback;
+}
+
+static lk_metric_options metric_options(const lk_metric_callback_options *options)
+{
+    lk_metric_options made = {.prefix = options->prefix,
+                              .suffix = options->suffix,
+                              .num_classes = options->num_classes,
+                              .threshold = options->threshold,
+                              .from_logits = options->from_logits,
+                              .zero_division = options->zero_division,
+                              .per_class = options->compute_per_class_metrics,
+                              .class_names = options->class_names,
+                              .normalize = options->normalize};
+    memcpy(made.topk, options->topk, sizeof made.topk);
+    return made;
+}
+
+#define DEFINE_METRIC_CALLBACK(name)                                                                         \
+    lk_callback *lk_##name##_callback_create(lk_metric_callback_options options)                             \
+    {                                                                                                        \
+        return lk_metric_callback(lk_##name##_metric_create(metric_options(&options)), options.input_key,    \
+                                  options.target_key);                                                       \
+    }
+
+DEFINE_METRIC_CALLBACK(accuracy)
+DEFINE_METRIC_CALLBACK(multilabel_accuracy)
+DEFINE_METRIC_CALLBACK(precision_recall_f1_support)
+DEFINE_METRIC_CALLBACK(multilabel_precision_recall_f1_support)
+DEFINE_METRIC_CALLBACK(auc)
+DEFINE_METRIC_CALLBACK(r2)
+DEFINE_METRIC_CALLBACK(mse)
+DEFINE_METRIC_CALLBACK(mae)
+DEFINE_METRIC_CALLBACK(iou)
+DEFINE_METRIC_CALLBACK(dice)

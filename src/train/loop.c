@@ -1,0 +1,185 @@
+/* The loop: epochs over loaders over batches, with the callbacks called at each moment. */
+#include "train/run.h"
+
+#include "base/status.h"
+
+#include <string.h>
+
+static lk_callback_slot slot_of(const lk_callback *callback, lki_moment moment)
+{
+    switch (moment) {
+#define X(name)                                                                                              \
+    case LKI_MOMENT_##name: return callback->ops->on_##name;
+        LK_MOMENT_LIST(X)
+#undef X
+    case LKI_MOMENT_COUNT: break;
+    }
+    return NULL;
+}
+
+lk_status lki_run_call(lk_runner *runner, lki_moment moment)
+{
+    lki_run *run = runner->run;
+    if (!run->has_listener[moment]) return LK_OK;
+    for (int i = 0; i < run->callback_count; i++) {
+        lk_callback_slot slot = slot_of(run->callbacks[i], moment);
+        if (slot) LKI_TRY(slot(run->callbacks[i], runner));
+    }
+    return LK_OK;
+}
+
+static bool has_prefix(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static lk_status begin_pass(lk_runner *runner, int index, lk_pass_size *size)
+{
+    lki_run *run = runner->run;
+    lk_loader *loader = run->loaders[index].loader;
+    run->resuming_loader = run->loader_state && run->resumed_inside_epoch && index == run->first_loader;
+    if (run->resuming_loader) {
+        lk_status status = lk_loader_restore(loader, run->loader_state, size);
+        runner->loader_batch_step = run->loader_batch_step;
+        runner->loader_sample_step = run->loader_sample_step;
+        return status;
+    }
+    lk_pass_options pass = {.epoch = runner->epoch_step - 1,
+                            .rank = runner->rank,
+                            .world = runner->world_size,
+                            .train = runner->is_train_loader,
+                            .seed = runner->seed};
+    runner->loader_batch_step = runner->loader_sample_step = 0;
+    return lk_loader_begin(loader, pass, size);
+}
+
+static lk_status start_loader(lk_runner *runner, int index)
+{
+    lki_run *run = runner->run;
+    lk_pass_size size;
+    run->current_loader = index;
+    runner->loader = run->loaders[index].loader;
+    runner->loader_key = run->loaders[index].key;
+    runner->is_train_loader = has_prefix(runner->loader_key, "train");
+    runner->is_valid_loader = has_prefix(runner->loader_key, "valid");
+    runner->is_infer_loader = has_prefix(runner->loader_key, "infer");
+    runner->loader_metrics = run->loaders[index].metrics;
+    runner->need_loader_stop = false;
+    lki_metrics_clear(runner->loader_metrics);
+    LKI_TRY(begin_pass(runner, index, &size));
+    runner->loader_batch_size = lk_loader_batch_size(runner->loader);
+    runner->loader_batch_len = size.batch_count;
+    runner->loader_sample_len = size.total_sample_count;
+    if (run->batch_limit && runner->loader_batch_len > run->batch_limit)
+        runner->loader_batch_len = run->batch_limit;
+    return lki_run_call(runner, LKI_MOMENT_loader_start);
+}
+
+/* Overfitting looks at the first batch again and again, check at the first few. */
+static lk_status next_batch(lk_runner *runner, lk_batch **out)
+{
+    *out = NULL;
+    if (runner->loader_batch_step >= runner->loader_batch_len || runner->need_loader_stop) return LK_OK;
+    return lk_loader_next(runner->loader, out);
+}
+
+static lk_status handle_batch(lk_runner *runner, lk_batch *batch)
+{
+    runner->batch = batch;
+    runner->batch_size = batch->count;
+    runner->loader_batch_step++;
+    runner->loader_sample_step += batch->count * runner->world_size;
+    if (runner->is_train_loader) {
+        runner->batch_step++;
+        runner->sample_step += batch->count * runner->world_size;
+    }
+    lki_metrics_clear(runner->batch_metrics);
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_batch_start));
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_sample));
+    if (runner->ops && runner->ops->handle_batch)
+        LKI_TRY(runner->ops->handle_batch(runner, batch));
+    else
+        LKI_TRY(lk_runner_supervised_batch(runner, batch));
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_batch_end));
+    LKI_TRY(lki_report_batch(runner));
+    return lki_run_call(runner, LKI_MOMENT_settled);
+}
+
+/* A signal asked for an orderly end: everything that resume needs is saved by the checkpoint callback's
+ * exception slot. */
+static lk_status stop_if_asked(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    if (!run->stop_flag || !*run->stop_flag) return LK_OK;
+    run->stopped = true;
+    return lki_fail(LK_ERR_STOPPED, "stopped by signal %d in epoch %lld, batch %lld", *run->stop_flag,
+                    (long long)runner->epoch_step, (long long)runner->loader_batch_step);
+}
+
+lk_status lki_run_one_loader(lk_runner *runner, int index)
+{
+    LKI_TRY(start_loader(runner, index));
+    for (;;) {
+        lk_batch *batch;
+        LKI_TRY(stop_if_asked(runner));
+        LKI_TRY(next_batch(runner, &batch));
+        if (!batch) break;
+        LKI_TRY(handle_batch(runner, batch));
+    }
+    runner->batch = NULL;
+    LKI_TRY(lki_metric_reduce(runner->run->metrics, runner->run->metric_count, &runner->run->collectives));
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_loader_end));
+    runner->run->loaders[index].has_metrics = true;
+    return lki_report_loader(runner);
+}
+
+static lk_status run_epoch(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    bool resumed = run->resumed_inside_epoch;
+    run->inside_epoch = true;
+    if (!resumed) {
+        for (int i = 0; i < run->loader_count; i++) run->loaders[i].has_metrics = false;
+        lki_metrics_clear(runner->epoch_metrics);
+        LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_start));
+    }
+    for (int i = resumed ? run->first_loader : 0; i < run->loader_count; i++) {
+        LKI_TRY(lki_run_one_loader(runner, i));
+        run->resumed_inside_epoch = false; /* later loaders and epochs start at their beginning */
+    }
+    run->inside_epoch = false;
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_end));
+    LKI_TRY(lki_report_epoch(runner));
+    return lki_run_call(runner, LKI_MOMENT_settled);
+}
+
+static lk_status run_epochs(lk_runner *runner)
+{
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
+    LKI_TRY(lki_report_run_start(runner));
+    while (runner->epoch_step < runner->num_epochs || runner->run->resumed_inside_epoch) {
+        if (!runner->run->resumed_inside_epoch) runner->epoch_step++;
+        LKI_TRY(run_epoch(runner));
+        if (runner->need_early_stop) break;
+    }
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_end));
+    return lki_report_run_end(runner);
+}
+
+/* What ended the run is what the caller hears of, whatever the callbacks' clean-up says. */
+lk_status lki_run_loop(lk_runner *runner)
+{
+    char sentence[1024];
+    lk_status status = run_epochs(runner);
+    if (status == LK_OK) return LK_OK;
+    strncpy(sentence, lk_error(), sizeof sentence - 1);
+    sentence[sizeof sentence - 1] = 0;
+    runner->exception = status;
+    if (lki_run_call(runner, LKI_MOMENT_exception)) {
+        char second[512];
+        strncpy(second, lk_error(), sizeof second - 1);
+        second[sizeof second - 1] = 0;
+        return lki_fail(status, "%s (and then: %s)", sentence, second);
+    }
+    return lki_fail(status, "%s", sentence);
+}

@@ -1,0 +1,202 @@
+/* What a run tells: the loggers it adds by itself, the header, and the metrics of batches, loaders and
+ * epochs. */
+#include "train/run.h"
+
+#include "base/atomic_file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/json_file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+lk_status lki_run_add_logger(lki_run *run, lk_logger *logger)
+{
+    if (!logger) return lki_last_status();
+    if (run->logger_count == LKI_MAX_LOGGERS) {
+        lk_logger_close(logger);
+        return lki_fail(LK_ERR_INVALID, "a run has at most %d loggers", LKI_MAX_LOGGERS);
+    }
+    run->loggers[run->logger_count++] = logger;
+    return LK_OK;
+}
+
+/* What was logged up to where a resumed run goes on stays; what came after it is dropped. */
+static lk_logger_options logger_options(const lk_runner *runner)
+{
+    int64_t complete = runner->run->resumed_inside_epoch ? runner->epoch_step - 1 : runner->epoch_step;
+    return (lk_logger_options){.resume_epoch = complete, .resume_sample = runner->sample_step};
+}
+
+static lk_status add_default_loggers(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    if (runner->verbose) LKI_TRY(lki_run_add_logger(run, lk_console_logger_create((lk_logger_options){0})));
+    if (!run->logdir) return LK_OK;
+    LKI_TRY(lki_make_folders(run->logdir));
+    LKI_TRY(lki_run_add_logger(run, lk_csv_logger_create(run->logdir, logger_options(runner))));
+    return lki_run_add_logger(run, lk_tensorboard_logger_create(run->logdir, logger_options(runner)));
+}
+
+static lk_status write_hparams(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    const lk_hparam_list *hparams = &run->options.hparams;
+    if (hparams->count == 0) return LK_OK;
+    json_t *object = json_object();
+    for (int i = 0; i < hparams->count && object; i++)
+        json_object_set_new(object, hparams->items[i].name, json_string(hparams->items[i].value));
+    char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    json_decref(object);
+    if (!text) return lki_fail(LK_ERR_INVALID, "hparams: names and values must be UTF-8 text");
+    lk_status status = LK_OK;
+    for (int i = 0; i < run->logger_count && !status; i++)
+        status = lk_logger_log_hparams(run->loggers[i], text);
+    free(text);
+    return status;
+}
+
+static lk_status write_config(const lki_run *run)
+{
+    if (!run->logdir || !run->options.config_text) return LK_OK;
+    LKI_SCOPED char *path = lki_format("%s/config.yml", run->logdir);
+    if (!path) return LK_ERR_NOMEM;
+    return lki_write_file_atomic(path, run->options.config_text, strlen(run->options.config_text));
+}
+
+static void print_count(char *text, size_t capacity, int64_t count)
+{
+    char digits[32];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)count);
+    size_t used = 0;
+    for (int i = 0; i < length && used + 2 < capacity; i++) {
+        if (i && (length - i) % 3 == 0) text[used++] = ',';
+        text[used++] = digits[i];
+    }
+    text[used] = 0;
+}
+
+/* The shape of a batch of the first loader, for the table of layers. */
+static bool batch_shape(const lk_runner *runner, lk_dtype *dtype, lk_shape *shape)
+{
+    const lk_loader *loader = runner->run->loaders[0].loader;
+    const lk_dataset *dataset = lk_loader_dataset(loader);
+    int position = lk_dataset_find_field(dataset, runner->input_key);
+    const lk_field *field = position < 0 ? NULL : lk_dataset_field(dataset, position);
+    if (!field || field->shape.rank == LK_MAX_DIMS) return false;
+    *dtype = field->dtype;
+    shape->rank = field->shape.rank + 1;
+    shape->dim[0] = lk_loader_batch_size(loader);
+    memcpy(shape->dim + 1, field->shape.dim, sizeof *shape->dim * (size_t)field->shape.rank);
+    return true;
+}
+
+static void print_model(const lk_runner *runner)
+{
+    lk_dtype dtype;
+    lk_shape shape;
+    char *text = NULL;
+    if (!runner->model || !batch_shape(runner, &dtype, &shape)) return;
+    if (lk_module_summary(runner->model, dtype, shape, &text) == LK_OK) printf("%s", text);
+    lk_text_free(text);
+}
+
+/* Exactly what runs: nobody has to guess what ddp did. */
+static void print_header(const lk_runner *runner)
+{
+    const lki_run *run = runner->run;
+    char parameters[48];
+    print_model(runner);
+    print_count(parameters, sizeof parameters, runner->model ? lk_module_param_count(runner->model) : 0);
+    printf("lockstep %s: %s parameters; device %s, precision %s; %d rank%s%s%s; batch %lld, global batch "
+           "%lld; seed %llu\n",
+           lk_version(), parameters, lk_engine_name(runner->engine),
+           run->step_options.precision == LK_F32 ? "fp32" : lk_dtype_name(run->step_options.precision),
+           runner->world_size, runner->world_size == 1 ? "" : "s", run->comm ? " over " : "",
+           run->comm ? run->comm->vtable->name : "", (long long)lk_loader_batch_size(run->loaders[0].loader),
+           (long long)lk_loader_batch_size(run->loaders[0].loader) * runner->world_size,
+           (unsigned long long)runner->seed);
+    for (int i = 0; i < run->loader_count; i++) {
+        char samples[48];
+        print_count(samples, sizeof samples, lk_dataset_length(lk_loader_dataset(run->loaders[i].loader)));
+        printf("%s%s: %s samples", i ? ", " : "", run->loaders[i].key, samples);
+    }
+    printf("\n");
+    if (runner->epoch_step)
+        printf("resumed %s epoch %lld\n", run->resumed_inside_epoch ? "inside" : "after",
+               (long long)runner->epoch_step);
+    fflush(stdout);
+}
+
+lk_status lki_report_run_start(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    if (!runner->is_master) return LK_OK;
+    LKI_TRY(add_default_loggers(runner));
+    for (int i = 0; i < run->logger_count; i++)
+        run->wants_batch_metrics = run->wants_batch_metrics || lk_logger_wants(run->loggers[i], LK_LOG_BATCH);
+    LKI_TRY(write_hparams(runner));
+    LKI_TRY(write_config(run));
+    if (runner->verbose) print_header(runner);
+    return LK_OK;
+}
+
+static lk_status log_metrics(lk_runner *runner, lk_log_scope scope, const char *key,
+                             const lk_metrics *metrics)
+{
+    enum { MAX_VALUES = 1024 };
+    lk_metric_value values[MAX_VALUES];
+    lki_run *run = runner->run;
+    int count = lk_metrics_count(metrics);
+    if (count > MAX_VALUES) count = MAX_VALUES;
+    for (int i = 0; i < count; i++)
+        values[i] = (lk_metric_value){lk_metrics_name(metrics, i), lk_metrics_value(metrics, i)};
+    lk_log_step step = {.loader_key = key,
+                        .epoch_step = runner->epoch_step,
+                        .epoch_count = runner->num_epochs,
+                        .batch_step = runner->batch_step,
+                        .sample_step = runner->sample_step,
+                        .loader_batch_step = runner->loader_batch_step,
+                        .loader_batch_count = runner->loader_batch_len};
+    for (int i = 0; i < run->logger_count; i++)
+        if (lk_logger_wants(run->loggers[i], scope))
+            LKI_TRY(lk_logger_log_metrics(run->loggers[i], scope, &step, (lk_metric_values){values, count}));
+    return LK_OK;
+}
+
+lk_status lki_report_batch(lk_runner *runner)
+{
+    if (!runner->is_master || !runner->run->wants_batch_metrics) return LK_OK;
+    return log_metrics(runner, LK_LOG_BATCH, runner->loader_key, runner->batch_metrics);
+}
+
+lk_status lki_report_loader(lk_runner *runner)
+{
+    return runner->is_master ? log_metrics(runner, LK_LOG_LOADER, runner->loader_key, runner->loader_metrics)
+                             : LK_OK;
+}
+
+lk_status lki_report_epoch(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    if (!runner->is_master) return LK_OK;
+    for (int i = 0; i < run->loader_count; i++)
+        if (run->loaders[i].has_metrics)
+            LKI_TRY(log_metrics(runner, LK_LOG_EPOCH, run->loaders[i].key, run->loaders[i].metrics));
+    LKI_TRY(log_metrics(runner, LK_LOG_EPOCH, "_epoch_", runner->epoch_metrics));
+    for (int i = 0; i < run->logger_count; i++) LKI_TRY(lk_logger_flush(run->loggers[i]));
+    return LK_OK;
+}
+
+lk_status lki_report_run_end(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    lk_status first = LK_OK;
+    for (int i = 0; i < run->logger_count; i++) {
+        lk_status status = lk_logger_close(run->loggers[i]);
+        if (!first) first = status;
+    }
+    run->logger_count = 0;
+    return first;
+}

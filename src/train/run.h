@@ -1,0 +1,113 @@
+/* A run inside: what lk_train makes of its options, and the parts that the runner's files share.
+ *
+ * setup.c takes the options over, loop.c walks epochs, loaders and batches, batch.c does one batch, state.c
+ * saves and restores, report.c talks to loggers and console, evaluate.c is everything but training. */
+#ifndef LKI_TRAIN_RUN_H
+#define LKI_TRAIN_RUN_H
+
+#include <lockstep/runner.h>
+#include <lockstep/sys/comm.h>
+
+#include "metric/reduce.h"
+#include "train/metrics.h"
+
+enum { LKI_MAX_LOADERS = 16, LKI_MAX_CALLBACKS = 64, LKI_MAX_LOGGERS = 16, LKI_MAX_PARTS = 16 };
+
+typedef struct lki_run_loader {
+    char *key;
+    lk_loader *loader;
+    lk_metrics *metrics; /* of its last pass */
+    bool has_metrics;    /* in this epoch */
+} lki_run_loader;
+
+/* A further model, criterion, optimizer or step, by its key. */
+typedef struct lki_part {
+    char *key;
+    lk_module *model;
+    lk_criterion *criterion;
+    lk_optimizer *optimizer;
+    lk_step *step;
+} lki_part;
+
+/* The moments, as indices of the table of listeners. */
+typedef enum lki_moment {
+#define X(moment) LKI_MOMENT_##moment,
+    LK_MOMENT_LIST(X)
+#undef X
+        LKI_MOMENT_COUNT
+} lki_moment;
+
+typedef struct lki_run {
+    lki_run_loader loaders[LKI_MAX_LOADERS];
+    int loader_count;
+    lk_callback *callbacks[LKI_MAX_CALLBACKS]; /* sorted by order */
+    int callback_count;
+    bool has_listener[LKI_MOMENT_COUNT];
+    lk_logger *loggers[LKI_MAX_LOGGERS];
+    int logger_count;
+    lki_part parts[LKI_MAX_PARTS];
+    int part_count;
+
+    lk_engine *engine;
+    lk_comm *comm;
+    lki_metric_collectives collectives;
+    char *logdir, *valid_loader, *valid_metric, *device, *resume;
+    lk_train_options options;              /* plain values only: everything owned has been taken out of it */
+    lk_step_options step_options;          /* what the optimizer callback asks for: accumulation, clipping */
+    lk_metric *metrics[LKI_MAX_CALLBACKS]; /* of the callbacks: reduced across ranks together */
+    int metric_count;
+    bool wants_batch_metrics; /* a logger writes batches down */
+    bool resuming_loader;     /* the loader goes on in its middle: metrics keep what they have seen */
+    int batch_limit;          /* check, overfit: batches of a loader; 0 for all */
+
+    /* Where a resumed run goes on. */
+    bool resumed_inside_epoch;
+    int first_loader;              /* of the first epoch */
+    lk_loader_state *loader_state; /* of that loader; NULL at its start */
+    int64_t loader_batch_step, loader_sample_step;
+    int current_loader;
+    bool inside_epoch;       /* its loaders are being gone through */
+    volatile int *stop_flag; /* set by a signal: save, and stop at the next batch */
+    bool stopped;
+} lki_run;
+
+/* setup.c */
+lk_status lki_run_setup(lk_runner *runner, lk_train_options *options);
+void lki_run_teardown(lk_runner *runner); /* frees loaders, callbacks, loggers; the model stays */
+lk_status lki_run_add_callback(lk_runner *runner, lk_callback *callback_owned);
+/* The index of a loader by its key; -1 where there is none. */
+int lki_run_find_loader(const lki_run *run, const char *key);
+
+/* Metrics whose states are joined with the other ranks' when a loader ends. Borrowed. */
+lk_status lki_run_register_metric(lk_runner *runner, lk_metric *metric);
+
+/* A metric's state under names that start with `prefix` (callbacks/metric.c). */
+lk_status lki_metric_save(lk_metric *metric, lk_state_dict *state, const char *prefix);
+lk_status lki_metric_load(lk_metric *metric, const lk_state_dict *state, const char *prefix);
+
+/* loop.c */
+lk_status lki_run_call(lk_runner *runner, lki_moment moment);
+lk_status lki_run_loop(lk_runner *runner);
+/* One pass of the callbacks and handle_batch over a loader; the loader's metrics are in
+ * runner->loader_metrics after it. */
+lk_status lki_run_one_loader(lk_runner *runner, int index);
+
+/* state.c: everything that resume needs, and taking it back. */
+lk_status lki_runner_save_state(lk_runner *runner, lk_state_dict *state);
+lk_status lki_runner_load_state(lk_runner *runner, const lk_state_dict *state);
+/* The model's own weights under PyTorch's names. */
+lk_state_dict *lki_model_state(const lk_module *model);
+lk_status lki_model_load_state(lk_module *model, const lk_state_dict *state, const char *what);
+
+/* report.c */
+lk_status lki_run_add_logger(lki_run *run, lk_logger *logger_owned);
+lk_status lki_report_run_start(lk_runner *runner);
+lk_status lki_report_loader(lk_runner *runner);
+lk_status lki_report_batch(lk_runner *runner);
+lk_status lki_report_epoch(lk_runner *runner);
+lk_status lki_report_run_end(lk_runner *runner);
+
+/* batch.c */
+lk_status lki_run_prepare_step(lk_runner *runner);
+
+#endif

@@ -1,0 +1,357 @@
+/* Setting a run up: taking over what lk_train was given, filling in what was not, and undoing it. */
+#include "train/run.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <lockstep/callback.h>
+
+#include <string.h>
+
+enum { DEFAULT_SEED = 42, CHECK_BATCHES = 3, CHECK_EPOCHS = 3 };
+
+int lki_run_find_loader(const lki_run *run, const char *key)
+{
+    for (int i = 0; i < run->loader_count && key; i++)
+        if (strcmp(run->loaders[i].key, key) == 0) return i;
+    return -1;
+}
+
+/* ---- Taking over. Each of these owns what it is given, also when it fails. ---- */
+
+static lk_status add_loader(lki_run *run, const char *key, lk_loader *loader)
+{
+    if (!loader) return lki_fail_prefix(lki_last_status(), "loader \"%s\"", key);
+    lk_status status = LK_OK;
+    if (run->loader_count == LKI_MAX_LOADERS)
+        status = lki_fail(LK_ERR_INVALID, "a run has at most %d loaders", LKI_MAX_LOADERS);
+    else if (lki_run_find_loader(run, key) >= 0)
+        status = lki_fail(LK_ERR_INVALID, "there are two loaders named \"%s\"", key);
+    lki_run_loader *slot = &run->loaders[run->loader_count];
+    if (status == LK_OK) {
+        *slot = (lki_run_loader){.key = lki_strdup(key), .metrics = lki_metrics_create()};
+        if (!slot->key || !slot->metrics) status = LK_ERR_NOMEM;
+    }
+    if (status == LK_OK) status = lk_loader_set_name(loader, key);
+    if (status) {
+        lk_loader_free(loader);
+        return status;
+    }
+    slot->loader = loader;
+    run->loader_count++;
+    return LK_OK;
+}
+
+lk_status lki_run_add_callback(lk_runner *runner, lk_callback *callback)
+{
+    lki_run *run = runner->run;
+    if (!callback) return lki_last_status();
+    if (run->callback_count == LKI_MAX_CALLBACKS) {
+        lk_callback_free(callback);
+        return lki_fail(LK_ERR_INVALID, "a run has at most %d callbacks", LKI_MAX_CALLBACKS);
+    }
+    /* Sorted by order, those of equal order as they came. */
+    int place = run->callback_count++;
+    for (; place > 0 && run->callbacks[place - 1]->order > callback->order; place--)
+        run->callbacks[place] = run->callbacks[place - 1];
+    run->callbacks[place] = callback;
+#define X(moment) run->has_listener[LKI_MOMENT_##moment] |= callback->ops->on_##moment != NULL;
+    LK_MOMENT_LIST(X)
+#undef X
+    return LK_OK;
+}
+
+lk_status lki_run_register_metric(lk_runner *runner, lk_metric *metric)
+{
+    lki_run *run = runner->run;
+    if (run->metric_count == LKI_MAX_CALLBACKS)
+        return lki_fail(LK_ERR_INVALID, "a run has at most %d metrics", LKI_MAX_CALLBACKS);
+    run->metrics[run->metric_count++] = metric;
+    return LK_OK;
+}
+
+/* Takes everything, and remembers the first failure: nothing that was handed over may leak. */
+static lk_status take_lists(lk_runner *runner, const lk_train_options *options)
+{
+    lk_status first = LK_OK, status;
+    char *sentence = NULL;
+#define TAKE(call)                                                                                           \
+    do {                                                                                                     \
+        status = (call);                                                                                     \
+        if (status && !first) {                                                                              \
+            first = status;                                                                                  \
+            sentence = lki_strdup(lk_error());                                                               \
+        }                                                                                                    \
+    } while (0)
+    for (int i = 0; i < options->loaders.count; i++)
+        TAKE(add_loader(runner->run, options->loaders.items[i].key, options->loaders.items[i].loader));
+    for (int i = 0; i < options->callbacks.count; i++)
+        TAKE(lki_run_add_callback(runner, options->callbacks.items[i]));
+    for (int i = 0; i < options->loggers.count; i++)
+        TAKE(lki_run_add_logger(runner->run, options->loggers.items[i]));
+#undef TAKE
+    if (first) lki_fail(first, "%s", sentence ? sentence : "out of memory");
+    lki_free(sentence);
+    return first;
+}
+
+/* A part that is given again replaces the runner's; the step was compiled for the old one. */
+static void take_parts(lk_runner *runner, const lk_train_options *options)
+{
+    bool fresh =
+        (options->model && options->model != runner->model) || options->criterion || options->optimizer;
+    if (fresh) {
+        lk_step_free(runner->step);
+        runner->step = NULL;
+    }
+#define REPLACE(name, free_it)                                                                               \
+    if (options->name && options->name != runner->name) {                                                    \
+        free_it(runner->name);                                                                               \
+        runner->name = options->name;                                                                        \
+    }
+    REPLACE(model, lk_module_free)
+    REPLACE(criterion, lk_criterion_free)
+    REPLACE(optimizer, lk_optimizer_free)
+    REPLACE(scheduler, lk_scheduler_free)
+#undef REPLACE
+}
+
+/* ---- What a custom runner brings ---- */
+
+static lk_status ask_for_loaders(lk_runner *runner)
+{
+    lk_named_loader loaders[LKI_MAX_LOADERS];
+    int count = 0;
+    LKI_TRY(runner->ops->get_loaders(runner, loaders, LKI_MAX_LOADERS, &count));
+    for (int i = 0; i < count; i++) LKI_TRY(add_loader(runner->run, loaders[i].key, loaders[i].loader));
+    return LK_OK;
+}
+
+static lk_status ask_for_callbacks(lk_runner *runner)
+{
+    lk_callback *callbacks[LKI_MAX_CALLBACKS];
+    int count = 0;
+    LKI_TRY(runner->ops->get_callbacks(runner, callbacks, LKI_MAX_CALLBACKS, &count));
+    for (int i = 0; i < count; i++) LKI_TRY(lki_run_add_callback(runner, callbacks[i]));
+    return LK_OK;
+}
+
+static lk_status ask_for_loggers(lk_runner *runner)
+{
+    lk_logger *loggers[LKI_MAX_LOGGERS];
+    int count = 0;
+    LKI_TRY(runner->ops->get_loggers(runner, loggers, LKI_MAX_LOGGERS, &count));
+    for (int i = 0; i < count; i++) LKI_TRY(lki_run_add_logger(runner->run, loggers[i]));
+    return LK_OK;
+}
+
+static lk_status ask_for_parts(lk_runner *runner)
+{
+    const lk_runner_ops *ops = runner->ops;
+    if (!runner->model && ops->get_model && !(runner->model = ops->get_model(runner)))
+        return lki_last_status();
+    if (!runner->criterion && ops->get_criterion && !(runner->criterion = ops->get_criterion(runner)))
+        return lki_last_status();
+    if (!runner->optimizer && ops->get_optimizer &&
+        !(runner->optimizer = ops->get_optimizer(runner, runner->model)))
+        return lki_last_status();
+    if (!runner->scheduler && ops->get_scheduler &&
+        !(runner->scheduler = ops->get_scheduler(runner, runner->optimizer)))
+        return lki_last_status();
+    return LK_OK;
+}
+
+static lk_status ask_custom_runner(lk_runner *runner, lk_train_options *options)
+{
+    const lk_runner_ops *ops = runner->ops;
+    if (!ops) return LK_OK;
+    if (ops->get_engine) LKI_TRY(ops->get_engine(runner, options));
+    if (runner->run->loader_count == 0 && ops->get_loaders) LKI_TRY(ask_for_loaders(runner));
+    LKI_TRY(ask_for_parts(runner));
+    if (ops->get_callbacks) LKI_TRY(ask_for_callbacks(runner));
+    if (ops->get_loggers) LKI_TRY(ask_for_loggers(runner));
+    return LK_OK;
+}
+
+/* ---- Datasets instead of loaders ---- */
+
+static lk_status loaders_from_datasets(lk_runner *runner, const lk_datasets_options *options)
+{
+    lk_named_dataset made[LKI_MAX_LOADERS];
+    const lk_named_dataset *datasets = options->datasets.items;
+    int count = options->datasets.count;
+    if (options->get_datasets_fn) {
+        count = options->get_datasets_fn(made, LKI_MAX_LOADERS, options->context);
+        if (count < 0)
+            return lki_last_status() ? lki_last_status() : lki_fail(LK_ERR_INVALID, "get_datasets_fn failed");
+        datasets = made;
+    }
+    for (int i = 0; i < count; i++) {
+        bool train = strncmp(datasets[i].key, "train", 5) == 0;
+        lk_loader *loader =
+            lk_loader(datasets[i].dataset, .batch_size = options->batch_size ? options->batch_size : 1,
+                      .num_workers = options->num_workers, .drop_last = options->drop_last, .shuffle = train);
+        lk_status status = add_loader(runner->run, datasets[i].key, loader);
+        if (status == LK_OK) continue;
+        for (int k = i + 1; k < count; k++) lk_dataset_free(datasets[k].dataset);
+        return status;
+    }
+    return LK_OK;
+}
+
+/* ---- What was not given ---- */
+
+static bool has_callback(const lki_run *run, const char *name)
+{
+    for (int i = 0; i < run->callback_count; i++)
+        if (strcmp(run->callbacks[i]->ops->name, name) == 0) return true;
+    return false;
+}
+
+static lk_status add_default_callbacks(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    bool own_batches = runner->ops && runner->ops->handle_batch;
+    if (runner->criterion && !own_batches && !has_callback(run, "Criterion"))
+        LKI_TRY(lki_run_add_callback(runner, lk_criterion_callback()));
+    if (runner->optimizer && !has_callback(run, "Optimizer"))
+        LKI_TRY(lki_run_add_callback(runner, lk_optimizer_callback()));
+    if (runner->scheduler && !has_callback(run, "Scheduler"))
+        LKI_TRY(lki_run_add_callback(runner, lk_scheduler_callback()));
+    if (run->options.timeit && !has_callback(run, "Timer"))
+        LKI_TRY(lki_run_add_callback(runner, lk_timer_callback()));
+    if (run->options.verbose && !has_callback(run, "Progress"))
+        LKI_TRY(lki_run_add_callback(runner, lk_progress_callback()));
+    bool keep = run->logdir && !run->options.no_checkpoints && !run->options.check && !run->options.overfit;
+    if (has_callback(run, "SkipCheckpoint")) keep = false;
+    if ((keep || run->resume) && !has_callback(run, "Checkpoint"))
+        LKI_TRY(lki_run_add_callback(
+            runner, lk_checkpoint_callback(.logdir = run->logdir, .resume_runner = run->resume,
+                                           .load_best_on_end = run->options.load_best_on_end)));
+    return LK_OK;
+}
+
+static lk_status copy_text(char **out, const char *text)
+{
+    *out = lki_strdup(text);
+    return text && !*out ? LK_ERR_NOMEM : LK_OK;
+}
+
+static lk_status keep_texts(lk_runner *runner, const lk_train_options *options)
+{
+    lki_run *run = runner->run;
+    LKI_TRY(copy_text(&run->logdir, options->logdir));
+    LKI_TRY(copy_text(&run->valid_loader, options->valid_loader));
+    LKI_TRY(copy_text(&run->valid_metric, options->valid_metric ? options->valid_metric : runner->loss_key));
+    LKI_TRY(copy_text(&run->device, options->device ? options->device : "auto"));
+    LKI_TRY(copy_text(&run->resume, options->resume));
+    runner->logdir = run->logdir;
+    runner->valid_metric = run->valid_metric;
+    return LK_OK;
+}
+
+static lk_status choose_valid_loader(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    if (run->loader_count == 0) return lki_fail(LK_ERR_INVALID, "there are no loaders to train from");
+    if (run->valid_loader && lki_run_find_loader(run, run->valid_loader) < 0)
+        return lki_fail(LK_ERR_NOT_FOUND, "valid_loader: there is no loader named \"%s\"", run->valid_loader);
+    runner->valid_loader = run->valid_loader ? run->valid_loader : run->loaders[0].key;
+    return LK_OK;
+}
+
+static lk_status parse_precision(const char *name, lk_dtype *out)
+{
+    *out = LK_F32;
+    if (!name || strcmp(name, "fp32") == 0 || strcmp(name, "f32") == 0) return LK_OK;
+    if (strcmp(name, "bf16") == 0) {
+        *out = LK_BF16;
+        return LK_OK;
+    }
+    return lki_fail(LK_ERR_INVALID, "precision: expected fp32 or bf16, found \"%s\"", name);
+}
+
+static lk_status open_engine(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    if (run->engine) return LK_OK;
+    run->engine = lk_engine_open(run->device, (lk_engine_options){.thread_count = run->options.thread_count});
+    runner->engine = run->engine;
+    return run->engine ? LK_OK : lki_fail_prefix(lki_last_status(), "device");
+}
+
+static void set_numbers(lk_runner *runner, const lk_train_options *options)
+{
+    lki_run *run = runner->run;
+    run->options = *options;
+    run->options.loaders = (lk_loader_list){0};
+    run->options.callbacks = (lk_callback_list){0};
+    run->options.loggers = (lk_logger_list){0};
+    run->batch_limit = options->check ? CHECK_BATCHES : options->overfit ? 1 : 0;
+    runner->num_epochs = options->num_epochs > 0 ? options->num_epochs : 1;
+    if (options->check && runner->num_epochs > CHECK_EPOCHS) runner->num_epochs = CHECK_EPOCHS;
+    runner->minimize_valid_metric = options->minimize_valid_metric || !options->valid_metric;
+    runner->verbose = options->verbose;
+    runner->epoch_step = runner->batch_step = runner->sample_step = 0;
+    runner->need_early_stop = false;
+    runner->exception = LK_OK;
+    /* Where no seed is given the generator goes on from where building the model left it, as PyTorch's does.
+     */
+    if (options->seed) lk_manual_seed(options->seed);
+    runner->seed = lk_default_generator()->seed;
+}
+
+lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
+{
+    lki_run *run = runner->run;
+    take_parts(runner, options);
+    LKI_TRY(take_lists(runner, options));
+    if (options->datasets.datasets.count || options->datasets.get_datasets_fn)
+        LKI_TRY(loaders_from_datasets(runner, &options->datasets));
+    LKI_TRY(ask_custom_runner(runner, options));
+    LKI_TRY(keep_texts(runner, options));
+    set_numbers(runner, options);
+    LKI_TRY(choose_valid_loader(runner));
+    LKI_TRY(parse_precision(options->precision, &run->step_options.precision));
+    bool own_batches = runner->ops && runner->ops->handle_batch;
+    if (!runner->model && !own_batches)
+        return lki_last_status() ? lki_last_status() : lki_fail(LK_ERR_INVALID, "there is no model to train");
+    LKI_TRY(open_engine(runner));
+    if (runner->scheduler && runner->optimizer)
+        LKI_TRY(lk_scheduler_attach(runner->scheduler, runner->optimizer));
+    return add_default_callbacks(runner);
+}
+
+void lki_run_teardown(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    for (int i = 0; i < run->callback_count; i++) lk_callback_free(run->callbacks[i]);
+    for (int i = 0; i < run->logger_count; i++) lk_logger_close(run->loggers[i]);
+    for (int i = 0; i < run->loader_count; i++) {
+        lk_loader_free(run->loaders[i].loader);
+        lki_metrics_free(run->loaders[i].metrics);
+        lki_free(run->loaders[i].key);
+    }
+    lki_free(run->logdir);
+    lki_free(run->valid_loader);
+    lki_free(run->valid_metric);
+    lki_free(run->device);
+    lki_free(run->resume);
+    lki_free(run->loader_state);
+    runner->loader = NULL;
+    runner->loader_metrics = NULL;
+    runner->batch = NULL;
+    runner->logdir = runner->valid_loader = runner->valid_metric = runner->loader_key = NULL;
+    lki_run kept = {.engine = run->engine, .part_count = run->part_count};
+    memcpy(kept.parts, run->parts, sizeof kept.parts);
+    *run = kept;
+}
+
+lk_status lk_train_with(lk_runner *runner, lk_train_options options)
+{
+    if (!runner) return lki_last_status();
+    lki_run_teardown(runner); /* of an earlier run */
+    LKI_TRY(lki_run_setup(runner, &options));
+    return lki_run_loop(runner);
+}

@@ -1,0 +1,343 @@
+/* Everything that a run must remember to go on as if it had never stopped.
+ *
+ * Names in a runner checkpoint: "model.<path>" (and "model:<key>.<path>" for further models),
+ * "optimizer.<state>.<path>", "scheduler.<number>", "generator", "loader", "callback.<index>.<name>…" and the
+ * counters. Everything is stored exactly, so what follows is bit for bit what would have followed. */
+#include "train/run.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/step.h"
+
+#include <string.h>
+
+enum { MAX_SCHEDULER_NUMBERS = 64, FORMAT_VERSION = 1 };
+
+/* ---- Weights ---- */
+
+static lk_status put_module(lk_state_dict *state, const lk_module *module, const char *prefix)
+{
+    lk_param_list params;
+    lk_status status = lk_module_params(module, &params);
+    if (status) return status;
+    for (int i = 0; i < params.count && !status; i++) {
+        LKI_SCOPED char *name = lki_format("%s%s", prefix, params.items[i].path);
+        status = name ? lk_state_dict_put(state, name, lk_tensor_view(params.items[i].param->value))
+                      : LK_ERR_NOMEM;
+    }
+    lk_param_list_free(&params);
+    return status;
+}
+
+static lk_status get_module(const lk_state_dict *state, lk_module *module, const char *prefix)
+{
+    lk_param_list params;
+    lk_status status = lk_module_params(module, &params);
+    if (status) return status;
+    for (int i = 0; i < params.count && !status; i++) {
+        LKI_SCOPED char *name = lki_format("%s%s", prefix, params.items[i].path);
+        status = name ? lk_state_dict_copy_to(state, name, params.items[i].param->value) : LK_ERR_NOMEM;
+    }
+    lk_param_list_free(&params);
+    return status;
+}
+
+lk_state_dict *lki_model_state(const lk_module *model)
+{
+    lk_state_dict *state = lk_state_dict_create();
+    if (state && put_module(state, model, "")) {
+        lk_state_dict_free(state);
+        return NULL;
+    }
+    return state;
+}
+
+/* A file of weights, or a runner checkpoint, whose weights carry a prefix. */
+lk_status lki_model_load_state(lk_module *model, const lk_state_dict *state, const char *what)
+{
+    const char *prefix = lk_state_dict_has(state, "runner.format") ? "model." : "";
+    lk_status status = get_module(state, model, prefix);
+    return status ? lki_fail_prefix(status, "%s", what) : LK_OK;
+}
+
+/* ---- Optimizer: the flat state, cut into the parameters' slices ---- */
+
+static lk_tensor *state_slice(const lki_flat *flat, lk_buffer *buffer, const lki_slice *slice)
+{
+    return lki_tensor_over(buffer, (size_t)slice->offset * lk_dtype_nbytes(flat->dtype), flat->dtype,
+                           slice->param->value->shape);
+}
+
+static lk_status put_step(lk_state_dict *state, const lk_step *step, const char *prefix)
+{
+    const lki_flat *flat = &step->flat;
+    const lk_optimizer *optimizer = step->options.optimizer;
+    if (!optimizer) return LK_OK;
+    LKI_SCOPED char *count_name = lki_format("%s.step", prefix);
+    LKI_SCOPED char *pending_name = lki_format("%s.accumulated", prefix);
+    if (!count_name || !pending_name) return LK_ERR_NOMEM;
+    LKI_TRY(lk_state_dict_put_i64(state, count_name, step->update.step_count));
+    LKI_TRY(lk_state_dict_put_i64(state, pending_name, step->update.accumulated));
+    for (int s = 0; s < flat->state_count + (flat->sums != NULL); s++) {
+        bool sums = s == flat->state_count;
+        for (int i = 0; i < flat->slice_count; i++) {
+            LKI_SCOPED char *name =
+                lki_format("%s.%s.%s", prefix, sums ? "grad_sum" : lki_optimizer_state_name(optimizer, s),
+                           flat->slices[i].path);
+            if (!name) return LK_ERR_NOMEM;
+            LKI_TRY(lk_state_dict_put(
+                state, name, state_slice(flat, sums ? flat->sums : flat->states[s], &flat->slices[i])));
+        }
+    }
+    for (int g = 0; g < optimizer->group_count; g++) {
+        LKI_SCOPED char *lr = lki_format("%s.group.%d.lr", prefix, g);
+        LKI_SCOPED char *momentum = lki_format("%s.group.%d.momentum", prefix, g);
+        if (!lr || !momentum) return LK_ERR_NOMEM;
+        LKI_TRY(lk_state_dict_put_f64(state, lr, optimizer->groups[g].hyper.lr));
+        LKI_TRY(lk_state_dict_put_f64(state, momentum, *lki_group_momentum(optimizer, g)));
+    }
+    return LK_OK;
+}
+
+static lk_status get_slice(const lk_state_dict *state, const char *name, const lki_flat *flat,
+                           lk_buffer *buffer, const lki_slice *slice)
+{
+    lk_tensor *view = state_slice(flat, buffer, slice);
+    if (!view) return LK_ERR_NOMEM;
+    lk_status status = lk_state_dict_copy_to(state, name, view);
+    lk_tensor_free(view);
+    return status;
+}
+
+static lk_status get_groups(const lk_state_dict *state, lk_step *step, const char *prefix)
+{
+    lk_optimizer *optimizer = step->options.optimizer;
+    for (int g = 0; g < optimizer->group_count; g++) {
+        LKI_SCOPED char *lr = lki_format("%s.group.%d.lr", prefix, g);
+        LKI_SCOPED char *momentum = lki_format("%s.group.%d.momentum", prefix, g);
+        if (!lr || !momentum) return LK_ERR_NOMEM;
+        LKI_TRY(lk_state_dict_get_f64(state, lr, &optimizer->groups[g].hyper.lr));
+        LKI_TRY(lk_state_dict_get_f64(state, momentum, lki_group_momentum(optimizer, g)));
+        optimizer->groups[g].hyper.step = step->update.step_count;
+    }
+    return LK_OK;
+}
+
+static lk_status get_step(const lk_state_dict *state, lk_step *step, const char *prefix)
+{
+    lki_flat *flat = &step->flat;
+    lk_optimizer *optimizer = step->options.optimizer;
+    int64_t accumulated = 0;
+    if (!optimizer) return LK_OK;
+    LKI_SCOPED char *count_name = lki_format("%s.step", prefix);
+    LKI_SCOPED char *pending_name = lki_format("%s.accumulated", prefix);
+    if (!count_name || !pending_name) return LK_ERR_NOMEM;
+    LKI_TRY(lk_state_dict_get_i64(state, count_name, &step->update.step_count));
+    LKI_TRY(lk_state_dict_get_i64(state, pending_name, &accumulated));
+    step->update.accumulated = (int)accumulated;
+    for (int s = 0; s < flat->state_count + (flat->sums != NULL); s++) {
+        bool sums = s == flat->state_count;
+        for (int i = 0; i < flat->slice_count; i++) {
+            LKI_SCOPED char *name =
+                lki_format("%s.%s.%s", prefix, sums ? "grad_sum" : lki_optimizer_state_name(optimizer, s),
+                           flat->slices[i].path);
+            if (!name) return LK_ERR_NOMEM;
+            LKI_TRY(get_slice(state, name, flat, sums ? flat->sums : flat->states[s], &flat->slices[i]));
+        }
+    }
+    return get_groups(state, step, prefix);
+}
+
+/* ---- Scheduler ---- */
+
+static lk_status put_scheduler(lk_state_dict *state, const lk_scheduler *scheduler)
+{
+    lk_named_number numbers[MAX_SCHEDULER_NUMBERS];
+    int count = scheduler ? lk_scheduler_save(scheduler, numbers, MAX_SCHEDULER_NUMBERS) : 0;
+    if (count > MAX_SCHEDULER_NUMBERS)
+        return lki_fail(LK_ERR_UNSUPPORTED, "the scheduler's state is too large to save");
+    for (int i = 0; i < count; i++) {
+        LKI_SCOPED char *name = lki_format("scheduler.%s", numbers[i].name);
+        if (!name) return LK_ERR_NOMEM;
+        LKI_TRY(lk_state_dict_put_f64(state, name, numbers[i].value));
+    }
+    return LK_OK;
+}
+
+static lk_status get_scheduler(const lk_state_dict *state, lk_scheduler *scheduler)
+{
+    lk_named_number numbers[MAX_SCHEDULER_NUMBERS];
+    int count =
+        scheduler ? lk_scheduler_save(scheduler, numbers, MAX_SCHEDULER_NUMBERS) : 0; /* for the names */
+    for (int i = 0; i < count; i++) {
+        LKI_SCOPED char *name = lki_format("scheduler.%s", numbers[i].name);
+        if (!name) return LK_ERR_NOMEM;
+        LKI_TRY(lk_state_dict_get_f64(state, name, &numbers[i].value));
+    }
+    return count ? lk_scheduler_restore(scheduler, numbers, count) : LK_OK;
+}
+
+/* ---- Plain bytes: the generator, the loader's place ---- */
+
+static lk_status put_bytes(lk_state_dict *state, const char *name, const void *data, size_t nbytes)
+{
+    return lk_state_dict_put(state, name, lk_tensor_from(LK_U8, LK_SHAPE((int64_t)nbytes), data));
+}
+
+static lk_status get_bytes(const lk_state_dict *state, const char *name, void *data, size_t nbytes)
+{
+    const lk_tensor *bytes = lk_state_dict_get(state, name);
+    if (!bytes) return lki_last_status();
+    if (lk_tensor_nbytes(bytes) != nbytes)
+        return lki_fail(LK_ERR_FORMAT, "%s: %zu bytes where %zu are expected", name, lk_tensor_nbytes(bytes),
+                        nbytes);
+    memcpy(data, bytes->data, nbytes);
+    return LK_OK;
+}
+
+/* ---- Callbacks and counters ---- */
+
+static lk_status each_callback(lk_runner *runner, lk_state_dict *into, const lk_state_dict *from)
+{
+    lki_run *run = runner->run;
+    for (int i = 0; i < run->callback_count; i++) {
+        lk_callback *callback = run->callbacks[i];
+        LKI_SCOPED char *prefix = lki_format("callback.%d.%s.", i, callback->ops->name);
+        if (!prefix) return LK_ERR_NOMEM;
+        if (into && callback->ops->save_state) LKI_TRY(callback->ops->save_state(callback, into, prefix));
+        if (from && callback->ops->load_state) LKI_TRY(callback->ops->load_state(callback, from, prefix));
+    }
+    return LK_OK;
+}
+
+/* The metrics of the loaders that this epoch has already been through: the decisions at its end need them. */
+static lk_status put_loader_metrics(const lki_run *run, lk_state_dict *state)
+{
+    for (int i = 0; i < run->loader_count; i++) {
+        const lki_run_loader *loader = &run->loaders[i];
+        for (int k = 0; loader->has_metrics && k < lk_metrics_count(loader->metrics); k++) {
+            LKI_SCOPED char *name =
+                lki_format("metrics.%s.%s", loader->key, lk_metrics_name(loader->metrics, k));
+            if (!name) return LK_ERR_NOMEM;
+            LKI_TRY(lk_state_dict_put_f64(state, name, lk_metrics_value(loader->metrics, k)));
+        }
+    }
+    return LK_OK;
+}
+
+static lk_status get_loader_metrics(lki_run *run, const lk_state_dict *state)
+{
+    for (int i = 0; i < run->loader_count; i++) {
+        lki_run_loader *loader = &run->loaders[i];
+        LKI_SCOPED char *prefix = lki_format("metrics.%s.", loader->key);
+        if (!prefix) return LK_ERR_NOMEM;
+        for (int64_t k = 0; k < lk_state_dict_count(state); k++) {
+            const char *name = lk_state_dict_name(state, k);
+            double value;
+            if (strncmp(name, prefix, strlen(prefix)) != 0) continue;
+            LKI_TRY(lk_state_dict_get_f64(state, name, &value));
+            LKI_TRY(lk_metrics_set(loader->metrics, name + strlen(prefix), value));
+            loader->has_metrics = true;
+        }
+    }
+    return LK_OK;
+}
+
+static lk_status put_place(lk_runner *runner, lk_state_dict *state)
+{
+    const lki_run *run = runner->run;
+    lk_loader_state loader;
+    bool inside = run->inside_epoch;
+    LKI_TRY(lk_state_dict_put_i64(state, "runner.format", FORMAT_VERSION));
+    LKI_TRY(lk_state_dict_put_i64(state, "runner.epoch_step", runner->epoch_step));
+    LKI_TRY(lk_state_dict_put_i64(state, "runner.batch_step", runner->batch_step));
+    LKI_TRY(lk_state_dict_put_i64(state, "runner.sample_step", runner->sample_step));
+    LKI_TRY(lk_state_dict_put_i64(state, "runner.seed", (int64_t)runner->seed));
+    LKI_TRY(lk_state_dict_put_i64(state, "runner.world_size", runner->world_size));
+    LKI_TRY(lk_state_dict_put_i64(state, "runner.inside_epoch", inside));
+    LKI_TRY(put_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
+    if (!inside) return LK_OK;
+    LKI_TRY(lk_state_dict_put_i64(state, "runner.loader", run->current_loader));
+    LKI_TRY(lk_state_dict_put_i64(state, "runner.loader_batch_step", runner->loader_batch_step));
+    LKI_TRY(lk_state_dict_put_i64(state, "runner.loader_sample_step", runner->loader_sample_step));
+    LKI_TRY(put_loader_metrics(run, state));
+    lk_loader_save(runner->loader, &loader);
+    return put_bytes(state, "loader", &loader, sizeof loader);
+}
+
+static lk_status get_place(lk_runner *runner, const lk_state_dict *state)
+{
+    lki_run *run = runner->run;
+    int64_t format, inside, loader, world;
+    LKI_TRY(lk_state_dict_get_i64(state, "runner.format", &format));
+    if (format != FORMAT_VERSION)
+        return lki_fail(LK_ERR_UNSUPPORTED, "runner checkpoint of format %lld, this library reads %d",
+                        (long long)format, FORMAT_VERSION);
+    LKI_TRY(lk_state_dict_get_i64(state, "runner.epoch_step", &runner->epoch_step));
+    LKI_TRY(lk_state_dict_get_i64(state, "runner.batch_step", &runner->batch_step));
+    LKI_TRY(lk_state_dict_get_i64(state, "runner.sample_step", &runner->sample_step));
+    LKI_TRY(lk_state_dict_get_i64(state, "runner.world_size", &world));
+    LKI_TRY(lk_state_dict_get_i64(state, "runner.inside_epoch", &inside));
+    LKI_TRY(get_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
+    runner->seed = lk_default_generator()->seed;
+    run->resumed_inside_epoch = inside;
+    if (!inside) return LK_OK;
+    if (world != runner->world_size)
+        return lki_fail(LK_ERR_INVALID,
+                        "the run was stopped inside an epoch with %lld ranks and cannot go on with %d there",
+                        (long long)world, runner->world_size);
+    LKI_TRY(lk_state_dict_get_i64(state, "runner.loader", &loader));
+    if (loader < 0 || loader >= run->loader_count)
+        return lki_fail(LK_ERR_INVALID, "the run was stopped in loader %lld, but there are only %d",
+                        (long long)loader, run->loader_count);
+    run->first_loader = (int)loader;
+    LKI_TRY(lk_state_dict_get_i64(state, "runner.loader_batch_step", &run->loader_batch_step));
+    LKI_TRY(lk_state_dict_get_i64(state, "runner.loader_sample_step", &run->loader_sample_step));
+    run->loader_state = LKI_NEW(lk_loader_state);
+    if (!run->loader_state) return LK_ERR_NOMEM;
+    LKI_TRY(get_bytes(state, "loader", run->loader_state, sizeof *run->loader_state));
+    return get_loader_metrics(run, state);
+}
+
+/* ---- All of it ---- */
+
+static lk_status each_part(lk_runner *runner, lk_state_dict *into, const lk_state_dict *from)
+{
+    lki_run *run = runner->run;
+    for (int i = 0; i < run->part_count; i++) {
+        lki_part *part = &run->parts[i];
+        LKI_SCOPED char *model = lki_format("model:%s.", part->key);
+        LKI_SCOPED char *optimizer = lki_format("optimizer:%s", part->key);
+        if (!model || !optimizer) return LK_ERR_NOMEM;
+        if (part->model)
+            LKI_TRY(into ? put_module(into, part->model, model) : get_module(from, part->model, model));
+        if (part->step)
+            LKI_TRY(into ? put_step(into, part->step, optimizer) : get_step(from, part->step, optimizer));
+    }
+    return LK_OK;
+}
+
+lk_status lki_runner_save_state(lk_runner *runner, lk_state_dict *state)
+{
+    LKI_TRY(put_place(runner, state));
+    if (runner->model) LKI_TRY(put_module(state, runner->model, "model."));
+    if (runner->step) LKI_TRY(put_step(state, runner->step, "optimizer"));
+    LKI_TRY(put_scheduler(state, runner->scheduler));
+    LKI_TRY(each_part(runner, state, NULL));
+    return each_callback(runner, state, NULL);
+}
+
+lk_status lki_runner_load_state(lk_runner *runner, const lk_state_dict *state)
+{
+    if (!lk_state_dict_has(state, "runner.format"))
+        return lki_fail(LK_ERR_FORMAT, "this file holds weights alone: it can be evaluated, but not resumed");
+    LKI_TRY(get_place(runner, state));
+    if (runner->model) {
+        LKI_TRY(lki_run_prepare_step(runner));
+        LKI_TRY(get_module(state, runner->model, "model."));
+        LKI_TRY(get_step(state, runner->step, "optimizer"));
+    }
+    LKI_TRY(get_scheduler(state, runner->scheduler));
+    LKI_TRY(each_part(runner, NULL, state));
+    return each_callback(runner, NULL, state);
+}
