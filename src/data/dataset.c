@@ -153,7 +153,9 @@ lk_status lk_dataset_gather(lk_dataset *dataset, const lk_pass *pass, const int6
                             void *const *destinations)
 {
     if (!dataset) return lki_fail(LK_ERR_INVALID, "no dataset to read from");
+    static const lk_pass first = {0};
     LKI_TRY(lki_check_indices(indices, count, dataset->length));
+    if (!pass) pass = &first;
     return lki_dataset_gather(dataset, pass, indices, count, destinations);
 }
 

@@ -268,10 +268,21 @@ static void start_at(lk_loader *loader, int64_t first)
     lki_ring_start(loader->ring, &pass, first);
 }
 
+static void end_pass(lk_loader *loader)
+{
+    loader->in_pass = false;
+    if (!loader->ring) return;
+    if (lki_ring_is_inherited(loader->ring)) {
+        lki_ring_free(loader->ring);
+        loader->ring = NULL;
+    } else {
+        lki_ring_stop(loader->ring);
+    }
+}
+
 lk_status lk_loader_begin(lk_loader *loader, lk_pass_options options, lk_pass_size *size)
 {
-    if (loader->ring) lki_ring_stop(loader->ring);
-    loader->in_pass = false;
+    end_pass(loader);
     lk_pass_size planned;
     LKI_TRY(lk_loader_size(loader, options, &planned));
     LKI_TRY(check_not_empty(loader, &planned, options.train));
@@ -367,8 +378,7 @@ lk_status lk_loader_restore(lk_loader *loader, const lk_loader_state *state, lk_
     if (state->version != STATE_VERSION)
         return lki_fail(LK_ERR_FORMAT, "%s: state of version %u, expected %d",
                         called(loader, text, sizeof text), state->version, STATE_VERSION);
-    if (loader->ring) lki_ring_stop(loader->ring);
-    loader->in_pass = false;
+    end_pass(loader);
     if (loader->options.sampler)
         memcpy(loader->options.sampler->state, state->sampler, sizeof state->sampler);
     if (state->in_pass) LKI_TRY(begin_again(loader, state, size));

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 enum { ALIGNMENT = 64, ERROR_CAPACITY = 1024 };
 
@@ -32,6 +33,7 @@ struct lki_ring {
     lki_ring_pass pass;
     int64_t next_read; /* the batch that the reader gets next */
 
+    pid_t owner; /* the process that started the workers: a forked child has the ring but not the threads */
     pthread_t *workers;
     int started_count;
     pthread_mutex_t lock;
@@ -232,6 +234,7 @@ lk_status lki_ring_create(lki_ring **out, const lki_ring_setup *setup)
     lki_ring *ring = LKI_NEW(lki_ring);
     if (!ring) return LK_ERR_NOMEM;
     ring->setup = *setup;
+    ring->owner = getpid();
     pthread_mutex_init(&ring->lock, NULL);
     pthread_cond_init(&ring->work, NULL);
     pthread_cond_init(&ring->done, NULL);
@@ -247,9 +250,15 @@ lk_status lki_ring_create(lki_ring **out, const lki_ring_setup *setup)
     return LK_OK;
 }
 
-void lki_ring_free(lki_ring *ring)
+bool lki_ring_is_inherited(const lki_ring *ring)
 {
-    if (!ring) return;
+    return ring->owner != getpid();
+}
+
+/* In a child the lock may be held by a thread that does not exist here: only the memory can be let go. */
+static void end_workers(lki_ring *ring)
+{
+    if (lki_ring_is_inherited(ring)) return;
     pthread_mutex_lock(&ring->lock);
     ring->stopping = true;
     pthread_cond_broadcast(&ring->work);
@@ -258,6 +267,12 @@ void lki_ring_free(lki_ring *ring)
     pthread_cond_destroy(&ring->done);
     pthread_cond_destroy(&ring->work);
     pthread_mutex_destroy(&ring->lock);
+}
+
+void lki_ring_free(lki_ring *ring)
+{
+    if (!ring) return;
+    end_workers(ring);
     lki_free(ring->workers);
     lki_free(ring->slots);
     lki_free(ring->memory);

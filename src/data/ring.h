@@ -29,6 +29,10 @@ typedef struct lki_ring_pass {
 lk_status lki_ring_create(lki_ring **out, const lki_ring_setup *setup);
 void lki_ring_free(lki_ring *ring);
 
+/* True in a process that was forked after the ring was created: its workers are not here, so free it and make
+ * another. */
+bool lki_ring_is_inherited(const lki_ring *ring);
+
 /* Starts at batch `first`; whatever ran before is dropped. */
 void lki_ring_start(lki_ring *ring, const lki_ring_pass *pass, int64_t first);
 void lki_ring_stop(lki_ring *ring);

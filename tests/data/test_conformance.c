@@ -19,7 +19,8 @@ static char scratch[1024];
 static lk_dataset *tensors(void)
 {
     lk_manual_seed(5);
-    return lk_tensor_dataset({"features", lk_rand(LK_SHAPE(23, 3, 8, 8))}, {"targets", lk_tensor_full(LK_I64, LK_SHAPE(23), 2)});
+    return lk_tensor_dataset({"features", lk_rand(LK_SHAPE(23, 3, 8, 8))},
+                             {"targets", lk_tensor_full(LK_I64, LK_SHAPE(23), 2)});
 }
 
 static lk_dataset *digits(void)
@@ -54,8 +55,9 @@ static lk_dataset *concatenation(void)
 
 static lk_dataset *augmented(void)
 {
-    return lk_transformed(tensors(), lk_transforms(lk_random_affine(.degrees = 40), lk_random_crop(7, .padding = 1),
-                                                   lk_random_horizontal_flip(), lk_normalize(.mean = {.5f}), lk_one_hot(3)));
+    return lk_transformed(
+        tensors(), lk_transforms(lk_random_affine(.degrees = 40), lk_random_crop(7, .padding = 1),
+                                 lk_random_horizontal_flip(), lk_normalize(.mean = {.5f}), lk_one_hot(3)));
 }
 
 static lk_dataset *subset_of_augmented(void)
@@ -68,9 +70,14 @@ static const struct {
     const char *name;
     lk_dataset *(*make)(void);
 } kinds[] = {
-    {"tensors", tensors},     {"digits", digits},               {"npy", npy},
-    {"csv", csv},             {"subset", subset},               {"concat", concatenation},
-    {"transformed", augmented}, {"subset of transformed", subset_of_augmented},
+    {"tensors", tensors},
+    {"digits", digits},
+    {"npy", npy},
+    {"csv", csv},
+    {"subset", subset},
+    {"concat", concatenation},
+    {"transformed", augmented},
+    {"subset of transformed", subset_of_augmented},
 };
 enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
 
@@ -98,7 +105,8 @@ static copy read_all(lk_dataset *dataset, lk_pass pass, int64_t block, bool back
         lkt_ok(lk_dataset_gather(dataset, &pass, indices, count, (void **)parts));
         for (int f = 0; f < all.field_count; f++)
             for (int64_t i = 0; i < count; i++)
-                memcpy(all.fields[f] + (size_t)indices[i] * all.nbytes[f], parts[f] + (size_t)i * all.nbytes[f], all.nbytes[f]);
+                memcpy(all.fields[f] + (size_t)indices[i] * all.nbytes[f],
+                       parts[f] + (size_t)i * all.nbytes[f], all.nbytes[f]);
     }
     for (int f = 0; f < all.field_count; f++) lki_free(parts[f]);
     return all;
@@ -111,7 +119,8 @@ static void free_copy(copy *all)
 
 static void assert_same(const copy *a, const copy *b, int64_t length)
 {
-    for (int f = 0; f < a->field_count; f++) assert_memory_equal(a->fields[f], b->fields[f], a->nbytes[f] * (size_t)length);
+    for (int f = 0; f < a->field_count; f++)
+        assert_memory_equal(a->fields[f], b->fields[f], a->nbytes[f] * (size_t)length);
 }
 
 static void blocks_and_order_do_not_matter(void **state)
@@ -173,7 +182,8 @@ static void *read_often(void *argument)
     for (int round = 0; round < 5; round++) {
         copy mine = read_all(self->dataset, (lk_pass){.seed = 1, .epoch = 1}, 1 + round, round % 2);
         for (int f = 0; f < mine.field_count; f++)
-            self->same = self->same && memcmp(mine.fields[f], self->expected->fields[f], mine.nbytes[f] * (size_t)length) == 0;
+            self->same = self->same && memcmp(mine.fields[f], self->expected->fields[f],
+                                              mine.nbytes[f] * (size_t)length) == 0;
         free_copy(&mine);
     }
     lk_dataset_free(self->dataset);
@@ -208,15 +218,18 @@ static void loaders_agree(void **state)
         lk_dataset *dataset = kinds[k].make();
         copy expected = read_all(dataset, (lk_pass){.seed = 77, .epoch = 2}, 5, false);
         for (int workers = 0; workers <= 2; workers += 2) {
-            lk_loader *loader = lk_loader(lk_dataset_share(dataset), .batch_size = 4, .shuffle = true, .num_workers = workers);
+            lk_loader *loader = lk_loader(lk_dataset_share(dataset), .batch_size = 4, .shuffle = true,
+                                          .num_workers = workers);
             lkt_ok(lk_loader_begin(loader, (lk_pass_options){.epoch = 2, .seed = 77}, NULL));
             for (lk_batch *batch;;) {
                 lkt_ok(lk_loader_next(loader, &batch));
                 if (!batch) break;
                 for (int f = 0; f < batch->field_count; f++)
                     for (int64_t i = 0; i < batch->count; i++)
-                        assert_memory_equal((char *)batch->fields[f].tensor.data + (size_t)i * expected.nbytes[f],
-                                            expected.fields[f] + (size_t)batch->indices[i] * expected.nbytes[f], expected.nbytes[f]);
+                        assert_memory_equal(
+                            (char *)batch->fields[f].tensor.data + (size_t)i * expected.nbytes[f],
+                            expected.fields[f] + (size_t)batch->indices[i] * expected.nbytes[f],
+                            expected.nbytes[f]);
             }
             lk_loader_free(loader);
         }
@@ -254,8 +267,10 @@ static int make_scratch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_and_order_do_not_matter), cmocka_unit_test(fields_are_described),
-        cmocka_unit_test(threads_may_read),               cmocka_unit_test(loaders_agree),
+        cmocka_unit_test(blocks_and_order_do_not_matter),
+        cmocka_unit_test(fields_are_described),
+        cmocka_unit_test(threads_may_read),
+        cmocka_unit_test(loaders_agree),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, make_scratch, NULL);

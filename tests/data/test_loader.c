@@ -6,6 +6,9 @@
 #include "base/memory.h"
 #include "data/loader.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 static lk_dataset *numbers(int64_t length)
 {
     lk_tensor *features = lk_tensor_create(LK_F32, LK_SHAPE(length, 3));
@@ -361,6 +364,44 @@ static void subset_and_concat(void **state)
     assert_null(lk_concat(numbers(3), NULL));
 }
 
+/* A child has the loader of its parent but not the threads: it must neither wait for them nor disturb the
+ * parent. */
+static void forked_children_begin_anew(void **state)
+{
+    (void)state;
+    for (int workers = 0; workers <= 2; workers += 2) {
+        lk_loader *loader = lk_loader(numbers(400), .batch_size = 4, .shuffle = true, .num_workers = workers);
+        lk_batch *batch;
+        lkt_ok(lk_loader_begin(loader, (lk_pass_options){0}, NULL));
+        for (int i = 0; i < 10; i++) lkt_ok(lk_loader_next(loader, &batch));
+        pid_t children[3];
+        for (int c = 0; c < 3; c++) {
+            children[c] = fork();
+            if (children[c] != 0) continue;
+            alarm(60);
+            int64_t count = 0;
+            lk_status status =
+                c == 2 ? LK_OK : lk_loader_begin(loader, (lk_pass_options){.world = 2, .rank = c}, NULL);
+            while (status == LK_OK && c < 2) {
+                status = lk_loader_next(loader, &batch);
+                if (!batch) break;
+                count += batch->count;
+            }
+            lk_loader_free(loader); /* the third child only frees it */
+            _exit(status == LK_OK && count == (c == 2 ? 0 : 200) ? 0 : 1);
+        }
+        for (int c = 0; c < 3; c++) {
+            int status;
+            waitpid(children[c], &status, 0);
+            assert_int_equal(status, 0);
+        }
+        int64_t rest[400], rest_count;
+        read_rest(loader, rest, &rest_count);
+        assert_int_equal(rest_count, 360);
+        lk_loader_free(loader);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +414,7 @@ int main(void)
         cmocka_unit_test(errors),
         cmocka_unit_test(out_of_memory),
         cmocka_unit_test(subset_and_concat),
+        cmocka_unit_test(forked_children_begin_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
