@@ -117,29 +117,30 @@ void lki_init_weight_and_bias(lk_module *module, lk_param *weight, lk_param *bia
 
 /* ---- normal, cut off ---- */
 
+/* A polynomial by Horner's rule, each step one rounding, as PyTorch's build has it. */
+static float horner(const float *coefficients, int count, float z)
+{
+    float sum = coefficients[count - 1];
+    for (int i = count - 2; i >= 0; i--) sum = fmaf(sum, z, coefficients[i]);
+    return sum;
+}
+
 /* PyTorch's inverse error function in f32: a rational approximation of the centre or the tails, then two
  * Newton steps. */
 static float erfinv_f32(float y)
 {
-    static const float centre[4] = {0.886226899f, -1.645349621f, 0.914624893f, -0.140543331f};
-    static const float centre_below[4] = {-2.118377725f, 1.442710462f, -0.329097515f, 0.012229801f};
-    static const float tail[4] = {-1.970840454f, -1.624906493f, 3.429567803f, 1.641345311f};
-    static const float tail_below[2] = {3.543889200f, 1.637067800f};
+    static const float centre[] = {0.886226899f, -1.645349621f, 0.914624893f, -0.140543331f};
+    static const float centre_below[] = {1, -2.118377725f, 1.442710462f, -0.329097515f, 0.012229801f};
+    static const float tail[] = {-1.970840454f, -1.624906493f, 3.429567803f, 1.641345311f};
+    static const float tail_below[] = {1, 3.543889200f, 1.637067800f};
     float magnitude = fabsf(y), x;
     if (magnitude > 1.0f) return NAN;
     if (magnitude == 1.0f) return copysignf(INFINITY, y);
     if (magnitude <= 0.7f) {
-        float z = y * y;
-        float above = ((centre[3] * z + centre[2]) * z + centre[1]) * z + centre[0];
-        float below =
-            (((centre_below[3] * z + centre_below[2]) * z + centre_below[1]) * z + centre_below[0]) * z +
-            1.0f;
-        x = y * above / below;
+        x = y * horner(centre, 4, y * y) / horner(centre_below, 5, y * y);
     } else {
         float z = sqrtf(-logf((1.0f - magnitude) / 2.0f));
-        float above = ((tail[3] * z + tail[2]) * z + tail[1]) * z + tail[0];
-        float below = (tail_below[1] * z + tail_below[0]) * z + 1.0f;
-        x = copysignf(above, y) / below;
+        x = copysignf(horner(tail, 4, z), y) / horner(tail_below, 3, z);
     }
     for (int i = 0; i < 2; i++) x = x - (erff(x) - y) / ((2.0f / (float)sqrt(M_PI)) * expf(-x * x));
     return x;
