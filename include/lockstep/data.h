@@ -4,8 +4,9 @@
  *
  * What is handed to a constructor belongs to what it returns, also when it fails and returns NULL; a NULL
  * part passes through with its error sentence. To use a dataset twice, hand lk_dataset_share(dataset) to one
- * of the two. A loader belongs to one thread; its own worker threads start with its first pass, so a process
- * may fork before. Every named-argument macro has a plain function below it. */
+ * of the two. A loader belongs to one thread; its own worker threads start with its first pass, and a forked
+ * child, which does not have them, begins a pass of its own. Every named-argument macro has a plain function
+ * below it. */
 #ifndef LOCKSTEP_DATA_H
 #define LOCKSTEP_DATA_H
 

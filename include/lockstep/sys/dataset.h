@@ -80,7 +80,7 @@ const lk_field *lk_dataset_field(const lk_dataset *dataset, int position);
 int lk_dataset_find_field(const lk_dataset *dataset, const char *name);
 
 /* Samples into the caller's memory, one destination a field, by whichever op the dataset has. Checks the
- * indices. */
+ * indices. `pass` may be NULL: the first epoch of seed 0. */
 lk_status lk_dataset_gather(lk_dataset *dataset, const lk_pass *pass, const int64_t *indices, int64_t count,
                             void *const *destinations);
 bool lk_dataset_storage(const lk_dataset *dataset, int field, lk_storage *out);
