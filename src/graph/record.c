@@ -166,7 +166,8 @@ static bool append(lk_value ***list, int *count, lk_value *value)
     return true;
 }
 
-static lk_value *make_leaf(lk_graph *graph, lk_op op, lki_storage_kind storage, lk_dtype dtype, lk_shape shape)
+static lk_value *make_leaf(lk_graph *graph, lk_op op, lki_storage_kind storage, lk_dtype dtype,
+                           lk_shape shape)
 {
     lki_node *node = make_node(graph, op, NULL, 0, NULL);
     if (!node) return lki_graph_fail(graph, LK_ERR_NOMEM, "out of memory");

@@ -1,8 +1,9 @@
-/* The ops: what a node of the graph can be. One list; the graph expands it into shape and gradient rules, each engine into
- * kernels, so an op exists in exactly one place and nothing can be forgotten.
+/* The ops: what a node of the graph can be. One list; the graph expands it into shape and gradient rules,
+ * each engine into kernels, so an op exists in exactly one place and nothing can be forgotten.
  *
- * All operands are contiguous and row-major unless an engine's layout pass said otherwise. "f" stands for any float dtype;
- * the result has the dtype of the first float operand. An optional operand ("?") that is absent has data == NULL. */
+ * All operands are contiguous and row-major unless an engine's layout pass said otherwise. "f" stands for any
+ * float dtype; the result has the dtype of the first float operand. An optional operand ("?") that is absent
+ * has data == NULL. */
 #ifndef LOCKSTEP_SYS_OP_H
 #define LOCKSTEP_SYS_OP_H
 
@@ -178,13 +179,19 @@ enum {
 };
 
 typedef enum lk_activation { LK_ACTIVATION_NONE, LK_ACTIVATION_RELU } lk_activation;
-typedef enum lk_reduction { LK_REDUCTION_MEAN, LK_REDUCTION_SUM, LK_REDUCTION_NONE, LK_REDUCTION_BATCH_MEAN } lk_reduction;
+typedef enum lk_reduction {
+    LK_REDUCTION_MEAN,
+    LK_REDUCTION_SUM,
+    LK_REDUCTION_NONE,
+    LK_REDUCTION_BATCH_MEAN
+} lk_reduction;
 typedef enum lk_pad_mode { LK_PAD_CONSTANT, LK_PAD_REFLECT, LK_PAD_CIRCULAR, LK_PAD_REPLICATE } lk_pad_mode;
 /* "linear" is bilinear in two dimensions and trilinear in three. */
 typedef enum lk_upsample_mode { LK_UPSAMPLE_NEAREST, LK_UPSAMPLE_LINEAR } lk_upsample_mode;
 
-/* With d = x - t: mse d^2; l1 |d|; smooth_l1 and huber with parameter b (alpha); bce -(t log x + (1-t) log(1-x)), logs not
- * below -100; bce_with_logits; kl_div t (log t - x), 0 where t = 0, or with log targets (alpha = 1) exp(t) (t - x). */
+/* With d = x - t: mse d^2; l1 |d|; smooth_l1 and huber with parameter b (alpha); bce -(t log x + (1-t)
+ * log(1-x)), logs not below -100; bce_with_logits; kl_div t (log t - x), 0 where t = 0, or with log targets
+ * (alpha = 1) exp(t) (t - x). */
 typedef enum lk_pointwise_loss {
     LK_LOSS_MSE,
     LK_LOSS_L1,
@@ -199,12 +206,14 @@ typedef enum lk_update_rule {
     LK_UPDATE_SGD,     /* state0: momentum buffer, where momentum != 0 */
     LK_UPDATE_ADAM,    /* state0: m, state1: v, state2: max v with amsgrad */
     LK_UPDATE_ADAMW,   /* as adam, with decoupled decay */
-    LK_UPDATE_RMSPROP, /* state0: square average, state1: momentum buffer, state2: gradient average where centered */
+    LK_UPDATE_RMSPROP, /* state0: square average, state1: momentum buffer, state2: gradient average where
+                          centered */
     LK_UPDATE_ADAGRAD, /* state0: sum of squares */
     LK_UPDATE_LAMB,    /* state0: m, state1: v; one parameter a call, for its two norms */
 } lk_update_rule;
 
-/* The numbers of an update that change between steps. They live in the optimizer; a kernel reads them at every replay. */
+/* The numbers of an update that change between steps. They live in the optimizer; a kernel reads them at
+ * every replay. */
 typedef struct lk_hyper {
     double lr, momentum, dampening, weight_decay, beta1, beta2, eps, alpha, lr_decay;
     bool nesterov, amsgrad, centered, maximize;
@@ -224,8 +233,9 @@ typedef struct lk_window {
     double scale[3];             /* upsample: the scale factors given, or 0 where only the size was */
 } lk_window;
 
-/* Step i of a fused chain computes an elementwise op of its operands: below input_count an input, else the result of step
- * (operand - input_count). The last step is the result. Inputs broadcast to the output's shape. */
+/* Step i of a fused chain computes an elementwise op of its operands: below input_count an input, else the
+ * result of step (operand - input_count). The last step is the result. Inputs broadcast to the output's
+ * shape. */
 typedef struct lk_fused {
     int input_count, step_count;
     struct {

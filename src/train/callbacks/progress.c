@@ -11,8 +11,8 @@ static lk_status begin(lk_callback *callback, lk_runner *runner)
 {
     char label[96];
     if (!runner->is_master) return LK_OK;
-    snprintf(label, sizeof label, "%lld/%lld * Epoch (%s)", (long long)runner->epoch_step, (long long)runner->num_epochs,
-             runner->loader_key);
+    snprintf(label, sizeof label, "%lld/%lld * Epoch (%s)", (long long)runner->epoch_step,
+             (long long)runner->num_epochs, runner->loader_key);
     fflush(stdout);
     int fd = isatty(STDOUT_FILENO) ? STDOUT_FILENO : -1;
     lki_progress_begin(callback->context, fd, label, runner->loader_batch_len, runner->loss_key);

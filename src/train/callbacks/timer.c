@@ -38,8 +38,10 @@ static lk_status batch_end(lk_callback *callback, lk_runner *runner)
 static lk_status loader_end(lk_callback *callback, lk_runner *runner)
 {
     timer_context *context = callback->context;
-    double batches = context->batches ? (double)context->batches : 1, all_s = context->data_s + context->model_s;
-    LKI_TRY(lk_metrics_set(runner->loader_metrics, "_timer/_fps", all_s > 0 ? (double)context->samples / all_s : 0));
+    double batches = context->batches ? (double)context->batches : 1,
+           all_s = context->data_s + context->model_s;
+    LKI_TRY(lk_metrics_set(runner->loader_metrics, "_timer/_fps",
+                           all_s > 0 ? (double)context->samples / all_s : 0));
     LKI_TRY(lk_metrics_set(runner->loader_metrics, "_timer/batch_time", all_s / batches));
     LKI_TRY(lk_metrics_set(runner->loader_metrics, "_timer/data_time", context->data_s / batches));
     return lk_metrics_set(runner->loader_metrics, "_timer/model_time", context->model_s / batches);

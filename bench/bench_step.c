@@ -1,0 +1,156 @@
+/* Times one training step of the models of docs/performance.md, data in memory, one thread.
+ *
+ *     build/bench/bench_step WORKLOAD [SECONDS]      prints "WORKLOAD microseconds peak-memory-in-MB last-loss"
+ *
+ * bench/peer_step.py does the same with PyTorch; bench/run shows them side by side. */
+#include <lockstep/lockstep.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+typedef struct workload {
+    const char *name;
+    lk_module *(*model)(void);
+    lk_criterion *(*criterion)(void);
+    lk_optimizer *(*optimizer)(void);
+    lk_shape input, target; /* a target of rank 1 is a class of ten */
+} workload;
+
+static lk_module *mnist_linear(void)
+{
+    return lk_sequential(lk_flatten(), lk_linear(784, 10));
+}
+
+static lk_module *toy_mlp(void)
+{
+    return lk_sequential(lk_linear(784, 100), lk_relu(), lk_linear(100, 10));
+}
+
+/* Sapsan's network for cubes whose flat target has `outputs` numbers. */
+static lk_module *cnn3d(int64_t channels, int64_t outputs)
+{
+    return lk_sequential(lk_conv3d(channels, 2 * channels, 2, .stride = 2, .padding = 1), lk_max_pool3d(2, .padding = 1),
+                         lk_relu(), lk_conv3d(2 * channels, 2 * channels, 2, .stride = 2, .padding = 1),
+                         lk_max_pool3d(2, .padding = 1), lk_relu(),
+                         lk_conv3d(2 * channels, 4 * channels, 2, .stride = 2, .padding = 1), lk_max_pool3d(2),
+                         lk_flatten(), lk_linear(4 * channels, 8 * channels), lk_relu(),
+                         lk_linear(8 * channels, outputs));
+}
+
+static lk_module *cnn3d_16(void)
+{
+    return cnn3d(3, 3 * 16 * 16 * 16);
+}
+
+static lk_module *cnn3d_32(void)
+{
+    return cnn3d(3, 3 * 32 * 32 * 32);
+}
+
+static lk_module *convnet(void)
+{
+    return lk_sequential(lk_conv2d(1, 32, 3), lk_relu(), lk_conv2d(32, 64, 3), lk_relu(), lk_max_pool2d(2), lk_flatten(),
+                         lk_linear(9216, 128), lk_relu(), lk_linear(128, 10));
+}
+
+static lk_criterion *cross_entropy(void)
+{
+    return lk_cross_entropy_loss();
+}
+
+static lk_criterion *smooth_l1(void)
+{
+    return lk_smooth_l1_loss();
+}
+
+static lk_optimizer *adam_002(void)
+{
+    return lk_adam(.lr = 0.02);
+}
+
+static lk_optimizer *adam_0001(void)
+{
+    return lk_adam(.lr = 1e-3);
+}
+
+static lk_optimizer *sgd(void)
+{
+    return lk_sgd(.lr = 1e-3);
+}
+
+static const workload workloads[] = {
+    {"mnist-linear", mnist_linear, cross_entropy, adam_002, {4, {32, 1, 28, 28}}, {1, {32}}},
+    {"toy-mlp", toy_mlp, cross_entropy, sgd, {2, {128, 784}}, {1, {128}}},
+    {"cnn3d-16", cnn3d_16, smooth_l1, adam_0001, {5, {8, 3, 16, 16, 16}}, {2, {8, 12288}}},
+    {"cnn3d-32", cnn3d_32, smooth_l1, adam_0001, {5, {16, 3, 32, 32, 32}}, {2, {16, 98304}}},
+    {"convnet", convnet, cross_entropy, adam_0001, {4, {64, 1, 28, 28}}, {1, {64}}},
+};
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static lk_tensor *make_target(lk_shape shape)
+{
+    if (shape.rank > 1) return lk_rand(shape);
+    lk_tensor *target = lk_tensor_create(LK_I64, shape);
+    for (int64_t i = 0; target && i < shape.dim[0]; i++) lk_tensor_set(target, i, (double)(i % 10));
+    return target;
+}
+
+static void fail(void)
+{
+    fprintf(stderr, "bench_step: %s\n", lk_error());
+    exit(1);
+}
+
+/* The best of many short blocks: what the machine can do when nobody disturbs it. */
+static double best_step_s(lk_step *step, const lk_input *inputs, double seconds)
+{
+    double best = 1e9, block_s = 0, end = now_s() + seconds;
+    int block = 1;
+    for (int i = 0; i < 3; i++)
+        if (lk_step_train(step, inputs, 2)) fail();
+    do {
+        double start = now_s();
+        for (int i = 0; i < block; i++)
+            if (lk_step_train(step, inputs, 2)) fail();
+        block_s = now_s() - start;
+        if (block_s / block < best) best = block_s / block;
+        if (block_s < 0.02) block *= 2;
+    } while (now_s() < end);
+    return best;
+}
+
+int main(int argc, char **argv)
+{
+    const workload *chosen = NULL;
+    for (size_t i = 0; i < sizeof workloads / sizeof *workloads && argc > 1; i++)
+        if (strcmp(argv[1], workloads[i].name) == 0) chosen = &workloads[i];
+    if (!chosen) {
+        fprintf(stderr, "usage: bench_step mnist-linear|toy-mlp|cnn3d-16|cnn3d-32|convnet [SECONDS]\n");
+        return 2;
+    }
+    lk_manual_seed(0);
+    lk_engine *engine = lk_engine_open("auto", (lk_engine_options){.thread_count = 1});
+    lk_step *step = lk_step(.model = chosen->model(), .criterion = chosen->criterion(), .optimizer = chosen->optimizer(),
+                            .engine = engine, .owned = true);
+    lk_tensor *x = lk_rand(chosen->input), *y = make_target(chosen->target);
+    if (!engine || !step || !x || !y) fail();
+    lk_input inputs[] = {{"features", x}, {"targets", y}};
+    double step_s = best_step_s(step, inputs, argc > 2 ? atof(argv[2]) : 2);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("%s %.1f %.1f %.6g\n", chosen->name, step_s * 1e6, (double)usage.ru_maxrss / 1024, lk_step_loss(step));
+    lk_step_free(step);
+    lk_engine_close(engine);
+    lk_tensor_free(x);
+    lk_tensor_free(y);
+    return 0;
+}

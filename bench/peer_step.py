@@ -1,0 +1,85 @@
+"""Times one training step of the models of docs/performance.md in PyTorch, data in memory.
+
+    python3 bench/peer_step.py WORKLOAD [SECONDS] [THREADS]    prints "WORKLOAD microseconds peak-memory-in-MB last-loss"
+
+The counterpart of bench_step.c: same models, same shapes, same optimizers, one thread unless told otherwise.
+"""
+import resource
+import sys
+import time
+
+import torch
+from torch import nn
+
+
+def cnn3d(channels, outputs):
+    return nn.Sequential(
+        nn.Conv3d(channels, 2 * channels, 2, 2, 1), nn.MaxPool3d(2, padding=1), nn.ReLU(),
+        nn.Conv3d(2 * channels, 2 * channels, 2, 2, 1), nn.MaxPool3d(2, padding=1), nn.ReLU(),
+        nn.Conv3d(2 * channels, 4 * channels, 2, 2, 1), nn.MaxPool3d(2),
+        nn.Flatten(), nn.Linear(4 * channels, 8 * channels), nn.ReLU(), nn.Linear(8 * channels, outputs))
+
+
+def convnet():
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def labels(count):
+    return torch.arange(count) % 10
+
+
+def workload(name):
+    adam = torch.optim.Adam
+    if name == "mnist-linear":
+        return (nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), nn.CrossEntropyLoss(),
+                lambda p: adam(p, lr=0.02), torch.rand(32, 1, 28, 28), labels(32))
+    if name == "toy-mlp":
+        return (nn.Sequential(nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 10)), nn.CrossEntropyLoss(),
+                lambda p: torch.optim.SGD(p, lr=1e-3), torch.rand(128, 784), labels(128))
+    if name == "cnn3d-16":
+        return (cnn3d(3, 12288), nn.SmoothL1Loss(), lambda p: adam(p, lr=1e-3),
+                torch.rand(8, 3, 16, 16, 16), torch.rand(8, 12288))
+    if name == "cnn3d-32":
+        return (cnn3d(3, 98304), nn.SmoothL1Loss(), lambda p: adam(p, lr=1e-3),
+                torch.rand(16, 3, 32, 32, 32), torch.rand(16, 98304))
+    if name == "convnet":
+        return (convnet(), nn.CrossEntropyLoss(), lambda p: adam(p, lr=1e-3),
+                torch.rand(64, 1, 28, 28), labels(64))
+    sys.exit(f"unknown workload {name}")
+
+
+def main():
+    name = sys.argv[1]
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 2.0
+    torch.set_num_threads(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+    torch.manual_seed(0)
+    model, criterion, make_optimizer, x, y = workload(name)
+    optimizer = make_optimizer(model.parameters())
+
+    def step():
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for _ in range(3):
+        step()
+    best, block, end = 1e9, 1, time.perf_counter() + seconds
+    while True:
+        start = time.perf_counter()
+        for _ in range(block):
+            loss = step()
+        elapsed = time.perf_counter() - start
+        best = min(best, elapsed / block)
+        if elapsed < 0.02:
+            block *= 2
+        if time.perf_counter() > end:
+            break
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{name} {best * 1e6:.1f} {memory:.1f} {loss.item():.6g}")
+
+
+main()
