@@ -243,19 +243,27 @@ typedef struct placement {
     memory in[LKT_MAX_INPUTS], out[LK_MAX_OUTPUTS];
 } placement;
 
+/* No element lies across its own size. */
+static int offset_of(const lk_tensor *tensor, lkt_variant variant)
+{
+    int nbytes = (int)lk_dtype_nbytes(tensor->dtype);
+    return variant.offset_nbytes && variant.offset_nbytes < nbytes ? nbytes : variant.offset_nbytes;
+}
+
 static void place(lk_engine *engine, lk_call *call, placement *p, const lkt_result *operands,
                   lkt_variant variant)
 {
     *p = (placement){0};
     for (int i = 0; i < call->input_count; i++) {
         if (!operands->in[i]) continue;
-        p->in[i] = memory_get(engine, lk_tensor_nbytes(operands->in[i]), variant.offset_nbytes);
+        p->in[i] = memory_get(engine, lk_tensor_nbytes(operands->in[i]), offset_of(operands->in[i], variant));
         memory_write(&p->in[i], operands->in[i]->data);
         call->in[i].data = p->in[i].data;
     }
     for (int i = 0; i < call->output_count; i++) {
         if (!operands->out[i]) continue;
-        p->out[i] = memory_get(engine, lk_tensor_nbytes(operands->out[i]), variant.offset_nbytes);
+        p->out[i] =
+            memory_get(engine, lk_tensor_nbytes(operands->out[i]), offset_of(operands->out[i], variant));
         memory_write(&p->out[i], operands->out[i]->data);
         call->out[i].data = i == 0 && variant.alias ? call->in[variant.alias - 1].data : p->out[i].data;
     }

@@ -28,7 +28,7 @@ typedef struct lkt_case {
 typedef struct lkt_variant {
     bool cast; /* float operands become `dtype`, float results `out_dtype` */
     lk_dtype dtype, out_dtype;
-    int offset_nbytes; /* data pointers lie this far past a 64-byte boundary */
+    int offset_nbytes; /* data pointers lie this far past a 64-byte boundary, or one element */
     int alias;         /* 1 + the input that output 0 lies over */
     bool moves;        /* prepared at one set of addresses, run at another */
     int hidden_output; /* 1 + an output that nobody wants */

@@ -28,7 +28,7 @@ INLINE v v_log(v x)
 {
     vmask tiny = v_less(x, v_set(0x1p-126f));
     v scaled = v_select(tiny, x * v_set(0x1p23f), x);
-    vint bits = (vint)scaled - v_set_int(0x3f3504f3);
+    vint bits = (vint)((vuint)scaled - (vuint)v_set_int(0x3f3504f3));
     v n = __builtin_convertvector(bits >> 23, v) - v_and(tiny, v_set(23.0f));
     v f = (v)((bits & v_set_int(0x007fffff)) + v_set_int(0x3f3504f3)) - v_set(1.0f);
     v p = v_set(6.746640801e-02f);

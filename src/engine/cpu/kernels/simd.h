@@ -22,6 +22,7 @@
 enum { VN = LKI_SIMD / 32 };
 typedef float v __attribute__((vector_size(LKI_SIMD / 8)));
 typedef int32_t vint __attribute__((vector_size(LKI_SIMD / 8)));
+typedef uint32_t vuint __attribute__((vector_size(LKI_SIMD / 8))); /* wraps around where vint must not */
 typedef float v_unaligned __attribute__((vector_size(LKI_SIMD / 8), aligned(4)));
 
 INLINE v v_load(const float *p)
