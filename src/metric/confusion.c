@@ -12,23 +12,27 @@ static lk_status confusion_update(lk_metric *base, const lki_metric_batch *batch
     LKI_TRY(lki_metric_outputs_f32(base, batch, &scores));
     LKI_TRY(lki_metric_targets_index(base, batch, &targets));
     int64_t classes = base->class_count;
-    for (int64_t i = 0; i < batch->sample_count; i++)
+    for (int64_t i = 0; i < batch->sample_count; i++) {
         metric->counts[targets[i] * classes + lki_metric_argmax(scores + i * classes, classes)]++;
+        metric->row_sums[targets[i]]++;
+    }
     return LK_OK;
 }
 
 static void confusion_reset(lk_metric *base)
 {
     lki_confusion_metric *metric = (lki_confusion_metric *)base;
-    if (metric->counts)
-        memset(metric->counts, 0, sizeof(int64_t) * (size_t)(base->class_count * base->class_count));
+    if (!metric->counts) return;
+    memset(metric->counts, 0, sizeof(int64_t) * (size_t)(base->class_count * base->class_count));
+    memset(metric->row_sums, 0, sizeof(int64_t) * (size_t)base->class_count);
 }
 
 static int confusion_parts(lk_metric *base, lki_metric_part parts[LKI_METRIC_MAX_PARTS])
 {
     lki_confusion_metric *metric = (lki_confusion_metric *)base;
     parts[0] = (lki_metric_part){LKI_METRIC_SUM_I64, metric->counts, base->class_count * base->class_count};
-    return 1;
+    parts[1] = (lki_metric_part){LKI_METRIC_SUM_I64, metric->row_sums, base->class_count};
+    return 2;
 }
 
 static lk_status confusion_compute(lk_metric *base)
@@ -41,6 +45,7 @@ static void confusion_fini(lk_metric *base)
 {
     lki_confusion_metric *metric = (lki_confusion_metric *)base;
     lki_free(metric->counts);
+    lki_free(metric->row_sums);
     lki_metric_free_names(metric->class_names, base->class_count);
 }
 
@@ -54,7 +59,8 @@ static lk_status confusion_set_classes(lk_metric *base, int64_t class_count)
     if (!metric->class_names) LKI_TRY(lki_metric_copy_names(&metric->class_names, NULL, class_count));
     base->class_count = class_count;
     metric->counts = LKI_NEW_ARRAY(int64_t, cells);
-    return metric->counts ? LK_OK : LK_ERR_NOMEM;
+    metric->row_sums = LKI_NEW_ARRAY(int64_t, class_count);
+    return metric->counts && metric->row_sums ? LK_OK : LK_ERR_NOMEM;
 }
 
 static const lki_metric_kind confusion_kind = {
@@ -100,10 +106,8 @@ const lki_confusion_metric *lki_confusion_of(const lk_metric *metric)
 
 double lki_confusion_share(const lki_confusion_metric *metric, int64_t row, int64_t column)
 {
-    int64_t classes = metric->base.class_count, sum = 0;
-    const int64_t *counts = metric->counts + row * classes;
-    for (int64_t c = 0; c < classes; c++) sum += counts[c];
-    return sum ? (double)counts[column] / (double)sum : 0;
+    int64_t count = metric->counts[row * metric->base.class_count + column];
+    return metric->row_sums[row] ? (double)count / (double)metric->row_sums[row] : 0;
 }
 
 double lki_confusion_cell(const lki_confusion_metric *metric, int64_t row, int64_t column)

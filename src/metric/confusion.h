@@ -6,7 +6,8 @@
 
 typedef struct lki_confusion_metric {
     lk_metric base;
-    int64_t *counts; /* (classes, classes): row = true class, column = predicted class */
+    int64_t *counts;   /* (classes, classes): row = true class, column = predicted class */
+    int64_t *row_sums; /* (classes): samples of each true class */
     char **class_names;
     bool normalize;
 } lki_confusion_metric;
