@@ -171,7 +171,7 @@ lk_status lk_module_add_buffer(lk_module *module, lk_param *buffer_owned)
 static lk_param *new_tensor(lk_module *module, const char *name, lk_dtype dtype, lk_shape shape,
                             bool is_buffer)
 {
-    if (!module) return NULL;
+    if (!module || module->failed) return NULL;
     lk_tensor *value = lk_tensor_create(dtype, shape);
     lk_param *param = value ? lk_param_create(name, value, !is_buffer) : NULL;
     lk_status status = is_buffer ? lk_module_add_buffer(module, param) : lk_module_add_param(module, param);

@@ -2,6 +2,7 @@
  * graphs. */
 #include "lktest.h"
 
+#include "base/memory.h"
 #include "graph/graph.h"
 
 #include <lockstep/random.h>
@@ -284,6 +285,25 @@ static void one_module_in_several_graphs(void **state)
     lk_module_free(model);
 }
 
+/* A weight that does not fit in memory, anywhere in the expression; and every smaller allocation failing in
+ * turn. */
+static void out_of_memory(void **state)
+{
+    (void)state;
+    for (size_t limit = 1 << 16; limit >= 8; limit /= 2) {
+        lki_set_allocation_limit(limit);
+        lk_module *model = lk_sequential(
+            lk_relu(), lk_residual(lk_linear(8, 8), lk_batch_norm1d(8)),
+            lk_transformer_encoder(lk_transformer_encoder_layer(8, 2), 2, .norm = lk_layer_norm(8)),
+            lk_linear(8, 2));
+        lki_set_allocation_limit(0);
+        if (!model) lkt_contains(lk_error(), "out of memory");
+        assert_true(model || limit < 1 << 16);
+        lk_module_free(model);
+    }
+    assert_null(lk_linear(INT64_C(1) << 40, INT64_C(1) << 40));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +312,7 @@ int main(void)
         cmocka_unit_test(names_are_checked),      cmocka_unit_test(custom_modules),
         cmocka_unit_test(summary_of_a_model),     cmocka_unit_test(shape_errors_name_the_layer),
         cmocka_unit_test(bad_arguments),          cmocka_unit_test(one_module_in_several_graphs),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
