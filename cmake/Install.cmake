@@ -1,9 +1,30 @@
+# What `make install` puts where: headers, both libraries, lockstep.pc and the CMake package. The command, its man page and
+# its completion are installed by src/cli.
 include(CMakePackageConfigHelpers)
+include(StaticLinkage)
 
-install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS lockstep_shared lockstep_static EXPORT lockstep-targets
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(EXPORT lockstep-targets NAMESPACE lockstep:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
+
+install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+set_target_properties(lockstep_shared PROPERTIES EXPORT_NAME lockstep)
+foreach(kind shared static)
+    install(TARGETS lockstep_${kind} EXPORT lockstep-${kind}
+            LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(EXPORT lockstep-${kind} NAMESPACE lockstep:: DESTINATION ${package_dir})
+endforeach()
+
+# A program that links liblockstep.a links what the library itself uses; the shared library brings that along.
+lockstep_static_linkage(LOCKSTEP_PC_LIBS LOCKSTEP_PACKAGE_DEPENDENCIES ${LOCKSTEP_LIBRARIES})
+
+# Relative to where the file lies, so that an installed tree may be moved.
+file(RELATIVE_PATH LOCKSTEP_PC_UP ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" LOCKSTEP_PC_UP "${LOCKSTEP_PC_UP}")
 configure_file(cmake/lockstep.pc.in ${CMAKE_BINARY_DIR}/lockstep.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+configure_package_config_file(cmake/lockstep-config.cmake.in ${CMAKE_BINARY_DIR}/lockstep-config.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/lockstep-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/lockstep-config.cmake ${CMAKE_BINARY_DIR}/lockstep-config-version.cmake
+        DESTINATION ${package_dir})
