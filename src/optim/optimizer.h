@@ -19,6 +19,7 @@ struct lk_optimizer {
     lki_group *groups; /* the default group is the last */
     int group_count;
     double initial_state; /* what state 0 starts from: Adagrad's accumulator */
+    bool has_step;        /* a step has made its state: a momentum that was 0 must stay so */
 };
 
 /* Which group a parameter belongs to. */

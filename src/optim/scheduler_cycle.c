@@ -53,12 +53,19 @@ static lk_status one_cycle_advance(lk_scheduler *own, const double *metric)
 
 static lk_status check_momentum(const lk_scheduler *own, bool allows_betas)
 {
-    lk_update_rule rule = own->optimizer->rule;
+    const lk_optimizer *optimizer = own->optimizer;
+    lk_update_rule rule = optimizer->rule;
     bool has_momentum = rule == LK_UPDATE_SGD || rule == LK_UPDATE_RMSPROP;
     bool has_betas = rule == LK_UPDATE_ADAM || rule == LK_UPDATE_ADAMW || rule == LK_UPDATE_LAMB;
-    if (has_momentum || (allows_betas && has_betas)) return LK_OK;
-    return lki_fail(LK_ERR_INVALID, "%s: %s has no momentum to cycle: set no_cycle_momentum", own->name,
-                    own->optimizer->name);
+    if (!has_momentum && !(allows_betas && has_betas))
+        return lki_fail(LK_ERR_INVALID, "%s: %s has no momentum to cycle: set no_cycle_momentum", own->name,
+                        optimizer->name);
+    for (int i = 0; has_momentum && optimizer->has_step && i < optimizer->group_count; i++)
+        if (optimizer->groups[i].hyper.momentum == 0)
+            return lki_fail(LK_ERR_INVALID,
+                            "%s: a step was made with %s without momentum: attach the scheduler before it",
+                            own->name, optimizer->name);
+    return LK_OK;
 }
 
 static lk_status one_cycle_prepare(lk_scheduler *own)

@@ -20,6 +20,7 @@ static lk_status prepare_training(lk_step *step)
 {
     const lk_step_options *options = &step->options;
     int state_count = lki_optimizer_state_count(options->optimizer);
+    options->optimizer->has_step = true;
     LKI_TRY(lki_flat_init(&step->flat, &step->params, state_count, options->accumulation_steps > 1));
     lki_update_options update = {options->accumulation_steps, options->clip_norm, options->clip_value};
     return lki_update_init(&step->update, step->engine, &step->flat, options->optimizer, update);

@@ -4,6 +4,7 @@
 #include "lktest.h"
 
 #include <lockstep/scheduler.h>
+#include <lockstep/step.h>
 
 #define TOLERANCE 1e-6
 enum { EPOCH_COUNT = 60 };
@@ -174,6 +175,22 @@ static void momentum_cycles_adam_beta(void **state)
     lk_optimizer_free(optimizer);
 }
 
+/* A momentum that appears after the step has made its state would have no buffer. */
+static void momentum_comes_before_the_step(void **state)
+{
+    (void)state;
+    lk_module *model = lk_linear(2, 2);
+    lk_optimizer *optimizer = lk_sgd(.lr = 0.1);
+    lk_step *step = lk_step(.model = model, .optimizer = optimizer);
+    lkt_not_null(step);
+    lk_scheduler *cycle = lk_one_cycle_lr(0.1, .total_steps = 10);
+    lkt_fails(lk_scheduler_attach(cycle, optimizer), LK_ERR_INVALID, "attach the scheduler before it");
+    lk_scheduler_free(cycle);
+    lk_step_free(step);
+    lk_optimizer_free(optimizer);
+    lk_module_free(model);
+}
+
 static void bad_arguments(void **state)
 {
     (void)state;
@@ -232,6 +249,7 @@ int main(void)
     struct CMUnitTest tests[2 * CASE_COUNT];
     const struct CMUnitTest plain[] = {cmocka_unit_test(schedules_chain),
                                        cmocka_unit_test(momentum_cycles_adam_beta),
+                                       cmocka_unit_test(momentum_comes_before_the_step),
                                        cmocka_unit_test(bad_arguments), cmocka_unit_test(misuse)};
     lkt_golden *golden = lkt_golden_open("optim/schedulers.lkg");
     for (int i = 0; i < CASE_COUNT; i++) {
