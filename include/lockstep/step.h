@@ -56,8 +56,14 @@ typedef struct lk_step_options {
     int accumulation_steps;  /* batches to an update; 0 means 1 */
     double clip_norm;        /* 0: gradients are not clipped */
     double clip_value;
-    bool allow_nan; /* do not stop at a loss that is not finite */
-    bool owned;     /* lk_step_free frees model, criterion and optimizer too */
+    struct lk_comm *comm; /* with other ranks: gradients are averaged, replicas stay identical; NULL: alone */
+    bool sync_batch_norm; /* batch norms look at the batches of all ranks */
+    int64_t
+        bucket_nbytes; /* of gradients that travel together; 0: 4 MiB; the first bucket is a quarter of it */
+    bool compress_gradients; /* they travel as bf16, with error feedback */
+    int check_every;         /* compare the replicas' weights every so many updates; 0: never */
+    bool allow_nan;          /* do not stop at a loss that is not finite */
+    bool owned;              /* lk_step_free frees model, criterion and optimizer too */
 } lk_step_options;
 
 #define lk_step(...) lk_step_create((lk_step_options){__VA_ARGS__})

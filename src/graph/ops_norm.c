@@ -1,4 +1,5 @@
 /* The public normalisations, and dropout. */
+#include "graph/ddp.h"
 #include "graph/record_util.h"
 
 lk_value *lk_op_batch_norm(lk_value *x, lk_value *weight, lk_value *bias, lk_value *running_mean,
@@ -8,6 +9,8 @@ lk_value *lk_op_batch_norm(lk_value *x, lk_value *weight, lk_value *bias, lk_val
     if (!x) return NULL;
     /* As in PyTorch: a layer that keeps no running values looks at the batch in both modes. */
     attr.training = x->graph->training || (!running_mean && !running_var);
+    if (x->graph->training && x->graph->sync_comm && x->shape.rank >= 2)
+        return lki_record_sync_batch_norm(x, weight, bias, running_mean, running_var, momentum, eps);
     return LKI_EMIT(LK_OP_BATCH_NORM, &attr, x, weight, bias, running_mean, running_var);
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "graph/host_ops.h"
 #include "graph/workspace.h"
 
 #include <assert.h>
@@ -193,7 +194,8 @@ static lk_status resolve_kernels(lki_plan *plan)
     look_up_addresses(plan);
     for (int c = 0; c < plan->call_count; c++) {
         lk_call *call = &plan->calls[c];
-        lk_status status = engine->ops->prepare(engine, call);
+        bool on_host = (lk_op_flags(call->op) & LK_OP_H) && !engine->ops->alloc;
+        lk_status status = on_host ? lki_host_prepare(call) : engine->ops->prepare(engine, call);
         if (status) return fail_in_layer(status, plan->nodes[c]);
         if (call->scratch_nbytes > plan->scratch_nbytes) plan->scratch_nbytes = call->scratch_nbytes;
     }

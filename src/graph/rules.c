@@ -114,5 +114,7 @@ const lki_rule lki_rules[LK_OP_COUNT] = {
     RULE(NLL_GRAD, I(loss_grad)),
     BOTH(POINTWISE_LOSS, I(pointwise_loss), B(pointwise_loss)),
     RULE(POINTWISE_LOSS_GRAD, I(loss_grad)),
+
+    BOTH(ALL_REDUCE, I(all_reduce), B(all_reduce)),
 };
 /* clang-format on */

@@ -111,4 +111,8 @@ LKI_BACKWARD(cross_entropy);
 LKI_BACKWARD(nll);
 LKI_BACKWARD(pointwise_loss);
 
+/* rules_comm.c */
+LKI_INFER(all_reduce);
+LKI_BACKWARD(all_reduce);
+
 #endif

@@ -12,8 +12,8 @@
 static lk_status set_up(lk_runner *runner, lk_loader *loader, const char *key,
                         const lk_evaluate_options *options)
 {
+    if (!loader) return lki_last_status();
     lki_run_teardown(runner);
-    runner->run->evaluating = true;
     lk_named_loader named = {key, loader};
     lk_train_options train = {.loaders = {&named, 1},
                               .callbacks = options->callbacks,
@@ -23,6 +23,8 @@ static lk_status set_up(lk_runner *runner, lk_loader *loader, const char *key,
                               .device = options->device,
                               .no_checkpoints = true};
     LKI_TRY(lki_run_setup(runner, &train));
+    LKI_TRY(lki_run_open_engine(runner));
+    runner->run->collectives.world_size = 1;
     runner->epoch_step = 1;
     if (!options->resume) return LK_OK;
     lk_state_dict *state = lk_load_safetensors(options->resume);

@@ -23,7 +23,12 @@ static lk_status prepare_training(lk_step *step)
     options->optimizer->has_step = true;
     LKI_TRY(lki_flat_init(&step->flat, &step->params, state_count, options->accumulation_steps > 1));
     lki_update_options update = {options->accumulation_steps, options->clip_norm, options->clip_value};
-    return lki_update_init(&step->update, step->engine, &step->flat, options->optimizer, update);
+    LKI_TRY(lki_update_init(&step->update, step->engine, &step->flat, options->optimizer, update));
+    if (!options->comm || options->comm->size == 1) return LK_OK;
+    lki_replicas_options replicas = {.bucket_nbytes = options->bucket_nbytes,
+                                     .compress = options->compress_gradients,
+                                     .check_every = options->check_every};
+    return lki_replicas_init(&step->replicas, options->comm, &step->flat, &step->params, replicas);
 }
 
 lk_step *lk_step_create(lk_step_options options)
@@ -52,6 +57,7 @@ void lk_step_free(lk_step *step)
     if (!step) return;
     for (int i = 0; i < step->plan_count; i++) lki_plan_free(step->plans[i].plan);
     lki_free(step->plans);
+    lki_replicas_fini(&step->replicas);
     lki_update_fini(&step->update);
     lki_flat_fini(&step->flat);
     lk_param_list_free(&step->params);
@@ -107,7 +113,11 @@ static lk_status append_backward(lk_step *step, lk_graph *graph, lk_value *loss)
     for (int i = 0; i < step->flat.slice_count; i++) params[i] = step->flat.slices[i].param;
     lk_status status = lki_pass_autodiff(graph, loss, params, step->flat.slice_count, &report);
     lki_free(params);
-    return status ? status : warn_unused(step, &report);
+    if (status) return status;
+    LKI_TRY(warn_unused(step, &report));
+    /* Gradients that are added up over several batches travel once, as their sum: see lk_step_update. */
+    if (!lki_replicas_overlap(&step->replicas) || step->flat.sums) return LK_OK;
+    return lki_pass_ddp(graph, &step->replicas.ddp);
 }
 
 static lk_status record_step(lk_step *step, lk_graph *graph, const lk_input *fields, int count, bool training)
@@ -136,6 +146,8 @@ static lk_status compile(lk_step *step, const lk_input *fields, int count, bool 
 {
     lk_graph *graph = lk_graph_create(training);
     if (!graph) return LK_ERR_NOMEM;
+    if (training && step->options.sync_batch_norm && step->options.comm && step->options.comm->size > 1)
+        graph->sync_comm = step->options.comm;
     lk_status status = record_step(step, graph, fields, count, training);
     if (status) {
         lk_graph_free(graph);
@@ -261,7 +273,10 @@ lk_status lk_step_update(lk_step *step)
 {
     if (!step->update_due) return LK_OK;
     step->update_due = false;
-    return lki_update_apply(&step->update);
+    if (step->replicas.comm && (step->flat.sums || !lki_replicas_overlap(&step->replicas)))
+        LKI_TRY(lki_replicas_average(&step->replicas, step->flat.sums ? step->flat.sums : step->flat.grads));
+    LKI_TRY(lki_update_apply(&step->update));
+    return lki_replicas_check_if_due(&step->replicas, step->update.step_count);
 }
 
 lk_status lk_step_train(lk_step *step, const lk_input *fields, int count)

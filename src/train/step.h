@@ -6,6 +6,7 @@
 
 #include "graph/plan.h"
 #include "train/flat.h"
+#include "train/replicas.h"
 #include "train/update.h"
 
 enum { LKI_MAX_STEP_FIELDS = 16 };
@@ -28,6 +29,7 @@ struct lk_step {
     lk_param_list params; /* of the model, with full names */
     lki_flat flat;
     lki_update update;
+    lki_replicas replicas;
     lki_step_plan *plans;
     int plan_count;
     lki_step_plan *current;

@@ -17,7 +17,8 @@ extern "C" {
 /* clang-format off */
 /* X(SYMBOL, name, output_count, flags), then what it takes and what it gives.
  * Flags: E elementwise (one output, the shape of the broadcast inputs; may work in place and may be fused), V a view (no
- * kernel), R draws random numbers, S writes to its operands in place, L gains from 16-bit operands, N has no gradient. */
+ * kernel), R draws random numbers, S writes to its operands in place, L gains from 16-bit operands, N has no gradient, H runs on
+ * the host for every engine whose memory is the host's: the graph brings the kernel. */
 #define LK_OP_LIST(X) \
     /* Leaves: they have storage and no kernel. full is an ordinary op: attr.alpha everywhere, attr.shape, attr.dtype. */ \
     X(INPUT, "input", 1, LK_OP_LEAF) \
@@ -155,7 +156,13 @@ extern "C" {
     X(UPDATE, "update", 0, LK_OP_S | LK_OP_N) \
     X(CLIP_NORM, "clip_norm", 0, LK_OP_S | LK_OP_N) \
     X(CLIP_VALUE, "clip_value", 0, LK_OP_S | LK_OP_N) \
-    X(ACCUMULATE, "accumulate", 0, LK_OP_S | LK_OP_N)
+    X(ACCUMULATE, "accumulate", 0, LK_OP_S | LK_OP_N) \
+    /* Between ranks. all_reduce: (x f) -> the sum over all ranks of attr.comm. reduce_start: (gradients...) begins to average \
+     * attr.bucket, a slice of the flat gradients; reduce_wait ends it. assign: (param, value): param = value. */ \
+    X(ALL_REDUCE, "all_reduce", 1, LK_OP_H) \
+    X(REDUCE_START, "reduce_start", 0, LK_OP_S | LK_OP_N | LK_OP_H) \
+    X(REDUCE_WAIT, "reduce_wait", 0, LK_OP_S | LK_OP_N | LK_OP_H) \
+    X(ASSIGN, "assign", 0, LK_OP_S | LK_OP_N | LK_OP_H)
 /* clang-format on */
 
 typedef enum lk_op {
@@ -173,6 +180,7 @@ enum {
     LK_OP_L = 16,
     LK_OP_N = 32,
     LK_OP_LEAF = 64,
+    LK_OP_H = 128,
     LK_MAX_OUTPUTS = 3,
     LK_MAX_FUSED_STEPS = 16,
     LK_MAX_FUSED_INPUTS = 8,
@@ -265,6 +273,8 @@ typedef struct lk_attr {
     lk_dtype dtype;
     const lk_fused *fused;
     lk_hyper *hyper;
+    struct lk_comm *comm;
+    struct lki_bucket *bucket;
 } lk_attr;
 
 const char *lk_op_name(lk_op op);

@@ -1,0 +1,102 @@
+#include "graph/ddp.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+/* The value that autodiff stored in this parameter's gradient. */
+static lk_value *find_gradient(lk_graph *graph, const lk_param *param)
+{
+    for (lki_node *node = graph->last; node; node = node->previous)
+        for (int i = 0; i < node->output_count; i++)
+            if (node->out[i]->storage == LKI_STORAGE_GRAD && node->out[i]->param == param)
+                return node->out[i];
+    return NULL;
+}
+
+static lk_status start_bucket(lk_graph *graph, lki_bucket *bucket)
+{
+    lk_value **gradients = LKI_ARENA_NEW_ARRAY(&graph->arena, lk_value *, bucket->param_count + 1);
+    lki_node *last = NULL;
+    if (!gradients) return LK_ERR_NOMEM;
+    lki_graph_number(graph);
+    for (int i = 0; i < bucket->param_count; i++) {
+        gradients[i] = find_gradient(graph, bucket->params[i]);
+        if (!gradients[i]) return lki_fail(LK_ERR_INVALID, "a bucket holds a parameter without a gradient");
+        if (!last || gradients[i]->node->order > last->order) last = gradients[i]->node;
+    }
+    lk_attr attr = {.bucket = bucket};
+    lki_node *start =
+        lki_graph_insert(graph, last->next, LK_OP_REDUCE_START, gradients, bucket->param_count, &attr);
+    if (!start) return lki_last_status();
+    start->section = LKI_SECTION_BACKWARD;
+    start->scope = NULL;
+    return LK_OK;
+}
+
+lk_status lki_pass_ddp(lk_graph *graph, const lki_ddp *ddp)
+{
+    for (int i = 0; i < ddp->bucket_count; i++) LKI_TRY(start_bucket(graph, &ddp->buckets[i]));
+    for (int i = 0; i < ddp->bucket_count; i++) {
+        lk_attr attr = {.bucket = &ddp->buckets[i]};
+        lki_node *wait = lki_graph_insert(graph, NULL, LK_OP_REDUCE_WAIT, NULL, 0, &attr);
+        if (!wait) return lki_last_status();
+        wait->section = LKI_SECTION_BACKWARD;
+    }
+    return LK_OK;
+}
+
+/* ---- Batch norm over all ranks ---- */
+
+/* (c) -> (1, c, 1, ...) so that it broadcasts over x. */
+static lk_value *as_channel(lk_value *value, int rank)
+{
+    lk_shape shape = {.rank = rank};
+    for (int i = 0; i < rank; i++) shape.dim[i] = 1;
+    shape.dim[1] = lk_value_shape(value).dim[0];
+    return lk_op_reshape(value, shape);
+}
+
+static lk_value *sum_over_ranks(lk_value *value)
+{
+    lk_graph *graph = lk_value_graph(value);
+    if (!graph) return NULL;
+    lk_attr attr = {.comm = graph->sync_comm};
+    return lki_record(graph, LK_OP_ALL_REDUCE, &value, 1, 1, &attr);
+}
+
+/* running = (1 - momentum) running + momentum value */
+static void move_running(lk_value *running, lk_value *value, double momentum)
+{
+    if (!running || !value) return;
+    lk_value *moved = lk_op_add(lk_op_mul_scalar(running, 1 - momentum), lk_op_mul_scalar(value, momentum));
+    lk_value *operands[] = {running, moved};
+    if (moved) lki_record(lk_value_graph(running), LK_OP_ASSIGN, operands, 2, 2, NULL);
+}
+
+/* mean = sum x / m and var = sum x^2 / m - mean^2 over all ranks (m counts all ranks, whose batches are of
+ * one size); y = (x - mean) / sqrt(var + eps) * weight + bias. The gradient of a sum over ranks is the sum of
+ * the gradients over ranks, so autodiff finds the right backward half by itself. */
+lk_value *lki_record_sync_batch_norm(lk_value *x, lk_value *weight, lk_value *bias, lk_value *running_mean,
+                                     lk_value *running_var, double momentum, double eps)
+{
+    lk_graph *graph = lk_value_graph(x);
+    if (!graph) return NULL;
+    lk_shape shape = lk_value_shape(x);
+    int axes[LK_MAX_DIMS], axis_count = 0;
+    for (int i = 0; i < shape.rank; i++)
+        if (i != 1) axes[axis_count++] = i;
+    double count = (double)(lk_shape_count(shape) / shape.dim[1]) * graph->sync_comm->size;
+    lk_value *mean = lk_op_mul_scalar(sum_over_ranks(lk_op_sum(x, axes, axis_count, false)), 1 / count);
+    lk_value *centered = lk_op_sub(x, as_channel(mean, shape.rank));
+    /* A second exchange, of squares around the common mean: the difference of two large sums would lose
+     * digits. */
+    lk_value *squares = sum_over_ranks(lk_op_sum(lk_op_mul(centered, centered), axes, axis_count, false));
+    lk_value *variance = lk_op_mul_scalar(squares, 1 / count);
+    lk_value *scale = lk_op_pow_scalar(lk_op_add_scalar(variance, eps), -0.5);
+    if (weight) scale = lk_op_mul(scale, weight);
+    lk_value *y = lk_op_mul(centered, as_channel(scale, shape.rank));
+    if (bias) y = lk_op_add(y, as_channel(bias, shape.rank));
+    move_running(running_mean, mean, momentum);
+    if (count > 1) move_running(running_var, lk_op_mul_scalar(squares, 1 / (count - 1)), momentum);
+    return y;
+}

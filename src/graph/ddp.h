@@ -1,0 +1,37 @@
+/* Distributed data parallel: what the ddp pass needs to know about the flat gradients.
+ *
+ * A bucket is a slice of the flat gradient buffer: nothing is copied to communicate. Buckets follow the order
+ * in which the backward half finishes gradients, the last parameters first; the first bucket is small, so
+ * that communication begins early. */
+#ifndef LKI_GRAPH_DDP_H
+#define LKI_GRAPH_DDP_H
+
+#include "graph/graph.h"
+
+#include <lockstep/sys/comm.h>
+
+typedef struct lki_bucket {
+    lk_comm *comm;
+    lk_dtype dtype;
+    void *data;
+    int64_t count;
+    lk_param **params; /* whose gradients lie in it */
+    int param_count;
+    lk_comm_request *request; /* while it is under way */
+} lki_bucket;
+
+typedef struct lki_ddp {
+    lki_bucket *buckets; /* in the order in which they are started */
+    int bucket_count;
+} lki_ddp;
+
+/* The pass: starts the averaging of each bucket as soon as its last gradient is there, and waits for all at
+ * the end. */
+lk_status lki_pass_ddp(lk_graph *graph, const lki_ddp *ddp);
+
+/* batch_norm over the batches of all ranks of graph->sync_comm, out of smaller ops; the arguments are
+ * lk_op_batch_norm's. */
+lk_value *lki_record_sync_batch_norm(lk_value *x, lk_value *weight, lk_value *bias, lk_value *running_mean,
+                                     lk_value *running_var, double momentum, double eps);
+
+#endif

@@ -1,0 +1,20 @@
+/* A run as one of several ranks.
+ *
+ * lki_distributed_train resolves who this process is (flags, environment, Slurm, MPI, or ddp in the call),
+ * forks local ranks where asked, connects them, and trains in each. The process that called is rank 0 of
+ * those it forks: it returns with the trained model, the others end. */
+#ifndef LKI_TRAIN_DISTRIBUTED_H
+#define LKI_TRAIN_DISTRIBUTED_H
+
+#include "train/run.h"
+
+/* Runs `train` in every rank; in a run of one process just calls it. */
+lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner *runner));
+
+/* Rank 0's decisions at the end of an epoch become every rank's: stopping, and the learning rates. */
+lk_status lki_distributed_agree(lk_runner *runner);
+
+/* Whether any rank was asked to stop. Costs a message, so it is asked every few batches. */
+lk_status lki_distributed_stop_asked(lk_runner *runner, bool *out);
+
+#endif

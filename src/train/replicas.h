@@ -1,0 +1,49 @@
+/* The other ranks' copies of the model: made equal at the start, kept equal by averaged gradients, compared
+ * on request.
+ *
+ * lki_replicas_init checks that all ranks hold the same model (names, dtypes, shapes), then gives every rank
+ * rank 0's parameters and buffers. All ranks call each of these functions in the same order. */
+#ifndef LKI_TRAIN_REPLICAS_H
+#define LKI_TRAIN_REPLICAS_H
+
+#include "graph/ddp.h"
+#include "train/flat.h"
+
+typedef struct lki_replicas_options {
+    int64_t bucket_nbytes;
+    bool compress;
+    int check_every;
+} lki_replicas_options;
+
+typedef struct lki_replicas {
+    lk_comm *comm; /* NULL: there are no other ranks */
+    lki_flat *flat;
+    const lk_param_list *params;
+    lki_replicas_options options;
+    lki_ddp ddp;
+    lk_param **bucket_params; /* all buckets' lists, one after another */
+    uint16_t *packed;         /* compressed gradients */
+    float *residual;          /* what compression left out so far */
+} lki_replicas;
+
+lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_flat *flat,
+                            const lk_param_list *params, lki_replicas_options options);
+void lki_replicas_fini(lki_replicas *replicas);
+
+/* Whether gradients travel bucket by bucket inside the backward half. Compressed ones travel after it. */
+static inline bool lki_replicas_overlap(const lki_replicas *replicas)
+{
+    return replicas->comm && !replicas->options.compress;
+}
+
+/* Averages a whole flat buffer over the ranks. */
+lk_status lki_replicas_average(lki_replicas *replicas, lk_buffer *gradients);
+
+/* Gives every rank rank 0's buffers (running statistics, which each rank has moved by its own batches). */
+lk_status lki_replicas_share_buffers(lki_replicas *replicas);
+
+/* Fails where the ranks' weights are not bit for bit the same, naming the ranks that differ. */
+lk_status lki_replicas_check(lki_replicas *replicas);
+lk_status lki_replicas_check_if_due(lki_replicas *replicas, int64_t step_count);
+
+#endif
