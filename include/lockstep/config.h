@@ -73,6 +73,7 @@ typedef struct lk_parameter {
         *choices;     /* "mean|sum|none": of a string; for numbers, words that will do too; NULL: any, none */
     bool takes_paths; /* objects: a scalar that names no component is a path, for the builder to open */
     bool takes_numbers;  /* tensors: a list of numbers will do */
+    bool takes_keys;     /* lists: a map of values will do; lk_arg_key_at gives their keys */
     const char *implied; /* objects: the component that a map without `_target_` stands for; NULL: none */
 } lk_parameter;
 
@@ -86,6 +87,8 @@ struct lk_component {
     const char *help;               /* one sentence */
     const lk_parameter *parameters; /* in positional order; NULL: none */
     const char *rest; /* the parameter that takes all further positional arguments; NULL: none */
+    const char
+        *extra; /* the parameter that takes, as a map, all keys that are not in the table; NULL: none */
 
     /* Builds the object; the arguments are checked already. An object taken from args belongs to the builder,
      * on failure too. *out is the object; on failure it stays NULL and lk_error() says why. Runs on the
@@ -137,6 +140,9 @@ const char *lk_arg_key_at(lk_args *args, const char *name, int index);
 const char *lk_arg_component_at(lk_args *args, const char *name, int index);
 const char *lk_arg_path_at(lk_args *args, const char *name, int index);
 
+/* The runner of the config, for calls. */
+struct lk_runner *lk_args_runner(lk_args *args);
+
 /* "mnist.yml:14", where the component stands, for a builder's own messages. */
 const char *lk_args_place(lk_args *args);
 
@@ -157,6 +163,10 @@ lk_status lk_config_override(lk_config *config, const char *assignment);
 
 /* Checks the whole config without building anything. */
 lk_status lk_config_check(lk_config *config);
+
+/* Builds what the config says, in file order, and makes its calls. The generator is seeded first: with the
+ * seed of the first call that has one, 42 where none has. */
+lk_status lk_config_run(lk_config *config);
 
 /* Writes the merged config as YAML. */
 lk_status lk_config_write(const lk_config *config, const char *path);

@@ -4,13 +4,38 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "hash components help doctor completion version" -- "$word"))
+        COMPREPLY=($(compgen -W "run evaluate predict hash components help doctor completion version" -- "$word"))
         return
     fi
     case $command:$before in
+    run:--config | run:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--logdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--num-epochs | run:-e) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--seed) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--resume) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--autoresume) COMPREPLY=($(compgen -W "last best" -- "$word")); return ;;
+    run:--nproc) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
+    run:--precision) COMPREPLY=($(compgen -W "fp32 bf16" -- "$word")); return ;;
+    run:--world-size) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--rank | run:-r) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--host) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--port) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    evaluate:--config | evaluate:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    evaluate:--checkpoint | evaluate:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    evaluate:--loader | evaluate:-l) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    evaluate:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
+    predict:--config | predict:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    predict:--checkpoint | predict:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    predict:--loader | predict:-l) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    predict:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
+    predict:--output | predict:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--kind | components:-k) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
+    run) options="--config -C --logdir --num-epochs -e --seed --resume --autoresume --ddp --nproc --device --precision --check --overfit --timeit --verbose -v --world-size --rank -r --host --port --help" ;;
+    evaluate) options="--config -C --checkpoint -c --loader -l --device --verbose -v --help" ;;
+    predict) options="--config -C --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
     hash) options="--help" ;;
     components) options="--kind -k --names --markdown --help" ;;
     help) options="--help" ;;

@@ -4,6 +4,9 @@
 
 #include "cli/options.h"
 
+extern const lki_command lki_command_run;
+extern const lki_command lki_command_evaluate;
+extern const lki_command lki_command_predict;
 extern const lki_command lki_command_hash;
 extern const lki_command lki_command_components;
 extern const lki_command lki_command_help;

@@ -134,6 +134,7 @@ lk_status lki_shm_pause(lk_comm *comm, lk_comm_request *request, int64_t deadlin
     if (now < shm->next_check_ns) return LK_OK;
     shm->next_check_ns = now + CHECK_MS * 1000000LL;
     lk_status status = check_peers(shm);
-    if (status != LK_OK) LKI_TRY(lki_shm_check_abort(shm)); /* one that said why it left said so before it did */
+    if (status != LK_OK)
+        LKI_TRY(lki_shm_check_abort(shm)); /* one that said why it left said so before it did */
     return status;
 }

@@ -115,11 +115,9 @@ static bool can_be_built_again(lk_component_kind kind)
            kind != LK_KIND_RUNNER;
 }
 
-/* An object that is used a second time: shared where its kind can be, else another one of the same making. */
+/* An object that is used a second time: another one of the same making. */
 static void *take_again(lk_args *args, lki_object *object)
 {
-    void *shared = lki_component_share(object->component, object->pointer);
-    if (shared) return shared;
     if (can_be_built_again(object->component->kind))
         args->status = lki_object_build(args->plan, object);
     else
@@ -133,6 +131,8 @@ void *lk_arg_take_at(lk_args *args, const char *name, int index)
 {
     lki_object *object = object_at(args, name, index);
     if (!object || args->status) return NULL;
+    void *shared = lki_component_share(object->component, object->pointer);
+    if (shared) return shared;
     if (object->taken) return take_again(args, object);
     object->taken = true;
     return object->pointer;
@@ -178,4 +178,26 @@ const char *lk_arg_path_at(lk_args *args, const char *name, int index)
 const char *lk_args_place(lk_args *args)
 {
     return args->place;
+}
+
+struct lk_runner *lk_args_runner(lk_args *args)
+{
+    return args->plan->runner ? args->plan->runner->pointer : NULL;
+}
+
+lki_object *lki_object_argument(const lki_object *object, const char *name, int index)
+{
+    int parameter = lki_component_parameter_index(object->component, name);
+    const lki_node *value = parameter >= 0 ? object->values[parameter] : NULL;
+    if (!value || value->kind == LKI_NODE_SCALAR || value->object)
+        return index == 0 ? lki_node_object(value) : NULL;
+    return index < value->count ? lki_node_object(value->entries[index].value) : NULL;
+}
+
+const char *lki_object_key(const lki_object *object, const char *name, int index)
+{
+    int parameter = lki_component_parameter_index(object->component, name);
+    const lki_node *value = parameter >= 0 ? object->values[parameter] : NULL;
+    if (!value || value->kind != LKI_NODE_MAP || value->object || index >= value->count) return NULL;
+    return value->entries[index].key;
 }

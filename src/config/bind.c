@@ -68,6 +68,18 @@ static lk_status bind_positional(lki_plan *plan, lki_object *object, bool *given
     return LK_OK;
 }
 
+/* A key that is not in the table, for a component that takes any. */
+static lk_status bind_extra(lki_plan *plan, lki_object *object, bool *given, const lki_entry *entry)
+{
+    int index = lki_component_parameter_index(object->component, object->component->extra);
+    if (!object->values[index]) {
+        lki_node *map = lki_node_create(plan->tree, LKI_NODE_MAP, entry->place);
+        if (!map) return lki_last_status();
+        LKI_TRY(set_value(object, given, index, entry->place, map));
+    }
+    return lki_node_add(plan->tree, object->values[index], entry->key, entry->place, entry->value);
+}
+
 static lk_status bind_keywords(lki_plan *plan, lki_object *object, bool *given, const lki_node *map,
                                bool is_outer)
 {
@@ -83,7 +95,11 @@ static lk_status bind_keywords(lki_plan *plan, lki_object *object, bool *given, 
             LKI_TRY(set_value(object, given, index, entry->place, entry->value));
             continue;
         }
-        if (!is_outer || strcmp(entry->key, "kwargs")) return fail_unknown_key(object, entry);
+        if (!is_outer || strcmp(entry->key, "kwargs")) {
+            if (!object->component->extra) return fail_unknown_key(object, entry);
+            LKI_TRY(bind_extra(plan, object, given, entry));
+            continue;
+        }
         if (entry->value->kind != LKI_NODE_MAP) return lki_fail_at(entry->place, "kwargs: expected a map");
         LKI_TRY(bind_keywords(plan, object, given, entry->value, false));
     }
@@ -204,7 +220,8 @@ static bool is_many(const lk_parameter *parameter, const lki_node *node)
     switch (parameter->type) {
     case LK_PARAMETER_INTS:
     case LK_PARAMETER_FLOATS:
-    case LK_PARAMETER_STRINGS: return node->kind == LKI_NODE_LIST;
+    case LK_PARAMETER_STRINGS:
+        return node->kind != LKI_NODE_SCALAR && (node->kind == LKI_NODE_LIST || parameter->takes_keys);
     case LK_PARAMETER_OBJECTS: return node->kind != LKI_NODE_SCALAR && !node->object;
     default: return false;
     }

@@ -28,6 +28,8 @@ struct lki_object {
 typedef struct lki_plan {
     lki_tree *tree;
     lki_object *first, *last;
+    lki_object *runner;    /* the one under `runner:`, once the plan is made */
+    lki_object *seeded_by; /* the call whose seed was set before anything was built; NULL: none */
 } lki_plan;
 
 /* Checks the whole tree and lists its objects. `run:` holds calls, all else may hold components. */
@@ -47,6 +49,10 @@ lki_object *lki_node_object(const lki_node *node);
  * planned. */
 lk_status lki_object_bind(lki_plan *plan, lki_object *object);
 lk_status lki_object_check(const lki_object *object);
+
+/* The i-th object of one of an object's own arguments, and its key in a map; NULL where there is none. */
+lki_object *lki_object_argument(const lki_object *object, const char *name, int index);
+const char *lki_object_key(const lki_object *object, const char *name, int index);
 
 /* The arguments of a builder. */
 struct lk_args {

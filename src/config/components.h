@@ -70,6 +70,10 @@
         .name = name_, .type = LK_PARAMETER_ANY, .default_value = LKI_OPTIONAL, .help = help_                \
     }
 
+/* The names that Catalyst gives a callback: Accuracy is AccuracyCallback in two of its modules. */
+#define LKI_CALLBACK_NAMES(name_)                                                                            \
+    name_ "Callback catalyst.callbacks." name_ "Callback catalyst.dl." name_ "Callback"
+
 extern const lk_component lki_module_components[];
 extern const lk_component lki_window_components[];
 extern const lk_component lki_criterion_components[];
@@ -79,6 +83,10 @@ extern const lk_component lki_data_components[];
 extern const lk_component lki_sampler_components[];
 extern const lk_component lki_file_components[];
 extern const lk_component lki_transform_components[];
+extern const lk_component lki_metric_components[];
+extern const lk_component lki_callback_components[];
+extern const lk_component lki_run_components[];
+extern const lk_component lki_call_components[];
 
 struct lk_tensor;
 struct lk_dataset;

@@ -44,8 +44,8 @@ lk_status lki_config_plan(lk_config *config, lki_plan *plan)
     if (!runner) return lki_fail_at(root->place, "\"runner\" is missing: what to train with");
     if (!run || !run->count)
         return lki_fail_at(root->place, "\"run\" is missing: the calls to make, as in `- _call_: train`");
-    const lki_object *object = lki_node_object(runner);
-    if (!object || object->component->kind != LK_KIND_RUNNER)
+    plan->runner = lki_node_object(runner);
+    if (!plan->runner || plan->runner->component->kind != LK_KIND_RUNNER)
         return lki_fail_at(runner->place, "runner: expected a runner, as in `_target_: SupervisedRunner`");
     return LK_OK;
 }

@@ -5,18 +5,16 @@
 #include "config/components.h"
 #include "config/suggest.h"
 
-#include <lockstep/data.h>
-#include <lockstep/nn.h>
-#include <lockstep/optim.h>
-#include <lockstep/scheduler.h>
+#include <lockstep/runner.h>
 
 #include <string.h>
 
 /* The library's own components, a table a file; each ends with a NULL name. */
 static const lk_component *const tables[] = {
-    lki_module_components,    lki_window_components,    lki_criterion_components,
-    lki_optimizer_components, lki_scheduler_components, lki_data_components,
-    lki_sampler_components,   lki_file_components,      lki_transform_components,
+    lki_module_components,    lki_window_components, lki_criterion_components, lki_optimizer_components,
+    lki_scheduler_components, lki_data_components,   lki_sampler_components,   lki_file_components,
+    lki_transform_components, lki_metric_components, lki_callback_components,  lki_run_components,
+    lki_call_components,
 };
 
 static void free_module(void *object)
@@ -59,6 +57,21 @@ static void free_transform(void *object)
     lk_transform_free(object);
 }
 
+static void free_callback(void *object)
+{
+    lk_callback_free(object);
+}
+
+static void close_logger(void *object)
+{
+    lk_logger_close(object);
+}
+
+static void free_runner(void *object)
+{
+    lk_runner_free(object);
+}
+
 static void free_tensor(void *object)
 {
     lk_tensor_free(object);
@@ -70,7 +83,8 @@ static void (*const free_by_kind[LK_KIND_COUNT])(void *object) = {
     [LK_KIND_OPTIMIZER] = free_optimizer, [LK_KIND_SCHEDULER] = free_scheduler,
     [LK_KIND_DATASET] = free_dataset,     [LK_KIND_LOADER] = free_loader,
     [LK_KIND_SAMPLER] = free_sampler,     [LK_KIND_TRANSFORM] = free_transform,
-    [LK_KIND_TENSOR] = free_tensor,
+    [LK_KIND_TENSOR] = free_tensor,       [LK_KIND_CALLBACK] = free_callback,
+    [LK_KIND_LOGGER] = close_logger,      [LK_KIND_RUNNER] = free_runner,
 };
 
 static const lk_component **added;

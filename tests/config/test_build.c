@@ -171,7 +171,7 @@ static const lk_component components[] = {
      .build = build_holder,
      .free = free_thing,
      .context = "tensors"},
-    {.name = "load",
+    {.name = "fetch",
      .aliases = "x.load",
      .kind = LK_KIND_TENSOR,
      .help = "A tensor.",
@@ -195,7 +195,10 @@ static int add_components(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof components / sizeof *components; i++)
-        if (lk_component_add(&components[i])) return -1;
+        if (lk_component_add(&components[i])) {
+            print_error("%s\n", lk_error());
+            return -1;
+        }
     return 0;
 }
 

@@ -1,0 +1,160 @@
+/* lockstep run: builds what a config says and makes its calls. */
+#include "cli/commands.h"
+#include "cli/load.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "config/config.h"
+#include "config/run.h"
+
+#include <lockstep/launch.h>
+
+#include <string.h>
+
+typedef struct run_options {
+    lki_config_options config;
+    const char *logdir, *resume, *autoresume, *device, *precision, *host;
+    lki_option_int seed, num_epochs, nproc, world_size, rank, port;
+    bool ddp, check, overfit, timeit, verbose;
+} run_options;
+
+#define OFFSET(field) offsetof(run_options, field)
+
+static const lki_option table[] = {
+    {"config", 'C', LKI_OPTION_TEXTS, OFFSET(config.files), "FILE", NULL,
+     "a config; later ones are merged over earlier ones", 0},
+    {"logdir", 0, LKI_OPTION_TEXT, OFFSET(logdir), "DIR", NULL, "the folder for logs and checkpoints", 0},
+    {"num-epochs", 'e', LKI_OPTION_INT, OFFSET(num_epochs), "N", NULL, "how many times over the data", 1},
+    {"seed", 0, LKI_OPTION_INT, OFFSET(seed), "N", NULL, "of all random numbers (42)", 0},
+    {"resume", 0, LKI_OPTION_TEXT, OFFSET(resume), "FILE", NULL, "a runner checkpoint to go on from", 0},
+    {"autoresume", 0, LKI_OPTION_TEXT, OFFSET(autoresume), NULL, "last|best",
+     "go on from logdir's own, where there is one", 0},
+    {"ddp", 0, LKI_OPTION_FLAG, OFFSET(ddp), NULL, NULL, "ranks on all GPUs, or on all cores", 0},
+    {"nproc", 0, LKI_OPTION_INT, OFFSET(nproc), "N", NULL, "how many ranks on this host", 1},
+    {"device", 0, LKI_OPTION_TEXT, OFFSET(device), NULL, "auto|cpu|cuda|ref", "where it runs", 0},
+    {"precision", 0, LKI_OPTION_TEXT, OFFSET(precision), NULL, "fp32|bf16", "of the computation", 0},
+    {"check", 0, LKI_OPTION_FLAG, OFFSET(check), NULL, NULL, "a few batches and epochs: does it run at all?",
+     0},
+    {"overfit", 0, LKI_OPTION_FLAG, OFFSET(overfit), NULL, NULL,
+     "the first batch of each loader, over and over", 0},
+    {"timeit", 0, LKI_OPTION_FLAG, OFFSET(timeit), NULL, NULL,
+     "times of loading and computing among the metrics", 0},
+    {"verbose", 'v', LKI_OPTION_FLAG, OFFSET(verbose), NULL, NULL, "progress and epoch lines", 0},
+    {"world-size", 0, LKI_OPTION_INT, OFFSET(world_size), "N", NULL,
+     "ranks in all, where this process is one of them", 1},
+    {"rank", 'r', LKI_OPTION_INT, OFFSET(rank), "N", NULL, "which of them this process is", 0},
+    {"host", 0, LKI_OPTION_TEXT, OFFSET(host), "ADDRESS", NULL, "where rank 0 is", 0},
+    {"port", 0, LKI_OPTION_INT, OFFSET(port), "N", NULL, "the port there", 1},
+    {0},
+};
+
+/* Sets `key` of a call, as if the config said so: what is checked, run and kept in logdir/config.yml is the
+ * same. */
+static lk_status set_text(lk_config *config, int call, const char *key, const char *value)
+{
+    LKI_SCOPED char *assignment = value ? lki_format("run/%d/%s=%s:str", call, key, value) : NULL;
+    return assignment ? lk_config_override(config, assignment) : value ? LK_ERR_NOMEM : LK_OK;
+}
+
+static lk_status set_int(lk_config *config, int call, const char *key, const lki_option_int *value)
+{
+    LKI_SCOPED char *assignment = value->given ? lki_format("run/%d/%s=%lld", call, key, value->value) : NULL;
+    return assignment ? lk_config_override(config, assignment) : value->given ? LK_ERR_NOMEM : LK_OK;
+}
+
+static lk_status set_flag(lk_config *config, int call, const char *key, bool value)
+{
+    return value ? set_int(config, call, key, &(lki_option_int){true, 1}) : LK_OK;
+}
+
+static lk_status apply_to_call(lk_config *config, int call, const run_options *options)
+{
+    LKI_TRY(set_text(config, call, "logdir", options->logdir));
+    LKI_TRY(set_text(config, call, "resume", options->resume));
+    LKI_TRY(set_text(config, call, "autoresume", options->autoresume));
+    LKI_TRY(set_text(config, call, "device", options->device));
+    LKI_TRY(set_text(config, call, "precision", options->precision));
+    LKI_TRY(set_int(config, call, "num_epochs", &options->num_epochs));
+    LKI_TRY(set_int(config, call, "seed", &options->seed));
+    LKI_TRY(set_int(config, call, "nproc", &options->nproc));
+    LKI_TRY(set_flag(config, call, "ddp", options->ddp));
+    LKI_TRY(set_flag(config, call, "check", options->check));
+    LKI_TRY(set_flag(config, call, "overfit", options->overfit));
+    LKI_TRY(set_flag(config, call, "timeit", options->timeit));
+    return set_flag(config, call, "verbose", options->verbose);
+}
+
+static lk_status apply_to_calls(lk_config *config, const run_options *options)
+{
+    const lki_node *calls = lki_node_get(config->tree.root, "run");
+    if (!calls || calls->kind != LKI_NODE_LIST) return LK_OK; /* the check says what is wrong */
+    for (int i = 0; i < calls->count; i++) {
+        const lki_node *name = lki_node_get(calls->entries[i].value, "_call_");
+        bool is_train = name && name->kind == LKI_NODE_SCALAR && !strcmp(name->text, "train");
+        if (is_train) LKI_TRY(apply_to_call(config, i, options));
+    }
+    return LK_OK;
+}
+
+/* Who this process is, told to the launcher in its own words. */
+static lk_status apply_launch(const run_options *options)
+{
+    char texts[4][24];
+    char *words[12] = {"lockstep"};
+    int count = 1;
+    const struct {
+        const char *flag;
+        const lki_option_int *value;
+    } numbers[] = {{"--world-size", &options->world_size},
+                   {"--rank", &options->rank},
+                   {"--port", &options->port},
+                   {"--nproc", &options->nproc}};
+    for (int i = 0; i < 4; i++) {
+        if (!numbers[i].value->given) continue;
+        snprintf(texts[i], sizeof texts[i], "%lld", numbers[i].value->value);
+        words[count++] = (char *)numbers[i].flag;
+        words[count++] = texts[i];
+    }
+    if (options->host) {
+        words[count++] = "--host";
+        words[count++] = (char *)options->host;
+    }
+    return lk_launch_arguments(&count, words);
+}
+
+static int run_config(lk_config *config)
+{
+    lki_plan plan;
+    int exit_code = LKI_EXIT_DONE;
+    lk_status status = lki_config_build(config, &plan);
+    if (status)
+        exit_code = lki_report(lki_build_exit_code(status));
+    else if (lki_config_call(config, &plan))
+        exit_code = lki_report(LKI_EXIT_FAILED);
+    lki_plan_fini(&plan);
+    return exit_code;
+}
+
+static int run(const void *pointer)
+{
+    const run_options *options = pointer;
+    if (apply_launch(options)) return lki_report(LKI_EXIT_WRONG);
+    lk_config *config = lki_load_config("run", &options->config);
+    if (!config) return lki_report(LKI_EXIT_WRONG);
+    int exit_code = apply_to_calls(config, options) ? lki_report(LKI_EXIT_WRONG) : run_config(config);
+    lk_config_free(config);
+    return exit_code;
+}
+
+const lki_command lki_command_run = {
+    .name = "run",
+    .usage = "-C FILE [-C FILE ...] [--a/b/0=VALUE ...] [options]",
+    .summary = "Trains what a config says.",
+    .options = table,
+    .options_nbytes = sizeof(run_options),
+    .takes_overrides = true,
+    .overrides_offset = OFFSET(config.overrides),
+    .run = run,
+    .notes =
+        "Roles come from these options, from RANK and WORLD_SIZE, from Slurm or from MPI, in this order.",
+};

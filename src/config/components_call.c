@@ -1,0 +1,211 @@
+/* The calls under `run:`: the runner's methods with their arguments. */
+#include "config/call_parts.h"
+#include "config/components.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "tensor/npy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool minimizes(lk_args *args)
+{
+    const char *metric = lk_arg_string(args, "valid_metric");
+    if (lk_arg_given(args, "minimize_valid_metric")) return lk_arg_bool(args, "minimize_valid_metric");
+    return !metric || strstr(metric, "loss");
+}
+
+static void read_train_values(lk_args *args, lk_train_options *options)
+{
+    /* The first seed of a config was set before anything was built; setting it again would repeat random
+     * numbers. */
+    bool is_set = args->object == args->plan->seeded_by || !lk_arg_given(args, "seed");
+    options->seed = is_set ? 0 : (uint64_t)lk_arg_int64(args, "seed");
+    options->num_epochs = lk_arg_int(args, "num_epochs");
+    options->logdir = lk_arg_string(args, "logdir");
+    options->resume = lk_arg_string(args, "resume");
+    options->autoresume = lk_arg_string(args, "autoresume");
+    options->valid_loader = lk_arg_string(args, "valid_loader");
+    options->valid_metric = lk_arg_string(args, "valid_metric");
+    options->minimize_valid_metric = minimizes(args);
+    options->verbose = lk_arg_bool(args, "verbose");
+    options->timeit = lk_arg_bool(args, "timeit");
+    options->check = lk_arg_bool(args, "check");
+    options->overfit = lk_arg_bool(args, "overfit");
+    options->load_best_on_end = lk_arg_bool(args, "load_best_on_end");
+    lki_call_read_engine(args, options);
+}
+
+/* Objects that were taken and then not handed over. */
+static void drop_train_objects(const lk_train_options *options)
+{
+    for (int i = 0; i < options->loaders.count; i++) lk_loader_free(options->loaders.items[i].loader);
+    for (int i = 0; i < options->callbacks.count; i++) lk_callback_free(options->callbacks.items[i]);
+    for (int i = 0; i < options->loggers.count; i++) lk_logger_close(options->loggers.items[i]);
+    lk_module_free(options->model);
+    lk_criterion_free(options->criterion);
+    lk_optimizer_free(options->optimizer);
+    lk_scheduler_free(options->scheduler);
+}
+
+static lk_status take_train_objects(lk_args *args, lki_call_lists *l, lk_train_options *options)
+{
+    lk_runner *runner = lk_args_runner(args);
+    LKI_TRY(lki_call_read_hparams(args, l, &options->hparams));
+    LKI_TRY(lki_call_take_model(args, &options->model));
+    LKI_TRY(
+        lki_call_take_optimizer(args, options->model ? options->model : runner->model, &options->optimizer));
+    LKI_TRY(lki_call_take_criterion(args, &options->criterion));
+    options->scheduler = lk_arg_take(args, "scheduler");
+    LKI_TRY(lki_call_take_loaders(args, l, &options->loaders));
+    LKI_TRY(lki_call_take_callbacks(args, l, &options->callbacks));
+    return lki_call_take_loggers(args, l, &options->loggers);
+}
+
+static lk_status call_train(const lk_component *self, lk_args *args, void **out)
+{
+    lk_train_options options = {0};
+    lki_call_lists l = {0};
+    LKI_SCOPED char *text = NULL;
+    (void)self;
+    (void)out;
+    read_train_values(args, &options);
+    if (options.num_epochs < 1)
+        return lki_fail(LK_ERR_CONFIG, "num_epochs: expected at least 1, found %d", options.num_epochs);
+    LKI_TRY(lki_tree_to_yaml(args->plan->tree, &text));
+    options.config_text = text;
+    lk_status status = take_train_objects(args, &l, &options);
+    if (status == LK_OK && args->status) status = args->status;
+    if (status)
+        drop_train_objects(&options);
+    else
+        status = lk_train_with(lk_args_runner(args), options);
+    lki_call_lists_fini(&l);
+    return status;
+}
+
+/* ---- evaluate_loader, predict_loader ---- */
+
+static lk_status take_evaluation(lk_args *args, lki_call_lists *l, lk_loader **loader,
+                                 lk_evaluate_options *options)
+{
+    lk_train_options engine = {0};
+    lki_call_read_engine(args, &engine);
+    options->device = engine.device;
+    options->resume = lk_arg_string(args, "resume");
+    options->verbose = lk_arg_bool(args, "verbose");
+    LKI_TRY(lki_call_take_model(args, &options->model));
+    LKI_TRY(lki_call_take_criterion(args, &options->criterion));
+    LKI_TRY(lki_call_take_callbacks(args, l, &options->callbacks));
+    *loader = lk_arg_take(args, "loader");
+    return args->status;
+}
+
+static lk_status call_evaluate(const lk_component *self, lk_args *args, void **out)
+{
+    lk_evaluate_options options = {0};
+    lki_call_lists l = {0};
+    lk_loader *loader = NULL;
+    (void)self;
+    (void)out;
+    lk_status status = take_evaluation(args, &l, &loader, &options);
+    if (status)
+        lki_call_drop_evaluation(loader, &options);
+    else
+        status = lk_evaluate_loader_with(lk_args_runner(args), loader, options);
+    if (status == LK_OK) lki_config_report(lk_args_runner(args)->loader_metrics);
+    lki_call_lists_fini(&l);
+    return status;
+}
+
+static lk_status call_predict(const lk_component *self, lk_args *args, void **out)
+{
+    lk_evaluate_options options = {0};
+    lki_call_lists l = {0};
+    lk_loader *loader = NULL;
+    (void)self;
+    (void)out;
+    lk_status status = take_evaluation(args, &l, &loader, &options);
+    if (status)
+        lki_call_drop_evaluation(loader, &options);
+    else
+        status = lki_predict_to_file(lk_args_runner(args), loader, options, lk_arg_string(args, "output"));
+    lki_call_lists_fini(&l);
+    return status;
+}
+
+#define ENGINE_PARAMETERS                                                                                    \
+    LKI_BOOL("cpu", "false", "on the CPU whatever else is there"),                                           \
+        LKI_BOOL("fp16", "false", "half precision where it helps: bf16"),                                    \
+        LKI_BOOL("ddp", LKI_OPTIONAL, "ranks on all GPUs, or on all cores"),                                 \
+        LKI_BOOL("distributed", "false", "the same, as older configs say it"),                               \
+        LKI_INT("nproc", "0", "how many ranks; 0: as many as there are"),                                    \
+        LKI_STRING("device", LKI_OPTIONAL, "auto, cpu, cuda or ref"),                                        \
+        LKI_CHOICE("precision", LKI_OPTIONAL, "fp32|bf16", "of the computation")
+
+static const lk_parameter train_parameters[] = {
+    LKI_OBJECTS("loaders", LOADER, LKI_REQUIRED,
+                "loaders by key; train... is trained on, valid... and others evaluated"),
+    LKI_OBJECT("model", MODULE, LKI_OPTIONAL, "the model; the runner's where left out"),
+    LKI_OBJECT("engine", ENGINE, LKI_OPTIONAL, "where it runs; the runner's where left out"),
+    LKI_OBJECTS("criterion", CRITERION, LKI_OPTIONAL, "the loss; several by key for runners of one's own"),
+    LKI_OBJECTS("optimizer", OPTIMIZER, LKI_OPTIONAL, "how the weights change; several by key likewise"),
+    LKI_OBJECT("scheduler", SCHEDULER, LKI_OPTIONAL, "how the learning rate changes"),
+    LKI_OBJECTS("callbacks", CALLBACK, LKI_OPTIONAL, "what else happens, a list or a map"),
+    LKI_OBJECTS("loggers", LOGGER, LKI_OPTIONAL, "where metrics go, a list or a map"),
+    LKI_INT64("seed", "42",
+              "of all random numbers; the first one of a config is set before the model is built"),
+    LKI_IGNORED("hparams", "numbers and names to keep with the logs"),
+    LKI_INT("num_epochs", "1", "how many times over the data"),
+    LKI_STRING("logdir", LKI_OPTIONAL,
+               "the folder for logs and checkpoints; nothing is written where left out"),
+    LKI_STRING("resume", LKI_OPTIONAL, "a runner checkpoint to go on from"),
+    LKI_STRING("valid_loader", LKI_OPTIONAL, "the loader whose metric decides; the first one where left out"),
+    LKI_STRING("valid_metric", LKI_OPTIONAL, "the metric that decides; the loss where left out"),
+    LKI_BOOL("minimize_valid_metric", LKI_OPTIONAL, "less is better; true for a loss where left out"),
+    LKI_BOOL("verbose", "false", "progress and epoch lines"),
+    LKI_BOOL("timeit", "false", "times of loading and computing among the metrics"),
+    LKI_BOOL("check", "false", "3 batches a loader, 3 epochs: does it run at all?"),
+    LKI_BOOL("overfit", "false", "the first batch of each loader, over and over"),
+    LKI_IGNORED("profile", "accepted, without effect"),
+    LKI_BOOL("load_best_on_end", "false", "end with the best epoch's weights"),
+    ENGINE_PARAMETERS,
+    LKI_CHOICE("autoresume", LKI_OPTIONAL, "last|best",
+               "go on from logdir's own checkpoint, where there is one"),
+    {0},
+};
+#define EVALUATION_PARAMETERS                                                                                \
+    LKI_OBJECT("loader", LOADER, LKI_REQUIRED, "the data"),                                                  \
+        LKI_OBJECTS("callbacks", CALLBACK, LKI_OPTIONAL, "the metrics to report"),                           \
+        LKI_OBJECT("model", MODULE, LKI_OPTIONAL, "the model; the runner's where left out"),                 \
+        LKI_OBJECT("engine", ENGINE, LKI_OPTIONAL, "where it runs; the runner's where left out"),            \
+        LKI_OBJECTS("criterion", CRITERION, LKI_OPTIONAL, "the loss to report"),                             \
+        LKI_STRING("resume", LKI_OPTIONAL, "weights to load first"),                                         \
+        LKI_INT64("seed", "42", "of all random numbers"), LKI_BOOL("verbose", "false", "progress")
+static const lk_parameter evaluate_parameters[] = {EVALUATION_PARAMETERS, ENGINE_PARAMETERS, {0}};
+static const lk_parameter predict_parameters[] = {
+    EVALUATION_PARAMETERS,
+    LKI_STRING("output", LKI_REQUIRED, "the .npy file for the model's outputs, in the loader's order"),
+    ENGINE_PARAMETERS,
+    {0},
+};
+
+const lk_component lki_call_components[] = {
+    {.name = "train",
+     .kind = LK_KIND_CALL,
+     .help = "Trains the model.",
+     .parameters = train_parameters,
+     .build = call_train},
+    {.name = "evaluate_loader",
+     .kind = LK_KIND_CALL,
+     .help = "Reports the metrics of the model on a loader.",
+     .parameters = evaluate_parameters,
+     .build = call_evaluate},
+    {.name = "predict_loader",
+     .kind = LK_KIND_CALL,
+     .help = "Writes the model's outputs for a loader to a file.",
+     .parameters = predict_parameters,
+     .build = call_predict},
+    {0},
+};
