@@ -1,0 +1,221 @@
+/* Several ranks train the model that one rank with the same global batch would train, and report the same
+ * numbers. */
+#include "lktest.h"
+
+#include <lockstep/lockstep.h>
+
+#include "train/run.h"
+
+#include <math.h>
+#include <signal.h>
+#include <unistd.h>
+
+enum { SAMPLES = 203, FEATURES = 12, CLASSES = 5 };
+
+static lk_dataset *numbers(int64_t count, uint64_t seed)
+{
+    lk_generator generator;
+    lk_generator_seed(&generator, seed);
+    lk_tensor *x = lk_tensor_create(LK_F32, LK_SHAPE(count, FEATURES)),
+              *y = lk_tensor_create(LK_I64, LK_SHAPE(count));
+    lk_normal(x, 0, 1, &generator);
+    for (int64_t i = 0; i < count; i++) lk_tensor_set(y, i, (double)lk_randint(CLASSES, &generator));
+    return lk_tensor_dataset({"features", x}, {"targets", y});
+}
+
+static lk_module *perceptron(bool batch_norm)
+{
+    lk_manual_seed(11);
+    /* A bias before a batch norm has no gradient but rounding, which Adam would blow up. */
+    if (batch_norm)
+        return lk_sequential(lk_linear(FEATURES, 16, .no_bias = true), lk_batch_norm1d(16), lk_relu(),
+                             lk_linear(16, CLASSES));
+    return lk_sequential(lk_linear(FEATURES, 16), lk_relu(), lk_linear(16, CLASSES));
+}
+
+typedef struct job {
+    int ranks, batch_size, epochs, accumulation;
+    bool batch_norm, compress;
+    lk_optimizer *(*optimizer)(void);
+} job;
+
+static lk_optimizer *momentum_sgd(void)
+{
+    return lk_sgd(.lr = 0.05, .momentum = 0.9);
+}
+
+static lk_optimizer *adam(void)
+{
+    return lk_adam(.lr = 0.01);
+}
+
+static lk_optimizer *frozen(void)
+{
+    return lk_sgd(.lr = LK_ZERO);
+}
+
+/* The shares of the ranks, in order, make up the batch of one rank: rank r takes samples r, r + ranks, ... */
+static lk_runner *train(const job *j)
+{
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status = lk_train(
+        runner, .model = perceptron(j->batch_norm), .criterion = lk_cross_entropy_loss(),
+        .optimizer = j->optimizer(),
+        .loaders =
+            lk_loaders({"train", lk_loader(numbers(200, 1), .batch_size = j->batch_size, .no_shuffle = true)},
+                       {"valid", lk_loader(numbers(SAMPLES, 2), .batch_size = 16)}),
+        .callbacks = lk_callbacks(lk_accuracy_callback(.num_classes = CLASSES),
+                                  lk_precision_recall_f1_support_callback(.num_classes = CLASSES,
+                                                                          .compute_per_class_metrics = true),
+                                  lk_auc_callback(.num_classes = CLASSES, .compute_per_class_metrics = true),
+                                  lk_optimizer_callback(.accumulation_steps = j->accumulation)),
+        .num_epochs = j->epochs, .valid_loader = "valid", .nproc = j->ranks, .sync_batch_norm = true,
+        .compress_gradients = j->compress, .check_replicas = 1, .thread_count = 1);
+    if (status) fail_msg("%d ranks: %s", j->ranks, lk_error());
+    return runner;
+}
+
+static double largest_difference(const lk_runner *a, const lk_runner *b)
+{
+    lk_param_list ours, theirs;
+    double largest = 0;
+    lkt_ok(lk_module_params(a->model, &ours));
+    lkt_ok(lk_module_params(b->model, &theirs));
+    for (int i = 0; i < ours.count; i++)
+        for (int64_t k = 0; k < lk_tensor_count(ours.items[i].param->value); k++) {
+            double difference = fabs(lk_tensor_get(ours.items[i].param->value, k) -
+                                     lk_tensor_get(theirs.items[i].param->value, k));
+            if (difference > largest) largest = difference;
+        }
+    lk_param_list_free(&ours);
+    lk_param_list_free(&theirs);
+    return largest;
+}
+
+static void expect_same_weights(job one, job several, double tolerance)
+{
+    lk_runner *a = train(&one), *b = train(&several);
+    double difference = largest_difference(a, b);
+    if (!(difference <= tolerance)) fail_msg("the weights differ by %g", difference);
+    lk_runner_free(a);
+    lk_runner_free(b);
+}
+
+static void two_ranks_are_one_of_twice_the_batch(void **state)
+{
+    (void)state;
+    lk_optimizer *(*optimizers[])(void) = {momentum_sgd, adam};
+    for (int i = 0; i < 2; i++)
+        for (int batch_norm = 0; batch_norm < 2; batch_norm++)
+            expect_same_weights((job){1, 10, 5, 0, batch_norm, false, optimizers[i]},
+                                (job){2, 5, 5, 0, batch_norm, false, optimizers[i]}, 1e-6);
+}
+
+static void four_ranks_are_one_of_four_times_the_batch(void **state)
+{
+    (void)state;
+    expect_same_weights((job){1, 20, 3, 0, true, false, momentum_sgd},
+                        (job){4, 5, 3, 0, true, false, momentum_sgd}, 1e-6);
+}
+
+static void accumulated_gradients_travel_once(void **state)
+{
+    (void)state;
+    expect_same_weights((job){1, 10, 3, 2, false, false, momentum_sgd},
+                        (job){2, 5, 3, 2, false, false, momentum_sgd}, 1e-6);
+}
+
+static void compressed_gradients_stay_close(void **state)
+{
+    (void)state;
+    expect_same_weights((job){1, 10, 3, 0, false, false, momentum_sgd},
+                        (job){2, 5, 3, 0, false, true, momentum_sgd}, 0.02);
+}
+
+/* With weights that stay as they are, every metric of the valid loader is a function of the data alone. */
+static void metrics_do_not_depend_on_the_number_of_ranks(void **state)
+{
+    (void)state;
+    static const int worlds[] = {2, 3, 4, 7};
+    job one = {1, 8, 1, 0, false, false, frozen};
+    lk_runner *expected = train(&one);
+    const lk_metrics *reference = lk_runner_loader_metrics(expected, "valid");
+    assert_true(lk_metrics_count(reference) > 30);
+    for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
+        job several = one;
+        several.ranks = worlds[w];
+        lk_runner *runner = train(&several);
+        const lk_metrics *metrics = lk_runner_loader_metrics(runner, "valid");
+        assert_int_equal(lk_metrics_count(metrics), lk_metrics_count(reference));
+        for (int i = 0; i < lk_metrics_count(reference); i++) {
+            const char *name = lk_metrics_name(reference, i);
+            double ours = lk_metrics_get(metrics, name), theirs = lk_metrics_value(reference, i);
+            if (strstr(name, "/std")) continue; /* over batches, which are others */
+            if (!(fabs(ours - theirs) <= 1e-6))
+                fail_msg("%d ranks: %s is %.9g, not %.9g", worlds[w], name, ours, theirs);
+        }
+        lk_runner_free(runner);
+    }
+    lk_runner_free(expected);
+}
+
+/* A rank that dies ends the run with its name, and nobody hangs. */
+static lk_status die(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    if (runner->rank == 1 && runner->batch_step == 3) raise(SIGKILL);
+    return LK_OK;
+}
+
+static void a_killed_rank_is_named(void **state)
+{
+    (void)state;
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status = lk_train(runner, .model = perceptron(false), .criterion = lk_cross_entropy_loss(),
+                                .optimizer = momentum_sgd(),
+                                .loaders = lk_loaders({"train", lk_loader(numbers(200, 1), .batch_size = 5)}),
+                                .callbacks = lk_callbacks(lk_on(batch_end, die, NULL)), .num_epochs = 2,
+                                .nproc = 3, .thread_count = 1);
+    assert_int_equal(status, LK_ERR_PEER);
+    lkt_contains(lk_error(), "rank 1");
+    lk_runner_free(runner);
+}
+
+/* The third way to start: a function of one's own in every rank. Whoever builds another model is told where
+ * it differs. */
+static lk_status train_a_model_of_ones_own(void *context)
+{
+    (void)context;
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status = lk_train(runner,
+                                .model = lk_sequential(lk_linear(FEATURES, 16 + lk_rank()), lk_relu(),
+                                                       lk_linear(16 + lk_rank(), CLASSES)),
+                                .criterion = lk_cross_entropy_loss(), .optimizer = momentum_sgd(),
+                                .loaders = lk_loaders({"train", lk_loader(numbers(200, 1), .batch_size = 5)}),
+                                .num_epochs = 1, .thread_count = 1);
+    lk_runner_free(runner);
+    return status;
+}
+
+static void different_models_are_an_error(void **state)
+{
+    (void)state;
+    lk_status status = lk_distributed_run(train_a_model_of_ones_own, NULL, .nproc = 2);
+    assert_int_not_equal(status, LK_OK);
+    lkt_contains(lk_error(), "different models");
+    lkt_contains(lk_error(), "rank 1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_ranks_are_one_of_twice_the_batch),
+        cmocka_unit_test(four_ranks_are_one_of_four_times_the_batch),
+        cmocka_unit_test(accumulated_gradients_travel_once),
+        cmocka_unit_test(compressed_gradients_stay_close),
+        cmocka_unit_test(metrics_do_not_depend_on_the_number_of_ranks),
+        cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(different_models_are_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
