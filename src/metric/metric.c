@@ -28,6 +28,11 @@ lk_metric *lki_metric_new(size_t nbytes, const lki_metric_kind *kind, const lk_m
     if (options->num_classes < 0)
         return lki_fail_null(LK_ERR_INVALID, "%s: num_classes: expected at least 1, found %d", kind->name,
                              options->num_classes);
+    if (options->from_logits && options->threshold != 0 &&
+        !(options->threshold > 0 && options->threshold < 1))
+        return lki_fail_null(LK_ERR_INVALID,
+                             "%s: threshold: expected between 0 and 1 with from_logits, found %g", kind->name,
+                             options->threshold);
     lk_metric *metric = lki_calloc(nbytes, "a metric");
     if (!metric) return NULL;
     metric->kind = kind;

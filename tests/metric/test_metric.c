@@ -270,6 +270,8 @@ static void bad_input(void **state)
     lk_metric_free(metric);
     assert_null(lk_accuracy_metric(.num_classes = -1));
     assert_null(lk_accuracy_metric(.topk = {-2}));
+    assert_null(lk_iou_metric(.from_logits = true, .threshold = 1.5));
+    lkt_contains(lk_error(), "iou: threshold: expected between 0 and 1");
     assert_null(lk_iou_metric(.class_weights = (double[]){1}));
     metric = lk_mean_metric("loss", .prefix = "");
     lkt_fails(lk_metric_update(metric, outputs, high), LK_ERR_INVALID, "one number a batch");
