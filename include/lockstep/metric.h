@@ -46,10 +46,9 @@ typedef struct lk_metric_options {
     bool from_logits;     /* multilabel, IoU, Dice: pass the outputs through a sigmoid first */
     double zero_division; /* precision, recall, F1: the value of 0/0 */
     bool per_class;       /* precision/recall/F1/support and AUC: report "…/class_00" too */
-    const char *const
-        *class_names; /* confusion matrix, IoU, Dice: num_classes names; NULL gives class_00, … */
-    const double *class_weights; /* IoU, Dice: num_classes weights for "…/_weighted" */
-    bool normalize;              /* confusion matrix: rows sum to one */
+    const char *const *class_names; /* confusion matrix, IoU, Dice: num_classes of them; else class_00, … */
+    const double *class_weights;    /* IoU, Dice: num_classes weights for "…/_weighted" */
+    bool normalize;                 /* confusion matrix: rows sum to one */
 } lk_metric_options;
 
 /* accuracy01, accuracy01/std, accuracy03, … The target is among the best k when fewer than k classes score

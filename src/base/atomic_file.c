@@ -126,8 +126,7 @@ lk_status lki_atomic_file_printf(lki_atomic_file *file, const char *format, ...)
     return status;
 }
 
-/* A rename lasts only once the folder is on the disk too. File systems that cannot sync a folder say EINVAL.
- */
+/* A rename lasts only once the folder is on the disk. File systems that cannot sync a folder say EINVAL. */
 static lk_status sync_folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -81,8 +81,7 @@ static lk_status insert_row(lki_csv_table *table, int64_t step, row **out)
     return LK_OK;
 }
 
-/* A field in quotes where it needs them; returns what follows it and its comma. *length is the field's own.
- */
+/* A field, in quotes where it needs them; returns what follows its comma. *length is the field's own. */
 static const char *read_field(const char *at, char *field, size_t *length)
 {
     bool quoted = *at == '"';

@@ -40,8 +40,7 @@ static lk_status write_record(tensorboard_logger *self, stream *to)
     return status == LK_OK ? lki_append_file_end_entry(&to->file) : status;
 }
 
-/* What an earlier run logged after the point that this one continues from would show up twice: take it out.
- */
+/* What an earlier run logged after the point that this one continues from would show up twice. */
 static lk_status truncate_earlier(tensorboard_logger *self, const char *folder)
 {
     DIR *directory = opendir(folder);

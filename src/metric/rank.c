@@ -24,8 +24,7 @@ static void insertion_sort(float *values, int64_t count)
     }
 }
 
-/* An unsigned number that orders as the float does: negative ones are flipped, positive ones lie above them.
- */
+/* An unsigned number that orders as the float does: negative ones are flipped, positive ones lie above. */
 static inline uint32_t key_of(uint32_t bits)
 {
     return bits ^ ((uint32_t)((int32_t)bits >> 31) | 0x80000000u);
