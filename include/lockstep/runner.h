@@ -229,6 +229,11 @@ lk_status lk_predict_loader_with(lk_runner *runner, lk_loader *loader, lk_take_p
 /* The model's output for one batch; the caller frees it. */
 lk_tensor *lk_predict_batch(lk_runner *runner, const lk_tensor *features);
 
+/* A model's weights and buffers under PyTorch's names, as views of them; and taking them from such a dict (or from that of a
+ * runner checkpoint). Every name must be there with the same shape. */
+lk_state_dict *lk_module_state_dict(const lk_module *module);
+lk_status lk_module_load_state_dict(lk_module *module, const lk_state_dict *state);
+
 /* For handle_batch and callbacks. */
 /* The default: step over the batch, loss into batch_metrics, the finer moments called where somebody listens.
  */

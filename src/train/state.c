@@ -60,6 +60,16 @@ lk_status lki_model_load_state(lk_module *model, const lk_state_dict *state, con
     return status ? lki_fail_prefix(status, "%s", what) : LK_OK;
 }
 
+lk_state_dict *lk_module_state_dict(const lk_module *module)
+{
+    return module ? lki_model_state(module) : NULL;
+}
+
+lk_status lk_module_load_state_dict(lk_module *module, const lk_state_dict *state)
+{
+    return lki_model_load_state(module, state, "state dict");
+}
+
 /* ---- Optimizer: the flat state, cut into the parameters' slices ---- */
 
 static lk_tensor *state_slice(const lki_flat *flat, lk_buffer *buffer, const lki_slice *slice)
