@@ -38,9 +38,23 @@ static bool better(const lki_storage *storage, double a, double b)
     return storage->minimize ? a < b : a > b;
 }
 
+/* A resumed run writes an epoch's file anew. */
+static void forget(lki_storage *storage, const char *logpath)
+{
+    for (int i = 0; i < storage->entry_count; i++) {
+        if (strcmp(storage->entries[i].logpath, logpath) != 0) continue;
+        lki_free(storage->entries[i].logpath);
+        storage->entry_count--;
+        memmove(&storage->entries[i], &storage->entries[i + 1],
+                sizeof *storage->entries * (size_t)(storage->entry_count - i));
+        return;
+    }
+}
+
 lk_status lki_storage_add(lki_storage *storage, const char *logpath, double metric, char **dropped)
 {
     *dropped = NULL;
+    forget(storage, logpath);
     size_t nbytes = sizeof *storage->entries * ((size_t)storage->entry_count + 1);
     lki_storage_entry *entries = lki_realloc(storage->entries, nbytes, "the list of checkpoints");
     if (!entries) return LK_ERR_NOMEM;

@@ -27,9 +27,9 @@ lk_status lki_storage_init(lki_storage *storage, const char *logdir, const char 
                            const char *metric_key, bool minimize, int topk);
 void lki_storage_fini(lki_storage *storage);
 
-/* Takes a checkpoint in, best first, the later of equals after the earlier; NaN counts as worst. Where more
- * than topk are kept, the worst falls out: its path comes back in *dropped (lki_free it), which may be the
- * new one; else NULL. */
+/* Takes a checkpoint in, best first, the later of equals after the earlier; NaN counts as worst. A path
+ * that is there already is taken out first. Where more than topk are kept, the worst falls out: its path
+ * comes back in *dropped (lki_free it), which may be the new one; else NULL. */
 lk_status lki_storage_add(lki_storage *storage, const char *logpath, double metric, char **dropped);
 
 lk_status lki_storage_save(const lki_storage *storage, const char *path);

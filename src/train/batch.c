@@ -2,13 +2,31 @@
  * metrics. */
 #include "train/run.h"
 
+#include "base/log.h"
 #include "base/status.h"
+#include "train/step.h"
 
+#include <math.h>
 #include <string.h>
+
+/* Whether the step was compiled for what the runner has now: a second lk_train may have changed it. */
+static bool step_is_current(const lk_runner *runner)
+{
+    const lk_step_options *made = &runner->step->options, *wanted = &runner->run->step_options;
+    int made_every = made->accumulation_steps > 1 ? made->accumulation_steps : 1;
+    int wanted_every = wanted->accumulation_steps > 1 ? wanted->accumulation_steps : 1;
+    if (made->model != runner->model || made->criterion != runner->criterion) return false;
+    if (runner->run->evaluating) return true;
+    return made->optimizer == runner->optimizer && made_every == wanted_every &&
+           made->clip_norm == wanted->clip_norm && made->clip_value == wanted->clip_value &&
+           made->precision == wanted->precision;
+}
 
 lk_status lki_run_prepare_step(lk_runner *runner)
 {
-    if (runner->step) return LK_OK;
+    if (runner->step && step_is_current(runner)) return LK_OK;
+    lk_step_free(runner->step);
+    runner->step = NULL;
     lk_step_options options = runner->run->step_options;
     options.model = runner->model;
     options.criterion = runner->criterion;
@@ -50,18 +68,31 @@ static lk_status run_in_parts(lk_runner *runner, const lk_input *inputs, int cou
     return lki_run_call(runner, LKI_MOMENT_step);
 }
 
+static lk_status run_step(lk_runner *runner, const lk_input *inputs, int count)
+{
+    bool training = runner->is_train_loader && runner->optimizer;
+    if (somebody_looks_inside(runner->run)) return run_in_parts(runner, inputs, count, training);
+    return training ? lk_step_train(runner->step, inputs, count)
+                    : lk_step_evaluate(runner->step, inputs, count);
+}
+
+/* Nothing has been updated with it. Several ranks could not agree to stop here: there it stays a failure. */
+static lk_status end_with_nan(lk_runner *runner)
+{
+    if (!runner->run->nan_ends_run || runner->world_size > 1) return LK_ERR_NAN;
+    lki_log(LKI_LOG_WARNING, "the run ends in epoch %lld, batch %lld: %s", (long long)runner->epoch_step,
+            (long long)runner->loader_batch_step, lk_error());
+    runner->need_early_stop = runner->need_loader_stop = true;
+    return lk_metrics_set(runner->batch_metrics, runner->loss_key, NAN);
+}
+
 lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
 {
     lk_input inputs[LK_MAX_FIELDS];
     int count = collect_inputs(batch, inputs);
-    bool training = runner->is_train_loader && runner->optimizer;
     LKI_TRY(lki_run_prepare_step(runner));
-    if (somebody_looks_inside(runner->run))
-        LKI_TRY(run_in_parts(runner, inputs, count, training));
-    else if (training)
-        LKI_TRY(lk_step_train(runner->step, inputs, count));
-    else
-        LKI_TRY(lk_step_evaluate(runner->step, inputs, count));
+    lk_status status = run_step(runner, inputs, count);
+    if (status) return status == LK_ERR_NAN ? end_with_nan(runner) : status;
     if (!lk_step_has_loss(runner->step)) return LK_OK;
     return lk_metrics_set(runner->batch_metrics, runner->loss_key, lk_step_loss(runner->step));
 }

@@ -12,8 +12,8 @@
 static lk_status set_up(lk_runner *runner, lk_loader *loader, const char *key,
                         const lk_evaluate_options *options)
 {
-    if (!loader) return lki_last_status();
     lki_run_teardown(runner);
+    runner->run->evaluating = true;
     lk_named_loader named = {key, loader};
     lk_train_options train = {.loaders = {&named, 1},
                               .callbacks = options->callbacks,

@@ -3,6 +3,7 @@
 #include "train/run.h"
 #include "train/step.h"
 
+#include "base/memory.h"
 #include "base/status.h"
 
 #include <string.h>
@@ -35,6 +36,18 @@ static bool has_prefix(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+/* A loader that repeats itself starts its first pass again: the same samples in the same order. */
+static lk_status begin_or_repeat(lki_run_loader *entry, lk_pass_options pass, lk_pass_size *size)
+{
+    if (entry->repeat && entry->first_pass) return lk_loader_restore(entry->loader, entry->first_pass, size);
+    LKI_TRY(lk_loader_begin(entry->loader, pass, size));
+    if (!entry->repeat) return LK_OK;
+    entry->first_pass = LKI_NEW(lk_loader_state);
+    if (!entry->first_pass) return LK_ERR_NOMEM;
+    lk_loader_save(entry->loader, entry->first_pass);
+    return LK_OK;
+}
+
 static lk_status begin_pass(lk_runner *runner, int index, lk_pass_size *size)
 {
     lki_run *run = runner->run;
@@ -52,7 +65,18 @@ static lk_status begin_pass(lk_runner *runner, int index, lk_pass_size *size)
                             .train = runner->is_train_loader,
                             .seed = runner->seed};
     runner->loader_batch_step = runner->loader_sample_step = 0;
-    return lk_loader_begin(loader, pass, size);
+    return begin_or_repeat(&run->loaders[index], pass, size);
+}
+
+static int64_t limit_batches(const lki_run *run, const lki_run_loader *entry, int64_t count)
+{
+    double portion = entry->portion;
+    int64_t limit = count;
+    if (portion >= 1) limit = (int64_t)portion;
+    if (portion > 0 && portion < 1) limit = (int64_t)(portion * (double)count);
+    if (run->batch_limit && limit > run->batch_limit) limit = run->batch_limit;
+    if (limit < 1) limit = 1;
+    return limit < count ? limit : count;
 }
 
 static lk_status start_loader(lk_runner *runner, int index)
@@ -72,15 +96,13 @@ static lk_status start_loader(lk_runner *runner, int index)
     if (!runner->is_train_loader && runner->step)
         LKI_TRY(lki_replicas_share_buffers(&runner->step->replicas));
     LKI_TRY(begin_pass(runner, index, &size));
+    for (int i = 0; i < run->metric_count && !run->resuming_loader; i++) lk_metric_reset(run->metrics[i]);
     runner->loader_batch_size = lk_loader_batch_size(runner->loader);
-    runner->loader_batch_len = size.batch_count;
+    runner->loader_batch_len = limit_batches(run, &run->loaders[index], size.batch_count);
     runner->loader_sample_len = size.total_sample_count;
-    if (run->batch_limit && runner->loader_batch_len > run->batch_limit)
-        runner->loader_batch_len = run->batch_limit;
     return lki_run_call(runner, LKI_MOMENT_loader_start);
 }
 
-/* Overfitting looks at the first batch again and again, check at the first few. */
 static lk_status next_batch(lk_runner *runner, lk_batch **out)
 {
     *out = NULL;
@@ -150,6 +172,7 @@ static lk_status run_epoch(lk_runner *runner)
         LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_start));
     }
     for (int i = resumed ? run->first_loader : 0; i < run->loader_count; i++) {
+        if (run->loaders[i].skip) continue;
         LKI_TRY(lki_run_one_loader(runner, i));
         run->resumed_inside_epoch = false; /* later loaders and epochs start at their beginning */
     }
@@ -165,10 +188,10 @@ static lk_status run_epochs(lk_runner *runner)
 {
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
     LKI_TRY(lki_report_run_start(runner));
-    while (runner->epoch_step < runner->num_epochs || runner->run->resumed_inside_epoch) {
+    while (!runner->need_early_stop &&
+           (runner->epoch_step < runner->num_epochs || runner->run->resumed_inside_epoch)) {
         if (!runner->run->resumed_inside_epoch) runner->epoch_step++;
         LKI_TRY(run_epoch(runner));
-        if (runner->need_early_stop) break;
     }
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_end));
     return lki_report_run_end(runner);

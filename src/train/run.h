@@ -18,6 +18,10 @@ typedef struct lki_run_loader {
     lk_loader *loader;
     lk_metrics *metrics; /* of its last pass */
     bool has_metrics;    /* in this epoch */
+    bool skip;           /* it rests in this epoch */
+    double portion;      /* how many batches of a pass are taken, or below 1 what share of them; 0: all */
+    bool repeat;         /* every pass is the first one over again */
+    lk_loader_state *first_pass; /* that pass at its start; NULL before it */
 } lki_run_loader;
 
 /* A further model, criterion, optimizer or step, by its key. */
@@ -59,12 +63,15 @@ typedef struct lki_run {
     bool wants_batch_metrics; /* a logger writes batches down */
     bool resuming_loader;     /* the loader goes on in its middle: metrics keep what they have seen */
     int batch_limit;          /* check, overfit: batches of a loader; 0 for all */
+    bool evaluating;          /* not a training run: nothing moves optimizer or scheduler */
+    bool nan_ends_run;        /* a loss that is not a number ends the run in order instead of failing it */
 
     /* Where a resumed run goes on. */
     bool resumed_inside_epoch;
     int first_loader;              /* of the first epoch */
     lk_loader_state *loader_state; /* of that loader; NULL at its start */
     int64_t loader_batch_step, loader_sample_step;
+    lk_state_dict *resumed_state; /* kept for the parts by key, which may be made later */
     int current_loader;
     bool inside_epoch;       /* its loaders are being gone through */
     volatile int *stop_flag; /* set by a signal: save, and stop at the next batch */
@@ -96,7 +103,11 @@ lk_status lki_run_one_loader(lk_runner *runner, int index);
 
 /* state.c: everything that resume needs, and taking it back. */
 lk_status lki_runner_save_state(lk_runner *runner, lk_state_dict *state);
-lk_status lki_runner_load_state(lk_runner *runner, const lk_state_dict *state);
+/* Takes the state over, also when it fails. */
+lk_status lki_runner_load_state(lk_runner *runner, lk_state_dict *state_owned);
+/* What the resumed state holds for a part that has just been added. */
+lk_status lki_part_restore_model(lk_runner *runner, lki_part *part);
+lk_status lki_part_restore_step(lk_runner *runner, lki_part *part);
 /* The model's own weights under PyTorch's names. */
 lk_state_dict *lki_model_state(const lk_module *model);
 lk_status lki_model_load_state(lk_module *model, const lk_state_dict *state, const char *what);

@@ -90,6 +90,11 @@ static lki_part *find_or_add_part(lk_runner *runner, const char *key)
     return part;
 }
 
+/* A model that is added to a resumed run takes the weights it had; the others have none of their own. */
+#define lki_part_added_model                   lki_part_restore_model
+#define lki_part_added_criterion(runner, part) LK_OK
+#define lki_part_added_optimizer(runner, part) LK_OK
+
 #define DEFINE_PART(type, name)                                                                              \
     lk_status lk_runner_add_##name(lk_runner *runner, const char *key, type *name)                           \
     {                                                                                                        \
@@ -101,7 +106,7 @@ static lki_part *find_or_add_part(lk_runner *runner, const char *key)
             return status;                                                                                   \
         }                                                                                                    \
         part->name = name;                                                                                   \
-        return LK_OK;                                                                                        \
+        return lki_part_added_##name(runner, part);                                                          \
     }                                                                                                        \
     type *lk_runner_##name(const lk_runner *runner, const char *key)                                         \
     {                                                                                                        \
@@ -124,6 +129,10 @@ lk_step *lk_runner_step(lk_runner *runner, const char *key, lk_step_options opti
         if (!options.engine) options.engine = runner->engine;
         if (!options.comm) options.comm = runner->run->comm;
         part->step = lk_step_create(options);
+        if (part->step && lki_part_restore_step(runner, part)) {
+            lk_step_free(part->step);
+            part->step = NULL;
+        }
     }
     return part->step;
 }

@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "optim/scheduler.h"
+#include "train/signals.h"
 
 #include <lockstep/callback.h>
 
@@ -106,6 +108,10 @@ static void take_parts(lk_runner *runner, const lk_train_options *options)
         lk_step_free(runner->step);
         runner->step = NULL;
     }
+    if (options->optimizer && options->optimizer != runner->optimizer && !options->scheduler) {
+        lk_scheduler_free(runner->scheduler); /* it was the old optimizer's */
+        runner->scheduler = NULL;
+    }
 #define REPLACE(name, free_it)                                                                               \
     if (options->name && options->name != runner->name) {                                                    \
         free_it(runner->name);                                                                               \
@@ -125,8 +131,14 @@ static lk_status ask_for_loaders(lk_runner *runner)
     lk_named_loader loaders[LKI_MAX_LOADERS];
     int count = 0;
     LKI_TRY(runner->ops->get_loaders(runner, loaders, LKI_MAX_LOADERS, &count));
-    for (int i = 0; i < count; i++) LKI_TRY(add_loader(runner->run, loaders[i].key, loaders[i].loader));
-    return LK_OK;
+    lk_status first = LK_OK;
+    for (int i = 0; i < count; i++) {
+        if (first)
+            lk_loader_free(loaders[i].loader);
+        else
+            first = add_loader(runner->run, loaders[i].key, loaders[i].loader);
+    }
+    return first;
 }
 
 static lk_status ask_for_callbacks(lk_runner *runner)
@@ -134,8 +146,14 @@ static lk_status ask_for_callbacks(lk_runner *runner)
     lk_callback *callbacks[LKI_MAX_CALLBACKS];
     int count = 0;
     LKI_TRY(runner->ops->get_callbacks(runner, callbacks, LKI_MAX_CALLBACKS, &count));
-    for (int i = 0; i < count; i++) LKI_TRY(lki_run_add_callback(runner, callbacks[i]));
-    return LK_OK;
+    lk_status first = LK_OK;
+    for (int i = 0; i < count; i++) {
+        if (first)
+            lk_callback_free(callbacks[i]);
+        else
+            first = lki_run_add_callback(runner, callbacks[i]);
+    }
+    return first;
 }
 
 static lk_status ask_for_loggers(lk_runner *runner)
@@ -143,8 +161,14 @@ static lk_status ask_for_loggers(lk_runner *runner)
     lk_logger *loggers[LKI_MAX_LOGGERS];
     int count = 0;
     LKI_TRY(runner->ops->get_loggers(runner, loggers, LKI_MAX_LOGGERS, &count));
-    for (int i = 0; i < count; i++) LKI_TRY(lki_run_add_logger(runner->run, loggers[i]));
-    return LK_OK;
+    lk_status first = LK_OK;
+    for (int i = 0; i < count; i++) {
+        if (first)
+            lk_logger_close(loggers[i]);
+        else
+            first = lki_run_add_logger(runner->run, loggers[i]);
+    }
+    return first;
 }
 
 static lk_status ask_for_parts(lk_runner *runner)
@@ -170,6 +194,7 @@ static lk_status ask_custom_runner(lk_runner *runner, lk_train_options *options)
     if (ops->get_engine) LKI_TRY(ops->get_engine(runner, options));
     if (runner->run->loader_count == 0 && ops->get_loaders) LKI_TRY(ask_for_loaders(runner));
     LKI_TRY(ask_for_parts(runner));
+    if (runner->run->evaluating) return LK_OK;
     if (ops->get_callbacks) LKI_TRY(ask_for_callbacks(runner));
     if (ops->get_loggers) LKI_TRY(ask_for_loggers(runner));
     return LK_OK;
@@ -216,6 +241,7 @@ static lk_status add_default_callbacks(lk_runner *runner)
     bool own_batches = runner->ops && runner->ops->handle_batch;
     if (runner->criterion && !own_batches && !has_callback(run, "Criterion"))
         LKI_TRY(lki_run_add_callback(runner, lk_criterion_callback()));
+    if (run->evaluating) return LK_OK;
     if (runner->optimizer && !has_callback(run, "Optimizer"))
         LKI_TRY(lki_run_add_callback(runner, lk_optimizer_callback()));
     if (runner->scheduler && !has_callback(run, "Scheduler"))
@@ -259,6 +285,7 @@ static lk_status choose_valid_loader(lk_runner *runner)
     if (run->valid_loader && lki_run_find_loader(run, run->valid_loader) < 0)
         return lki_fail(LK_ERR_NOT_FOUND, "valid_loader: there is no loader named \"%s\"", run->valid_loader);
     runner->valid_loader = run->valid_loader ? run->valid_loader : run->loaders[0].key;
+    for (int i = 0; i < run->loader_count; i++) run->loaders[i].repeat = run->options.overfit;
     return LK_OK;
 }
 
@@ -307,7 +334,12 @@ lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
 {
     lki_run *run = runner->run;
     take_parts(runner, options);
-    LKI_TRY(take_lists(runner, options));
+    lk_status status = take_lists(runner, options);
+    if (status) {
+        for (int i = 0; i < options->datasets.datasets.count; i++)
+            lk_dataset_free(options->datasets.datasets.items[i].dataset);
+        return status;
+    }
     if (options->datasets.datasets.count || options->datasets.get_datasets_fn)
         LKI_TRY(loaders_from_datasets(runner, &options->datasets));
     LKI_TRY(ask_custom_runner(runner, options));
@@ -321,7 +353,7 @@ lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
     run->step_options.sync_batch_norm = options->sync_batch_norm;
     run->step_options.compress_gradients = options->compress_gradients;
     run->step_options.check_every = options->check_replicas;
-    if (runner->scheduler && runner->optimizer)
+    if (runner->scheduler && runner->optimizer && runner->scheduler->optimizer != runner->optimizer)
         LKI_TRY(lk_scheduler_attach(runner->scheduler, runner->optimizer));
     return add_default_callbacks(runner);
 }
@@ -334,6 +366,7 @@ void lki_run_teardown(lk_runner *runner)
     for (int i = 0; i < run->loader_count; i++) {
         lk_loader_free(run->loaders[i].loader);
         lki_metrics_free(run->loaders[i].metrics);
+        lki_free(run->loaders[i].first_pass);
         lki_free(run->loaders[i].key);
     }
     lki_free(run->logdir);
@@ -342,6 +375,7 @@ void lki_run_teardown(lk_runner *runner)
     lki_free(run->device);
     lki_free(run->resume);
     lki_free(run->loader_state);
+    lk_state_dict_free(run->resumed_state);
     runner->loader = NULL;
     runner->loader_metrics = NULL;
     runner->batch = NULL;
@@ -355,7 +389,11 @@ void lki_run_teardown(lk_runner *runner)
 static lk_status train_rank(lk_runner *runner)
 {
     LKI_TRY(lki_run_open_engine(runner));
-    return lki_run_loop(runner);
+    runner->run->stop_flag = lki_signals_begin();
+    lk_status status = lki_run_loop(runner);
+    lki_signals_end();
+    runner->run->stop_flag = NULL;
+    return status;
 }
 
 lk_status lk_train_with(lk_runner *runner, lk_train_options options)

@@ -220,6 +220,32 @@ static lk_status each_callback(lk_runner *runner, lk_state_dict *into, const lk_
     return LK_OK;
 }
 
+/* Loaders that repeat their first pass need its beginning. */
+static lk_status put_first_passes(const lki_run *run, lk_state_dict *state)
+{
+    for (int i = 0; i < run->loader_count; i++) {
+        const lki_run_loader *loader = &run->loaders[i];
+        if (!loader->first_pass) continue;
+        LKI_SCOPED char *name = lki_format("first_pass.%s", loader->key);
+        if (!name) return LK_ERR_NOMEM;
+        LKI_TRY(put_bytes(state, name, loader->first_pass, sizeof *loader->first_pass));
+    }
+    return LK_OK;
+}
+
+static lk_status get_first_passes(lki_run *run, const lk_state_dict *state)
+{
+    for (int i = 0; i < run->loader_count; i++) {
+        lki_run_loader *loader = &run->loaders[i];
+        LKI_SCOPED char *name = lki_format("first_pass.%s", loader->key);
+        if (!name) return LK_ERR_NOMEM;
+        if (!lk_state_dict_has(state, name)) continue;
+        if (!loader->first_pass && !(loader->first_pass = LKI_NEW(lk_loader_state))) return LK_ERR_NOMEM;
+        LKI_TRY(get_bytes(state, name, loader->first_pass, sizeof *loader->first_pass));
+    }
+    return LK_OK;
+}
+
 /* The metrics of the loaders that this epoch has already been through: the decisions at its end need them. */
 static lk_status put_loader_metrics(const lki_run *run, lk_state_dict *state)
 {
@@ -266,6 +292,7 @@ static lk_status put_place(lk_runner *runner, lk_state_dict *state)
     LKI_TRY(lk_state_dict_put_i64(state, "runner.world_size", runner->world_size));
     LKI_TRY(lk_state_dict_put_i64(state, "runner.inside_epoch", inside));
     LKI_TRY(put_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
+    LKI_TRY(put_first_passes(run, state));
     if (!inside) return LK_OK;
     LKI_TRY(lk_state_dict_put_i64(state, "runner.loader", run->current_loader));
     LKI_TRY(lk_state_dict_put_i64(state, "runner.loader_batch_step", runner->loader_batch_step));
@@ -289,6 +316,7 @@ static lk_status get_place(lk_runner *runner, const lk_state_dict *state)
     LKI_TRY(lk_state_dict_get_i64(state, "runner.world_size", &world));
     LKI_TRY(lk_state_dict_get_i64(state, "runner.inside_epoch", &inside));
     LKI_TRY(get_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
+    LKI_TRY(get_first_passes(run, state));
     runner->seed = lk_default_generator()->seed;
     run->resumed_inside_epoch = inside;
     if (!inside) return LK_OK;
@@ -311,18 +339,48 @@ static lk_status get_place(lk_runner *runner, const lk_state_dict *state)
 
 /* ---- All of it ---- */
 
-static lk_status each_part(lk_runner *runner, lk_state_dict *into, const lk_state_dict *from)
+static lk_status put_part(lk_state_dict *state, const lki_part *part)
+{
+    LKI_SCOPED char *model = lki_format("model:%s.", part->key);
+    LKI_SCOPED char *optimizer = lki_format("optimizer:%s", part->key);
+    if (!model || !optimizer) return LK_ERR_NOMEM;
+    if (part->model) LKI_TRY(put_module(state, part->model, model));
+    return part->step ? put_step(state, part->step, optimizer) : LK_OK;
+}
+
+/* A part may be made after the state has been loaded, by the first batch for example: then it finds its own
+ * there. */
+lk_status lki_part_restore_model(lk_runner *runner, lki_part *part)
+{
+    const lk_state_dict *state = runner->run->resumed_state;
+    if (!state || !part->model) return LK_OK;
+    LKI_SCOPED char *prefix = lki_format("model:%s.", part->key);
+    return prefix ? get_module(state, part->model, prefix) : LK_ERR_NOMEM;
+}
+
+lk_status lki_part_restore_step(lk_runner *runner, lki_part *part)
+{
+    const lk_state_dict *state = runner->run->resumed_state;
+    if (!state || !part->step) return LK_OK;
+    LKI_SCOPED char *prefix = lki_format("optimizer:%s", part->key);
+    return prefix ? get_step(state, part->step, prefix) : LK_ERR_NOMEM;
+}
+
+static bool knows_of_parts(const lk_state_dict *state)
+{
+    for (int64_t i = 0; i < lk_state_dict_count(state); i++) {
+        const char *name = lk_state_dict_name(state, i);
+        if (strncmp(name, "model:", 6) == 0 || strncmp(name, "optimizer:", 10) == 0) return true;
+    }
+    return false;
+}
+
+static lk_status get_parts(lk_runner *runner)
 {
     lki_run *run = runner->run;
     for (int i = 0; i < run->part_count; i++) {
-        lki_part *part = &run->parts[i];
-        LKI_SCOPED char *model = lki_format("model:%s.", part->key);
-        LKI_SCOPED char *optimizer = lki_format("optimizer:%s", part->key);
-        if (!model || !optimizer) return LK_ERR_NOMEM;
-        if (part->model)
-            LKI_TRY(into ? put_module(into, part->model, model) : get_module(from, part->model, model));
-        if (part->step)
-            LKI_TRY(into ? put_step(into, part->step, optimizer) : get_step(from, part->step, optimizer));
+        LKI_TRY(lki_part_restore_model(runner, &run->parts[i]));
+        LKI_TRY(lki_part_restore_step(runner, &run->parts[i]));
     }
     return LK_OK;
 }
@@ -333,11 +391,11 @@ lk_status lki_runner_save_state(lk_runner *runner, lk_state_dict *state)
     if (runner->model) LKI_TRY(put_module(state, runner->model, "model."));
     if (runner->step) LKI_TRY(put_step(state, runner->step, "optimizer"));
     LKI_TRY(put_scheduler(state, runner->scheduler));
-    LKI_TRY(each_part(runner, state, NULL));
+    for (int i = 0; i < runner->run->part_count; i++) LKI_TRY(put_part(state, &runner->run->parts[i]));
     return each_callback(runner, state, NULL);
 }
 
-lk_status lki_runner_load_state(lk_runner *runner, const lk_state_dict *state)
+static lk_status get_state(lk_runner *runner, const lk_state_dict *state)
 {
     if (!lk_state_dict_has(state, "runner.format"))
         return lki_fail(LK_ERR_FORMAT, "this file holds weights alone: it can be evaluated, but not resumed");
@@ -348,6 +406,16 @@ lk_status lki_runner_load_state(lk_runner *runner, const lk_state_dict *state)
         LKI_TRY(get_step(state, runner->step, "optimizer"));
     }
     LKI_TRY(get_scheduler(state, runner->scheduler));
-    LKI_TRY(each_part(runner, NULL, state));
+    LKI_TRY(get_parts(runner));
     return each_callback(runner, NULL, state);
+}
+
+lk_status lki_runner_load_state(lk_runner *runner, lk_state_dict *state)
+{
+    lki_run *run = runner->run;
+    lk_state_dict_free(run->resumed_state);
+    run->resumed_state = knows_of_parts(state) ? state : NULL;
+    lk_status status = get_state(runner, state);
+    if (!run->resumed_state) lk_state_dict_free(state);
+    return status;
 }

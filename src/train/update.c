@@ -120,6 +120,8 @@ lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat,
     update->accumulation_steps = options.accumulation_steps > 0 ? options.accumulation_steps : 1;
     update->norm_hyper.clip = options.clip_norm;
     update->value_hyper.clip = options.clip_value;
+    /* The mean of the accumulated gradients: that of one larger batch. */
+    update->norm_hyper.grad_scale = update->value_hyper.grad_scale = 1.0 / update->accumulation_steps;
     if (flat->sums) add_accumulate_call(update);
     if (options.clip_norm > 0)
         add_gradient_call(update, &update->clip_norm, LK_OP_CLIP_NORM, &update->norm_hyper);
@@ -166,8 +168,10 @@ lk_status lki_update_apply(lki_update *update)
     LKI_TRY(run(update, update->clip_value));
     update->step_count++;
     update->accumulated = 0;
-    for (int i = 0; i < update->optimizer->group_count; i++)
+    for (int i = 0; i < update->optimizer->group_count; i++) {
         update->optimizer->groups[i].hyper.step = update->step_count;
+        update->optimizer->groups[i].hyper.grad_scale = 1.0 / update->accumulation_steps;
+    }
     for (int i = update->first_rule; i < update->call_count; i++) LKI_TRY(run(update, i));
     return LK_OK;
 }

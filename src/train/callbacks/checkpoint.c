@@ -64,10 +64,13 @@ static lk_status load_into(lk_runner *runner, const char *path, bool everything)
 {
     lk_state_dict *state = lk_load_safetensors(path);
     if (!state) return lki_last_status();
-    lk_status status =
-        everything ? lki_runner_load_state(runner, state) : lki_model_load_state(runner->model, state, path);
+    if (everything) {
+        lk_status status = lki_runner_load_state(runner, state);
+        return status ? lki_fail_prefix(status, "%s", path) : LK_OK;
+    }
+    lk_status status = lki_model_load_state(runner->model, state, path);
     lk_state_dict_free(state);
-    return status && everything ? lki_fail_prefix(status, "%s", path) : status;
+    return status;
 }
 
 /* "last" goes on from runner.last; "best" starts from the best weights. Without such a file the run starts
@@ -90,8 +93,10 @@ static lk_status start_storage(checkpoint_context *context, lk_runner *runner)
     LKI_SCOPED char *path = file_in(context, "model.storage.json");
     if (!path) return LK_ERR_NOMEM;
     if (runner->epoch_step > 0 && access(path, F_OK) == 0 &&
-        lki_storage_load(&context->storage, path) == LK_OK)
-        return LK_OK; /* a resumed run knows what it has kept */
+        lki_storage_load(&context->storage, path) == LK_OK) {
+        context->storage.topk = options->topk; /* a resumed run knows what it has kept */
+        return LK_OK;
+    }
     return lki_storage_init(&context->storage, context->options.logdir,
                             options->loader_key ? options->loader_key : runner->valid_loader,
                             options->metric_key ? options->metric_key : runner->valid_metric,
@@ -111,8 +116,9 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
         if (runner->is_master) LKI_TRY(lki_make_folders(context->folder));
     }
     if (options->resume_model) LKI_TRY(load_into(runner, options->resume_model, false));
-    if (options->resume_runner)
-        LKI_TRY(load_into(runner, options->resume_runner, true));
+    const char *resume = options->resume_runner ? options->resume_runner : runner->run->resume;
+    if (resume)
+        LKI_TRY(load_into(runner, resume, true));
     else
         LKI_TRY(autoresume(context, runner));
     return context->folder && runner->is_master ? start_storage(context, runner) : LK_OK;
@@ -193,8 +199,8 @@ static lk_status end(lk_callback *callback, lk_runner *runner)
         for (int i = 0; i < context->storage.entry_count; i++)
             printf("%s\t%.4f\n", context->storage.entries[i].logpath, context->storage.entries[i].metric);
     }
-    if (!context->options.load_best_on_end || context->storage.entry_count == 0 || !runner->model)
-        return LK_OK;
+    bool load_best = context->options.load_best_on_end || runner->run->options.load_best_on_end;
+    if (!load_best || context->storage.entry_count == 0 || !runner->model) return LK_OK;
     return load_into(runner, context->storage.entries[0].logpath, false);
 }
 
