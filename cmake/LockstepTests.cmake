@@ -1,5 +1,5 @@
 # lockstep_add_tests(<folder>): every test_*.c of the folder is one cmocka program and one ctest entry, <folder>.<file>. What
-# they share lies in case*.c.
+# they share lies in case*.c. A test_slow_*.c has the label slow and more time.
 function(lockstep_add_tests folder)
     get_filename_component(folder_name ${folder} NAME)
     file(GLOB sources CONFIGURE_DEPENDS ${folder}/test_*.c)
@@ -11,6 +11,10 @@ function(lockstep_add_tests folder)
         target_link_libraries(${target} PRIVATE lockstep_test_support)
         set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
         add_test(NAME ${folder_name}.${name} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-        set_tests_properties(${folder_name}.${name} PROPERTIES LABELS fast TIMEOUT 300)
+        if(name MATCHES "^test_slow_")
+            set_tests_properties(${folder_name}.${name} PROPERTIES LABELS slow TIMEOUT 900)
+        else()
+            set_tests_properties(${folder_name}.${name} PROPERTIES LABELS fast TIMEOUT 300)
+        endif()
     endforeach()
 endfunction()

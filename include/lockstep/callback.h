@@ -199,10 +199,18 @@ typedef struct lk_ema_options {
     int update_every; /* 1 */
 } lk_ema_options;
 /* Averages of the weights: moving (EMA), or over the epochs from swa_start on (SWA). Evaluation and
- * checkpoints see the average; training goes on with the weights themselves. */
+ * checkpoints see the average; training goes on with the weights themselves. Statistics of a batch norm are
+ * not averaged. */
 #define lk_ema_callback(...) lk_ema_callback_create((lk_ema_options){__VA_ARGS__})
 lk_callback *lk_ema_callback_create(lk_ema_options options);
 lk_callback *lk_swa_callback(int swa_start);
+
+/* Torchbearer's: rate * |w|_1 or rate * |w|_2 of every parameter is added to what is minimised, through the
+ * gradients. The plain decay is the optimizers' weight_decay. */
+lk_callback *lk_l1_weight_decay_callback(double rate);
+lk_callback *lk_l2_weight_decay_callback(double rate);
+/* The norm of all gradients of each update, before clipping: grad_norm, grad_norm/mean, grad_norm/std. */
+lk_callback *lk_gradient_norm_callback(void);
 
 /* Ends the run where a loss or a metric of a batch is not a number. */
 lk_callback *lk_terminate_on_nan_callback(void);

@@ -142,6 +142,26 @@ lk_status lki_report_run_start(lk_runner *runner)
     return LK_OK;
 }
 
+static lk_log_step log_step(const lk_runner *runner, const char *key)
+{
+    return (lk_log_step){.loader_key = key,
+                         .epoch_step = runner->epoch_step,
+                         .epoch_count = runner->num_epochs,
+                         .batch_step = runner->batch_step,
+                         .sample_step = runner->sample_step,
+                         .loader_batch_step = runner->loader_batch_step,
+                         .loader_batch_count = runner->loader_batch_len};
+}
+
+lk_status lki_report_image(lk_runner *runner, const char *tag, const lk_tensor *pixels)
+{
+    lki_run *run = runner->run;
+    lk_log_step step = log_step(runner, runner->loader_key);
+    for (int i = 0; i < run->logger_count; i++)
+        LKI_TRY(lk_logger_log_image(run->loggers[i], &step, tag, pixels));
+    return LK_OK;
+}
+
 static lk_status log_metrics(lk_runner *runner, lk_log_scope scope, const char *key,
                              const lk_metrics *metrics)
 {
@@ -152,13 +172,7 @@ static lk_status log_metrics(lk_runner *runner, lk_log_scope scope, const char *
     if (count > MAX_VALUES) count = MAX_VALUES;
     for (int i = 0; i < count; i++)
         values[i] = (lk_metric_value){lk_metrics_name(metrics, i), lk_metrics_value(metrics, i)};
-    lk_log_step step = {.loader_key = key,
-                        .epoch_step = runner->epoch_step,
-                        .epoch_count = runner->num_epochs,
-                        .batch_step = runner->batch_step,
-                        .sample_step = runner->sample_step,
-                        .loader_batch_step = runner->loader_batch_step,
-                        .loader_batch_count = runner->loader_batch_len};
+    lk_log_step step = log_step(runner, key);
     for (int i = 0; i < run->logger_count; i++)
         if (lk_logger_wants(run->loggers[i], scope))
             LKI_TRY(lk_logger_log_metrics(run->loggers[i], scope, &step, (lk_metric_values){values, count}));

@@ -117,6 +117,8 @@ lk_status lki_run_add_logger(lki_run *run, lk_logger *logger_owned);
 lk_status lki_report_run_start(lk_runner *runner);
 lk_status lki_report_loader(lk_runner *runner);
 lk_status lki_report_batch(lk_runner *runner);
+/* A picture (height, width, 1 or 3) of u8 of the loader that runs. */
+lk_status lki_report_image(lk_runner *runner, const char *tag, const lk_tensor *pixels);
 lk_status lki_report_epoch(lk_runner *runner);
 lk_status lki_report_run_end(lk_runner *runner);
 

@@ -33,36 +33,20 @@ void lki_callback_free_context(lk_callback *callback)
     lki_free(callback->context);
 }
 
-/* A copy of the slots beside the user's context. */
-typedef struct function_context {
-    lk_callback_ops user;
-    lk_callback inner;
-} function_context;
-
-#define X(moment)                                                                                            \
-    static lk_status call_##moment(lk_callback *callback, lk_runner *runner)                                 \
-    {                                                                                                        \
-        function_context *context = callback->context;                                                       \
-        return context->user.on_##moment ? context->user.on_##moment(&context->inner, runner) : LK_OK;       \
-    }
-LK_MOMENT_LIST(X)
-#undef X
+/* The copy of the slots lies behind the callback, in one block: lk_callback_free frees both. */
+typedef struct function_callback {
+    lk_callback callback;
+    lk_callback_ops ops;
+} function_callback;
 
 lk_callback *lk_function_callback(const lk_callback_ops *ops, void *context)
 {
-    static const lk_callback_ops forward = {
-        .name = "Function",
-#define X(moment) .on_##moment = call_##moment,
-        LK_MOMENT_LIST(X)
-#undef X
-            .free = lki_callback_free_context,
-    };
-    lk_callback *callback = lki_callback_new(&forward, sizeof(function_context), LK_ORDER_EXTERNAL);
-    if (!callback) return NULL;
-    function_context *own = callback->context;
-    own->user = *ops;
-    own->inner = (lk_callback){.ops = &own->user, .context = context, .order = LK_ORDER_EXTERNAL};
-    return callback;
+    function_callback *made = LKI_NEW(function_callback);
+    if (!made) return NULL;
+    made->ops = *ops;
+    if (!made->ops.name) made->ops.name = "Function";
+    made->callback = (lk_callback){.ops = &made->ops, .context = context, .order = LK_ORDER_EXTERNAL};
+    return &made->callback;
 }
 
 bool lki_callback_metric(const lk_runner *runner, const char *loader_key, const char *metric_key, double *out)

@@ -21,6 +21,14 @@ static bool is_better(const early_stopping_context *context, double score, bool 
     return minimize ? score <= context->best - delta : score >= context->best + delta;
 }
 
+/* A run that had stopped for this reason does not go on when it is resumed. */
+static lk_status start(lk_callback *callback, lk_runner *runner)
+{
+    const early_stopping_context *context = callback->context;
+    if (context->bad_epochs >= context->options.patience) runner->need_early_stop = true;
+    return LK_OK;
+}
+
 static lk_status epoch_end(lk_callback *callback, lk_runner *runner)
 {
     early_stopping_context *context = callback->context;
@@ -77,6 +85,7 @@ lk_callback *lk_early_stopping_callback_create(lk_early_stopping_options options
 {
     static const lk_callback_ops ops = {
         .name = "EarlyStopping",
+        .on_experiment_start = start,
         .on_epoch_end = epoch_end,
         .save_state = save_state,
         .load_state = load_state,

@@ -9,6 +9,8 @@
 typedef struct metric_context {
     lk_metric *metric;
     char *input_key, *target_key; /* NULL: the runner's */
+    lki_metric_publish publish;   /* NULL: the values are all there is */
+    void *publish_context;
 } metric_context;
 
 static lk_status start(lk_callback *callback, lk_runner *runner)
@@ -58,7 +60,7 @@ static lk_status report(lk_callback *callback, lk_runner *runner)
     LKI_TRY(lk_metric_compute(context->metric, &values));
     for (int i = 0; i < values.count; i++)
         LKI_TRY(lk_metrics_set(runner->loader_metrics, values.items[i].name, values.items[i].value));
-    return LK_OK;
+    return context->publish ? context->publish(runner, context->metric, context->publish_context) : LK_OK;
 }
 
 /* A run that stops inside an epoch keeps what the metric has seen of it. */
@@ -132,10 +134,12 @@ static void free_context(lk_callback *callback)
     lk_metric_free(context->metric);
     lki_free(context->input_key);
     lki_free(context->target_key);
+    lki_free(context->publish_context);
     lki_free(context);
 }
 
-lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const char *target_key)
+lk_callback *lki_metric_callback_new(lk_metric *metric, const lk_metric_callback_options *options, int order,
+                                     lki_metric_publish publish, void *publish_context)
 {
     static const lk_callback_ops ops = {
         .name = "Metric",
@@ -147,24 +151,30 @@ lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const 
         .load_state = load_state,
         .free = free_context,
     };
-    if (!metric) return NULL;
-    lk_callback *callback = lki_callback_new(&ops, sizeof(metric_context), LK_ORDER_METRIC);
+    lk_callback *callback = metric ? lki_callback_new(&ops, sizeof(metric_context), order) : NULL;
     if (!callback) {
         lk_metric_free(metric);
+        lki_free(publish_context);
         return NULL;
     }
     metric_context *context = callback->context;
-    context->metric = metric;
-    context->input_key = lki_strdup(input_key);
-    context->target_key = lki_strdup(target_key);
-    if ((input_key && !context->input_key) || (target_key && !context->target_key)) {
+    *context = (metric_context){.metric = metric, .publish = publish, .publish_context = publish_context};
+    context->input_key = lki_strdup(options->input_key);
+    context->target_key = lki_strdup(options->target_key);
+    if ((options->input_key && !context->input_key) || (options->target_key && !context->target_key)) {
         lk_callback_free(callback);
         return NULL;
     }
     return callback;
 }
 
-static lk_metric_options metric_options(const lk_metric_callback_options *options)
+lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const char *target_key)
+{
+    lk_metric_callback_options options = {.input_key = input_key, .target_key = target_key};
+    return lki_metric_callback_new(metric, &options, LK_ORDER_METRIC, NULL, NULL);
+}
+
+lk_metric_options lki_metric_callback_options(const lk_metric_callback_options *options)
 {
     lk_metric_options made = {.prefix = options->prefix,
                               .suffix = options->suffix,
@@ -182,8 +192,8 @@ static lk_metric_options metric_options(const lk_metric_callback_options *option
 #define DEFINE_METRIC_CALLBACK(name)                                                                         \
     lk_callback *lk_##name##_callback_create(lk_metric_callback_options options)                             \
     {                                                                                                        \
-        return lk_metric_callback(lk_##name##_metric_create(metric_options(&options)), options.input_key,    \
-                                  options.target_key);                                                       \
+        return lki_metric_callback_new(lk_##name##_metric_create(lki_metric_callback_options(&options)),     \
+                                       &options, LK_ORDER_METRIC, NULL, NULL);                               \
     }
 
 DEFINE_METRIC_CALLBACK(accuracy)
