@@ -53,7 +53,8 @@ typedef struct lk_step_options {
     lk_engine *engine;       /* NULL: one of its own, "auto" */
     lk_generator *generator; /* for dropout; NULL: the default one */
     lk_dtype precision;      /* LK_F32 or LK_BF16 */
-    int accumulation_steps;  /* batches to an update; 0 means 1 */
+    int accumulation_steps;  /* batches to an update, by the mean of their gradients, as one larger batch; 0
+                                means 1 */
     double clip_norm;        /* 0: gradients are not clipped */
     double clip_value;
     struct lk_comm *comm; /* with other ranks: gradients are averaged, replicas stay identical; NULL: alone */

@@ -394,7 +394,7 @@ def descend(golden, name, make, model=None, scheduler=None, accumulate=1, clip=N
     for i in range(STEPS):
         rows = slice(None) if accumulate == 1 else slice(4 * (i % 3), 4 * (i % 3) + 4)
         value = F.mse_loss(model(x[rows]), target[rows])
-        value.backward()
+        (value / accumulate).backward()  # the mean over the batches: what one larger batch gives
         losses.append(value.item())
         if (i + 1) % accumulate == 0:
             if clip:
