@@ -116,7 +116,7 @@ const lk_engine_ops lki_cpu_engine_ops = {
 bool lki_cpu_all_f32(const lk_call *call, unsigned others)
 {
     for (int i = 0; i < call->input_count; i++)
-        if (call->in[i].data && !(others & (1u << i)) && call->in[i].dtype != LK_F32) return false;
+        if (!(others & (1u << i)) && call->in[i].dtype != LK_F32) return false;
     return !call->output_count || call->out[0].dtype == LK_F32;
 }
 
