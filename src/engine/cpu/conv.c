@@ -125,6 +125,8 @@ static plan *new_plan(lki_cpu *cpu, lk_call *call, lk_shape in, lk_shape out, in
 lk_status lki_cpu_prepare_conv(lki_cpu *cpu, lk_call *call)
 {
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
+    LKI_TRY(lki_cpu_prepare_winograd(cpu, call));
+    if (call->run) return LK_OK;
     if (!new_plan(cpu, call, call->in[0].shape, call->out[0].shape, 24 << 10)) return LK_ERR_NOMEM;
     call->run = run_conv;
     return LK_OK;
@@ -197,6 +199,8 @@ static lk_status run_conv_grad_input(const lk_call *call)
 lk_status lki_cpu_prepare_conv_grad_input(lki_cpu *cpu, lk_call *call)
 {
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
+    LKI_TRY(lki_cpu_prepare_winograd(cpu, call));
+    if (call->run) return LK_OK;
     if (!new_plan(cpu, call, call->out[0].shape, call->in[0].shape, 24 << 10)) return LK_ERR_NOMEM;
     call->run = run_conv_grad_input;
     return LK_OK;
@@ -272,6 +276,8 @@ static lk_status run_conv_grad_weight(const lk_call *call)
 lk_status lki_cpu_prepare_conv_grad_weight(lki_cpu *cpu, lk_call *call)
 {
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
+    LKI_TRY(lki_cpu_prepare_winograd_grad_weight(cpu, call));
+    if (call->run) return LK_OK;
     plan *p = new_plan(cpu, call, call->in[1].shape, call->in[0].shape, 128 << 10);
     if (!p) return LK_ERR_NOMEM;
     int64_t outs = p->s.groups * p->s.group_out;

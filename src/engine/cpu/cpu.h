@@ -79,8 +79,9 @@ static inline bool lki_cpu_has(const lk_call *call, int index)
     return index < call->input_count && call->in[index].data;
 }
 
-/* True where every operand is f32 (an absent one has the zero dtype, which is f32); `others` has a bit for each input that may
- * be anything. Addresses say nothing yet when a call is prepared: inputs of the graph are bound later. */
+/* True where every operand is f32 (an absent one has the zero dtype, which is f32); `others` has a bit for
+ * each input that may be anything. Addresses say nothing yet when a call is prepared: inputs of the graph are
+ * bound later. */
 bool lki_cpu_all_f32(const lk_call *call, unsigned others);
 
 /* Memory for call->state, freed with the call. */

@@ -57,6 +57,28 @@ typedef struct lki_conv {
     int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
 } lki_conv;
 
+/* The sizes of a convolution with 3 x 3 kernels and stride 1, cut into output tiles of 4 x 4. */
+typedef struct lki_winograd {
+    int64_t batch, in_channels, out_channels;
+    int64_t in_height, in_width, out_height, out_width, pad_y, pad_x;
+    int64_t tiles_y, tiles_x; /* of one sample */
+} lki_winograd;
+
+/* Between tensors and the 36 matrices whose products Winograd's convolution is; see kernels/winograd.h.
+ * `block` is the length of a row of tiles, a multiple of 16. */
+typedef struct lki_winograd_kernels {
+    void (*weights)(float *u, const float *w, int64_t rows, int64_t columns, int64_t row_stride,
+                    int64_t column_stride, bool flip);
+    void (*weights_back)(float *dw, const float *u, int64_t rows, int64_t columns);
+    /* `pad` holds lki_winograd_pad_count floats. */
+    void (*input)(float *out, const lki_winograd *w, const float *x, int64_t first, int64_t count,
+                  int64_t block, float *pad);
+    void (*gradient)(float *out, const lki_winograd *w, const float *dy, int64_t first, int64_t count,
+                     int64_t block);
+    void (*output)(float *y, const lki_winograd *w, const float *m, int64_t c0, int64_t channels,
+                   int64_t first, int64_t count, int64_t block, const float *bias, bool relu);
+} lki_winograd_kernels;
+
 typedef struct lki_cpu_kernels {
     const char *name;
     const lki_tile_fn *tile; /* by op; NULL where an op is not elementwise */
@@ -71,6 +93,8 @@ typedef struct lki_cpu_kernels {
      * back, added. */
     void (*im2col)(float *col, int64_t col_row, const lki_conv *c, const float *x, int64_t p0, int64_t p1);
     void (*col2im)(float *x, const lki_conv *c, const float *col, int64_t col_row, int64_t p0, int64_t p1);
+
+    const lki_winograd_kernels *winograd; /* NULL where this width has none */
 
     double (*sum)(const float *x, int64_t n);
     double (*sum_squares)(const float *x, int64_t n);
@@ -96,10 +120,9 @@ typedef struct lki_cpu_kernels {
     void (*loss_grad)(const lki_loss_args *args, float *dx, int64_t begin, int64_t end);
 
     void (*update[LK_UPDATE_LAMB + 1])(const lki_update_args *args, int64_t begin, int64_t end);
-    /* Windows over one plane (in...) to (out...); with NaN and ties as op.h says. y or index may be NULL. The
-     * block forms hold sixteen channels side by side. sum_pool leaves the division to the caller. */
+    /* Windows over one plane (in...) to (out...); with NaN and ties as op.h says. y or index may be NULL.
+     * sum_pool leaves the division to the caller. */
     void (*max_pool_plane)(float *y, int32_t *index, const lki_conv *c, const float *x);
-    void (*max_pool_block)(float *y, int32_t *index, const lki_conv *c, const float *x);
     void (*sum_pool_plane)(float *y, const lki_conv *c, const float *x);
 
     double (*sum_centered_products)(const float *dy, const float *x, float mean,
@@ -123,6 +146,27 @@ static inline int64_t lki_gemm_scratch_count(int64_t n, int64_t k)
     int64_t columns =
         n < LKI_GEMM_BLOCK_N ? (n + LKI_GEMM_PANEL - 1) / LKI_GEMM_PANEL * LKI_GEMM_PANEL : LKI_GEMM_BLOCK_N;
     return columns * (k < LKI_GEMM_BLOCK_K ? k : LKI_GEMM_BLOCK_K);
+}
+
+/* Samples of fewer tiles than a block are copied into a frame of zeros, so that no tile lies partly outside:
+ * the rows and the columns of a frame, and the floats for all samples that a block can touch. 0 where samples
+ * are too large for that. */
+static inline int64_t lki_winograd_frame_rows(const lki_winograd *w)
+{
+    return 4 * w->tiles_y + 2;
+}
+
+static inline int64_t lki_winograd_frame_columns(const lki_winograd *w)
+{
+    return (4 * w->tiles_x + 2 + 15) / 16 * 16;
+}
+
+static inline int64_t lki_winograd_pad_count(const lki_winograd *w, int64_t block)
+{
+    int64_t frame = lki_winograd_frame_rows(w) * lki_winograd_frame_columns(w),
+            tiles = w->tiles_y * w->tiles_x;
+    int64_t samples = (block + tiles - 1) / tiles + 1;
+    return samples * frame <= 8192 ? samples * frame : 0;
 }
 
 #endif

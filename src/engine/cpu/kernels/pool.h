@@ -1,6 +1,5 @@
 /* Pooling of planes. Output columns go through the lanes of a vector; a tap's inputs are a strided run of a
- * row. The blocked forms have the sixteen channels of a block side by side, which go through the lanes
- * instead. */
+ * row. */
 #ifndef LKI_CPU_KERNELS_POOL_H
 #define LKI_CPU_KERNELS_POOL_H
 
@@ -67,81 +66,68 @@ INLINE void contend(winner *w, v x, vint place, vmask valid)
     w->place = (vint)v_select(wins, (v)place, (v)w->place);
 }
 
-/* Columns [begin, begin + n), n <= VN, of output row `row` of one plane. */
-INLINE winner max_of_columns(const lki_conv *c, const float *x, int64_t row, int64_t begin, int64_t n)
+/* Windows of any width; those of up to eight columns have their taps at hand. */
+typedef struct tap_list {
+    tap known[8];
+} tap_list;
+
+INLINE void fill_taps(tap_list *list, const lki_conv *c)
 {
-    winner w = {v_set(-INFINITY), v_set_int(-1)};
-    int64_t taps = c->kernel[0] * c->kernel[1] * c->kernel[2], stride = c->stride[2];
-    vint steps = lane_numbers() * (int32_t)stride;
-    for (int64_t k = 0; k < taps; k++) {
-        tap t = tap_of(c, k);
-        int64_t from = input_row(c, &t, row), low = clip_to(t.low - begin, 0, n),
-                high = clip_to(t.high - begin, low, n);
-        if (from < 0 || low >= high) continue;
-        int64_t first = from * c->in[2] + begin * stride + t.shift;
-        contend(&w, load_strided(x + first, stride, low, high), steps + (int32_t)first,
-                lanes_between(low, high));
-    }
-    return w;
+    for (int64_t kx = 0; kx < c->kernel[2] && kx < 8; kx++) list->known[kx] = tap_of(c, kx);
 }
+
+/* Calls `body` for each tap of the output columns [begin, begin + n) of row (z, y) that exists in some lane:
+ * from is the flat place that lane 0 reads, [low, high) the lanes whose input exists. */
+#define FOR_EACH_TAP(c, list, z, y, begin, n, body)                                                          \
+    for (int64_t kz = 0, iz = (z) * (c)->stride[0] - (c)->padding[0]; kz < (c)->kernel[0];                   \
+         kz++, iz += (c)->dilation[0]) {                                                                     \
+        if (iz < 0 || iz >= (c)->in[0]) continue;                                                            \
+        for (int64_t ky = 0, iy = (y) * (c)->stride[1] - (c)->padding[1]; ky < (c)->kernel[1];               \
+             ky++, iy += (c)->dilation[1]) {                                                                 \
+            if (iy < 0 || iy >= (c)->in[1]) continue;                                                        \
+            int64_t row_at = (iz * (c)->in[1] + iy) * (c)->in[2] + (begin) * (c)->stride[2];                 \
+            for (int64_t kx = 0; kx < (c)->kernel[2]; kx++) {                                                \
+                tap t = kx < 8 ? (list)->known[kx] : tap_of(c, kx);                                          \
+                int64_t low = clip_to(t.low - (begin), 0, n), high = clip_to(t.high - (begin), low, n);      \
+                int64_t from = row_at + t.shift;                                                             \
+                if (low < high) body;                                                                        \
+            }                                                                                                \
+        }                                                                                                    \
+    }
 
 static void max_pool_plane(float *y, int32_t *index, const lki_conv *c, const float *x)
 {
-    int64_t rows = c->out[0] * c->out[1], width = c->out[2];
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t begin = 0; begin < width; begin += VN) {
-            int64_t n = width - begin < VN ? width - begin : VN;
-            winner w = max_of_columns(c, x, row, begin, n);
-            if (y) v_store_n(y + row * width + begin, w.value, n);
-            if (index) store_int_n(index + row * width + begin, w.place, n);
-        }
+    int64_t width = c->out[2], stride = c->stride[2], at = 0;
+    vint steps = lane_numbers() * (int32_t)stride;
+    tap_list taps;
+    fill_taps(&taps, c);
+    for (int64_t oz = 0; oz < c->out[0]; oz++)
+        for (int64_t oy = 0; oy < c->out[1]; oy++, at += width)
+            for (int64_t begin = 0; begin < width; begin += VN) {
+                int64_t n = width - begin < VN ? width - begin : VN;
+                winner w = {v_set(-INFINITY), v_set_int(-1)};
+                FOR_EACH_TAP(c, &taps, oz, oy, begin, n,
+                             contend(&w, load_strided(x + from, stride, low, high), steps + (int32_t)from,
+                                     lanes_between(low, high)))
+                if (y) v_store_n(y + at + begin, w.value, n);
+                if (index) store_int_n(index + at + begin, w.place, n);
+            }
 }
 
 /* Sums of windows, not yet divided. */
 static void sum_pool_plane(float *y, const lki_conv *c, const float *x)
 {
-    int64_t rows = c->out[0] * c->out[1], width = c->out[2],
-            taps = c->kernel[0] * c->kernel[1] * c->kernel[2];
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t begin = 0; begin < width; begin += VN) {
-            int64_t n = width - begin < VN ? width - begin : VN;
-            v total = v_set(0.0f);
-            for (int64_t k = 0; k < taps; k++) {
-                tap t = tap_of(c, k);
-                int64_t from = input_row(c, &t, row), low = clip_to(t.low - begin, 0, n);
-                int64_t high = clip_to(t.high - begin, low, n);
-                if (from < 0 || low >= high) continue;
-                total += load_strided(x + from * c->in[2] + begin * c->stride[2] + t.shift, c->stride[2], low,
-                                      high);
-            }
-            v_store_n(y + row * width + begin, total, n);
-        }
-}
-
-/* One block of 16 channels: x (in..., 16) to y, index (out..., 16). The places are those of the plane. */
-static void max_pool_block(float *y, int32_t *index, const lki_conv *c, const float *x)
-{
-    int64_t at = 0;
+    int64_t width = c->out[2], stride = c->stride[2], at = 0;
+    tap_list taps;
+    fill_taps(&taps, c);
     for (int64_t oz = 0; oz < c->out[0]; oz++)
-        for (int64_t oy = 0; oy < c->out[1]; oy++)
-            for (int64_t ox = 0; ox < c->out[2]; ox++, at += 16)
-                for (int lane = 0; lane < 16; lane += VN) {
-                    winner w = {v_set(-INFINITY), v_set_int(-1)};
-                    int64_t z0 = oz * c->stride[0] - c->padding[0], y0 = oy * c->stride[1] - c->padding[1];
-                    int64_t x0 = ox * c->stride[2] - c->padding[2];
-                    for (int64_t kz = 0, iz = z0; kz < c->kernel[0]; kz++, iz += c->dilation[0])
-                        for (int64_t ky = 0, iy = y0; ky < c->kernel[1]; ky++, iy += c->dilation[1])
-                            for (int64_t kx = 0, ix = x0; kx < c->kernel[2]; kx++, ix += c->dilation[2]) {
-                                if (iz < 0 || iz >= c->in[0] || iy < 0 || iy >= c->in[1] || ix < 0 ||
-                                    ix >= c->in[2])
-                                    continue;
-                                int64_t place = (iz * c->in[1] + iy) * c->in[2] + ix;
-                                contend(&w, v_load(x + place * 16 + lane), v_set_int((int32_t)place),
-                                        lanes_between(0, VN));
-                            }
-                    if (y) v_store(y + at + lane, w.value);
-                    if (index) store_int_n(index + at + lane, w.place, VN);
-                }
+        for (int64_t oy = 0; oy < c->out[1]; oy++, at += width)
+            for (int64_t begin = 0; begin < width; begin += VN) {
+                int64_t n = width - begin < VN ? width - begin : VN;
+                v total = v_set(0.0f);
+                FOR_EACH_TAP(c, &taps, oz, oy, begin, n, total += load_strided(x + from, stride, low, high))
+                v_store_n(y + at + begin, total, n);
+            }
 }
 
 #endif

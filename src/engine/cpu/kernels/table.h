@@ -8,6 +8,7 @@
 #include "engine/cpu/kernels/random.h"
 #include "engine/cpu/kernels/reduce.h"
 #include "engine/cpu/kernels/update.h"
+#include "engine/cpu/kernels/winograd.h"
 
 const lki_cpu_kernels LKI_KERNEL_TABLE = {
     .name = LKI_LEVEL_NAME,
@@ -18,6 +19,7 @@ const lki_cpu_kernels LKI_KERNEL_TABLE = {
     .gemm = gemm_range,
     .im2col = im2col,
     .col2im = col2im,
+    .winograd = WINOGRAD,
     .sum = sum,
     .sum_squares = sum_squares,
     .sum_square_deviations = sum_square_deviations,
@@ -41,7 +43,6 @@ const lki_cpu_kernels LKI_KERNEL_TABLE = {
             [LK_UPDATE_ADAGRAD] = adagrad_update,
         },
     .max_pool_plane = max_pool_plane,
-    .max_pool_block = max_pool_block,
     .sum_pool_plane = sum_pool_plane,
     .sum_centered_products = sum_centered_products,
     .blend = blend,
