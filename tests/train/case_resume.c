@@ -1,0 +1,75 @@
+#include "case_resume.h"
+
+#include "base/status.h"
+
+#include <signal.h>
+
+static lk_status raise_signal(lk_callback *callback, lk_runner *runner)
+{
+    const lkt_run_options *options = callback->context;
+    bool here = runner->is_train_loader
+                    ? runner->batch_step == options->stop_batch
+                    : runner->epoch_step == options->stop_valid_epoch && runner->loader_batch_step == 1;
+    if (runner->is_train_loader && runner->batch_step == options->fail_batch)
+        return lki_fail(LK_ERR_INVALID, "a failure of the test's own");
+    if (here) raise(options->signal ? options->signal : SIGTERM);
+    return LK_OK;
+}
+
+lk_status lkt_whole_run(lkt_run_options *options)
+{
+    lk_runner *runner = lk_supervised_runner();
+    lk_module *model = lkt_deep_model();
+    lk_status status = lk_train(
+        runner, .model = model, .criterion = lk_cross_entropy_loss(), .optimizer = lk_adam(.lr = 0.02),
+        .scheduler = options->plateau ? lk_reduce_lr_on_plateau(.no_patience = true)
+                                      : lk_multi_step_lr(.milestones = lk_milestones(2, 4)),
+        .loaders = lk_loaders(
+            {"train", lk_loader(lkt_points(LKT_RUN_BATCHES * 8, 1), .batch_size = 8, .shuffle = true)},
+            {"valid", lk_loader(lkt_points(40, 2), .batch_size = 8)}),
+        .callbacks = lk_callbacks(
+            lk_optimizer_callback(.accumulation_steps = 5, .clip_norm = 0.5),
+            lk_accuracy_callback(.num_classes = 3), lk_auc_callback(.num_classes = 3),
+            lk_gradient_norm_callback(), options->swa ? lk_swa_callback(2) : lk_ema_callback(.decay = 0.9),
+            lk_early_stopping_callback(.patience = 50),
+            lk_checkpoint_callback(.topk = 2, .save_every_batches = options->save_every_batches),
+            lk_on(batch_end, raise_signal, options)),
+        .num_epochs = options->num_epochs ? options->num_epochs : LKT_RUN_EPOCHS, .seed = 11,
+        .logdir = options->logdir, .valid_loader = "valid", .autoresume = options->autoresume,
+        .resume = options->resume);
+    snprintf(options->hash, sizeof options->hash, "%s", lkt_hash(runner->model));
+    lk_runner_free(runner);
+    return status;
+}
+
+static void same_file(const char *a, const char *b, const char *name)
+{
+    char *one = lkt_read(lkt_path(a, "%s", name)), *two = lkt_read(lkt_path(b, "%s", name));
+    if (strcmp(one, two) != 0) fail_msg("%s differs:\n%s\nexpected:\n%s", name, one, two);
+    free(one);
+    free(two);
+}
+
+static void same_weights(const char *a, const char *b, const char *name)
+{
+    char hashes[2][LK_HASH_LENGTH + 1];
+    const char *folders[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        lk_state_dict *state = lk_load_safetensors(lkt_path(folders[i], "checkpoints/%s", name));
+        lkt_not_null(state);
+        lkt_ok(lk_weights_hash(state, hashes[i]));
+        lk_state_dict_free(state);
+    }
+    if (strcmp(hashes[0], hashes[1]) != 0) fail_msg("%s differs", name);
+}
+
+void lkt_same_runs(const lkt_run_options *actual, const lkt_run_options *expected)
+{
+    const char *a = actual->logdir, *b = expected->logdir;
+    assert_string_equal(actual->hash, expected->hash);
+    same_file(a, b, "csv_logger/train.csv");
+    same_file(a, b, "csv_logger/valid.csv");
+    same_weights(a, b, "model.best.safetensors");
+    same_weights(a, b, "model.last.safetensors");
+    same_weights(a, b, "runner.last.safetensors");
+}

@@ -1,0 +1,190 @@
+/* A run that was stopped and resumed is the run that was not: the same bits in weights, logs and checkpoints.
+ */
+#include "case_resume.h"
+
+#include <signal.h>
+
+static char whole_folder[1024], folder[1024];
+
+static const char *fresh(char *text, const char *name)
+{
+    snprintf(text, sizeof whole_folder, "%s", lkt_scratch_folder(name));
+    return text;
+}
+
+/* The uninterrupted run of these options; the usual one is made once. */
+static lkt_run_options whole(lkt_run_options like)
+{
+    static char usual_folder[sizeof whole_folder];
+    static lkt_run_options usual;
+    bool is_usual = !like.plateau && !like.swa;
+    if (is_usual && usual.logdir) return usual;
+    lkt_run_options options = {.plateau = like.plateau, .swa = like.swa};
+    options.logdir =
+        is_usual ? fresh(usual_folder, "train_resume_usual") : fresh(whole_folder, "train_resume_whole");
+    lkt_ok(lkt_whole_run(&options));
+    if (is_usual) usual = options;
+    return options;
+}
+
+static void stop_and_go_on(lkt_run_options first)
+{
+    lkt_run_options expected = whole(first);
+    first.logdir = fresh(folder, "train_resume_stopped");
+    lkt_fails(lkt_whole_run(&first), LK_ERR_STOPPED, "stopped by");
+    lkt_run_options second = {
+        .logdir = folder, .autoresume = "last", .plateau = first.plateau, .swa = first.swa};
+    lkt_ok(lkt_whole_run(&second));
+    lkt_same_runs(&second, &expected);
+}
+
+static void stopped_inside_an_epoch(void **state)
+{
+    (void)state;
+    stop_and_go_on((lkt_run_options){.stop_batch = 17});
+    stop_and_go_on((lkt_run_options){.stop_batch = 1, .signal = SIGUSR1});
+    stop_and_go_on((lkt_run_options){.stop_batch = LKT_RUN_BATCHES * LKT_RUN_EPOCHS - 1, .signal = SIGINT});
+}
+
+static void stopped_at_the_end_of_a_loader(void **state)
+{
+    (void)state;
+    stop_and_go_on((lkt_run_options){.stop_batch = 2 * LKT_RUN_BATCHES});
+}
+
+static void stopped_in_the_valid_loader(void **state)
+{
+    (void)state;
+    stop_and_go_on((lkt_run_options){.stop_valid_epoch = 3});
+}
+
+static void with_other_schedules_and_averages(void **state)
+{
+    (void)state;
+    stop_and_go_on((lkt_run_options){.stop_batch = 40, .plateau = true, .swa = true});
+    stop_and_go_on((lkt_run_options){.stop_valid_epoch = 4, .swa = true});
+}
+
+static void stopped_twice(void **state)
+{
+    (void)state;
+    lkt_run_options expected = whole((lkt_run_options){0});
+    lkt_run_options run = {.logdir = fresh(folder, "train_resume_twice"), .stop_batch = 5};
+    lkt_fails(lkt_whole_run(&run), LK_ERR_STOPPED, "epoch 1, after batch 5");
+    run.autoresume = "last";
+    run.stop_batch = 31;
+    lkt_fails(lkt_whole_run(&run), LK_ERR_STOPPED, "epoch 3, after batch 7");
+    run.stop_batch = 0;
+    run.stop_valid_epoch = 3;
+    lkt_fails(lkt_whole_run(&run), LK_ERR_STOPPED, "epoch 3, after batch 1");
+    run.stop_valid_epoch = 0;
+    lkt_ok(lkt_whole_run(&run));
+    lkt_same_runs(&run, &expected);
+}
+
+static void ended_after_an_epoch_and_prolonged(void **state)
+{
+    (void)state;
+    lkt_run_options expected = whole((lkt_run_options){0});
+    lkt_run_options run = {.logdir = fresh(folder, "train_resume_longer"), .num_epochs = 2};
+    lkt_ok(lkt_whole_run(&run));
+    run.num_epochs = 0;
+    run.resume = lkt_path(folder, "checkpoints/runner.last.safetensors");
+    lkt_ok(lkt_whole_run(&run));
+    lkt_same_runs(&run, &expected);
+}
+
+/* What is saved inside an epoch, while the run goes on, is a place to go on from too: here the run fails
+ * afterwards, and nothing is saved at that moment. */
+static void saved_inside_an_epoch(void **state)
+{
+    (void)state;
+    lkt_run_options expected = whole((lkt_run_options){0});
+    lkt_run_options run = {.logdir = fresh(folder, "train_resume_saved"), .save_every_batches = 7};
+    run.fail_batch = 18; /* the place kept is batch 14, the second of epoch 2 */
+    lkt_fails(lkt_whole_run(&run), LK_ERR_INVALID, "a failure of the test's own");
+    run.fail_batch = 0;
+    run.autoresume = "last";
+    lkt_ok(lkt_whole_run(&run));
+    lkt_same_runs(&run, &expected);
+}
+
+static void a_finished_run_has_nothing_left_to_do(void **state)
+{
+    (void)state;
+    lkt_run_options expected = whole((lkt_run_options){0});
+    lkt_run_options again = {.logdir = expected.logdir, .autoresume = "last"};
+    lkt_ok(lkt_whole_run(&again));
+    assert_string_equal(again.hash, expected.hash);
+    assert_int_equal(lkt_csv_rows(again.logdir, "train"), LKT_RUN_EPOCHS);
+}
+
+static void autoresume_without_a_checkpoint_starts_afresh(void **state)
+{
+    (void)state;
+    lkt_run_options expected = whole((lkt_run_options){0});
+    lkt_run_options run = {.logdir = fresh(folder, "train_resume_fresh"), .autoresume = "last"};
+    lkt_ok(lkt_whole_run(&run));
+    lkt_same_runs(&run, &expected);
+}
+
+static void wrong_files_are_refused(void **state)
+{
+    (void)state;
+    lkt_run_options done = whole((lkt_run_options){0});
+    lkt_run_options run = {.logdir = fresh(folder, "train_resume_wrong")};
+    run.resume = lkt_path(done.logdir, "checkpoints/model.best.safetensors");
+    lkt_fails(lkt_whole_run(&run), LK_ERR_FORMAT, "weights alone");
+    run.resume = lkt_path(done.logdir, "checkpoints/none.safetensors");
+    assert_int_not_equal(lkt_whole_run(&run), LK_OK);
+    lkt_contains(lk_error(), "none.safetensors");
+    run.resume = lkt_path(done.logdir, "csv_logger/train.csv");
+    assert_int_not_equal(lkt_whole_run(&run), LK_OK);
+    lkt_contains(lk_error(), "train.csv");
+}
+
+/* ---- Signals leave nothing behind ---- */
+
+static volatile int heard;
+static void hear(int number)
+{
+    heard = number;
+}
+
+static void handlers_come_back(void **state)
+{
+    (void)state;
+    struct sigaction before = {.sa_handler = hear}, after;
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, usual = {.sa_handler = SIG_DFL};
+    sigaction(SIGTERM, &before, NULL);
+    sigaction(SIGUSR1, &ignore, NULL);
+    lkt_run_options run = {
+        .logdir = fresh(folder, "train_resume_signal"), .stop_batch = 3, .signal = SIGUSR1};
+    lkt_ok(lkt_whole_run(&run)); /* the program ignores it, so the run does */
+    run = (lkt_run_options){.logdir = fresh(folder, "train_resume_signal"), .stop_batch = 3};
+    lkt_fails(lkt_whole_run(&run), LK_ERR_STOPPED, "epoch 1, after batch 3");
+    assert_int_equal(heard, 0);
+    raise(SIGTERM);
+    assert_int_equal(heard, SIGTERM);
+    sigaction(SIGTERM, &usual, &after);
+    assert_ptr_equal(after.sa_handler, hear);
+    sigaction(SIGUSR1, &usual, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stopped_inside_an_epoch),
+        cmocka_unit_test(stopped_at_the_end_of_a_loader),
+        cmocka_unit_test(stopped_in_the_valid_loader),
+        cmocka_unit_test(with_other_schedules_and_averages),
+        cmocka_unit_test(stopped_twice),
+        cmocka_unit_test(ended_after_an_epoch_and_prolonged),
+        cmocka_unit_test(saved_inside_an_epoch),
+        cmocka_unit_test(a_finished_run_has_nothing_left_to_do),
+        cmocka_unit_test(autoresume_without_a_checkpoint_starts_afresh),
+        cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(handlers_come_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
