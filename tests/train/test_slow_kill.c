@@ -54,6 +54,9 @@ static void killed_at_random(void **state)
         lkt_run_options again = {.logdir = folder, .autoresume = "last"};
         lkt_ok(lkt_whole_run(&again)); /* nothing is left to do: it reads the end of the run */
         lkt_same_runs(&again, &expected);
+        char command[1200];
+        snprintf(command, sizeof command, "! ls -A '%s/checkpoints' | grep -q tmp", folder);
+        assert_int_equal(system(command), 0); /* nothing half-written stays */
         print_message("killed %d times, with the seed %llu\n", kills, (unsigned long long)generator.seed);
     }
 }

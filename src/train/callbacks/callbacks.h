@@ -53,6 +53,9 @@ struct lki_wrapper {
 };
 lk_callback *lki_wrapper_create(const lki_wrapper_ops *ops, lk_callback *inner_owned, void *context_owned);
 
+/* Removes temporary files of processes that are gone (sweep.c). */
+void lki_sweep_temporaries(const char *folder);
+
 /* A copy of a NULL-terminated list of names (wrapper.c); NULL for NULL. */
 lk_status lki_names_copy(char ***out, const char *const *names);
 void lki_names_free(char **names);

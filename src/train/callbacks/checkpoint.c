@@ -113,7 +113,10 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     if (options->logdir) {
         context->folder = lki_format("%s/checkpoints", options->logdir);
         if (!context->folder) return LK_ERR_NOMEM;
-        if (runner->is_master) LKI_TRY(lki_make_folders(context->folder));
+        if (runner->is_master) {
+            LKI_TRY(lki_make_folders(context->folder));
+            lki_sweep_temporaries(context->folder);
+        }
     }
     if (options->resume_model) LKI_TRY(load_into(runner, options->resume_model, false));
     const char *resume = options->resume_runner ? options->resume_runner : runner->run->resume;
