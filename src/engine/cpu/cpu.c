@@ -100,10 +100,19 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
 {
     lki_cpu *cpu = engine->state;
     call->run = NULL;
+    call->state = NULL;
+    call->free_state = NULL;
+    call->scratch_nbytes = 0;
     lki_cpu_prepare own = prepares[call->op];
     if (!own && (lk_op_flags(call->op) & LK_OP_E)) own = lki_cpu_prepare_elementwise;
     if (own && (call->output_count != 1 || call->out[0].data)) LKI_TRY(own(cpu, call));
-    return call->run ? LK_OK : lki_ref_engine_ops.prepare(engine, call);
+    if (call->run) return LK_OK;
+    if (call->free_state) call->free_state(call->state); /* of an attempt that came to nothing */
+    call->state = NULL;
+    call->free_state = NULL;
+    call->scratch_nbytes = 0;
+    if (own && lki_cpu_has_low_operands(call)) return lki_cpu_prepare_widened(engine, call);
+    return lki_ref_engine_ops.prepare(engine, call);
 }
 
 const lk_engine_ops lki_cpu_engine_ops = {

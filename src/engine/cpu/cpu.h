@@ -58,6 +58,10 @@ lk_status lki_cpu_prepare_update(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_clip(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_accumulate(lki_cpu *cpu, lk_call *call);
 
+/* Whether a call has bf16 or f16 operands that could be widened to f32, and how to run it so. */
+bool lki_cpu_has_low_operands(const lk_call *call);
+lk_status lki_cpu_prepare_widened(lk_engine *engine, lk_call *call);
+
 static inline lki_cpu *lki_cpu_of(const lk_call *call)
 {
     return call->engine->state;
