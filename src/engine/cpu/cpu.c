@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "engine/cpu/dnnl.h"
 #include "engine/engines.h"
 
 #include <stdlib.h>
@@ -78,6 +79,7 @@ static void close_cpu(void *state)
 {
     lki_cpu *cpu = state;
     lki_pool_free(cpu->pool);
+    lki_dnnl_close(cpu->dnnl);
     lki_free(cpu);
 }
 
@@ -96,22 +98,38 @@ static lk_status open_cpu(void **state, const lk_engine_options *options)
     return LK_OK;
 }
 
-static lk_status prepare(lk_engine *engine, lk_call *call)
+/* What an attempt that came to nothing left behind. */
+static void reset(lk_call *call)
 {
-    lki_cpu *cpu = engine->state;
+    if (call->free_state) call->free_state(call->state);
     call->run = NULL;
     call->state = NULL;
     call->free_state = NULL;
     call->scratch_nbytes = 0;
+}
+
+/* oneDNN is started by the first call that needs it: it costs memory that f32 alone does not. */
+static lk_status prepare_low(lk_engine *engine, lk_call *call)
+{
+    lki_cpu *cpu = engine->state;
+    if (!cpu->dnnl && (lk_op_flags(call->op) & LK_OP_L)) cpu->dnnl = lki_dnnl_open();
+    LKI_TRY(lki_cpu_prepare_low(cpu, call));
+    if (call->run) return LK_OK;
+    reset(call);
+    return lki_cpu_prepare_widened(engine, call);
+}
+
+static lk_status prepare(lk_engine *engine, lk_call *call)
+{
+    lki_cpu *cpu = engine->state;
+    call->free_state = NULL;
+    reset(call);
     lki_cpu_prepare own = prepares[call->op];
     if (!own && (lk_op_flags(call->op) & LK_OP_E)) own = lki_cpu_prepare_elementwise;
     if (own && (call->output_count != 1 || call->out[0].data)) LKI_TRY(own(cpu, call));
     if (call->run) return LK_OK;
-    if (call->free_state) call->free_state(call->state); /* of an attempt that came to nothing */
-    call->state = NULL;
-    call->free_state = NULL;
-    call->scratch_nbytes = 0;
-    if (own && lki_cpu_has_low_operands(call)) return lki_cpu_prepare_widened(engine, call);
+    reset(call);
+    if (own && lki_cpu_has_low_operands(call)) return prepare_low(engine, call);
     return lki_ref_engine_ops.prepare(engine, call);
 }
 

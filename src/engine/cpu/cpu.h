@@ -16,6 +16,7 @@ typedef struct lki_cpu {
     lki_pool *pool;
     int thread_count;
     const lki_cpu_kernels *kernels;
+    struct lki_dnnl_device *dnnl; /* for bf16; NULL where this machine does not multiply it */
 } lki_cpu;
 
 typedef lk_status (*lki_cpu_prepare)(lki_cpu *cpu, lk_call *call);
@@ -58,6 +59,8 @@ lk_status lki_cpu_prepare_update(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_clip(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_accumulate(lki_cpu *cpu, lk_call *call);
 
+/* Products of bf16 by oneDNN; leaves call->run NULL where it has none. */
+lk_status lki_cpu_prepare_low(lki_cpu *cpu, lk_call *call);
 /* Whether a call has bf16 or f16 operands that could be widened to f32, and how to run it so. */
 bool lki_cpu_has_low_operands(const lk_call *call);
 lk_status lki_cpu_prepare_widened(lk_engine *engine, lk_call *call);
