@@ -129,8 +129,8 @@ static int run_config(lk_config *config)
     lk_status status = lki_config_build(config, &plan);
     if (status)
         exit_code = lki_report(lki_build_exit_code(status));
-    else if (lki_config_call(config, &plan))
-        exit_code = lki_report(LKI_EXIT_FAILED);
+    else if ((status = lki_config_call(config, &plan)))
+        exit_code = lki_report(status == LK_ERR_CONFIG ? LKI_EXIT_WRONG : LKI_EXIT_FAILED);
     lki_plan_fini(&plan);
     return exit_code;
 }

@@ -1,0 +1,376 @@
+/* lockstep run, evaluate and predict as a user runs them: real processes, real files, and the values that the
+ * systems whose configs these are gave for them. */
+#include "command.h"
+
+#include "tensor/npy.h"
+
+#include <lockstep/checkpoint.h>
+#include <lockstep/nn.h>
+#include <lockstep/random.h>
+
+#include <sys/stat.h>
+
+#define EXAMPLES LK_SOURCE_DIR "/tests/config/examples"
+
+static char folder[1024];
+
+static void enter(const char *name)
+{
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder(name));
+}
+
+static void check_done(const char *arguments)
+{
+    const said *r = lockstep_in(folder, arguments);
+    if (r->exit_code) fail_msg("lockstep %s: exit code %d\n%s", arguments, r->exit_code, r->err);
+}
+
+static const char *path_of(const char *name)
+{
+    static char path[2][1300];
+    static int turn;
+    turn = !turn;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+static void write_text(const char *name, const char *text)
+{
+    FILE *file = fopen(path_of(name), "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static bool exists(const char *name)
+{
+    return access(path_of(name), F_OK) == 0;
+}
+
+/* The value of a column in the row of an epoch (from 1) of a CSV log. */
+static double logged(const char *name, const char *column, int epoch)
+{
+    static char text[65536];
+    char *rest = NULL, *word = NULL;
+    int wanted = -1, at = 0;
+    read_whole(path_of(name), text, sizeof text);
+    char *line = strtok_r(text, "\n", &rest);
+    for (char *cell = strtok_r(line, ",", &word); cell; cell = strtok_r(NULL, ",", &word), at++)
+        if (!strcmp(cell, column)) wanted = at;
+    if (wanted < 0) fail_msg("%s has no column %s", name, column);
+    for (int row = 0; row < epoch && line; row++) line = strtok_r(NULL, "\n", &rest);
+    if (!line) fail_msg("%s has no row %d", name, epoch);
+    char *cell = strtok_r(line, ",", &word);
+    for (at = 0; at < wanted; at++) cell = strtok_r(NULL, ",", &word);
+    return strtod(cell, NULL);
+}
+
+static const char *hash_of(const char *name)
+{
+    static char hash[2][LK_HASH_LENGTH + 1];
+    static int turn;
+    turn = !turn;
+    lk_state_dict *dict = lk_load_safetensors(path_of(name));
+    lkt_not_null(dict);
+    lkt_ok(lk_weights_hash(dict, hash[turn]));
+    lk_state_dict_free(dict);
+    return hash[turn];
+}
+
+#define LAST(logdir) logdir "/checkpoints/model.last.safetensors"
+
+static void test_regression_has_the_known_losses(void **state)
+{
+    (void)state;
+    static const double train[] = {.138276529, .107809362, .096867637, .093146172,
+                                   .092610810, .092084632, .091792084, .091738388};
+    static const double valid[] = {.115602419, .101124018, .093404777, .092866808,
+                                   .092334306, .091816394, .091763216, .091709095};
+    enter("cli_regression");
+    check_done("run -C " EXAMPLES "/regression.yml");
+    for (int epoch = 0; epoch < 8; epoch++) {
+        lkt_close(logged("logs/csv_logger/train.csv", "loss", epoch + 1) / train[epoch], 1, 1e-5);
+        lkt_close(logged("logs/csv_logger/valid.csv", "loss", epoch + 1) / valid[epoch], 1, 1e-5);
+    }
+    lkt_close(logged("logs/csv_logger/train.csv", "lr", 8), 1e-5, 1e-12);
+}
+
+static const char *mnist_folder(void)
+{
+    static char path[1100];
+    const char *shared = getenv("LOCKSTEP_SHARED");
+    snprintf(path, sizeof path, "%s/data/mnist", shared ? shared : LK_SOURCE_DIR "/../shared");
+    if (access(path, R_OK) && !shared)
+        snprintf(path, sizeof path, "%s/data/mnist", LK_SOURCE_DIR "/../../shared");
+    return access(path, R_OK) ? NULL : path;
+}
+
+static void test_mnist_has_the_known_values(void **state)
+{
+    (void)state;
+    char arguments[4096];
+    const char *data = mnist_folder();
+    if (!data) {
+        print_message("MNIST is not there\n");
+        skip();
+    }
+    enter("cli_mnist");
+    snprintf(arguments, sizeof arguments,
+             "run -C " EXAMPLES
+             "/mnist.yml --run/0/loaders/train/dataset/root=%s --run/0/loaders/valid/dataset/root=%s",
+             data, data);
+    check_done(arguments);
+    lkt_close(logged("logs/csv_logger/train.csv", "loss", 1) / 0.5142139671, 1, 1e-3);
+    lkt_close(logged("logs/csv_logger/valid.csv", "loss", 1) / 0.8360391955, 1, 1e-3);
+    lkt_close(logged("logs/csv_logger/valid.csv", "accuracy01", 1), .8506, 5e-4);
+    lkt_close(logged("logs/csv_logger/valid.csv", "accuracy01/std", 1), .0845893, 5e-4);
+    lkt_close(logged("logs/csv_logger/valid.csv", "auc/_macro", 1), .96895, 5e-4);
+    lkt_close(logged("logs/csv_logger/valid.csv", "precision/_weighted", 1), .86993, 5e-4);
+    /* Catalyst's own class feeds pixels that are not divided by 255: losses in the hundreds. */
+    strcat(arguments,
+           " --run/0/loaders/train/dataset/_target_=catalyst.contrib.datasets.MNIST"
+           " --run/0/loaders/valid/dataset/_target_=catalyst.contrib.datasets.MNIST --logdir catalyst");
+    check_done(arguments);
+    assert_true(logged("catalyst/csv_logger/train.csv", "loss", 1) > 50);
+}
+
+/* 200 points of four classes that can be told apart, as NumPy files. */
+static void write_points(void)
+{
+    lk_tensor *x = lk_tensor_create(LK_F32, LK_SHAPE(200, 10)), *y = lk_tensor_create(LK_I64, LK_SHAPE(200));
+    lk_manual_seed(0);
+    lkt_ok(lk_uniform(x, 0, 1, lk_default_generator()));
+    for (int i = 0; i < 200; i++) {
+        lk_tensor_set(y, i, i % 4);
+        lk_tensor_set(x, i * 10 + i % 4, 3);
+    }
+    lkt_ok(lki_npy_write(path_of("X.npy"), x));
+    lkt_ok(lki_npy_write(path_of("y.npy"), y));
+    lk_tensor_free(x);
+    lk_tensor_free(y);
+}
+
+static void test_classification_writes_its_files(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"logs/config.yml",
+                                        "logs/hparams.json",
+                                        "logs/csv_logger/train.csv",
+                                        "logs/csv_logger/_epoch_.csv",
+                                        "logs/tensorboard/valid",
+                                        "logs/checkpoints/model.best.safetensors",
+                                        LAST("logs"),
+                                        "logs/checkpoints/model.storage.json",
+                                        "logs/checkpoints/runner.last.safetensors"};
+    char text[8192];
+    enter("cli_classification");
+    write_points();
+    check_done("run -C " EXAMPLES "/classification.yml " EXAMPLES "/engine_cpu.yml");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!exists(names[i])) fail_msg("there is no %s", names[i]);
+    read_whole(path_of("logs/hparams.json"), text, sizeof text);
+    lkt_contains(text, "model/width");
+    read_whole(path_of("logs/config.yml"), text, sizeof text);
+    lkt_contains(text, "_target_: catalyst.engines.CPUEngine");
+    assert_null(strchr(text, '&'));
+}
+
+static void test_the_kept_config_runs_the_same(void **state)
+{
+    (void)state;
+    enter("cli_again");
+    write_points();
+    check_done("run -C " EXAMPLES "/classification.yml --run/0/num_epochs=2 --seed 5");
+    check_done("run -C logs/config.yml --logdir again");
+    assert_string_equal(hash_of(LAST("logs")), hash_of(LAST("again")));
+    check_done("run -C logs/config.yml --logdir other --seed=6");
+    assert_string_not_equal(hash_of(LAST("logs")), hash_of(LAST("other")));
+}
+
+static void test_json_and_options(void **state)
+{
+    (void)state;
+    enter("cli_json");
+    check_done("run --config=" EXAMPLES "/digits.json --logdir one -e 1 --device=cpu");
+    lkt_close(logged("one/csv_logger/train.csv", "step", 1), 1, 0);
+    check_done("run -C" EXAMPLES "/digits.json --logdir two --num-epochs 1 --device ref");
+    lkt_close(logged("one/csv_logger/valid.csv", "loss", 1), logged("two/csv_logger/valid.csv", "loss", 1),
+              1e-4);
+    check_done("run -C " EXAMPLES "/digits.json --logdir three --check");
+    check_done("run -C " EXAMPLES "/digits.json --logdir four --overfit --timeit -v");
+    assert_true(logged("four/csv_logger/train.csv", "_timer/batch_time", 1) >= 0);
+}
+
+/* The parameters of the trunk, which the first call does not train, are those that the seed gives. */
+static void test_stages(void **state)
+{
+    (void)state;
+    enter("cli_stages");
+    check_done("run -C " EXAMPLES "/stages.yml");
+    lk_manual_seed(7);
+    lk_module *trunk = lk_linear(784, 32), *head = lk_linear(32, 10);
+    lk_state_dict *dict = lk_load_safetensors(path_of(LAST("logs/head")));
+    lkt_not_null(dict);
+    const lk_tensor *kept = lk_state_dict_get(dict, "trunk.weight"),
+                    *moved = lk_state_dict_get(dict, "head.weight");
+    assert_true(lk_tensor_get(kept, 123) == lk_tensor_get(lk_module_param(trunk, "weight")->value, 123));
+    assert_true(lk_tensor_get(moved, 12) != lk_tensor_get(lk_module_param(head, "weight")->value, 12));
+    lk_state_dict_free(dict);
+    dict = lk_load_safetensors(path_of(LAST("logs/all")));
+    lkt_not_null(dict);
+    kept = lk_state_dict_get(dict, "trunk.weight");
+    assert_true(lk_tensor_get(kept, 400) != lk_tensor_get(lk_module_param(trunk, "weight")->value, 400));
+    lk_state_dict_free(dict);
+    lk_module_free(trunk);
+    lk_module_free(head);
+    lk_tensor *predictions = lki_npy_read(path_of("predictions.npy"));
+    lkt_not_null(predictions);
+    assert_true(lk_shape_equal(predictions->shape, LK_SHAPE(200, 10)));
+    lk_tensor_free(predictions);
+}
+
+static void test_evaluate_and_predict(void **state)
+{
+    (void)state;
+    enter("cli_evaluate");
+    check_done("run -C " EXAMPLES "/digits.json");
+    const said *r =
+        lockstep_in(folder, "evaluate -C " EXAMPLES "/digits.json -c " LAST("logs") " --loader valid");
+    assert_int_equal(r->exit_code, 0);
+    const char *at = strstr(r->out, "\nloss: ");
+    assert_non_null(at);
+    lkt_close(strtod(at + 7, NULL), logged("logs/csv_logger/valid.csv", "loss", 2), 1e-6);
+    lkt_contains(r->out, "accuracy01: ");
+    check_done("predict -C " EXAMPLES
+               "/digits.json -c " LAST("logs") " -o out.npy --loader valid --device ref");
+    lk_tensor *predictions = lki_npy_read(path_of("out.npy"));
+    lkt_not_null(predictions);
+    assert_true(lk_shape_equal(predictions->shape, LK_SHAPE(200, 10)));
+    lk_tensor_free(predictions);
+    check_refused(folder, "evaluate -C " EXAMPLES "/digits.json", 2, "evaluate: needs --checkpoint FILE");
+    check_refused(folder, "predict -C " EXAMPLES "/digits.json -c x", 2, "predict: needs --output FILE");
+    check_refused(folder, "evaluate -C " EXAMPLES "/digits.json -c " LAST("logs") " -l vaild", 2,
+                  "there is no loader \"vaild\"; did you mean \"valid\"?");
+    check_refused(folder, "evaluate -C " EXAMPLES "/digits.json -c no.safetensors", 1, "no.safetensors");
+}
+
+static void test_resume(void **state)
+{
+    (void)state;
+    enter("cli_resume");
+    check_done("run -C " EXAMPLES "/digits.json --logdir whole -e 4");
+    check_done("run -C " EXAMPLES "/digits.json --logdir half -e 2");
+    check_done("run -C " EXAMPLES "/digits.json --logdir half -e 4 --autoresume last");
+    assert_string_equal(hash_of(LAST("whole")), hash_of(LAST("half")));
+    check_done("run -C " EXAMPLES "/digits.json --logdir first -e 2");
+    check_done("run -C " EXAMPLES
+               "/digits.json --logdir rest -e 4 --resume first/checkpoints/runner.last.safetensors");
+    assert_string_equal(hash_of(LAST("whole")), hash_of(LAST("rest")));
+    check_refused(folder, "run -C " EXAMPLES "/digits.json --resume no.safetensors", 1, "no.safetensors");
+}
+
+static void test_ranks(void **state)
+{
+    (void)state;
+    enter("cli_ranks");
+    check_done("run -C " EXAMPLES "/digits.json --ddp --nproc 2");
+    assert_true(exists(LAST("logs")));
+    assert_true(logged("logs/csv_logger/valid.csv", "accuracy01", 2) > 0.3);
+}
+
+static const char good[] =
+    "runner:\n  _target_: SupervisedRunner\n  model: {_var_: model, _target_: Sequential, args: [Flatten, "
+    "{_target_: "
+    "Linear, args: [784, 10]}]}\nrun:\n- _call_: train\n  criterion: CrossEntropyLoss\n  optimizer: "
+    "{_target_: Adam, lr: 0.01}\n  loaders:\n    train:\n      _target_: DataLoader\n      dataset: "
+    "{_target_: SyntheticDigits, count: 64}\n      batch_size: 32\n";
+
+/* Line 1 of a second file that is merged over the good one, and what must be said about it. */
+static void test_wrong_configs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int exit_code;
+        const char *message;
+    } cases[] = {
+        {"run: [", 2, "bad.yml:2: "},
+        {"a: 1\na: 2\n", 2, "bad.yml:2: the key \"a\" is already given in line 1"},
+        {"runner: {_target_: SupervisdRunner}", 2,
+         "bad.yml:1: _target_: unknown component \"SupervisdRunner\"; did you mean "},
+        {"runner: {modle: x}", 2,
+         "bad.yml:1: SupervisedRunner: unknown key \"modle\"; did you mean \"model\"?"},
+        {"runner: {input_key: [a, b]}", 2, "SupervisedRunner: input_key: expected one name, found 2"},
+        {"runner: {engine: CPU}", 2, "bad.yml:1: engine: unknown component \"CPU\""},
+        {"runner: ~", 2, "bad.yml:1: runner: expected a runner"},
+        {"run: ~", 2, "bad.yml:1: run: expected a list of calls, found nothing"},
+        {"run: [{_call_: train}]", 2, "bad.yml:1: train: \"loaders\" is missing"},
+        {"run: [{_call_: train, loaders: 5}]", 2, "bad.yml:1: loaders: "},
+        {"run: [{_call_: train, loaders: {train: {_target_: DataLoader, dataset: {_target_: MNIST, root: "
+         "/no/such}}}}]",
+         2, "bad.yml:1: MNIST: "},
+        {"run: [{_call_: fit}]", 2, "bad.yml:1: _call_: unknown component \"fit\""},
+        {"run: [{_call_: train, loaders: {train: {_target_: DataLoader, dataset: {_target_: "
+         "SyntheticDigits}}}, num_epochs: 0}]",
+         2, "bad.yml:1: train: num_epochs: expected at least 1, found 0"},
+        {"run: [{_call_: train, loaders: {train: {_target_: DataLoader, dataset: {_target_: "
+         "SyntheticDigits}, batch_size: many}}}]",
+         2, "bad.yml:1: batch_size: expected an integer, found \"many\""},
+    };
+    enter("cli_wrong");
+    write_text("good.yml", good);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text("bad.yml", cases[i].text);
+        check_refused(folder, "run -C good.yml -C bad.yml", cases[i].exit_code, cases[i].message);
+    }
+    check_refused(folder, "run", 2, "run: needs -C FILE");
+    check_refused(folder, "run -C no.yml", 2,
+                  "no.yml: the config could not be opened: No such file or directory");
+    check_refused(folder, "run -C good.yml --run/0/optimizer/lr=fast", 2,
+                  "--run/0/optimizer/lr=fast: lr: expected a number, found \"fast\"");
+    check_refused(folder, "run -C good.yml --run/0/optimizer/rl=1", 2,
+                  "unknown key \"rl\"; did you mean \"lr\"?");
+    check_refused(folder, "run -C good.yml --run/3/lr=1", 2, "index 3 is beyond the list's 1 items");
+    check_refused(folder, "run -C good.yml --device tpu", 2,
+                  "--device: expected one of auto|cpu|cuda|ref, found \"tpu\"");
+    check_refused(folder, "run -C good.yml --seed x", 2, "--seed: expected an integer");
+    check_refused(folder, "run -C good.yml --num-epochs 0", 2, "--num-epochs: expected at least 1");
+    check_refused(folder, "run -C good.yml --logdri x", 2, "unknown option --logdri; did you mean --logdir?");
+}
+
+static void test_runs_that_fail(void **state)
+{
+    (void)state;
+    enter("cli_failed");
+    write_text("good.yml", good);
+    check_refused(folder, "run -C good.yml --logdir good.yml/logs", 1, "good.yml");
+    check_refused(folder, "run -C good.yml --run/0/valid_loader=vaild --run/0/logdir=l1", 1, "vaild");
+    check_refused(folder, "run -C good.yml --runner/model/args/1/args=[100,10]", 1, "784");
+    check_refused(folder, "run -C good.yml --run/0/optimizer/lr=1e39", 1, "the loss is not finite");
+    /* A file of labels that is cut off: the data is at fault, not the config. */
+    char arguments[256];
+    assert_int_equal(mkdir(path_of("data"), 0777), 0);
+    write_text("data/train-images-idx3-ubyte", "not an idx file");
+    write_text("data/train-labels-idx1-ubyte", "nor this");
+    snprintf(arguments, sizeof arguments,
+             "run -C good.yml '--run/0/loaders/train/dataset={_target_: MNIST, root: data}'");
+    check_refused(folder, arguments, 1, "train-");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_regression_has_the_known_losses),
+        cmocka_unit_test(test_mnist_has_the_known_values),
+        cmocka_unit_test(test_classification_writes_its_files),
+        cmocka_unit_test(test_the_kept_config_runs_the_same),
+        cmocka_unit_test(test_json_and_options),
+        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_evaluate_and_predict),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_wrong_configs),
+        cmocka_unit_test(test_runs_that_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
