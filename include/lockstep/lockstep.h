@@ -4,6 +4,7 @@
 
 #include <lockstep/callback.h>
 #include <lockstep/checkpoint.h>
+#include <lockstep/config.h>
 #include <lockstep/data.h>
 #include <lockstep/graph.h>
 #include <lockstep/launch.h>
