@@ -178,6 +178,8 @@ typedef struct lk_batch_transform_options {
     void *context;
     const char *scope; /* "on_batch_start" or "on_batch_end" */
     const char *input_key;
+    const char *output_key; /* the name of the result, which leaves the input as it is; by default the input
+                               is changed */
 } lk_batch_transform_options;
 #define lk_batch_transform_callback(...)                                                                     \
     lk_batch_transform_callback_create((lk_batch_transform_options){__VA_ARGS__})

@@ -229,8 +229,8 @@ lk_status lk_predict_loader_with(lk_runner *runner, lk_loader *loader, lk_take_p
 /* The model's output for one batch; the caller frees it. */
 lk_tensor *lk_predict_batch(lk_runner *runner, const lk_tensor *features);
 
-/* A model's weights and buffers under PyTorch's names, as views of them; and taking them from such a dict (or from that of a
- * runner checkpoint). Every name must be there with the same shape. */
+/* A model's weights and buffers under PyTorch's names, as views of them; and taking them from such a dict (or
+ * from that of a runner checkpoint). Every name must be there with the same shape. */
 lk_state_dict *lk_module_state_dict(const lk_module *module);
 lk_status lk_module_load_state_dict(lk_module *module, const lk_state_dict *state);
 
@@ -238,9 +238,12 @@ lk_status lk_module_load_state_dict(lk_module *module, const lk_state_dict *stat
 /* The default: step over the batch, loss into batch_metrics, the finer moments called where somebody listens.
  */
 lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch);
-/* A tensor of this batch by its key: a field of the batch or an output of the step. NULL where there is none.
- */
+/* A tensor of this batch by its key: one that a callback put there, a field of the batch or an output of the
+ * step. NULL where there is none. */
 const lk_tensor *lk_runner_tensor(lk_runner *runner, const char *key);
+/* Puts a tensor of one's own beside them until the next batch, for the callbacks that follow. Key and tensor
+ * are borrowed. */
+lk_status lk_runner_put_tensor(lk_runner *runner, const char *key, const lk_tensor *tensor);
 /* The metrics of a loader in this epoch, by its key, once it has ended; NULL otherwise. */
 const lk_metrics *lk_runner_loader_metrics(const lk_runner *runner, const char *loader_key);
 /* More models, criteria and optimizers by key, for runs of several (a GAN): kept, checkpointed and freed by

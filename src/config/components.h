@@ -85,6 +85,8 @@ extern const lk_component lki_file_components[];
 extern const lk_component lki_transform_components[];
 extern const lk_component lki_metric_components[];
 extern const lk_component lki_callback_components[];
+extern const lk_component lki_control_components[];
+extern const lk_component lki_function_components[];
 extern const lk_component lki_run_components[];
 extern const lk_component lki_call_components[];
 

@@ -99,19 +99,6 @@ static lk_status build_plain(const lk_component *self, lk_args *args, void **out
     return lki_built(kind->create(), out);
 }
 
-/* The clipping functions exist only as names. */
-static lk_status build_function(const lk_component *self, lk_args *args, void **out)
-{
-    (void)args;
-    *out = (void *)self->name;
-    return LK_OK;
-}
-
-static void keep(void *object)
-{
-    (void)object;
-}
-
 #define METRIC_KEY LKI_STRING("metric_key", LKI_OPTIONAL, "the metric; the run's own where left out")
 #define LOADER_KEY                                                                                           \
     LKI_STRING("loader_key", LKI_OPTIONAL, "whose metric; the run's valid_loader where left out")
@@ -186,11 +173,6 @@ static const lk_parameter checkpoint_parameters[] = {
             create_                                                                                          \
         }                                                                                                    \
     }
-#define FUNCTION(name_, help_)                                                                               \
-    {                                                                                                        \
-        .name = name_, .aliases = "torch.nn.utils." name_, .kind = LK_KIND_FUNCTION, .help = help_,          \
-        .build = build_function, .free = keep                                                                \
-    }
 
 const lk_component lki_callback_components[] = {
     ENTRY("Criterion", "Reports the loss.", criterion),
@@ -207,7 +189,5 @@ const lk_component lki_callback_components[] = {
     PLAIN("SkipCheckpoint", "No checkpoints.", lk_skip_checkpoint_callback),
     PLAIN("Timer", "Reports the times of loading and computing.", lk_timer_callback),
     PLAIN("Tqdm", "The progress bar.", lk_progress_callback),
-    FUNCTION("clip_grad_norm_", "Scales the gradients down to a norm."),
-    FUNCTION("clip_grad_value_", "Cuts each gradient off at a value."),
     {0},
 };

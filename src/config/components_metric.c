@@ -110,6 +110,10 @@ static const lk_parameter region_parameters[] = {
     {0},
 };
 
+static const lk_parameter confusion_parameters[] = {
+    KEYS, CLASS_NAMES, CLASSES, LKI_BOOL("normalize", "false", "rows sum to one"), NAMES, {0},
+};
+
 #define ENTRY(name_, help_, table_, create_)                                                                 \
     {                                                                                                        \
         .name = name_, .aliases = LKI_CALLBACK_NAMES(name_), .kind = LK_KIND_CALLBACK, .help = help_,        \
@@ -135,5 +139,7 @@ const lk_component lki_metric_components[] = {
     ENTRY("MAE", "The mean absolute error.", regression, lk_mae_callback_create),
     ENTRY("IOU", "Intersection over union of regions.", region, lk_iou_callback_create),
     ENTRY("Dice", "Twice the intersection over the sum of regions.", region, lk_dice_callback_create),
+    ENTRY("ConfusionMatrix", "Which class is taken for which: a picture and a CSV file an epoch.", confusion,
+          lk_confusion_matrix_callback_create),
     {0},
 };

@@ -97,8 +97,22 @@ lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
     return lk_metrics_set(runner->batch_metrics, runner->loss_key, lk_step_loss(runner->step));
 }
 
+lk_status lk_runner_put_tensor(lk_runner *runner, const char *key, const lk_tensor *tensor)
+{
+    lki_run *run = runner->run;
+    int place = 0;
+    while (place < run->made_count && strcmp(run->made[place].key, key) != 0) place++;
+    if (place == LKI_MAX_MADE)
+        return lki_fail(LK_ERR_INVALID, "callbacks may add at most %d tensors to a batch", LKI_MAX_MADE);
+    if (place == run->made_count) run->made_count++;
+    run->made[place] = (lki_made){key, tensor};
+    return LK_OK;
+}
+
 const lk_tensor *lk_runner_tensor(lk_runner *runner, const char *key)
 {
+    for (int i = 0; i < runner->run->made_count; i++)
+        if (strcmp(runner->run->made[i].key, key) == 0) return runner->run->made[i].tensor;
     lk_tensor *field = runner->batch ? lk_batch_get(runner->batch, key) : NULL;
     if (field) return field;
     return runner->step ? lk_step_output(runner->step, key) : NULL;

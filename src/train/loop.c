@@ -113,6 +113,7 @@ static lk_status next_batch(lk_runner *runner, lk_batch **out)
 static lk_status handle_batch(lk_runner *runner, lk_batch *batch)
 {
     runner->batch = batch;
+    runner->run->made_count = 0;
     runner->batch_size = batch->count;
     runner->loader_batch_step++;
     runner->loader_sample_step += batch->count * runner->world_size;

@@ -11,7 +11,13 @@
 #include "metric/reduce.h"
 #include "train/metrics.h"
 
-enum { LKI_MAX_LOADERS = 16, LKI_MAX_CALLBACKS = 64, LKI_MAX_LOGGERS = 16, LKI_MAX_PARTS = 16 };
+enum {
+    LKI_MAX_LOADERS = 16,
+    LKI_MAX_CALLBACKS = 64,
+    LKI_MAX_LOGGERS = 16,
+    LKI_MAX_PARTS = 16,
+    LKI_MAX_MADE = 16
+};
 
 typedef struct lki_run_loader {
     char *key;
@@ -32,6 +38,12 @@ typedef struct lki_part {
     lk_optimizer *optimizer;
     lk_step *step;
 } lki_part;
+
+/* A tensor that a callback has made of the batch, borrowed until the next one. */
+typedef struct lki_made {
+    const char *key;
+    const lk_tensor *tensor;
+} lki_made;
 
 /* The moments, as indices of the table of listeners. */
 typedef enum lki_moment {
@@ -60,6 +72,8 @@ typedef struct lki_run {
     lk_step_options step_options;          /* what the optimizer callback asks for: accumulation, clipping */
     lk_metric *metrics[LKI_MAX_CALLBACKS]; /* of the callbacks: reduced across ranks together */
     int metric_count;
+    lki_made made[LKI_MAX_MADE];
+    int made_count;
     bool wants_batch_metrics; /* a logger writes batches down */
     bool resuming_loader;     /* the loader goes on in its middle: metrics keep what they have seen */
     int batch_limit;          /* check, overfit: batches of a loader; 0 for all */

@@ -175,6 +175,51 @@ static void test_classification_writes_its_files(void **state)
     assert_null(strchr(text, '&'));
 }
 
+static void test_multilabel(void **state)
+{
+    (void)state;
+    enter("cli_multilabel");
+    write_points();
+    lk_tensor *labels = lk_tensor_create(LK_F32, LK_SHAPE(200, 4));
+    for (int i = 0; i < 200; i++) lk_tensor_set(labels, i * 4 + i % 4, 1);
+    lkt_ok(lki_npy_write(path_of("labels.npy"), labels));
+    lk_tensor_free(labels);
+    check_done("run -C " EXAMPLES "/multilabel.yml -e 40 --run/0/optimizer/lr=0.05 --run/0/scheduler/milestones=[30]");
+    /* Scores, not logits, meet the threshold of a half. */
+    assert_true(logged("logs/csv_logger/valid.csv", "accuracy", 40) > 0.95);
+    assert_true(logged("logs/csv_logger/valid.csv", "f1/_macro", 40) > 0.9);
+}
+
+static void test_callbacks(void **state)
+{
+    (void)state;
+    static const char *const others[] = {
+        "{_target_: LRFinder, final_lr: 1.0}",
+        "{_target_: SWA, swa_start: 1}",
+        "SkipCheckpoint",
+        "{_target_: CheckRun, num_batch_steps: 2, num_epoch_steps: 2}",
+        "Tqdm",
+        "{_target_: L1WeightDecay, rate: 0.001}",
+        "{_target_: BatchTransform, transform: {_target_: torch.softmax, dim: 1}, output_key: p}"};
+    char arguments[512];
+    enter("cli_callbacks");
+    check_done("run -C " EXAMPLES "/callbacks.yml");
+    assert_true(exists("logs/confusion_matrix/valid_0002.csv"));
+    assert_false(exists("logs/confusion_matrix/valid_0001.csv"));
+    assert_true(exists("log.jsonl"));
+    lkt_close(logged("logs/csv_logger/train.csv", "twice", 2),
+              2 * logged("logs/csv_logger/train.csv", "loss", 2), 1e-5);
+    assert_true(logged("logs/csv_logger/train.csv", "my_accuracy01", 4) > 0.4);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        snprintf(arguments, sizeof arguments,
+                 "run -C " EXAMPLES "/digits.json '--run/0/callbacks=[%s]' --logdir other%d", others[i],
+                 (int)i);
+        check_done(arguments);
+    }
+    assert_true(exists("other0/lr_finder.csv"));
+    assert_false(exists("other2/checkpoints/model.last.safetensors"));
+}
+
 static void test_the_kept_config_runs_the_same(void **state)
 {
     (void)state;
@@ -363,6 +408,8 @@ int main(void)
         cmocka_unit_test(test_regression_has_the_known_losses),
         cmocka_unit_test(test_mnist_has_the_known_values),
         cmocka_unit_test(test_classification_writes_its_files),
+        cmocka_unit_test(test_multilabel),
+        cmocka_unit_test(test_callbacks),
         cmocka_unit_test(test_the_kept_config_runs_the_same),
         cmocka_unit_test(test_json_and_options),
         cmocka_unit_test(test_stages),

@@ -37,7 +37,7 @@ def ours(text):
     for section in re.split(r"^### ", text, flags=re.M)[1:]:
         name = section.split("\n", 1)[0]
         full = re.search(r"`(torch\.[\w.]+)", section)
-        if full and not full.group(1).startswith("torch.nn.utils."):  # functions that are passed on, not called
+        if full and "torch.nn.utils." not in section and "torch.nn.functional." not in section:  # functions are passed on
             rows = re.findall(r"^\| `(\w+)` \| .*? \| (required|optional|default .*?) \| .*\|$", section, flags=re.M)
             found[name] = (full.group(1), rows)
     return found

@@ -8,9 +8,10 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     const lk_optimizer_callback_options *options = callback->context;
     lk_step_options *step = &runner->run->step_options;
-    step->accumulation_steps = options->accumulation_steps;
-    step->clip_norm = options->clip_norm;
-    step->clip_value = options->clip_value;
+    /* What one leaves open another may say: Catalyst clips in one callback and accumulates in the other. */
+    if (options->accumulation_steps) step->accumulation_steps = options->accumulation_steps;
+    if (options->clip_norm > 0) step->clip_norm = options->clip_norm;
+    if (options->clip_value > 0) step->clip_value = options->clip_value;
     return LK_OK;
 }
 
