@@ -1,6 +1,7 @@
 /* Times one training step of the models of docs/performance.md, data in memory, one thread.
  *
- *     build/bench/bench_step WORKLOAD [SECONDS]      prints "WORKLOAD microseconds peak-memory-in-MB last-loss"
+ *     build/bench/bench_step WORKLOAD [SECONDS]      prints "WORKLOAD microseconds peak-memory-in-MB
+ * last-loss"
  *
  * bench/peer_step.py does the same with PyTorch; bench/run shows them side by side. */
 #include <lockstep/lockstep.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <zlib.h>
 
 typedef struct workload {
     const char *name;
@@ -32,12 +34,12 @@ static lk_module *toy_mlp(void)
 /* Sapsan's network for cubes whose flat target has `outputs` numbers. */
 static lk_module *cnn3d(int64_t channels, int64_t outputs)
 {
-    return lk_sequential(lk_conv3d(channels, 2 * channels, 2, .stride = 2, .padding = 1), lk_max_pool3d(2, .padding = 1),
-                         lk_relu(), lk_conv3d(2 * channels, 2 * channels, 2, .stride = 2, .padding = 1),
-                         lk_max_pool3d(2, .padding = 1), lk_relu(),
-                         lk_conv3d(2 * channels, 4 * channels, 2, .stride = 2, .padding = 1), lk_max_pool3d(2),
-                         lk_flatten(), lk_linear(4 * channels, 8 * channels), lk_relu(),
-                         lk_linear(8 * channels, outputs));
+    return lk_sequential(
+        lk_conv3d(channels, 2 * channels, 2, .stride = 2, .padding = 1), lk_max_pool3d(2, .padding = 1),
+        lk_relu(), lk_conv3d(2 * channels, 2 * channels, 2, .stride = 2, .padding = 1),
+        lk_max_pool3d(2, .padding = 1), lk_relu(),
+        lk_conv3d(2 * channels, 4 * channels, 2, .stride = 2, .padding = 1), lk_max_pool3d(2), lk_flatten(),
+        lk_linear(4 * channels, 8 * channels), lk_relu(), lk_linear(8 * channels, outputs));
 }
 
 static lk_module *cnn3d_16(void)
@@ -52,8 +54,8 @@ static lk_module *cnn3d_32(void)
 
 static lk_module *convnet(void)
 {
-    return lk_sequential(lk_conv2d(1, 32, 3), lk_relu(), lk_conv2d(32, 64, 3), lk_relu(), lk_max_pool2d(2), lk_flatten(),
-                         lk_linear(9216, 128), lk_relu(), lk_linear(128, 10));
+    return lk_sequential(lk_conv2d(1, 32, 3), lk_relu(), lk_conv2d(32, 64, 3), lk_relu(), lk_max_pool2d(2),
+                         lk_flatten(), lk_linear(9216, 128), lk_relu(), lk_linear(128, 10));
 }
 
 static lk_criterion *cross_entropy(void)
@@ -94,6 +96,26 @@ static double now_s(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* The first digits of MNIST where the model reads such pictures and the file is there
+ * ($LOCKSTEP_SHARED/data/mnist), else random numbers. */
+static lk_tensor *make_input(lk_shape shape)
+{
+    enum { HEADER_NBYTES = 16 };
+    const char *shared = getenv("LOCKSTEP_SHARED");
+    char path[1024];
+    int64_t count = lk_shape_count(shape);
+    snprintf(path, sizeof path, "%s/data/mnist/train-images-idx3-ubyte.gz", shared ? shared : "../shared");
+    gzFile file = count == shape.dim[0] * 784 ? gzopen(path, "rb") : NULL;
+    if (!file) return lk_rand(shape);
+    lk_tensor *x = lk_tensor_create(LK_F32, shape);
+    uint8_t *bytes = malloc((size_t)count + HEADER_NBYTES);
+    bool complete = gzread(file, bytes, (unsigned)count + HEADER_NBYTES) == count + HEADER_NBYTES;
+    for (int64_t i = 0; complete && i < count; i++) lk_tensor_set(x, i, bytes[HEADER_NBYTES + i] / 255.0f);
+    gzclose(file);
+    free(bytes);
+    return x;
 }
 
 static lk_tensor *make_target(lk_shape shape)
@@ -139,15 +161,16 @@ int main(int argc, char **argv)
     }
     lk_manual_seed(0);
     lk_engine *engine = lk_engine_open("auto", (lk_engine_options){.thread_count = 1});
-    lk_step *step = lk_step(.model = chosen->model(), .criterion = chosen->criterion(), .optimizer = chosen->optimizer(),
-                            .engine = engine, .owned = true);
-    lk_tensor *x = lk_rand(chosen->input), *y = make_target(chosen->target);
+    lk_step *step = lk_step(.model = chosen->model(), .criterion = chosen->criterion(),
+                            .optimizer = chosen->optimizer(), .engine = engine, .owned = true);
+    lk_tensor *x = make_input(chosen->input), *y = make_target(chosen->target);
     if (!engine || !step || !x || !y) fail();
     lk_input inputs[] = {{"features", x}, {"targets", y}};
     double step_s = best_step_s(step, inputs, argc > 2 ? atof(argv[2]) : 2);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("%s %.1f %.1f %.6g\n", chosen->name, step_s * 1e6, (double)usage.ru_maxrss / 1024, lk_step_loss(step));
+    printf("%s %.1f %.1f %.6g\n", chosen->name, step_s * 1e6, (double)usage.ru_maxrss / 1024,
+           lk_step_loss(step));
     lk_step_free(step);
     lk_engine_close(engine);
     lk_tensor_free(x);

@@ -4,6 +4,8 @@
 
 The counterpart of bench_step.c: same models, same shapes, same optimizers, one thread unless told otherwise.
 """
+import gzip
+import os
 import resource
 import sys
 import time
@@ -30,14 +32,25 @@ def labels(count):
     return torch.arange(count) % 10
 
 
+def pictures(*shape):
+    """The first digits of MNIST where it is there, else random numbers, as bench_step.c."""
+    folder = os.path.join(os.environ.get("LOCKSTEP_SHARED", "../shared"), "data/mnist")
+    try:
+        with gzip.open(os.path.join(folder, "train-images-idx3-ubyte.gz")) as f:
+            data = f.read(16 + shape[0] * 784)[16:]
+    except OSError:
+        return torch.rand(*shape)
+    return torch.tensor(list(data), dtype=torch.float32).div_(255).reshape(shape)
+
+
 def workload(name):
     adam = torch.optim.Adam
     if name == "mnist-linear":
         return (nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), nn.CrossEntropyLoss(),
-                lambda p: adam(p, lr=0.02), torch.rand(32, 1, 28, 28), labels(32))
+                lambda p: adam(p, lr=0.02), pictures(32, 1, 28, 28), labels(32))
     if name == "toy-mlp":
         return (nn.Sequential(nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 10)), nn.CrossEntropyLoss(),
-                lambda p: torch.optim.SGD(p, lr=1e-3), torch.rand(128, 784), labels(128))
+                lambda p: torch.optim.SGD(p, lr=1e-3), pictures(128, 784), labels(128))
     if name == "cnn3d-16":
         return (cnn3d(3, 12288), nn.SmoothL1Loss(), lambda p: adam(p, lr=1e-3),
                 torch.rand(8, 3, 16, 16, 16), torch.rand(8, 12288))
@@ -46,7 +59,7 @@ def workload(name):
                 torch.rand(16, 3, 32, 32, 32), torch.rand(16, 98304))
     if name == "convnet":
         return (convnet(), nn.CrossEntropyLoss(), lambda p: adam(p, lr=1e-3),
-                torch.rand(64, 1, 28, 28), labels(64))
+                pictures(64, 1, 28, 28), labels(64))
     sys.exit(f"unknown workload {name}")
 
 

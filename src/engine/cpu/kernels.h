@@ -79,6 +79,26 @@ typedef struct lki_winograd_kernels {
                    int64_t first, int64_t count, int64_t block, const float *bias, bool relu);
 } lki_winograd_kernels;
 
+enum { LKI_SPARSE_VECTORS = 7, LKI_SPARSE_ROWS = 2 };
+
+/* A linear layer over a sparse x: x (m, k), y and dy (m, n), dw (n, k). */
+typedef struct lki_sparse {
+    int64_t m, n, k;
+    const float *x, *dy, *bias;
+    const float *packed; /* the transposed weights of a group of outputs */
+    float *y, *dw;
+    bool relu;
+} lki_sparse;
+
+/* See kernels/sparse.h. A group is at most 16 * LKI_SPARSE_VECTORS outputs, from n0 on. */
+typedef struct lki_sparse_kernels {
+    int64_t (*count)(const float *x, int64_t n); /* of numbers that are not zero */
+    void (*pack)(float *packed, const float *w, int64_t k, int64_t n0, int64_t columns);
+    void (*forward)(const lki_sparse *s, int64_t row0, int64_t row1, int64_t n0, int64_t columns,
+                    int32_t *list, float *values);
+    void (*gradient)(const lki_sparse *s, int64_t k0, int64_t k1, int64_t n0, int64_t columns, int32_t *list);
+} lki_sparse_kernels;
+
 typedef struct lki_cpu_kernels {
     const char *name;
     const lki_tile_fn *tile; /* by op; NULL where an op is not elementwise */
@@ -95,6 +115,7 @@ typedef struct lki_cpu_kernels {
     void (*col2im)(float *x, const lki_conv *c, const float *col, int64_t col_row, int64_t p0, int64_t p1);
 
     const lki_winograd_kernels *winograd; /* NULL where this width has none */
+    const lki_sparse_kernels *sparse;     /* likewise */
 
     double (*sum)(const float *x, int64_t n);
     double (*sum_squares)(const float *x, int64_t n);

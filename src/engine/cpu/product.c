@@ -1,5 +1,6 @@
 /* Products: matmul, linear and its gradient, each as one or more calls of the gemm kernel. */
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/sparse.h"
 
 #include "base/status.h"
 
@@ -64,14 +65,24 @@ static lk_status run_linear(const lk_call *call)
         .bias = lki_cpu_in(call, 2),
         .relu = call->attr->activation == LK_ACTIVATION_RELU,
     };
-    lki_cpu_gemm(lki_cpu_of(call), &g, call->scratch);
+    lki_sparse s = {.m = g.m, .n = n, .k = k, .x = g.a, .y = g.c, .bias = g.bias, .relu = g.relu};
+    if (!lki_cpu_sparse_forward(lki_cpu_of(call), &s, w->data, call->scratch))
+        lki_cpu_gemm(lki_cpu_of(call), &g, call->scratch);
     return LK_OK;
+}
+
+static void need_scratch(lk_call *call, size_t nbytes)
+{
+    if (call->scratch_nbytes < nbytes) call->scratch_nbytes = nbytes;
 }
 
 lk_status lki_cpu_prepare_linear(lki_cpu *cpu, lk_call *call)
 {
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
-    call->scratch_nbytes = lki_cpu_gemm_scratch(cpu, call->in[1].shape.dim[0], call->in[1].shape.dim[1]);
+    int64_t n = call->in[1].shape.dim[0], k = call->in[1].shape.dim[1];
+    int64_t m = lki_cpu_span(call->in[0].shape, 0, call->in[0].shape.rank - 1);
+    need_scratch(call, lki_cpu_gemm_scratch(cpu, n, k));
+    need_scratch(call, lki_cpu_sparse_scratch(cpu, m, n, k));
     call->run = run_linear;
     return LK_OK;
 }
@@ -109,7 +120,8 @@ static lk_status run_linear_grad(const lk_call *call)
         .c = call->out[0].data,
         .c_row = k,
     };
-    if (g.c) lki_cpu_gemm(cpu, &g, call->scratch);
+    lki_sparse s = {.m = rows, .n = n, .k = k, .x = x->data, .dy = dy->data, .dw = g.c};
+    if (g.c && !lki_cpu_sparse_gradient(cpu, &s, call->scratch)) lki_cpu_gemm(cpu, &g, call->scratch);
     if (call->attr->index && call->out[1].data) {
         columns c = {cpu->kernels, dy->data, call->out[1].data, rows, n};
         lki_parallel_for(cpu->pool, n, LKI_CPU_GRAIN / (rows + 1) + 1, sum_columns, &c);
@@ -121,7 +133,10 @@ lk_status lki_cpu_prepare_linear_grad(lki_cpu *cpu, lk_call *call)
 {
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
     const lk_shape *x = &call->in[1].shape;
-    call->scratch_nbytes = lki_cpu_gemm_scratch(cpu, x->dim[x->rank - 1], lki_cpu_span(*x, 0, x->rank - 1));
+    const lk_shape *dy = &call->in[0].shape;
+    int64_t rows = lki_cpu_span(*x, 0, x->rank - 1), n = dy->dim[dy->rank - 1], k = x->dim[x->rank - 1];
+    need_scratch(call, lki_cpu_gemm_scratch(cpu, k, rows));
+    need_scratch(call, lki_cpu_sparse_scratch(cpu, rows, n, k));
     call->run = run_linear_grad;
     return LK_OK;
 }

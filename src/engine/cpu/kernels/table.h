@@ -7,6 +7,7 @@
 #include "engine/cpu/kernels/pool.h"
 #include "engine/cpu/kernels/random.h"
 #include "engine/cpu/kernels/reduce.h"
+#include "engine/cpu/kernels/sparse.h"
 #include "engine/cpu/kernels/update.h"
 #include "engine/cpu/kernels/winograd.h"
 
@@ -20,6 +21,7 @@ const lki_cpu_kernels LKI_KERNEL_TABLE = {
     .im2col = im2col,
     .col2im = col2im,
     .winograd = WINOGRAD,
+    .sparse = SPARSE,
     .sum = sum,
     .sum_squares = sum_squares,
     .sum_square_deviations = sum_square_deviations,

@@ -1,0 +1,92 @@
+#include "engine/cpu/sparse.h"
+
+/* Below this share of numbers that are not zero the sparse kernels win; measured on digits. */
+static const double SPARSE_ENOUGH = 0.35;
+enum {
+    GROUP = 16 * LKI_SPARSE_VECTORS,
+    LEAST_OUTPUTS = 32,
+    LEAST_INPUTS = 256,
+    LEAST_ROWS = 16,
+    ROWS_AT_ONCE = LKI_SPARSE_ROWS,
+    VECTOR = 16
+};
+
+static bool is_worth_a_try(const lki_cpu *cpu, int64_t m, int64_t n, int64_t k)
+{
+    return cpu->kernels->sparse && m >= LEAST_ROWS && n >= LEAST_OUTPUTS && k >= LEAST_INPUTS && k % 4 == 0;
+}
+
+/* Floats of one thread: a list of columns with the rows' values, a vector longer than needed, or four lists
+ * of rows. */
+static int64_t thread_count_of_floats(int64_t m, int64_t k)
+{
+    int64_t forward = (1 + LKI_SPARSE_ROWS) * (k + VECTOR), gradient = 4 * m;
+    return forward > gradient ? forward : gradient;
+}
+
+size_t lki_cpu_sparse_scratch(const lki_cpu *cpu, int64_t m, int64_t n, int64_t k)
+{
+    if (!is_worth_a_try(cpu, m, n, k)) return 0;
+    return (size_t)(k * GROUP + thread_count_of_floats(m, k) * cpu->thread_count) * sizeof(float);
+}
+
+static bool is_sparse(const lki_cpu *cpu, const lki_sparse *s)
+{
+    if (!is_worth_a_try(cpu, s->m, s->n, s->k)) return false;
+    int64_t all = s->m * s->k;
+    return (double)cpu->kernels->sparse->count(s->x, all) < SPARSE_ENOUGH * (double)all;
+}
+
+typedef struct part {
+    const lki_cpu_kernels *kernels;
+    const lki_sparse *s;
+    float *lists;
+    int64_t n0, columns;
+} part;
+
+static void forward_part(int64_t begin, int64_t end, int thread, void *context)
+{
+    const part *p = context;
+    float *lists = p->lists + thread * thread_count_of_floats(p->s->m, p->s->k);
+    int64_t last = end * ROWS_AT_ONCE < p->s->m ? end * ROWS_AT_ONCE : p->s->m;
+    p->kernels->sparse->forward(p->s, begin * ROWS_AT_ONCE, last, p->n0, p->columns, (int32_t *)lists,
+                                lists + p->s->k);
+}
+
+static void gradient_part(int64_t begin, int64_t end, int thread, void *context)
+{
+    const part *p = context;
+    float *lists = p->lists + thread * thread_count_of_floats(p->s->m, p->s->k);
+    int64_t last = end * VECTOR < p->s->k ? end * VECTOR : p->s->k;
+    p->kernels->sparse->gradient(p->s, begin * VECTOR, last, p->n0, p->columns, (int32_t *)lists);
+}
+
+static void each_group(lki_cpu *cpu, lki_sparse *s, const float *w, void *scratch)
+{
+    float *packed = scratch;
+    part p = {cpu->kernels, s, packed + s->k * GROUP, 0, 0};
+    s->packed = packed;
+    for (; p.n0 < s->n; p.n0 += GROUP) {
+        p.columns = s->n - p.n0 < GROUP ? s->n - p.n0 : GROUP;
+        if (w) {
+            cpu->kernels->sparse->pack(packed, w, s->k, p.n0, p.columns);
+            lki_parallel_for(cpu->pool, (s->m + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE, 16, forward_part, &p);
+        } else {
+            lki_parallel_for(cpu->pool, (s->k + VECTOR - 1) / VECTOR, 8, gradient_part, &p);
+        }
+    }
+}
+
+bool lki_cpu_sparse_forward(lki_cpu *cpu, lki_sparse *s, const float *w, void *scratch)
+{
+    if (!is_sparse(cpu, s)) return false;
+    each_group(cpu, s, w, scratch);
+    return true;
+}
+
+bool lki_cpu_sparse_gradient(lki_cpu *cpu, lki_sparse *s, void *scratch)
+{
+    if (!is_sparse(cpu, s)) return false;
+    each_group(cpu, s, NULL, scratch);
+    return true;
+}
