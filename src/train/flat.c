@@ -63,12 +63,20 @@ static lk_status move_param(lki_flat *flat, const lki_slice *slice)
     return LK_OK;
 }
 
+static _Atomic uint64_t generation;
+
+uint64_t lki_flat_generation(void)
+{
+    return generation;
+}
+
 lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, int state_count, bool with_sums)
 {
     *flat = (lki_flat){0};
     lk_status status;
     LKI_TRY_OUT(plan_slices(flat, params));
     LKI_TRY_OUT(allocate(flat, state_count, with_sums));
+    generation++;
     for (int i = 0; i < flat->slice_count; i++) LKI_TRY_OUT(move_param(flat, &flat->slices[i]));
     return LK_OK;
 out:

@@ -31,5 +31,8 @@ typedef struct lki_flat {
  * for. */
 lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, int state_count, bool with_sums);
 void lki_flat_fini(lki_flat *flat);
+/* Changes whenever parameters of any model have moved: what was compiled before may point to where they were.
+ */
+uint64_t lki_flat_generation(void);
 
 #endif

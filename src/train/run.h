@@ -122,8 +122,11 @@ lk_status lki_runner_load_state(lk_runner *runner, lk_state_dict *state_owned);
 /* What the resumed state holds for a part that has just been added. */
 lk_status lki_part_restore_model(lk_runner *runner, lki_part *part);
 lk_status lki_part_restore_step(lk_runner *runner, lki_part *part);
-/* The model's own weights under PyTorch's names. */
-lk_state_dict *lki_model_state(const lk_module *model);
+/* Weights alone: the model's under PyTorch's names, those of further models behind their key, "generator.".
+ */
+lk_state_dict *lki_models_state(const lk_runner *runner);
+lk_status lki_models_load_state(lk_runner *runner, const lk_state_dict *state, const char *what);
+bool lki_runner_has_models(const lk_runner *runner);
 lk_status lki_model_load_state(lk_module *model, const lk_state_dict *state, const char *what);
 
 /* report.c */

@@ -42,14 +42,47 @@ static lk_status get_module(const lk_state_dict *state, lk_module *module, const
     return status;
 }
 
-lk_state_dict *lki_model_state(const lk_module *model)
+bool lki_runner_has_models(const lk_runner *runner)
+{
+    for (int i = 0; i < runner->run->part_count; i++)
+        if (runner->run->parts[i].model) return true;
+    return runner->model != NULL;
+}
+
+static lk_status put_models(lk_state_dict *state, const lk_runner *runner)
+{
+    if (runner->model) LKI_TRY(put_module(state, runner->model, ""));
+    for (int i = 0; i < runner->run->part_count; i++) {
+        const lki_part *part = &runner->run->parts[i];
+        LKI_SCOPED char *prefix = lki_format("%s.", part->key);
+        if (!prefix) return LK_ERR_NOMEM;
+        if (part->model) LKI_TRY(put_module(state, part->model, prefix));
+    }
+    return LK_OK;
+}
+
+lk_state_dict *lki_models_state(const lk_runner *runner)
 {
     lk_state_dict *state = lk_state_dict_create();
-    if (state && put_module(state, model, "")) {
+    if (state && put_models(state, runner)) {
         lk_state_dict_free(state);
         return NULL;
     }
     return state;
+}
+
+lk_status lki_models_load_state(lk_runner *runner, const lk_state_dict *state, const char *what)
+{
+    bool whole = lk_state_dict_has(state, "runner.format");
+    if (runner->model) LKI_TRY(lki_model_load_state(runner->model, state, what));
+    for (int i = 0; i < runner->run->part_count; i++) {
+        lki_part *part = &runner->run->parts[i];
+        LKI_SCOPED char *prefix = lki_format(whole ? "model:%s." : "%s.", part->key);
+        if (!prefix) return LK_ERR_NOMEM;
+        lk_status status = part->model ? get_module(state, part->model, prefix) : LK_OK;
+        if (status) return lki_fail_prefix(status, "%s", what);
+    }
+    return LK_OK;
 }
 
 /* A file of weights, or a runner checkpoint, whose weights carry a prefix. */
@@ -62,7 +95,12 @@ lk_status lki_model_load_state(lk_module *model, const lk_state_dict *state, con
 
 lk_state_dict *lk_module_state_dict(const lk_module *module)
 {
-    return module ? lki_model_state(module) : NULL;
+    lk_state_dict *state = module ? lk_state_dict_create() : NULL;
+    if (state && put_module(state, module, "")) {
+        lk_state_dict_free(state);
+        return NULL;
+    }
+    return state;
 }
 
 lk_status lk_module_load_state_dict(lk_module *module, const lk_state_dict *state)
@@ -400,11 +438,11 @@ static lk_status get_state(lk_runner *runner, const lk_state_dict *state)
     if (!lk_state_dict_has(state, "runner.format"))
         return lki_fail(LK_ERR_FORMAT, "this file holds weights alone: it can be evaluated, but not resumed");
     LKI_TRY(get_place(runner, state));
-    if (runner->model) {
-        LKI_TRY(lki_run_prepare_step(runner));
-        LKI_TRY(get_module(state, runner->model, "model."));
-        LKI_TRY(get_step(state, runner->step, "optimizer"));
-    }
+    /* A runner with batches of its own may never have made the step. */
+    bool has_step = runner->model && (!runner->optimizer || lk_state_dict_has(state, "optimizer.step"));
+    if (has_step) LKI_TRY(lki_run_prepare_step(runner));
+    if (runner->model) LKI_TRY(get_module(state, runner->model, "model."));
+    if (has_step) LKI_TRY(get_step(state, runner->step, "optimizer"));
     LKI_TRY(get_scheduler(state, runner->scheduler));
     LKI_TRY(get_parts(runner));
     return each_callback(runner, NULL, state);

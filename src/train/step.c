@@ -52,11 +52,19 @@ fail:
     return NULL;
 }
 
+static void forget_plans(lk_step *step)
+{
+    for (int i = 0; i < step->plan_count; i++) lki_plan_free(step->plans[i].plan);
+    lki_free(step->plans);
+    step->plans = NULL;
+    step->plan_count = 0;
+    step->current = NULL;
+}
+
 void lk_step_free(lk_step *step)
 {
     if (!step) return;
-    for (int i = 0; i < step->plan_count; i++) lki_plan_free(step->plans[i].plan);
-    lki_free(step->plans);
+    forget_plans(step);
     lki_replicas_fini(&step->replicas);
     lki_update_fini(&step->update);
     lki_flat_fini(&step->flat);
@@ -223,11 +231,27 @@ static lk_status check_fields(const lk_input *fields, int count)
     return LK_OK;
 }
 
+/* Steps may share parameters: another one that was made since has moved them. */
+static lk_status follow_moved_params(lk_step *step, bool training)
+{
+    const lki_flat *flat = &step->flat;
+    if (step->generation == lki_flat_generation()) return LK_OK;
+    if (training && flat->slice_count && flat->slices[0].param->value->buffer != flat->values)
+        return lki_fail(
+            LK_ERR_INVALID,
+            "parameter %s is trained by another step that was made later: train a model by one step",
+            flat->slices[0].path);
+    forget_plans(step);
+    step->generation = lki_flat_generation();
+    return LK_OK;
+}
+
 lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training)
 {
     if (training && !step->options.optimizer)
         return lki_fail(LK_ERR_INVALID, "a step without an optimizer cannot train");
     LKI_TRY(check_fields(fields, count));
+    LKI_TRY(follow_moved_params(step, training));
     LKI_TRY(find_or_compile(step, fields, count, training, &step->current));
     for (int i = 0; i < count; i++) lki_plan_bind(step->current->plan, i, fields[i].tensor->data);
     step->has_loss = false;

@@ -32,6 +32,7 @@ struct lk_step {
     lki_replicas replicas;
     lki_step_plan *plans;
     int plan_count;
+    uint64_t generation; /* of the parameters' places when the plans were compiled */
     lki_step_plan *current;
     double loss;
     bool has_loss, update_due;

@@ -34,7 +34,7 @@ static char *file_in(const checkpoint_context *context, const char *name)
 
 static lk_status save_model(lk_runner *runner, const char *path)
 {
-    lk_state_dict *state = lki_model_state(runner->model);
+    lk_state_dict *state = lki_models_state(runner);
     if (!state) return lki_last_status();
     lk_status status = lk_save_safetensors(path, state);
     lk_state_dict_free(state);
@@ -68,7 +68,7 @@ static lk_status load_into(lk_runner *runner, const char *path, bool everything)
         lk_status status = lki_runner_load_state(runner, state);
         return status ? lki_fail_prefix(status, "%s", path) : LK_OK;
     }
-    lk_status status = lki_model_load_state(runner->model, state, path);
+    lk_status status = lki_models_load_state(runner, state, path);
     lk_state_dict_free(state);
     return status;
 }
@@ -168,11 +168,12 @@ static lk_status epoch_end(lk_callback *callback, lk_runner *runner)
                                           options->metric_key);
         metric = NAN; /* the loader rested in this epoch: no candidate for the best */
     }
-    if (runner->model && !isnan(metric)) {
+    bool has_models = lki_runner_has_models(runner);
+    if (has_models && !isnan(metric)) {
         LKI_TRY(save_numbered(context, runner, metric));
         LKI_TRY(link_best(context));
     }
-    if (runner->model && !options->no_last) {
+    if (has_models && !options->no_last) {
         LKI_SCOPED char *last = file_in(context, "model.last.safetensors");
         if (!last) return LK_ERR_NOMEM;
         LKI_TRY(save_model(runner, last));
@@ -203,7 +204,7 @@ static lk_status end(lk_callback *callback, lk_runner *runner)
             printf("%s\t%.4f\n", context->storage.entries[i].logpath, context->storage.entries[i].metric);
     }
     bool load_best = context->options.load_best_on_end || runner->run->options.load_best_on_end;
-    if (!load_best || context->storage.entry_count == 0 || !runner->model) return LK_OK;
+    if (!load_best || context->storage.entry_count == 0) return LK_OK;
     return load_into(runner, context->storage.entries[0].logpath, false);
 }
 

@@ -1,0 +1,222 @@
+/* Which files a run leaves, what is in them, and what happens when they cannot be written. */
+#include "case.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The valid loss of each epoch is given: the callback replaces it. */
+static lk_status set_loss(lk_callback *callback, lk_runner *runner)
+{
+    const double *losses = callback->context;
+    if (!runner->is_valid_loader) return LK_OK;
+    return lk_metrics_set(runner->loader_metrics, "score", losses[runner->epoch_step - 1]);
+}
+
+typedef struct copies {
+    char hashes[16][65]; /* of the weights at the end of each epoch */
+} copies;
+
+static lk_status keep_hash(lk_callback *callback, lk_runner *runner)
+{
+    copies *copies = callback->context;
+    strcpy(copies->hashes[runner->epoch_step], lkt_hash(runner->model));
+    return LK_OK;
+}
+
+static lk_runner *run_with_scores(const char *logdir, const double *scores, int epochs, bool minimize,
+                                  lk_callback *checkpoint, copies *copies, lk_status expected)
+{
+    lk_runner *runner = lk_supervised_runner();
+    lk_callback *callbacks[] = {lk_on(loader_end, set_loss, (void *)scores),
+                                lk_on(epoch_end, keep_hash, copies), checkpoint};
+    lk_status status =
+        lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                 .optimizer = lk_sgd(.lr = 0.1),
+                 .loaders = lk_loaders({"train", lk_loader(lkt_points(32, 1), .batch_size = 8)},
+                                       {"valid", lk_loader(lkt_points(16, 2), .batch_size = 8)}),
+                 .callbacks = {callbacks, checkpoint ? 3 : 2}, .num_epochs = epochs, .logdir = logdir,
+                 .valid_loader = "valid", .valid_metric = "score", .minimize_valid_metric = minimize);
+    if (status != expected) fail_msg("status %d: %s", status, lk_error());
+    return runner;
+}
+
+static const char *file_hash(const char *logdir, const char *name)
+{
+    static char hash[LK_HASH_LENGTH + 1];
+    lk_state_dict *state = lk_load_safetensors(lkt_path(logdir, "checkpoints/%s", name));
+    lkt_not_null(state);
+    lkt_ok(lk_weights_hash(state, hash));
+    lk_state_dict_free(state);
+    return hash;
+}
+
+static int count_files(const char *logdir)
+{
+    char command[2048];
+    int count;
+    snprintf(command, sizeof command, "ls -A '%s/checkpoints' | wc -l", logdir);
+    FILE *pipe = popen(command, "r");
+    assert_int_equal(fscanf(pipe, "%d", &count), 1);
+    pclose(pipe);
+    return count;
+}
+
+static void five_epochs_of_falling_loss(void **state)
+{
+    (void)state;
+    static const double scores[] = {5, 4, 3, 2, 1};
+    copies copies;
+    char logdir[1024];
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_topk"));
+    lk_runner_free(
+        run_with_scores(logdir, scores, 5, true, lk_checkpoint_callback(.topk = 2), &copies, LK_OK));
+    static const char *const files[] = {"model.storage.json",     "model.0004.safetensors",
+                                        "model.0005.safetensors", "model.best.safetensors",
+                                        "model.last.safetensors", "runner.last.safetensors"};
+    for (int i = 0; i < 6; i++) assert_true(lkt_exists(lkt_path(logdir, "checkpoints/%s", files[i])));
+    assert_int_equal(count_files(logdir), 6);
+    assert_string_equal(file_hash(logdir, "model.best.safetensors"), copies.hashes[5]);
+    assert_string_equal(file_hash(logdir, "model.0004.safetensors"), copies.hashes[4]);
+    char *text = lkt_read(lkt_path(logdir, "checkpoints/model.storage.json"));
+    static const char *const fragments[] = {
+        "\"topk\": 2",        "\"loader_key\": \"valid\"", "\"metric_key\": \"score\"",
+        "\"minimize\": true", "model.0005.safetensors",    "\"metric\": 1.0"};
+    for (int i = 0; i < 6; i++) lkt_contains(text, fragments[i]);
+    free(text);
+}
+
+static void the_best_is_the_best_epochs_weights(void **state)
+{
+    (void)state;
+    static const double scores[] = {0.2, 0.9, 0.4, 0.9, 0.1};
+    copies copies;
+    char logdir[1024];
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_best"));
+    lk_runner *runner = run_with_scores(logdir, scores, 5, false, NULL, &copies, LK_OK);
+    assert_string_equal(file_hash(logdir, "model.best.safetensors"),
+                        copies.hashes[2]); /* the earlier of equals */
+    assert_string_equal(file_hash(logdir, "model.last.safetensors"), copies.hashes[5]);
+    assert_string_equal(lkt_hash(runner->model), copies.hashes[5]);
+    lk_runner_free(runner);
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_best"));
+    runner = run_with_scores(logdir, scores, 5, false, lk_checkpoint_callback(.load_best_on_end = true),
+                             &copies, LK_OK);
+    assert_string_equal(lkt_hash(runner->model), copies.hashes[2]);
+    lk_runner_free(runner);
+}
+
+static void what_is_not_wanted_is_not_written(void **state)
+{
+    (void)state;
+    static const double scores[] = {3, 2};
+    copies copies;
+    char logdir[1024];
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_few"));
+    lk_runner_free(run_with_scores(
+        logdir, scores, 2, true, lk_checkpoint_callback(.no_last = true, .no_best = true, .no_runner = true),
+        &copies, LK_OK));
+    assert_int_equal(count_files(logdir), 2); /* the epoch's weights and the list */
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_none"));
+    lk_runner_free(run_with_scores(logdir, scores, 2, true, lk_skip_checkpoint_callback(), &copies, LK_OK));
+    assert_false(lkt_exists(lkt_path(logdir, "checkpoints")));
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_mode"));
+    lk_runner_free(
+        run_with_scores(logdir, scores, 2, true, lk_checkpoint_callback(.mode = "runner"), &copies, LK_OK));
+    assert_true(lkt_exists(lkt_path(logdir, "checkpoints/runner.0002.safetensors")));
+    assert_true(lkt_exists(lkt_path(logdir, "checkpoints/runner.best.safetensors")));
+    assert_null(lk_checkpoint_callback(.mode = "everything"));
+    assert_null(lk_checkpoint_callback(.topk = -1));
+}
+
+static void a_metric_that_nobody_reports(void **state)
+{
+    (void)state;
+    copies copies;
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status = lk_train(
+        runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(), .optimizer = lk_adam(),
+        .loaders = lk_loaders({"train", lk_loader(lkt_points(32, 1), .batch_size = 8)}),
+        .logdir = lkt_scratch_folder("train_unknown_metric"), .valid_metric = "accuracy01",
+        .callbacks = lk_callbacks(lk_on(epoch_end, keep_hash, &copies)));
+    assert_int_equal(status, LK_ERR_NOT_FOUND);
+    lkt_contains(lk_error(), "loader \"train\" reports no metric \"accuracy01\"");
+    lk_runner_free(runner);
+}
+
+/* ---- When writing fails ---- */
+
+static void a_logdir_that_cannot_be_written(void **state)
+{
+    (void)state;
+    static const double scores[] = {3, 2};
+    copies copies;
+    char folder[1024], logdir[2048];
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("train_unwritable"));
+    snprintf(logdir, sizeof logdir, "%s/file/logs", folder);
+    FILE *file = fopen(lkt_path(folder, "file"), "w"); /* a file where a folder should be */
+    fclose(file);
+    lk_runner_free(run_with_scores(logdir, scores, 2, true, NULL, &copies, LK_ERR_IO));
+    lkt_contains(lk_error(), "train_unwritable/file");
+    assert_null(strchr(lk_error(), '\n'));
+}
+
+static lk_status limit_files(lk_callback *callback, lk_runner *runner)
+{
+    const rlim_t *nbytes = callback->context;
+    struct rlimit limit;
+    if (runner->epoch_step != 2) return LK_OK;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = *nbytes;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    return LK_OK;
+}
+
+/* A disk that is full from epoch 2 on: a limit on the size of files fails in the same way. */
+static void a_full_disk(void **state)
+{
+    (void)state;
+    copies copies = {0};
+    char logdir[1024];
+    rlim_t nbytes = 300; /* the log's lines fit, the weights do not */
+    struct rlimit before, after;
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_full"));
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status =
+        lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                 .optimizer = lk_sgd(.lr = 0.1),
+                 .loaders = lk_loaders({"train", lk_loader(lkt_points(32, 1), .batch_size = 8)}),
+                 .callbacks = lk_callbacks(lk_on(epoch_start, limit_files, &nbytes),
+                                           lk_on(epoch_end, keep_hash, &copies)),
+                 .num_epochs = 3, .logdir = logdir);
+    getrlimit(RLIMIT_FSIZE, &after);
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, SIG_DFL);
+    lk_runner_free(runner);
+    assert_int_equal(status, LK_ERR_IO);
+    assert_int_equal(after.rlim_cur, nbytes);
+    assert_null(strchr(lk_error(), '\n'));
+    lkt_contains(lk_error(), "safetensors");
+    /* What was there is there, whole, and nothing half-written lies beside it. */
+    assert_string_equal(file_hash(logdir, "model.last.safetensors"), copies.hashes[1]);
+    assert_string_equal(file_hash(logdir, "model.best.safetensors"), copies.hashes[1]);
+    file_hash(logdir, "runner.last.safetensors");
+    assert_int_equal(count_files(logdir), 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(five_epochs_of_falling_loss),
+        cmocka_unit_test(the_best_is_the_best_epochs_weights),
+        cmocka_unit_test(what_is_not_wanted_is_not_written),
+        cmocka_unit_test(a_metric_that_nobody_reports),
+        cmocka_unit_test(a_logdir_that_cannot_be_written),
+        cmocka_unit_test(a_full_disk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
