@@ -204,6 +204,8 @@ lk_status lk_comm_wait(lk_comm *comm, lk_comm_request *request)
         if (status != LK_OK) {
             status = break_comm(comm, status, request);
             give_back(comm, request, LK_COMM_FAILED);
+            if (status == LK_ERR_TIMEOUT)
+                comm->vtable->abort(comm, comm->broken_text); /* spare the others the wait */
             return status;
         }
     }
@@ -213,8 +215,10 @@ lk_status lk_comm_wait(lk_comm *comm, lk_comm_request *request)
 
 lk_status lk_comm_run(lk_comm *comm, const lk_comm_op *op)
 {
+    lk_comm_op now = *op;
     lk_comm_request *request;
-    LKI_TRY(lk_comm_start(comm, op, &request));
+    now.blocking = true;
+    LKI_TRY(lk_comm_start(comm, &now, &request));
     return lk_comm_wait(comm, request);
 }
 

@@ -4,6 +4,9 @@
 
 #include <lockstep/sys/comm.h>
 
+#include "comm/monitor.h"
+#include "comm/store.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -27,6 +30,31 @@ lk_status lki_shm_memory_create(int *fd, int size, size_t slot_nbytes);
 
 /* Joins the others; returns when all of them are there. Errors name the ranks that did not come. */
 lk_status lki_comm_shm_create(lk_comm **out, const lki_shm_options *options);
+
+/* Ranks that meet in a store and speak TCP. Where the feature is not built: LK_ERR_UNSUPPORTED. */
+typedef struct lki_gloo_options {
+    int rank, size;
+    lki_store_client *store; /* borrowed while connecting */
+    const char *prefix;      /* of its keys in the store: one a comm */
+    lki_monitor *monitor;    /* optional, borrowed for life: names who has failed, and who is behind */
+    const char *host;        /* the address to listen on, which the others can reach */
+    const char *interface;   /* or the network interface; both NULL: the host name's address */
+    int64_t join_timeout_ms, timeout_ms;
+} lki_gloo_options;
+lk_status lki_comm_gloo_create(lk_comm **out, const lki_gloo_options *options);
+
+/* The processes that an MPI launcher started, or `count` of them by their ranks in MPI_COMM_WORLD (NULL:
+ * all). Collective over those. MPI is initialised by the first such call of a process and finalised when it
+ * ends. */
+typedef struct lki_mpi_options {
+    const int *ranks;
+    int count;
+    int64_t timeout_ms;
+} lki_mpi_options;
+lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options);
+
+bool lki_comm_has_gloo(void);
+bool lki_comm_has_mpi(void);
 
 #ifdef __cplusplus
 }

@@ -68,7 +68,7 @@ typedef struct lki_shm_header {
     uint64_t slot_nbytes, segment_nbytes;
     _Atomic int aborted; /* 0, then 1 while the text is written, then 2 */
     int abort_rank;
-    char abort_text[256];
+    char abort_text[512];
     LKI_SHM_ALIGNED _Atomic uint32_t sleepers; /* ranks that sleep, or are about to */
     LKI_SHM_ALIGNED _Atomic uint32_t bell;     /* the futex they sleep on */
     LKI_SHM_ALIGNED lki_shm_rank ranks[];

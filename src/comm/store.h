@@ -25,7 +25,7 @@ enum { LKI_STORE_DEFAULT_PORT = 29500, LKI_STORE_MAX_VALUE = 1 << 20, LKI_STORE_
 #define LKI_STORE_FAILED_KEY "lockstep/failed"
 
 typedef struct lki_store_server lki_store_server;
-typedef struct lki_store lki_store;
+typedef struct lki_store_client lki_store_client;
 
 typedef struct lki_store_server_options {
     int port; /* 0: any free one */
@@ -50,25 +50,26 @@ typedef struct lki_store_options {
 } lki_store_options;
 
 /* LK_ERR_TIMEOUT where nobody answers, LK_ERR_PEER where the other side is no store of this job. */
-lk_status lki_store_connect(lki_store **out, const lki_store_options *options);
+lk_status lki_store_connect(lki_store_client **out, const lki_store_options *options);
 /* Says goodbye. NULL is fine. */
-void lki_store_close(lki_store *store);
+void lki_store_close(lki_store_client *store);
 /* Closes without a goodbye: as if this process had died. For tests. */
-void lki_store_drop(lki_store *store);
+void lki_store_drop(lki_store_client *store);
 
 /* Returns when every rank has registered; LK_ERR_TIMEOUT names those that have not. */
-lk_status lki_store_join(lki_store *store, int64_t timeout_ms);
+lk_status lki_store_join(lki_store_client *store, int64_t timeout_ms);
 
-lk_status lki_store_set(lki_store *store, const char *key, const void *value, size_t nbytes);
+lk_status lki_store_set(lki_store_client *store, const char *key, const void *value, size_t nbytes);
 /* The value is the caller's to lki_free; a zero byte follows it. LK_ERR_NOT_FOUND where there is none. */
-lk_status lki_store_get(lki_store *store, const char *key, char **value, size_t *nbytes);
+lk_status lki_store_get(lki_store_client *store, const char *key, char **value, size_t *nbytes);
 /* As get, but waits for the key to appear. LK_ERR_TIMEOUT names the key. */
-lk_status lki_store_wait(lki_store *store, const char *key, int64_t timeout_ms, char **value, size_t *nbytes);
+lk_status lki_store_wait(lki_store_client *store, const char *key, int64_t timeout_ms, char **value,
+                         size_t *nbytes);
 /* Adds to a decimal number (0 where there is none) and says what it has become. */
-lk_status lki_store_add(lki_store *store, const char *key, int64_t delta, int64_t *sum);
+lk_status lki_store_add(lki_store_client *store, const char *key, int64_t delta, int64_t *sum);
 /* Sets the key to `desired` where it holds `expected` (NULL: where there is none); *swapped says which. */
-lk_status lki_store_compare_set(lki_store *store, const char *key, const char *expected, const char *desired,
-                                bool *swapped);
+lk_status lki_store_compare_set(lki_store_client *store, const char *key, const char *expected,
+                                const char *desired, bool *swapped);
 
 #ifdef __cplusplus
 }

@@ -22,27 +22,27 @@ enum {
     RETRY_MS = 20,
 };
 
-struct lki_store {
+struct lki_store_client {
     int fd;
     bool was_closed; /* the other side closed it */
     char place[300]; /* "host:port", for sentences */
     lki_bytes out, in;
 };
 
-static lk_status lost(lki_store *store, const char *why)
+static lk_status lost(lki_store_client *store, const char *why)
 {
     store->was_closed = true;
     return lki_fail(LK_ERR_PEER, "rank 0 at %s is gone: %s", store->place, why);
 }
 
-static lk_status send_all(lki_store *store, const void *data, size_t nbytes)
+static lk_status send_all(lki_store_client *store, const void *data, size_t nbytes)
 {
     int64_t deadline_ns = lki_now_ns() + REPLY_TIMEOUT_MS * 1000000LL;
     int error = lki_net_send(store->fd, data, nbytes, deadline_ns);
     return error ? lost(store, strerror(error)) : LK_OK;
 }
 
-static lk_status receive_exactly(lki_store *store, void *data, size_t nbytes, int64_t deadline_ns)
+static lk_status receive_exactly(lki_store_client *store, void *data, size_t nbytes, int64_t deadline_ns)
 {
     int error = lki_net_receive(store->fd, data, nbytes, deadline_ns);
     if (error == ETIMEDOUT) return lki_fail(LK_ERR_TIMEOUT, "no answer from rank 0 at %s", store->place);
@@ -51,7 +51,7 @@ static lk_status receive_exactly(lki_store *store, void *data, size_t nbytes, in
 }
 
 /* Reads one message into store->in and unpacks it. */
-static lk_status receive_message(lki_store *store, lki_wire_message *message, int64_t deadline_ns)
+static lk_status receive_message(lki_store_client *store, lki_wire_message *message, int64_t deadline_ns)
 {
     uint32_t length;
     LKI_TRY(receive_exactly(store, &length, 4, deadline_ns));
@@ -80,8 +80,8 @@ static lk_status reply_status(const lki_wire_message *reply)
                     length ? (const char *)reply->fields[0].data : "");
 }
 
-static lk_status exchange(lki_store *store, lki_wire_verb verb, const lki_field *fields, int field_count,
-                          int64_t timeout_ms, lki_wire_message *reply)
+static lk_status exchange(lki_store_client *store, lki_wire_verb verb, const lki_field *fields,
+                          int field_count, int64_t timeout_ms, lki_wire_message *reply)
 {
     store->out.length = 0;
     if (store->fd < 0) return lost(store, "the connection is closed");
@@ -97,7 +97,7 @@ static lk_status exchange(lki_store *store, lki_wire_verb verb, const lki_field 
     return status;
 }
 
-static lk_status shake_hands(lki_store *store, const lki_store_options *options)
+static lk_status shake_hands(lki_store_client *store, const lki_store_options *options)
 {
     int64_t deadline_ns = lki_now_ns() + HANDSHAKE_TIMEOUT_MS * 1000000LL;
     lki_wire_hello hello = {
@@ -134,7 +134,7 @@ static lk_status shake_hands(lki_store *store, const lki_store_options *options)
 
 /* A server that closes during the handshake was busy with others, or just going down for a restart: try
  * again. */
-static lk_status reach(lki_store *store, const lki_store_options *options, int64_t deadline_ns)
+static lk_status reach(lki_store_client *store, const lki_store_options *options, int64_t deadline_ns)
 {
     for (;;) {
         LKI_TRY(lki_net_connect(&store->fd, options->host, options->port, deadline_ns));
@@ -147,10 +147,10 @@ static lk_status reach(lki_store *store, const lki_store_options *options, int64
     }
 }
 
-lk_status lki_store_connect(lki_store **out, const lki_store_options *options)
+lk_status lki_store_connect(lki_store_client **out, const lki_store_options *options)
 {
     *out = NULL;
-    lki_store *store = LKI_NEW(lki_store);
+    lki_store_client *store = LKI_NEW(lki_store_client);
     if (!store) return LK_ERR_NOMEM;
     int64_t timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
     int64_t deadline_ns = lki_now_ns() + timeout_ms * 1000000;
@@ -165,7 +165,7 @@ lk_status lki_store_connect(lki_store **out, const lki_store_options *options)
     return LK_OK;
 }
 
-void lki_store_drop(lki_store *store)
+void lki_store_drop(lki_store_client *store)
 {
     if (!store) return;
     if (store->fd >= 0) close(store->fd);
@@ -174,7 +174,7 @@ void lki_store_drop(lki_store *store)
     lki_free(store);
 }
 
-void lki_store_close(lki_store *store)
+void lki_store_close(lki_store_client *store)
 {
     if (store && store->fd >= 0) {
         store->out.length = 0;
@@ -189,14 +189,14 @@ static lki_field text_field(const char *text)
     return (lki_field){text, text ? strlen(text) : 0, text != NULL};
 }
 
-lk_status lki_store_join(lki_store *store, int64_t timeout_ms)
+lk_status lki_store_join(lki_store_client *store, int64_t timeout_ms)
 {
     lki_wire_message reply;
     int64_t limit = (int64_t)htole64((uint64_t)timeout_ms);
     return exchange(store, LKI_WIRE_JOIN, &(lki_field){&limit, 8, true}, 1, timeout_ms, &reply);
 }
 
-lk_status lki_store_set(lki_store *store, const char *key, const void *value, size_t nbytes)
+lk_status lki_store_set(lki_store_client *store, const char *key, const void *value, size_t nbytes)
 {
     lki_wire_message reply;
     if (nbytes > LKI_STORE_MAX_VALUE)
@@ -214,7 +214,7 @@ static lk_status take_value(const lki_wire_message *reply, char **value, size_t 
     return *value ? LK_OK : LK_ERR_NOMEM;
 }
 
-lk_status lki_store_get(lki_store *store, const char *key, char **value, size_t *nbytes)
+lk_status lki_store_get(lki_store_client *store, const char *key, char **value, size_t *nbytes)
 {
     lki_wire_message reply;
     lki_field fields[] = {text_field(key)};
@@ -223,7 +223,8 @@ lk_status lki_store_get(lki_store *store, const char *key, char **value, size_t 
     return take_value(&reply, value, nbytes);
 }
 
-lk_status lki_store_wait(lki_store *store, const char *key, int64_t timeout_ms, char **value, size_t *nbytes)
+lk_status lki_store_wait(lki_store_client *store, const char *key, int64_t timeout_ms, char **value,
+                         size_t *nbytes)
 {
     lki_wire_message reply;
     int64_t limit = (int64_t)htole64((uint64_t)timeout_ms);
@@ -233,7 +234,7 @@ lk_status lki_store_wait(lki_store *store, const char *key, int64_t timeout_ms, 
     return take_value(&reply, value, nbytes);
 }
 
-lk_status lki_store_add(lki_store *store, const char *key, int64_t delta, int64_t *sum)
+lk_status lki_store_add(lki_store_client *store, const char *key, int64_t delta, int64_t *sum)
 {
     lki_wire_message reply;
     int64_t little = (int64_t)htole64((uint64_t)delta);
@@ -245,8 +246,8 @@ lk_status lki_store_add(lki_store *store, const char *key, int64_t delta, int64_
     return LK_OK;
 }
 
-lk_status lki_store_compare_set(lki_store *store, const char *key, const char *expected, const char *desired,
-                                bool *swapped)
+lk_status lki_store_compare_set(lki_store_client *store, const char *key, const char *expected,
+                                const char *desired, bool *swapped)
 {
     lki_wire_message reply;
     lki_field fields[] = {text_field(key), text_field(expected), text_field(desired)};

@@ -33,9 +33,9 @@ static lki_store_options options_of(lki_store_server *server, int rank, int worl
                                .timeout_ms = 5000};
 }
 
-static lki_store *connect_to(lki_store_server *server, int rank, int world_size)
+static lki_store_client *connect_to(lki_store_server *server, int rank, int world_size)
 {
-    lki_store *store = NULL;
+    lki_store_client *store = NULL;
     lki_store_options options = options_of(server, rank, world_size);
     lkt_ok(lki_store_connect(&store, &options));
     return store;
@@ -43,7 +43,7 @@ static lki_store *connect_to(lki_store_server *server, int rank, int world_size)
 
 static void assert_works(lki_store_server *server)
 {
-    lki_store *store = NULL;
+    lki_store_client *store = NULL;
     lki_store_options options = options_of(server, -1, 2);
     char *value = NULL;
     options.registers = false;
@@ -59,7 +59,7 @@ static void keys(void **state)
 {
     (void)state;
     lki_store_server *server = start_server(1);
-    lki_store *store = connect_to(server, 0, 1);
+    lki_store_client *store = connect_to(server, 0, 1);
     char *value = NULL;
     size_t nbytes = 0;
     int64_t sum = 0;
@@ -113,7 +113,7 @@ typedef struct setter {
 static void *set_later(void *argument)
 {
     setter *work = argument;
-    lki_store *store = NULL;
+    lki_store_client *store = NULL;
     lki_store_options options = options_of(work->server, work->rank, work->world_size);
     if (lki_store_connect(&store, &options) != LK_OK) return "connect";
     if (lki_store_join(store, 5000) != LK_OK) return "join";
@@ -132,7 +132,7 @@ static void waiting_and_joining(void **state)
     void *failure = NULL;
     char *value = NULL;
     assert_int_equal(pthread_create(&thread, NULL, set_later, &work), 0);
-    lki_store *store = connect_to(server, 0, 2);
+    lki_store_client *store = connect_to(server, 0, 2);
     lkt_ok(lki_store_join(store, 5000));
     lkt_ok(lki_store_wait(store, "late", 5000, &value, NULL));
     assert_string_equal(value, "here");
@@ -147,7 +147,7 @@ static void the_missing_are_named(void **state)
 {
     (void)state;
     lki_store_server *server = start_server(5);
-    lki_store *zero = connect_to(server, 0, 5), *two = connect_to(server, 2, 5);
+    lki_store_client *zero = connect_to(server, 0, 5), *two = connect_to(server, 2, 5);
     lkt_fails(lki_store_join(zero, 60), LK_ERR_TIMEOUT, "2 of 5 ranks have joined; missing: rank 1, 3, 4");
     lki_store_close(two);
     lki_store_close(zero);
@@ -158,7 +158,7 @@ static void wrong_claims_are_refused(void **state)
 {
     (void)state;
     lki_store_server *server = start_server(2);
-    lki_store *store = connect_to(server, 0, 2), *other = NULL;
+    lki_store_client *store = connect_to(server, 0, 2), *other = NULL;
     lki_store_options options = options_of(server, 0, 2);
     lkt_fails(lki_store_connect(&other, &options), LK_ERR_PEER, "two processes say that they are rank 0");
     options.rank = 2;
@@ -180,8 +180,8 @@ static void a_death_is_published(void **state)
 {
     (void)state;
     lki_store_server *server = start_server(3);
-    lki_store *zero = connect_to(server, 0, 3), *one = connect_to(server, 1, 3),
-              *two = connect_to(server, 2, 3);
+    lki_store_client *zero = connect_to(server, 0, 3), *one = connect_to(server, 1, 3),
+                     *two = connect_to(server, 2, 3);
     char *value = NULL;
     lki_store_close(one); /* a goodbye is no death */
     lki_store_drop(two);
@@ -197,7 +197,7 @@ static void a_lost_server_is_an_error(void **state)
 {
     (void)state;
     lki_store_server *server = start_server(2);
-    lki_store *store = connect_to(server, 1, 2);
+    lki_store_client *store = connect_to(server, 1, 2);
     lki_store_options options = options_of(server, 1, 2);
     lki_store_server_stop(server, 0);
     lkt_fails(lki_store_set(store, "a", "b", 1), LK_ERR_PEER, "rank 0 at 127.0.0.1");

@@ -81,7 +81,8 @@ typedef struct lk_comm_op {
     const void *send;
     void *recv;
     int64_t count;
-    void *stream; /* the device's stream for memory on a device; NULL for the host's */
+    void *stream;  /* the device's stream for memory on a device; NULL for the host's */
+    bool blocking; /* the caller waits at once: there is nothing to overlap with */
 } lk_comm_op;
 
 typedef enum lk_comm_state {

@@ -1,0 +1,398 @@
+/* Gloo behind the comm's vtable.
+ *
+ * Gloo's collectives block, so a worker thread runs them one after the other, in the order they were started.
+ * A caller that waits for the only one outstanding runs it on its own thread: nothing is handed over where
+ * there is nothing to overlap. */
+#include "comm/comm.h"
+
+#include "base/clock.h"
+extern "C" {
+#include "base/memory.h"
+#include "base/status.h"
+}
+#include "comm/reduce.h"
+
+#include <gloo/allgather.h>
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+namespace
+{
+
+constexpr int64_t default_join_timeout_ms = 60000;
+constexpr int name_wait_ms = 3000; /* for the store to say who has died */
+
+/* Gloo's rendezvous over our store; a failure is an exception, as Gloo expects. */
+class RendezvousStore : public gloo::rendezvous::Store
+{
+  public:
+    RendezvousStore(lki_store_client *store, const char *prefix, int64_t timeout_ms)
+        : store_(store), prefix_(prefix ? prefix : ""), timeout_ms_(timeout_ms)
+    {
+    }
+
+    void set(const std::string &key, const std::vector<char> &data) override
+    {
+        check(lki_store_set(store_, (prefix_ + key).c_str(), data.data(), data.size()));
+    }
+
+    std::vector<char> get(const std::string &key) override
+    {
+        char *value = nullptr;
+        size_t nbytes = 0;
+        check(lki_store_wait(store_, (prefix_ + key).c_str(), timeout_ms_, &value, &nbytes));
+        std::vector<char> data(value, value + nbytes);
+        lki_free(value);
+        return data;
+    }
+
+    void wait(const std::vector<std::string> &keys) override
+    {
+        for (const auto &key : keys) get(key);
+    }
+
+    void wait(const std::vector<std::string> &keys, const std::chrono::milliseconds &) override
+    {
+        wait(keys);
+    }
+
+  private:
+    static void check(lk_status status)
+    {
+        if (status != LK_OK) throw std::runtime_error(lk_error());
+    }
+
+    lki_store_client *store_;
+    std::string prefix_;
+    int64_t timeout_ms_;
+};
+
+/* What a request's scratch[0] says. INLINE waits for its caller, who will run it. */
+enum work_state : uint64_t { QUEUED, INLINE, RUNNING, FINISHED };
+
+struct gloo_comm {
+    lk_comm base; /* first: a lk_comm * is a gloo_comm * */
+    std::shared_ptr<gloo::rendezvous::Context> context;
+    lki_monitor *monitor;
+    std::thread worker;
+    std::mutex lock;
+    std::condition_variable changed;
+    lk_comm_request *queue[LK_COMM_MAX_REQUESTS];
+    uint64_t queue_begin, queue_end; /* counted through the comm's life */
+    bool busy;                       /* somebody runs a collective */
+    bool stopping;
+    bool failed;
+    bool timed_out;       /* failed because Gloo waited as long as the comm's timeout */
+    std::string sentence; /* of what failed */
+    std::vector<char> staging;
+    std::atomic<uint64_t> started, finished;
+    std::atomic<int> kind;
+    std::atomic<int64_t> count;
+};
+
+gloo_comm *self_of(lk_comm *comm)
+{
+    return reinterpret_cast<gloo_comm *>(comm);
+}
+
+gloo::AllreduceOptions::Func reduction(const lk_comm_op &op)
+{
+    lk_dtype dtype = op.dtype;
+    lk_reduce reduce = op.reduce == LK_REDUCE_AVG ? LK_REDUCE_SUM : op.reduce;
+    return [dtype, reduce](void *out, const void *a, const void *b, size_t count) {
+        const void *in[] = {a, b};
+        lki_reduce(out, in, 2, (int64_t)count, dtype, reduce, 1);
+    };
+}
+
+/* Gloo's options are templates over the element; only its size matters to them. */
+template <typename T>
+void set_buffers(gloo::AllreduceOptions &options, const void *in, void *out, size_t count)
+{
+    if (in != out) options.setInput(const_cast<T *>(static_cast<const T *>(in)), count);
+    options.setOutput(static_cast<T *>(out), count);
+}
+
+void all_reduce(gloo_comm *self, const lk_comm_op &op, uint64_t seq, const void *in, void *out, int64_t count)
+{
+    gloo::AllreduceOptions options(self->context);
+    switch (lk_dtype_nbytes(op.dtype)) {
+    case 1: set_buffers<uint8_t>(options, in, out, (size_t)count); break;
+    case 2: set_buffers<uint16_t>(options, in, out, (size_t)count); break;
+    case 4: set_buffers<uint32_t>(options, in, out, (size_t)count); break;
+    default: set_buffers<uint64_t>(options, in, out, (size_t)count); break;
+    }
+    options.setReduceFunction(reduction(op));
+    options.setTag((uint32_t)seq);
+    options.setTimeout(std::chrono::milliseconds(self->base.timeout_ms));
+    gloo::allreduce(options);
+    if (op.reduce == LK_REDUCE_AVG) lki_scale(out, count, op.dtype, self->base.size);
+}
+
+/* This Gloo has no reduce-scatter of any count: reduce all of it aside and keep the own piece. */
+void reduce_scatter(gloo_comm *self, const lk_comm_op &op, uint64_t seq)
+{
+    size_t piece = (size_t)op.count * lk_dtype_nbytes(op.dtype);
+    if (self->staging.size() < piece * (size_t)self->base.size)
+        self->staging.resize(piece * (size_t)self->base.size);
+    all_reduce(self, op, seq, op.send, self->staging.data(), op.count * self->base.size);
+    memcpy(op.recv, self->staging.data() + piece * (size_t)self->base.rank, piece);
+}
+
+void run_collective(gloo_comm *self, const lk_comm_request *request)
+{
+    const lk_comm_op &op = request->op;
+    size_t nbytes = (size_t)op.count * lk_dtype_nbytes(op.dtype);
+    auto timeout = std::chrono::milliseconds(self->base.timeout_ms);
+    if (op.kind == LK_COMM_BARRIER) {
+        gloo::BarrierOptions options(self->context);
+        options.setTag((uint32_t)request->seq);
+        options.setTimeout(timeout);
+        gloo::barrier(options);
+    } else if (op.count == 0) {
+        return;
+    } else if (op.kind == LK_COMM_ALL_REDUCE) {
+        all_reduce(self, op, request->seq, op.send, op.recv, op.count);
+    } else if (op.kind == LK_COMM_REDUCE_SCATTER) {
+        reduce_scatter(self, op, request->seq);
+    } else if (op.kind == LK_COMM_BROADCAST) {
+        gloo::BroadcastOptions options(self->context);
+        options.setOutput(static_cast<char *>(op.recv), nbytes);
+        options.setRoot(op.root);
+        options.setTag((uint32_t)request->seq);
+        options.setTimeout(timeout);
+        gloo::broadcast(options);
+    } else {
+        gloo::AllgatherOptions options(self->context);
+        char *mine = static_cast<char *>(op.recv) + nbytes * (size_t)self->base.rank;
+        if (op.send != mine) memmove(mine, op.send, nbytes); /* Gloo's in-place form, whatever the caller's */
+        options.setInput(mine, nbytes);
+        options.setOutput(static_cast<char *>(op.recv), nbytes * (size_t)self->base.size);
+        options.setTag((uint32_t)request->seq);
+        options.setTimeout(timeout);
+        gloo::allgather(options);
+    }
+}
+
+/* Called with the lock held, and gives it up while the collective runs. */
+void run_next(gloo_comm *self, std::unique_lock<std::mutex> &hold)
+{
+    lk_comm_request *request = self->queue[self->queue_begin % LK_COMM_MAX_REQUESTS];
+    std::string sentence;
+    int64_t limit_ns = lki_now_ns() + self->base.timeout_ms * 1000000;
+    self->busy = true;
+    request->scratch[0] = RUNNING;
+    hold.unlock();
+    try {
+        run_collective(self, request);
+    } catch (const std::exception &error) {
+        sentence = error.what();
+        if (sentence.empty()) sentence = "unknown error";
+    }
+    hold.lock();
+    if (!sentence.empty() && !self->failed) {
+        self->failed = true;
+        self->timed_out = lki_now_ns() >= limit_ns;
+        self->sentence = sentence;
+    }
+    if (!self->failed) self->finished.store(request->seq);
+    request->scratch[0] = FINISHED;
+    self->queue_begin++;
+    self->busy = false;
+    self->changed.notify_all();
+}
+
+void work(gloo_comm *self)
+{
+    std::unique_lock<std::mutex> hold(self->lock);
+    for (;;) {
+        self->changed.wait(hold, [self] {
+            return self->stopping ||
+                   (!self->busy && !self->failed && self->queue_begin < self->queue_end &&
+                    self->queue[self->queue_begin % LK_COMM_MAX_REQUESTS]->scratch[0] != INLINE);
+        });
+        if (self->stopping) return;
+        run_next(self, hold);
+    }
+}
+
+/* Names the rank that failed where the monitor knows it; Gloo itself knows only addresses. */
+lk_status failure(gloo_comm *self)
+{
+    char text[512];
+    if (self->monitor && lki_monitor_failure(self->monitor, name_wait_ms, text, sizeof text))
+        return lki_fail(LK_ERR_PEER, "%s", text);
+    return lki_fail(LK_ERR_PEER, "gloo: %s", self->sentence.c_str());
+}
+
+lk_status gloo_start(lk_comm *comm, lk_comm_request *request)
+{
+    gloo_comm *self = self_of(comm);
+    std::unique_lock<std::mutex> hold(self->lock);
+    if (self->failed) {
+        hold.unlock();
+        return failure(self);
+    }
+    self->kind.store((int)request->op.kind);
+    self->count.store(request->op.count);
+    self->started.store(request->seq);
+    bool first = self->queue_begin == self->queue_end;
+    request->scratch[0] = request->op.blocking && first ? INLINE : QUEUED;
+    self->queue[self->queue_end++ % LK_COMM_MAX_REQUESTS] = request;
+    if (request->scratch[0] == QUEUED) self->changed.notify_all();
+    return LK_OK;
+}
+
+lk_status gloo_test(lk_comm *comm, lk_comm_request *request, bool *done)
+{
+    gloo_comm *self = self_of(comm);
+    std::unique_lock<std::mutex> hold(self->lock);
+    *done = request->scratch[0] == FINISHED;
+    if (*done && !self->failed) return LK_OK;
+    *done = false;
+    if (!self->failed || self->timed_out)
+        return LK_OK; /* the comm's own deadline has come too: its report says more */
+    hold.unlock();
+    return failure(self);
+}
+
+lk_status gloo_pause(lk_comm *comm, lk_comm_request *request, int64_t deadline_ns)
+{
+    gloo_comm *self = self_of(comm);
+    std::unique_lock<std::mutex> hold(self->lock);
+    auto settled = [self, request] {
+        return (self->failed && !self->timed_out) || (request->scratch[0] == FINISHED && !self->timed_out);
+    };
+    if (request->scratch[0] == INLINE) {
+        run_next(self, hold);
+        return LK_OK;
+    }
+    int64_t left_ns = deadline_ns - lki_now_ns();
+    if (left_ns <= 0) return LK_OK;
+    self->changed.wait_for(hold, std::chrono::nanoseconds(left_ns), settled);
+    return LK_OK;
+}
+
+void gloo_progress(lk_comm *comm, int rank, lk_comm_progress *out)
+{
+    gloo_comm *self = self_of(comm);
+    if (self->monitor) lki_monitor_progress(self->monitor, rank, out);
+}
+
+/* Closing the connections is what wakes the peers, and our own thread inside Gloo. */
+void give_up(gloo_comm *self, const char *reason)
+{
+    {
+        std::unique_lock<std::mutex> hold(self->lock);
+        if (self->failed) return;
+        self->failed = true;
+        self->sentence = reason;
+        self->changed.notify_all();
+    }
+    self->context->closeConnections();
+}
+
+void gloo_abort(lk_comm *comm, const char *reason)
+{
+    gloo_comm *self = self_of(comm);
+    if (self->monitor)
+        lki_monitor_fail(self->monitor,
+                         ("rank " + std::to_string(comm->rank) + " gave up: " + reason).c_str());
+    give_up(self, reason);
+}
+
+void gloo_free(lk_comm *comm)
+{
+    gloo_comm *self = self_of(comm);
+    bool outstanding;
+    {
+        std::unique_lock<std::mutex> hold(self->lock);
+        outstanding = self->busy;
+        self->stopping = true;
+        self->failed = true;
+        self->changed.notify_all();
+    }
+    if (self->context && outstanding) self->context->closeConnections();
+    if (self->worker.joinable()) self->worker.join();
+    self->context.reset();
+    delete self;
+}
+
+const lk_comm_vtable gloo_vtable = {
+    "gloo", gloo_start, gloo_test, gloo_pause, gloo_progress, gloo_abort, gloo_free,
+};
+
+void connect_all(gloo_comm *self, const lki_gloo_options *options)
+{
+    int64_t timeout_ms = options->join_timeout_ms ? options->join_timeout_ms : default_join_timeout_ms;
+    gloo::transport::tcp::attr attributes;
+    if (options->interface)
+        attributes.iface = options->interface;
+    else if (options->host)
+        attributes.hostname = options->host;
+    auto device = gloo::transport::tcp::CreateDevice(attributes);
+    RendezvousStore store(options->store, options->prefix, timeout_ms);
+    self->context = std::make_shared<gloo::rendezvous::Context>(options->rank, options->size);
+    self->context->setTimeout(std::chrono::milliseconds(timeout_ms));
+    self->context->connectFullMesh(store, device);
+}
+
+/* Signals are the program's: the worker takes none. (Gloo starts a thread of its own in the same way.) */
+class SignalsOff
+{
+  public:
+    SignalsOff()
+    {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~SignalsOff()
+    {
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+
+  private:
+    sigset_t before_;
+};
+
+} // namespace
+
+extern "C" lk_status lki_comm_gloo_create(lk_comm **out, const lki_gloo_options *options)
+{
+    *out = nullptr;
+    gloo_comm *self = new (std::nothrow) gloo_comm();
+    if (!self) return lki_fail(LK_ERR_NOMEM, "out of memory for a comm");
+    self->base.timeout_ms = options->timeout_ms;
+    self->monitor = options->monitor;
+    lk_comm_init(&self->base, &gloo_vtable, options->rank, options->size);
+    try {
+        SignalsOff quiet;
+        connect_all(self, options);
+        self->worker = std::thread(work, self);
+    } catch (const std::exception &error) {
+        lk_status status = lki_fail(LK_ERR_PEER, "gloo: could not connect rank %d of %d: %s", options->rank,
+                                    options->size, error.what());
+        gloo_free(&self->base);
+        return status;
+    }
+    *out = &self->base;
+    return LK_OK;
+}

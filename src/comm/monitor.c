@@ -1,0 +1,200 @@
+#include "comm/monitor.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "comm/quiet_thread.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { TURN_MS = 500, STOP_GRAIN_MS = 50 };
+
+struct lki_monitor {
+    lki_monitor_options options;
+    char host[256];
+    lki_store_client *watching; /* the thread's own */
+    lki_store_client *asking;   /* under ask_lock */
+    pthread_mutex_t ask_lock;
+    pthread_mutex_t lock; /* over all below */
+    pthread_cond_t changed;
+    bool failed;
+    char sentence[512];
+    void (*callback)(void *context, const char *sentence);
+    void *callback_context;
+    bool calling;
+    atomic_bool stopping;
+    pthread_t thread;
+    bool running;
+    uint64_t *published; /* by index: the sum of what was said last */
+};
+
+/* Records the first failure and calls back. */
+static void note_failure(lki_monitor *monitor, const char *sentence)
+{
+    pthread_mutex_lock(&monitor->lock);
+    if (!monitor->failed) {
+        monitor->failed = true;
+        snprintf(monitor->sentence, sizeof monitor->sentence, "%s", sentence);
+    }
+    void (*callback)(void *, const char *) = monitor->callback;
+    void *context = monitor->callback_context;
+    monitor->callback = NULL;
+    monitor->calling = callback != NULL;
+    pthread_cond_broadcast(&monitor->changed);
+    pthread_mutex_unlock(&monitor->lock);
+    if (!callback) return;
+    callback(context, monitor->sentence); /* it does not change any more */
+    pthread_mutex_lock(&monitor->lock);
+    monitor->calling = false;
+    pthread_cond_broadcast(&monitor->changed);
+    pthread_mutex_unlock(&monitor->lock);
+}
+
+static lk_status publish_progress(lki_monitor *monitor)
+{
+    for (int i = 0; monitor->options.progress && i < monitor->options.rank_count; i++) {
+        lk_comm_progress at = {0};
+        char key[48], text[96];
+        monitor->options.progress(monitor->options.context, i, &at);
+        uint64_t sum = at.started + at.finished;
+        if (!at.known || sum == monitor->published[i]) continue;
+        snprintf(key, sizeof key, "lockstep/progress/%d", monitor->options.ranks[i]);
+        int length = snprintf(text, sizeof text, "%llu %llu %d %lld", (unsigned long long)at.started,
+                              (unsigned long long)at.finished, (int)at.kind, (long long)at.count);
+        LKI_TRY(lki_store_set(monitor->watching, key, text, (size_t)length));
+        monitor->published[i] = sum;
+    }
+    return LK_OK;
+}
+
+static void *watch(void *argument)
+{
+    lki_monitor *monitor = argument;
+    int64_t publish_ns = 0;
+    while (!atomic_load(&monitor->stopping)) {
+        char *sentence = NULL;
+        lk_status status = LK_OK;
+        if (lki_now_ns() >= publish_ns) {
+            status = publish_progress(monitor);
+            publish_ns = lki_now_ns() + TURN_MS * 1000000LL;
+        }
+        if (status == LK_OK)
+            status = lki_store_wait(monitor->watching, LKI_STORE_FAILED_KEY, STOP_GRAIN_MS, &sentence, NULL);
+        if (status == LK_ERR_TIMEOUT) continue;
+        note_failure(monitor, status == LK_OK ? sentence : lk_error());
+        lki_free(sentence);
+        return NULL;
+    }
+    return NULL;
+}
+
+static lk_status open_monitor(lki_monitor *monitor, const lki_monitor_options *options)
+{
+    lki_store_options where = {.host = monitor->host,
+                               .port = options->port,
+                               .token = options->token,
+                               .rank = options->rank,
+                               .world_size = options->world_size};
+    LKI_TRY(lki_store_connect(&monitor->asking, &where));
+    where.registers = true;
+    LKI_TRY(lki_store_connect(&monitor->watching, &where));
+    LKI_TRY(lki_quiet_thread_start(&monitor->thread, watch, monitor, "the monitor"));
+    monitor->running = true;
+    return LK_OK;
+}
+
+lk_status lki_monitor_start(lki_monitor **out, const lki_monitor_options *options)
+{
+    *out = NULL;
+    lki_monitor *monitor = LKI_NEW(lki_monitor);
+    if (!monitor) return LK_ERR_NOMEM;
+    monitor->options = *options;
+    snprintf(monitor->host, sizeof monitor->host, "%s", options->host);
+    pthread_mutex_init(&monitor->lock, NULL);
+    pthread_mutex_init(&monitor->ask_lock, NULL);
+    pthread_cond_init(&monitor->changed, NULL);
+    monitor->published = LKI_NEW_ARRAY(uint64_t, options->rank_count + 1);
+    lk_status status = monitor->published ? open_monitor(monitor, options) : LK_ERR_NOMEM;
+    if (status != LK_OK) {
+        lki_monitor_stop(monitor);
+        return status;
+    }
+    *out = monitor;
+    return LK_OK;
+}
+
+void lki_monitor_on_failure(lki_monitor *monitor, void (*callback)(void *context, const char *sentence),
+                            void *context)
+{
+    pthread_mutex_lock(&monitor->lock);
+    while (monitor->calling && !callback) pthread_cond_wait(&monitor->changed, &monitor->lock);
+    monitor->callback = callback;
+    monitor->callback_context = context;
+    bool failed = monitor->failed;
+    pthread_mutex_unlock(&monitor->lock);
+    if (failed && callback) note_failure(monitor, "");
+}
+
+bool lki_monitor_failure(lki_monitor *monitor, int wait_ms, char *text, size_t capacity)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += wait_ms % 1000 * 1000000L;
+    until.tv_sec += wait_ms / 1000 + until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&monitor->lock);
+    while (!monitor->failed && pthread_cond_timedwait(&monitor->changed, &monitor->lock, &until) == 0)
+        continue;
+    bool failed = monitor->failed;
+    if (failed) snprintf(text, capacity, "%s", monitor->sentence);
+    pthread_mutex_unlock(&monitor->lock);
+    return failed;
+}
+
+void lki_monitor_fail(lki_monitor *monitor, const char *sentence)
+{
+    bool swapped = false;
+    pthread_mutex_lock(&monitor->ask_lock);
+    lk_status status = lki_store_compare_set(monitor->asking, LKI_STORE_FAILED_KEY, NULL, sentence, &swapped);
+    pthread_mutex_unlock(&monitor->ask_lock);
+    if (status != LK_OK || swapped) note_failure(monitor, sentence);
+}
+
+void lki_monitor_progress(lki_monitor *monitor, int rank, lk_comm_progress *out)
+{
+    char key[48];
+    char *text = NULL;
+    unsigned long long started, finished;
+    long long count;
+    int kind;
+    *out = (lk_comm_progress){0};
+    snprintf(key, sizeof key, "lockstep/progress/%d", rank);
+    pthread_mutex_lock(&monitor->ask_lock);
+    lk_status status = lki_store_get(monitor->asking, key, &text, NULL);
+    pthread_mutex_unlock(&monitor->ask_lock);
+    if (status == LK_OK && sscanf(text, "%llu %llu %d %lld", &started, &finished, &kind, &count) == 4)
+        *out = (lk_comm_progress){.started = started,
+                                  .finished = finished,
+                                  .kind = (lk_comm_kind)kind,
+                                  .count = count,
+                                  .known = true};
+    lki_free(text);
+}
+
+void lki_monitor_stop(lki_monitor *monitor)
+{
+    if (!monitor) return;
+    atomic_store(&monitor->stopping, true);
+    if (monitor->running) pthread_join(monitor->thread, NULL);
+    lki_store_close(monitor->watching);
+    lki_store_close(monitor->asking);
+    pthread_cond_destroy(&monitor->changed);
+    pthread_mutex_destroy(&monitor->ask_lock);
+    pthread_mutex_destroy(&monitor->lock);
+    lki_free(monitor->published);
+    lki_free(monitor);
+}

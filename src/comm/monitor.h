@@ -1,0 +1,53 @@
+/* Looks after the ranks of other hosts through the store: who has died, who gave up and why, who is how far.
+ *
+ * Its thread holds the connection that stands for this rank: when the process dies, the server tells
+ * everyone. Twice a second it publishes how far this host's ranks have come, for the report of a stall. Start
+ * after fork; all calls are thread-safe. */
+#ifndef LKI_COMM_MONITOR_H
+#define LKI_COMM_MONITOR_H
+
+#include <lockstep/sys/comm.h>
+
+#include "comm/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lki_monitor lki_monitor;
+
+typedef struct lki_monitor_options {
+    const char *host; /* the store's */
+    int port;
+    const char *token;
+    int rank, world_size;
+    /* Optional: how far `rank` has come, called from the monitor's thread for each of `ranks`. */
+    void (*progress)(void *context, int index, lk_comm_progress *out);
+    const int *ranks; /* the ranks to publish; borrowed until stop */
+    int rank_count;
+    void *context;
+} lki_monitor_options;
+
+lk_status lki_monitor_start(lki_monitor **out, const lki_monitor_options *options);
+
+/* Calls back once, from the monitor's thread, when the job has failed; at once where it has already. NULL
+ * takes it away and returns when no call is under way. */
+void lki_monitor_on_failure(lki_monitor *monitor, void (*callback)(void *context, const char *sentence),
+                            void *context);
+
+/* What the job failed of, where that is known within wait_ms. */
+bool lki_monitor_failure(lki_monitor *monitor, int wait_ms, char *text, size_t capacity);
+
+/* Tells all ranks that this one gives up. The first such sentence counts. */
+void lki_monitor_fail(lki_monitor *monitor, const char *sentence);
+
+/* How far a rank said it was; known is false where it has said nothing. */
+void lki_monitor_progress(lki_monitor *monitor, int rank, lk_comm_progress *out);
+
+/* Says goodbye. NULL is fine. */
+void lki_monitor_stop(lki_monitor *monitor);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,275 @@
+/* MPI behind the comm's vtable: its non-blocking collectives, on a communicator of our own. */
+#include "comm/comm.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "comm/reduce.h"
+
+/* The C++ bindings of old MPIs are not wanted. */
+#define OMPI_SKIP_MPICXX  1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* MPI counts with int: longer arrays go in pieces. */
+enum { MAX_PIECES = 64 };
+static const int64_t PIECE_COUNT = 1 << 29;
+
+typedef struct mpi_comm {
+    lk_comm base;
+    MPI_Comm comm;
+    MPI_Op half_ops[2][3]; /* of bf16 and f16: sum, max, min */
+    MPI_Datatype half_types[2];
+    atomic_bool aborted;
+    char reason[256];
+} mpi_comm;
+
+/* What a request holds; lies in its scratch. */
+typedef struct mpi_work {
+    MPI_Request request;
+    void *staging; /* of a reduce-scatter by pieces */
+} mpi_work;
+
+_Static_assert(sizeof(mpi_work) <= sizeof(((lk_comm_request *)0)->scratch), "an MPI request fits");
+
+static mpi_work *work_of(lk_comm_request *request)
+{
+    return (mpi_work *)request->scratch;
+}
+
+static lk_status check(int code, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (code == MPI_SUCCESS) return LK_OK;
+    MPI_Error_string(code, text, &length);
+    return lki_fail(LK_ERR_PEER, "%s: %s", what, text);
+}
+
+/* MPI has no 16-bit floats: ours are pairs of bytes with reductions of our own. */
+#define HALF_OP(name, dtype, reduce)                                                                         \
+    static void name(void *in, void *inout, int *count, MPI_Datatype *type)                                  \
+    {                                                                                                        \
+        const void *both[] = {in, inout};                                                                    \
+        (void)type;                                                                                          \
+        lki_reduce(inout, both, 2, *count, dtype, reduce, 1);                                                \
+    }
+HALF_OP(bf16_sum, LK_BF16, LK_REDUCE_SUM)
+HALF_OP(bf16_max, LK_BF16, LK_REDUCE_MAX)
+HALF_OP(bf16_min, LK_BF16, LK_REDUCE_MIN)
+HALF_OP(f16_sum, LK_F16, LK_REDUCE_SUM)
+HALF_OP(f16_max, LK_F16, LK_REDUCE_MAX)
+HALF_OP(f16_min, LK_F16, LK_REDUCE_MIN)
+
+static lk_status make_half_types(mpi_comm *self)
+{
+    static MPI_User_function *const functions[2][3] = {{bf16_sum, bf16_max, bf16_min},
+                                                       {f16_sum, f16_max, f16_min}};
+    for (int half = 0; half < 2; half++) {
+        LKI_TRY(check(MPI_Type_contiguous(2, MPI_BYTE, &self->half_types[half]), "MPI_Type_contiguous"));
+        LKI_TRY(check(MPI_Type_commit(&self->half_types[half]), "MPI_Type_commit"));
+        for (int op = 0; op < 3; op++)
+            LKI_TRY(check(MPI_Op_create(functions[half][op], 1, &self->half_ops[half][op]), "MPI_Op_create"));
+    }
+    return LK_OK;
+}
+
+static MPI_Datatype type_of(const mpi_comm *self, lk_dtype dtype)
+{
+    switch (dtype) {
+    case LK_F32: return MPI_FLOAT;
+    case LK_F64: return MPI_DOUBLE;
+    case LK_BF16: return self->half_types[0];
+    case LK_F16: return self->half_types[1];
+    case LK_I64: return MPI_INT64_T;
+    case LK_I32: return MPI_INT32_T;
+    case LK_U8:
+    case LK_BOOL: return MPI_UINT8_T;
+    }
+    return MPI_BYTE;
+}
+
+static MPI_Op op_of(const mpi_comm *self, const lk_comm_op *op)
+{
+    int index = op->reduce == LK_REDUCE_MAX ? 1 : op->reduce == LK_REDUCE_MIN ? 2 : 0;
+    if (op->dtype == LK_BF16) return self->half_ops[0][index];
+    if (op->dtype == LK_F16) return self->half_ops[1][index];
+    if (op->dtype == LK_BOOL && index == 0) return MPI_MAX; /* the sum of truths is "any" */
+    return index == 1 ? MPI_MAX : index == 2 ? MPI_MIN : MPI_SUM;
+}
+
+static lk_status aborted(mpi_comm *self)
+{
+    return lki_fail(LK_ERR_PEER, "this rank gave up: %s", self->reason);
+}
+
+static int begin_all_reduce(mpi_comm *self, const lk_comm_op *op, const void *send, void *recv, int64_t count,
+                            MPI_Request *request)
+{
+    return MPI_Iallreduce(send == recv ? MPI_IN_PLACE : send, recv, (int)count, type_of(self, op->dtype),
+                          op_of(self, op), self->comm, request);
+}
+
+/* Reduces all of it aside: Open MPI's own reduce-scatter adds in an order that depends on the rank. */
+static lk_status begin_reduce_scatter(mpi_comm *self, lk_comm_request *request)
+{
+    const lk_comm_op *op = &request->op;
+    mpi_work *work = work_of(request);
+    size_t nbytes = (size_t)(op->count * self->base.size) * lk_dtype_nbytes(op->dtype);
+    work->staging = lki_calloc(nbytes, "a reduce-scatter");
+    if (!work->staging) return LK_ERR_NOMEM;
+    return check(
+        begin_all_reduce(self, op, op->send, work->staging, op->count * self->base.size, &work->request),
+        "MPI_Iallreduce");
+}
+
+static lk_status mpi_start(lk_comm *comm, lk_comm_request *request)
+{
+    mpi_comm *self = (mpi_comm *)comm;
+    const lk_comm_op *op = &request->op;
+    mpi_work *work = work_of(request);
+    const char *mine = (const char *)op->recv + (size_t)(op->count * comm->rank) * lk_dtype_nbytes(op->dtype);
+    work->request = MPI_REQUEST_NULL;
+    if (atomic_load(&self->aborted)) return aborted(self);
+    if (op->count * comm->size > PIECE_COUNT * 3)
+        return lki_fail(LK_ERR_UNSUPPORTED, "MPI counts to 2,147,483,647 elements at a time; this has %lld",
+                        (long long)op->count * comm->size);
+    switch (op->kind) {
+    case LK_COMM_ALL_REDUCE:
+        return check(begin_all_reduce(self, op, op->send, op->recv, op->count, &work->request),
+                     "MPI_Iallreduce");
+    case LK_COMM_BROADCAST:
+        return check(MPI_Ibcast(op->recv, (int)op->count, type_of(self, op->dtype), op->root, self->comm,
+                                &work->request),
+                     "MPI_Ibcast");
+    case LK_COMM_ALL_GATHER:
+        return check(MPI_Iallgather(op->send == mine ? MPI_IN_PLACE : op->send, (int)op->count,
+                                    type_of(self, op->dtype), op->recv, (int)op->count,
+                                    type_of(self, op->dtype), self->comm, &work->request),
+                     "MPI_Iallgather");
+    case LK_COMM_REDUCE_SCATTER: return begin_reduce_scatter(self, request);
+    case LK_COMM_BARRIER: return check(MPI_Ibarrier(self->comm, &work->request), "MPI_Ibarrier");
+    }
+    return LK_OK;
+}
+
+static void finish(mpi_comm *self, lk_comm_request *request)
+{
+    const lk_comm_op *op = &request->op;
+    mpi_work *work = work_of(request);
+    bool reduces = op->kind == LK_COMM_ALL_REDUCE || op->kind == LK_COMM_REDUCE_SCATTER;
+    if (work->staging) {
+        size_t piece = (size_t)op->count * lk_dtype_nbytes(op->dtype);
+        memcpy(op->recv, (char *)work->staging + piece * (size_t)self->base.rank, piece);
+        lki_free(work->staging);
+        work->staging = NULL;
+    }
+    if (reduces && op->reduce == LK_REDUCE_AVG) lki_scale(op->recv, op->count, op->dtype, self->base.size);
+}
+
+static lk_status mpi_test(lk_comm *comm, lk_comm_request *request, bool *done)
+{
+    mpi_comm *self = (mpi_comm *)comm;
+    int flag = 0;
+    if (atomic_load_explicit(&self->aborted, memory_order_relaxed)) return aborted(self);
+    LKI_TRY(check(MPI_Test(&work_of(request)->request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
+    *done = flag;
+    if (*done) finish(self, request);
+    return LK_OK;
+}
+
+/* MPI cannot end one collective: the peers are told by MPI_Abort when this rank leaves without a proper end,
+ * which is what its launcher waits for; this rank itself stops here. */
+static void mpi_abort(lk_comm *comm, const char *reason)
+{
+    mpi_comm *self = (mpi_comm *)comm;
+    if (atomic_load(&self->aborted)) return;
+    snprintf(self->reason, sizeof self->reason, "%s", reason);
+    atomic_store(&self->aborted, true);
+}
+
+static void mpi_free(lk_comm *comm)
+{
+    mpi_comm *self = (mpi_comm *)comm;
+    bool clean =
+        self->base.free_count == LK_COMM_MAX_REQUESTS && !comm->broken && !atomic_load(&self->aborted);
+    for (int half = 0; half < 2; half++) {
+        for (int op = 0; op < 3; op++)
+            if (self->half_ops[half][op] != MPI_OP_NULL) MPI_Op_free(&self->half_ops[half][op]);
+        if (self->half_types[half] != MPI_DATATYPE_NULL) MPI_Type_free(&self->half_types[half]);
+    }
+    if (clean && self->comm != MPI_COMM_NULL)
+        MPI_Comm_free(&self->comm); /* a collective: not with a broken peer */
+    lki_free(self);
+}
+
+static const lk_comm_vtable mpi_vtable = {
+    .name = "mpi",
+    .start = mpi_start,
+    .test = mpi_test,
+    .abort = mpi_abort,
+    .free = mpi_free,
+};
+
+static void finalise(void)
+{
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    if (!finalised) MPI_Finalize();
+}
+
+static lk_status initialise(void)
+{
+    int initialised = 0, provided = 0;
+    MPI_Initialized(&initialised);
+    if (initialised) return LK_OK; /* by the program itself, which then finalises it too */
+    LKI_TRY(check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread"));
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    atexit(finalise);
+    return LK_OK;
+}
+
+static lk_status make_communicator(mpi_comm *self, const lki_mpi_options *options)
+{
+    MPI_Group world, ours;
+    if (!options->ranks) return check(MPI_Comm_dup(MPI_COMM_WORLD, &self->comm), "MPI_Comm_dup");
+    LKI_TRY(check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group"));
+    LKI_TRY(check(MPI_Group_incl(world, options->count, options->ranks, &ours), "MPI_Group_incl"));
+    lk_status status =
+        check(MPI_Comm_create_group(MPI_COMM_WORLD, ours, 0, &self->comm), "MPI_Comm_create_group");
+    MPI_Group_free(&ours);
+    MPI_Group_free(&world);
+    return status;
+}
+
+lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options)
+{
+    int rank = 0, size = 1;
+    *out = NULL;
+    LKI_TRY(initialise());
+    mpi_comm *self = LKI_NEW(mpi_comm);
+    if (!self) return LK_ERR_NOMEM;
+    self->comm = MPI_COMM_NULL;
+    for (int half = 0; half < 2; half++) {
+        self->half_types[half] = MPI_DATATYPE_NULL;
+        for (int op = 0; op < 3; op++) self->half_ops[half][op] = MPI_OP_NULL;
+    }
+    lk_status status = make_communicator(self, options);
+    if (status == LK_OK) status = make_half_types(self);
+    if (status == LK_OK) status = check(MPI_Comm_rank(self->comm, &rank), "MPI_Comm_rank");
+    if (status == LK_OK) status = check(MPI_Comm_size(self->comm, &size), "MPI_Comm_size");
+    self->base.timeout_ms = options->timeout_ms;
+    lk_comm_init(&self->base, &mpi_vtable, rank, size);
+    if (status != LK_OK) {
+        mpi_free(&self->base);
+        return status;
+    }
+    MPI_Comm_set_errhandler(self->comm, MPI_ERRORS_RETURN);
+    *out = &self->base;
+    return LK_OK;
+}
