@@ -16,15 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MPI counts with int: longer arrays go in pieces. */
-enum { MAX_PIECES = 64 };
-static const int64_t PIECE_COUNT = 1 << 29;
+/* Set when a comm ended badly: the peers may never come to a proper end. */
+static atomic_bool spoiled;
 
 typedef struct mpi_comm {
     lk_comm base;
     MPI_Comm comm;
     MPI_Op half_ops[2][3]; /* of bf16 and f16: sum, max, min */
     MPI_Datatype half_types[2];
+    void *staging[LK_COMM_MAX_REQUESTS]; /* of each request's reduce-scatter; grown, never given back before
+                                            free */
+    size_t staging_nbytes[LK_COMM_MAX_REQUESTS];
     atomic_bool aborted;
     char reason[256];
 } mpi_comm;
@@ -32,7 +34,6 @@ typedef struct mpi_comm {
 /* What a request holds; lies in its scratch. */
 typedef struct mpi_work {
     MPI_Request request;
-    void *staging; /* of a reduce-scatter by pieces */
 } mpi_work;
 
 _Static_assert(sizeof(mpi_work) <= sizeof(((lk_comm_request *)0)->scratch), "an MPI request fits");
@@ -119,13 +120,17 @@ static int begin_all_reduce(mpi_comm *self, const lk_comm_op *op, const void *se
 static lk_status begin_reduce_scatter(mpi_comm *self, lk_comm_request *request)
 {
     const lk_comm_op *op = &request->op;
-    mpi_work *work = work_of(request);
-    size_t nbytes = (size_t)(op->count * self->base.size) * lk_dtype_nbytes(op->dtype);
-    work->staging = lki_calloc(nbytes, "a reduce-scatter");
-    if (!work->staging) return LK_ERR_NOMEM;
-    return check(
-        begin_all_reduce(self, op, op->send, work->staging, op->count * self->base.size, &work->request),
-        "MPI_Iallreduce");
+    int64_t count = op->count * self->base.size;
+    size_t nbytes = (size_t)count * lk_dtype_nbytes(op->dtype),
+           slot = (size_t)(request - self->base.requests);
+    if (self->staging_nbytes[slot] < nbytes) {
+        void *grown = lki_realloc(self->staging[slot], nbytes, "a reduce-scatter");
+        if (!grown) return LK_ERR_NOMEM;
+        self->staging[slot] = grown;
+        self->staging_nbytes[slot] = nbytes;
+    }
+    return check(begin_all_reduce(self, op, op->send, self->staging[slot], count, &work_of(request)->request),
+                 "MPI_Iallreduce");
 }
 
 static lk_status mpi_start(lk_comm *comm, lk_comm_request *request)
@@ -136,9 +141,9 @@ static lk_status mpi_start(lk_comm *comm, lk_comm_request *request)
     const char *mine = (const char *)op->recv + (size_t)(op->count * comm->rank) * lk_dtype_nbytes(op->dtype);
     work->request = MPI_REQUEST_NULL;
     if (atomic_load(&self->aborted)) return aborted(self);
-    if (op->count * comm->size > PIECE_COUNT * 3)
-        return lki_fail(LK_ERR_UNSUPPORTED, "MPI counts to 2,147,483,647 elements at a time; this has %lld",
-                        (long long)op->count * comm->size);
+    if (op->count > INT_MAX / comm->size)
+        return lki_fail(LK_ERR_UNSUPPORTED, "MPI counts to %d elements at a time; this has %lld x %d",
+                        INT_MAX, (long long)op->count, comm->size);
     switch (op->kind) {
     case LK_COMM_ALL_REDUCE:
         return check(begin_all_reduce(self, op, op->send, op->recv, op->count, &work->request),
@@ -161,13 +166,11 @@ static lk_status mpi_start(lk_comm *comm, lk_comm_request *request)
 static void finish(mpi_comm *self, lk_comm_request *request)
 {
     const lk_comm_op *op = &request->op;
-    mpi_work *work = work_of(request);
     bool reduces = op->kind == LK_COMM_ALL_REDUCE || op->kind == LK_COMM_REDUCE_SCATTER;
-    if (work->staging) {
+    if (op->kind == LK_COMM_REDUCE_SCATTER && op->count > 0) {
         size_t piece = (size_t)op->count * lk_dtype_nbytes(op->dtype);
-        memcpy(op->recv, (char *)work->staging + piece * (size_t)self->base.rank, piece);
-        lki_free(work->staging);
-        work->staging = NULL;
+        memcpy(op->recv,
+               (char *)self->staging[request - self->base.requests] + piece * (size_t)self->base.rank, piece);
     }
     if (reduces && op->reduce == LK_REDUCE_AVG) lki_scale(op->recv, op->count, op->dtype, self->base.size);
 }
@@ -220,7 +223,10 @@ static void finalise(void)
 {
     int finalised = 0;
     MPI_Finalized(&finalised);
-    if (!finalised) MPI_Finalize();
+    if (finalised) return;
+    if (atomic_load(&spoiled))
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE); /* to finalise would wait for the others */
+    MPI_Finalize();
 }
 
 static lk_status initialise(void)

@@ -19,6 +19,7 @@ typedef struct conformance {
     _Atomic int *arrived; /* shared between the ranks: the barrier's witness */
     bool rank_order;      /* sums are made in rank order, to the bit */
     int stall_ms;         /* the timeout of the stall; 0: 300 */
+    int stride;           /* of the sizes, for slow backends: each is still met by some dtype; 0: all */
 } conformance;
 
 static const int64_t conformance_counts[] = {0,  1,  2,   3,    7,    15,   16,    17,   63,
@@ -83,12 +84,13 @@ static const char *check_all_reduce(lk_comm *comm, int rank, int64_t count, lk_d
     return NULL;
 }
 
-static const char *all_reduce_everything(lk_comm *comm, int rank)
+static const char *all_reduce_everything(lk_comm *comm, int rank, int stride)
 {
     for (int dtype = LK_F32; dtype <= LK_BOOL; dtype++)
         for (int reduce = LK_REDUCE_SUM; reduce <= LK_REDUCE_MIN; reduce++)
             for (int c = 0; c < CONFORMANCE_COUNTS; c++) {
                 if (reduce == LK_REDUCE_AVG && !lk_dtype_is_float((lk_dtype)dtype)) continue;
+                if (stride && (c + dtype + reduce) % stride != 0) continue;
                 const char *failure = check_all_reduce(comm, rank, conformance_counts[c], (lk_dtype)dtype,
                                                        (lk_reduce)reduce, (c + dtype) % 2 == 0);
                 if (failure) return failure;
@@ -154,7 +156,7 @@ static const char *reduce_scatter_pieces(lk_comm *comm, int rank)
 /* After the n-th barrier every rank has counted n times. */
 static const char *barrier_orders(lk_comm *comm, int rank, _Atomic int *arrived)
 {
-    for (int round = 1; round <= 50; round++) {
+    for (int round = 1; round <= 20; round++) {
         atomic_fetch_add(arrived, 1);
         rank_ok(lk_comm_barrier(comm));
         rank_check(atomic_load(arrived) >= round * comm->size);
@@ -201,12 +203,12 @@ static const char *same_bits_everywhere(lk_comm *comm, int rank, int64_t count, 
 enum { OUTSTANDING = 24 };
 
 /* Many collectives of different kinds and sizes at once, waited for in an order of each rank's own. */
-static const char *interleaved(lk_comm *comm, int rank)
+static const char *interleaved(lk_comm *comm, int rank, int rounds)
 {
     lk_comm_request *requests[OUTSTANDING];
     float *data[OUTSTANDING];
     int64_t counts[OUTSTANDING];
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < rounds; round++) {
         for (int k = 0; k < OUTSTANDING; k++) {
             counts[k] = conformance_counts[(k * 5 + round) % CONFORMANCE_COUNTS];
             data[k] = lki_calloc((size_t)counts[k] * 4 * (size_t)comm->size, "data");
@@ -251,7 +253,7 @@ static const char *steady_state_allocates_nothing(lk_comm *comm, int rank)
     float data[1000] = {0};
     rank_ok(lk_comm_all_reduce(comm, data, 1000, LK_F32, LK_REDUCE_AVG));
     uint64_t before = lki_allocation_count();
-    for (int i = 0; i < 200; i++) rank_ok(lk_comm_all_reduce(comm, data, 1000, LK_F32, LK_REDUCE_AVG));
+    for (int i = 0; i < 50; i++) rank_ok(lk_comm_all_reduce(comm, data, 1000, LK_F32, LK_REDUCE_AVG));
     for (int i = 0; i < 20; i++) rank_ok(lk_comm_barrier(comm));
     rank_check(lki_allocation_count() == before);
     return NULL;
@@ -304,14 +306,14 @@ static inline const char *conformance_body(int rank, int size, void *context)
     lk_comm *comm = NULL;
     rank_ok(suite->connect(&comm, rank, size, suite->context));
     rank_check(comm->rank == rank && comm->size == size);
-    RUN_PART(all_reduce_everything(comm, rank));
+    RUN_PART(all_reduce_everything(comm, rank, suite->stride));
     RUN_PART(broadcast_from_each(comm, rank));
     RUN_PART(all_gather_in_rank_order(comm, rank));
     RUN_PART(reduce_scatter_pieces(comm, rank));
     RUN_PART(barrier_orders(comm, rank, suite->arrived));
     RUN_PART(same_bits_everywhere(comm, rank, 7850, suite->rank_order));
     RUN_PART(same_bits_everywhere(comm, rank, suite->largest ? suite->largest : 200000, suite->rank_order));
-    RUN_PART(interleaved(comm, rank));
+    RUN_PART(interleaved(comm, rank, suite->stride ? 3 : 10));
     RUN_PART(bad_descriptions_leave_it_working(comm, rank));
     RUN_PART(pool_runs_out(comm, rank));
     rank_ok(lk_comm_barrier(comm));

@@ -1,0 +1,146 @@
+/* Ranks under a real mpirun. This program starts itself again under mpirun; the copies are the ranks. */
+#include "conformance.h"
+
+#include "comm/comm.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+static const char *self_path;
+
+static lk_status connect_mpi(lk_comm **out, int rank, int size, void *context)
+{
+    (void)rank, (void)size, (void)context;
+    return lki_comm_mpi_create(out, &(lki_mpi_options){0});
+}
+
+/* A comm of some of the ranks only. */
+static const char *odd_ones_out(int rank, int size, void *context)
+{
+    conformance *suite = context;
+    lk_comm *all = NULL, *some = NULL;
+    int even[16], count = 0;
+    float value = (float)rank;
+    rank_ok(suite->connect(&all, rank, size, NULL));
+    for (int r = 0; r < size; r += 2) even[count++] = r;
+    if (rank % 2 == 0) {
+        rank_ok(lki_comm_mpi_create(&some, &(lki_mpi_options){.ranks = even, .count = count}));
+        rank_check(some->size == count && some->rank == rank / 2);
+        rank_ok(lk_comm_all_reduce(some, &value, 1, LK_F32, LK_REDUCE_SUM));
+        rank_check(value == (float)(count * (count - 1)));
+        lk_comm_free(some);
+    }
+    rank_ok(lk_comm_barrier(all));
+    lk_comm_free(all);
+    return NULL;
+}
+
+static const char *one_dies(int rank, int size, void *context)
+{
+    conformance *suite = context;
+    lk_comm *comm = NULL;
+    rank_ok(suite->connect(&comm, rank, size, NULL));
+    rank_ok(lk_comm_barrier(comm));
+    if (rank == 1) raise(SIGKILL);
+    lk_comm_barrier(comm); /* mpirun ends it */
+    return NULL;
+}
+
+static int be_a_rank(const char *part, const char *shared_path)
+{
+    lk_comm *comm = NULL;
+    if (lki_comm_mpi_create(&comm, &(lki_mpi_options){0}) != LK_OK) {
+        fprintf(stderr, "%s\n", lk_error());
+        return 1;
+    }
+    int rank = comm->rank, size = comm->size;
+    lk_comm_free(comm);
+    int fd = open(shared_path, O_RDWR);
+    _Atomic int *arrived = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (arrived == MAP_FAILED) return 1;
+    conformance suite = {.connect = connect_mpi, .arrived = arrived, .stride = 3};
+    rank_body body = strcmp(part, "conforms") == 0 ? conformance_body
+                     : strcmp(part, "steady") == 0 ? steady_body
+                     : strcmp(part, "some") == 0   ? odd_ones_out
+                                                   : one_dies;
+    const char *failure = body(rank, size, &suite);
+    if (failure) fprintf(stderr, "%s\n", failure);
+    return failure != NULL;
+}
+
+static int run_under_mpirun(int size, const char *part)
+{
+    char path[1200], command[4096];
+    snprintf(path, sizeof path, "%s/shared", lkt_scratch_folder("mpi"));
+    FILE *file = fopen(path, "w");
+    if (!file || fseek(file, 4095, SEEK_SET) != 0 || fputc(0, file) == EOF || fclose(file) != 0)
+        fail_msg("no file");
+    snprintf(
+        command, sizeof command,
+        "timeout 200 mpirun --allow-run-as-root --oversubscribe -np %d '%s' --as-rank %s '%s' 2>'%s.err'",
+        size, self_path, part, path, path);
+    int status = system(command);
+    if (status != 0 && strcmp(part, "dies") != 0) {
+        snprintf(command, sizeof command, "cat '%s.err' >&2", path);
+        if (system(command) != 0) fail_msg("no output");
+    }
+    return status;
+}
+
+static void need_mpirun(void)
+{
+    if (!lki_comm_has_mpi()) {
+        print_message("built without MPI\n");
+        skip();
+    }
+    if (system("command -v mpirun >/dev/null 2>&1") != 0) {
+        print_message("mpirun is not installed\n");
+        skip();
+    }
+}
+
+static void conforms(void **state)
+{
+    (void)state;
+    need_mpirun();
+    assert_int_equal(run_under_mpirun(2, "conforms"), 0);
+    assert_int_equal(run_under_mpirun(4, "conforms"), 0);
+}
+
+static void steady_state(void **state)
+{
+    (void)state;
+    need_mpirun();
+    assert_int_equal(run_under_mpirun(2, "steady"), 0);
+}
+
+static void some_of_the_ranks(void **state)
+{
+    (void)state;
+    need_mpirun();
+    assert_int_equal(run_under_mpirun(4, "some"), 0);
+}
+
+static void a_death_ends_the_job(void **state)
+{
+    (void)state;
+    need_mpirun();
+    int status = run_under_mpirun(3, "dies");
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 124);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "--as-rank") == 0) return be_a_rank(argv[2], argv[3]);
+    static char path[1024];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    self_path = length > 0 ? path : argv[0];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conforms),
+        cmocka_unit_test(steady_state),
+        cmocka_unit_test(some_of_the_ranks),
+        cmocka_unit_test(a_death_ends_the_job),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
