@@ -22,6 +22,8 @@ typedef struct lki_shm_options {
     size_t slot_nbytes; /* of a chunk, 0: chosen from the size; tests make it small. The same on all ranks */
     int64_t join_timeout_ms; /* 0: 60 s */
     int64_t timeout_ms;      /* of a collective; 0: the default */
+    const int *names;        /* the ranks' numbers in a larger job, for sentences; copied. NULL: their own */
+    bool owner_reports;      /* lki_shm_report says how far a rank is, not the comm by itself */
 } lki_shm_options;
 
 /* Memory for ranks that are forked from this process: an fd to hand to lki_comm_shm_create in each of them,
@@ -30,6 +32,11 @@ lk_status lki_shm_memory_create(int *fd, int size, size_t slot_nbytes);
 
 /* Joins the others; returns when all of them are there. Errors name the ranks that did not come. */
 lk_status lki_comm_shm_create(lk_comm **out, const lki_shm_options *options);
+
+/* For comms made of comms: how far this rank is, and a failure elsewhere that ends this comm in those very
+ * words. */
+void lki_shm_report(lk_comm *comm, const lk_comm_progress *at);
+void lki_shm_forward_failure(lk_comm *comm, const char *sentence);
 
 /* Ranks that meet in a store and speak TCP. Where the feature is not built: LK_ERR_UNSUPPORTED. */
 typedef struct lki_gloo_options {
@@ -52,6 +59,24 @@ typedef struct lki_mpi_options {
     int64_t timeout_ms;
 } lki_mpi_options;
 lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options);
+
+/* Ranks of several hosts: shared memory inside a host, another comm between one leader a host. */
+typedef struct lki_hierarchy_options {
+    int rank, size;
+    const int *host_of; /* by rank: the number of its host; hosts are numbered in the order of their first
+                           ranks. Copied */
+    lk_comm *up,
+        *down; /* of this host's ranks, in rank order; NULL where there is but one. Its own from success on */
+    lk_comm
+        *leaders; /* of the hosts' first ranks, in host order; NULL on other ranks. Its own from success on */
+    lki_monitor *monitor;           /* optional, borrowed for life */
+    void (*on_free)(void *context); /* optional: called when all of it is freed */
+    void *context;
+    int64_t timeout_ms;
+} lki_hierarchy_options;
+lk_status lki_comm_hierarchy_create(lk_comm **out, const lki_hierarchy_options *options);
+/* How far this rank is. Any thread. */
+void lki_hierarchy_progress(lk_comm *comm, lk_comm_progress *out);
 
 bool lki_comm_has_gloo(void);
 bool lki_comm_has_mpi(void);

@@ -88,7 +88,7 @@ int lki_shm_blocker(lki_shm_comm *shm)
 static void finish(lki_shm_comm *shm, lk_comm_request *request)
 {
     lki_shm_work_of(request)->finished = 1;
-    atomic_store_explicit(&shm->mine->finished, request->seq, memory_order_relaxed);
+    if (!shm->owner_reports) atomic_store_explicit(&shm->mine->finished, request->seq, memory_order_relaxed);
 }
 
 static void run_gather(lki_shm_comm *shm)
@@ -128,10 +128,21 @@ static lk_status shm_start(lk_comm *comm, lk_comm_request *request)
     LKI_TRY(lki_shm_check_abort(shm));
     lki_shm_plan(shm, request);
     shm->ring[shm->ring_end++ % LK_COMM_MAX_REQUESTS] = request;
-    atomic_store_explicit(&shm->mine->kind, (int)request->op.kind, memory_order_relaxed);
-    atomic_store_explicit(&shm->mine->count, request->op.count, memory_order_relaxed);
-    atomic_store_explicit(&shm->mine->started, request->seq, memory_order_relaxed);
+    if (!shm->owner_reports) {
+        atomic_store_explicit(&shm->mine->kind, (int)request->op.kind, memory_order_relaxed);
+        atomic_store_explicit(&shm->mine->count, request->op.count, memory_order_relaxed);
+        atomic_store_explicit(&shm->mine->started, request->seq, memory_order_relaxed);
+    }
     return advance(shm);
+}
+
+void lki_shm_report(lk_comm *comm, const lk_comm_progress *at)
+{
+    lki_shm_rank *mine = ((lki_shm_comm *)comm)->mine;
+    atomic_store_explicit(&mine->kind, (int)at->kind, memory_order_relaxed);
+    atomic_store_explicit(&mine->count, at->count, memory_order_relaxed);
+    atomic_store_explicit(&mine->started, at->started, memory_order_relaxed);
+    atomic_store_explicit(&mine->finished, at->finished, memory_order_relaxed);
 }
 
 static lk_status shm_test(lk_comm *comm, lk_comm_request *request, bool *done)
@@ -154,15 +165,26 @@ static void shm_progress(lk_comm *comm, int rank, lk_comm_progress *out)
     };
 }
 
-static void shm_abort(lk_comm *comm, const char *reason)
+/* The first one counts. Rank -1: the sentence says itself who it was. */
+static void publish_abort(lki_shm_comm *shm, int rank, const char *reason)
 {
-    lki_shm_header *header = ((lki_shm_comm *)comm)->header;
+    lki_shm_header *header = shm->header;
     int none = 0;
     if (!atomic_compare_exchange_strong(&header->aborted, &none, 1)) return;
-    header->abort_rank = comm->rank;
+    header->abort_rank = rank;
     snprintf(header->abort_text, sizeof header->abort_text, "%s", reason);
     atomic_store(&header->aborted, 2);
-    lki_shm_ring_bell((lki_shm_comm *)comm);
+    lki_shm_ring_bell(shm);
+}
+
+static void shm_abort(lk_comm *comm, const char *reason)
+{
+    publish_abort((lki_shm_comm *)comm, comm->rank, reason);
+}
+
+void lki_shm_forward_failure(lk_comm *comm, const char *sentence)
+{
+    publish_abort((lki_shm_comm *)comm, -1, sentence);
 }
 
 static void shm_free(lk_comm *comm)
@@ -171,6 +193,7 @@ static void shm_free(lk_comm *comm)
     lki_shm_watch_close(shm);
     lki_shm_detach(shm);
     lki_free(shm->inputs);
+    lki_free(shm->names);
     lki_free(shm);
 }
 
@@ -194,8 +217,12 @@ lk_status lki_comm_shm_create(lk_comm **out, const lki_shm_options *options)
     if (!shm) return LK_ERR_NOMEM;
     shm->base.timeout_ms = options->timeout_ms;
     lk_comm_init(&shm->base, &shm_vtable, options->rank, options->size);
+    shm->owner_reports = options->owner_reports;
     shm->inputs = LKI_NEW_ARRAY(const void *, options->size);
-    lk_status status = shm->inputs ? lki_shm_attach(shm, options) : LK_ERR_NOMEM;
+    shm->names = LKI_NEW_ARRAY(int, options->size);
+    for (int r = 0; shm->names && r < options->size; r++)
+        shm->names[r] = options->names ? options->names[r] : r;
+    lk_status status = shm->inputs && shm->names ? lki_shm_attach(shm, options) : LK_ERR_NOMEM;
     if (status == LK_OK) status = lki_shm_watch_open(shm);
     if (status != LK_OK) {
         shm_free(&shm->base);

@@ -101,7 +101,9 @@ typedef struct lki_shm_comm {
     uint64_t ring_end;
     lk_comm_request *ring[LK_COMM_MAX_REQUESTS];
     lki_shm_cursor post, reduce, gather;
-    char *unlink_path; /* rank 0's, until all have joined */
+    char *unlink_path;  /* rank 0's, until all have joined */
+    int *names;         /* what ranks are called in sentences */
+    bool owner_reports; /* progress is published by who owns this comm */
     const void **inputs;
 } lki_shm_comm;
 
@@ -125,6 +127,12 @@ void lki_shm_plan(lki_shm_comm *shm, lk_comm_request *request);
 void lki_shm_post(lki_shm_comm *shm, lk_comm_request *request, uint64_t step);
 lk_status lki_shm_reduce(lki_shm_comm *shm, lk_comm_request *request, uint64_t step);
 void lki_shm_gather(lki_shm_comm *shm, lk_comm_request *request, uint64_t step);
+
+/* Rank r's number in the job, for sentences. */
+static inline int lki_shm_name(const lki_shm_comm *shm, int rank)
+{
+    return shm->names[rank];
+}
 
 /* shm.c: the rank that the next stage waits for; -1 where something can be done now. */
 int lki_shm_blocker(lki_shm_comm *shm);

@@ -199,8 +199,8 @@ static lk_status missing_ranks(lki_shm_comm *shm)
     for (int r = 0; r < shm->base.size; r++) {
         if (atomic_load(&shm->header->ranks[r].presence) != LKI_SHM_ABSENT) continue;
         if (++missing <= NAMED_MISSING)
-            length +=
-                (size_t)snprintf(text + length, sizeof text - length, "%s%d", missing > 1 ? ", " : "", r);
+            length += (size_t)snprintf(text + length, sizeof text - length, "%s%d", missing > 1 ? ", " : "",
+                                       lki_shm_name(shm, r));
     }
     return lki_fail(LK_ERR_TIMEOUT, "shm: %d of %d ranks did not join in time: %s%s", missing, shm->base.size,
                     text, missing > NAMED_MISSING ? ", ..." : "");
@@ -211,7 +211,8 @@ static lk_status join(lki_shm_comm *shm, int64_t deadline_ns)
     int absent = LKI_SHM_ABSENT;
     lki_shm_rank *mine = &shm->header->ranks[shm->base.rank];
     if (!atomic_compare_exchange_strong(&mine->presence, &absent, LKI_SHM_JOINING))
-        return lki_fail(LK_ERR_PEER, "shm: two processes say that they are rank %d", shm->base.rank);
+        return lki_fail(LK_ERR_PEER, "shm: two processes say that they are rank %d",
+                        lki_shm_name(shm, shm->base.rank));
     shm->mine = mine;
     atomic_store(&mine->pid, (int)getpid());
     atomic_store(&mine->presence, LKI_SHM_HERE);

@@ -105,9 +105,9 @@ static lk_status mismatch(lki_shm_comm *shm, lk_comm_request *request, int rank,
     return lki_fail(
         LK_ERR_PEER,
         "ranks disagree: rank %d is at %s #%llu of %lld %s (%s, root %d), rank %d at %s #%llu of %lld %s",
-        rank, lk_comm_kind_name((lk_comm_kind)theirs->kind), (unsigned long long)theirs->seq,
-        (long long)theirs->count, lk_dtype_name((lk_dtype)theirs->dtype),
-        lk_reduce_name((lk_reduce)theirs->reduce), theirs->root, shm->base.rank,
+        lki_shm_name(shm, rank), lk_comm_kind_name((lk_comm_kind)theirs->kind),
+        (unsigned long long)theirs->seq, (long long)theirs->count, lk_dtype_name((lk_dtype)theirs->dtype),
+        lk_reduce_name((lk_reduce)theirs->reduce), theirs->root, lki_shm_name(shm, shm->base.rank),
         lk_comm_kind_name(request->op.kind), (unsigned long long)request->seq, (long long)request->op.count,
         lk_dtype_name(request->op.dtype));
 }

@@ -46,9 +46,11 @@ lk_status lki_shm_check_abort(lki_shm_comm *shm)
 {
     lki_shm_header *header = shm->header;
     if (atomic_load_explicit(&header->aborted, memory_order_acquire) != 2) return LK_OK;
+    if (header->abort_rank < 0) return lki_fail(LK_ERR_PEER, "%s", header->abort_text);
     if (header->abort_rank == shm->base.rank)
         return lki_fail(LK_ERR_PEER, "this rank gave up: %s", header->abort_text);
-    return lki_fail(LK_ERR_PEER, "rank %d gave up: %s", header->abort_rank, header->abort_text);
+    return lki_fail(LK_ERR_PEER, "rank %d gave up: %s", lki_shm_name(shm, header->abort_rank),
+                    header->abort_text);
 }
 
 static int open_pidfd(pid_t pid)
@@ -95,11 +97,12 @@ static lk_status check_peers(lki_shm_comm *shm)
         bool dead = is_dead(shm, r);
         int presence = atomic_load(&shm->header->ranks[r].presence);
         if (dead && presence != LKI_SHM_LEFT)
-            return lki_fail(LK_ERR_PEER, "rank %d (process %d) died: it had finished %llu collectives", r,
-                            atomic_load(&shm->header->ranks[r].pid),
+            return lki_fail(LK_ERR_PEER, "rank %d (process %d) died: it had finished %llu collectives",
+                            lki_shm_name(shm, r), atomic_load(&shm->header->ranks[r].pid),
                             (unsigned long long)atomic_load(&shm->header->ranks[r].finished));
         if (presence == LKI_SHM_LEFT && lki_shm_blocker(shm) == r)
-            return lki_fail(LK_ERR_PEER, "rank %d has left the job: it had finished %llu collectives", r,
+            return lki_fail(LK_ERR_PEER, "rank %d has left the job: it had finished %llu collectives",
+                            lki_shm_name(shm, r),
                             (unsigned long long)atomic_load(&shm->header->ranks[r].finished));
     }
     return LK_OK;

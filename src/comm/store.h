@@ -56,6 +56,9 @@ void lki_store_close(lki_store_client *store);
 /* Closes without a goodbye: as if this process had died. For tests. */
 void lki_store_drop(lki_store_client *store);
 
+/* This side's own address on that connection: one that the store's host can reach. */
+void lki_store_local_address(const lki_store_client *store, char *text, size_t capacity);
+
 /* Returns when every rank has registered; LK_ERR_TIMEOUT names those that have not. */
 lk_status lki_store_join(lki_store_client *store, int64_t timeout_ms);
 

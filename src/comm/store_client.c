@@ -9,9 +9,11 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -182,6 +184,16 @@ void lki_store_close(lki_store_client *store)
             lki_net_send(store->fd, store->out.data, store->out.length, lki_now_ns() + 1000000000);
     }
     lki_store_drop(store);
+}
+
+void lki_store_local_address(const lki_store_client *store, char *text, size_t capacity)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    if (getsockname(store->fd, (struct sockaddr *)&address, &length) != 0 ||
+        getnameinfo((struct sockaddr *)&address, length, text, (socklen_t)capacity, NULL, 0,
+                    NI_NUMERICHOST) != 0)
+        snprintf(text, capacity, "127.0.0.1");
 }
 
 static lki_field text_field(const char *text)

@@ -130,7 +130,7 @@ static lk_status check_claims(const lki_store_server *server, int rank, int worl
                         rank, world_size);
     if (rank >= server->world_size || (registers && rank < 0))
         return lki_fail(LK_ERR_PEER, "rank %d is not one of %d ranks", rank, server->world_size);
-    if (registers && server->joined[rank])
+    if (registers && server->joined[rank] == 1)
         return lki_fail(LK_ERR_PEER, "two processes say that they are rank %d", rank);
     return LK_OK;
 }
@@ -157,8 +157,8 @@ static size_t take_proof(lki_store_server *server, lki_client *client)
     client->rank = rank;
     if (registers) {
         client->registered = true;
+        if (server->joined[rank] == 0) server->joined_count++; /* a rank may say goodbye and come back */
         server->joined[rank] = 1;
-        server->joined_count++;
         server->here_count++;
     }
     lki_server_reply(client, LK_OK, "", 0);

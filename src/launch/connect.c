@@ -1,0 +1,350 @@
+#define _GNU_SOURCE
+#include "launch/connect.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "comm/comm.h"
+#include "comm/store_wire.h"
+#include "launch/devices.h"
+#include "launch/meeting.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { IDENTITY_NBYTES = 160 };
+
+static bool wants(const lki_connect_options *options, const char *backend)
+{
+    return options->backend && strcmp(options->backend, backend) == 0;
+}
+
+static bool is_auto(const lki_connect_options *options)
+{
+    return !options->backend || !*options->backend || wants(options, "auto");
+}
+
+static lk_status check_backend(const lki_connect_options *options, const lki_role *role)
+{
+    static const char *const known[] = {"self", "shm", "gloo", "mpi"};
+    bool found = is_auto(options);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) found = found || wants(options, known[i]);
+    if (!found)
+        return lki_fail(LK_ERR_CONFIG, "--comm: unknown \"%s\": known are auto, self, shm, gloo, mpi",
+                        options->backend);
+    if (wants(options, "self") && role->world_size > 1)
+        return lki_fail(LK_ERR_CONFIG, "--comm self is for one rank, not %d", role->world_size);
+    if (wants(options, "mpi") && role->source != LKI_ROLE_MPI && role->source != LKI_ROLE_SLURM)
+        return lki_fail(LK_ERR_CONFIG, "--comm mpi: start the ranks with mpirun or srun");
+    return LK_OK;
+}
+
+/* A name that only the ranks of this job, and of this host, come to. */
+static void shm_name(char *text, size_t capacity, const char *secret, const char *purpose)
+{
+    lki_wire_hello blank = {0};
+    unsigned char digest[LKI_WIRE_MAC], nonce[LKI_WIRE_NONCE] = {0};
+    lki_wire_prove(digest, secret, purpose, &blank, nonce);
+    size_t length = 0;
+    for (int i = 0; i < 12; i++)
+        length += (size_t)snprintf(text + length, capacity - length, "%02x", digest[i]);
+}
+
+static lk_status join_shm(lk_comm **out, const lki_meeting *meeting, const lki_connect_options *options,
+                          const char *purpose)
+{
+    char name[64], secret[64];
+    lki_shm_options shm = {.rank = meeting->local_rank,
+                           .size = meeting->local_size,
+                           .fd = -1,
+                           .name = name,
+                           .join_timeout_ms = options->join_timeout_ms,
+                           .timeout_ms = options->timeout_ms,
+                           .names = meeting->locals,
+                           .owner_reports = meeting->host_count > 1};
+    snprintf(secret, sizeof secret, "%s %d", meeting->nonce, meeting->host_of[meeting->locals[0]]);
+    shm_name(name, sizeof name, secret, purpose);
+    *out = NULL;
+    return meeting->local_size > 1 ? lki_comm_shm_create(out, &shm) : LK_OK;
+}
+
+/* How far the ranks of this host are, for the monitor. */
+typedef struct host_report {
+    lk_comm *up;
+    lk_comm *_Atomic own; /* where the host has one rank: the comm itself */
+} host_report;
+
+static void report_host(void *context, int index, lk_comm_progress *out)
+{
+    host_report *host = context;
+    lk_comm *own = host->own;
+    if (host->up)
+        host->up->vtable->progress(host->up, index, out);
+    else if (own)
+        lki_hierarchy_progress(own, out);
+}
+
+/* What a comm over several hosts keeps until it is freed. */
+typedef struct session {
+    lki_meeting *meeting;
+    host_report report;
+} session;
+
+static void end_session(void *context)
+{
+    session *s = context;
+    lki_meeting_close(s->meeting);
+    lki_free(s);
+}
+
+static lk_status start_monitor(session *s, const lki_role *role)
+{
+    lki_meeting *meeting = s->meeting;
+    lki_store_close(meeting->store); /* the monitor stands for this rank from now on */
+    meeting->store = NULL;
+    lki_store_options where = {.host = meeting->host,
+                               .port = meeting->port,
+                               .token = role->token,
+                               .rank = role->rank,
+                               .world_size = role->world_size};
+    LKI_TRY(lki_store_connect(&meeting->store, &where));
+    lki_monitor_options options = {.host = meeting->host,
+                                   .port = meeting->port,
+                                   .token = role->token,
+                                   .rank = role->rank,
+                                   .world_size = role->world_size,
+                                   .progress = report_host,
+                                   .ranks = meeting->locals,
+                                   .rank_count = meeting->local_size,
+                                   .context = &s->report};
+    return lki_monitor_start(&meeting->monitor, &options);
+}
+
+/* The comm between the hosts' first ranks; NULL for others. */
+static lk_status join_leaders(lk_comm **out, session *s, const lki_role *role,
+                              const lki_connect_options *options)
+{
+    lki_meeting *meeting = s->meeting;
+    *out = NULL;
+    if (meeting->local_rank != 0) return LK_OK;
+    if (role->source == LKI_ROLE_MPI && !meeting->store) {
+        int *first = LKI_NEW_ARRAY(int, meeting->host_count);
+        if (!first) return LK_ERR_NOMEM;
+        for (int r = role->world_size - 1; r >= 0; r--) first[meeting->host_of[r]] = r;
+        lk_status status = lki_comm_mpi_create(out, &(lki_mpi_options){.ranks = first,
+                                                                       .count = meeting->host_count,
+                                                                       .timeout_ms = options->timeout_ms});
+        lki_free(first);
+        return status;
+    }
+    LKI_TRY(start_monitor(s, role));
+    const char *interface = getenv("LOCKSTEP_INTERFACE");
+    lki_gloo_options gloo = {.rank = meeting->host_of[role->rank],
+                             .size = meeting->host_count,
+                             .store = meeting->store,
+                             .prefix = "gloo/",
+                             .monitor = meeting->monitor,
+                             .host = meeting->address,
+                             .interface = interface && *interface ? interface : NULL,
+                             .join_timeout_ms = options->join_timeout_ms,
+                             .timeout_ms = options->timeout_ms};
+    return lki_comm_gloo_create(out, &gloo);
+}
+
+/* Takes the meeting over, whatever comes of it. */
+static lk_status build_hierarchy(lk_comm **out, lki_meeting *meeting, const lki_role *role,
+                                 const lki_connect_options *options)
+{
+    lki_hierarchy_options tree = {.rank = role->rank,
+                                  .size = role->world_size,
+                                  .host_of = meeting->host_of,
+                                  .on_free = end_session,
+                                  .timeout_ms = options->timeout_ms};
+    session *s = LKI_NEW(session);
+    if (!s) {
+        lki_meeting_close(meeting);
+        return LK_ERR_NOMEM;
+    }
+    s->meeting = meeting;
+    tree.context = s;
+    lk_status status = join_shm(&tree.up, meeting, options, "up");
+    if (status == LK_OK) status = join_shm(&tree.down, meeting, options, "down");
+    s->report.up = tree.up;
+    if (status == LK_OK) status = join_leaders(&tree.leaders, s, role, options);
+    if (status == LK_OK && meeting->local_rank != 0) {
+        lki_store_close(meeting->store); /* the host's leader speaks for us */
+        meeting->store = NULL;
+    }
+    tree.monitor = meeting->monitor;
+    if (status == LK_OK) status = lki_comm_hierarchy_create(out, &tree);
+    if (status == LK_OK) {
+        s->report.own = *out;
+        return LK_OK;
+    }
+    lk_comm_free(tree.leaders);
+    lk_comm_free(tree.up);
+    lk_comm_free(tree.down);
+    end_session(s);
+    return status;
+}
+
+/* Makes every rank a host of its own: all of them speak the comm between hosts. */
+static void split_hosts(lki_meeting *meeting, int rank, int world_size)
+{
+    for (int r = 0; r < world_size; r++) meeting->host_of[r] = r;
+    meeting->host_count = world_size;
+    meeting->locals[0] = rank;
+    meeting->local_size = 1;
+    meeting->local_rank = 0;
+}
+
+static lk_status connect_by_store(lk_comm **out, lki_role *role, const lki_connect_options *options)
+{
+    lki_meeting *meeting = NULL;
+    if (!role->master[0])
+        return lki_fail(LK_ERR_CONFIG, "rank %d of %d: nobody said where rank 0 is: set MASTER_ADDR",
+                        role->rank, role->world_size);
+    LKI_TRY(lki_meeting_open(&meeting, role, options->join_timeout_ms));
+    role->local_rank = meeting->local_rank;
+    role->local_size = meeting->local_size;
+    role->node_count = meeting->host_count;
+    if (wants(options, "gloo")) split_hosts(meeting, role->rank, role->world_size);
+    if (meeting->host_count == 1) {
+        lk_status status = join_shm(out, meeting, options, "job");
+        lki_meeting_close(meeting);
+        return status;
+    }
+    if (wants(options, "shm")) {
+        lki_meeting_close(meeting);
+        return lki_fail(LK_ERR_CONFIG, "--comm shm: the ranks are on %d hosts; leave --comm out or use gloo",
+                        role->node_count);
+    }
+    return build_hierarchy(out, meeting, role, options);
+}
+
+/* Forked ranks that want Gloo all the same (to try it out): the port of rank 0's store travels through shared
+ * memory. */
+static lk_status connect_forked(lk_comm **out, lki_role *role, const lki_connect_options *options)
+{
+    lki_shm_options shm = {.rank = role->rank,
+                           .size = role->world_size,
+                           .fd = role->shm_fd,
+                           .join_timeout_ms = options->join_timeout_ms,
+                           .timeout_ms = options->timeout_ms};
+    if (!wants(options, "gloo")) return lki_comm_shm_create(out, &shm);
+    lk_comm *comm = NULL;
+    lki_role networked = *role;
+    int32_t port = 0;
+    LKI_TRY(lki_comm_shm_create(&comm, &shm));
+    snprintf(networked.master, sizeof networked.master, "127.0.0.1");
+    snprintf(networked.token, sizeof networked.token, "forked from %d",
+             (int)(role->rank == 0 ? getpid() : getppid()));
+    if (role->rank == 0) { /* a free port, found by opening a store and closing it */
+        lki_store_server *probe = NULL;
+        lki_store_server_options any = {.world_size = 1, .token = "probe"};
+        if (lki_store_server_start(&probe, &any) == LK_OK) port = lki_store_server_port(probe);
+        lki_store_server_stop(probe, 0);
+    }
+    lk_status status = lk_comm_broadcast(comm, &port, 1, LK_I32, 0);
+    lk_comm_free(comm);
+    networked.port = port;
+    networked.port_count = 1;
+    return status == LK_OK ? connect_by_store(out, &networked, options) : status;
+}
+
+/* Who is where, through MPI itself. */
+static lk_status sort_hosts_by_mpi(lki_meeting *meeting, lk_comm *world, const lki_role *role)
+{
+    char mine[IDENTITY_NBYTES + 32] = "";
+    size_t stride = sizeof mine;
+    LKI_SCOPED char *all = lki_calloc(stride * (size_t)world->size, "the table of hosts");
+    unsigned char random[16];
+    if (!all) return LK_ERR_NOMEM;
+    lki_host_identity(mine, sizeof mine);
+    LKI_TRY(lk_comm_all_gather(world, mine, all, (int64_t)stride, LK_U8));
+    LKI_TRY(lki_wire_random(random, sizeof random));
+    for (int i = 0; i < 16; i++) snprintf(meeting->nonce + 2 * i, 3, "%02x", random[i]);
+    LKI_TRY(lk_comm_broadcast(world, meeting->nonce, sizeof meeting->nonce, LK_U8, 0));
+    return lki_meeting_sort_hosts(meeting, role->rank, role->world_size, all, stride);
+}
+
+static lk_status connect_by_mpi(lk_comm **out, lki_role *role, const lki_connect_options *options)
+{
+    lk_comm *world = NULL;
+    bool one_host = role->world_size > 0 && role->local_size == role->world_size && strlen(role->token) > 8;
+    char name[64];
+    if (one_host && !wants(options, "mpi")) { /* then MPI need not even be started */
+        lki_shm_options shm = {.rank = role->rank,
+                               .size = role->world_size,
+                               .fd = -1,
+                               .name = name,
+                               .join_timeout_ms = options->join_timeout_ms,
+                               .timeout_ms = options->timeout_ms};
+        shm_name(name, sizeof name, role->token, "mpi");
+        return lki_comm_shm_create(out, &shm);
+    }
+    LKI_TRY(lki_comm_mpi_create(&world, &(lki_mpi_options){.timeout_ms = options->timeout_ms}));
+    if (role->world_size && (world->size != role->world_size || world->rank != role->rank)) {
+        lk_status status = lki_fail(
+            LK_ERR_CONFIG,
+            "MPI says rank %d of %d, the environment rank %d of %d: is the MPI of mpirun (or srun --mpi) "
+            "the one that lockstep was built with?",
+            world->rank, world->size, role->rank, role->world_size);
+        lk_comm_free(world);
+        return status;
+    }
+    role->rank = world->rank;
+    role->world_size = world->size;
+    lki_meeting *meeting = LKI_NEW(lki_meeting);
+    lk_status status = meeting ? sort_hosts_by_mpi(meeting, world, role) : LK_ERR_NOMEM;
+    if (status != LK_OK) {
+        lk_comm_free(world);
+        lki_meeting_close(meeting);
+        return status;
+    }
+    role->local_rank = meeting->local_rank;
+    role->local_size = meeting->local_size;
+    role->node_count = meeting->host_count;
+    if (wants(options, "mpi") || meeting->local_size == 1) {
+        lki_meeting_close(meeting);
+        *out = world;
+        return LK_OK;
+    }
+    lk_comm_free(world);
+    if (meeting->host_count > 1) return build_hierarchy(out, meeting, role, options);
+    status = join_shm(out, meeting, options, "job");
+    lki_meeting_close(meeting);
+    return status;
+}
+
+/* Nobody has bound this process to cores, and it has neighbours: take the own share. */
+static void pin_unbound(const lki_role *role, const lki_connect_options *options)
+{
+    bool unbound = lki_core_count() == (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!options->no_pinning && role->source != LKI_ROLE_FORKED && unbound && role->local_size > 1)
+        lki_pin_rank(role->local_rank, role->local_size);
+}
+
+lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_options *options)
+{
+    static const lki_connect_options none;
+    lk_status status;
+    *out = NULL;
+    if (!options) options = &none;
+    LKI_TRY(check_backend(options, role));
+    if (role->world_size == 1) {
+        role->local_rank = 0;
+        role->local_size = 1;
+        return lki_comm_self_create(out);
+    }
+    if (role->shm_fd >= 0)
+        status = connect_forked(out, role, options);
+    else if (wants(options, "mpi") || (role->source == LKI_ROLE_MPI && !wants(options, "gloo")))
+        status = connect_by_mpi(out, role, options);
+    else
+        status = connect_by_store(out, role, options);
+    if (status == LK_OK) pin_unbound(role, options);
+    return status;
+}

@@ -1,0 +1,22 @@
+/* From a role to a comm: the backend that fits, connected to all peers. */
+#ifndef LKI_LAUNCH_CONNECT_H
+#define LKI_LAUNCH_CONNECT_H
+
+#include <lockstep/sys/comm.h>
+
+#include "launch/role.h"
+
+typedef struct lki_connect_options {
+    const char *backend;     /* "auto" (and NULL), "self", "shm", "gloo", "mpi" */
+    int64_t join_timeout_ms; /* for all ranks to come; 0: 120 s */
+    int64_t timeout_ms;      /* of a collective; 0: the default */
+    bool no_pinning;
+} lki_connect_options;
+
+/* auto: one rank is self; ranks of one host share memory; on several hosts they do so inside each, and one
+ * leader a host speaks Gloo with the others, or MPI where MPI started us. Every rank calls it.
+ * role->local_rank and local_size are filled in where they were not known. Ranks that nobody has bound to
+ * cores are pinned to their share. */
+lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_options *options);
+
+#endif

@@ -1,0 +1,179 @@
+#define _GNU_SOURCE
+#include "launch/meeting.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "comm/store_wire.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { IDENTITY_NBYTES = 160, DEFAULT_JOIN_TIMEOUT_MS = 120000, GOODBYE_MS = 5000 };
+
+static unsigned long inode_of(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? (unsigned long)info.st_ino ^ (unsigned long)info.st_dev << 32 : 0;
+}
+
+void lki_host_identity(char *text, size_t capacity)
+{
+    const char *given = getenv("LOCKSTEP_HOST_ID");
+    char boot[64] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read(fd, boot, sizeof boot - 1) : 0;
+    if (fd >= 0) close(fd);
+    boot[length > 0 ? length : 0] = '\0';
+    boot[strcspn(boot, "\n")] = '\0';
+    snprintf(text, capacity, "%s %lx %lx %u %.40s", boot, inode_of("/proc/self/ns/pid"),
+             inode_of("/proc/self/ns/net"), (unsigned)geteuid(), given ? given : "");
+}
+
+lk_status lki_meeting_sort_hosts(lki_meeting *meeting, int rank, int world_size, const char *identities,
+                                 size_t stride)
+{
+    int *first = LKI_NEW_ARRAY(int, world_size); /* by host: its first rank */
+    meeting->host_of = LKI_NEW_ARRAY(int, world_size);
+    meeting->locals = LKI_NEW_ARRAY(int, world_size);
+    meeting->host_count = meeting->local_size = 0;
+    lk_status status = first && meeting->host_of && meeting->locals ? LK_OK : LK_ERR_NOMEM;
+    for (int r = 0; status == LK_OK && r < world_size; r++) {
+        int host = 0;
+        while (host < meeting->host_count && strncmp(identities + stride * (size_t)first[host],
+                                                     identities + stride * (size_t)r, stride) != 0)
+            host++;
+        if (host == meeting->host_count) first[meeting->host_count++] = r;
+        meeting->host_of[r] = host;
+    }
+    for (int r = 0; status == LK_OK && r < world_size; r++) {
+        if (meeting->host_of[r] != meeting->host_of[rank]) continue;
+        if (r == rank) meeting->local_rank = meeting->local_size;
+        meeting->locals[meeting->local_size++] = r;
+    }
+    lki_free(first);
+    return status;
+}
+
+/* Rank 0's store listens at the first port of the role that is free. */
+static lk_status open_server(lki_meeting *meeting, const lki_role *role)
+{
+    lk_status status = LK_OK;
+    for (int i = 0; i < role->port_count; i++) {
+        lki_store_server_options options = {
+            .port = role->port + i, .world_size = role->world_size, .token = role->token};
+        status = lki_store_server_start(&meeting->server, &options);
+        if (status != LK_ERR_IO) return status;
+    }
+    return status;
+}
+
+/* Another job may sit at the first ports: its store does not know our token, and we go on to the next. */
+static lk_status find_store(lki_meeting *meeting, const lki_role *role, int64_t deadline_ns)
+{
+    for (;;) {
+        lk_status status = LK_OK;
+        for (int i = 0; i < role->port_count; i++) {
+            int64_t left_ms = (deadline_ns - lki_now_ns()) / 1000000,
+                    turn_ms = role->port_count > 1 ? 100 : left_ms;
+            if (left_ms < 1) left_ms = 1;
+            meeting->port = meeting->server ? lki_store_server_port(meeting->server) : role->port + i;
+            lki_store_options options = {.host = role->master,
+                                         .port = meeting->port,
+                                         .token = role->token,
+                                         .rank = role->rank,
+                                         .world_size = role->world_size,
+                                         .registers = true,
+                                         .timeout_ms = turn_ms < left_ms && turn_ms > 0 ? turn_ms : left_ms};
+            status = lki_store_connect(&meeting->store, &options);
+            bool elsewhere = role->port_count > 1 && !meeting->server &&
+                             (status == LK_ERR_TIMEOUT || strstr(lk_error(), "another job") ||
+                              strstr(lk_error(), "no lockstep store"));
+            if (status == LK_OK || !elsewhere) return status;
+        }
+        if (lki_now_ns() >= deadline_ns) return status;
+    }
+}
+
+/* Rank 0 gathers the identities and hands them to everyone in one piece. */
+static lk_status exchange_identities(lki_meeting *meeting, const lki_role *role, int64_t timeout_ms,
+                                     char **all)
+{
+    char mine[IDENTITY_NBYTES] = "", key[64];
+    size_t nbytes = (size_t)role->world_size * IDENTITY_NBYTES;
+    lki_host_identity(mine, sizeof mine);
+    snprintf(key, sizeof key, "lockstep/host/%d", role->rank);
+    LKI_TRY(lki_store_set(meeting->store, key, mine, sizeof mine));
+    if (role->rank == 0) {
+        LKI_SCOPED char *table = lki_calloc(nbytes, "the table of hosts");
+        if (!table) return LK_ERR_NOMEM;
+        for (int r = 0; r < role->world_size; r++) {
+            LKI_SCOPED char *value = NULL;
+            size_t length = 0;
+            snprintf(key, sizeof key, "lockstep/host/%d", r);
+            LKI_TRY(lki_store_wait(meeting->store, key, timeout_ms, &value, &length));
+            memcpy(table + (size_t)r * IDENTITY_NBYTES, value,
+                   length < IDENTITY_NBYTES ? length : IDENTITY_NBYTES);
+        }
+        unsigned char random[16];
+        LKI_TRY(lki_wire_random(random, sizeof random));
+        for (int i = 0; i < 16; i++) snprintf(meeting->nonce + 2 * i, 3, "%02x", random[i]);
+        LKI_TRY(lki_store_set(meeting->store, "lockstep/nonce", meeting->nonce, 32));
+        LKI_TRY(lki_store_set(meeting->store, "lockstep/hosts", table, nbytes));
+    }
+    size_t length = 0;
+    LKI_TRY(lki_store_wait(meeting->store, "lockstep/hosts", timeout_ms, all, &length));
+    if (length != nbytes) return lki_fail(LK_ERR_PEER, "rank 0 sent a table of hosts of the wrong size");
+    LKI_SCOPED char *nonce = NULL;
+    LKI_TRY(lki_store_get(meeting->store, "lockstep/nonce", &nonce, NULL));
+    snprintf(meeting->nonce, sizeof meeting->nonce, "%s", nonce);
+    return LK_OK;
+}
+
+static lk_status meet(lki_meeting *meeting, const lki_role *role, int64_t timeout_ms)
+{
+    int64_t deadline_ns = lki_now_ns() + timeout_ms * 1000000;
+    char *identities = NULL;
+    snprintf(meeting->host, sizeof meeting->host, "%s", role->master);
+    if (role->rank == 0) LKI_TRY(open_server(meeting, role));
+    LKI_TRY(find_store(meeting, role, deadline_ns));
+    int64_t left_ms = (deadline_ns - lki_now_ns()) / 1000000;
+    lk_status status = lki_store_join(meeting->store, left_ms > 0 ? left_ms : 1);
+    if (status != LK_OK)
+        return lki_fail_prefix(status, "waiting at %s:%d for all ranks", meeting->host, meeting->port);
+    lki_store_local_address(meeting->store, meeting->address, sizeof meeting->address);
+    status = exchange_identities(meeting, role, timeout_ms, &identities);
+    if (status == LK_OK)
+        status = lki_meeting_sort_hosts(meeting, role->rank, role->world_size, identities, IDENTITY_NBYTES);
+    lki_free(identities);
+    return status;
+}
+
+lk_status lki_meeting_open(lki_meeting **out, const lki_role *role, int64_t join_timeout_ms)
+{
+    *out = NULL;
+    lki_meeting *meeting = LKI_NEW(lki_meeting);
+    if (!meeting) return LK_ERR_NOMEM;
+    lk_status status = meet(meeting, role, join_timeout_ms ? join_timeout_ms : DEFAULT_JOIN_TIMEOUT_MS);
+    if (status != LK_OK) {
+        lki_meeting_close(meeting);
+        return status;
+    }
+    *out = meeting;
+    return LK_OK;
+}
+
+void lki_meeting_close(lki_meeting *meeting)
+{
+    if (!meeting) return;
+    lki_monitor_stop(meeting->monitor);
+    lki_store_close(meeting->store);
+    lki_store_server_stop(meeting->server, GOODBYE_MS);
+    lki_free(meeting->host_of);
+    lki_free(meeting->locals);
+    lki_free(meeting);
+}

@@ -1,0 +1,40 @@
+/* How ranks that were started apart find each other: rank 0 opens the store, all join, and each learns who
+ * shares a host with whom.
+ *
+ * A meeting is over when the comm that it led to is freed: rank 0's server then waits a moment for the
+ * others' goodbyes. */
+#ifndef LKI_LAUNCH_MEETING_H
+#define LKI_LAUNCH_MEETING_H
+
+#include "comm/monitor.h"
+#include "comm/store.h"
+#include "launch/role.h"
+
+typedef struct lki_meeting {
+    lki_store_server *server; /* rank 0's */
+    lki_store_client *store;
+    lki_monitor *monitor; /* of leaders, once started */
+    char host[256];       /* where the store is */
+    int port;
+    int *host_of; /* by rank */
+    int host_count;
+    int *locals; /* the ranks of this host, ascending */
+    int local_size, local_rank;
+    char nonce[33];   /* of this run, the same on all ranks: part of every name it uses on a host */
+    char address[64]; /* of this host, as the store's host sees it */
+} lki_meeting;
+
+/* Every rank calls it; LK_ERR_TIMEOUT names the ranks that did not. */
+lk_status lki_meeting_open(lki_meeting **out, const lki_role *role, int64_t join_timeout_ms);
+void lki_meeting_close(lki_meeting *meeting);
+
+/* What identifies this host: equal where two processes can share memory and see each other's pids and
+ * network. */
+void lki_host_identity(char *text, size_t capacity);
+
+/* Fills host_of, locals and the rest from each rank's identity; also used with identities that came over MPI.
+ */
+lk_status lki_meeting_sort_hosts(lki_meeting *meeting, int rank, int world_size, const char *identities,
+                                 size_t stride);
+
+#endif

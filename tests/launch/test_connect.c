@@ -1,0 +1,371 @@
+/* From roles to comms, with real processes: one host, several (told apart by LOCKSTEP_HOST_ID), two network
+ * namespaces, and mpirun; and all the ways in which ranks fail to meet. */
+#define _GNU_SOURCE
+#include "../comm/conformance.h"
+
+#include "base/status.h"
+#include "comm/comm.h"
+#include "comm/net.h"
+#include "comm/store.h"
+#include "launch/connect.h"
+#include "launch/ranks.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+static const char *self_path;
+
+/* A role as --rank R --world-size W --host H --port P gives it. */
+typedef struct plan {
+    int port;
+    const char *host;
+    const char *hosts;    /* by rank: a letter for its host; NULL: all on one */
+    const char *backend;  /* of the options */
+    const char *expected; /* the comm's name */
+} plan;
+
+static int free_port(void)
+{
+    int fd, port = 0;
+    lkt_ok(lki_net_listen(&fd, &port));
+    close(fd);
+    return port;
+}
+
+static lk_status connect_planned(lk_comm **out, int rank, int size, void *context)
+{
+    const plan *p = context;
+    lki_role role;
+    lki_launch_flags flags = {.world_size = size,
+                              .has_rank = true,
+                              .rank = rank,
+                              .host = p->host ? p->host : "127.0.0.1",
+                              .port = p->port};
+    if (p->hosts) setenv("LOCKSTEP_HOST_ID", (char[]){p->hosts[rank], 0}, 1);
+    lk_status status = lki_launch_role(&role, &flags, NULL, 0);
+    if (status != LK_OK) return status;
+    lki_connect_options options = {.backend = p->backend, .join_timeout_ms = 60000, .no_pinning = true};
+    status = lki_comm_connect(out, &role, &options);
+    if (status == LK_OK && p->expected && strcmp((*out)->vtable->name, p->expected) != 0) {
+        fprintf(stderr, "rank %d: the comm is %s, not %s\n", rank, (*out)->vtable->name, p->expected);
+        return LK_ERR_INVALID;
+    }
+    return status;
+}
+
+static void run_plan(plan p, int size, rank_body body, int killed, int stride)
+{
+    _Atomic int *arrived = shared_zeros(sizeof *arrived);
+    if (!p.port) p.port = free_port();
+    conformance suite = {
+        .connect = connect_planned, .context = &p, .arrived = arrived, .stride = stride, .stall_ms = 3000};
+    run_processes_but(size, killed, body, &suite);
+    munmap(arrived, sizeof *arrived);
+}
+
+static void need_gloo(void)
+{
+    if (lki_comm_has_gloo()) return;
+    print_message("built without Gloo\n");
+    skip();
+}
+
+static void by_hand_on_one_host(void **state)
+{
+    (void)state;
+    run_plan((plan){.expected = "self"}, 1, conformance_body, -1, 0);
+    run_plan((plan){.expected = "shm"}, 3, conformance_body, -1, 0);
+}
+
+static void across_hosts(void **state)
+{
+    (void)state;
+    need_gloo();
+    run_plan((plan){.hosts = "abbab", .expected = "hierarchy"}, 5, conformance_body, -1, 5);
+    run_plan((plan){.hosts = "aab", .expected = "hierarchy"}, 3, conformance_body, -1, 5);
+    run_plan((plan){.hosts = "aabb", .expected = "hierarchy"}, 4, steady_body, -1, 5);
+}
+
+static void gloo_when_asked_for(void **state)
+{
+    (void)state;
+    need_gloo();
+    run_plan((plan){.backend = "gloo"}, 2, conformance_body, -1, 5);
+}
+
+/* Rank 1 is killed: first as a rank behind its host's leader, then as a leader with ranks behind it, then
+ * alone. */
+static void a_killed_rank_is_named_everywhere(void **state)
+{
+    (void)state;
+    need_gloo();
+    run_plan((plan){.hosts = "aabb"}, 4, killed_body, 1, 0);
+    run_plan((plan){.hosts = "abab"}, 4, killed_body, 1, 0);
+    run_plan((plan){.hosts = "aba"}, 3, killed_body, 1, 0);
+}
+
+static void a_stall_names_who_is_behind(void **state)
+{
+    (void)state;
+    need_gloo();
+    run_plan((plan){.hosts = "aabb"}, 4, stalled_body, -1, 0);
+    run_plan((plan){.hosts = "aba"}, 3, stalled_body, -1, 0);
+}
+
+static void an_abort_reaches_all(void **state)
+{
+    (void)state;
+    need_gloo();
+    run_plan((plan){.hosts = "aabb"}, 4, aborted_body, -1, 0);
+    run_plan((plan){.hosts = "bbaa"}, 4, aborted_body, -1, 0);
+    run_plan((plan){.hosts = "aab"}, 3, aborted_body, -1, 0);
+}
+
+/* Rank 1 belongs to another job: it is told so, and rank 0 hears who is missing. */
+static const char *strangers(int rank, int size, void *context)
+{
+    plan *p = context;
+    lki_launch_flags flags = {
+        .world_size = size, .has_rank = true, .rank = rank, .host = "127.0.0.1", .port = p->port};
+    lki_role role;
+    lk_comm *comm = NULL;
+    if (rank == 1) setenv("LOCKSTEP_TOKEN", "another", 1);
+    rank_ok(lki_launch_role(&role, &flags, NULL, 0));
+    lk_status status =
+        lki_comm_connect(&comm, &role, &(lki_connect_options){.join_timeout_ms = rank == 0 ? 1500 : 30000});
+    if (rank == 0) {
+        rank_check(status == LK_ERR_TIMEOUT);
+        rank_check(strstr(lk_error(), "1 of 2 ranks have joined; missing: rank 1") != NULL);
+    } else {
+        rank_check(status == LK_ERR_PEER);
+        rank_check(strstr(lk_error(), "belongs to another job") != NULL);
+    }
+    return NULL;
+}
+
+static void another_jobs_rank_is_kept_out(void **state)
+{
+    (void)state;
+    run_processes(2, strangers, &(plan){.port = free_port()});
+}
+
+static void nobody_there(void **state)
+{
+    (void)state;
+    lki_launch_flags flags = {
+        .world_size = 2, .has_rank = true, .rank = 1, .host = "127.0.0.1", .port = free_port()};
+    lki_role role;
+    lk_comm *comm = NULL;
+    lkt_ok(lki_launch_role(&role, &flags, NULL, 0));
+    lkt_fails(lki_comm_connect(&comm, &role, &(lki_connect_options){.join_timeout_ms = 100}), LK_ERR_TIMEOUT,
+              "could not reach rank 0 at 127.0.0.1");
+    int fd = -1, port = 0;
+    lkt_ok(lki_net_listen(&fd, &port));
+    role.rank = 0;
+    role.port = port;
+    lkt_fails(lki_comm_connect(&comm, &role, &(lki_connect_options){.join_timeout_ms = 100}), LK_ERR_IO,
+              "is in use");
+    close(fd);
+    lkt_fails(lki_comm_connect(&comm, &role, &(lki_connect_options){.backend = "nccl9"}), LK_ERR_CONFIG,
+              "unknown \"nccl9\"");
+    lkt_fails(lki_comm_connect(&comm, &role, &(lki_connect_options){.backend = "mpi"}), LK_ERR_CONFIG,
+              "mpirun");
+    lkt_fails(lki_comm_connect(&comm, &role, &(lki_connect_options){.backend = "self"}), LK_ERR_CONFIG,
+              "not 2");
+    assert_null(comm);
+}
+
+/* Two Slurm jobs whose numbers lead to the same port, at the same time on the same host. */
+static const char *rank_of_a_job(int index, int count, void *context)
+{
+    int rank = index / 2, job = index % 2;
+    char job_id[64], proc[64];
+    (void)count;
+    snprintf(job_id, sizeof job_id, "SLURM_JOB_ID=%d", *(int *)context + 10000 * job);
+    snprintf(proc, sizeof proc, "SLURM_PROCID=%d", rank);
+    const char *const environment[] = {
+        job_id, proc, "SLURM_STEP_ID=0", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=localhost", NULL};
+    lki_role role;
+    lk_comm *comm = NULL;
+    int32_t sum = job + 1;
+    rank_ok(lki_launch_role(&role, NULL, environment, 0));
+    rank_ok(
+        lki_comm_connect(&comm, &role, &(lki_connect_options){.join_timeout_ms = 60000, .no_pinning = true}));
+    rank_ok(lk_comm_all_reduce(comm, &sum, 1, LK_I32, LK_REDUCE_SUM));
+    rank_check(sum == 2 * (job + 1));
+    lk_comm_free(comm);
+    return NULL;
+}
+
+static void two_jobs_on_one_host_do_not_meet(void **state)
+{
+    (void)state;
+    int job_id = 70000 + (int)getpid() % 9000;
+    run_processes(4, rank_of_a_job, &job_id);
+}
+
+/* lk_distributed_run's ranks over Gloo. */
+static lk_status forked_gloo(void *context)
+{
+    lki_role role = *lki_process_role();
+    lk_comm *comm = NULL;
+    int64_t sum = role.rank + 1;
+    LKI_TRY(lki_comm_connect(&comm, &role, &(lki_connect_options){.backend = context}));
+    lk_status status = lk_comm_all_reduce(comm, &sum, 1, LK_I64, LK_REDUCE_SUM);
+    lk_comm_free(comm);
+    if (status == LK_OK && sum != 6) return lki_fail(LK_ERR_INVALID, "the sum is %lld", (long long)sum);
+    return status;
+}
+
+static void forked_ranks(void **state)
+{
+    (void)state;
+    lki_ranks *ranks = NULL;
+    for (int i = 0; i < 3; i++) {
+        const char *backend = i == 0 ? "auto" : i == 1 ? "shm" : "gloo";
+        if (i == 2 && !lki_comm_has_gloo()) break;
+        lkt_ok(lki_fork_ranks(&ranks, lki_process_role(), 3, NULL));
+        lkt_ok(lki_ranks_finish(ranks, forked_gloo((void *)(intptr_t)backend)));
+    }
+}
+
+/* As a program: --as-rank flags|auto BACKEND EXPECTED [rank size host port] */
+static int be_a_rank(int argc, char **argv)
+{
+    lki_role role;
+    lki_launch_flags flags = {0};
+    if (argc > 8)
+        flags = (lki_launch_flags){.has_rank = true,
+                                   .rank = atoi(argv[5]),
+                                   .world_size = atoi(argv[6]),
+                                   .host = argv[7],
+                                   .port = atoi(argv[8])};
+    if (lki_launch_role(&role, &flags, NULL, 0) != LK_OK) {
+        fprintf(stderr, "%s\n", lk_error());
+        return 1;
+    }
+    lk_comm *comm = NULL;
+    if (lki_comm_connect(&comm, &role,
+                         &(lki_connect_options){.backend = argv[3], .join_timeout_ms = 30000}) != LK_OK) {
+        fprintf(stderr, "rank %d: %s\n", role.rank, lk_error());
+        return 1;
+    }
+    int failed = strcmp(comm->vtable->name, argv[4]) != 0;
+    if (failed) fprintf(stderr, "rank %d: %s, not %s\n", role.rank, comm->vtable->name, argv[4]);
+    float value = (float)role.rank;
+    if (lk_comm_all_reduce(comm, &value, 1, LK_F32, LK_REDUCE_SUM) != LK_OK ||
+        value != (float)(role.world_size * (role.world_size - 1) / 2)) {
+        fprintf(stderr, "rank %d: sum %g: %s\n", role.rank, value, lk_error());
+        failed = 1;
+    }
+    const char *failure = failed ? NULL : same_bits_everywhere(comm, role.rank, 30000, false);
+    if (failure) fprintf(stderr, "%s\n", failure);
+    lk_comm_free(comm);
+    return failed || failure;
+}
+
+static void run_mpirun(int size, const char *environment, const char *backend, const char *expected)
+{
+    char command[2048];
+    snprintf(
+        command, sizeof command,
+        "%s timeout 120 mpirun --allow-run-as-root --oversubscribe -np %d '%s' --as-rank auto %s %s 1>&2",
+        environment, size, self_path, backend, expected);
+    if (system(command) != 0) fail_msg("%s failed", command);
+}
+
+static void under_mpirun(void **state)
+{
+    (void)state;
+    if (!lki_comm_has_mpi() || system("command -v mpirun >/dev/null 2>&1") != 0) {
+        print_message("no MPI here\n");
+        skip();
+    }
+    run_mpirun(4, "", "auto", "shm");
+    run_mpirun(4, "", "mpi", "mpi");
+    if (lki_comm_has_gloo()) run_mpirun(2, "MASTER_ADDR=127.0.0.1 MASTER_PORT=29517", "gloo", "hierarchy");
+}
+
+/* mpirun whose ranks are made to believe that they are on two hosts: shm inside, MPI between. */
+static void hierarchy_under_mpirun(void **state)
+{
+    (void)state;
+    if (!lki_comm_has_mpi() || system("command -v mpirun >/dev/null 2>&1") != 0) {
+        print_message("no MPI here\n");
+        skip();
+    }
+    char command[2048];
+    snprintf(command, sizeof command,
+             "timeout 120 mpirun --allow-run-as-root --oversubscribe -np 4 sh -c 'export "
+             "LOCKSTEP_HOST_ID=$((OMPI_COMM_WORLD_RANK %% 2)) "
+             "OMPI_COMM_WORLD_LOCAL_SIZE=2; exec \"%s\" --as-rank auto auto hierarchy' 1>&2",
+             self_path);
+    assert_int_equal(system(command), 0);
+}
+
+static int run_script(const char *script)
+{
+    return system(script);
+}
+
+static void make_namespaces(void)
+{
+    if (geteuid() != 0 || run_script("ip netns add lkt-probe 2>/dev/null && ip netns del lkt-probe") != 0) {
+        print_message("NOT TESTED: two network namespaces need root and ip netns\n");
+        skip();
+    }
+    assert_int_equal(
+        run_script(
+            "ip netns del lkt-a 2>/dev/null; ip netns del lkt-b 2>/dev/null; "
+            "ip netns add lkt-a && ip netns add lkt-b && "
+            "ip link add lkt-va type veth peer name lkt-vb && "
+            "ip link set lkt-va netns lkt-a && ip link set lkt-vb netns lkt-b && "
+            "ip -n lkt-a addr add 10.77.0.1/24 dev lkt-va && ip -n lkt-b addr add 10.77.0.2/24 dev lkt-vb && "
+            "ip -n lkt-a link set lkt-va up && ip -n lkt-b link set lkt-vb up && "
+            "ip -n lkt-a link set lo up && ip -n lkt-b link set lo up"),
+        0);
+}
+
+/* Two hosts, by hand: ranks 0 and 1 on the first, 2 on the second. */
+static void two_network_namespaces(void **state)
+{
+    (void)state;
+    char command[4096];
+    need_gloo();
+    make_namespaces();
+    snprintf(command, sizeof command,
+             "fail=0; i=0; pids=; for ns in a a b; do "
+             "ip netns exec lkt-$ns timeout 100 '%s' --as-rank flags auto hierarchy $i 3 10.77.0.1 29655 "
+             "1>&2 & pids=\"$pids $!\"; i=$((i+1)); done; "
+             "for p in $pids; do wait $p || fail=1; done; exit $fail",
+             self_path);
+    int status = run_script(command);
+    run_script("ip netns del lkt-a; ip netns del lkt-b");
+    assert_int_equal(status, 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 4 && strcmp(argv[1], "--as-rank") == 0) return be_a_rank(argc, argv);
+    if (argc == 2) cmocka_set_test_filter(argv[1]);
+    static char path[1024];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    self_path = length > 0 ? path : argv[0];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_hand_on_one_host),
+        cmocka_unit_test(across_hosts),
+        cmocka_unit_test(gloo_when_asked_for),
+        cmocka_unit_test(a_killed_rank_is_named_everywhere),
+        cmocka_unit_test(a_stall_names_who_is_behind),
+        cmocka_unit_test(an_abort_reaches_all),
+        cmocka_unit_test(another_jobs_rank_is_kept_out),
+        cmocka_unit_test(nobody_there),
+        cmocka_unit_test(two_jobs_on_one_host_do_not_meet),
+        cmocka_unit_test(forked_ranks),
+        cmocka_unit_test(under_mpirun),
+        cmocka_unit_test(hierarchy_under_mpirun),
+        cmocka_unit_test(two_network_namespaces),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
