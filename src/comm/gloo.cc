@@ -20,6 +20,7 @@ extern "C" {
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -29,9 +30,12 @@ extern "C" {
 #include <string>
 #include <thread>
 
+#include <arpa/inet.h>
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 namespace
 {
@@ -84,6 +88,49 @@ class RendezvousStore : public gloo::rendezvous::Store
     int64_t timeout_ms_;
 };
 
+/* An open TCP connection of this process. */
+struct connection {
+    int fd;
+    struct sockaddr_storage local, remote;
+
+    bool operator==(const connection &other) const
+    {
+        return fd == other.fd && memcmp(&local, &other.local, sizeof local) == 0 &&
+               memcmp(&remote, &other.remote, sizeof remote) == 0;
+    }
+};
+
+bool read_connection(int fd, connection *out)
+{
+    socklen_t local_nbytes = sizeof out->local, remote_nbytes = sizeof out->remote;
+    memset(out, 0, sizeof *out);
+    out->fd = fd;
+    return getsockname(fd, (struct sockaddr *)&out->local, &local_nbytes) == 0 &&
+           getpeername(fd, (struct sockaddr *)&out->remote, &remote_nbytes) == 0 &&
+           (out->local.ss_family == AF_INET || out->local.ss_family == AF_INET6);
+}
+
+int port_of(const struct sockaddr_storage &address)
+{
+    return ntohs(reinterpret_cast<const struct sockaddr_in *>(&address)
+                     ->sin_port); /* at the same place in both families */
+}
+
+/* All connections of this process, but for those to or of the store. */
+std::vector<connection> list_connections(int store_port)
+{
+    std::vector<connection> found;
+    DIR *folder = opendir("/proc/self/fd");
+    if (!folder) return found;
+    while (struct dirent *entry = readdir(folder)) {
+        connection one;
+        if (entry->d_name[0] == '.' || !read_connection(atoi(entry->d_name), &one)) continue;
+        if (port_of(one.local) != store_port && port_of(one.remote) != store_port) found.push_back(one);
+    }
+    closedir(folder);
+    return found;
+}
+
 /* What a request's scratch[0] says. INLINE waits for its caller, who will run it. */
 enum work_state : uint64_t { QUEUED, INLINE, RUNNING, FINISHED };
 
@@ -102,6 +149,7 @@ struct gloo_comm {
     bool timed_out;       /* failed because Gloo waited as long as the comm's timeout */
     std::string sentence; /* of what failed */
     std::vector<char> staging;
+    std::vector<connection> connections; /* Gloo's */
     std::atomic<uint64_t> started, finished;
     std::atomic<int> kind;
     std::atomic<int64_t> count;
@@ -296,7 +344,17 @@ void gloo_progress(lk_comm *comm, int rank, lk_comm_progress *out)
     if (self->monitor) lki_monitor_progress(self->monitor, rank, out);
 }
 
-/* Closing the connections is what wakes the peers, and our own thread inside Gloo. */
+/* Gloo cannot be told to stop waiting, and closing its connections from this side does not wake its waiters.
+ * To it, a connection that is shut down looks as if the peer had died: both sides then stop at once. */
+void shut_down(gloo_comm *self)
+{
+    for (const connection &known : self->connections) {
+        connection now;
+        if (read_connection(known.fd, &now) && now == known)
+            shutdown(known.fd, SHUT_RDWR); /* the number may be another's by now */
+    }
+}
+
 void give_up(gloo_comm *self, const char *reason)
 {
     {
@@ -306,7 +364,7 @@ void give_up(gloo_comm *self, const char *reason)
         self->sentence = reason;
         self->changed.notify_all();
     }
-    self->context->closeConnections();
+    shut_down(self);
 }
 
 void gloo_abort(lk_comm *comm, const char *reason)
@@ -329,7 +387,7 @@ void gloo_free(lk_comm *comm)
         self->failed = true;
         self->changed.notify_all();
     }
-    if (self->context && outstanding) self->context->closeConnections();
+    if (outstanding) shut_down(self);
     if (self->worker.joinable()) self->worker.join();
     self->context.reset();
     delete self;
@@ -351,7 +409,11 @@ void connect_all(gloo_comm *self, const lki_gloo_options *options)
     RendezvousStore store(options->store, options->prefix, timeout_ms);
     self->context = std::make_shared<gloo::rendezvous::Context>(options->rank, options->size);
     self->context->setTimeout(std::chrono::milliseconds(timeout_ms));
+    int store_port = lki_store_port(options->store);
+    std::vector<connection> before = list_connections(store_port);
     self->context->connectFullMesh(store, device);
+    for (const connection &one : list_connections(store_port))
+        if (std::find(before.begin(), before.end(), one) == before.end()) self->connections.push_back(one);
 }
 
 /* Signals are the program's: the worker takes none. (Gloo starts a thread of its own in the same way.) */

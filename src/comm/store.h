@@ -56,7 +56,8 @@ void lki_store_close(lki_store_client *store);
 /* Closes without a goodbye: as if this process had died. For tests. */
 void lki_store_drop(lki_store_client *store);
 
-/* This side's own address on that connection: one that the store's host can reach. */
+/* The server's port; this side's own address on that connection: one that the store's host can reach. */
+int lki_store_port(const lki_store_client *store);
 void lki_store_local_address(const lki_store_client *store, char *text, size_t capacity);
 
 /* Returns when every rank has registered; LK_ERR_TIMEOUT names those that have not. */

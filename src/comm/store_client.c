@@ -27,6 +27,7 @@ enum {
 struct lki_store_client {
     int fd;
     bool was_closed; /* the other side closed it */
+    int port;
     char place[300]; /* "host:port", for sentences */
     lki_bytes out, in;
 };
@@ -157,6 +158,7 @@ lk_status lki_store_connect(lki_store_client **out, const lki_store_options *opt
     int64_t timeout_ms = options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
     int64_t deadline_ns = lki_now_ns() + timeout_ms * 1000000;
     snprintf(store->place, sizeof store->place, "%.250s:%d", options->host, options->port);
+    store->port = options->port;
     store->fd = -1;
     lk_status status = reach(store, options, deadline_ns);
     if (status != LK_OK) {
@@ -184,6 +186,11 @@ void lki_store_close(lki_store_client *store)
             lki_net_send(store->fd, store->out.data, store->out.length, lki_now_ns() + 1000000000);
     }
     lki_store_drop(store);
+}
+
+int lki_store_port(const lki_store_client *store)
+{
+    return store->port;
 }
 
 void lki_store_local_address(const lki_store_client *store, char *text, size_t capacity)
