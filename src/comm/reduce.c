@@ -77,20 +77,14 @@ STEP_BODY(f64_scale, double, double, double, PLAIN, PLAIN, PLAIN, double, ((void
 typedef void (*step)(void *out, const void *a, const void *b, int64_t count, double scale);
 
 /* X(name): every step above, compiled once for each kind of processor. */
-#define STEP_LIST(X)                                                                                         \
-    X(f32_sum)                                                                                               \
-    X(f32_avg)                                                                                               \
-    X(f32_max)                                                                                               \
-    X(f32_min)                                                                                               \
-    X(f32_scale)                                                                                             \
-    X(f64_sum)                                                                                               \
-    X(f64_avg)                                                                                               \
-    X(f64_max)                                                                                               \
-    X(f64_min)                                                                                               \
-    X(f64_scale)                                                                                             \
-    X(i64_sum) X(i64_max) X(i64_min) X(i32_sum) X(i32_max) X(i32_min) X(u8_sum) X(u8_max) X(u8_min)          \
-        X(bf16_sum) X(bf16_max) X(bf16_min) X(bf16_widen) X(bf16_round) X(f16_sum) X(f16_max) X(f16_min)     \
-            X(f16_widen) X(f16_round)
+/* clang-format off */
+#define STEP_LIST(X)                                                                                           \
+    X(f32_sum) X(f32_avg) X(f32_max) X(f32_min) X(f32_scale)                                                   \
+    X(f64_sum) X(f64_avg) X(f64_max) X(f64_min) X(f64_scale)                                                   \
+    X(i64_sum) X(i64_max) X(i64_min) X(i32_sum) X(i32_max) X(i32_min) X(u8_sum) X(u8_max) X(u8_min)            \
+    X(bf16_sum) X(bf16_max) X(bf16_min) X(bf16_widen) X(bf16_round)                                            \
+    X(f16_sum) X(f16_max) X(f16_min) X(f16_widen) X(f16_round)
+/* clang-format on */
 
 typedef struct step_table {
 #define X(name) step name;
