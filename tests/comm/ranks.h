@@ -50,7 +50,7 @@ static inline void run_processes_but(int size, int killed, rank_body body, void 
     for (int rank = 0; rank < size; rank++) {
         pids[rank] = fork();
         if (pids[rank] == 0) {
-            alarm(240); /* a hang is a failure, not a stuck suite */
+            alarm(120); /* a hang is a failure, not a stuck suite */
             const char *failure = body(rank, size, context);
             if (failure) fprintf(stderr, "%s\n", failure);
             fflush(NULL);
