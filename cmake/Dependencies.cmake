@@ -62,6 +62,8 @@ lockstep_feature(GLOO "ranks on several hosts over TCP (Gloo)" "${GLOO_OK}" ${GL
 set(MPI_CXX_SKIP_MPICXX TRUE)
 find_package(MPI QUIET COMPONENTS C)
 lockstep_feature(MPI "ranks under mpirun (MPI)" "${MPI_C_FOUND}" MPI::MPI_C)
+pkg_check_modules(FFTW IMPORTED_TARGET fftw3)
+lockstep_feature(FFTW "filters and spectra of fields (FFTW)" "${FFTW_FOUND}" PkgConfig::FFTW)
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 
 get_property(LOCKSTEP_DEFINITIONS GLOBAL PROPERTY LOCKSTEP_DEFINITIONS)

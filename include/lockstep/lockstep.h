@@ -6,6 +6,8 @@
 #include <lockstep/checkpoint.h>
 #include <lockstep/config.h>
 #include <lockstep/data.h>
+#include <lockstep/estimator.h>
+#include <lockstep/fields.h>
 #include <lockstep/graph.h>
 #include <lockstep/launch.h>
 #include <lockstep/log.h>

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "data/file.h"
+#include "data/hdf5.h"
 #include "data/memory_dataset.h"
 
 #if LOCKSTEP_HAVE_HDF5
@@ -125,17 +126,45 @@ static lk_tensor *read_file(const char *path, const char *label)
 }
 
 /* HDF5 prints its errors unless told not to; what the program around us has set comes back after. */
+typedef struct quiet {
+    H5E_auto2_t printer;
+    void *context;
+} quiet;
+
+static void begin_quietly(quiet *before)
+{
+    pthread_mutex_lock(&hdf5_lock);
+    H5Eget_auto2(H5E_DEFAULT, &before->printer, &before->context);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+}
+
+static void end_quietly(const quiet *before)
+{
+    H5Eset_auto2(H5E_DEFAULT, before->printer, before->context);
+    pthread_mutex_unlock(&hdf5_lock);
+}
+
 lk_tensor *lk_hdf5_read(const char *path, const char *label)
 {
-    H5E_auto2_t printer;
-    void *printer_context;
-    pthread_mutex_lock(&hdf5_lock);
-    H5Eget_auto2(H5E_DEFAULT, &printer, &printer_context);
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    quiet before;
+    begin_quietly(&before);
     lk_tensor *tensor = read_file(path, label);
-    H5Eset_auto2(H5E_DEFAULT, printer, printer_context);
-    pthread_mutex_unlock(&hdf5_lock);
+    end_quietly(&before);
     return tensor;
+}
+
+void lki_hdf5_last_label(const char *path, char *label, size_t capacity)
+{
+    quiet before;
+    labels found = {0};
+    begin_quietly(&before);
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    if (file >= 0) {
+        H5Literate(file, H5_INDEX_NAME, H5_ITER_INC, NULL, note_label, &found);
+        H5Fclose(file);
+    }
+    end_quietly(&before);
+    snprintf(label, capacity, "%s", found.last);
 }
 
 #else
@@ -144,6 +173,12 @@ lk_tensor *lk_hdf5_read(const char *path, const char *label)
 {
     (void)label;
     return lki_fail_null(LK_ERR_UNSUPPORTED, "%s: this build cannot read HDF5 (no libhdf5)", path);
+}
+
+void lki_hdf5_last_label(const char *path, char *label, size_t capacity)
+{
+    (void)path;
+    if (capacity) *label = 0;
 }
 
 #endif

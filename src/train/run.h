@@ -129,6 +129,10 @@ lk_status lki_models_load_state(lk_runner *runner, const lk_state_dict *state, c
 bool lki_runner_has_models(const lk_runner *runner);
 lk_status lki_model_load_state(lk_module *model, const lk_state_dict *state, const char *what);
 
+/* The optimizer's state of a step alone, under names that start with `prefix`. */
+lk_status lki_step_save_state(const lk_step *step, lk_state_dict *state, const char *prefix);
+lk_status lki_step_load_state(lk_step *step, const lk_state_dict *state, const char *prefix);
+
 /* report.c */
 lk_status lki_run_add_logger(lki_run *run, lk_logger *logger_owned);
 lk_status lki_report_run_start(lk_runner *runner);

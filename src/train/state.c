@@ -196,6 +196,16 @@ static lk_status get_step(const lk_state_dict *state, lk_step *step, const char 
     return get_groups(state, step, prefix);
 }
 
+lk_status lki_step_save_state(const lk_step *step, lk_state_dict *state, const char *prefix)
+{
+    return put_step(state, step, prefix);
+}
+
+lk_status lki_step_load_state(lk_step *step, const lk_state_dict *state, const char *prefix)
+{
+    return get_step(state, step, prefix);
+}
+
 /* ---- Scheduler ---- */
 
 static lk_status put_scheduler(lk_state_dict *state, const lk_scheduler *scheduler)

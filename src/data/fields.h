@@ -1,0 +1,44 @@
+/* Fields inside: what the files of this part share. */
+#ifndef LKI_DATA_FIELDS_H
+#define LKI_DATA_FIELDS_H
+
+#include <lockstep/fields.h>
+
+/* A size of one to three axes, seen as three: missing axes come first and have one point. */
+typedef struct lki_box {
+    int dims;
+    int64_t size[LK_MAX_SPATIAL];
+} lki_box;
+
+struct lk_fields {
+    int dims;
+    int64_t size[LK_MAX_SPATIAL]; /* of a whole field, after sampling */
+    lk_tensor *features, *targets;
+    lk_shape target_shape; /* of one sub-cube: (channels, cube...) */
+};
+
+/* How many of the sizes are given; fails where a 0 lies between them or one is negative. */
+lk_status lki_count_dims(const int64_t *size, const char *what, int *dims);
+
+/* The last `dims` axes of a tensor, the number of samples and of channels before them. */
+lk_status lki_field_axes(const lk_tensor *field, int dims, lki_box *box, int64_t *samples, int64_t *channels);
+
+/* What a mode is multiplied by: k holds its place along each axis, from 0 to size - 1. */
+typedef void (*lki_fft_factor)(const int64_t k[LK_MAX_SPATIAL], double factor[2], void *context);
+
+/* Transforms each of `rows` arrays (box) of f64, multiplies every mode and transforms back, in place. The
+ * factors of k and -k must be conjugates: the result is real. */
+lk_status lki_fft_multiply(double *values, int64_t rows, const lki_box *box, lki_fft_factor factor,
+                           void *context);
+
+/* |transform|^2 / points^2 of one real array (box), added to `power`: every mode, in the order of the points.
+ */
+lk_status lki_fft_add_power(double *power, const double *values, const lki_box *box);
+
+/* The wave number of place k of an axis: -n/2 < result <= n/2. */
+static inline int64_t lki_wave_number(int64_t k, int64_t n)
+{
+    return k <= n / 2 ? k : k - n;
+}
+
+#endif

@@ -1,0 +1,280 @@
+/* Estimators on disk: model.safetensors (weights under PyTorch's names, the optimizer's state, epoch, loss)
+ * and params.json (name, shapes, config). */
+#include "estimator/estimator.h"
+
+#include "base/atomic_file.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/json_file.h"
+#include "train/run.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Writing ---- */
+
+/* The tensors of the last run's optimizer beside the weights; both dicts hold views of the same memory. */
+static lk_status add_optimizer(const lk_estimator *estimator, lk_state_dict *state)
+{
+    const lk_state_dict *from = estimator->optimizer_state;
+    for (int64_t i = 0; from && i < lk_state_dict_count(from); i++)
+        LKI_TRY(lk_state_dict_put(state, lk_state_dict_name(from, i),
+                                  lk_tensor_view(lk_state_dict_tensor(from, i))));
+    LKI_TRY(lk_state_dict_put_i64(state, "epoch", estimator->epoch));
+    return lk_state_dict_put_f64(state, "loss", estimator->loss);
+}
+
+static lk_status save_tensors(const lk_estimator *estimator, const char *path)
+{
+    lk_state_dict *state = estimator->is_krr ? lk_state_dict_create() : lki_model_state(estimator->model);
+    if (!state) return lki_last_status();
+    lk_status status = estimator->is_krr ? lki_krr_save(&estimator->krr, state) : LK_OK;
+    if (!status) status = add_optimizer(estimator, state);
+    if (!status) status = lk_save_safetensors(path, state);
+    lk_state_dict_free(state);
+    return status;
+}
+
+static json_t *shape_json(lk_shape shape)
+{
+    json_t *sizes = json_array();
+    for (int i = 0; i < shape.rank; i++) json_array_append_new(sizes, json_integer(shape.dim[i]));
+    return sizes;
+}
+
+/* X(type, name): what params.json keeps of a config. */
+#define CONFIG_LIST(X)                                                                                       \
+    X(integer, n_epochs)                                                                                     \
+    X(integer, patience)                                                                                     \
+    X(real, min_delta)                                                                                       \
+    X(text, logdir)                                                                                          \
+    X(real, lr)                                                                                              \
+    X(real, min_lr)                                                                                          \
+    X(text, device)                                                                                          \
+    X(boolean, ddp)                                                                                          \
+    X(integer, nproc)                                                                                        \
+    X(integer, nfilters)                                                                                     \
+    X(text, activation)                                                                                      \
+    X(real, sigma)                                                                                           \
+    X(real, ks_frac)                                                                                         \
+    X(real, l1_scale)                                                                                        \
+    X(real, ks_scale)                                                                                        \
+    X(real, l1_beta)                                                                                         \
+    X(real, alpha)                                                                                           \
+    X(real, gamma)
+
+#define put_integer(value) json_integer(value)
+#define put_real(value)    json_real(value)
+#define put_boolean(value) json_boolean(value)
+#define put_text(value)    json_string(value)
+
+static lk_status save_params(const lk_estimator *estimator, const char *path)
+{
+    const lk_estimator_config *config = &estimator->config;
+    json_t *params = json_object();
+    json_object_set_new(params, "estimator", json_string(estimator->name));
+    json_object_set_new(params, "features", shape_json(estimator->features));
+    json_object_set_new(params, "targets", shape_json(estimator->targets));
+    int failures = 0;
+#define X(type, name) failures += json_object_set_new(params, #name, put_##type(config->name)) != 0;
+    CONFIG_LIST(X)
+#undef X
+    if (failures) {
+        json_decref(params);
+        return lki_fail(LK_ERR_INVALID, "%s: the config holds text that is not UTF-8", path);
+    }
+    return lki_json_save(path, params);
+}
+
+lk_status lk_estimator_save(lk_estimator *estimator, const char *folder)
+{
+    if (!estimator) return lki_last_status();
+    LKI_SCOPED char *model = lki_format("%s/model.safetensors", folder);
+    LKI_SCOPED char *params = lki_format("%s/params.json", folder);
+    if (!model || !params) return LK_ERR_NOMEM;
+    LKI_TRY(lki_make_folders(folder));
+    LKI_TRY(save_tensors(estimator, model));
+    return save_params(estimator, params);
+}
+
+/* ---- Reading ---- */
+
+static lk_status bad_param(const char *path, const char *name)
+{
+    return lki_fail(LK_ERR_FORMAT, "%s: \"%s\" is missing or of the wrong kind", path, name);
+}
+
+static bool read_integer(const json_t *value, int *out)
+{
+    *out = (int)json_integer_value(value);
+    return json_is_integer(value);
+}
+
+static bool read_real(const json_t *value, double *out)
+{
+    *out = json_number_value(value);
+    if (*out == 0) *out = LK_ZERO; /* a zero in the file is one that is meant */
+    return json_is_number(value);
+}
+
+static bool read_boolean(const json_t *value, bool *out)
+{
+    *out = json_is_true(value);
+    return json_is_boolean(value);
+}
+
+static bool read_text(const json_t *value, const char **out)
+{
+    *out = json_string_value(value);
+    return json_is_string(value);
+}
+
+/* Texts are borrowed from the document. */
+static lk_status read_config(const json_t *params, const char *path, lk_estimator_config *config)
+{
+#define X(type, name)                                                                                        \
+    if (!read_##type(json_object_get(params, #name), &config->name)) return bad_param(path, #name);
+    CONFIG_LIST(X)
+#undef X
+    return LK_OK;
+}
+
+static lk_status read_shape(const json_t *params, const char *path, const char *name, lk_shape *shape)
+{
+    const json_t *sizes = json_object_get(params, name);
+    size_t rank = json_array_size(sizes);
+    if (!json_is_array(sizes) || rank < 1 || rank >= LK_MAX_DIMS) return bad_param(path, name);
+    shape->rank = (int)rank;
+    for (size_t i = 0; i < rank; i++) {
+        const json_t *size = json_array_get(sizes, i);
+        if (!json_is_integer(size) || json_integer_value(size) < 1) return bad_param(path, name);
+        shape->dim[i] = json_integer_value(size);
+    }
+    return LK_OK;
+}
+
+static lk_status take_tensors(lk_estimator *estimator, const lk_state_dict *state, const char *path)
+{
+    if (estimator->is_krr)
+        LKI_TRY(lki_krr_load(&estimator->krr, state));
+    else
+        LKI_TRY(lki_model_load_state(estimator->model, state, path));
+    LKI_TRY(lk_state_dict_get_i64(state, "epoch", &estimator->epoch));
+    LKI_TRY(lk_state_dict_get_f64(state, "loss", &estimator->loss));
+    lk_state_dict *optimizer = NULL;
+    for (int64_t i = 0; i < lk_state_dict_count(state); i++) {
+        const char *name = lk_state_dict_name(state, i);
+        if (strncmp(name, "optimizer.", 10) != 0) continue;
+        if (!optimizer && !(optimizer = lk_state_dict_create())) return LK_ERR_NOMEM;
+        lk_status status =
+            lk_state_dict_put(optimizer, name, lk_tensor_clone(lk_state_dict_tensor(state, i)));
+        if (status) {
+            lk_state_dict_free(optimizer);
+            return status;
+        }
+    }
+    lk_state_dict_free(estimator->optimizer_state);
+    estimator->optimizer_state = optimizer;
+    return LK_OK;
+}
+
+/* The loaded numbers over the estimator's own; the parts it was made with stay. */
+static lk_status take_config(lk_estimator *estimator, const json_t *params, const char *path)
+{
+    lk_estimator_config loaded = {0};
+    LKI_TRY(read_config(params, path, &loaded));
+    loaded.quiet = estimator->config.quiet;
+    LKI_TRY(lki_config_resolve(&loaded));
+    loaded.criterion = estimator->config.criterion;
+    loaded.optimizer = estimator->config.optimizer;
+    loaded.scheduler = estimator->config.scheduler;
+    estimator->config.criterion = NULL;
+    estimator->config.optimizer = NULL;
+    estimator->config.scheduler = NULL;
+    lki_config_free(&estimator->config);
+    estimator->config = loaded;
+    return LK_OK;
+}
+
+static lk_status check_params(const lk_estimator *estimator, const json_t *params, const char *path)
+{
+    lk_shape features, targets;
+    const char *name = json_string_value(json_object_get(params, "estimator"));
+    if (!name) return bad_param(path, "estimator");
+    if (strcmp(name, estimator->name) != 0)
+        return lki_fail(LK_ERR_INVALID, "%s: a %s, not a %s", path, name, estimator->name);
+    LKI_TRY(read_shape(params, path, "features", &features));
+    LKI_TRY(read_shape(params, path, "targets", &targets));
+    if (!lk_shape_equal(features, estimator->features) ||
+        lk_shape_count(targets) != lk_shape_count(estimator->targets))
+        return lki_fail(LK_ERR_SHAPE, "%s: made for samples of other shapes", path);
+    return LK_OK;
+}
+
+lk_status lk_estimator_load(lk_estimator *estimator, const char *folder)
+{
+    if (!estimator) return lki_last_status();
+    json_t *params = NULL;
+    lk_state_dict *state = NULL;
+    LKI_SCOPED char *model_path = lki_format("%s/model.safetensors", folder);
+    LKI_SCOPED char *params_path = lki_format("%s/params.json", folder);
+    if (!model_path || !params_path) return LK_ERR_NOMEM;
+    LKI_TRY(lki_json_load(&params, params_path));
+    lk_status status = check_params(estimator, params, params_path);
+    if (!status && !(state = lk_load_safetensors(model_path))) status = lki_last_status();
+    if (!status) status = take_tensors(estimator, state, model_path);
+    if (!status) status = take_config(estimator, params, params_path);
+    lk_state_dict_free(state);
+    json_decref(params);
+    return status;
+}
+
+/* ---- By name ---- */
+
+lk_estimator *lki_estimator_by_name(const char *name, lk_shape features, lk_shape targets,
+                                    lk_estimator_config config)
+{
+    lk_estimator *estimator = lki_estimator_new(name, (lk_loader_list){0}, config);
+    if (!estimator) return NULL;
+    estimator->features = features;
+    estimator->targets = targets;
+    if (strcmp(name, "KRR") == 0) {
+        estimator->is_krr = true;
+        return estimator;
+    }
+    lk_module *model = NULL;
+    bool piml1 = strcmp(name, "PIMLturb1D") == 0, piml3 = strcmp(name, "PIMLturb3D") == 0;
+    if (strcmp(name, "CNN3d") == 0)
+        model = lki_cnn3d_model(estimator);
+    else if (strcmp(name, "PICAE") == 0)
+        model = lki_picae_model(estimator);
+    else if (piml1 || piml3)
+        model = lki_pimlturb_model(estimator, piml1 ? 1 : 3);
+    else
+        lki_fail(LK_ERR_NOT_FOUND, "not one of the library's estimators: make it, then lk_estimator_load");
+    if (model && (piml1 || piml3)) estimator->config.criterion = lki_pimlturb_criterion(&estimator->config);
+    return lki_estimator_with_model(estimator, model);
+}
+
+lk_estimator *lk_estimator_open(const char *folder)
+{
+    json_t *params = NULL;
+    lk_estimator *estimator = NULL;
+    lk_estimator_config config = {0};
+    lk_shape features, targets;
+    LKI_SCOPED char *path = lki_format("%s/params.json", folder);
+    if (!path || lki_json_load(&params, path)) return NULL;
+    const char *name = json_string_value(json_object_get(params, "estimator"));
+    if (!name)
+        bad_param(path, "estimator");
+    else if (read_config(params, path, &config) == LK_OK &&
+             read_shape(params, path, "features", &features) == LK_OK &&
+             read_shape(params, path, "targets", &targets) == LK_OK)
+        estimator = lki_estimator_by_name(name, features, targets, config);
+    json_decref(params);
+    if (estimator && lk_estimator_load(estimator, folder)) {
+        lk_estimator_free(estimator);
+        estimator = NULL;
+    }
+    return estimator;
+}

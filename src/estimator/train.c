@@ -1,0 +1,181 @@
+/* Training an estimator: the supervised runner with Sapsan's callbacks, and what it leaves behind. */
+#include "estimator/estimator.h"
+
+#include "base/atomic_file.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/run.h"
+
+#include <lockstep/callback.h>
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- What happens around the run, on every rank ---- */
+
+static void print_run_info(const lk_estimator *estimator, const lk_runner *runner)
+{
+    const lki_run *run = runner->run;
+    printf("%s: device %s, DDP %s", estimator->name, lk_engine_name(runner->engine),
+           run->comm && runner->world_size > 1 ? "on"
+           : estimator->config.ddp             ? "on, one rank"
+                                               : "off");
+    if (runner->world_size > 1) printf(" (%d ranks)", runner->world_size);
+    printf(", %lld parameters, %d epoch%s, lr %g\n", (long long)lk_module_param_count(runner->model),
+           estimator->config.n_epochs, estimator->config.n_epochs == 1 ? "" : "s", estimator->config.lr);
+    fflush(stdout);
+}
+
+static lk_status run_start(lk_callback *callback, lk_runner *runner)
+{
+    lk_estimator *estimator = callback->context;
+    if (runner->is_master && !estimator->config.quiet) print_run_info(estimator, runner);
+    if (!estimator->optimizer_state) return LK_OK;
+    LKI_TRY(lki_run_prepare_step(runner));
+    return lki_step_load_state(runner->step, estimator->optimizer_state, "optimizer");
+}
+
+static lk_status epoch_end(lk_callback *callback, lk_runner *runner)
+{
+    lk_estimator *estimator = callback->context;
+    const lki_run *run = runner->run;
+    for (int i = 0; i < run->loader_count; i++) {
+        const lk_metrics *metrics = lk_runner_loader_metrics(runner, run->loaders[i].key);
+        if (!metrics || !lk_metrics_has(metrics, runner->loss_key)) continue;
+        double loss = lk_metrics_get(metrics, runner->loss_key);
+        LKI_TRY(lki_history_add(estimator, run->loaders[i].key, loss));
+        if (i == 0) estimator->loss = loss;
+    }
+    estimator->epoch++;
+    return LK_OK;
+}
+
+/* Ranks end and their steps go; what a save needs is kept here. The tensors share the step's memory. */
+static lk_status run_end(lk_callback *callback, lk_runner *runner)
+{
+    lk_estimator *estimator = callback->context;
+    lk_state_dict *state = lk_state_dict_create();
+    if (!state) return LK_ERR_NOMEM;
+    lk_status status = lki_step_save_state(runner->step, state, "optimizer");
+    if (status) {
+        lk_state_dict_free(state);
+        return status;
+    }
+    lk_state_dict_free(estimator->optimizer_state);
+    estimator->optimizer_state = state;
+    return LK_OK;
+}
+
+static const lk_callback_ops keeper_ops = {.name = "Estimator",
+                                           .on_experiment_start = run_start,
+                                           .on_epoch_end = epoch_end,
+                                           .on_experiment_end = run_end};
+
+/* ---- model_details.txt ---- */
+
+static lk_status write_details(const lk_estimator *estimator)
+{
+    const lk_estimator_config *config = &estimator->config;
+    lk_shape shape = {.rank = estimator->features.rank + 1,
+                      .dim = {lk_loader_batch_size(estimator->loaders[0].loader)}};
+    memcpy(shape.dim + 1, estimator->features.dim, sizeof *shape.dim * (size_t)estimator->features.rank);
+    LKI_TRY(lki_make_folders(config->logdir));
+    LKI_SCOPED char *path = lki_format("%s/model_details.txt", config->logdir);
+    char *summary = NULL;
+    if (!path) return LK_ERR_NOMEM;
+    LKI_TRY(lk_module_summary(estimator->model, LK_F32, shape, &summary));
+    const lk_criterion *criterion = config->criterion;
+    const lk_optimizer *optimizer = config->optimizer;
+    const lk_scheduler *scheduler = config->scheduler;
+    LKI_SCOPED char *text = lki_format(
+        "%s\n\n%s\ncriterion: %s\noptimizer: %s\nscheduler: %s\nlr: %g\nmin_lr: %g\nn_epochs: %d\npatience: "
+        "%d\nmin_delta: %g\ndevice: %s\nddp: %s\n",
+        estimator->name, summary, criterion ? lk_criterion_type(criterion) : "as in the run before",
+        optimizer ? lk_optimizer_name(optimizer) : "as in the run before",
+        scheduler ? lk_scheduler_name(scheduler) : "as in the run before", config->lr, config->min_lr,
+        config->n_epochs, config->patience, config->min_delta, config->device, config->ddp ? "on" : "off");
+    lk_text_free(summary);
+    return text ? lki_write_file_atomic(path, text, strlen(text)) : LK_ERR_NOMEM;
+}
+
+/* ---- The run ---- */
+
+/* The parts that the config did not bring. A second run goes on with those of the first. */
+static lk_status make_parts(lk_estimator *estimator)
+{
+    lk_estimator_config *config = &estimator->config;
+    if (estimator->has_parts) return LK_OK;
+    if (!config->criterion) config->criterion = lki_field_loss();
+    if (!config->optimizer) config->optimizer = lk_adam(.lr = config->lr);
+    if (!config->scheduler)
+        config->scheduler = lk_reduce_lr_on_plateau(.patience = config->patience, .min_lr = config->min_lr);
+    return config->criterion && config->optimizer && config->scheduler ? LK_OK : lki_last_status();
+}
+
+/* Patience of the plateau and of stopping, on the first loader's loss; no checkpoint at the epochs. */
+static int make_callbacks(lk_estimator *estimator, lk_callback **callbacks)
+{
+    const lk_estimator_config *config = &estimator->config;
+    const char *first = estimator->loaders[0].key;
+    int count = 0;
+    callbacks[count++] =
+        lk_early_stopping_callback(.patience = config->patience, .min_delta = config->min_delta,
+                                   .loader_key = first, .metric_key = "loss", .minimize = true);
+    callbacks[count++] = lk_scheduler_callback(.loader_key = first, .metric_key = "loss");
+    callbacks[count++] = lk_skip_checkpoint_callback();
+    callbacks[count++] = lk_callback_create(&keeper_ops, estimator, LK_ORDER_EXTERNAL);
+    for (int i = 0; i < estimator->callback_count; i++) callbacks[count++] = estimator->callbacks[i];
+    estimator->callback_count = 0;
+    return count;
+}
+
+static lk_status run(lk_estimator *estimator)
+{
+    lk_callback *callbacks[24];
+    lk_estimator_config *config = &estimator->config;
+    lk_train_options options = {.model = estimator->model,
+                                .criterion = config->criterion,
+                                .optimizer = config->optimizer,
+                                .scheduler = config->scheduler,
+                                .loaders = {estimator->loaders, estimator->loader_count},
+                                .callbacks = {callbacks, make_callbacks(estimator, callbacks)},
+                                .num_epochs = config->n_epochs,
+                                .logdir = config->logdir,
+                                .valid_loader = estimator->loaders[0].key,
+                                .valid_metric = "loss",
+                                .minimize_valid_metric = true,
+                                .device = config->device,
+                                .ddp = config->ddp,
+                                .nproc = config->ddp ? config->nproc : 0};
+    lk_status status = lk_train_with(estimator->runner, options);
+    /* All of it is the runner's now. */
+    config->criterion = NULL;
+    config->optimizer = NULL;
+    config->scheduler = NULL;
+    estimator->runner_owns_model = estimator->has_parts = true;
+    for (int i = 0; i < estimator->loader_count; i++) lki_free((char *)estimator->loaders[i].key);
+    estimator->loader_count = 0;
+    return status;
+}
+
+lk_status lk_estimator_train(lk_estimator *estimator)
+{
+    if (!estimator) return lki_last_status();
+    if (estimator->loader_count == 0)
+        return lki_fail(LK_ERR_INVALID, "%s: there are no loaders to train from: lk_estimator_set_loaders",
+                        estimator->name);
+    double start = lki_now_s();
+    lk_status status;
+    if (estimator->is_krr) {
+        status = lki_krr_fit(estimator);
+    } else {
+        if (!estimator->runner && !(estimator->runner = lk_supervised_runner())) return LK_ERR_NOMEM;
+        LKI_TRY(make_parts(estimator));
+        LKI_TRY(lki_logdir_wipe(estimator->config.logdir));
+        LKI_TRY(write_details(estimator));
+        status = run(estimator);
+    }
+    estimator->runtime_s = lki_now_s() - start;
+    return status ? lki_fail_prefix(status, "%s", estimator->name) : LK_OK;
+}

@@ -1,0 +1,196 @@
+/* CNN3d: the losses of the same network in PyTorch, ranks, saving and loading, and what may go wrong. */
+#include "case.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* PyTorch 1.13, seed 0, one full batch (shared/facts; tests/oracle/estimator_cnn3d.py). */
+static const double first_losses[] = {1.3389e-2, 1.3040e-2, 1.2704e-2, 1.2382e-2, 1.2072e-2};
+static const double loss_100 = 2.4809e-4;
+
+static void assert_relative(double actual, double expected, double tolerance)
+{
+    if (!(fabs(actual - expected) <= tolerance * fabs(expected)))
+        fail_msg("%.9g, expected %.9g", actual, expected);
+}
+
+static void same_losses_as_pytorch(void **state)
+{
+    (void)state;
+    NEEDS_SAPSAN(folder);
+    lk_fields *fields = lkt_velocity16(folder, (lk_fields_options){0});
+    lkt_not_null(fields);
+    assert_true(lk_shape_equal(lk_fields_features(fields)->shape, LK_SHAPE(1, 3, 16, 16, 16)));
+    lk_manual_seed(0);
+    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 100, .patience = 1000,
+                                       .quiet = true, .logdir = lkt_scratch_folder("cnn3d_losses"));
+    lkt_not_null(estimator);
+    assert_int_equal(lk_module_param_count(lk_estimator_model(estimator)), 308544);
+    lkt_ok(lk_estimator_train(estimator));
+    const double *losses;
+    assert_int_equal(lk_estimator_history(estimator, "train", &losses), 100);
+    for (int i = 0; i < 5; i++) assert_relative(losses[i], first_losses[i], 1e-4);
+    assert_relative(losses[99], loss_100, 0.02);
+    assert_int_equal(lk_estimator_epoch(estimator), 100);
+    lk_estimator_free(estimator);
+    lk_fields_free(fields);
+}
+
+/* 8 sub-cubes of 8^3 in one batch, or 4 of them on each of two ranks. */
+static void train_cubes(const char *folder, bool ddp, double *losses)
+{
+    const double *history;
+    lk_fields *fields = lkt_velocity16(folder, (lk_fields_options){.batch_num = 8});
+    lkt_not_null(fields);
+    lk_manual_seed(0);
+    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields, .batch_size = ddp ? 4 : 8), .n_epochs = 20,
+                                       .patience = 1000, .ddp = ddp, .nproc = 2, .quiet = true,
+                                       .logdir = lkt_scratch_folder(ddp ? "cnn3d_two" : "cnn3d_one"));
+    lkt_ok(lk_estimator_train(estimator));
+    assert_int_equal(lk_estimator_history(estimator, "train", &history), 20);
+    memcpy(losses, history, sizeof *losses * 20);
+    lk_estimator_free(estimator);
+    lk_fields_free(fields);
+}
+
+static void two_ranks_as_one(void **state)
+{
+    (void)state;
+    NEEDS_SAPSAN(folder);
+    double one[20], two[20];
+    train_cubes(folder, false, one);
+    train_cubes(folder, true, two);
+    for (int i = 0; i < 20; i++) assert_relative(two[i], one[i], 1e-5);
+}
+
+static void save_load_evaluate(void **state)
+{
+    (void)state;
+    lk_tensor *field = lkt_wavy(LK_SHAPE(2, 3, 16, 16, 16));
+    lk_fields *fields = lk_tensor_fields(field, NULL);
+    const char *folder = lkt_scratch_folder("cnn3d_saved");
+    lk_manual_seed(3);
+    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields, .batch_size = 2), .n_epochs = 3, .lr = 2e-3,
+                                       .quiet = true, .logdir = lkt_scratch_folder("cnn3d_save_logs"));
+    lkt_ok(lk_estimator_train(estimator));
+    lk_evaluation before, after;
+    const lk_tensor *x = lk_fields_features(fields), *y = lk_fields_targets(fields);
+    lkt_ok(lk_estimator_evaluate(estimator, x, y, &before));
+    assert_true(before.mse > 0 && before.ks > 0 && before.ks <= 1 && before.runtime_s > 0);
+    lkt_ok(lk_estimator_save(estimator, folder));
+
+    lk_estimator *opened = lk_estimator_open(folder);
+    lkt_not_null(opened);
+    assert_int_equal(lk_estimator_epoch(opened), 3);
+    assert_true(lk_estimator_loss(opened) == lk_estimator_loss(estimator));
+    assert_true(lk_estimator_get_config(opened)->lr == 2e-3);
+    assert_true(lk_estimator_get_config(opened)->min_lr == 2e-5);
+    lkt_ok(lk_estimator_evaluate(opened, x, y, &after));
+    assert_true(after.mse == before.mse && after.ks == before.ks);
+
+    /* Both go on from there alike: the optimizer's state has come along. */
+    lk_estimator *both[] = {estimator, opened};
+    double losses[2];
+    for (int i = 0; i < 2; i++) {
+        lkt_ok(lk_estimator_set_loaders(both[i], lk_fields_loaders(fields, .batch_size = 2)));
+        lkt_ok(lk_estimator_train(both[i]));
+        assert_int_equal(lk_estimator_epoch(both[i]), 6);
+        losses[i] = lk_estimator_loss(both[i]);
+    }
+    assert_true(losses[0] == losses[1]);
+    lk_estimator_free(opened);
+    lk_estimator_free(estimator);
+    lk_fields_free(fields);
+}
+
+static bool exists(const char *folder, const char *name)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static void touch(const char *folder, const char *name)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+}
+
+/* What a run wrote goes before the next; what a person put there stays. */
+static void logdir_is_wiped_with_care(void **state)
+{
+    (void)state;
+    const char *logdir = lkt_scratch_folder("cnn3d_logdir");
+    char folder[1200];
+    touch(logdir, "notes.txt");
+    touch(logdir, "log.txt");
+    snprintf(folder, sizeof folder, "%s/checkpoints", logdir);
+    mkdir(folder, 0777);
+    touch(logdir, "checkpoints/model.0001.safetensors");
+    touch(logdir, "checkpoints/mine.txt");
+    lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8, 8, 8)), NULL);
+    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .quiet = true, .logdir = logdir);
+    lkt_ok(lk_estimator_train(estimator));
+    assert_true(exists(logdir, "notes.txt") && exists(logdir, "checkpoints/mine.txt"));
+    assert_false(exists(logdir, "log.txt") || exists(logdir, "checkpoints/model.0001.safetensors"));
+    assert_true(exists(logdir, "model_details.txt") && exists(logdir, "csv_logger/train.csv"));
+    assert_false(exists(logdir, "checkpoints/model.last.safetensors"));
+    lk_estimator_free(estimator);
+    lk_fields_free(fields);
+}
+
+static void stops_early(void **state)
+{
+    (void)state;
+    lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8, 8, 8)), NULL);
+    lk_estimator *estimator =
+        lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 50, .patience = 2, .min_delta = 1e3, .quiet = true,
+                 .logdir = lkt_scratch_folder("cnn3d_stops"));
+    lkt_ok(lk_estimator_train(estimator));
+    assert_int_equal(lk_estimator_epoch(estimator), 3);
+    lk_estimator_free(estimator);
+    lk_fields_free(fields);
+}
+
+static void mistakes_are_named(void **state)
+{
+    (void)state;
+    lk_fields *large = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 80, 8, 8)), NULL);
+    assert_null(lk_cnn3d(lk_fields_loaders(large)));
+    lkt_contains(lk_error(), "CNN3d: features of shape (1, 80, 8, 8): expected (channels, x, y, z)");
+    lk_fields_free(large);
+
+    lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8, 8, 8)), NULL);
+    assert_null(lk_cnn3d(lk_fields_loaders(fields), .n_epochs = -1));
+    lkt_contains(lk_error(), "CNN3d: n_epochs: expected at least 1, found -1");
+    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .device = "gpu9", .quiet = true,
+                                       .logdir = lkt_scratch_folder("cnn3d_mistakes"));
+    lkt_fails(lk_estimator_train(estimator), LK_ERR_NOT_FOUND, "CNN3d: device: no engine is named \"gpu9\"");
+    lkt_fails(lk_estimator_train(estimator), LK_ERR_INVALID, "no loaders to train from");
+    lk_tensor *other = lkt_wavy(LK_SHAPE(1, 1, 9, 8, 8));
+    assert_null(lk_estimator_predict(estimator, other));
+    lkt_contains(lk_error(), "expected samples of (1, 8, 8, 8)");
+    lk_tensor_free(other);
+    lkt_fails(lk_estimator_load(estimator, "/nowhere"), LK_ERR_NOT_FOUND, "/nowhere/params.json");
+    assert_null(lk_estimator_open("/nowhere"));
+    lk_estimator_free(estimator);
+    lk_fields_free(fields);
+    assert_null(lk_cnn3d(lk_fields_loaders((lk_fields *)NULL)));
+    lkt_fails(lk_estimator_train(NULL), lk_estimator_train(NULL), "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_losses_as_pytorch),
+        cmocka_unit_test(two_ranks_as_one),
+        cmocka_unit_test(save_load_evaluate),
+        cmocka_unit_test(logdir_is_wiped_with_care),
+        cmocka_unit_test(stops_early),
+        cmocka_unit_test(mistakes_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
