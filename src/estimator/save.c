@@ -24,11 +24,23 @@ static lk_status add_optimizer(const lk_estimator *estimator, lk_state_dict *sta
     return lk_state_dict_put_f64(state, "loss", estimator->loss);
 }
 
+static lk_status add_weights(const lk_module *model, lk_state_dict *state)
+{
+    lk_param_list params;
+    LKI_TRY(lk_module_params(model, &params));
+    lk_status status = LK_OK;
+    for (int i = 0; i < params.count && !status; i++)
+        status = lk_state_dict_put(state, params.items[i].path, lk_tensor_view(params.items[i].param->value));
+    lk_param_list_free(&params);
+    return status;
+}
+
 static lk_status save_tensors(const lk_estimator *estimator, const char *path)
 {
-    lk_state_dict *state = estimator->is_krr ? lk_state_dict_create() : lki_model_state(estimator->model);
+    lk_state_dict *state = lk_state_dict_create();
     if (!state) return lki_last_status();
-    lk_status status = estimator->is_krr ? lki_krr_save(&estimator->krr, state) : LK_OK;
+    lk_status status =
+        estimator->is_krr ? lki_krr_save(&estimator->krr, state) : add_weights(estimator->model, state);
     if (!status) status = add_optimizer(estimator, state);
     if (!status) status = lk_save_safetensors(path, state);
     lk_state_dict_free(state);
