@@ -100,12 +100,25 @@ def linear(out, root, job, shuffle):
     train(out, job, model, nn.CrossEntropyLoss(), optimizer, mnist(root, True), mnist(root, False), 2, shuffle=shuffle)
 
 
+# Max pooling and ReLU over MNIST's flat background jump at ties: there PyTorch's own two convolutions part by percents
+# within 200 steps. These two models stay within 1e-6 of their double-precision selves, so that a difference is a fault.
 def convolution(out, root):
     torch.manual_seed(42)
-    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3),
-                          nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 10))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
-    train(out, "convolution", model, nn.CrossEntropyLoss(), optimizer, mnist(root, True, 3200), mnist(root, False, 1000), 2,
+    model = nn.Sequential(nn.Conv2d(1, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2),
+                          nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(576, 10))
+    train_on_few(out, root, "convolution", model)
+
+
+def pooling(out, root):
+    torch.manual_seed(42)
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(8, 16, 3),
+                          nn.BatchNorm2d(16), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(400, 10))
+    train_on_few(out, root, "pooling", model)
+
+
+def train_on_few(out, root, job, model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.005, momentum=0.9)
+    train(out, job, model, nn.CrossEntropyLoss(), optimizer, mnist(root, True, 3200), mnist(root, False, 1000), 2,
           shuffle=True)
 
 
@@ -116,3 +129,4 @@ if __name__ == "__main__":
         linear(sys.argv[1], sys.argv[2], "linear", False)
         linear(sys.argv[1], sys.argv[2], "linear_shuffled", True)
         convolution(sys.argv[1], sys.argv[2])
+        pooling(sys.argv[1], sys.argv[2])
