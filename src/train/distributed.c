@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
-#include "comm/comm.h"
+#include "launch/connect.h"
 #include "launch/ranks.h"
 #include "optim/optimizer.h"
 #include "train/step.h"
@@ -61,17 +61,19 @@ static lk_status resolve_role(const lk_train_options *options, lki_role *role, i
     return LK_OK;
 }
 
-static lk_status connect(lk_comm **comm)
+/* Connecting finds out what the role left open: which rank of its host this is, and of how many. */
+static lk_status connect_ranks(lk_comm **comm, const char *backend)
 {
-    const lki_role *role = lki_process_role();
-    lki_shm_options options = {.rank = role->rank, .size = role->world_size, .fd = role->shm_fd};
-    return lki_comm_shm_create(comm, &options);
+    lki_role role = *lki_process_role();
+    LKI_TRY(lki_comm_connect(comm, &role, &(lki_connect_options){.backend = backend}));
+    lki_process_role_set(&role);
+    return LK_OK;
 }
 
 static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner *runner))
 {
     lk_comm *comm;
-    LKI_TRY(connect(&comm));
+    LKI_TRY(connect_ranks(&comm, runner->run->options.comm));
     use_comm(runner, comm);
     lk_status status = train(runner);
     if (status) {
