@@ -3,9 +3,15 @@
 
 #include "base/memory.h"
 #include "base/threads.h"
+#include "launch/devices.h"
+#include "launch/role.h"
 
+#include <lockstep/sys/engine.h>
+
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static void print_fact(const char *name, const char *text)
@@ -64,18 +70,91 @@ static void print_features(void)
     putchar('\n');
 }
 
+/* Each engine is opened: what is listed as ready can run. */
+static void print_engines(void)
+{
+    for (const char *const *name = lk_engine_names(); *name; name++) {
+        lk_engine *engine = lk_engine_open(*name, (lk_engine_options){0});
+        printf("%-12s %s: %s\n", "engine", *name, engine ? "ready" : lk_error());
+        if (engine) lk_engine_close(engine);
+    }
+}
+
+static void print_cpu(void)
+{
+    static const char *const wanted[] = {" avx2 ", " avx512f ", " avx512_bf16 ", " amx_bf16 ", NULL};
+    char line[8192], flags[8200] = " ", model[256] = "unknown";
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        char *value = strchr(line, ':');
+        line[strcspn(line, "\n")] = 0;
+        if (value && !strncmp(line, "model name", 10)) snprintf(model, sizeof model, "%.250s", value + 2);
+        if (value && !strncmp(line, "flags", 5)) snprintf(flags, sizeof flags, "%s ", value + 1);
+    }
+    if (file) fclose(file);
+    printf("%-12s %s:", "cpu", model);
+    for (int i = 0; wanted[i]; i++)
+        if (strstr(flags, wanted[i])) printf(" %.*s", (int)strlen(wanted[i]) - 2, wanted[i] + 1);
+    putchar('\n');
+}
+
+static void print_comms(void)
+{
+    struct statvfs shm;
+    char room[32];
+    if (statvfs("/dev/shm", &shm) == 0)
+        printf("%-12s shm: ready, %s in /dev/shm\n", "comm",
+               lki_format_nbytes(room, sizeof room, (uint64_t)shm.f_bavail * shm.f_frsize));
+    else
+        print_fact("comm", "shm: no /dev/shm");
+#ifdef LOCKSTEP_HAVE_GLOO
+    print_fact("comm", "gloo: built in");
+#endif
+#ifdef LOCKSTEP_HAVE_MPI
+    print_fact("comm", "mpi: built in");
+#endif
+#ifdef LOCKSTEP_HAVE_NCCL
+    print_fact("comm", "nccl: built in");
+#endif
+}
+
+/* What the driver lists, and CUDA_VISIBLE_DEVICES lets us see. */
+static int gpu_count(void)
+{
+    DIR *folder = opendir("/proc/driver/nvidia/gpus");
+    int count = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder));) count += entry->d_name[0] != '.';
+    if (folder) closedir(folder);
+    return lki_visible_gpu_count(getenv("CUDA_VISIBLE_DEVICES"), count);
+}
+
+static void print_gpus(void)
+{
+    char line[64];
+    int count = gpu_count();
+    snprintf(line, sizeof line, count == 1 ? "%d GPU" : "%d GPUs", count);
+    print_fact("gpu", line);
+}
+
 /* Who would this process be, were a run started here? */
 static void print_role(void)
 {
-    const char *job = getenv("SLURM_JOB_ID"), *nodes = getenv("SLURM_JOB_NODELIST");
-    const char *rank = getenv("RANK"), *world = getenv("WORLD_SIZE"), *mpi = getenv("OMPI_COMM_WORLD_SIZE");
+    lki_role role;
     char line[512];
-    snprintf(line, sizeof line, "job %s on %s", job ? job : "", nodes ? nodes : "?");
-    print_fact("slurm", job ? line : access("/usr/bin/srun", X_OK) == 0 ? "installed, not in a job" : "none");
-    snprintf(line, sizeof line, "world of %s", mpi ? mpi : "");
-    print_fact("mpirun", mpi ? line : "not started by it");
-    snprintf(line, sizeof line, "RANK=%s WORLD_SIZE=%s", rank ? rank : "", world ? world : "");
-    print_fact("environment", rank || world ? line : "RANK and WORLD_SIZE are not set");
+    if (lki_launch_role(&role, lki_process_flags(), NULL, gpu_count()))
+        snprintf(line, sizeof line, "%s", lk_error());
+    else if (role.source == LKI_ROLE_LOCAL)
+        snprintf(line, sizeof line, "alone; with --ddp, %d ranks on this machine", lki_core_count());
+    else
+        snprintf(line, sizeof line, "rank %d of %d, from %s, rank 0 at %s:%d", role.rank, role.world_size,
+                 lki_role_source_name(role.source), *role.master ? role.master : "this host", role.port);
+    print_fact("role", line);
+    print_fact("slurm", getenv("SLURM_JOB_ID")               ? "in a job"
+                        : access("/usr/bin/srun", X_OK) == 0 ? "installed, not in a job"
+                                                             : "none");
+    print_fact("mpi", getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE") ? "started by it"
+                      : access("/usr/bin/mpirun", X_OK) == 0               ? "installed"
+                                                                           : "none");
 }
 
 static int run(const void *options)
@@ -83,7 +162,11 @@ static int run(const void *options)
     (void)options;
     print_fact("lockstep", lk_version());
     print_machine();
+    print_cpu();
     print_features();
+    print_engines();
+    print_comms();
+    print_gpus();
     print_role();
     return LKI_EXIT_DONE;
 }

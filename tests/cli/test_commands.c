@@ -51,6 +51,16 @@ static void test_doctor(void **state)
     assert_int_equal(r->exit_code, 0);
     lkt_contains(r->out, "machine");
     lkt_contains(r->out, "slurm");
+    lkt_contains(r->out, "ref: ready");
+    lkt_contains(r->out, "shm: ");
+    lkt_contains(r->out, "gpu");
+    assert_int_equal(setenv("RANK", "1", 1), 0);
+    assert_int_equal(setenv("WORLD_SIZE", "4", 1), 0);
+    assert_int_equal(setenv("MASTER_ADDR", "localhost", 1), 0);
+    lkt_contains(lockstep("doctor")->out, "rank 1 of 4, from environment");
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    unsetenv("MASTER_ADDR");
 }
 
 static void test_hash(void **state)

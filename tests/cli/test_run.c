@@ -184,7 +184,8 @@ static void test_multilabel(void **state)
     for (int i = 0; i < 200; i++) lk_tensor_set(labels, i * 4 + i % 4, 1);
     lkt_ok(lki_npy_write(path_of("labels.npy"), labels));
     lk_tensor_free(labels);
-    check_done("run -C " EXAMPLES "/multilabel.yml -e 40 --run/0/optimizer/lr=0.05 --run/0/scheduler/milestones=[30]");
+    check_done("run -C " EXAMPLES
+               "/multilabel.yml -e 40 --run/0/optimizer/lr=0.05 --run/0/scheduler/milestones=[30]");
     /* Scores, not logits, meet the threshold of a half. */
     assert_true(logged("logs/csv_logger/valid.csv", "accuracy", 40) > 0.95);
     assert_true(logged("logs/csv_logger/valid.csv", "f1/_macro", 40) > 0.9);
