@@ -102,7 +102,7 @@ lk_status lki_arg_numbers(lk_args *args, const char *name, struct lk_tensor **ou
 /* The targets of a dataset as i64, the caller's. Every sample is read. */
 lk_status lki_dataset_labels(struct lk_dataset *dataset, struct lk_tensor **out);
 
-/* A tensor of a .npy, .safetensors or HDF5 file; `name` says which, of several; NULL: the only one. */
+/* A tensor of a .pt, .npy, .safetensors or HDF5 file; `name` says which, of several; NULL: the only one. */
 struct lk_tensor *lki_read_tensor(const char *path, const char *name);
 
 /* The dataset with the transforms of the argument "transform", where it is given; consumes the dataset, on

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "checkpoint/torch_load.h"
 
 #include <lockstep/checkpoint.h>
 #include <lockstep/data.h>
@@ -82,10 +83,9 @@ static bool ends_with(const char *text, const char *end)
     return length >= end_length && !strcmp(text + length - end_length, end);
 }
 
-/* The one tensor of a safetensors file, or the named one of several. */
-static lk_tensor *read_safetensors(const char *path, const char *name)
+/* The one tensor of a file, or the named one of several. */
+static lk_tensor *pick_tensor(lk_state_dict *dict, const char *path, const char *name)
 {
-    lk_state_dict *dict = lk_load_safetensors(path);
     lk_tensor *found = NULL;
     if (!dict) return NULL;
     if (name)
@@ -102,7 +102,9 @@ static lk_tensor *read_safetensors(const char *path, const char *name)
 
 lk_tensor *lki_read_tensor(const char *path, const char *name)
 {
-    if (ends_with(path, ".safetensors")) return read_safetensors(path, name);
+    if (ends_with(path, ".safetensors")) return pick_tensor(lk_load_safetensors(path), path, name);
+    if (ends_with(path, ".pt") || ends_with(path, ".pth"))
+        return pick_tensor(lki_torch_load(path), path, name);
     if (ends_with(path, ".h5") || ends_with(path, ".hdf5")) return lk_hdf5_read(path, name);
     return lk_npy_read(path);
 }
@@ -145,13 +147,13 @@ static const lk_parameter digits_parameters[] = {
     {0},
 };
 static const lk_parameter torch_load_parameters[] = {
-    LKI_STRING("f", LKI_REQUIRED, "a .npy, .safetensors or .h5 file"),
+    LKI_STRING("f", LKI_REQUIRED, "a .pt, .npy, .safetensors or .h5 file"),
     LKI_IGNORED("map_location", "accepted, without effect"),
     NAME,
     {0},
 };
 static const lk_parameter numpy_load_parameters[] = {
-    LKI_STRING("file", LKI_REQUIRED, "a .npy, .safetensors or .h5 file"), NAME, {0}};
+    LKI_STRING("file", LKI_REQUIRED, "a .pt, .npy, .safetensors or .h5 file"), NAME, {0}};
 
 const lk_component lki_file_components[] = {
     {"CSVDataset", NULL, LK_KIND_DATASET, "Rows of a CSV file.", .parameters = csv_parameters,

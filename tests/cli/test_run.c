@@ -191,6 +191,29 @@ static void test_multilabel(void **state)
     assert_true(logged("logs/csv_logger/valid.csv", "f1/_macro", 40) > 0.9);
 }
 
+/* The files that torch.save writes, named as in a Catalyst config; the run is the same as with NumPy's. */
+static void test_tensors_of_pytorch(void **state)
+{
+    (void)state;
+    char command[2048];
+    if (system("/usr/bin/python3 -c 'import torch, numpy' 2>/dev/null")) {
+        print_message("PyTorch is not installed\n");
+        skip();
+    }
+    enter("cli_torch");
+    write_points();
+    snprintf(command, sizeof command,
+             "cd '%s' && /usr/bin/python3 -c \"import numpy, torch; "
+             "[torch.save(torch.from_numpy(numpy.load(n + '.npy')), n + '.pt') "
+             "for n in 'Xy']\"",
+             folder);
+    assert_int_equal(system(command), 0);
+    check_done("run -C " EXAMPLES "/classification.yml --logdir one");
+    check_done("run -C " EXAMPLES "/classification.yml --logdir two --shared/loader/dataset/args/0/f=X.pt "
+                                  "--shared/loader/dataset/args/1=y.pt");
+    assert_string_equal(hash_of(LAST("one")), hash_of(LAST("two")));
+}
+
 static void test_callbacks(void **state)
 {
     (void)state;
@@ -410,6 +433,7 @@ int main(void)
         cmocka_unit_test(test_mnist_has_the_known_values),
         cmocka_unit_test(test_classification_writes_its_files),
         cmocka_unit_test(test_multilabel),
+        cmocka_unit_test(test_tensors_of_pytorch),
         cmocka_unit_test(test_callbacks),
         cmocka_unit_test(test_the_kept_config_runs_the_same),
         cmocka_unit_test(test_json_and_options),

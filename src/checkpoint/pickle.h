@@ -1,0 +1,44 @@
+/* Python's pickles as data.
+ *
+ * A pickle is a program; this runs its building instructions over plain values and calls nothing: a call
+ * stays a value that says which function was to be called with what. Values live in the caller's arena and
+ * may be shared, even contain themselves. Nested deeper than a limit, or with an instruction that only builds
+ * code, it is an error. */
+#ifndef LKI_CHECKPOINT_PICKLE_H
+#define LKI_CHECKPOINT_PICKLE_H
+
+#include "base/arena.h"
+
+#include <lockstep/status.h>
+
+#include <stdint.h>
+
+typedef enum lki_pickle_kind {
+    LKI_PICKLE_NONE,
+    LKI_PICKLE_BOOL,
+    LKI_PICKLE_INT,
+    LKI_PICKLE_FLOAT,
+    LKI_PICKLE_STRING,
+    LKI_PICKLE_TUPLE,      /* items; lists too */
+    LKI_PICKLE_DICT,       /* items: key, value, key, value, ... */
+    LKI_PICKLE_GLOBAL,     /* text: "torch._utils _rebuild_tensor_v2" */
+    LKI_PICKLE_CALL,       /* items: what is called, its arguments; what SETITEMS adds follows in `extra` */
+    LKI_PICKLE_PERSISTENT, /* items: the one value that names it */
+} lki_pickle_kind;
+
+typedef struct lki_pickle lki_pickle;
+struct lki_pickle {
+    lki_pickle_kind kind;
+    int64_t number;
+    double real;
+    const char *text;
+    lki_pickle **items;
+    int count, capacity;
+    lki_pickle *extra; /* of a call: a dict of the items set on its result; NULL: none */
+};
+
+/* `name` is for messages. */
+lk_status lki_unpickle(lki_arena *arena, const char *name, const uint8_t *data, size_t nbytes,
+                       lki_pickle **out);
+
+#endif
