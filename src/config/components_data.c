@@ -1,6 +1,7 @@
 /* torch.utils.data's loader and datasets, MNIST, and tensors to make datasets of. */
 #include "config/components.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -44,13 +45,25 @@ static lk_status build_loader(const lk_component *self, lk_args *args, void **ou
     return lki_built(lk_loader_create(lk_arg_take(args, "dataset"), options), out);
 }
 
+/* `missing: digits` is for examples and first steps: a machine without the files draws its own, and says so.
+ */
+static lk_dataset *mnist_or_digits(lk_args *args)
+{
+    bool train = lk_arg_bool(args, "train");
+    const char *root = lk_arg_string(args, "root");
+    lk_dataset *dataset = lk_mnist(root, .train = train, .download = lk_arg_bool(args, "download"),
+                                   .normalize = lk_arg_bool(args, "normalize"));
+    bool draws = !strcmp(lk_arg_string(args, "missing"), "digits");
+    if (dataset || !draws || lki_last_status() != LK_ERR_NOT_FOUND) return dataset;
+    lki_log(LKI_LOG_WARNING, "MNIST is not in \"%s\": %s with drawn digits instead", root,
+            train ? "training" : "testing");
+    return lk_synthetic_digits(.train = train);
+}
+
 static lk_status build_mnist(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    lk_dataset *dataset =
-        lk_mnist(lk_arg_string(args, "root"), .train = lk_arg_bool(args, "train"),
-                 .download = lk_arg_bool(args, "download"), .normalize = lk_arg_bool(args, "normalize"));
-    return lki_built(lki_transform_dataset(args, dataset), out);
+    return lki_built(lki_transform_dataset(args, mnist_or_digits(args)), out);
 }
 
 static lk_status build_catalyst_mnist(const lk_component *self, lk_args *args, void **out)
@@ -150,6 +163,7 @@ static const lk_parameter mnist_parameters[] = {
     LKI_IGNORED("target_transform", "accepted, without effect"),
     LKI_BOOL("download", "false", "fetch what is missing"),
     LKI_BOOL("normalize", "false", "(pixel / 255 - 0.1307) / 0.3081"),
+    LKI_CHOICE("missing", "error", "error|digits", "where the files are not there: fail, or draw digits"),
     {0},
 };
 static const lk_parameter catalyst_mnist_parameters[] = {

@@ -93,12 +93,38 @@ static lk_status find_or_make(lki_tree *tree, const char *name, lki_node *node, 
     return LK_OK;
 }
 
+/* A path may leave out where its first part stands, if that is a key of the runner or of one call:
+ * optimizer/lr. */
+static lk_status find_start(const lki_tree *tree, const char *name, const char *path, lki_node **out)
+{
+    const lki_node *calls = lki_node_get(tree->root, "run");
+    char key[128];
+    int found = 0;
+    path += strspn(path, "/");
+    *out = tree->root;
+    if (strcspn(path, "/") >= sizeof key) return LK_OK;
+    memcpy(key, path, strcspn(path, "/"));
+    key[strcspn(path, "/")] = 0;
+    if (lki_node_entry(tree->root, key)) return LK_OK;
+    if (lki_node_entry(lki_node_get(tree->root, "runner"), key))
+        return *out = lki_node_get(tree->root, "runner"), LK_OK;
+    for (int i = 0; calls && calls->kind == LKI_NODE_LIST && i < calls->count; i++) {
+        lki_node *call = calls->entries[i].value;
+        if (!lki_node_entry(call, key)) continue;
+        if (found++)
+            return lki_fail(LK_ERR_CONFIG, "%s: several calls have \"%s\": write run/0/%s", name, key, key);
+        *out = call;
+    }
+    return LK_OK;
+}
+
 static lk_status assign(lki_tree *tree, const char *name, char *path, char *text)
 {
     char *rest = NULL;
-    lki_node *node = tree->root, *value;
+    lki_node *node = NULL, *value;
     lki_entry *entry = NULL;
     const char *last = path;
+    LKI_TRY(find_start(tree, name, path, &node));
     for (char *part = strtok_r(path, "/", &rest); part; part = strtok_r(NULL, "/", &rest)) {
         if (entry && entry->value->kind == LKI_NODE_SCALAR) {
             /* A value becomes a map when a key below it is set: --runner/engine/_target_=... over `engine:

@@ -210,7 +210,7 @@ static void test_tensors_of_pytorch(void **state)
     assert_int_equal(system(command), 0);
     check_done("run -C " EXAMPLES "/classification.yml --logdir one");
     check_done("run -C " EXAMPLES "/classification.yml --logdir two --shared/loader/dataset/args/0/f=X.pt "
-                                  "--shared/loader/dataset/args/1=y.pt");
+               "--shared/loader/dataset/args/1=y.pt");
     assert_string_equal(hash_of(LAST("one")), hash_of(LAST("two")));
 }
 
@@ -254,6 +254,16 @@ static void test_the_kept_config_runs_the_same(void **state)
     assert_string_equal(hash_of(LAST("logs")), hash_of(LAST("again")));
     check_done("run -C logs/config.yml --logdir other --seed=6");
     assert_string_not_equal(hash_of(LAST("logs")), hash_of(LAST("other")));
+}
+
+static void test_the_example(void **state)
+{
+    (void)state;
+    enter("cli_example");
+    check_done("run -C " LK_SOURCE_DIR "/examples/mnist.yml -e 2 --optimizer/lr=0.01");
+    lkt_close(logged("logs/csv_logger/train.csv", "lr", 1), 0.01, 1e-12);
+    double accuracy = logged("logs/csv_logger/valid.csv", "accuracy01", 2);
+    assert_true(accuracy > 0.8 && accuracy < 0.99);
 }
 
 static void test_json_and_options(void **state)
@@ -436,6 +446,7 @@ int main(void)
         cmocka_unit_test(test_tensors_of_pytorch),
         cmocka_unit_test(test_callbacks),
         cmocka_unit_test(test_the_kept_config_runs_the_same),
+        cmocka_unit_test(test_the_example),
         cmocka_unit_test(test_json_and_options),
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_evaluate_and_predict),

@@ -335,6 +335,7 @@ static void test_files_and_transforms(void **state)
              "RandomAffine, degrees: "
              "10, scale: [0.9, 1.1]}\n    - {_target_: Cutout, size: 4}\n"
              "plain: {_target_: SyntheticDigits, train: n, count: 5, transform: ToTensor}\n"
+             "drawn: {_target_: MNIST, root: /no/such, train: n, missing: digits}\n"
              "csv: {_target_: CSVDataset, path: %s/a.csv, class_targets: y}\n"
              "two: {_target_: CSVDataset, path: %s/a.csv, target_columns: [y, class]}\n"
              "mixed:\n  _target_: DataLoader\n  batch_size: 4\n  batch_transforms: [Mixup, {_target_: "
@@ -346,6 +347,7 @@ static void test_files_and_transforms(void **state)
     assert_int_equal(lk_dataset_length(object_at(&w, "digits")), 20);
     assert_int_equal(lk_dataset_field(object_at(&w, "digits"), 0)->shape.rank, 3);
     assert_int_equal(lk_dataset_field(object_at(&w, "plain"), 0)->shape.dim[0], 1);
+    assert_int_equal(lk_dataset_length(object_at(&w, "drawn")), 2000);
     assert_int_equal(lk_dataset_length(object_at(&w, "csv")), 2);
     assert_int_equal(lk_dataset_field(object_at(&w, "two"), 0)->shape.dim[0], 1);
     close_world(&w);

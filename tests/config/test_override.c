@@ -53,6 +53,19 @@ static void test_missing_maps_are_made(void **state)
     check("/runner/model//lr=3", "lr: 3");
 }
 
+static void test_short_paths(void **state)
+{
+    (void)state;
+    lki_tree tree = {0};
+    check("model/lr=7", "model: {lr: 7}");
+    check("num_epochs=9", "  num_epochs: 9");
+    check("fresh/lr=9", "fresh:\n  lr: 9");
+    static const char two[] = "run: [{_call_: train, lr: 1}, {_call_: train, lr: 2}]";
+    lkt_ok(lki_tree_read_text(&tree, "a.yml", two, strlen(two)));
+    lkt_fails(override(&tree, "lr=3"), LK_ERR_CONFIG, "--lr=3: several calls have \"lr\": write run/0/lr");
+    lki_tree_fini(&tree);
+}
+
 static void test_overriding_an_empty_tree(void **state)
 {
     (void)state;
@@ -96,9 +109,8 @@ static void test_wrong_overrides(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_missing_maps_are_made),
-        cmocka_unit_test(test_overriding_an_empty_tree),
+        cmocka_unit_test(test_values),          cmocka_unit_test(test_missing_maps_are_made),
+        cmocka_unit_test(test_short_paths),     cmocka_unit_test(test_overriding_an_empty_tree),
         cmocka_unit_test(test_wrong_overrides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
