@@ -48,6 +48,8 @@ lk_status lki_cpu_prepare_slice(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_slice_grad(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_concat(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_pad(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_pad_by_elements(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_upsample(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_embedding(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_embedding_grad(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_softmax(lki_cpu *cpu, lk_call *call);

@@ -234,10 +234,9 @@ static int64_t pad_offset(const lk_attr *attr, lk_shape padded)
     return offset;
 }
 
-/* Reflections and the like are left to the reference kernel. */
 lk_status lki_cpu_prepare_pad(lki_cpu *cpu, lk_call *call)
 {
-    (void)cpu;
+    if (call->attr->mode != LK_PAD_CONSTANT) return lki_cpu_prepare_pad_by_elements(cpu, call);
     if (!pads_by_constant(call)) return LK_OK;
     bool forward = call->op == LK_OP_PAD;
     lk_shape padded = forward ? call->out[0].shape : call->in[0].shape;
