@@ -161,12 +161,13 @@ typedef struct lki_cpu_kernels {
 
 extern const lki_cpu_kernels lki_cpu_kernels_avx512, lki_cpu_kernels_avx2, lki_cpu_kernels_base;
 
-/* Floats of scratch that one thread's share of a product needs. */
+/* Floats of scratch that one thread's share of a product needs: panels of B, and one tile of A. */
 static inline int64_t lki_gemm_scratch_count(int64_t n, int64_t k)
 {
-    int64_t columns =
-        n < LKI_GEMM_BLOCK_N ? (n + LKI_GEMM_PANEL - 1) / LKI_GEMM_PANEL * LKI_GEMM_PANEL : LKI_GEMM_BLOCK_N;
-    return columns * (k < LKI_GEMM_BLOCK_K ? k : LKI_GEMM_BLOCK_K);
+    int64_t panels = (n + LKI_GEMM_PANEL - 1) / LKI_GEMM_PANEL * LKI_GEMM_PANEL;
+    int64_t columns = n < LKI_GEMM_BLOCK_N ? panels : LKI_GEMM_BLOCK_N,
+            rows = k < LKI_GEMM_BLOCK_K ? k : LKI_GEMM_BLOCK_K;
+    return (columns + 16) * ((rows + 15) / 16 * 16);
 }
 
 /* Samples of fewer tiles than a block are copied into a frame of zeros, so that no tile lies partly outside:

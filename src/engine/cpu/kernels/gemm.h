@@ -263,10 +263,29 @@ typedef struct range {
     int64_t m0, m1, n0, n1;
 } range;
 
+/* A (rows, k) of unit column stride as (k, 16): broadcasts then come from one line instead of one a row. */
+INLINE void pack_tile(float *out, const float *a, int64_t a_row, int64_t rows, int64_t k)
+{
+#if LKI_SIMD == 512
+    for (int64_t p = 0; p < k; p += 16)
+        transpose_16(out + p * 16, 16, a + p, a_row, rows, k - p < 16 ? k - p : 16);
+#else
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t p = 0; p < k; p++) out[p * 16 + i] = a[i * a_row + p];
+#endif
+}
+
+/* It pays where A is too large for the second cache and each tile of it meets many panels. */
+INLINE bool packs_tiles(const lki_gemm *g, range r)
+{
+    return g->a_col == 1 && g->a_row != 1 && g->m * g->k > 1 << 18 && r.n1 - r.n0 >= 6 * PANEL;
+}
+
 /* One block: rows [m0, m1), columns [n0, n1) of at most BLOCK_N, k in [p0, p0 + k). */
 static void outer_block(const lki_gemm *g, range r, int64_t p0, int64_t k, bool pack, float *scratch)
 {
-    bool final = p0 + k == g->k;
+    bool final = p0 + k == g->k, pack_a = packs_tiles(g, r);
+    float *packed = scratch + (pack ? parts_of(r.n1 - r.n0, PANEL) * PANEL * k : 0);
     int64_t panels = parts_of(r.n1 - r.n0, PANEL), tiles = parts_of(r.m1 - r.m0, OUTER_ROWS);
     for (int64_t q = 0; pack && q < panels; q++) {
         int64_t j = r.n0 + q * PANEL, columns = r.n1 - j < PANEL ? r.n1 - j : PANEL;
@@ -275,13 +294,15 @@ static void outer_block(const lki_gemm *g, range r, int64_t p0, int64_t k, bool 
     for (int64_t i = 0; i < tiles; i++) {
         int64_t row = r.m0 + part_begin(r.m1 - r.m0, tiles, i),
                 rows = r.m0 + part_begin(r.m1 - r.m0, tiles, i + 1) - row;
+        const float *a = g->a + row * g->a_row + p0 * g->a_col;
+        if (pack_a) pack_tile(packed, a, g->a_row, rows, k);
         for (int64_t q = 0; q < panels; q++) {
             int64_t j = r.n0 + q * PANEL, columns = r.n1 - j < PANEL ? r.n1 - j : PANEL;
             tile t = {
                 .k = k,
-                .a = g->a + row * g->a_row + p0 * g->a_col,
-                .a_row = g->a_row,
-                .a_col = g->a_col,
+                .a = pack_a ? packed : a,
+                .a_row = pack_a ? 1 : g->a_row,
+                .a_col = pack_a ? 16 : g->a_col,
                 .b = pack ? scratch + q * k * PANEL : g->b + p0 * g->b_row + j,
                 .b_row = pack ? PANEL : g->b_row,
                 .c = g->c + row * g->c_row + j,
