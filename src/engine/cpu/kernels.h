@@ -170,6 +170,13 @@ static inline int64_t lki_gemm_scratch_count(int64_t n, int64_t k)
     return (columns + 16) * ((rows + 15) / 16 * 16);
 }
 
+/* How far apart the 36 matrices (channels, block) lie. A line more than they need: at a multiple of 4096
+ * bytes they would all fall on the same few lines of the first cache. */
+static inline int64_t lki_winograd_stride(int64_t channels, int64_t block)
+{
+    return channels * block + 16;
+}
+
 /* Samples of fewer tiles than a block are copied into a frame of zeros, so that no tile lies partly outside:
  * the rows and the columns of a frame, and the floats for all samples that a block can touch. 0 where samples
  * are too large for that. */

@@ -56,10 +56,10 @@ static void multiply(const lki_cpu *cpu, const plan *p, const float *u, const fl
             .a = u + (f * p->w.out_channels + c0) * in,
             .a_row = in,
             .a_col = 1,
-            .b = input + f * in * p->block,
+            .b = input + f * lki_winograd_stride(in, p->block),
             .b_row = p->block,
             .b_col = 1,
-            .c = product + f * channels * p->block,
+            .c = product + f * lki_winograd_stride(channels, p->block),
             .c_row = p->block,
         };
         cpu->kernels->gemm(&g, 0, g.m, 0, g.n, pack);
@@ -130,8 +130,8 @@ lk_status lki_cpu_prepare_winograd(lki_cpu *cpu, lk_call *call)
     };
     cut_into_blocks(p, p->w.in_channels, 320 << 10);
     p->weight_count = FREQUENCIES * rounded_up(p->w.in_channels * p->w.out_channels, 16);
-    p->input_count = FREQUENCIES * p->w.in_channels * p->block;
-    p->product_count = FREQUENCIES * GROUP * p->block;
+    p->input_count = FREQUENCIES * lki_winograd_stride(p->w.in_channels, p->block);
+    p->product_count = FREQUENCIES * lki_winograd_stride(GROUP, p->block);
     p->pack_count = lki_gemm_scratch_count(p->block, p->w.in_channels);
     p->pad_count = lki_winograd_pad_count(&p->w, p->block);
     call->scratch_nbytes = (size_t)(p->weight_count + thread_floats(p) * cpu->thread_count) * sizeof(float);
@@ -159,10 +159,10 @@ static void grad_weight_blocks(int64_t begin, int64_t end, int thread, void *con
                 .m = out,
                 .n = in,
                 .k = rounded_up(count, 16), /* beyond the tiles, the gradient is zero */
-                .a = gradient + f * out * p->block,
+                .a = gradient + f * lki_winograd_stride(out, p->block),
                 .a_row = p->block,
                 .a_col = 1,
-                .b = input + f * in * p->block,
+                .b = input + f * lki_winograd_stride(in, p->block),
                 .b_row = 1,
                 .b_col = p->block,
                 .c = u + f * out * in,
@@ -222,8 +222,8 @@ lk_status lki_cpu_prepare_winograd_grad_weight(lki_cpu *cpu, lk_call *call)
     };
     cut_into_blocks(p, p->w.in_channels + p->w.out_channels, 1 << 20);
     p->weight_count = FREQUENCIES * rounded_up(p->w.in_channels * p->w.out_channels, 16);
-    p->input_count = FREQUENCIES * p->w.in_channels * p->block;
-    p->product_count = FREQUENCIES * p->w.out_channels * p->block;
+    p->input_count = FREQUENCIES * lki_winograd_stride(p->w.in_channels, p->block);
+    p->product_count = FREQUENCIES * lki_winograd_stride(p->w.out_channels, p->block);
     p->pack_count = lki_gemm_scratch_count(p->w.in_channels, p->block);
     p->pad_count = lki_winograd_pad_count(&p->w, p->block);
     call->scratch_nbytes = (size_t)((p->weight_count + thread_floats(p)) * cpu->thread_count) * sizeof(float);

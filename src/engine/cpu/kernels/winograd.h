@@ -120,18 +120,31 @@ static void wino_weights_back(float *dw, const float *u, int64_t rows, int64_t c
         }
 }
 
-/* Sixteen tiles of a plane: where each begins, and which of its rows and columns exist. */
+/* Sixteen tiles: where each begins, and which of its rows and columns exist. Four neighbours in a row of
+ * tiles are one run of memory, column after column; so that such a run needs no rearranging, lane 4 i + j of
+ * a vector belongs to tile 4 j + i. */
 typedef struct tile_group {
     int64_t at[16];      /* from the first plane of the tensor, channel 0; may lie before it in the padding */
     uint8_t mask[6][16]; /* columns that exist, by row of the tile; 0 for a row outside */
     bool whole;          /* every element of every tile exists */
+    bool run[4];         /* tiles 4 q to 4 q + 3 are whole and side by side */
 } tile_group;
+
+INLINE void find_runs(tile_group *g, const bool *tile_is_whole)
+{
+    for (int q = 0; q < 4; q++) {
+        g->run[q] = true;
+        for (int i = 4 * q; i < 4 * q + 4; i++)
+            g->run[q] = g->run[q] && tile_is_whole[i] && g->at[i] == g->at[4 * q] + 4 * (i - 4 * q);
+    }
+}
 
 /* `size` rows and columns from (tile row * 4 - pad_y, tile column * 4 - pad_x) on, in planes of height by
  * width. */
 static void locate_tiles(tile_group *g, const lki_winograd *w, int64_t first, int64_t count, int size,
                          int64_t channels, int64_t height, int64_t width, int64_t pad_y, int64_t pad_x)
 {
+    bool is_whole[16];
     g->whole = count == 16;
     for (int i = 0; i < 16; i++) {
         int64_t tile = first + i, sample = tile / (w->tiles_y * w->tiles_x),
@@ -139,17 +152,19 @@ static void locate_tiles(tile_group *g, const lki_winograd *w, int64_t first, in
         int64_t y = place / w->tiles_x * 4 - pad_y, x = place % w->tiles_x * 4 - pad_x;
         g->at[i] = i < count ? sample * channels * height * width + y * width + x : 0;
         uint8_t columns = 0;
+        is_whole[i] = true;
         for (int j = 0; j < size; j++)
             if (x + j >= 0 && x + j < width) columns |= (uint8_t)(1 << j);
         for (int j = 0; j < size; j++) {
             g->mask[j][i] = i < count && y + j >= 0 && y + j < height ? columns : 0;
-            if (g->mask[j][i] != (1 << size) - 1) g->whole = false;
+            if (g->mask[j][i] != (1 << size) - 1) is_whole[i] = g->whole = false;
         }
     }
+    find_runs(g, is_whole);
 }
 
-/* Four vectors of one quarter each of tiles q, 4 + q, 8 + q, 12 + q become four columns over sixteen tiles.
- */
+/* Vectors q of four columns of tiles 4 q to 4 q + 3 become four vectors of one column over all tiles; and
+ * back. */
 INLINE void transpose_quarters(v column[4], const __m512 z[4])
 {
     __m512 t0 = _mm512_unpacklo_ps(z[0], z[1]), t1 = _mm512_unpackhi_ps(z[0], z[1]);
@@ -176,35 +191,35 @@ INLINE __m128 load_pair(const float *p)
     return (__m128)_mm_load_sd((const double *)(const void *)p);
 }
 
+/* Columns `first` to `first` + 3 of row `row` of tiles 4 q to 4 q + 3; of the second four only two are
+ * wanted, and read. */
+INLINE __m512 load_quad(const tile_group *g, const float *from, int row, int q, const int first)
+{
+    const int64_t *at = g->at + 4 * q;
+    const uint8_t *mask = g->mask[row] + 4 * q;
+    if (g->run[q]) return _mm512_maskz_loadu_ps(first ? 0x3fff : 0xffff, from + at[0]);
+    if (!g->whole)
+        return join_quarters(
+            load_masked(from + at[0], mask[0] >> first), load_masked(from + at[1], mask[1] >> first),
+            load_masked(from + at[2], mask[2] >> first), load_masked(from + at[3], mask[3] >> first));
+    if (first)
+        return join_quarters(load_pair(from + at[0]), load_pair(from + at[1]), load_pair(from + at[2]),
+                             load_pair(from + at[3]));
+    return join_quarters(_mm_loadu_ps(from + at[0]), _mm_loadu_ps(from + at[1]), _mm_loadu_ps(from + at[2]),
+                         _mm_loadu_ps(from + at[3]));
+}
+
 /* Row `row` of sixteen tiles, 4 or 6 columns, from plane x on. */
 INLINE void load_tile_row(v *column, const tile_group *g, const float *x, int64_t width, int row,
                           const int size)
 {
     const float *from = x + row * width;
-    const uint8_t *mask = g->mask[row];
     __m512 z[4];
-    if (g->whole) {
-        UNROLL for (int q = 0; q < 4; q++) z[q] =
-            join_quarters(_mm_loadu_ps(from + g->at[q]), _mm_loadu_ps(from + g->at[4 + q]),
-                          _mm_loadu_ps(from + g->at[8 + q]), _mm_loadu_ps(from + g->at[12 + q]));
-        transpose_quarters(column, z);
-        if (size == 4) return;
-        UNROLL for (int q = 0; q < 4; q++) z[q] =
-            join_quarters(load_pair(from + 4 + g->at[q]), load_pair(from + 4 + g->at[4 + q]),
-                          load_pair(from + 4 + g->at[8 + q]), load_pair(from + 4 + g->at[12 + q]));
-    } else {
-        UNROLL for (int q = 0; q < 4; q++) z[q] = join_quarters(
-            load_masked(from + g->at[q], mask[q]), load_masked(from + g->at[4 + q], mask[4 + q]),
-            load_masked(from + g->at[8 + q], mask[8 + q]), load_masked(from + g->at[12 + q], mask[12 + q]));
-        transpose_quarters(column, z);
-        if (size == 4) return;
-        UNROLL for (int q = 0; q < 4; q++) z[q] =
-            join_quarters(load_masked(from + 4 + g->at[q], mask[q] >> 4),
-                          load_masked(from + 4 + g->at[4 + q], mask[4 + q] >> 4),
-                          load_masked(from + 4 + g->at[8 + q], mask[8 + q] >> 4),
-                          load_masked(from + 4 + g->at[12 + q], mask[12 + q] >> 4));
-    }
     v rest[4];
+    UNROLL for (int q = 0; q < 4; q++) z[q] = load_quad(g, from, row, q, 0);
+    transpose_quarters(column, z);
+    if (size == 4) return;
+    UNROLL for (int q = 0; q < 4; q++) z[q] = load_quad(g, from + 4, row, q, 4);
     transpose_quarters(rest, z);
     column[4] = rest[0];
     column[5] = rest[1];
@@ -232,12 +247,15 @@ static void locate_framed(tile_group *g, const lki_winograd *w, int64_t first, i
                           int64_t first_sample)
 {
     int64_t rows = lki_winograd_frame_rows(w), columns = lki_winograd_frame_columns(w);
+    bool is_whole[16];
     g->whole = true;
     for (int i = 0; i < 16; i++) {
+        is_whole[i] = true;
         int64_t tile = first + (i < count ? i : 0), place = tile % (w->tiles_y * w->tiles_x);
         int64_t sample = tile / (w->tiles_y * w->tiles_x) - first_sample;
         g->at[i] = (sample * rows + place / w->tiles_x * 4) * columns + place % w->tiles_x * 4;
     }
+    find_runs(g, is_whole);
 }
 
 /* One channel of the samples [begin, end) into their frames, whose borders are zero already. */
@@ -261,7 +279,7 @@ static void input_framed(float *out, const lki_winograd *w, const float *x, int6
 {
     tile_group g[MOST_GROUPS];
     int64_t tiles = w->tiles_y * w->tiles_x, begin = first / tiles, end = (first + count - 1) / tiles + 1;
-    int64_t row = w->in_channels * block;
+    int64_t row = lki_winograd_stride(w->in_channels, block);
     memset(pad, 0, (size_t)lki_winograd_pad_count(w, block) * sizeof(float));
     for (int64_t t = 0; t < count; t += 16)
         locate_framed(&g[t / 16], w, first + t, count - t < 16 ? count - t : 16, begin);
@@ -287,7 +305,8 @@ static void wino_input(float *out, const lki_winograd *w, const float *x, int64_
         locate_tiles(&g, w, first + t, count - t < 16 ? count - t : 16, 6, w->in_channels, w->in_height,
                      w->in_width, w->pad_y, w->pad_x);
         for (int64_t c = 0; c < w->in_channels; c++)
-            input_group(out + c * block + t, w->in_channels * block, &g, x + c * plane, w->in_width);
+            input_group(out + c * block + t, lki_winograd_stride(w->in_channels, block), &g, x + c * plane,
+                        w->in_width);
     }
 }
 
@@ -295,6 +314,7 @@ static void wino_input(float *out, const lki_winograd *w, const float *x, int64_
 static void wino_gradient(float *out, const lki_winograd *w, const float *dy, int64_t first, int64_t count,
                           int64_t block)
 {
+    int64_t row = lki_winograd_stride(w->out_channels, block);
     int64_t plane = w->out_height * w->out_width;
     for (int64_t t = 0; t < count; t += 16) {
         tile_group g;
@@ -311,8 +331,7 @@ static void wino_gradient(float *out, const lki_winograd *w, const float *dy, in
                 v d[4], r[6];
                 UNROLL for (int i = 0; i < 4; i++) d[i] = half[i][j];
                 wino_g(r, d, 4);
-                UNROLL for (int i = 0; i < 6; i++)
-                    v_store(out + ((i * 6 + j) * w->out_channels + c) * block + t, r[i]);
+                UNROLL for (int i = 0; i < 6; i++) v_store(out + (i * 6 + j) * row + c * block + t, r[i]);
             }
         }
     }
@@ -328,12 +347,17 @@ INLINE void store_tile_row(float *y, const tile_group *g, int64_t width, int row
     UNROLL for (int q = 0; q < 4; q++)
     {
         __m512 tiles = (__m512)quarter[q];
+        const int64_t *at = g->at + 4 * q;
+        const uint8_t *mask = g->mask[row] + 4 * q;
         float *to = y + row * width;
-        const uint8_t *mask = g->mask[row];
-        _mm_mask_storeu_ps(to + g->at[q], mask[q], _mm512_castps512_ps128(tiles));
-        _mm_mask_storeu_ps(to + g->at[4 + q], mask[4 + q], _mm512_extractf32x4_ps(tiles, 1));
-        _mm_mask_storeu_ps(to + g->at[8 + q], mask[8 + q], _mm512_extractf32x4_ps(tiles, 2));
-        _mm_mask_storeu_ps(to + g->at[12 + q], mask[12 + q], _mm512_extractf32x4_ps(tiles, 3));
+        if (g->run[q]) {
+            _mm512_storeu_ps(to + at[0], tiles);
+            continue;
+        }
+        _mm_mask_storeu_ps(to + at[0], mask[0], _mm512_castps512_ps128(tiles));
+        _mm_mask_storeu_ps(to + at[1], mask[1], _mm512_extractf32x4_ps(tiles, 1));
+        _mm_mask_storeu_ps(to + at[2], mask[2], _mm512_extractf32x4_ps(tiles, 2));
+        _mm_mask_storeu_ps(to + at[3], mask[3], _mm512_extractf32x4_ps(tiles, 3));
     }
 }
 
@@ -342,6 +366,7 @@ INLINE void store_tile_row(float *y, const tile_group *g, int64_t width, int row
 static void wino_output(float *y, const lki_winograd *w, const float *m, int64_t c0, int64_t channels,
                         int64_t first, int64_t count, int64_t block, const float *bias, bool relu)
 {
+    int64_t row = lki_winograd_stride(channels, block);
     int64_t plane = w->out_height * w->out_width;
     for (int64_t t = 0; t < count; t += 16) {
         tile_group g;
@@ -351,8 +376,7 @@ static void wino_output(float *y, const lki_winograd *w, const float *m, int64_t
             v half[4][6], shift = v_set(bias ? bias[c0 + c] : 0.0f);
             for (int j = 0; j < 6; j++) {
                 v d[6], r[4];
-                UNROLL for (int i = 0; i < 6; i++) d[i] =
-                    v_load(m + ((i * 6 + j) * channels + c) * block + t);
+                UNROLL for (int i = 0; i < 6; i++) d[i] = v_load(m + (i * 6 + j) * row + c * block + t);
                 wino_at(r, d, 4);
                 UNROLL for (int i = 0; i < 4; i++) half[i][j] = r[i];
             }
