@@ -85,6 +85,7 @@ typedef struct lki_run {
     int first_loader;              /* of the first epoch */
     lk_loader_state *loader_state; /* of that loader; NULL at its start */
     int64_t loader_batch_step, loader_sample_step;
+    lk_state_dict *rank_state;    /* this rank's own share of it */
     lk_state_dict *resumed_state; /* kept for the parts by key, which may be made later */
     int current_loader;
     bool inside_epoch;       /* its loaders are being gone through */

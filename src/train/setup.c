@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "optim/scheduler.h"
+#include "train/rank_state.h"
 #include "train/signals.h"
 
 #include <lockstep/callback.h>
@@ -71,7 +72,7 @@ lk_status lki_run_register_metric(lk_runner *runner, lk_metric *metric)
     if (run->metric_count == LKI_MAX_CALLBACKS)
         return lki_fail(LK_ERR_INVALID, "a run has at most %d metrics", LKI_MAX_CALLBACKS);
     run->metrics[run->metric_count++] = metric;
-    return LK_OK;
+    return lki_rank_state_get_metric(runner, run->metric_count - 1);
 }
 
 /* Takes everything, and remembers the first failure: nothing that was handed over may leak. */
@@ -376,6 +377,7 @@ void lki_run_teardown(lk_runner *runner)
     lki_free(run->resume);
     lki_free(run->loader_state);
     lk_state_dict_free(run->resumed_state);
+    lk_state_dict_free(run->rank_state);
     runner->loader = NULL;
     runner->loader_metrics = NULL;
     runner->batch = NULL;

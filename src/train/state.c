@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "train/rank_state.h"
 #include "train/step.h"
 
 #include <string.h>
@@ -382,6 +383,7 @@ static lk_status get_place(lk_runner *runner, const lk_state_dict *state)
     run->loader_state = LKI_NEW(lk_loader_state);
     if (!run->loader_state) return LK_ERR_NOMEM;
     LKI_TRY(get_bytes(state, "loader", run->loader_state, sizeof *run->loader_state));
+    run->loader_state->rank = runner->rank; /* rank 0 has saved it; the order is the same for all */
     return get_loader_metrics(run, state);
 }
 
@@ -411,7 +413,9 @@ lk_status lki_part_restore_step(lk_runner *runner, lki_part *part)
     const lk_state_dict *state = runner->run->resumed_state;
     if (!state || !part->step) return LK_OK;
     LKI_SCOPED char *prefix = lki_format("optimizer:%s", part->key);
-    return prefix ? get_step(state, part->step, prefix) : LK_ERR_NOMEM;
+    if (!prefix) return LK_ERR_NOMEM;
+    LKI_TRY(get_step(state, part->step, prefix));
+    return lki_rank_state_get_step(runner, part->step, part->key);
 }
 
 static bool knows_of_parts(const lk_state_dict *state)
@@ -440,7 +444,8 @@ lk_status lki_runner_save_state(lk_runner *runner, lk_state_dict *state)
     if (runner->step) LKI_TRY(put_step(state, runner->step, "optimizer"));
     LKI_TRY(put_scheduler(state, runner->scheduler));
     for (int i = 0; i < runner->run->part_count; i++) LKI_TRY(put_part(state, &runner->run->parts[i]));
-    return each_callback(runner, state, NULL);
+    LKI_TRY(each_callback(runner, state, NULL));
+    return lki_rank_state_is_needed(runner) ? lki_rank_state_put(runner, state) : LK_OK;
 }
 
 static lk_status get_state(lk_runner *runner, const lk_state_dict *state)
@@ -455,7 +460,8 @@ static lk_status get_state(lk_runner *runner, const lk_state_dict *state)
     if (has_step) LKI_TRY(get_step(state, runner->step, "optimizer"));
     LKI_TRY(get_scheduler(state, runner->scheduler));
     LKI_TRY(get_parts(runner));
-    return each_callback(runner, NULL, state);
+    LKI_TRY(each_callback(runner, NULL, state));
+    return lki_rank_state_get(runner, state);
 }
 
 lk_status lki_runner_load_state(lk_runner *runner, lk_state_dict *state)

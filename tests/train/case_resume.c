@@ -36,7 +36,7 @@ lk_status lkt_whole_run(lkt_run_options *options)
             lk_on(batch_end, raise_signal, options)),
         .num_epochs = options->num_epochs ? options->num_epochs : LKT_RUN_EPOCHS, .seed = 11,
         .logdir = options->logdir, .valid_loader = "valid", .autoresume = options->autoresume,
-        .resume = options->resume);
+        .resume = options->resume, .nproc = options->nproc);
     snprintf(options->hash, sizeof options->hash, "%s", lkt_hash(runner->model));
     lk_runner_free(runner);
     return status;

@@ -16,6 +16,7 @@ typedef struct lkt_run_options {
     int signal;               /* SIGTERM */
     int save_every_batches;
     const char *autoresume, *resume;
+    int nproc;     /* ranks */
     bool plateau;  /* a schedule that looks at the metric, instead of MultiStepLR */
     bool swa;      /* instead of EMA */
     char hash[65]; /* out: the model's weights at the end */

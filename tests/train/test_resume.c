@@ -17,9 +17,9 @@ static lkt_run_options whole(lkt_run_options like)
 {
     static char usual_folder[sizeof whole_folder];
     static lkt_run_options usual;
-    bool is_usual = !like.plateau && !like.swa;
+    bool is_usual = !like.plateau && !like.swa && !like.nproc;
     if (is_usual && usual.logdir) return usual;
-    lkt_run_options options = {.plateau = like.plateau, .swa = like.swa};
+    lkt_run_options options = {.plateau = like.plateau, .swa = like.swa, .nproc = like.nproc};
     options.logdir =
         is_usual ? fresh(usual_folder, "train_resume_usual") : fresh(whole_folder, "train_resume_whole");
     lkt_ok(lkt_whole_run(&options));
@@ -32,8 +32,11 @@ static void stop_and_go_on(lkt_run_options first)
     lkt_run_options expected = whole(first);
     first.logdir = fresh(folder, "train_resume_stopped");
     lkt_fails(lkt_whole_run(&first), LK_ERR_STOPPED, "stopped by");
-    lkt_run_options second = {
-        .logdir = folder, .autoresume = "last", .plateau = first.plateau, .swa = first.swa};
+    lkt_run_options second = {.logdir = folder,
+                              .autoresume = "last",
+                              .plateau = first.plateau,
+                              .swa = first.swa,
+                              .nproc = first.nproc};
     lkt_ok(lkt_whole_run(&second));
     lkt_same_runs(&second, &expected);
 }
@@ -63,6 +66,21 @@ static void with_other_schedules_and_averages(void **state)
     (void)state;
     stop_and_go_on((lkt_run_options){.stop_batch = 40, .plateau = true, .swa = true});
     stop_and_go_on((lkt_run_options){.stop_valid_epoch = 4, .swa = true});
+}
+
+/* Each rank has seen batches of its own: its share of the metrics and of the accumulated gradients. */
+static void several_ranks_go_on_together(void **state)
+{
+    (void)state;
+    lkt_run_options expected = whole((lkt_run_options){.nproc = 3});
+    lkt_run_options run = {
+        .logdir = fresh(folder, "train_resume_ranks"), .nproc = 3, .save_every_batches = 2};
+    run.fail_batch = 7; /* of twelve batches of eight, each of three ranks takes four an epoch */
+    lkt_fails(lkt_whole_run(&run), LK_ERR_INVALID, "a failure of the test's own");
+    run.fail_batch = 0;
+    run.autoresume = "last";
+    lkt_ok(lkt_whole_run(&run));
+    lkt_same_runs(&run, &expected);
 }
 
 static void stopped_twice(void **state)
@@ -178,6 +196,7 @@ int main(void)
         cmocka_unit_test(stopped_at_the_end_of_a_loader),
         cmocka_unit_test(stopped_in_the_valid_loader),
         cmocka_unit_test(with_other_schedules_and_averages),
+        cmocka_unit_test(several_ranks_go_on_together),
         cmocka_unit_test(stopped_twice),
         cmocka_unit_test(ended_after_an_epoch_and_prolonged),
         cmocka_unit_test(saved_inside_an_epoch),

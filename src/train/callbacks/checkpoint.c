@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "checkpoint/storage.h"
 #include "train/callbacks/callbacks.h"
+#include "train/rank_state.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,14 +47,15 @@ static lk_status save_runner(lk_runner *runner, const char *path)
     lk_state_dict *state = lk_state_dict_create();
     if (!state) return LK_ERR_NOMEM;
     lk_status status = lki_runner_save_state(runner, state);
-    if (status == LK_OK) status = lk_save_safetensors(path, state);
+    if (status == LK_OK && runner->is_master) status = lk_save_safetensors(path, state);
     lk_state_dict_free(state);
     return status;
 }
 
 static lk_status save_last_runner(checkpoint_context *context, lk_runner *runner)
 {
-    if (!context->folder || context->options.no_runner || !runner->is_master) return LK_OK;
+    if (!context->folder || context->options.no_runner) return LK_OK;
+    if (!runner->is_master && !lki_rank_state_is_needed(runner)) return LK_OK;
     LKI_SCOPED char *path = file_in(context, "runner.last.safetensors");
     return path ? save_runner(runner, path) : LK_ERR_NOMEM;
 }
