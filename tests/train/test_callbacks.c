@@ -308,26 +308,53 @@ static void aggregation_of_metrics(void **state)
     assert_null(lk_metric_aggregation_callback(.metric_key = "x", .scope = "epoch"));
 }
 
+static double sum_of_matrix(const char *path)
+{
+    double total = 0;
+    char *text = lkt_read(path);
+    for (char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n'))
+        for (char *at = strchr(line + 1, ','); at && at < strchr(line + 1, '\n'); at = strchr(at + 1, ','))
+            total += strtod(at + 1, NULL);
+    free(text);
+    return total;
+}
+
 static void confusion_matrix_leaves_files(void **state)
 {
     (void)state;
-    const char *logdir = lkt_scratch_folder("train_confusion");
+    char command[4096], logdir[1024];
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_confusion"));
     lk_runner *runner =
         run_with(lk_callbacks(lk_confusion_matrix_callback(.num_classes = 3)), 2, logdir, LK_OK);
-    double total = 0;
     for (int epoch = 1; epoch <= 2; epoch++) {
         assert_true(lkt_exists(lkt_path(logdir, "confusion_matrix/train_%04d.png", epoch)));
         assert_true(lkt_exists(lkt_path(logdir, "confusion_matrix/valid_%04d.csv", epoch)));
     }
-    char *text = lkt_read(lkt_path(logdir, "confusion_matrix/valid_0002.csv"));
-    for (char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n'))
-        for (char *at = strchr(line + 1, ','); at && at < strchr(line + 1, '\n'); at = strchr(at + 1, ','))
-            total += strtod(at + 1, NULL);
-    lkt_close(total, 24, 0);
-    free(text);
-    char command[4096];
+    lkt_close(sum_of_matrix(lkt_path(logdir, "confusion_matrix/valid_0002.csv")), 24, 0);
     snprintf(command, sizeof command, "grep -qa confusion_matrix '%s'/tensorboard/valid/events*", logdir);
     assert_int_equal(system(command), 0);
+    lk_runner_free(runner);
+}
+
+/* The matrix counts every sample once, the averages are the same everywhere, and decisions are common. */
+static void callbacks_of_several_ranks(void **state)
+{
+    (void)state;
+    char logdir[1024];
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_confusion_ranks"));
+    lk_runner *runner = lk_supervised_runner();
+    lkt_ok(lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                    .optimizer = lk_sgd(.lr = 0.1), .loaders = points(48, false), .num_epochs = 6, .nproc = 3,
+                    .callbacks = lk_callbacks(lk_confusion_matrix_callback(.num_classes = 3),
+                                              lk_ema_callback(.decay = 0.5), lk_gradient_norm_callback(),
+                                              lk_periodic_loader_callback({"valid", 2}),
+                                              lk_lr_finder_callback(.final_lr = 1, .num_steps = 7)),
+                    .logdir = logdir, .valid_loader = "valid"));
+    assert_int_equal(runner->epoch_step, 4); /* two batches an epoch and rank: seven end in the fourth */
+    lkt_close(sum_of_matrix(lkt_path(logdir, "confusion_matrix/valid_0002.csv")), 24, 0);
+    lkt_close(sum_of_matrix(lkt_path(logdir, "confusion_matrix/train_0001.csv")), 48, 0);
+    assert_false(lkt_exists(lkt_path(logdir, "confusion_matrix/valid_0001.csv")));
+    assert_true(lkt_csv(logdir, "train", 1, "grad_norm") > 0);
     lk_runner_free(runner);
 }
 
@@ -510,6 +537,7 @@ int main(void)
         cmocka_unit_test(batch_transforms_change_fields_and_outputs),
         cmocka_unit_test(aggregation_of_metrics),
         cmocka_unit_test(confusion_matrix_leaves_files),
+        cmocka_unit_test(callbacks_of_several_ranks),
         cmocka_unit_test(learning_rate_finder),
         cmocka_unit_test(a_loss_that_is_not_a_number),
         cmocka_unit_test(weight_decay_pulls_towards_zero),

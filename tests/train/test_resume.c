@@ -3,6 +3,8 @@
 #include "case_resume.h"
 
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static char whole_folder[1024], folder[1024];
 
@@ -189,6 +191,34 @@ static void handlers_come_back(void **state)
     sigaction(SIGUSR1, &usual, NULL);
 }
 
+/* Ctrl-C once asks; twice it is meant. */
+static lk_status insist(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    (void)runner;
+    raise(SIGINT);
+    raise(SIGINT);
+    return LK_OK;
+}
+
+static void a_second_interrupt_ends_the_process(void **state)
+{
+    (void)state;
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        lk_runner *runner = lk_supervised_runner();
+        lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                 .optimizer = lk_adam(),
+                 .loaders = lk_loaders({"train", lk_loader(lkt_points(16, 1), .batch_size = 8)}),
+                 .callbacks = lk_callbacks(lk_on(batch_start, insist, NULL)));
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +234,7 @@ int main(void)
         cmocka_unit_test(autoresume_without_a_checkpoint_starts_afresh),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(handlers_come_back),
+        cmocka_unit_test(a_second_interrupt_ends_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
