@@ -66,8 +66,8 @@ static void sizes_of(const lk_window *w, const int64_t *in, int64_t *out, bool t
     }
 }
 
-/* Sums of `terms` products of normal numbers are about sqrt(terms) large, and so are their errors, a few 1e-6 of
- * that also where Winograd's algorithm is used, whatever is left of the sum itself. */
+/* Sums of `terms` products of normal numbers are about sqrt(terms) large, and so are their errors, a few 1e-6
+ * of that also where Winograd's algorithm is used, whatever is left of the sum itself. */
 static double tolerance_of(int64_t terms)
 {
     return 1e-5 * fmax(1, sqrt((double)terms) / 2);
