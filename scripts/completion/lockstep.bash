@@ -15,6 +15,7 @@ _lockstep()
     run:--resume) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--autoresume) COMPREPLY=($(compgen -W "last best" -- "$word")); return ;;
     run:--nproc) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--comm) COMPREPLY=($(compgen -W "auto shm gloo mpi" -- "$word")); return ;;
     run:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
     run:--precision) COMPREPLY=($(compgen -W "fp32 bf16" -- "$word")); return ;;
     run:--world-size) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -33,7 +34,7 @@ _lockstep()
     components:--kind | components:-k) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
-    run) options="--config -C --logdir --num-epochs -e --seed --resume --autoresume --ddp --nproc --device --precision --check --overfit --timeit --verbose -v --world-size --rank -r --host --port --help" ;;
+    run) options="--config -C --logdir --num-epochs -e --seed --resume --autoresume --ddp --nproc --comm --device --precision --check --overfit --timeit --verbose -v --world-size --rank -r --host --port --help" ;;
     evaluate) options="--config -C --checkpoint -c --loader -l --device --verbose -v --help" ;;
     predict) options="--config -C --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
     hash) options="--help" ;;

@@ -13,7 +13,7 @@
 
 typedef struct run_options {
     lki_config_options config;
-    const char *logdir, *resume, *autoresume, *device, *precision, *host;
+    const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host;
     lki_option_int seed, num_epochs, nproc, world_size, rank, port;
     bool ddp, check, overfit, timeit, verbose;
 } run_options;
@@ -31,6 +31,7 @@ static const lki_option table[] = {
      "go on from logdir's own, where there is one", 0},
     {"ddp", 0, LKI_OPTION_FLAG, OFFSET(ddp), NULL, NULL, "ranks on all GPUs, or on all cores", 0},
     {"nproc", 0, LKI_OPTION_INT, OFFSET(nproc), "N", NULL, "how many ranks on this host", 1},
+    {"comm", 0, LKI_OPTION_TEXT, OFFSET(comm), NULL, "auto|shm|gloo|mpi", "what the ranks speak", 0},
     {"device", 0, LKI_OPTION_TEXT, OFFSET(device), NULL, "auto|cpu|cuda|ref", "where it runs", 0},
     {"precision", 0, LKI_OPTION_TEXT, OFFSET(precision), NULL, "fp32|bf16", "of the computation", 0},
     {"check", 0, LKI_OPTION_FLAG, OFFSET(check), NULL, NULL, "a few batches and epochs: does it run at all?",
@@ -74,6 +75,7 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
     LKI_TRY(set_text(config, call, "autoresume", options->autoresume));
     LKI_TRY(set_text(config, call, "device", options->device));
     LKI_TRY(set_text(config, call, "precision", options->precision));
+    LKI_TRY(set_text(config, call, "comm", options->comm));
     LKI_TRY(set_int(config, call, "num_epochs", &options->num_epochs));
     LKI_TRY(set_int(config, call, "seed", &options->seed));
     LKI_TRY(set_int(config, call, "nproc", &options->nproc));

@@ -200,13 +200,15 @@ lk_status lki_report_epoch(lk_runner *runner)
             LKI_TRY(log_metrics(runner, LK_LOG_EPOCH, run->loaders[i].key, run->loaders[i].metrics));
     LKI_TRY(log_metrics(runner, LK_LOG_EPOCH, "_epoch_", runner->epoch_metrics));
     for (int i = 0; i < run->logger_count; i++) LKI_TRY(lk_logger_flush(run->loggers[i]));
-    return LK_OK;
+    return runner->verbose ? lki_epoch_table_add(&run->table, runner) : LK_OK;
 }
 
 lk_status lki_report_run_end(lk_runner *runner)
 {
     lki_run *run = runner->run;
     lk_status first = LK_OK;
+    if (runner->verbose && runner->is_master) lki_epoch_table_print(&run->table, runner);
+    fflush(stdout);
     for (int i = 0; i < run->logger_count; i++) {
         lk_status status = lk_logger_close(run->loggers[i]);
         if (!first) first = status;

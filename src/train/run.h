@@ -9,6 +9,7 @@
 #include <lockstep/sys/comm.h>
 
 #include "metric/reduce.h"
+#include "train/epoch_table.h"
 #include "train/metrics.h"
 
 enum {
@@ -74,6 +75,7 @@ typedef struct lki_run {
     int metric_count;
     lki_made made[LKI_MAX_MADE];
     int made_count;
+    lki_epoch_table table;
     bool wants_batch_metrics; /* a logger writes batches down */
     bool resuming_loader;     /* the loader goes on in its middle: metrics keep what they have seen */
     int batch_limit;          /* check, overfit: batches of a loader; 0 for all */
