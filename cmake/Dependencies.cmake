@@ -64,6 +64,8 @@ find_package(MPI QUIET COMPONENTS C)
 lockstep_feature(MPI "ranks under mpirun (MPI)" "${MPI_C_FOUND}" MPI::MPI_C)
 pkg_check_modules(FFTW IMPORTED_TARGET fftw3)
 lockstep_feature(FFTW "filters and spectra of fields (FFTW)" "${FFTW_FOUND}" PkgConfig::FFTW)
+pkg_check_modules(PLPLOT IMPORTED_TARGET plplot)
+lockstep_feature(PLPLOT "pictures of fields (PLplot)" "${PLPLOT_FOUND}" PkgConfig::PLPLOT)
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 
 get_property(LOCKSTEP_DEFINITIONS GLOBAL PROPERTY LOCKSTEP_DEFINITIONS)

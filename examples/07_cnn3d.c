@@ -1,5 +1,5 @@
 /* CNN3d on turbulence, as in Sapsan's example: HDF5 cubes (or turbulence made up), sampled, trained on all cores
- * or GPUs, evaluated on the CPU, saved.
+ * or GPUs, evaluated on the CPU, drawn, saved.
  *
  *     build/examples/07_cnn3d [DATA]        DATA holds cnn_krr/t0/u_dim32_fm15.h5 */
 #include <lockstep/lockstep.h>
@@ -19,6 +19,21 @@ static lk_fields *velocity(const char *root)
     lk_tensor *sample = made_up ? lk_tensor_reshape(made_up, LK_SHAPE(1, 3, 32, 32, 32)) : NULL;
     lk_tensor_free(made_up);
     return lk_tensor_fields(sample, NULL, .sample_to = {16, 16, 16}, .batch_size = {8, 8, 8});
+}
+
+/* Without PLplot there are no pictures, which is no reason to fail. */
+static void draw(lk_estimator *estimator, const lk_fields *fields)
+{
+    lk_tensor *samples = lk_estimator_predict(estimator, lk_fields_features(fields));
+    lk_tensor *prediction = lk_fields_combine(fields, samples);
+    lk_tensor *target = lk_fields_combine(fields, lk_fields_targets(fields));
+    if (!prediction || !target || lk_plot_distributions("pdf_cdf.png", prediction, target) ||
+        lk_plot_slices("slices.png", prediction, target, 3, 0) ||
+        lk_plot_spectra("spectra.png", prediction, target, 3) || lk_plot_losses("losses.png", estimator))
+        printf("no pictures: %s\n", lk_error());
+    lk_tensor_free(samples);
+    lk_tensor_free(prediction);
+    lk_tensor_free(target);
 }
 
 int main(int argc, char **argv)
@@ -41,6 +56,7 @@ int main(int argc, char **argv)
         printf("train - loss: %.4e, train - runtime: %.2f s\neval - MSE Loss: %.4e, eval - KS Stat: %.4f, "
                "eval - runtime: %.2f s\n",
                lk_estimator_loss(estimator), lk_estimator_runtime(estimator), eval.mse, eval.ks, eval.runtime_s);
+    if (!status) draw(estimator, fields);
     if (status) fprintf(stderr, "%s\n", lk_error());
     lk_estimator_free(estimator);
     lk_fields_free(fields);

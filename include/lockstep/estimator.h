@@ -160,6 +160,23 @@ lk_tensor *lk_smagorinsky_stress_create(const lk_tensor *velocity, int dims, lk_
 lk_tensor *lk_dynamic_smagorinsky_stress(const lk_tensor *velocity, int dims, int64_t ratio, double spacing,
                                          double *c_squared);
 
+/* ---- Pictures, as PNG or SVG by the name of the file. Tensors are (channels, size...). ---- */
+
+/* How the values are distributed: the densities (logarithmic), and the distribution functions with their
+ * distance. */
+lk_status lk_plot_distributions(const char *path, const lk_tensor *prediction, const lk_tensor *target);
+/* Target, prediction and error of one channel in the middle of the first axis (all of a field in two
+ * dimensions; lines in one), with colour bars. */
+lk_status lk_plot_slices(const char *path, const lk_tensor *prediction, const lk_tensor *target, int dims,
+                         int64_t channel);
+/* The means along one axis, a panel a channel (at most four). */
+lk_status lk_plot_profiles(const char *path, const lk_tensor *prediction, const lk_tensor *target, int dims,
+                           int axis);
+/* Both power spectra (logarithmic) and the line of k^(-5/3). */
+lk_status lk_plot_spectra(const char *path, const lk_tensor *prediction, const lk_tensor *target, int dims);
+/* The losses of each loader by epoch (logarithmic). */
+lk_status lk_plot_losses(const char *path, const lk_estimator *estimator);
+
 #ifdef __cplusplus
 }
 #endif

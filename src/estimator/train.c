@@ -23,7 +23,8 @@ static void print_run_info(const lk_estimator *estimator, const lk_runner *runne
                                                : "off");
     if (runner->world_size > 1) printf(" (%d ranks)", runner->world_size);
     printf(", %lld parameters, %d epoch%s, lr %g\n", (long long)lk_module_param_count(runner->model),
-           estimator->config.n_epochs, estimator->config.n_epochs == 1 ? "" : "s", estimator->config.lr);
+           estimator->config.n_epochs, estimator->config.n_epochs == 1 ? "" : "s",
+           lk_optimizer_lr(runner->optimizer, lk_optimizer_group_count(runner->optimizer) - 1));
     fflush(stdout);
 }
 

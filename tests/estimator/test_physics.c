@@ -175,11 +175,13 @@ static void ks_term_is_near_the_statistic(void **state)
     lk_estimator *piml = lk_pimlturb1d(lk_fields_loaders(fields), .ks_frac = 1, .quiet = true);
     lk_criterion *criterion = lk_estimator_get_config(piml)->criterion;
     assert_non_null(criterion);
-    lk_step *step = lk_step(.model = lk_identity(), .criterion = criterion);
+    lk_module *identity = lk_identity();
+    lk_step *step = lk_step(.model = identity, .criterion = criterion);
     lkt_not_null(step);
     lkt_ok(lk_step_evaluate(step, (lk_input[]){{"features", a}, {"targets", b}}, 2));
     assert_true(fabs(lk_step_loss(step) - exact) < 0.05);
     lk_step_free(step);
+    lk_module_free(identity);
     lk_estimator_free(piml);
     lk_fields_free(fields);
     lk_tensor_free(a);
