@@ -221,6 +221,7 @@ static void a_second_interrupt_ends_the_process(void **state)
 
 int main(void)
 {
+    signal(SIGINT, SIG_DFL); /* the background jobs of a shell ignore it, and a run respects that */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stopped_inside_an_epoch),
         cmocka_unit_test(stopped_at_the_end_of_a_loader),
