@@ -11,10 +11,13 @@
 #include <mpi.h>
 
 #include <limits.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { SPIN_COUNT = 5000 };
 
 /* Set when a comm ended badly: the peers may never come to a proper end. */
 static atomic_bool spoiled;
@@ -27,6 +30,7 @@ typedef struct mpi_comm {
     void *staging[LK_COMM_MAX_REQUESTS]; /* of each request's reduce-scatter; grown, never given back before
                                             free */
     size_t staging_nbytes[LK_COMM_MAX_REQUESTS];
+    int idle; /* tests in a row that found nothing done */
     atomic_bool aborted;
     char reason[256];
 } mpi_comm;
@@ -140,6 +144,7 @@ static lk_status mpi_start(lk_comm *comm, lk_comm_request *request)
     mpi_work *work = work_of(request);
     const char *mine = (const char *)op->recv + (size_t)(op->count * comm->rank) * lk_dtype_nbytes(op->dtype);
     work->request = MPI_REQUEST_NULL;
+    self->idle = 0;
     if (atomic_load(&self->aborted)) return aborted(self);
     if (op->count > INT_MAX / comm->size)
         return lki_fail(LK_ERR_UNSUPPORTED, "MPI counts to %d elements at a time; this has %lld x %d",
@@ -186,6 +191,15 @@ static lk_status mpi_test(lk_comm *comm, lk_comm_request *request, bool *done)
     return LK_OK;
 }
 
+/* MPI makes progress while it is tested, so the core is given away only after a while. */
+static lk_status mpi_pause(lk_comm *comm, lk_comm_request *request, int64_t deadline_ns)
+{
+    mpi_comm *self = (mpi_comm *)comm;
+    (void)request, (void)deadline_ns;
+    if (++self->idle > SPIN_COUNT) sched_yield();
+    return LK_OK;
+}
+
 /* MPI cannot end one collective: the peers are told by MPI_Abort when this rank leaves without a proper end,
  * which is what its launcher waits for; this rank itself stops here. */
 static void mpi_abort(lk_comm *comm, const char *reason)
@@ -215,6 +229,7 @@ static const lk_comm_vtable mpi_vtable = {
     .name = "mpi",
     .start = mpi_start,
     .test = mpi_test,
+    .pause = mpi_pause,
     .abort = mpi_abort,
     .free = mpi_free,
 };

@@ -1,0 +1,226 @@
+/* How long an all-reduce takes, ours beside Open MPI and Gloo called directly, in one run on the same cores.
+ *
+ *     bench_comm [RANKS]            the table
+ *     bench_comm --part NAME RANKS  one row of it: "COUNT median-us best-us" a line; the mpi parts are for
+ * mpirun */
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "launch/devices.h"
+
+#include "gloo_direct.h"
+
+#include <lockstep/status.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef LOCKSTEP_HAVE_MPI
+#define OMPI_SKIP_MPICXX 1
+#include <mpi.h>
+#endif
+
+static const int64_t counts[] = {1, 7850, 101770, 2460000}; /* a loss; MNIST-linear; the toy MLP; 10 MB */
+enum { COUNTS = sizeof counts / sizeof *counts, LARGE = 1000000 };
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int repeats(int64_t count, int few)
+{
+    return count >= LARGE ? 100 : few;
+}
+
+/* Times `reduce` on each size and prints rank 0's lines. */
+static int measure(int rank, int few, int (*reduce)(void *context, float *data, int64_t count), void *context)
+{
+    for (int c = 0; c < COUNTS; c++) {
+        int n = repeats(counts[c], few);
+        float *data = calloc((size_t)counts[c], sizeof *data);
+        double *us = calloc((size_t)n, sizeof *us);
+        if (!data || !us) return 1;
+        for (int i = -n / 10; i < n; i++) {
+            int64_t start = lki_now_ns();
+            if (reduce(context, data, counts[c]) != 0) return 1;
+            if (i >= 0) us[i] = (double)(lki_now_ns() - start) / 1e3;
+        }
+        qsort(us, (size_t)n, sizeof *us, ascending);
+        if (rank == 0) printf("%lld %.2f %.2f\n", (long long)counts[c], us[n / 2], us[0]);
+        fflush(stdout);
+        free(us);
+        free(data);
+    }
+    return 0;
+}
+
+static int reduce_with_comm(void *comm, float *data, int64_t count)
+{
+    if (lk_comm_all_reduce(comm, data, count, LK_F32, LK_REDUCE_SUM) == LK_OK) return 0;
+    fprintf(stderr, "%s\n", lk_error());
+    return 1;
+}
+
+typedef struct job {
+    int size, shm_fd;
+    int port;
+    char folder[64];
+} job;
+
+static int shm_rank(const job *job, int rank)
+{
+    lk_comm *comm = NULL;
+    lki_shm_options options = {.rank = rank, .size = job->size, .fd = job->shm_fd};
+    if (lki_comm_shm_create(&comm, &options) != LK_OK) return 1;
+    int failed = measure(rank, 5000, reduce_with_comm, comm);
+    lk_comm_free(comm);
+    return failed;
+}
+
+static int gloo_rank(const job *job, int rank)
+{
+    lki_store_client *store = NULL;
+    lk_comm *comm = NULL;
+    lki_store_options where = {
+        .host = "127.0.0.1", .port = job->port, .token = "bench", .rank = rank, .world_size = job->size};
+    if (lki_store_connect(&store, &where) != LK_OK) return 1;
+    lki_gloo_options options = {
+        .rank = rank, .size = job->size, .store = store, .prefix = "g/", .host = "127.0.0.1"};
+    if (lki_comm_gloo_create(&comm, &options) != LK_OK) return 1;
+    int failed = measure(rank, 500, reduce_with_comm, comm);
+    lk_comm_free(comm);
+    lki_store_close(store);
+    return failed;
+}
+
+static int gloo_direct_rank(const job *job, int rank)
+{
+    void *context = gloo_direct_connect(rank, job->size, job->folder);
+    return !context || measure(rank, 500, gloo_direct_reduce, context);
+}
+
+static int run_forked(int size, int (*body)(const job *job, int rank))
+{
+    job job = {.size = size, .folder = "/tmp/bench-comm-XXXXXX"};
+    lki_store_server *server = NULL;
+    int failed = 0;
+    if (lki_shm_memory_create(&job.shm_fd, size, 0) != LK_OK || !mkdtemp(job.folder)) return 1;
+    if (lki_store_server_start(&server, &(lki_store_server_options){.world_size = size, .token = "bench"}) !=
+        LK_OK)
+        return 1;
+    job.port = lki_store_server_port(server);
+    for (int rank = 0; rank < size; rank++) {
+        if (fork() != 0) continue;
+        lki_pin_rank(rank, size);
+        _exit(body(&job, rank));
+    }
+    for (int status; wait(&status) > 0;) failed |= status != 0;
+    lki_store_server_stop(server, 0);
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", job.folder);
+    return failed | (system(command) != 0);
+}
+
+#ifdef LOCKSTEP_HAVE_MPI
+static int reduce_with_mpi(void *context, float *data, int64_t count)
+{
+    (void)context;
+    return MPI_Allreduce(MPI_IN_PLACE, data, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) != MPI_SUCCESS;
+}
+
+/* What our own comm calls, without it. */
+static int reduce_with_mpi_request(void *context, float *data, int64_t count)
+{
+    MPI_Request request;
+    int done = 0;
+    (void)context;
+    if (MPI_Iallreduce(MPI_IN_PLACE, data, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request) !=
+        MPI_SUCCESS)
+        return 1;
+    while (!done) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return 0;
+}
+
+static int mpi_part(const char *part)
+{
+    lk_comm *comm = NULL;
+    if (lki_comm_mpi_create(&comm, &(lki_mpi_options){0}) != LK_OK) return 1;
+    int failed = strcmp(part, "mpi") == 0 ? measure(comm->rank, 5000, reduce_with_comm, comm)
+                 : strcmp(part, "mpi-nonblocking") == 0
+                     ? measure(comm->rank, 5000, reduce_with_mpi_request, NULL)
+                     : measure(comm->rank, 5000, reduce_with_mpi, NULL);
+    lk_comm_free(comm);
+    return failed;
+}
+#endif
+
+static int run_part(const char *part, int size)
+{
+    if (strcmp(part, "shm") == 0) return run_forked(size, shm_rank);
+    if (strcmp(part, "gloo") == 0) return run_forked(size, gloo_rank);
+    if (strcmp(part, "gloo-direct") == 0) return run_forked(size, gloo_direct_rank);
+#ifdef LOCKSTEP_HAVE_MPI
+    if (strncmp(part, "mpi", 3) == 0) return mpi_part(part);
+#endif
+    return 1;
+}
+
+/* Runs this program once for a row and reads its numbers back. */
+static int read_row(const char *self, const char *part, int size, double median[COUNTS], double best[COUNTS])
+{
+    char command[1500];
+    bool mpi = strncmp(part, "mpi", 3) == 0;
+    snprintf(command, sizeof command, "%s%s '%s' --part %s %d 2>/dev/null",
+             mpi ? "mpirun --allow-run-as-root --oversubscribe --bind-to core -np " : "",
+             mpi ? (char[]){(char)('0' + size), 0} : "", self, part, size);
+    FILE *output = popen(command, "r");
+    int read = 0;
+    long long count;
+    while (output && read < COUNTS && fscanf(output, "%lld %lf %lf", &count, &median[read], &best[read]) == 3)
+        read++;
+    return output && pclose(output) == 0 && read == COUNTS ? 0 : 1;
+}
+
+static int print_table(int size)
+{
+    static const struct {
+        const char *part, *label;
+    } rows[] = {
+        {"shm", "lockstep shm"},   {"mpi-direct", "MPI_Allreduce"},
+        {"mpi", "lockstep mpi"},   {"mpi-nonblocking", "MPI_Iallreduce"},
+        {"gloo", "lockstep gloo"}, {"gloo-direct", "Gloo"},
+    };
+    char self[1024] = "";
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return 1;
+    printf("All-reduce (sum) of floats between %d processes of this host: median (best) microseconds\n%-16s",
+           size, "");
+    for (int c = 0; c < COUNTS; c++) printf("%22lld", (long long)counts[c]);
+    printf("\n");
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        double median[COUNTS], best[COUNTS];
+        printf("%-16s", rows[r].label);
+        fflush(stdout);
+        if (read_row(self, rows[r].part, size, median, best) != 0) {
+            printf("  not here\n");
+            continue;
+        }
+        for (int c = 0; c < COUNTS; c++) printf("%11.1f (%8.1f)", median[c], best[c]);
+        printf("\n");
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "--part") == 0) return run_part(argv[2], atoi(argv[3]));
+    int size = argc > 1 ? atoi(argv[1]) : 2;
+    if (size < 1 || size > 9) {
+        fprintf(stderr, "bench_comm: expected 1 to 9 ranks, found \"%s\"\n", argv[1]);
+        return 2;
+    }
+    return print_table(size);
+}
