@@ -88,6 +88,34 @@ class RendezvousStore : public gloo::rendezvous::Store
     int64_t timeout_ms_;
 };
 
+/* Keeps signals from this thread and from those it starts meanwhile: they are the program's. Gloo writes to
+ * connections that may be gone, which would be the end of the process: that signal is taken out again. */
+class SignalsOff
+{
+  public:
+    explicit SignalsOff(bool all)
+    {
+        sigset_t set;
+        sigemptyset(&set);
+        if (all) sigfillset(&set);
+        sigaddset(&set, SIGPIPE);
+        pthread_sigmask(SIG_BLOCK, &set, &before_);
+    }
+    ~SignalsOff()
+    {
+        sigset_t broken;
+        struct timespec at_once = {};
+        sigemptyset(&broken);
+        sigaddset(&broken, SIGPIPE);
+        if (!sigismember(&before_, SIGPIPE))
+            while (sigtimedwait(&broken, nullptr, &at_once) > 0) continue;
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+
+  private:
+    sigset_t before_;
+};
+
 /* An open TCP connection of this process. */
 struct connection {
     int fd;
@@ -249,6 +277,7 @@ void run_next(gloo_comm *self, std::unique_lock<std::mutex> &hold)
     request->scratch[0] = RUNNING;
     hold.unlock();
     try {
+        SignalsOff quiet(false);
         run_collective(self, request);
     } catch (const std::exception &error) {
         sentence = error.what();
@@ -416,25 +445,6 @@ void connect_all(gloo_comm *self, const lki_gloo_options *options)
         if (std::find(before.begin(), before.end(), one) == before.end()) self->connections.push_back(one);
 }
 
-/* Signals are the program's: the worker takes none. (Gloo starts a thread of its own in the same way.) */
-class SignalsOff
-{
-  public:
-    SignalsOff()
-    {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~SignalsOff()
-    {
-        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    }
-
-  private:
-    sigset_t before_;
-};
-
 } // namespace
 
 extern "C" lk_status lki_comm_gloo_create(lk_comm **out, const lki_gloo_options *options)
@@ -446,7 +456,7 @@ extern "C" lk_status lki_comm_gloo_create(lk_comm **out, const lki_gloo_options 
     self->monitor = options->monitor;
     lk_comm_init(&self->base, &gloo_vtable, options->rank, options->size);
     try {
-        SignalsOff quiet;
+        SignalsOff quiet(true);
         connect_all(self, options);
         self->worker = std::thread(work, self);
     } catch (const std::exception &error) {
