@@ -265,6 +265,29 @@ static int be_a_rank(int argc, char **argv)
     return failed || failure;
 }
 
+/* As a task that stands for a node: --as-rank forks NPROC EXPECTED-WORLD-SIZE */
+static int be_several_ranks(char **argv)
+{
+    lki_role role;
+    lki_ranks *ranks = NULL;
+    lki_launch_flags flags = {.nproc = atoi(argv[3])};
+    lk_status status = lki_launch_role(&role, &flags, NULL, 0);
+    if (status == LK_OK) status = lki_fork_ranks(&ranks, &role, role.fork_count, NULL);
+    if (status == LK_OK) {
+        lki_role mine = *lki_process_role();
+        lk_comm *comm = NULL;
+        int32_t sum = mine.rank;
+        status = lki_comm_connect(&comm, &mine, &(lki_connect_options){.join_timeout_ms = 60000});
+        if (status == LK_OK) status = lk_comm_all_reduce(comm, &sum, 1, LK_I32, LK_REDUCE_SUM);
+        if (status == LK_OK && (comm->size != atoi(argv[4]) || sum != comm->size * (comm->size - 1) / 2))
+            status = lki_fail(LK_ERR_INVALID, "rank %d of %d: the sum is %d", comm->rank, comm->size, sum);
+        lk_comm_free(comm);
+        status = lki_ranks_finish(ranks, status);
+    }
+    if (status != LK_OK) fprintf(stderr, "%s\n", lk_error());
+    return status != LK_OK;
+}
+
 /* Open MPI's own leaks are not ours to mend. */
 static void run_mpirun(int size, const char *environment, const char *backend, const char *expected)
 {
@@ -285,7 +308,11 @@ static void under_mpirun(void **state)
     }
     run_mpirun(4, "", "auto", "shm");
     run_mpirun(4, "", "mpi", "mpi");
-    if (lki_comm_has_gloo()) run_mpirun(2, "MASTER_ADDR=127.0.0.1 MASTER_PORT=29517", "gloo", "hierarchy");
+    if (lki_comm_has_gloo()) {
+        char environment[64];
+        snprintf(environment, sizeof environment, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d", free_port());
+        run_mpirun(2, environment, "gloo", "hierarchy");
+    }
 }
 
 /* mpirun whose ranks are made to believe that they are on two hosts: shm inside, MPI between. */
@@ -306,50 +333,47 @@ static void hierarchy_under_mpirun(void **state)
     assert_int_equal(system(command), 0);
 }
 
-static int run_script(const char *script)
+static void make_namespaces(int id)
 {
-    return system(script);
-}
-
-static void make_namespaces(void)
-{
-    if (geteuid() != 0 || run_script("ip netns add lkt-probe 2>/dev/null && ip netns del lkt-probe") != 0) {
+    char command[2048];
+    if (geteuid() != 0 || system("ip netns add lkt-probe-$$ 2>/dev/null && ip netns del lkt-probe-$$") != 0) {
         print_message("NOT TESTED: two network namespaces need root and ip netns\n");
         skip();
     }
-    assert_int_equal(
-        run_script(
-            "ip netns del lkt-a 2>/dev/null; ip netns del lkt-b 2>/dev/null; "
-            "ip netns add lkt-a && ip netns add lkt-b && "
-            "ip link add lkt-va type veth peer name lkt-vb && "
-            "ip link set lkt-va netns lkt-a && ip link set lkt-vb netns lkt-b && "
-            "ip -n lkt-a addr add 10.77.0.1/24 dev lkt-va && ip -n lkt-b addr add 10.77.0.2/24 dev lkt-vb && "
-            "ip -n lkt-a link set lkt-va up && ip -n lkt-b link set lkt-vb up && "
-            "ip -n lkt-a link set lo up && ip -n lkt-b link set lo up"),
-        0);
+    snprintf(command, sizeof command,
+             "a=lkt%da; b=lkt%db; ip netns add $a && ip netns add $b && "
+             "ip link add $a type veth peer name $b && ip link set $a netns $a && ip link set $b netns $b && "
+             "ip -n $a addr add 10.77.0.1/24 dev $a && ip -n $b addr add 10.77.0.2/24 dev $b && "
+             "ip -n $a link set $a up && ip -n $b link set $b up && ip -n $a link set lo up && ip -n $b link "
+             "set lo up",
+             id, id);
+    assert_int_equal(system(command), 0);
 }
 
 /* Two hosts, by hand: ranks 0 and 1 on the first, 2 on the second. */
 static void two_network_namespaces(void **state)
 {
     (void)state;
-    char command[4096];
+    int id = (int)getpid() % 1000000;
+    char command[4096], removal[128];
     need_gloo();
-    make_namespaces();
+    make_namespaces(id);
     snprintf(command, sizeof command,
-             "fail=0; i=0; pids=; for ns in a a b; do "
-             "ip netns exec lkt-$ns timeout 100 '%s' --as-rank flags auto hierarchy $i 3 10.77.0.1 29655 "
-             "1>&2 & pids=\"$pids $!\"; i=$((i+1)); done; "
-             "for p in $pids; do wait $p || fail=1; done; exit $fail",
-             self_path);
-    int status = run_script(command);
-    run_script("ip netns del lkt-a; ip netns del lkt-b");
+             "fail=0; i=0; pids=; for ns in a a b; do ip netns exec lkt%d$ns timeout 100 '%s' --as-rank "
+             "flags auto hierarchy $i 3 "
+             "10.77.0.1 29655 1>&2 & pids=\"$pids $!\"; i=$((i+1)); done; for p in $pids; do wait $p || "
+             "fail=1; done; exit $fail",
+             id, self_path);
+    int status = system(command);
+    snprintf(removal, sizeof removal, "ip netns del lkt%da; ip netns del lkt%db", id, id);
+    assert_int_equal(system(removal), 0);
     assert_int_equal(status, 0);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc > 4 && strcmp(argv[1], "--as-rank") == 0) return be_a_rank(argc, argv);
+    if (argc > 4 && strcmp(argv[1], "--as-rank") == 0)
+        return strcmp(argv[2], "forks") == 0 ? be_several_ranks(argv) : be_a_rank(argc, argv);
     if (argc == 2) cmocka_set_test_filter(argv[1]);
     static char path[1024];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
