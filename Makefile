@@ -30,6 +30,7 @@ test: bootstrap-tests build check
 check:
 	@scripts/check-includes
 	@scripts/check-format
+	@scripts/check-docs
 
 bench: bootstrap-tests build
 	@bench/run $(BUILD)
