@@ -222,6 +222,8 @@ static void mpi_free(lk_comm *comm)
     }
     if (clean && self->comm != MPI_COMM_NULL)
         MPI_Comm_free(&self->comm); /* a collective: not with a broken peer */
+    for (int i = 0; clean && i < LK_COMM_MAX_REQUESTS; i++)
+        lki_free(self->staging[i]); /* with a broken peer MPI may still write there */
     lki_free(self);
 }
 
