@@ -23,6 +23,22 @@ extern "C" {
 
 typedef struct lk_estimator lk_estimator;
 
+/* What a training backend gets: everything that lk_train wants, which it must hand on to it. */
+enum { LK_MAX_TRAINING_CALLBACKS = 20 };
+typedef struct lk_training {
+    lk_runner *runner;
+    const struct lk_estimator_config *config;
+    lk_loader_list loaders;
+    lk_module *model;
+    lk_criterion *criterion; /* NULL in a second run: the runner has it; likewise the two below */
+    lk_optimizer *optimizer;
+    lk_scheduler *scheduler;
+    lk_callback_list callbacks; /* of the estimator; at most LK_MAX_TRAINING_CALLBACKS */
+} lk_training;
+typedef lk_status (*lk_training_backend)(const lk_training *training);
+/* The library's: early stopping and the scheduler on the first loader's loss, no checkpoint at the epochs. */
+lk_status lk_supervised_backend(const lk_training *training);
+
 /* One struct for all estimators; each reads what it knows. Zero is the default; texts are copied. */
 typedef struct lk_estimator_config {
     int n_epochs;       /* 1 */
@@ -41,7 +57,8 @@ typedef struct lk_estimator_config {
     lk_criterion *criterion;
     lk_optimizer *optimizer;
     lk_scheduler *scheduler;
-    lk_callback_list callbacks; /* more of them, for the first run */
+    lk_callback_list callbacks;  /* more of them, for the first run */
+    lk_training_backend backend; /* lk_supervised_backend */
 
     int nfilters;           /* PICAE: channels between its layers; 6 */
     const char *activation; /* PIMLturb: "relu", "tanh", "silu", "leaky_relu"; "relu" */
@@ -52,6 +69,11 @@ typedef struct lk_estimator_config {
     double l1_beta;         /* PIMLturb: where SmoothL1 turns from square to line; 1 */
     double alpha, gamma;    /* KRR: the ridge, 1; the kernel's, 1 / features */
 } lk_estimator_config;
+
+/* A config from a JSON object with the names above ({"n_epochs": 5, "ddp": true}); what is not there is
+ * default. Free it with lk_estimator_config_free; an estimator copies what it needs of it. */
+lk_estimator_config *lk_estimator_config_read(const char *path);
+void lk_estimator_config_free(lk_estimator_config *config);
 
 /* Sapsan's convolutional network in three dimensions: (channels, size...) -> a flat field of the targets'
  * size. Targets may be flat or not. */

@@ -4,7 +4,7 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "run evaluate predict hash components help doctor completion version" -- "$word"))
+        COMPREPLY=($(compgen -W "run evaluate predict create gtb get-examples hash components help doctor completion version" -- "$word"))
         return
     fi
     case $command:$before in
@@ -31,12 +31,16 @@ _lockstep()
     predict:--loader | predict:-l) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
     predict:--output | predict:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    create:--name | create:-n) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--kind | components:-k) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
     run) options="--config -C --logdir --num-epochs -e --seed --resume --autoresume --ddp --nproc --comm --device --precision --check --overfit --timeit --verbose -v --world-size --rank -r --host --port --help" ;;
     evaluate) options="--config -C --checkpoint -c --loader -l --device --verbose -v --help" ;;
     predict) options="--config -C --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
+    create) options="--name -n --gtb --get-train-backend --help" ;;
+    gtb) options="--help" ;;
+    get-examples) options="--help" ;;
     hash) options="--help" ;;
     components) options="--kind -k --names --markdown --help" ;;
     help) options="--help" ;;

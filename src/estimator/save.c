@@ -151,6 +151,54 @@ static lk_status read_config(const json_t *params, const char *path, lk_estimato
     return LK_OK;
 }
 
+/* ---- A config alone ---- */
+
+/* What lk_estimator_config_read gives: the config first, then the document that its texts belong to. */
+typedef struct config_file {
+    lk_estimator_config config;
+    json_t *document;
+} config_file;
+
+static lk_status read_some(const json_t *document, const char *path, lk_estimator_config *config)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(document)) return lki_fail(LK_ERR_FORMAT, "%s: expected an object", path);
+    json_object_foreach((json_t *)document, key, value)
+    {
+        bool known = false;
+#define X(type, name)                                                                                        \
+    if (strcmp(key, #name) == 0) {                                                                           \
+        known = true;                                                                                        \
+        if (!read_##type(value, &config->name)) return bad_param(path, key);                                 \
+    }
+        CONFIG_LIST(X)
+#undef X
+        if (strcmp(key, "quiet") == 0) known = read_boolean(value, &config->quiet);
+        if (!known) return lki_fail(LK_ERR_CONFIG, "%s: \"%s\" is not a name of the config", path, key);
+    }
+    return LK_OK;
+}
+
+lk_estimator_config *lk_estimator_config_read(const char *path)
+{
+    config_file *file = LKI_NEW(config_file);
+    if (!file) return NULL;
+    if (lki_json_load(&file->document, path) || read_some(file->document, path, &file->config)) {
+        lk_estimator_config_free(&file->config);
+        return NULL;
+    }
+    return &file->config;
+}
+
+void lk_estimator_config_free(lk_estimator_config *config)
+{
+    if (!config) return;
+    config_file *file = (config_file *)config;
+    json_decref(file->document);
+    lki_free(file);
+}
+
 static lk_status read_shape(const json_t *params, const char *path, const char *name, lk_shape *shape)
 {
     const json_t *sizes = json_object_get(params, name);
@@ -196,6 +244,7 @@ static lk_status take_config(lk_estimator *estimator, const json_t *params, cons
     lk_estimator_config loaded = {0};
     LKI_TRY(read_config(params, path, &loaded));
     loaded.quiet = estimator->config.quiet;
+    loaded.backend = estimator->config.backend;
     LKI_TRY(lki_config_resolve(&loaded));
     loaded.criterion = estimator->config.criterion;
     loaded.optimizer = estimator->config.optimizer;

@@ -114,49 +114,50 @@ static lk_status make_parts(lk_estimator *estimator)
     return config->criterion && config->optimizer && config->scheduler ? LK_OK : lki_last_status();
 }
 
-/* Patience of the plateau and of stopping, on the first loader's loss; no checkpoint at the epochs. */
-static int make_callbacks(lk_estimator *estimator, lk_callback **callbacks)
+/* The estimator's own callback and those that it was made with. */
+static lk_status gather_callbacks(lk_estimator *estimator, lk_callback **callbacks, int *count)
 {
-    const lk_estimator_config *config = &estimator->config;
-    const char *first = estimator->loaders[0].key;
-    int count = 0;
-    callbacks[count++] =
-        lk_early_stopping_callback(.patience = config->patience, .min_delta = config->min_delta,
-                                   .loader_key = first, .metric_key = "loss", .minimize = true);
-    callbacks[count++] = lk_scheduler_callback(.loader_key = first, .metric_key = "loss");
-    callbacks[count++] = lk_skip_checkpoint_callback();
-    callbacks[count++] = lk_callback_create(&keeper_ops, estimator, LK_ORDER_EXTERNAL);
-    for (int i = 0; i < estimator->callback_count; i++) callbacks[count++] = estimator->callbacks[i];
+    callbacks[0] = lk_callback_create(&keeper_ops, estimator, LK_ORDER_EXTERNAL);
+    if (!callbacks[0]) return lki_last_status();
+    *count = 1;
+    for (int i = 0; i < estimator->callback_count; i++) callbacks[(*count)++] = estimator->callbacks[i];
     estimator->callback_count = 0;
-    return count;
+    return LK_OK;
 }
 
-static lk_status run(lk_estimator *estimator)
+/* What lk_train was handed is the runner's now. A backend that never called it leaves all as it was. */
+static void settle_ownership(lk_estimator *estimator, lk_callback *const *callbacks, int count)
 {
-    lk_callback *callbacks[24];
     lk_estimator_config *config = &estimator->config;
-    lk_train_options options = {.model = estimator->model,
-                                .criterion = config->criterion,
-                                .optimizer = config->optimizer,
-                                .scheduler = config->scheduler,
-                                .loaders = {estimator->loaders, estimator->loader_count},
-                                .callbacks = {callbacks, make_callbacks(estimator, callbacks)},
-                                .num_epochs = config->n_epochs,
-                                .logdir = config->logdir,
-                                .valid_loader = estimator->loaders[0].key,
-                                .valid_metric = "loss",
-                                .minimize_valid_metric = true,
-                                .device = config->device,
-                                .ddp = config->ddp,
-                                .nproc = config->ddp ? config->nproc : 0};
-    lk_status status = lk_train_with(estimator->runner, options);
-    /* All of it is the runner's now. */
+    if (estimator->runner->model != estimator->model) {
+        lk_callback_free(callbacks[0]);
+        for (int i = 1; i < count; i++) estimator->callbacks[estimator->callback_count++] = callbacks[i];
+        return;
+    }
     config->criterion = NULL;
     config->optimizer = NULL;
     config->scheduler = NULL;
     estimator->runner_owns_model = estimator->has_parts = true;
     for (int i = 0; i < estimator->loader_count; i++) lki_free((char *)estimator->loaders[i].key);
     estimator->loader_count = 0;
+}
+
+static lk_status run(lk_estimator *estimator)
+{
+    lk_callback *callbacks[LK_MAX_TRAINING_CALLBACKS];
+    lk_estimator_config *config = &estimator->config;
+    int count = 0;
+    LKI_TRY(gather_callbacks(estimator, callbacks, &count));
+    lk_training training = {.runner = estimator->runner,
+                            .config = config,
+                            .loaders = {estimator->loaders, estimator->loader_count},
+                            .model = estimator->model,
+                            .criterion = config->criterion,
+                            .optimizer = config->optimizer,
+                            .scheduler = config->scheduler,
+                            .callbacks = {callbacks, count}};
+    lk_status status = (config->backend ? config->backend : lk_supervised_backend)(&training);
+    settle_ownership(estimator, callbacks, count);
     return status;
 }
 
