@@ -71,40 +71,40 @@ static int best_row(const lki_epoch_table *table, bool minimize)
     return best;
 }
 
-static void print_row(const lki_epoch_table *table, int index, bool best)
+static void print_row(FILE *stream, const lki_epoch_table *table, int index, bool best)
 {
     const lki_epoch_table_row *row = &table->rows[index];
-    printf("%5lld", (long long)row->epoch);
+    fprintf(stream, "%5lld", (long long)row->epoch);
     for (int i = 0; i < table->column_count; i++) {
         int width = (int)strlen(table->title[i]) > 10 ? (int)strlen(table->title[i]) : 10;
         if (isnan(row->value[i]))
-            printf("  %*s", width, "-");
+            fprintf(stream, "  %*s", width, "-");
         else
-            printf("  %*.4f", width, row->value[i]);
+            fprintf(stream, "  %*.4f", width, row->value[i]);
     }
-    printf("%s\n", best ? "  *" : "");
+    fprintf(stream, "%s\n", best ? "  *" : "");
 }
 
-static void print_best(const lki_epoch_table *table, const lk_runner *runner, int best)
+static void print_best(FILE *stream, const lki_epoch_table *table, const lk_runner *runner, int best)
 {
     const lki_epoch_table_row *row = &table->rows[best];
-    printf("best: epoch %lld", (long long)row->epoch);
+    fprintf(stream, "best: epoch %lld", (long long)row->epoch);
     for (int i = 0; i < table->column_count; i++)
         if (strncmp(table->title[i], runner->valid_loader, strlen(runner->valid_loader)) == 0 &&
             !isnan(row->value[i]))
-            printf(", %s %.4f", table->title[i], row->value[i]);
-    printf("\n");
+            fprintf(stream, ", %s %.4f", table->title[i], row->value[i]);
+    fprintf(stream, "\n");
 }
 
-void lki_epoch_table_print(const lki_epoch_table *table, const lk_runner *runner)
+void lki_epoch_table_print(FILE *stream, const lki_epoch_table *table, const lk_runner *runner)
 {
     if (table->row_count == 0 || table->column_count == 0) return;
     int best = best_row(table, runner->minimize_valid_metric);
-    printf("epoch");
-    for (int i = 0; i < table->column_count; i++) printf("  %10s", table->title[i]);
-    printf("\n");
-    for (int i = 0; i < table->row_count; i++) print_row(table, i, i == best);
-    if (best >= 0) print_best(table, runner, best);
+    fprintf(stream, "epoch");
+    for (int i = 0; i < table->column_count; i++) fprintf(stream, "  %10s", table->title[i]);
+    fprintf(stream, "\n");
+    for (int i = 0; i < table->row_count; i++) print_row(stream, table, i, i == best);
+    if (best >= 0) print_best(stream, table, runner, best);
 }
 
 void lki_epoch_table_fini(lki_epoch_table *table)

@@ -5,6 +5,8 @@
 
 #include <lockstep/runner.h>
 
+#include <stdio.h>
+
 enum { LKI_EPOCH_TABLE_COLUMNS = 8 };
 
 typedef struct lki_epoch_table_row {
@@ -22,8 +24,8 @@ typedef struct lki_epoch_table {
 
 /* Adds the epoch that has just ended. */
 lk_status lki_epoch_table_add(lki_epoch_table *table, const lk_runner *runner);
-/* Writes the table and a line about the best epoch to stdout. */
-void lki_epoch_table_print(const lki_epoch_table *table, const lk_runner *runner);
+/* Writes the table and a line about the best epoch. */
+void lki_epoch_table_print(FILE *stream, const lki_epoch_table *table, const lk_runner *runner);
 void lki_epoch_table_fini(lki_epoch_table *table);
 
 #endif

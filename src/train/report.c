@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "checkpoint/json_file.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,24 +30,63 @@ static lk_logger_options logger_options(const lk_runner *runner)
     return (lk_logger_options){.resume_epoch = complete, .resume_sample = runner->sample_step};
 }
 
+/* LOGDIR/log.txt: what a verbose run shows, for every run. */
+static lk_status open_log_file(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    LKI_SCOPED char *path = lki_format("%s/log.txt", run->logdir);
+    if (!path) return LK_ERR_NOMEM;
+    run->log_file = fopen(path, runner->epoch_step ? "a" : "w");
+    return run->log_file ? LK_OK : lki_fail(LK_ERR_IO, "%s: %s", path, strerror(errno));
+}
+
 static lk_status add_default_loggers(lk_runner *runner)
 {
     lki_run *run = runner->run;
     if (runner->verbose) LKI_TRY(lki_run_add_logger(run, lk_console_logger_create((lk_logger_options){0})));
     if (!run->logdir) return LK_OK;
     LKI_TRY(lki_make_folders(run->logdir));
+    LKI_TRY(open_log_file(runner));
+    LKI_TRY(lki_run_add_logger(run, lk_console_logger_create((lk_logger_options){.stream = run->log_file})));
+    run->text_logger = run->loggers[run->logger_count - 1];
     LKI_TRY(lki_run_add_logger(run, lk_csv_logger_create(run->logdir, logger_options(runner))));
     return lki_run_add_logger(run, lk_tensorboard_logger_create(run->logdir, logger_options(runner)));
+}
+
+/* What the run was made with, and what the user wants to be kept with it. */
+static json_t *collect_hparams(const lk_runner *runner)
+{
+    const lki_run *run = runner->run;
+    const lk_hparam_list *given = &run->options.hparams;
+    json_t *object = json_object();
+    if (!object) return NULL;
+    json_object_set_new(object, "seed", json_integer((json_int_t)runner->seed));
+    json_object_set_new(object, "num_epochs", json_integer(runner->num_epochs));
+    json_object_set_new(object, "batch_size", json_integer(lk_loader_batch_size(run->loaders[0].loader)));
+    json_object_set_new(object, "world_size", json_integer(runner->world_size));
+    json_object_set_new(object, "device", json_string(lk_engine_name(runner->engine)));
+    json_object_set_new(object, "valid_loader", json_string(runner->valid_loader));
+    json_object_set_new(object, "valid_metric", json_string(runner->valid_metric));
+    if (runner->model)
+        json_object_set_new(object, "parameters", json_integer(lk_module_param_count(runner->model)));
+    if (runner->criterion)
+        json_object_set_new(object, "criterion", json_string(lk_criterion_type(runner->criterion)));
+    if (runner->optimizer) {
+        int group = lk_optimizer_group_count(runner->optimizer) - 1;
+        json_object_set_new(object, "optimizer", json_string(lk_optimizer_name(runner->optimizer)));
+        json_object_set_new(object, "lr", json_real(lk_optimizer_lr(runner->optimizer, group)));
+    }
+    if (runner->scheduler)
+        json_object_set_new(object, "scheduler", json_string(lk_scheduler_name(runner->scheduler)));
+    for (int i = 0; i < given->count; i++)
+        json_object_set_new(object, given->items[i].name, json_string(given->items[i].value));
+    return object;
 }
 
 static lk_status write_hparams(lk_runner *runner)
 {
     lki_run *run = runner->run;
-    const lk_hparam_list *hparams = &run->options.hparams;
-    if (hparams->count == 0) return LK_OK;
-    json_t *object = json_object();
-    for (int i = 0; i < hparams->count && object; i++)
-        json_object_set_new(object, hparams->items[i].name, json_string(hparams->items[i].value));
+    json_t *object = collect_hparams(runner);
     char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
     json_decref(object);
     if (!text) return lki_fail(LK_ERR_INVALID, "hparams: names and values must be UTF-8 text");
@@ -92,41 +132,42 @@ static bool batch_shape(const lk_runner *runner, lk_dtype *dtype, lk_shape *shap
     return true;
 }
 
-static void print_model(const lk_runner *runner)
+static void print_model(FILE *stream, const lk_runner *runner)
 {
     lk_dtype dtype;
     lk_shape shape;
     char *text = NULL;
     if (!runner->model || !batch_shape(runner, &dtype, &shape)) return;
-    if (lk_module_summary(runner->model, dtype, shape, &text) == LK_OK) printf("%s", text);
+    if (lk_module_summary(runner->model, dtype, shape, &text) == LK_OK) fprintf(stream, "%s", text);
     lk_text_free(text);
 }
 
 /* Exactly what runs: nobody has to guess what ddp did. */
-static void print_header(const lk_runner *runner)
+static void print_header(FILE *stream, const lk_runner *runner)
 {
     const lki_run *run = runner->run;
     char parameters[48];
-    print_model(runner);
+    print_model(stream, runner);
     print_count(parameters, sizeof parameters, runner->model ? lk_module_param_count(runner->model) : 0);
-    printf("lockstep %s: %s parameters; device %s, precision %s; %d rank%s%s%s; batch %lld, global batch "
-           "%lld; seed %llu\n",
-           lk_version(), parameters, lk_engine_name(runner->engine),
-           run->step_options.precision == LK_F32 ? "fp32" : lk_dtype_name(run->step_options.precision),
-           runner->world_size, runner->world_size == 1 ? "" : "s", run->comm ? " over " : "",
-           run->comm ? run->comm->vtable->name : "", (long long)lk_loader_batch_size(run->loaders[0].loader),
-           (long long)lk_loader_batch_size(run->loaders[0].loader) * runner->world_size,
-           (unsigned long long)runner->seed);
+    fprintf(stream,
+            "lockstep %s: %s parameters; device %s, precision %s; %d rank%s%s%s; batch %lld, global batch "
+            "%lld; seed %llu\n",
+            lk_version(), parameters, lk_engine_name(runner->engine),
+            run->step_options.precision == LK_F32 ? "fp32" : lk_dtype_name(run->step_options.precision),
+            runner->world_size, runner->world_size == 1 ? "" : "s", run->comm ? " over " : "",
+            run->comm ? run->comm->vtable->name : "", (long long)lk_loader_batch_size(run->loaders[0].loader),
+            (long long)lk_loader_batch_size(run->loaders[0].loader) * runner->world_size,
+            (unsigned long long)runner->seed);
     for (int i = 0; i < run->loader_count; i++) {
         char samples[48];
         print_count(samples, sizeof samples, lk_dataset_length(lk_loader_dataset(run->loaders[i].loader)));
-        printf("%s%s: %s samples", i ? ", " : "", run->loaders[i].key, samples);
+        fprintf(stream, "%s%s: %s samples", i ? ", " : "", run->loaders[i].key, samples);
     }
-    printf("\n");
+    fprintf(stream, "\n");
     if (runner->epoch_step)
-        printf("resumed %s epoch %lld\n", run->resumed_inside_epoch ? "inside" : "after",
-               (long long)runner->epoch_step);
-    fflush(stdout);
+        fprintf(stream, "resumed %s epoch %lld\n", run->resumed_inside_epoch ? "inside" : "after",
+                (long long)runner->epoch_step);
+    fflush(stream);
 }
 
 lk_status lki_report_run_start(lk_runner *runner)
@@ -138,7 +179,8 @@ lk_status lki_report_run_start(lk_runner *runner)
         run->wants_batch_metrics = run->wants_batch_metrics || lk_logger_wants(run->loggers[i], LK_LOG_BATCH);
     LKI_TRY(write_hparams(runner));
     LKI_TRY(write_config(run));
-    if (runner->verbose) print_header(runner);
+    if (runner->verbose) print_header(stdout, runner);
+    if (run->log_file) print_header(run->log_file, runner);
     return LK_OK;
 }
 
@@ -162,6 +204,12 @@ lk_status lki_report_image(lk_runner *runner, const char *tag, const lk_tensor *
     return LK_OK;
 }
 
+/* The console's logger does not know that its stream is a file. */
+static lk_status in_log_file(const lki_run *run, const lk_logger *logger, lk_status status)
+{
+    return status && logger == run->text_logger ? lki_fail_prefix(status, "%s/log.txt", run->logdir) : status;
+}
+
 static lk_status log_metrics(lk_runner *runner, lk_log_scope scope, const char *key,
                              const lk_metrics *metrics)
 {
@@ -175,7 +223,9 @@ static lk_status log_metrics(lk_runner *runner, lk_log_scope scope, const char *
     lk_log_step step = log_step(runner, key);
     for (int i = 0; i < run->logger_count; i++)
         if (lk_logger_wants(run->loggers[i], scope))
-            LKI_TRY(lk_logger_log_metrics(run->loggers[i], scope, &step, (lk_metric_values){values, count}));
+            LKI_TRY(in_log_file(
+                run, run->loggers[i],
+                lk_logger_log_metrics(run->loggers[i], scope, &step, (lk_metric_values){values, count})));
     return LK_OK;
 }
 
@@ -199,20 +249,29 @@ lk_status lki_report_epoch(lk_runner *runner)
         if (run->loaders[i].has_metrics)
             LKI_TRY(log_metrics(runner, LK_LOG_EPOCH, run->loaders[i].key, run->loaders[i].metrics));
     LKI_TRY(log_metrics(runner, LK_LOG_EPOCH, "_epoch_", runner->epoch_metrics));
-    for (int i = 0; i < run->logger_count; i++) LKI_TRY(lk_logger_flush(run->loggers[i]));
-    return runner->verbose ? lki_epoch_table_add(&run->table, runner) : LK_OK;
+    for (int i = 0; i < run->logger_count; i++)
+        LKI_TRY(in_log_file(run, run->loggers[i], lk_logger_flush(run->loggers[i])));
+    return lki_epoch_table_add(&run->table, runner);
 }
 
 lk_status lki_report_run_end(lk_runner *runner)
 {
     lki_run *run = runner->run;
     lk_status first = LK_OK;
-    if (runner->verbose && runner->is_master) lki_epoch_table_print(&run->table, runner);
+    if (runner->verbose && runner->is_master) lki_epoch_table_print(stdout, &run->table, runner);
+    if (run->log_file) lki_epoch_table_print(run->log_file, &run->table, runner);
     fflush(stdout);
     for (int i = 0; i < run->logger_count; i++) {
         lk_status status = lk_logger_close(run->loggers[i]);
         if (!first) first = status;
     }
     run->logger_count = 0;
+    lki_run_close_log(run);
     return first;
+}
+
+void lki_run_close_log(lki_run *run)
+{
+    if (run->log_file) fclose(run->log_file);
+    run->log_file = NULL;
 }

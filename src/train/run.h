@@ -12,6 +12,8 @@
 #include "train/epoch_table.h"
 #include "train/metrics.h"
 
+#include <stdio.h>
+
 enum {
     LKI_MAX_LOADERS = 16,
     LKI_MAX_CALLBACKS = 64,
@@ -76,6 +78,7 @@ typedef struct lki_run {
     lki_made made[LKI_MAX_MADE];
     int made_count;
     lki_epoch_table table;
+    FILE *log_file;           /* LOGDIR/log.txt, on the master */
     bool wants_batch_metrics; /* a logger writes batches down */
     bool resuming_loader;     /* the loader goes on in its middle: metrics keep what they have seen */
     int batch_limit;          /* check, overfit: batches of a loader; 0 for all */
@@ -145,6 +148,7 @@ lk_status lki_report_batch(lk_runner *runner);
 lk_status lki_report_image(lk_runner *runner, const char *tag, const lk_tensor *pixels);
 lk_status lki_report_epoch(lk_runner *runner);
 lk_status lki_report_run_end(lk_runner *runner);
+void lki_run_close_log(lki_run *run);
 
 /* batch.c */
 lk_status lki_run_prepare_step(lk_runner *runner);

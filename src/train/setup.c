@@ -376,6 +376,7 @@ void lki_run_teardown(lk_runner *runner)
     lki_free(run->device);
     lki_free(run->resume);
     lki_free(run->loader_state);
+    lki_run_close_log(run);
     lki_epoch_table_fini(&run->table);
     lk_state_dict_free(run->resumed_state);
     lk_state_dict_free(run->rank_state);

@@ -126,7 +126,6 @@ static void logdir_is_wiped_with_care(void **state)
     const char *logdir = lkt_scratch_folder("cnn3d_logdir");
     char folder[1200];
     touch(logdir, "notes.txt");
-    touch(logdir, "log.txt");
     snprintf(folder, sizeof folder, "%s/checkpoints", logdir);
     mkdir(folder, 0777);
     touch(logdir, "checkpoints/model.0001.safetensors");
@@ -135,7 +134,7 @@ static void logdir_is_wiped_with_care(void **state)
     lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .quiet = true, .logdir = logdir);
     lkt_ok(lk_estimator_train(estimator));
     assert_true(exists(logdir, "notes.txt") && exists(logdir, "checkpoints/mine.txt"));
-    assert_false(exists(logdir, "log.txt") || exists(logdir, "checkpoints/model.0001.safetensors"));
+    assert_false(exists(logdir, "checkpoints/model.0001.safetensors"));
     assert_true(exists(logdir, "model_details.txt") && exists(logdir, "csv_logger/train.csv"));
     assert_false(exists(logdir, "checkpoints/model.last.safetensors"));
     lk_estimator_free(estimator);
