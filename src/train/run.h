@@ -79,6 +79,7 @@ typedef struct lki_run {
     int made_count;
     lki_epoch_table table;
     FILE *log_file;           /* LOGDIR/log.txt, on the master */
+    lk_logger *text_logger;   /* the one that writes it */
     bool wants_batch_metrics; /* a logger writes batches down */
     bool resuming_loader;     /* the loader goes on in its middle: metrics keep what they have seen */
     int batch_limit;          /* check, overfit: batches of a loader; 0 for all */
