@@ -4,9 +4,10 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "data/file.h"
+#include "data/fields_twin.h"
 #include "data/hdf5.h"
 
+#include <math.h>
 #include <string.h>
 
 /* One array that has been read: (channels, size...) f32, sampled. */
@@ -16,12 +17,21 @@ typedef struct block {
     lk_tensor *tensor;
 } block;
 
+/* What is remembered of the first file of a feature, for those of the other checkpoints. */
+typedef struct first_file {
+    const char *feature, *label;
+    lki_twin twin;
+} first_file;
+
 typedef struct reading {
     const char *path_template;
     const lk_fields_options *options;
     int dims;
     block *blocks;
     int block_count;
+    first_file *firsts;
+    int first_count;
+    bool wants_twins; /* there are several checkpoints */
 } reading;
 
 static const char *label_for(lk_name_list labels, int index)
@@ -59,26 +69,60 @@ static lk_status check_shape(const reading *reading, const lk_tensor *tensor, co
                     lk_shape_format(expected, sizeof expected, wanted));
 }
 
+/* A float is not finite where all bits of its exponent are set: adding one to the exponent then runs over
+ * into the sign. Looking at bits lets the compiler look at many floats at once. */
+static bool all_finite(const float *values, int64_t count)
+{
+    uint32_t overrun = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        overrun |= (bits & 0x7f800000u) + 0x00800000u;
+    }
+    return !(overrun & 0x80000000u);
+}
+
 static lk_status check_finite(const lk_tensor *tensor, const char *path, const char *label)
 {
     char text[200];
     const float *values = tensor->data;
-    int64_t count = lk_tensor_count(tensor);
-    float sum = 0; /* of zeros, and of NaN for whatever is not finite */
-    for (int64_t i = 0; i < count; i++) sum += values[i] - values[i];
-    if (sum == 0) return LK_OK;
-    int64_t at = 0;
-    while (values[at] - values[at] == 0) at++;
+    int64_t count = lk_tensor_count(tensor), at = 0;
+    if (all_finite(values, count)) return LK_OK;
+    while (isfinite(values[at])) at++;
     return lki_fail(LK_ERR_NAN, "%s: array \"%s\" holds %f at element %lld of %lld", path,
                     label_text(path, label, text, sizeof text), (double)values[at], (long long)at,
                     (long long)count);
 }
 
+static first_file *find_first(reading *reading, const char *feature, const char *path, const char *label)
+{
+    for (int i = 0; i < reading->first_count; i++)
+        if (strcmp(reading->firsts[i].feature, feature) == 0 && same_text(reading->firsts[i].label, label))
+            return &reading->firsts[i];
+    first_file *grown =
+        lki_realloc(reading->firsts, sizeof(first_file) * (size_t)(reading->first_count + 1), "fields");
+    if (!grown) return NULL;
+    reading->firsts = grown;
+    first_file *first = &grown[reading->first_count++];
+    *first = (first_file){.feature = feature, .label = label};
+    lki_twin_init(&first->twin, path, label);
+    return first;
+}
+
+/* The array of a file: the short way where it is like the feature's first one, else, and for whatever is
+ * wrong with it, HDF5's. */
+static lk_tensor *read_array(reading *reading, const char *feature, const char *path, const char *label)
+{
+    const first_file *first = reading->wants_twins ? find_first(reading, feature, path, label) : NULL;
+    lk_tensor *tensor = first ? lki_twin_read(&first->twin, path) : NULL;
+    return tensor ? tensor : lk_hdf5_read(path, label);
+}
+
 /* (channels, size...) f32 of one array, checked and sampled. */
-static lk_tensor *read_block(const reading *reading, const char *path, const char *label)
+static lk_tensor *read_block(reading *reading, const char *feature, const char *path, const char *label)
 {
     char text[200];
-    lk_tensor *raw = lk_hdf5_read(path, label);
+    lk_tensor *raw = read_array(reading, feature, path, label);
     if (!raw) return NULL;
     lk_tensor *values = raw->dtype == LK_F32 ? lk_tensor_view(raw) : lk_tensor_cast(raw, LK_F32);
     lk_tensor *sampled = NULL;
@@ -107,7 +151,7 @@ static const block *find_block(reading *reading, const char *feature, const char
         lki_free(path);
         return seen;
     }
-    lk_tensor *tensor = read_block(reading, path, label);
+    lk_tensor *tensor = read_block(reading, feature, path, label);
     block *grown =
         tensor ? lki_realloc(reading->blocks, sizeof(block) * (size_t)(reading->block_count + 1), "fields")
                : NULL;
@@ -212,7 +256,9 @@ static void free_blocks(reading *reading)
         lki_free(reading->blocks[i].path);
         lk_tensor_free(reading->blocks[i].tensor);
     }
+    for (int i = 0; i < reading->first_count; i++) lki_twin_fini(&reading->firsts[i].twin);
     lki_free(reading->blocks);
+    lki_free(reading->firsts);
 }
 
 lk_fields *lk_hdf5_fields_create(const char *path, lk_fields_options options)
@@ -220,6 +266,7 @@ lk_fields *lk_hdf5_fields_create(const char *path, lk_fields_options options)
     reading reading = {.path_template = path, .options = &options};
     if (check_options(&options, &reading.dims)) return NULL;
     lk_number_list checkpoints = options.checkpoints.count ? options.checkpoints : lk_numbers(0);
+    reading.wants_twins = checkpoints.count > 1;
     lk_tensor *features = stack(&reading, options.features, options.feature_labels, checkpoints);
     lk_tensor *targets = NULL;
     bool whole = features != NULL;

@@ -153,6 +153,38 @@ lk_tensor *lk_hdf5_read(const char *path, const char *label)
     return tensor;
 }
 
+static lk_status place_of(hid_t array, const char *path, const char *label, lki_hdf5_place *out)
+{
+    hid_t memory_type = H5I_INVALID_HID, type = H5Dget_type(array);
+    lk_status status = choose_dtype(array, path, label, &out->dtype, &memory_type);
+    if (!status) status = choose_shape(array, path, label, &out->shape);
+    bool plain = !status && H5Tequal(type, memory_type) > 0;
+    H5Tclose(type);
+    haddr_t offset = H5Dget_offset(array); /* undefined where the array lies in chunks or elsewhere */
+    out->offset = (int64_t)offset;
+    out->nbytes = status ? 0 : lk_shape_count(out->shape) * (int64_t)lk_dtype_nbytes(out->dtype);
+    if (plain && offset != HADDR_UNDEF && (int64_t)H5Dget_storage_size(array) == out->nbytes) return LK_OK;
+    return lki_fail(LK_ERR_NOT_FOUND, "%s: array \"%s\" does not lie in the file as it is", path, label);
+}
+
+lk_status lki_hdf5_find_place(const char *path, const char *label, lki_hdf5_place *out)
+{
+    quiet before;
+    labels found = {0};
+    lk_status status = LK_ERR_FORMAT;
+    begin_quietly(&before);
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    if (file >= 0) {
+        status = choose_label(file, path, &label, &found);
+        hid_t array = status ? H5I_INVALID_HID : H5Dopen2(file, label, H5P_DEFAULT);
+        if (!status) status = place_of(array, path, label, out);
+        if (array >= 0) H5Dclose(array);
+        H5Fclose(file);
+    }
+    end_quietly(&before);
+    return status;
+}
+
 void lki_hdf5_last_label(const char *path, char *label, size_t capacity)
 {
     quiet before;
@@ -179,6 +211,12 @@ void lki_hdf5_last_label(const char *path, char *label, size_t capacity)
 {
     (void)path;
     if (capacity) *label = 0;
+}
+
+lk_status lki_hdf5_find_place(const char *path, const char *label, lki_hdf5_place *out)
+{
+    (void)label, (void)out;
+    return lki_fail(LK_ERR_UNSUPPORTED, "%s: this build cannot read HDF5 (no libhdf5)", path);
 }
 
 #endif

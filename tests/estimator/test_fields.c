@@ -274,6 +274,12 @@ static void bad_files_are_named(void **state)
     EXPECT("nan_0.h5: array \"field\" holds nan at element 5 of 16", .features = lk_names("nan"),
            .checkpoints = lk_numbers(0));
 
+    bad = lk_tensor_full(LK_F32, LK_SHAPE(4, 4), 1);
+    put(folder, "late_0.h5", "field", lk_tensor_clone(bad), false);
+    lk_tensor_set(bad, 2, INFINITY);
+    put(folder, "late_1.h5", "field", bad, false);
+    EXPECT("late_1.h5: array \"field\" holds inf at element 2 of 16", .features = lk_names("late"));
+
     snprintf(path, sizeof path, "%s/torn_0.h5", folder);
     FILE *file = fopen(path, "w");
     fputs("this is no HDF5 file", file);
@@ -287,10 +293,12 @@ static void bad_files_are_named(void **state)
 
 #endif
 
+/* Many checkpoints at once give what each gives alone. */
 static void thirteen_real_steps(void **state)
 {
     (void)state;
     NEEDS_SAPSAN(folder);
+    static const double steps[] = {40, 60, 80, 100, 120, 140, 160, 180, 200, 220, 233, 313, 393};
     char path[1200];
     snprintf(path, sizeof path, "%s/ccsn-mri-sims/{feature}_dim17_s9_it{checkpoint:.0f}_float32.h5", folder);
     lk_fields *fields = lk_hdf5_fields(
@@ -300,6 +308,16 @@ static void thirteen_real_steps(void **state)
     lkt_not_null(fields);
     assert_true(lk_shape_equal(lk_fields_features(fields)->shape, LK_SHAPE(13, 24, 9, 9, 9)));
     assert_int_equal(lk_fields_targets(fields)->shape.dim[0], 13);
+    for (int i = 0; i < 13; i++) {
+        lk_fields *one =
+            lk_hdf5_fields(path, .features = lk_names("vel", "Bvec", "dvel", "dBvec"),
+                           .checkpoints = {steps + i, 1}, .input_size = {17, 17, 17}, .sample_to = {9, 9, 9});
+        lkt_not_null(one);
+        const lk_tensor *x = lk_fields_features(one);
+        assert_memory_equal((const char *)lk_fields_features(fields)->data + (size_t)i * lk_tensor_nbytes(x),
+                            x->data, lk_tensor_nbytes(x));
+        lk_fields_free(one);
+    }
     lk_fields_free(fields);
 }
 
