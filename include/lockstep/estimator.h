@@ -49,8 +49,10 @@ typedef struct lk_estimator_config {
     double min_lr;      /* lr * 1e-2 */
     const char *device; /* "auto" */
     bool ddp;
-    int nproc;  /* ranks; 0: as many as there are GPUs or cores */
-    bool quiet; /* do not print the device and DDP before a run */
+    int nproc;            /* ranks; 0: as many as there are GPUs or cores */
+    bool quiet;           /* do not print the device and DDP before a run */
+    const char *tracking; /* a folder, "mlruns": parameters, metrics and artifacts in MLflow's layout; off */
+    const char *experiment; /* of the tracking; "Default" */
 
     /* An estimator's own parts, owned. The defaults: SmoothL1, Adam(lr), ReduceLROnPlateau(patience, min_lr).
      */

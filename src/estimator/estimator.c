@@ -40,7 +40,9 @@ lk_status lki_config_resolve(lk_estimator_config *config)
     lk_status first = copy_text(&config->logdir, "./logs/");
     lk_status second = copy_text(&config->device, "auto");
     lk_status third = copy_text(&config->activation, "relu");
-    if (first || second || third) return LK_ERR_NOMEM;
+    lk_status fourth = copy_text(&config->tracking, "");
+    lk_status fifth = copy_text(&config->experiment, "Default");
+    if (first || second || third || fourth || fifth) return LK_ERR_NOMEM;
     if (config->n_epochs == 0) config->n_epochs = 1;
     if (config->patience == 0) config->patience = 10;
     if (config->nfilters == 0) config->nfilters = 6;
@@ -61,6 +63,8 @@ void lki_config_free(lk_estimator_config *config)
     lki_free((char *)config->logdir);
     lki_free((char *)config->device);
     lki_free((char *)config->activation);
+    lki_free((char *)config->tracking);
+    lki_free((char *)config->experiment);
     lk_criterion_free(config->criterion);
     lk_optimizer_free(config->optimizer);
     lk_scheduler_free(config->scheduler);
@@ -202,6 +206,7 @@ void lk_estimator_free(lk_estimator *estimator)
     lki_config_free(&estimator->config);
     lki_krr_free(&estimator->krr);
     lk_state_dict_free(estimator->optimizer_state);
+    lki_tracking_free(estimator->tracking);
     lki_free(estimator->name);
     lki_free(estimator);
 }

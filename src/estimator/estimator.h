@@ -4,6 +4,8 @@
 
 #include <lockstep/estimator.h>
 
+#include "estimator/tracking.h"
+
 enum { LKI_MAX_ESTIMATOR_LOADERS = 8 };
 
 /* The losses of one loader, epoch by epoch. */
@@ -40,6 +42,7 @@ struct lk_estimator {
     lk_state_dict *optimizer_state; /* after a run, or loaded; NULL before */
     int64_t epoch;
     double loss, runtime_s;
+    lki_tracking *tracking; /* of the last run, on the master; NULL where it is off */
 };
 
 /* estimator.c. Both own the loaders and the config's parts. `shapes` are of one sample. */

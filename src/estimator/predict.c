@@ -87,6 +87,15 @@ lk_tensor *lk_estimator_predict(lk_estimator *estimator, const lk_tensor *featur
     return out;
 }
 
+/* Under Sapsan's names. */
+static lk_status track(lk_estimator *estimator, const lk_evaluation *result)
+{
+    if (!estimator->tracking) return LK_OK;
+    LKI_TRY(lki_tracking_metric(estimator->tracking, "eval - MSE Loss", result->mse, estimator->epoch));
+    LKI_TRY(lki_tracking_metric(estimator->tracking, "eval - KS Stat", result->ks, estimator->epoch));
+    return lki_tracking_metric(estimator->tracking, "eval - runtime", result->runtime_s, estimator->epoch);
+}
+
 lk_status lk_estimator_evaluate(lk_estimator *estimator, const lk_tensor *features, const lk_tensor *targets,
                                 lk_evaluation *out)
 {
@@ -102,6 +111,7 @@ lk_status lk_estimator_evaluate(lk_estimator *estimator, const lk_tensor *featur
     if (!status) {
         out->mse = lk_mean_squared_error(prediction, targets);
         out->ks = lk_ks_statistic(prediction, targets);
+        status = track(estimator, out);
     }
     lk_tensor_free(prediction);
     return status;

@@ -65,6 +65,8 @@ static json_t *shape_json(lk_shape shape)
     X(text, device)                                                                                          \
     X(boolean, ddp)                                                                                          \
     X(integer, nproc)                                                                                        \
+    X(text, tracking)                                                                                        \
+    X(text, experiment)                                                                                      \
     X(integer, nfilters)                                                                                     \
     X(text, activation)                                                                                      \
     X(real, sigma)                                                                                           \
@@ -106,7 +108,10 @@ lk_status lk_estimator_save(lk_estimator *estimator, const char *folder)
     if (!model || !params) return LK_ERR_NOMEM;
     LKI_TRY(lki_make_folders(folder));
     LKI_TRY(save_tensors(estimator, model));
-    return save_params(estimator, params);
+    LKI_TRY(save_params(estimator, params));
+    if (!estimator->tracking) return LK_OK;
+    LKI_TRY(lki_tracking_artifact(estimator->tracking, model));
+    return lki_tracking_artifact(estimator->tracking, params);
 }
 
 /* ---- Reading ---- */

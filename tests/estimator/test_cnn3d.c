@@ -1,6 +1,7 @@
 /* CNN3d: the losses of the same network in PyTorch, ranks, saving and loading, and what may go wrong. */
 #include "case.h"
 
+#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -141,6 +142,71 @@ static void logdir_is_wiped_with_care(void **state)
     lk_fields_free(fields);
 }
 
+/* The only entry of a folder that is itself a folder. */
+static void enter(char *folder, size_t capacity)
+{
+    DIR *entries = opendir(folder);
+    assert_non_null(entries);
+    char found[300] = "";
+    for (struct dirent *entry; (entry = readdir(entries));)
+        if (*entry->d_name != '.' && entry->d_type == DT_DIR)
+            snprintf(found, sizeof found, "%s", entry->d_name);
+    closedir(entries);
+    assert_true(*found);
+    snprintf(folder + strlen(folder), capacity - strlen(folder), "/%s", found);
+}
+
+static void expect_file(const char *folder, const char *name, const char *fragment)
+{
+    char path[2300], text[4096] = "";
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    if (!file) fail_msg("%s is missing", path);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    lkt_contains(text, fragment);
+}
+
+/* What MLflow reads: one run with its parameters, its metrics by epoch and its artifacts, with two ranks too.
+ */
+static void tracked_as_mlflow_does(void **state)
+{
+    (void)state;
+    for (int ddp = 0; ddp < 2; ddp++) {
+        char folder[2048], saved[1100];
+        snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("cnn3d_mlruns"));
+        snprintf(saved, sizeof saved, "%s", lkt_scratch_folder("cnn3d_tracked"));
+        lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(2, 1, 8, 8, 8)), NULL);
+        lk_estimator *estimator =
+            lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 3, .quiet = true, .ddp = ddp, .nproc = 2,
+                     .tracking = folder, .experiment = "it's a test",
+                     .logdir = lkt_scratch_folder("cnn3d_tracked_logs"));
+        lk_evaluation result;
+        lkt_ok(lk_estimator_train(estimator));
+        lkt_ok(
+            lk_estimator_evaluate(estimator, lk_fields_features(fields), lk_fields_targets(fields), &result));
+        lkt_ok(lk_estimator_save(estimator, saved));
+        lk_estimator_free(estimator);
+        lk_fields_free(fields);
+
+        enter(folder, sizeof folder);
+        expect_file(folder, "meta.yaml", "name: 'it''s a test'\n");
+        enter(folder, sizeof folder);
+        expect_file(folder, "meta.yaml", "\nstatus: 3\n");
+        expect_file(folder, "tags/mlflow.runName", "CNN3d");
+        expect_file(folder, "params/model - n_epochs", "3");
+        expect_file(folder, "params/model - ddp", ddp ? "True" : "False");
+        expect_file(folder, "params/data - features", "(1, 8, 8, 8)");
+        expect_file(folder, "metrics/train - loss", " 3\n");
+        expect_file(folder, "metrics/valid - loss", " 1\n");
+        expect_file(folder, "metrics/train - runtime", " ");
+        expect_file(folder, "metrics/eval - MSE Loss", " 3\n");
+        expect_file(folder, "metrics/eval - KS Stat", " 3\n");
+        expect_file(folder, "artifacts/model_details.txt", "CNN3d");
+        expect_file(folder, "artifacts/params.json", "n_epochs");
+    }
+}
+
 static void stops_early(void **state)
 {
     (void)state;
@@ -189,6 +255,7 @@ int main(void)
         cmocka_unit_test(save_load_evaluate),
         cmocka_unit_test(logdir_is_wiped_with_care),
         cmocka_unit_test(stops_early),
+        cmocka_unit_test(tracked_as_mlflow_does),
         cmocka_unit_test(mistakes_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
