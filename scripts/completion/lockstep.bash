@@ -4,7 +4,7 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "run evaluate predict create gtb get-examples hash components help doctor completion version" -- "$word"))
+        COMPREPLY=($(compgen -W "run evaluate predict create gtb get-examples test hash components help doctor completion version" -- "$word"))
         return
     fi
     case $command:$before in
@@ -41,6 +41,7 @@ _lockstep()
     create) options="--name -n --gtb --get-train-backend --help" ;;
     gtb) options="--help" ;;
     get-examples) options="--help" ;;
+    test) options="--help" ;;
     hash) options="--help" ;;
     components) options="--kind -k --names --markdown --help" ;;
     help) options="--help" ;;
