@@ -82,7 +82,10 @@ typedef struct lk_fields_loaders_options {
     int num_workers;
     uint64_t seed; /* of the shuffling; 0: the default generator */
 } lk_fields_loaders_options;
-/* One of the two loaders, "train" or "valid"; one sample alone is both. */
+/* The samples of one of the two, "train" or "valid", as a dataset of "features" and "targets"; one sample
+ * alone is both. */
+lk_dataset *lk_fields_dataset(lk_fields *fields, const char *key, double train_fraction);
+/* One of the two loaders. */
 lk_loader *lk_fields_loader(lk_fields *fields, const char *key, lk_fields_loaders_options options);
 /* Both, as the list that lk_train and estimators take: {"train", ...}, {"valid", ...}. */
 #define lk_fields_loaders(fields, ...)                                                                       \

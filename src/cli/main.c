@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "config/registry.h"
 #include "config/suggest.h"
+#include "estimator/estimator.h"
 
 #include <lockstep/log.h>
 
@@ -65,6 +66,7 @@ int main(int argc, char **argv)
         lki_print_overview(stderr);
         return LKI_EXIT_WRONG;
     }
+    if (lki_estimator_components_add()) return lki_report(LKI_EXIT_FAILED);
     const char *name = argv[1];
     if (!strcmp(name, "-h") || !strcmp(name, "--help")) name = "help";
     if (!strcmp(name, "-V") || !strcmp(name, "--version")) name = "version";

@@ -177,7 +177,7 @@ static lk_status choose_range(int64_t count, bool train, double fraction, int64_
     return LK_OK;
 }
 
-lk_loader *lk_fields_loader(lk_fields *fields, const char *key, lk_fields_loaders_options options)
+lk_dataset *lk_fields_dataset(lk_fields *fields, const char *key, double train_fraction)
 {
     if (!fields) return NULL;
     bool train = key && strcmp(key, "train") == 0;
@@ -185,11 +185,16 @@ lk_loader *lk_fields_loader(lk_fields *fields, const char *key, lk_fields_loader
     if (!train && (!key || strcmp(key, "valid") != 0))
         return lki_fail_null(LK_ERR_INVALID, "fields have the loaders \"train\" and \"valid\", not \"%s\"",
                              key ? key : "");
-    if (choose_range(fields->features->shape.dim[0], train, options.train_fraction, &begin, &end))
-        return NULL;
-    lk_dataset *dataset = lk_tensor_dataset({"features", lk_tensor_slice(fields->features, 0, begin, end)},
-                                            {"targets", lk_tensor_slice(fields->targets, 0, begin, end)});
-    bool shuffle = train && options.shuffle;
+    if (choose_range(fields->features->shape.dim[0], train, train_fraction, &begin, &end)) return NULL;
+    return lk_tensor_dataset({"features", lk_tensor_slice(fields->features, 0, begin, end)},
+                             {"targets", lk_tensor_slice(fields->targets, 0, begin, end)});
+}
+
+lk_loader *lk_fields_loader(lk_fields *fields, const char *key, lk_fields_loaders_options options)
+{
+    lk_dataset *dataset = lk_fields_dataset(fields, key, options.train_fraction);
+    if (!dataset) return NULL;
+    bool shuffle = strcmp(key, "train") == 0 && options.shuffle;
     return lk_loader(dataset, .batch_size = options.batch_size ? options.batch_size : 1, .shuffle = shuffle,
                      .no_shuffle = !shuffle, .num_workers = options.num_workers, .seed = options.seed,
                      .name = key);

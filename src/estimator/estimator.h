@@ -70,6 +70,9 @@ lk_criterion *lki_field_loss(void);
 lk_estimator *lki_estimator_by_name(const char *name, lk_shape features, lk_shape targets,
                                     lk_estimator_config config);
 
+/* components.c: the models, losses and fields by name, for configs. */
+lk_status lki_estimator_components_add(void);
+
 /* krr.c */
 lk_status lki_krr_fit(lk_estimator *estimator);
 lk_tensor *lki_krr_predict(const lk_estimator *estimator, const lk_tensor *features);
