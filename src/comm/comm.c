@@ -109,7 +109,8 @@ static void give_back(lk_comm *comm, lk_comm_request *request, lk_comm_state sta
     if (request->state != LK_COMM_STARTED) return;
     request->state = state;
     record(comm, request, lki_now_ns());
-    if (state == LK_COMM_DONE && request->seq > comm->finished_seq) comm->finished_seq = request->seq;
+    if (state == LK_COMM_DONE && request->seq > comm->finished_seq)
+        __atomic_store_n(&comm->finished_seq, request->seq, __ATOMIC_RELAXED);
     comm->free_list[comm->free_count++] = (uint8_t)(request - comm->requests);
 }
 
@@ -125,7 +126,7 @@ lk_status lk_comm_start(lk_comm *comm, const lk_comm_op *op, lk_comm_request **o
     request->op = *op;
     if (op->kind == LK_COMM_BARRIER) request->op = (lk_comm_op){.kind = LK_COMM_BARRIER, .dtype = LK_U8};
     if (op->kind == LK_COMM_BROADCAST) request->op.send = op->recv;
-    request->seq = ++comm->last_seq;
+    request->seq = __atomic_add_fetch(&comm->last_seq, 1, __ATOMIC_RELAXED); /* a monitor may look */
     request->state = LK_COMM_STARTED;
     request->start_ns = lki_now_ns();
     memset(request->scratch, 0, sizeof request->scratch);

@@ -95,7 +95,9 @@ static void copy(void *to, const void *from, size_t nbytes)
  * in place. */
 static lk_status start_inner(tree_comm *tree, lk_comm *comm, lk_comm_request *request, lk_comm_op inner)
 {
-    if (comm) comm->timeout_ms = tree->base.timeout_ms;
+    /* Written only where it changes: the inner comm's own thread reads it. */
+    if (comm && comm->timeout_ms != tree->base.timeout_ms)
+        __atomic_store_n(&comm->timeout_ms, tree->base.timeout_ms, __ATOMIC_RELAXED);
     inner.dtype = request->op.dtype;
     inner.blocking = request->op.blocking;
     if (comm) return lk_comm_start(comm, &inner, &work_of(request)->inner);

@@ -30,8 +30,10 @@ static void report_progress(void *context, int index, lk_comm_progress *out)
     lk_comm *comm = ((own_progress *)context)->comm;
     (void)index;
     if (!comm) return;
-    *out = (lk_comm_progress){.started = comm->last_seq, .finished = comm->finished_seq, .known = true};
-    if (comm->last_seq) out->kind = comm->records[comm->last_seq % LK_COMM_RECORD_COUNT].kind;
+    uint64_t last = __atomic_load_n(&comm->last_seq, __ATOMIC_RELAXED);
+    uint64_t finished = __atomic_load_n(&comm->finished_seq, __ATOMIC_RELAXED);
+    *out = (lk_comm_progress){.started = last, .finished = finished, .known = true};
+    if (last) out->kind = comm->records[last % LK_COMM_RECORD_COUNT].kind;
 }
 
 typedef struct rank_context {
