@@ -43,7 +43,7 @@ static void note_failure(lki_monitor *monitor, const char *sentence)
     void (*callback)(void *, const char *) = monitor->callback;
     void *context = monitor->callback_context;
     monitor->callback = NULL;
-    monitor->calling = callback != NULL;
+    if (callback) monitor->calling = true; /* another thread may be in a call already */
     pthread_cond_broadcast(&monitor->changed);
     pthread_mutex_unlock(&monitor->lock);
     if (!callback) return;
