@@ -56,13 +56,34 @@ typedef struct lk_engine_ops {
     /* Optional: gives values of a graph (the internal lk_graph) other layouts than row-major, inserting
      * LK_OP_REORDER nodes where they meet. NULL: everything stays row-major. */
     lk_status (*assign_layouts)(lk_engine *engine, void *graph);
-    /* Optional, for engines whose memory is not the host's; NULL means host memory. */
-    void *(*alloc)(lk_engine *engine, size_t nbytes, const char *what);
+    /* Optional, all or none: for engines whose memory is not the host's. NULL means host memory. Calls, copies
+     * and fills take effect in the order in which they are asked for; the host may run ahead of them.
+     * upload has read the host's memory when it returns; download waits until the bytes are there. */
+    void *(*alloc)(lk_engine *engine, size_t nbytes, const char *what); /* zeroed */
     void (*release)(lk_engine *engine, void *data);
     lk_status (*upload)(lk_engine *engine, void *device, const void *host, size_t nbytes);
     lk_status (*download)(lk_engine *engine, void *host, const void *device, size_t nbytes);
-    /* Optional: waits until all calls so far are done. */
-    lk_status (*synchronize)(lk_engine *engine);
+    /* With alloc: host memory that the device reads and writes by itself, and copies that the host does not
+     * wait for: `feed` reads it, and `fetch` fills it, some time before the next synchronize returns. */
+    void *(*alloc_host)(lk_engine *engine, size_t nbytes, const char *what);
+    void (*release_host)(lk_engine *engine, void *data);
+    lk_status (*feed)(lk_engine *engine, void *device, const void *host, size_t nbytes);
+    lk_status (*fetch)(lk_engine *engine, void *host, const void *device, size_t nbytes);
+    /* Optional: waits until all calls so far are done. Where one of them failed for what its data held, that
+     * call goes to *failed (which may be NULL), and its status and sentence come back. */
+    lk_status (*synchronize)(lk_engine *engine, const lk_call **failed);
+
+    /* Optional, all or none: calls between record_begin and record_end are not run but kept as one program,
+     * which replay runs as often as wanted. Addresses are frozen in it. The numbers behind attr.hyper and
+     * the random draws are not: begin_step takes them over, before calls or a replay. */
+    lk_status (*begin_step)(lk_engine *engine, lk_generator *generator);
+    lk_status (*record_begin)(lk_engine *engine);
+    lk_status (*record_end)(lk_engine *engine, void **program);
+    lk_status (*replay)(lk_engine *engine, void *program);
+    void (*program_free)(lk_engine *engine, void *program);
+    /* With them: after the next synchronize *host holds the scalar `loss`, and where that is not finite the
+     * updates of this step change nothing. */
+    lk_status (*watch)(lk_engine *engine, const lk_tensor *loss, double *host);
 } lk_engine_ops;
 
 struct lk_engine {
@@ -70,8 +91,8 @@ struct lk_engine {
     void *state;
 };
 
-/* Opens an engine by name: "ref", "cpu", or "auto" for the fastest one here. NULL with the reason otherwise.
- */
+/* Opens an engine by name: "ref", "cpu", "cuda" ("cuda:1" for a GPU by its number), or "auto" for the fastest
+ * one here. NULL with the reason otherwise. */
 lk_engine *lk_engine_open(const char *name, lk_engine_options options);
 void lk_engine_close(lk_engine *engine);
 const char *lk_engine_name(const lk_engine *engine);

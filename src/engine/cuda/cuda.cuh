@@ -1,0 +1,245 @@
+/* The cuda engine inside: what open() makes, what every family of ops shares, and one prepare function a
+ * family.
+ *
+ * A prepare function looks at a call's dtypes, shapes and attributes and sets run (and state, free_state,
+ * scratch_nbytes). run enqueues kernels on the compute stream and returns: it never waits, never allocates,
+ * and works the same while a program is being recorded. Operand addresses may change between replays (before
+ * a recording), so run reads them from the call; nothing else that run does may depend on the data. What only
+ * the data shows (an index out of range) is reported through lki_cuda_fault. Every kernel gives the same bits
+ * each time. Thread rule: that of engines. */
+#ifndef LKI_CUDA_CUDA_CUH
+#define LKI_CUDA_CUDA_CUH
+
+#include "engine/cuda/plugin.h"
+
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <cudnn.h>
+
+/* ---- Failures ---- */
+
+extern const lki_cuda_host *lki_host;
+
+/* As lki_fail. */
+lk_status lki_cuda_fail(lk_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+lk_status lki_cuda_error(cudaError_t error, const char *what);
+lk_status lki_cublas_error(cublasStatus_t error, const char *what);
+lk_status lki_cudnn_error(cudnnStatus_t error, const char *what);
+
+#define LKI_TRY(call)                                                                                        \
+    do {                                                                                                     \
+        lk_status lki_try_status_ = (call);                                                                  \
+        if (lki_try_status_ != LK_OK) return lki_try_status_;                                                \
+    } while (0)
+#define LKI_CUDA(call)                                                                                       \
+    do {                                                                                                     \
+        cudaError_t lki_cuda_status_ = (call);                                                               \
+        if (lki_cuda_status_ != cudaSuccess) return lki_cuda_error(lki_cuda_status_, #call);                 \
+    } while (0)
+#define LKI_CUBLAS(call)                                                                                     \
+    do {                                                                                                     \
+        cublasStatus_t lki_cublas_status_ = (call);                                                          \
+        if (lki_cublas_status_ != CUBLAS_STATUS_SUCCESS) return lki_cublas_error(lki_cublas_status_, #call); \
+    } while (0)
+#define LKI_CUDNN(call)                                                                                      \
+    do {                                                                                                     \
+        cudnnStatus_t lki_cudnn_status_ = (call);                                                            \
+        if (lki_cudnn_status_ != CUDNN_STATUS_SUCCESS) return lki_cudnn_error(lki_cudnn_status_, #call);     \
+    } while (0)
+/* After a launch. */
+#define LKI_LAUNCHED() LKI_CUDA(cudaPeekAtLastError())
+
+/* ---- The engine ---- */
+
+enum { LKI_CUDA_MAX_HYPERS = 64, LKI_CUDA_MAX_FAULTS = 1024, LKI_CUDA_BLOCK = 256 };
+
+/* The live numbers of an update on the device: what begin_step made of an lk_hyper. */
+typedef struct lki_cuda_hyper {
+    double lr, momentum, dampening, weight_decay, beta1, beta2, eps, alpha, lr_decay, clip, grad_scale;
+    double bias1, bias2; /* 1 - beta^step */
+    int nesterov, amsgrad, centered, maximize, first, is_first_step;
+    long long step;
+} lki_cuda_hyper;
+
+/* What kernels of a step read that changes from step to step; one block of device memory. */
+typedef struct lki_cuda_live {
+    unsigned long long draw; /* this step's random bits: the key of every dropout of the step */
+    int skip;                /* the loss is not finite: updates change nothing */
+    lki_cuda_hyper hyper[LKI_CUDA_MAX_HYPERS];
+} lki_cuda_live;
+
+/* Where kernels say that an index is wrong: the smallest position that was, one word a call, on the device;
+ * and which call it was, in host memory that the device writes to. */
+typedef struct lki_cuda_fault {
+    unsigned long long *position; /* device: ~0 while nothing is wrong */
+    volatile int *number;         /* host, mapped: 0 while nothing is wrong */
+    int *number_on_device;
+} lki_cuda_fault;
+
+typedef struct lki_cuda {
+    int device, major, minor, processor_count;
+    size_t shared_nbytes; /* a block may opt in to so much shared memory */
+    cudaStream_t compute, side; /* side: communication and copies beside the computation */
+    cudaEvent_t fork, join;
+    bool recording;
+    bool side_is_busy; /* work was forked to the side stream and not joined yet */
+    cublasLtHandle_t cublas;
+    cudnnHandle_t cudnn; /* NULL until lki_cuda_cudnn opens it: most models need none */
+    bool tf32;           /* products of f32 may round their operands to TF32 */
+
+    lki_cuda_live *live; /* device */
+    const lk_hyper *hypers[LKI_CUDA_MAX_HYPERS]; /* whose numbers live->hyper[i] holds */
+    lk_hyper *norm_hypers[LKI_CUDA_MAX_HYPERS];  /* whose grad_norm norms[i] is */
+    double *norms, *norms_on_device;             /* mapped host memory */
+    int hyper_count;
+    int dropout_count; /* prepared so far: without one nothing is drawn */
+
+    lki_cuda_fault fault;
+    const lk_call *fault_calls[LKI_CUDA_MAX_FAULTS];
+    int fault_count;
+} lki_cuda;
+
+static inline lki_cuda *lki_cuda_of(const lk_call *call)
+{
+    return (lki_cuda *)call->engine->state;
+}
+
+/* The cuDNN handle, opened by the first who asks, bound to the compute stream. */
+lk_status lki_cuda_cudnn(lki_cuda *cuda, cudnnHandle_t *out);
+
+/* Memory for call->state, zeroed, freed with the call. */
+void *lki_cuda_new_state(lk_call *call, size_t nbytes);
+
+/* The place in live->hyper of these numbers; -1 with a sentence where there are too many. For a call that
+ * measures a norm `with_norm` also reserves norms[slot]. */
+int lki_cuda_hyper_slot(lki_cuda *cuda, lk_hyper *hyper, bool with_norm);
+
+/* Registers a call that can find a wrong index: kernels report with lki_cuda_report(fault, number, position).
+ * synchronize then says "<index> at position <position> is outside of 0..<limit - 1>": it reads the index
+ * from input `operand` of the call. 0 with a sentence where there are too many. */
+typedef struct lki_cuda_check {
+    int number, operand;
+    int64_t limit;
+} lki_cuda_check;
+lk_status lki_cuda_check_init(lki_cuda *cuda, lk_call *call, int operand, int64_t limit, lki_cuda_check *out);
+void lki_cuda_check_fini(lki_cuda *cuda, const lki_cuda_check *check);
+
+#ifdef __CUDACC__
+static __device__ inline void lki_cuda_report(unsigned long long *positions, int *number_on_device, int number,
+                                              int64_t position)
+{
+    atomicMin(&positions[number], (unsigned long long)position);
+    *number_on_device = number;
+}
+#endif
+
+/* Work that may run beside the computation: fork makes the side stream wait for all that was asked for so
+ * far, join makes the compute stream wait for the side stream. */
+lk_status lki_cuda_fork(lki_cuda *cuda);
+lk_status lki_cuda_join(lki_cuda *cuda);
+
+/* ---- Shapes and dtypes; the plugin links nothing of liblockstep ---- */
+
+static inline size_t lki_cuda_dtype_nbytes(lk_dtype dtype)
+{
+    switch (dtype) {
+#define X(symbol, name, nbytes)                                                                              \
+    case symbol: return nbytes;
+        LK_DTYPE_LIST(X)
+#undef X
+    }
+    return 0;
+}
+
+static inline const char *lki_cuda_dtype_name(lk_dtype dtype)
+{
+    switch (dtype) {
+#define X(symbol, name, nbytes)                                                                              \
+    case symbol: return name;
+        LK_DTYPE_LIST(X)
+#undef X
+    }
+    return "?";
+}
+
+static inline int64_t lki_cuda_span(lk_shape shape, int begin, int end)
+{
+    int64_t count = 1;
+    for (int i = begin; i < end; i++) count *= shape.dim[i];
+    return count;
+}
+
+static inline int64_t lki_cuda_count(const lk_tensor *tensor)
+{
+    return lki_cuda_span(tensor->shape, 0, tensor->shape.rank);
+}
+
+/* Input or output `index` of a call; NULL where it is absent or nobody wants it. */
+template <typename T> static inline const T *lki_cuda_in(const lk_call *call, int index)
+{
+    return index < call->input_count ? (const T *)call->in[index].data : NULL;
+}
+template <typename T> static inline T *lki_cuda_out(const lk_call *call, int index)
+{
+    return index < call->output_count ? (T *)call->out[index].data : NULL;
+}
+
+/* Blocks of LKI_CUDA_BLOCK threads for a loop with a grid's stride over `count` elements. */
+static inline int lki_cuda_grid(const lki_cuda *cuda, int64_t count)
+{
+    int64_t blocks = (count + LKI_CUDA_BLOCK - 1) / LKI_CUDA_BLOCK, most = (int64_t)cuda->processor_count * 16;
+    return (int)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+
+/* Runs `body` with T as the C++ type of a float dtype: f32, f64, bf16 or f16. */
+#define LKI_CUDA_FLOAT_SWITCH(dtype, T, body)                                                                \
+    switch (dtype) {                                                                                         \
+    case LK_F32: {                                                                                           \
+        using T = float;                                                                                     \
+        body;                                                                                                \
+    } break;                                                                                                 \
+    case LK_F64: {                                                                                           \
+        using T = double;                                                                                    \
+        body;                                                                                                \
+    } break;                                                                                                 \
+    case LK_BF16: {                                                                                          \
+        using T = __nv_bfloat16;                                                                             \
+        body;                                                                                                \
+    } break;                                                                                                 \
+    case LK_F16: {                                                                                           \
+        using T = __half;                                                                                    \
+        body;                                                                                                \
+    } break;                                                                                                 \
+    default: break;                                                                                          \
+    }
+
+/* What a float dtype is computed in: itself for f32 and f64, f32 for the short ones. */
+template <typename T> struct lki_cuda_wide {
+    using type = float;
+};
+template <> struct lki_cuda_wide<double> {
+    using type = double;
+};
+
+/* ---- The families; each lies in a file of its name ---- */
+
+typedef lk_status (*lki_cuda_prepare)(lki_cuda *cuda, lk_call *call);
+
+lk_status lki_cuda_prepare_elementwise(lki_cuda *cuda, lk_call *call); /* flag E, full, fused, cast, copy, expand */
+lk_status lki_cuda_prepare_reduce(lki_cuda *cuda, lk_call *call);      /* sum, mean, max, var, max_grad, argmax */
+lk_status lki_cuda_prepare_softmax(lki_cuda *cuda, lk_call *call);     /* and log_softmax, and their gradients */
+lk_status lki_cuda_prepare_movement(lki_cuda *cuda, lk_call *call);    /* permute, slice(_grad), concat, pad(_grad) */
+lk_status lki_cuda_prepare_index(lki_cuda *cuda, lk_call *call);       /* gather(_grad), embedding(_grad) */
+lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call);     /* matmul, linear, linear_grad */
+lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call);        /* conv, its gradients, conv_transpose */
+lk_status lki_cuda_prepare_pool(lki_cuda *cuda, lk_call *call);        /* max, avg, adaptive avg, their gradients */
+lk_status lki_cuda_prepare_upsample(lki_cuda *cuda, lk_call *call);
+lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call);        /* batch, layer, group, their gradients */
+lk_status lki_cuda_prepare_dropout(lki_cuda *cuda, lk_call *call);
+lk_status lki_cuda_prepare_loss(lki_cuda *cuda, lk_call *call);        /* cross_entropy, nll, pointwise, gradients */
+lk_status lki_cuda_prepare_update(lki_cuda *cuda, lk_call *call);      /* update, clip_norm, clip_value, accumulate */
+lk_status lki_cuda_prepare_ranks(lki_cuda *cuda, lk_call *call);       /* all_reduce, reduce_start/_wait, assign */
+
+#endif

@@ -1,0 +1,71 @@
+/* Where liblockstep and liblockstep_cuda.so meet.
+ *
+ * All that needs CUDA lies in a library of its own, opened when a GPU is first asked for: a run on the CPU
+ * neither loads half a gigabyte of GPU libraries nor needs them to be there. The plugin reports failures and
+ * allocates through the host's table, so it links against nothing of liblockstep. */
+#ifndef LKI_CUDA_PLUGIN_H
+#define LKI_CUDA_PLUGIN_H
+
+#include <lockstep/sys/comm.h>
+#include <lockstep/sys/engine.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One more with each change of this file or of the headers it includes. */
+enum { LKI_CUDA_PLUGIN_VERSION = 1 };
+
+/* What liblockstep does for the plugin. */
+typedef struct lki_cuda_host {
+    lk_status (*fail)(lk_status status, const char *sentence); /* as lki_fail; returns status */
+    void (*warn)(const char *sentence);
+    void *(*alloc)(size_t nbytes, const char *what); /* as lki_calloc */
+    void (*free)(void *block);
+    uint64_t (*draw)(lk_generator *generator); /* as lk_generator_u64 */
+    /* For comms (<lockstep/sys/comm.h>). */
+    void (*comm_init)(lk_comm *comm, const lk_comm_vtable *vtable, int rank, int size);
+} lki_cuda_host;
+
+/* One GPU, for the doctor and for run headers. */
+typedef struct lki_cuda_device {
+    char name[128];
+    int major, minor; /* compute capability */
+    int processor_count;
+    size_t memory_nbytes, free_nbytes;
+} lki_cuda_device;
+
+typedef struct lki_cuda_versions {
+    int driver, runtime, cublas, cudnn, nccl; /* as each library numbers itself; 0: not there */
+} lki_cuda_versions;
+
+enum { LKI_NCCL_ID_NBYTES = 128 };
+
+typedef struct lki_nccl_options {
+    int rank, size;
+    int device;                    /* a GPU by its number among the visible ones */
+    char id[LKI_NCCL_ID_NBYTES];   /* rank 0's, on every rank */
+    int64_t join_timeout_ms, timeout_ms;
+} lki_nccl_options;
+
+typedef struct lki_cuda_plugin {
+    int version;
+    const lk_engine_ops *engine_ops;
+    /* How many GPUs are visible (CUDA_VISIBLE_DEVICES counts). Fails with the driver's reason. */
+    lk_status (*device_count)(int *count);
+    lk_status (*describe)(int device, lki_cuda_device *out);
+    void (*versions)(lki_cuda_versions *out);
+    /* NCCL: the id that rank 0 makes and shares, and the comm that all make of it together. */
+    lk_status (*nccl_id)(char id[LKI_NCCL_ID_NBYTES]);
+    lk_status (*nccl_create)(lk_comm **out, const lki_nccl_options *options);
+} lki_cuda_plugin;
+
+/* The plugin's one symbol. */
+#define LKI_CUDA_PLUGIN_SYMBOL "lki_cuda_plugin_open"
+typedef const lki_cuda_plugin *(*lki_cuda_plugin_opener)(const lki_cuda_host *host);
+const lki_cuda_plugin *lki_cuda_plugin_open(const lki_cuda_host *host);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
