@@ -294,8 +294,9 @@ static lk_status run_placed(lk_engine *engine, lk_call *call, const char *name)
         call->scratch = scratch.data;
     }
     uint64_t before = lki_allocation_count();
-    lk_status status = call->run(call);
-    if (status == LK_OK && engine->ops->synchronize) status = engine->ops->synchronize(engine);
+    lk_status status = engine->ops->begin_step ? engine->ops->begin_step(engine, call->generator) : LK_OK;
+    if (status == LK_OK) status = call->run(call);
+    if (status == LK_OK && engine->ops->synchronize) status = engine->ops->synchronize(engine, NULL);
     if (lki_allocation_count() != before) fail_msg("%s allocated memory while it ran", name);
     memory_put(&scratch, name);
     return status;

@@ -115,6 +115,7 @@ void *lki_cuda_new_state(lk_call *call, size_t nbytes);
 /* The place in live->hyper of these numbers; -1 with a sentence where there are too many. For a call that
  * measures a norm `with_norm` also reserves norms[slot]. */
 int lki_cuda_hyper_slot(lki_cuda *cuda, lk_hyper *hyper, bool with_norm);
+void lki_cuda_hyper_release(lki_cuda *cuda, int slot); /* from free_state */
 
 /* Registers a call that can find a wrong index: kernels report with lki_cuda_report(fault, number, position).
  * synchronize then says "<index> at position <position> is outside of 0..<limit - 1>": it reads the index
