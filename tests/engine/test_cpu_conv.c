@@ -1,5 +1,6 @@
 /* The cpu engine's convolutions and pooling against the reference, at the edges of their tiles: where
- * Winograd's algorithm takes over, where samples are framed and where not, where rows are cut. */
+ * Winograd's algorithm takes over, where channels fill several panels, where a sample takes several blocks,
+ * where rows are cut. */
 #include "cpu_harness.h"
 
 typedef struct size {
@@ -7,11 +8,12 @@ typedef struct size {
 } size;
 
 static const size sizes[] = {
-    {3, 16, 20, 3, 1, 0, 13, 17}, /* framed samples, tiles cut at both ends */
+    {3, 16, 20, 3, 1, 0, 13, 17}, /* tiles cut at both ends */
     {2, 17, 16, 3, 1, 1, 8, 8},   /* whole tiles */
     {2, 16, 31, 3, 1, 2, 5, 9},   /* more padding than a gradient would have */
-    {1, 16, 16, 3, 1, 1, 70, 66}, /* a sample larger than a frame */
-    {9, 16, 16, 3, 1, 0, 6, 6},   /* one tile a sample, many samples a group */
+    {1, 16, 16, 3, 1, 1, 70, 66}, /* a sample of several blocks */
+    {9, 16, 16, 3, 1, 0, 6, 6},   /* one tile a sample, many samples a block */
+    {2, 40, 70, 3, 1, 1, 22, 30}, /* several panels of channels, the last not full */
     {2, 3, 6, 2, 2, 1, 33, 70},   /* pairs of taps, rows longer than a vector */
     {2, 3, 6, 2, 2, 1, 16, 300},  /* rows longer than the masks kept */
     {1, 4, 5, 2, 2, 0, 7, 5},     {2, 5, 7, 3, 2, 1, 19, 21}, {2, 3, 4, 5, 3, 2, 20, 23},

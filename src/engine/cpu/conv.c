@@ -199,7 +199,7 @@ static lk_status run_conv_grad_input(const lk_call *call)
 lk_status lki_cpu_prepare_conv_grad_input(lki_cpu *cpu, lk_call *call)
 {
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
-    LKI_TRY(lki_cpu_prepare_winograd(cpu, call));
+    LKI_TRY(lki_cpu_prepare_winograd_grad_input(cpu, call));
     if (call->run) return LK_OK;
     if (!new_plan(cpu, call, call->out[0].shape, call->in[0].shape, 24 << 10)) return LK_ERR_NOMEM;
     call->run = run_conv_grad_input;

@@ -64,19 +64,24 @@ typedef struct lki_winograd {
     int64_t tiles_y, tiles_x; /* of one sample */
 } lki_winograd;
 
+enum { LKI_WINOGRAD_PANEL = 32 };
+
 /* Between tensors and the 36 matrices whose products Winograd's convolution is; see kernels/winograd.h.
- * `block` is the length of a row of tiles, a multiple of 16. */
+ * Element (f, c) of a tile lies at [f * lanes + c], tiles lki_winograd_tile floats apart; U (36, rows,
+ * columns) is cut into panels of columns, each (36, rows, 32). A strip is a row of tiles of a sample: strip s
+ * is row s % tiles_y of sample s / tiles_y. `stage` holds lki_winograd_stage_count floats. */
 typedef struct lki_winograd_kernels {
     void (*weights)(float *u, const float *w, int64_t rows, int64_t columns, int64_t row_stride,
-                    int64_t column_stride, bool flip);
+                    int64_t column_stride);
     void (*weights_back)(float *dw, const float *u, int64_t rows, int64_t columns);
-    /* `pad` holds lki_winograd_pad_count floats. */
-    void (*input)(float *out, const lki_winograd *w, const float *x, int64_t first, int64_t count,
-                  int64_t block, float *pad);
-    void (*gradient)(float *out, const lki_winograd *w, const float *dy, int64_t first, int64_t count,
-                     int64_t block);
-    void (*output)(float *y, const lki_winograd *w, const float *m, int64_t c0, int64_t channels,
-                   int64_t first, int64_t count, int64_t block, const float *bias, bool relu);
+    void (*input)(float *out, const lki_winograd *w, const float *x, int64_t begin, int64_t end,
+                  float *stage);
+    void (*gradient)(float *out, const lki_winograd *w, const float *dy, int64_t begin, int64_t end,
+                     float *stage, double *sums);
+    void (*output)(float *y, const lki_winograd *w, const float *m, int64_t c0, int64_t begin, int64_t end,
+                   const float *bias, bool relu, float *stage);
+    void (*input_back)(float *dx, const lki_winograd *w, const float *m, int64_t c0, int64_t begin,
+                       int64_t end, float *stage, float *carry);
 } lki_winograd_kernels;
 
 enum { LKI_SPARSE_VECTORS = 7, LKI_SPARSE_ROWS = 2 };
@@ -170,32 +175,27 @@ static inline int64_t lki_gemm_scratch_count(int64_t n, int64_t k)
     return (columns + 16) * ((rows + 15) / 16 * 16);
 }
 
-/* How far apart the 36 matrices (channels, block) lie. A line more than they need: at a multiple of 4096
- * bytes they would all fall on the same few lines of the first cache. */
-static inline int64_t lki_winograd_stride(int64_t channels, int64_t block)
+/* Channels are padded to whole vectors. A tile takes a line more than it needs: at multiples of 4096 bytes
+ * all tiles would fall on the same few lines of the first cache. */
+static inline int64_t lki_winograd_lanes(int64_t channels)
 {
-    return channels * block + 16;
+    return (channels + 15) / 16 * 16;
 }
 
-/* Samples of fewer tiles than a block are copied into a frame of zeros, so that no tile lies partly outside:
- * the rows and the columns of a frame, and the floats for all samples that a block can touch. 0 where samples
- * are too large for that. */
-static inline int64_t lki_winograd_frame_rows(const lki_winograd *w)
+static inline int64_t lki_winograd_tile(int64_t channels)
 {
-    return 4 * w->tiles_y + 2;
+    return 36 * lki_winograd_lanes(channels) + 16;
 }
 
-static inline int64_t lki_winograd_frame_columns(const lki_winograd *w)
+/* The columns of a strip's input. */
+static inline int64_t lki_winograd_columns(const lki_winograd *w)
 {
-    return (4 * w->tiles_x + 2 + 15) / 16 * 16;
+    return 4 * w->tiles_x + 2;
 }
 
-static inline int64_t lki_winograd_pad_count(const lki_winograd *w, int64_t block)
+static inline int64_t lki_winograd_stage_count(const lki_winograd *w)
 {
-    int64_t frame = lki_winograd_frame_rows(w) * lki_winograd_frame_columns(w),
-            tiles = w->tiles_y * w->tiles_x;
-    int64_t samples = (block + tiles - 1) / tiles + 1;
-    return samples * frame <= 8192 ? samples * frame : 0;
+    return 6 * lki_winograd_columns(w) * 16;
 }
 
 #endif

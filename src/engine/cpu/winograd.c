@@ -1,19 +1,21 @@
 /* Winograd's convolution: input tiles to 36 matrices V, products with the 36 matrices U of the weights, and
- * back. Tiles go through in blocks whose V stays in the second cache; output channels in groups whose
- * products stay there with it. */
+ * back. Tiles go through in blocks of strips whose matrices stay in the second cache, output channels in
+ * panels. The two gradients are the transposed algorithm over the same tiles. */
 #include "engine/cpu/conv.h"
 
 #include "base/status.h"
 
 #include <string.h>
 
-enum { FREQUENCIES = 36, GROUP = 28 };
+enum { FREQUENCIES = 36, PANEL = LKI_WINOGRAD_PANEL };
 
 /* What call->state points to. */
 typedef struct plan {
     lki_winograd w;
-    int64_t tiles, block, blocks;
-    int64_t weight_count, input_count, product_count, pack_count, pad_count; /* floats of scratch */
+    int64_t strips, block; /* all of them, and how many go through at a time */
+    int64_t unit;          /* strips that one thread must take in order */
+    int64_t weight_count;  /* floats of scratch, and what each thread has of its own: */
+    int64_t from_count, to_count, stage_count, carry_count, pack_count;
 } plan;
 
 static int64_t rounded_up(int64_t value, int64_t unit)
@@ -32,201 +34,276 @@ static bool is_suitable(const lki_cpu *cpu, const lki_conv_sizes *s)
            c->padding[2] <= 2;
 }
 
-static void cut_into_blocks(plan *p, int64_t channels, int64_t nbytes)
+static lki_winograd describe(const lki_conv_sizes *s)
 {
-    p->w.tiles_y = (p->w.out_height + 3) / 4;
-    p->w.tiles_x = (p->w.out_width + 3) / 4;
-    p->tiles = p->w.batch * p->w.tiles_y * p->w.tiles_x;
-    int64_t most = nbytes / (FREQUENCIES * (int64_t)sizeof(float) * channels) / 32 * 32;
-    p->block = most < 32 ? 32 : most > 192 ? 192 : most;
-    if (p->block > rounded_up(p->tiles, 16)) p->block = rounded_up(p->tiles, 16);
-    p->blocks = (p->tiles + p->block - 1) / p->block;
+    return (lki_winograd){
+        .batch = s->batch,
+        .in_channels = s->group_in,
+        .out_channels = s->group_out,
+        .in_height = s->one.in[1],
+        .in_width = s->one.in[2],
+        .out_height = s->one.out[1],
+        .out_width = s->one.out[2],
+        .pad_y = s->one.padding[1],
+        .pad_x = s->one.padding[2],
+        .tiles_y = (s->one.out[1] + 3) / 4,
+        .tiles_x = (s->one.out[2] + 3) / 4,
+    };
 }
 
-/* M (36, channels, block) = U (36, out_channels, in_channels) [rows c0...] V (36, in_channels, block) */
-static void multiply(const lki_cpu *cpu, const plan *p, const float *u, const float *input, float *product,
-                     int64_t c0, int64_t channels, int64_t columns, float *pack)
+/* `from` and `to` are the channels of the two sets of matrices that are alive at once. */
+static void size_up(plan *p, int64_t from, int64_t to)
 {
-    int64_t in = p->w.in_channels;
-    for (int f = 0; f < FREQUENCIES; f++) {
-        lki_gemm g = {
-            .m = channels,
-            .n = columns,
-            .k = in,
-            .a = u + (f * p->w.out_channels + c0) * in,
-            .a_row = in,
-            .a_col = 1,
-            .b = input + f * lki_winograd_stride(in, p->block),
-            .b_row = p->block,
-            .b_col = 1,
-            .c = product + f * lki_winograd_stride(channels, p->block),
-            .c_row = p->block,
-        };
-        cpu->kernels->gemm(&g, 0, g.m, 0, g.n, pack);
-    }
+    enum { CACHE_NBYTES = 500 << 10 };
+    int64_t tiles = CACHE_NBYTES / (int64_t)sizeof(float) / (lki_winograd_tile(from) + lki_winograd_tile(to));
+    p->strips = p->w.batch * p->w.tiles_y;
+    p->block = tiles / p->w.tiles_x;
+    if (p->block < 1) p->block = 1;
+    if (p->block > p->strips) p->block = p->strips;
+    p->unit = p->block;
+    p->from_count = p->block * p->w.tiles_x * lki_winograd_tile(from);
+    p->to_count = p->block * p->w.tiles_x * lki_winograd_tile(to);
+    p->stage_count = lki_winograd_stage_count(&p->w);
+    p->pack_count = rounded_up(lki_gemm_scratch_count(from > to ? from : to, from > to ? from : to), 16);
 }
 
 static int64_t thread_floats(const plan *p)
 {
-    return p->input_count + p->product_count + p->pack_count + p->pad_count;
+    return p->from_count + p->to_count + p->stage_count + p->carry_count + p->pack_count;
 }
 
-static void run_blocks(int64_t begin, int64_t end, int thread, void *context)
+/* One thread's part of the scratch, which begins at `memory`. */
+typedef struct parts {
+    float *from, *to, *stage, *carry, *pack;
+} parts;
+
+static parts part_of(const plan *p, float *memory)
+{
+    parts m = {.from = memory};
+    m.to = m.from + p->from_count;
+    m.stage = m.to + p->to_count;
+    m.carry = m.stage + p->stage_count;
+    m.pack = m.carry + p->carry_count;
+    return m;
+}
+
+/* to (36, tiles, a panel of columns) = from (36, tiles, rows) U (36, rows, the panel) */
+static void multiply(const lki_cpu *cpu, const parts *m, const float *u, int64_t tiles, int64_t rows,
+                     int64_t columns)
+{
+    for (int f = 0; f < FREQUENCIES; f++) {
+        lki_gemm g = {
+            .m = tiles,
+            .n = columns < PANEL ? columns : PANEL,
+            .k = rows,
+            .a = m->from + f * lki_winograd_lanes(rows),
+            .a_row = lki_winograd_tile(rows),
+            .a_col = 1,
+            .b = u + f * rows * PANEL,
+            .b_row = PANEL,
+            .b_col = 1,
+            .c = m->to + f * PANEL,
+            .c_row = lki_winograd_tile(PANEL),
+        };
+        cpu->kernels->gemm(&g, 0, g.m, 0, g.n, m->pack);
+    }
+}
+
+static void forward_units(int64_t begin, int64_t end, int thread, void *context)
 {
     const lk_call *call = context;
     const plan *p = call->state;
     const lki_cpu *cpu = lki_cpu_of(call);
-    float *u = call->scratch, *input = u + p->weight_count + thread * thread_floats(p);
-    float *product = input + p->input_count, *pack = product + p->product_count;
-    const float *bias = call->op == LK_OP_CONV ? lki_cpu_in(call, 2) : NULL;
+    const lki_winograd *w = &p->w;
+    const float *bias = lki_cpu_in(call, 2);
+    float *u = call->scratch;
+    parts m = part_of(p, u + p->weight_count + thread * thread_floats(p));
     bool relu = call->attr->activation == LK_ACTIVATION_RELU;
     for (int64_t i = begin; i < end; i++) {
-        int64_t first = i * p->block, count = p->tiles - first < p->block ? p->tiles - first : p->block;
-        cpu->kernels->winograd->input(input, &p->w, call->in[0].data, first, count, p->block,
-                                      pack + p->pack_count);
-        for (int64_t c0 = 0; c0 < p->w.out_channels; c0 += GROUP) {
-            int64_t channels = p->w.out_channels - c0 < GROUP ? p->w.out_channels - c0 : GROUP;
-            multiply(cpu, p, u, input, product, c0, channels, rounded_up(count, 16), pack);
-            cpu->kernels->winograd->output(call->out[0].data, &p->w, product, c0, channels, first, count,
-                                           p->block, bias, relu);
+        int64_t first = i * p->block, last = first + p->block < p->strips ? first + p->block : p->strips;
+        cpu->kernels->winograd->input(m.from, w, call->in[0].data, first, last, m.stage);
+        for (int64_t c = 0; c < w->out_channels; c += PANEL) {
+            multiply(cpu, &m, u + c * FREQUENCIES * w->in_channels, (last - first) * w->tiles_x,
+                     w->in_channels, w->out_channels - c);
+            cpu->kernels->winograd->output(call->out[0].data, w, m.to, c, first, last, bias, relu, m.stage);
         }
     }
 }
 
-/* A convolution, or the gradient of its input: a convolution of dy with the kernels turned around and their
- * two channel axes exchanged. */
-static lk_status run_winograd(const lk_call *call)
+static int64_t unit_count(const plan *p)
+{
+    return (p->strips + p->unit - 1) / p->unit;
+}
+
+/* Floats of U (36, rows, columns) in panels. */
+static int64_t panels_count(int64_t rows, int64_t columns)
+{
+    return FREQUENCIES * rows * rounded_up(columns, PANEL);
+}
+
+static lk_status run_forward(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
     const plan *p = call->state;
-    bool forward = call->op == LK_OP_CONV;
-    int64_t in = p->w.in_channels, out = p->w.out_channels;
-    cpu->kernels->winograd->weights(call->scratch, call->in[1].data, out, in, forward ? in * 9 : 9,
-                                    forward ? 9 : out * 9, !forward);
-    lki_parallel_for(cpu->pool, p->blocks, 1, run_blocks, (void *)call);
+    cpu->kernels->winograd->weights(call->scratch, call->in[1].data, p->w.in_channels, p->w.out_channels, 9,
+                                    p->w.in_channels * 9);
+    lki_parallel_for(cpu->pool, unit_count(p), 1, forward_units, (void *)call);
     return LK_OK;
 }
 
 lk_status lki_cpu_prepare_winograd(lki_cpu *cpu, lk_call *call)
 {
-    bool forward = call->op == LK_OP_CONV;
-    lk_shape x = call->in[0].shape, y = call->out[0].shape;
-    if (call->op == LK_OP_CONV_TRANSPOSE) return LK_OK;
-    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, forward ? x : y, forward ? y : x);
+    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->in[0].shape, call->out[0].shape);
     if (!is_suitable(cpu, &s)) return LK_OK;
     plan *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
-    const int64_t *from = forward ? s.one.in : s.one.out, *to = forward ? s.one.out : s.one.in;
-    p->w = (lki_winograd){
-        .batch = s.batch,
-        .in_channels = x.dim[1],
-        .out_channels = y.dim[1],
-        .in_height = from[1],
-        .in_width = from[2],
-        .out_height = to[1],
-        .out_width = to[2],
-        .pad_y = forward ? s.one.padding[1] : 2 - s.one.padding[1],
-        .pad_x = forward ? s.one.padding[2] : 2 - s.one.padding[2],
-    };
-    cut_into_blocks(p, p->w.in_channels, 320 << 10);
-    p->weight_count = FREQUENCIES * rounded_up(p->w.in_channels * p->w.out_channels, 16);
-    p->input_count = FREQUENCIES * lki_winograd_stride(p->w.in_channels, p->block);
-    p->product_count = FREQUENCIES * lki_winograd_stride(GROUP, p->block);
-    p->pack_count = lki_gemm_scratch_count(p->block, p->w.in_channels);
-    p->pad_count = lki_winograd_pad_count(&p->w, p->block);
+    p->w = describe(&s);
+    size_up(p, p->w.in_channels, PANEL);
+    p->weight_count = panels_count(p->w.in_channels, p->w.out_channels);
     call->scratch_nbytes = (size_t)(p->weight_count + thread_floats(p) * cpu->thread_count) * sizeof(float);
-    call->run = run_winograd;
+    call->run = run_forward;
     return LK_OK;
 }
 
-/* U (36, o, c) += Z (36, o, t) V (36, c, t)^T over the tiles t of a thread's blocks. */
-static void grad_weight_blocks(int64_t begin, int64_t end, int thread, void *context)
+/* The strips [first, last), which belong to one unit. */
+static void grad_input_block(const lk_call *call, const plan *p, const parts *m, int64_t first, int64_t last)
+{
+    const lki_cpu *cpu = lki_cpu_of(call);
+    const lki_winograd *w = &p->w;
+    const float *u = call->scratch;
+    cpu->kernels->winograd->gradient(m->from, w, call->in[0].data, first, last, m->stage, NULL);
+    for (int64_t c = 0; c < w->in_channels; c += PANEL) {
+        multiply(cpu, m, u + c * FREQUENCIES * w->out_channels, (last - first) * w->tiles_x, w->out_channels,
+                 w->in_channels - c);
+        cpu->kernels->winograd->input_back(call->out[0].data, w, m->to, c, first, last, m->stage,
+                                           m->carry + c * 2 * lki_winograd_columns(w));
+    }
+}
+
+static void grad_input_units(int64_t begin, int64_t end, int thread, void *context)
+{
+    const lk_call *call = context;
+    const plan *p = call->state;
+    parts m = part_of(p, (float *)call->scratch + p->weight_count + thread * thread_floats(p));
+    for (int64_t i = begin; i < end; i++) {
+        int64_t limit = (i + 1) * p->unit < p->strips ? (i + 1) * p->unit : p->strips;
+        for (int64_t s = i * p->unit; s < limit; s += p->block)
+            grad_input_block(call, p, &m, s, s + p->block < limit ? s + p->block : limit);
+    }
+}
+
+static lk_status run_grad_input(const lk_call *call)
+{
+    lki_cpu *cpu = lki_cpu_of(call);
+    const plan *p = call->state;
+    cpu->kernels->winograd->weights(call->scratch, call->in[1].data, p->w.out_channels, p->w.in_channels,
+                                    p->w.in_channels * 9, 9);
+    lki_parallel_for(cpu->pool, unit_count(p), 1, grad_input_units, (void *)call);
+    return LK_OK;
+}
+
+lk_status lki_cpu_prepare_winograd_grad_input(lki_cpu *cpu, lk_call *call)
+{
+    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->out[0].shape, call->in[0].shape);
+    if (call->op == LK_OP_CONV_TRANSPOSE || !is_suitable(cpu, &s)) return LK_OK;
+    plan *p = lki_cpu_new_state(call, sizeof *p);
+    if (!p) return LK_ERR_NOMEM;
+    p->w = describe(&s);
+    size_up(p, p->w.out_channels, PANEL);
+    p->unit = (p->block > p->w.tiles_y ? p->block / p->w.tiles_y : 1) * p->w.tiles_y; /* whole samples */
+    p->carry_count = rounded_up(p->w.in_channels, PANEL) * 2 * lki_winograd_columns(&p->w);
+    p->weight_count = panels_count(p->w.out_channels, p->w.in_channels);
+    call->scratch_nbytes = (size_t)(p->weight_count + thread_floats(p) * cpu->thread_count) * sizeof(float);
+    call->run = run_grad_input;
+    return LK_OK;
+}
+
+/* U (36, o, c) += Z (36, t, o)^T V (36, t, c) over the tiles t of a block. */
+static void add_products(const lki_cpu *cpu, const lki_winograd *w, float *u, const parts *m, int64_t tiles)
+{
+    int64_t in = w->in_channels, out = w->out_channels;
+    for (int f = 0; f < FREQUENCIES; f++) {
+        lki_gemm g = {
+            .m = out,
+            .n = in,
+            .k = tiles,
+            .a = m->to + f * lki_winograd_lanes(out),
+            .a_row = 1,
+            .a_col = lki_winograd_tile(out),
+            .b = m->from + f * lki_winograd_lanes(in),
+            .b_row = lki_winograd_tile(in),
+            .b_col = 1,
+            .c = u + f * out * in,
+            .c_row = in,
+            .accumulate = true,
+        };
+        cpu->kernels->gemm(&g, 0, g.m, 0, g.n, m->pack);
+    }
+}
+
+/* What each thread has of its own for the gradient of the weights: the sums of dy, U, and its parts. */
+static int64_t sums_floats(const plan *p)
+{
+    return 2 * lki_winograd_lanes(p->w.out_channels);
+}
+
+static int64_t grad_weight_floats(const plan *p)
+{
+    return sums_floats(p) + p->weight_count + thread_floats(p);
+}
+
+static void grad_weight_units(int64_t begin, int64_t end, int thread, void *context)
 {
     const lk_call *call = context;
     const plan *p = call->state;
     const lki_cpu *cpu = lki_cpu_of(call);
-    int64_t in = p->w.in_channels, out = p->w.out_channels;
-    float *u = (float *)call->scratch + thread * (p->weight_count + thread_floats(p)),
-          *input = u + p->weight_count;
-    float *gradient = input + p->input_count, *pack = gradient + p->product_count;
+    float *memory = (float *)call->scratch + thread * grad_weight_floats(p), *u = memory + sums_floats(p);
+    double *sums = call->attr->index && call->out[1].data ? (double *)(void *)memory : NULL;
+    parts m = part_of(p, u + p->weight_count);
     for (int64_t i = begin; i < end; i++) {
-        int64_t first = i * p->block, count = p->tiles - first < p->block ? p->tiles - first : p->block;
-        cpu->kernels->winograd->input(input, &p->w, call->in[1].data, first, count, p->block,
-                                      pack + p->pack_count);
-        cpu->kernels->winograd->gradient(gradient, &p->w, call->in[0].data, first, count, p->block);
-        for (int f = 0; f < FREQUENCIES; f++) {
-            lki_gemm g = {
-                .m = out,
-                .n = in,
-                .k = rounded_up(count, 16), /* beyond the tiles, the gradient is zero */
-                .a = gradient + f * lki_winograd_stride(out, p->block),
-                .a_row = p->block,
-                .a_col = 1,
-                .b = input + f * lki_winograd_stride(in, p->block),
-                .b_row = 1,
-                .b_col = p->block,
-                .c = u + f * out * in,
-                .c_row = in,
-                .accumulate = true,
-            };
-            cpu->kernels->gemm(&g, 0, g.m, 0, g.n, pack);
-        }
+        int64_t first = i * p->block, last = first + p->block < p->strips ? first + p->block : p->strips;
+        cpu->kernels->winograd->input(m.from, &p->w, call->in[1].data, first, last, m.stage);
+        cpu->kernels->winograd->gradient(m.to, &p->w, call->in[0].data, first, last, m.stage, sums);
+        add_products(cpu, &p->w, u, &m, (last - first) * p->w.tiles_x);
     }
 }
 
-static void sum_bias(const lk_call *call, const plan *p)
+static void add_bias_sums(const lk_call *call, const plan *p)
 {
-    int64_t plane = p->w.out_height * p->w.out_width;
     for (int64_t o = 0; o < p->w.out_channels; o++) {
         double sum = 0;
-        for (int64_t n = 0; n < p->w.batch; n++)
-            sum += lki_cpu_of(call)->kernels->sum(lki_cpu_in(call, 0) + (n * p->w.out_channels + o) * plane,
-                                                  plane);
+        for (int thread = 0; thread < lki_cpu_of(call)->thread_count; thread++)
+            sum += ((double *)(void *)((float *)call->scratch + thread * grad_weight_floats(p)))[o];
         lki_cpu_out(call, 1)[o] = (float)sum;
     }
 }
 
-static lk_status run_winograd_grad_weight(const lk_call *call)
+static lk_status run_grad_weight(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
     const plan *p = call->state;
-    int64_t each = p->weight_count + thread_floats(p);
-    float *u = call->scratch;
+    int64_t each = grad_weight_floats(p);
+    float *memory = call->scratch, *u = memory + sums_floats(p);
     for (int thread = 0; thread < cpu->thread_count; thread++)
-        memset(u + thread * each, 0, (size_t)p->weight_count * sizeof(float));
-    lki_parallel_for(cpu->pool, p->blocks, 1, grad_weight_blocks, (void *)call);
+        memset(memory + thread * each, 0, (size_t)(sums_floats(p) + p->weight_count) * sizeof(float));
+    lki_parallel_for(cpu->pool, unit_count(p), 1, grad_weight_units, (void *)call);
     for (int thread = 1; thread < cpu->thread_count; thread++)
         cpu->kernels->add_to(u, u + thread * each, p->weight_count);
     cpu->kernels->winograd->weights_back(call->out[0].data, u, p->w.out_channels, p->w.in_channels);
-    if (call->attr->index && call->out[1].data) sum_bias(call, p);
+    if (call->attr->index && call->out[1].data) add_bias_sums(call, p);
     return LK_OK;
 }
 
 lk_status lki_cpu_prepare_winograd_grad_weight(lki_cpu *cpu, lk_call *call)
 {
-    lk_shape dy = call->in[0].shape, x = call->in[1].shape;
-    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, x, dy);
+    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->in[1].shape, call->in[0].shape);
     if (!is_suitable(cpu, &s) || !call->out[0].data) return LK_OK;
     plan *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
-    p->w = (lki_winograd){
-        .batch = s.batch,
-        .in_channels = x.dim[1],
-        .out_channels = dy.dim[1],
-        .in_height = s.one.in[1],
-        .in_width = s.one.in[2],
-        .out_height = s.one.out[1],
-        .out_width = s.one.out[2],
-        .pad_y = s.one.padding[1],
-        .pad_x = s.one.padding[2],
-    };
-    cut_into_blocks(p, p->w.in_channels + p->w.out_channels, 1 << 20);
+    p->w = describe(&s);
+    size_up(p, p->w.in_channels, p->w.out_channels);
     p->weight_count = FREQUENCIES * rounded_up(p->w.in_channels * p->w.out_channels, 16);
-    p->input_count = FREQUENCIES * lki_winograd_stride(p->w.in_channels, p->block);
-    p->product_count = FREQUENCIES * lki_winograd_stride(p->w.out_channels, p->block);
-    p->pack_count = lki_gemm_scratch_count(p->w.in_channels, p->block);
-    p->pad_count = lki_winograd_pad_count(&p->w, p->block);
-    call->scratch_nbytes = (size_t)((p->weight_count + thread_floats(p)) * cpu->thread_count) * sizeof(float);
-    call->run = run_winograd_grad_weight;
+    call->scratch_nbytes = (size_t)(grad_weight_floats(p) * cpu->thread_count) * sizeof(float);
+    call->run = run_grad_weight;
     return LK_OK;
 }

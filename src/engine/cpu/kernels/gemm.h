@@ -195,14 +195,10 @@ INLINE int64_t parts_of(int64_t count, int64_t most)
 }
 
 #if LKI_SIMD == 512
-/* out (16, out_row) = in^T, of in's `rows` rows of `columns` floats; what is missing of 16 by 16 is zero. */
-INLINE void transpose_16(float *out, int64_t out_row, const float *in, int64_t in_row, int64_t rows,
-                         int64_t columns)
+/* Sixteen rows of sixteen become its columns. */
+INLINE void transpose_registers(__m512 r[16])
 {
-    __m512 r[16], s[16];
-    const __mmask16 mask = (__mmask16)((1u << columns) - 1);
-    UNROLL for (int i = 0; i < 16; i++) r[i] =
-        i < rows ? _mm512_maskz_loadu_ps(mask, in + i * in_row) : _mm512_setzero_ps();
+    __m512 s[16];
     UNROLL for (int i = 0; i < 16; i += 2)
     {
         s[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
@@ -224,6 +220,17 @@ INLINE void transpose_16(float *out, int64_t out_row, const float *in, int64_t i
         r[h] = _mm512_shuffle_f32x4(s[h], s[8 + h], 0x88);
         r[8 + h] = _mm512_shuffle_f32x4(s[h], s[8 + h], 0xdd);
     }
+}
+
+/* out (16, out_row) = in^T, of in's `rows` rows of `columns` floats; what is missing of 16 by 16 is zero. */
+INLINE void transpose_16(float *out, int64_t out_row, const float *in, int64_t in_row, int64_t rows,
+                         int64_t columns)
+{
+    __m512 r[16];
+    const __mmask16 mask = (__mmask16)((1u << columns) - 1);
+    UNROLL for (int i = 0; i < 16; i++) r[i] =
+        i < rows ? _mm512_maskz_loadu_ps(mask, in + i * in_row) : _mm512_setzero_ps();
+    transpose_registers(r);
     UNROLL for (int i = 0; i < 16; i++) if (i < columns) _mm512_storeu_ps(out + i * out_row, r[i]);
 }
 #endif
@@ -320,7 +327,8 @@ static void outer_block(const lki_gemm *g, range r, int64_t p0, int64_t k, bool 
 
 static void outer_range(const lki_gemm *g, range r, float *scratch)
 {
-    bool pack = g->b_col != 1 || r.m1 - r.m0 >= 3 * OUTER_ROWS;
+    bool is_panel = g->n <= PANEL && g->b_row <= PANEL; /* dense already */
+    bool pack = g->b_col != 1 || (r.m1 - r.m0 >= 3 * OUTER_ROWS && !is_panel);
     int64_t blocks = g->k ? parts_of(g->k, BLOCK_K) : 1;
     for (int64_t n = r.n0; n < r.n1; n += BLOCK_N)
         for (int64_t i = 0; i < blocks; i++) {
