@@ -6,7 +6,7 @@
  *
  * A component is declared once, in one lk_component: its names, its parameters with their defaults and help,
  * and the function that builds it. From that come the checking of configs, `lockstep help` and the reference
- * pages. The library brings its own; a plugin adds more with lk_component_add before a config is loaded. A
+ * pages. The library brings its own; LK_COMPONENTS and lk_component_add add more before a config is loaded. A
  * config belongs to one thread. */
 #ifndef LOCKSTEP_CONFIG_H
 #define LOCKSTEP_CONFIG_H
@@ -104,6 +104,27 @@ struct lk_component {
 /* Adds a component, which must outlive every config that names it. Names that are taken already are an error.
  * Call it before configs are loaded; not thread-safe. */
 lk_status lk_component_add(const lk_component *component);
+
+/* Adds components when the program, or the shared object that lk_components_load opens, is loaded. At file
+ * level, in any number of files:
+ *
+ *     LK_COMPONENTS(&wide_net, &own_loss);
+ *
+ * What goes wrong (a name that is taken) is reported by lk_components_load, and by every config after it. */
+#define LK_COMPONENTS(...)                                                                                   \
+    __attribute__((constructor)) static void LK_COMPONENTS_JOIN_(lk_components_at_, __LINE__)(void)          \
+    {                                                                                                        \
+        static const lk_component *const added_[] = {__VA_ARGS__};                                           \
+        lk_components_offer(__FILE__, added_, (int)(sizeof added_ / sizeof *added_));                        \
+    }                                                                                                        \
+    typedef int LK_COMPONENTS_JOIN_(lk_components_end_, __LINE__)
+#define LK_COMPONENTS_JOIN_(a, b)  LK_COMPONENTS_JOIN2_(a, b)
+#define LK_COMPONENTS_JOIN2_(a, b) a##b
+void lk_components_offer(const char *file, const lk_component *const *components, int count);
+
+/* Opens a shared object and takes the components that its LK_COMPONENTS name; it stays open. On failure
+ * nothing is added. `lockstep run --expdir` compiles one from a folder of sources. Not thread-safe. */
+lk_status lk_components_load(const char *path);
 
 /* The component of this name, short or full; NULL where there is none (and no error is set). */
 const lk_component *lk_component_find(const char *name);

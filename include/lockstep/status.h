@@ -37,6 +37,19 @@ typedef enum lk_status {
 /* The last error of this thread, one line; "" when nothing has failed yet. Never NULL. */
 const char *lk_error(void);
 
+/* The status that came with it: what a constructor that returned NULL failed with. LK_OK when nothing has
+ * failed yet. */
+lk_status lk_error_status(void);
+
+/* Sets the sentence of this thread and returns the status, for components and callbacks of one's own:
+ *     return lk_fail(LK_ERR_INVALID, "width: expected at least 1, found %d", width);
+ * Newlines become spaces: an error is one line. */
+#ifdef __GNUC__
+__attribute__((format(printf, 2, 3)))
+#endif
+lk_status
+lk_fail(lk_status status, const char *format, ...);
+
 /* The name of a status ("shapes do not fit"), for those who have only the number. */
 const char *lk_status_name(lk_status status);
 

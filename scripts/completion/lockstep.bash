@@ -9,6 +9,7 @@ _lockstep()
     fi
     case $command:$before in
     run:--config | run:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--logdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--num-epochs | run:-e) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--seed) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -23,28 +24,32 @@ _lockstep()
     run:--host) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--port) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--config | evaluate:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    evaluate:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--checkpoint | evaluate:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--loader | evaluate:-l) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
     predict:--config | predict:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    predict:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--checkpoint | predict:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--loader | predict:-l) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
     predict:--output | predict:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
     create:--name | create:-n) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--kind | components:-k) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    components:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
-    run) options="--config -C --logdir --num-epochs -e --seed --resume --autoresume --ddp --nproc --comm --device --precision --check --overfit --timeit --verbose -v --world-size --rank -r --host --port --help" ;;
-    evaluate) options="--config -C --checkpoint -c --loader -l --device --verbose -v --help" ;;
-    predict) options="--config -C --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
+    run) options="--config -C --expdir --logdir --num-epochs -e --seed --resume --autoresume --ddp --nproc --comm --device --precision --check --overfit --timeit --verbose -v --world-size --rank -r --host --port --help" ;;
+    evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --verbose -v --help" ;;
+    predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
     create) options="--name -n --gtb --get-train-backend --help" ;;
     gtb) options="--help" ;;
     get-examples) options="--help" ;;
     test) options="--help" ;;
     hash) options="--help" ;;
-    components) options="--kind -k --names --markdown --help" ;;
-    help) options="--help" ;;
+    components) options="--kind -k --expdir --names --markdown --help" ;;
+    help) options="--expdir --help" ;;
     doctor) options="--help" ;;
     completion) options="--list --help" ;;
     version) options="--help" ;;

@@ -38,6 +38,15 @@ lk_status lki_fail(lk_status status, const char *format, ...)
     return status;
 }
 
+lk_status lk_fail(lk_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    set_error(status, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
 void *lki_fail_null(lk_status status, const char *format, ...)
 {
     va_list arguments;
@@ -58,6 +67,11 @@ lk_status lki_fail_prefix(lk_status status, const char *format, ...)
 }
 
 lk_status lki_last_status(void)
+{
+    return error_status;
+}
+
+lk_status lk_error_status(void)
 {
     return error_status;
 }

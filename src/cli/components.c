@@ -1,4 +1,5 @@
 #include "cli/commands.h"
+#include "cli/load.h"
 
 #include "base/status.h"
 #include "config/registry.h"
@@ -6,7 +7,7 @@
 #include <string.h>
 
 typedef struct components_options {
-    const char *kind;
+    const char *kind, *expdir;
     bool names, markdown;
 } components_options;
 
@@ -15,6 +16,7 @@ typedef struct components_options {
 static const lki_option table[] = {
     {"kind", 'k', LKI_OPTION_TEXT, OFFSET(kind), "KIND", NULL,
      "only these: module, criterion, optimizer, callback, ...", 0},
+    LKI_EXPDIR_OPTION(OFFSET(expdir)),
     {"names", 0, LKI_OPTION_FLAG, OFFSET(names), NULL, NULL, "every name alone, one a line", 0},
     {"markdown", 0, LKI_OPTION_FLAG, OFFSET(markdown), NULL, NULL, "the reference page", 0},
     {0},
@@ -37,7 +39,7 @@ static void print_kind(lk_component_kind kind, bool markdown)
         if (markdown)
             lki_component_print_markdown(stdout, component);
         else
-            printf("  %-34s %s\n", component->name, component->help);
+            printf("  %-34s %s\n", component->name, component->help ? component->help : "");
     }
 }
 
@@ -55,6 +57,8 @@ static int run(const void *pointer)
         lki_fail(LK_ERR_CONFIG, "components: --kind: there is no kind \"%.60s\"", options->kind);
         return lki_report(LKI_EXIT_WRONG);
     }
+    int exit_code = lki_load_components(options->expdir);
+    if (exit_code) return exit_code;
     if (options->names) {
         lki_registry_each_name(print_name, (void *)options->kind);
         return LKI_EXIT_DONE;
@@ -67,7 +71,7 @@ static int run(const void *pointer)
 
 const lki_command lki_command_components = {
     .name = "components",
-    .usage = "[--kind KIND] [--names | --markdown]",
+    .usage = "[--kind KIND] [--expdir DIR] [--names | --markdown]",
     .summary = "Lists everything that a config can name.",
     .options = table,
     .options_nbytes = sizeof(components_options),

@@ -208,22 +208,25 @@ const lki_command lki_command_gtb = {
 static int run_get_examples(const void *options)
 {
     (void)options;
-    if (make_folder("lockstep_examples")) return lki_report(LKI_EXIT_FAILED);
+    if (make_folder("lockstep_examples") || make_folder("lockstep_examples/expdir"))
+        return lki_report(LKI_EXIT_FAILED);
     int count = 0;
     for (const lki_embedded_file *file = lki_embedded; file->name; file++) {
         if (strncmp(file->name, "examples/", 9) != 0) continue;
         if (write_new("lockstep_examples", file->name + 9, file->text)) return lki_report(LKI_EXIT_FAILED);
         count++;
     }
-    printf("%d examples are in lockstep_examples/: cc FILE.c $(pkg-config --cflags --libs lockstep)\n",
-           count);
+    printf(
+        "%d files are in lockstep_examples/: cc FILE.c $(pkg-config --cflags --libs lockstep), or lockstep "
+        "run -C FILE.yml\n",
+        count);
     return LKI_EXIT_DONE;
 }
 
 const lki_command lki_command_get_examples = {
     .name = "get-examples",
     .usage = "",
-    .summary = "Writes the examples' sources into lockstep_examples/.",
+    .summary = "Writes the examples' sources and configs into lockstep_examples/.",
     .options_nbytes = sizeof(no_options),
     .run = run_get_examples,
 };

@@ -37,15 +37,14 @@ typedef struct evaluate_options {
         "verbose", 'v', LKI_OPTION_FLAG, OFFSET(verbose), NULL, NULL, "progress", 0                          \
     }
 
-static const lki_option evaluate_table[] = {CONFIG, CHECKPOINT, LOADER, DEVICE, VERBOSE, {0}};
+#define EXPDIR LKI_EXPDIR_OPTION(OFFSET(config.expdir))
+
+static const lki_option evaluate_table[] = {CONFIG, EXPDIR, CHECKPOINT, LOADER, DEVICE, VERBOSE, {0}};
 static const lki_option predict_table[] = {
-    CONFIG,
-    CHECKPOINT,
-    LOADER,
-    DEVICE,
-    {"output", 'o', LKI_OPTION_TEXT, OFFSET(output), "FILE", NULL, "the .npy file to write", 0},
-    VERBOSE,
-    {0},
+    CONFIG,     EXPDIR,
+    CHECKPOINT, LOADER,
+    DEVICE,     {"output", 'o', LKI_OPTION_TEXT, OFFSET(output), "FILE", NULL, "the .npy file to write", 0},
+    VERBOSE,    {0},
 };
 
 static void print_metrics(const lk_metrics *metrics)
@@ -80,9 +79,11 @@ static int run_either(const evaluate_options *options, const char *command, cons
         lki_fail(LK_ERR_CONFIG, "%s: needs --checkpoint FILE", command);
         return lki_report(LKI_EXIT_WRONG);
     }
+    int exit_code = lki_load_components(options->config.expdir);
+    if (exit_code) return exit_code;
     lk_config *config = lki_load_config(command, &options->config);
     if (!config) return lki_report(LKI_EXIT_WRONG);
-    int exit_code = run_config(config, options, output);
+    exit_code = run_config(config, options, output);
     lk_config_free(config);
     return exit_code;
 }

@@ -1,11 +1,15 @@
 #include "cli/commands.h"
+#include "cli/load.h"
 
 #include "base/status.h"
 #include "config/registry.h"
 
 typedef struct help_options {
     lki_texts names;
+    const char *expdir;
 } help_options;
+
+static const lki_option table[] = {LKI_EXPDIR_OPTION(offsetof(help_options, expdir)), {0}};
 
 void lki_print_overview(FILE *out)
 {
@@ -21,6 +25,8 @@ void lki_print_overview(FILE *out)
 static int run(const void *pointer)
 {
     const help_options *options = pointer;
+    int exit_code = lki_load_components(options->expdir);
+    if (exit_code) return exit_code;
     if (!options->names.count) lki_print_overview(stdout);
     for (int i = 0; i < options->names.count; i++) {
         const char *name = options->names.items[i];
@@ -41,8 +47,9 @@ static int run(const void *pointer)
 
 const lki_command lki_command_help = {
     .name = "help",
-    .usage = "[COMMAND | COMPONENT ...]",
+    .usage = "[--expdir DIR] [COMMAND | COMPONENT ...]",
     .summary = "Explains a command, or a component that a config can name.",
+    .options = table,
     .options_nbytes = sizeof(help_options),
     .positional = "a command or a component",
     .positional_offset = offsetof(help_options, names),

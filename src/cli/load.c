@@ -1,6 +1,7 @@
 #include "cli/load.h"
 
 #include "base/status.h"
+#include "cli/expdir.h"
 
 static lk_status load(lk_config *config, const lki_config_options *options)
 {
@@ -8,6 +9,12 @@ static lk_status load(lk_config *config, const lki_config_options *options)
     for (int i = 0; i < options->overrides.count; i++)
         LKI_TRY(lk_config_override(config, options->overrides.items[i]));
     return LK_OK;
+}
+
+int lki_load_components(const char *expdir)
+{
+    lk_status status = expdir ? lki_expdir_load(expdir) : LK_OK;
+    return status ? lki_report(lki_build_exit_code(status)) : LKI_EXIT_DONE;
 }
 
 lk_config *lki_load_config(const char *command, const lki_config_options *options)

@@ -9,7 +9,16 @@
 /* What every command that reads configs has. */
 typedef struct lki_config_options {
     lki_texts files, overrides;
+    const char *expdir;
 } lki_config_options;
+
+#define LKI_EXPDIR_OPTION(offset_)                                                                           \
+    {                                                                                                        \
+        "expdir", 0, LKI_OPTION_TEXT, offset_, "DIR", NULL, "C sources of components of one's own", 0        \
+    }
+
+/* Compiles and loads the components of --expdir, where it is given. Returns the exit code, and reports. */
+int lki_load_components(const char *expdir);
 
 /* The files merged in order, then the overrides. NULL after an error. */
 lk_config *lki_load_config(const char *command, const lki_config_options *options);

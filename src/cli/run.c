@@ -1,11 +1,13 @@
 /* lockstep run: builds what a config says and makes its calls. */
 #include "cli/commands.h"
+#include "cli/expdir.h"
 #include "cli/load.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/config.h"
 #include "config/run.h"
+#include "launch/role.h"
 
 #include <lockstep/launch.h>
 
@@ -23,6 +25,7 @@ typedef struct run_options {
 static const lki_option table[] = {
     {"config", 'C', LKI_OPTION_TEXTS, OFFSET(config.files), "FILE", NULL,
      "a config; later ones are merged over earlier ones", 0},
+    LKI_EXPDIR_OPTION(OFFSET(config.expdir)),
     {"logdir", 0, LKI_OPTION_TEXT, OFFSET(logdir), "DIR", NULL, "the folder for logs and checkpoints", 0},
     {"num-epochs", 'e', LKI_OPTION_INT, OFFSET(num_epochs), "N", NULL, "how many times over the data", 1},
     {"seed", 0, LKI_OPTION_INT, OFFSET(seed), "N", NULL, "of all random numbers (42)", 0},
@@ -124,11 +127,26 @@ static lk_status apply_launch(const run_options *options)
     return lk_launch_arguments(&count, words);
 }
 
-static int run_config(lk_config *config)
+/* The sources of the run's own components go into each logdir, once a job. */
+static lk_status keep_code(const lk_config *config, const char *expdir)
+{
+    lki_role role;
+    const lki_node *calls = lki_node_get(config->tree.root, "run");
+    if (!expdir || lki_launch_role(&role, lki_process_flags(), NULL, 0) || role.rank != 0) return LK_OK;
+    for (int i = 0; i < calls->count; i++) {
+        const lki_node *logdir = lki_node_get(calls->entries[i].value, "logdir");
+        if (!lki_node_is_null(logdir) && logdir->kind == LKI_NODE_SCALAR)
+            LKI_TRY(lki_expdir_copy(expdir, logdir->text));
+    }
+    return LK_OK;
+}
+
+static int run_config(lk_config *config, const char *expdir)
 {
     lki_plan plan;
     int exit_code = LKI_EXIT_DONE;
     lk_status status = lki_config_build(config, &plan);
+    if (!status) status = keep_code(config, expdir);
     if (status)
         exit_code = lki_report(lki_build_exit_code(status));
     else if ((status = lki_config_call(config, &plan)))
@@ -141,16 +159,19 @@ static int run(const void *pointer)
 {
     const run_options *options = pointer;
     if (apply_launch(options)) return lki_report(LKI_EXIT_WRONG);
+    int exit_code = lki_load_components(options->config.expdir);
+    if (exit_code) return exit_code;
     lk_config *config = lki_load_config("run", &options->config);
     if (!config) return lki_report(LKI_EXIT_WRONG);
-    int exit_code = apply_to_calls(config, options) ? lki_report(LKI_EXIT_WRONG) : run_config(config);
+    exit_code = apply_to_calls(config, options) ? lki_report(LKI_EXIT_WRONG)
+                                                : run_config(config, options->config.expdir);
     lk_config_free(config);
     return exit_code;
 }
 
 const lki_command lki_command_run = {
     .name = "run",
-    .usage = "-C FILE [-C FILE ...] [--a/b/0=VALUE ...] [options]",
+    .usage = "-C FILE [-C FILE ...] [--expdir DIR] [--a/b/0=VALUE ...] [options]",
     .summary = "Trains what a config says.",
     .options = table,
     .options_nbytes = sizeof(run_options),

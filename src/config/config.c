@@ -1,6 +1,7 @@
 #include "config/config.h"
 
 #include "base/memory.h"
+#include "config/registry.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -38,6 +39,7 @@ lk_status lki_config_plan(lk_config *config, lki_plan *plan)
 {
     const lki_node *root = config->tree.root;
     *plan = (lki_plan){.tree = &config->tree};
+    LKI_TRY(lki_components_offered());
     if (!root) return lki_fail(LK_ERR_CONFIG, "the config is empty");
     LKI_TRY(lki_plan_make(plan));
     const lki_node *runner = lki_node_get(root, "runner"), *run = lki_node_get(root, "run");

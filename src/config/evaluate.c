@@ -3,6 +3,7 @@
 #include "config/call_parts.h"
 #include "config/components.h"
 #include "config/config.h"
+#include "config/registry.h"
 #include "config/suggest.h"
 
 #include "base/memory.h"
@@ -10,9 +11,11 @@
 
 #include <string.h>
 
-/* Callbacks that only look at the outputs; those that train, stop or save have no place in an evaluation. */
+/* Callbacks that only look at the outputs; those that train, stop or save have no place in an evaluation. A
+ * user's own are taken too: an evaluation calls them with loaders and batches alone. */
 static bool is_metric(const char *component)
 {
+    if (lki_component_is_added(lk_component_find(component))) return true;
     for (const lk_component *c = lki_metric_components; c->name; c++)
         if (!strcmp(c->name, component)) return true;
     return false;

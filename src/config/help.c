@@ -46,7 +46,8 @@ void lki_component_print_help(FILE *out, const lk_component *component)
 {
     char type[64], fallback[96];
     int width = widest_name(component);
-    fprintf(out, "%s (%s): %s\n", component->name, lk_component_kind_name(component->kind), component->help);
+    fprintf(out, "%s (%s): %s\n", component->name, lk_component_kind_name(component->kind),
+            component->help ? component->help : "");
     if (component->aliases) fprintf(out, "Also called: %s\n", component->aliases);
     if (!component->parameters || !component->parameters->name) return;
     fprintf(out, "\nParameters, in positional order:\n");
@@ -70,7 +71,7 @@ static void print_cell(FILE *out, const char *text)
 void lki_component_print_markdown(FILE *out, const lk_component *component)
 {
     char type[64], fallback[96];
-    fprintf(out, "### %s\n\n%s", component->name, component->help);
+    fprintf(out, "### %s\n\n%s", component->name, component->help ? component->help : "");
     if (component->aliases) fprintf(out, " Also `%s`.", component->aliases);
     fputs("\n\n", out);
     if (!component->parameters || !component->parameters->name) return;

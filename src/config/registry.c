@@ -227,6 +227,23 @@ lk_status lk_component_add(const lk_component *component)
     return LK_OK;
 }
 
+bool lki_component_is_added(const lk_component *component)
+{
+    for (int i = 0; i < added_count; i++)
+        if (added[i] == component) return true;
+    return false;
+}
+
+int lki_registry_added(void)
+{
+    return added_count;
+}
+
+void lki_registry_keep(int count)
+{
+    added_count = count;
+}
+
 void lki_registry_reset(void)
 {
     lki_free(added);

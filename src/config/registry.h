@@ -29,6 +29,16 @@ void lki_component_dispose(const lk_component *component, void *object);
 /* Another hold on an object of a kind that counts its holders; NULL where the kind does not. */
 void *lki_component_share(const lk_component *component, void *object);
 
+/* Whether it is one of those that were added, not of the library's own tables. */
+bool lki_component_is_added(const lk_component *component);
+
+/* How many have been added; and forgetting all but the first `count` of them. */
+int lki_registry_added(void);
+void lki_registry_keep(int count);
+
+/* What went wrong where LK_COMPONENTS added components at the start of the program. */
+lk_status lki_components_offered(void);
+
 /* Forgets the components that were added; for tests and at exit. */
 void lki_registry_reset(void);
 
