@@ -26,7 +26,8 @@ extern "C" {
     X(LK_ERR_NAN, "not a number")                                                                            \
     X(LK_ERR_TIMEOUT, "timed out")                                                                           \
     X(LK_ERR_PEER, "a peer failed")                                                                          \
-    X(LK_ERR_STOPPED, "stopped")
+    X(LK_ERR_STOPPED, "stopped")                                                                             \
+    X(LK_ERR_DEVICE, "the device failed")
 
 typedef enum lk_status {
 #define X(symbol, name) symbol,

@@ -1,12 +1,15 @@
 #include "engine/engines.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "engine/cuda/loader.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The fastest one first: it is what "auto" stands for. */
+/* Those that are part of this library; the fastest one first. */
 static const lk_engine_ops *const engines[] = {
 #ifdef LOCKSTEP_HAVE_CPU_ENGINE
     &lki_cpu_engine_ops,
@@ -23,6 +26,18 @@ static const lk_engine_ops *find_engine(const char *name)
     return NULL;
 }
 
+/* "cuda" or "cuda:1". */
+static bool names_gpu(const char *name, int *device)
+{
+    if (strncmp(name, "cuda", 4) != 0) return false;
+    if (name[4] == '\0') return true;
+    char *end = NULL;
+    long number = name[4] == ':' ? strtol(name + 5, &end, 10) : -1;
+    if (!end || end == name + 5 || *end || number < 0 || number > 1023) return false;
+    *device = (int)number;
+    return true;
+}
+
 /* "cpu, ref", for the error sentence. */
 static void list_names(char *text, size_t capacity)
 {
@@ -36,24 +51,41 @@ static void list_names(char *text, size_t capacity)
     }
 }
 
+/* A GPU that is there but cannot be used is worth one line; a machine without one is not. */
+static const char *fastest(void)
+{
+    char why[256];
+    if (lki_cuda_has_device() && lki_cuda_device_count(why) > 0) return "cuda";
+    if (lki_cuda_has_device()) lki_log(LKI_LOG_WARNING, "training on the CPU: %s", why);
+    return engines[0]->name;
+}
+
+static const lk_engine_ops *find_ops(const char *name, const char *from, int *device)
+{
+    if (names_gpu(name, device)) {
+        const lki_cuda_plugin *plugin = lki_cuda_plugin_get();
+        return plugin ? plugin->engine_ops : NULL;
+    }
+    const lk_engine_ops *ops = find_engine(name);
+    if (ops) return ops;
+    char known[128];
+    list_names(known, sizeof known);
+    return lki_fail_null(LK_ERR_NOT_FOUND,
+                         "%sno engine is named \"%s\"; this build has %s, cuda, or auto for the fastest",
+                         from, name, known);
+}
+
 lk_engine *lk_engine_open(const char *name, lk_engine_options options)
 {
     const char *from = "";
     if (!name || !*name || !strcmp(name, "auto")) {
         const char *wanted = getenv("LOCKSTEP_ENGINE");
         bool chosen = wanted && *wanted && strcmp(wanted, "auto");
-        name = chosen ? wanted : engines[0]->name;
+        name = chosen ? wanted : fastest();
         from = chosen ? "LOCKSTEP_ENGINE: " : "";
     }
-    const lk_engine_ops *ops = find_engine(name);
-    if (!ops) {
-        char known[128];
-        list_names(known, sizeof known);
-        return lki_fail_null(LK_ERR_NOT_FOUND,
-                             "%sno engine is named \"%s\"; this build has %s, or auto for the fastest", from,
-                             name, known);
-    }
-    lk_engine *engine = LKI_NEW(lk_engine);
+    const lk_engine_ops *ops = find_ops(name, from, &options.device);
+    lk_engine *engine = ops ? LKI_NEW(lk_engine) : NULL;
     if (!engine) return NULL;
     engine->ops = ops;
     if (ops->open(&engine->state, &options) != LK_OK) {
@@ -77,12 +109,10 @@ const char *lk_engine_name(const lk_engine *engine)
 
 const char *const *lk_engine_names(void)
 {
-    static const char *const names[] = {
-#ifdef LOCKSTEP_HAVE_CPU_ENGINE
-        "cpu",
-#endif
-        "ref",
-        NULL,
-    };
+    static const char *names[ENGINE_COUNT + 2];
+    int count = 0;
+    if (lki_cuda_device_count(NULL) > 0) names[count++] = "cuda";
+    for (int i = 0; i < ENGINE_COUNT; i++) names[count++] = engines[i]->name;
+    names[count] = NULL;
     return names;
 }

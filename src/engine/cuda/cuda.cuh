@@ -53,7 +53,7 @@ lk_status lki_cudnn_error(cudnnStatus_t error, const char *what);
 
 /* ---- The engine ---- */
 
-enum { LKI_CUDA_MAX_HYPERS = 64, LKI_CUDA_MAX_FAULTS = 1024, LKI_CUDA_BLOCK = 256 };
+enum { LKI_CUDA_MAX_HYPERS = 64, LKI_CUDA_MAX_FAULTS = 1024, LKI_CUDA_NEWS = 16, LKI_CUDA_BLOCK = 256 };
 
 /* The live numbers of an update on the device: what begin_step made of an lk_hyper. */
 typedef struct lki_cuda_hyper {
@@ -78,18 +78,27 @@ typedef struct lki_cuda_fault {
     int *number_on_device;
 } lki_cuda_fault;
 
+/* A call that can find a wrong index: its number, which input holds the indices, and how many there are to
+ * choose from. */
+typedef struct lki_cuda_check {
+    int number, operand;
+    int64_t limit;
+} lki_cuda_check;
+
 typedef struct lki_cuda {
     int device, major, minor, processor_count;
-    size_t shared_nbytes; /* a block may opt in to so much shared memory */
+    size_t shared_nbytes;       /* a block may opt in to so much shared memory */
     cudaStream_t compute, side; /* side: communication and copies beside the computation */
     cudaEvent_t fork, join;
     bool recording;
-    bool side_is_busy; /* work was forked to the side stream and not joined yet */
-    cublasLtHandle_t cublas;
-    cudnnHandle_t cudnn; /* NULL until lki_cuda_cudnn opens it: most models need none */
-    bool tf32;           /* products of f32 may round their operands to TF32 */
+    bool side_is_busy;       /* work was forked to the side stream and not joined yet */
+    cublasLtHandle_t cublas; /* these two are NULL until somebody asks for them: many models need none */
+    cudnnHandle_t cudnn;
+    bool tf32; /* products of f32 may round their operands to TF32 */
 
     lki_cuda_live *live; /* device */
+    lki_cuda_live sent;  /* what it holds, as far as hypers go */
+    bool may_skip;       /* a loss is watched: each step starts by taking `skip` back */
     const lk_hyper *hypers[LKI_CUDA_MAX_HYPERS]; /* whose numbers live->hyper[i] holds */
     lk_hyper *norm_hypers[LKI_CUDA_MAX_HYPERS];  /* whose grad_norm norms[i] is */
     double *norms, *norms_on_device;             /* mapped host memory */
@@ -98,6 +107,7 @@ typedef struct lki_cuda {
 
     lki_cuda_fault fault;
     const lk_call *fault_calls[LKI_CUDA_MAX_FAULTS];
+    lki_cuda_check fault_checks[LKI_CUDA_MAX_FAULTS];
     int fault_count;
 } lki_cuda;
 
@@ -106,7 +116,8 @@ static inline lki_cuda *lki_cuda_of(const lk_call *call)
     return (lki_cuda *)call->engine->state;
 }
 
-/* The cuDNN handle, opened by the first who asks, bound to the compute stream. */
+/* Handles, opened by the first who asks; cuDNN's is bound to the compute stream. */
+lk_status lki_cuda_cublas(lki_cuda *cuda, cublasLtHandle_t *out);
 lk_status lki_cuda_cudnn(lki_cuda *cuda, cudnnHandle_t *out);
 
 /* Memory for call->state, zeroed, freed with the call. */
@@ -120,16 +131,12 @@ void lki_cuda_hyper_release(lki_cuda *cuda, int slot); /* from free_state */
 /* Registers a call that can find a wrong index: kernels report with lki_cuda_report(fault, number, position).
  * synchronize then says "<index> at position <position> is outside of 0..<limit - 1>": it reads the index
  * from input `operand` of the call. 0 with a sentence where there are too many. */
-typedef struct lki_cuda_check {
-    int number, operand;
-    int64_t limit;
-} lki_cuda_check;
 lk_status lki_cuda_check_init(lki_cuda *cuda, lk_call *call, int operand, int64_t limit, lki_cuda_check *out);
 void lki_cuda_check_fini(lki_cuda *cuda, const lki_cuda_check *check);
 
 #ifdef __CUDACC__
-static __device__ inline void lki_cuda_report(unsigned long long *positions, int *number_on_device, int number,
-                                              int64_t position)
+static __device__ inline void lki_cuda_report(unsigned long long *positions, int *number_on_device,
+                                              int number, int64_t position)
 {
     atomicMin(&positions[number], (unsigned long long)position);
     *number_on_device = number;
@@ -190,28 +197,29 @@ template <typename T> static inline T *lki_cuda_out(const lk_call *call, int ind
 /* Blocks of LKI_CUDA_BLOCK threads for a loop with a grid's stride over `count` elements. */
 static inline int lki_cuda_grid(const lki_cuda *cuda, int64_t count)
 {
-    int64_t blocks = (count + LKI_CUDA_BLOCK - 1) / LKI_CUDA_BLOCK, most = (int64_t)cuda->processor_count * 16;
+    int64_t blocks = (count + LKI_CUDA_BLOCK - 1) / LKI_CUDA_BLOCK,
+            most = (int64_t)cuda->processor_count * 16;
     return (int)(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 
 /* Runs `body` with T as the C++ type of a float dtype: f32, f64, bf16 or f16. */
-#define LKI_CUDA_FLOAT_SWITCH(dtype, T, body)                                                                \
+#define LKI_CUDA_FLOAT_SWITCH(dtype, T, ...)                                                                 \
     switch (dtype) {                                                                                         \
     case LK_F32: {                                                                                           \
         using T = float;                                                                                     \
-        body;                                                                                                \
+        __VA_ARGS__;                                                                                         \
     } break;                                                                                                 \
     case LK_F64: {                                                                                           \
         using T = double;                                                                                    \
-        body;                                                                                                \
+        __VA_ARGS__;                                                                                         \
     } break;                                                                                                 \
     case LK_BF16: {                                                                                          \
         using T = __nv_bfloat16;                                                                             \
-        body;                                                                                                \
+        __VA_ARGS__;                                                                                         \
     } break;                                                                                                 \
     case LK_F16: {                                                                                           \
         using T = __half;                                                                                    \
-        body;                                                                                                \
+        __VA_ARGS__;                                                                                         \
     } break;                                                                                                 \
     default: break;                                                                                          \
     }
@@ -227,20 +235,32 @@ template <> struct lki_cuda_wide<double> {
 /* ---- The families; each lies in a file of its name ---- */
 
 typedef lk_status (*lki_cuda_prepare)(lki_cuda *cuda, lk_call *call);
+lki_cuda_prepare lki_cuda_family(lk_op op); /* NULL where no family has it */
+const char *lki_cuda_op_name(lk_op op);
 
-lk_status lki_cuda_prepare_elementwise(lki_cuda *cuda, lk_call *call); /* flag E, full, fused, cast, copy, expand */
-lk_status lki_cuda_prepare_reduce(lki_cuda *cuda, lk_call *call);      /* sum, mean, max, var, max_grad, argmax */
-lk_status lki_cuda_prepare_softmax(lki_cuda *cuda, lk_call *call);     /* and log_softmax, and their gradients */
-lk_status lki_cuda_prepare_movement(lki_cuda *cuda, lk_call *call);    /* permute, slice(_grad), concat, pad(_grad) */
-lk_status lki_cuda_prepare_index(lki_cuda *cuda, lk_call *call);       /* gather(_grad), embedding(_grad) */
-lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call);     /* matmul, linear, linear_grad */
-lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call);        /* conv, its gradients, conv_transpose */
-lk_status lki_cuda_prepare_pool(lki_cuda *cuda, lk_call *call);        /* max, avg, adaptive avg, their gradients */
+lk_status lki_cuda_prepare_elementwise(lki_cuda *cuda,
+                                       lk_call *call); /* flag E, full, fused, cast, copy, expand */
+lk_status lki_cuda_prepare_reduce(lki_cuda *cuda, lk_call *call);  /* sum, mean, max, var, max_grad, argmax */
+lk_status lki_cuda_prepare_softmax(lki_cuda *cuda, lk_call *call); /* and log_softmax, and their gradients */
+lk_status lki_cuda_prepare_movement(lki_cuda *cuda,
+                                    lk_call *call); /* permute, slice(_grad), concat, pad(_grad) */
+lk_status lki_cuda_prepare_index(lki_cuda *cuda, lk_call *call);   /* gather(_grad), embedding(_grad) */
+lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call); /* matmul, linear, linear_grad */
+lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call);    /* conv, its gradients, conv_transpose */
+lk_status lki_cuda_prepare_pool(lki_cuda *cuda, lk_call *call); /* max, avg, adaptive avg, their gradients */
 lk_status lki_cuda_prepare_upsample(lki_cuda *cuda, lk_call *call);
-lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call);        /* batch, layer, group, their gradients */
+lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call); /* batch, layer, group, their gradients */
 lk_status lki_cuda_prepare_dropout(lki_cuda *cuda, lk_call *call);
-lk_status lki_cuda_prepare_loss(lki_cuda *cuda, lk_call *call);        /* cross_entropy, nll, pointwise, gradients */
-lk_status lki_cuda_prepare_update(lki_cuda *cuda, lk_call *call);      /* update, clip_norm, clip_value, accumulate */
-lk_status lki_cuda_prepare_ranks(lki_cuda *cuda, lk_call *call);       /* all_reduce, reduce_start/_wait, assign */
+lk_status lki_cuda_prepare_loss(lki_cuda *cuda, lk_call *call); /* cross_entropy, nll, pointwise, gradients */
+lk_status lki_cuda_prepare_update(lki_cuda *cuda,
+                                  lk_call *call); /* update, clip_norm, clip_value, accumulate */
+lk_status lki_cuda_prepare_ranks(lki_cuda *cuda, lk_call *call); /* all_reduce, reduce_start/_wait, assign */
+
+/* ---- For the plugin's table ---- */
+
+extern const lk_engine_ops lki_cuda_ops;
+int lki_nccl_version(void); /* 0 where it is not there */
+lk_status lki_nccl_id(char id[LKI_NCCL_ID_NBYTES]);
+lk_status lki_nccl_create(lk_comm **out, const lki_nccl_options *options);
 
 #endif

@@ -43,8 +43,8 @@ enum { LKI_NCCL_ID_NBYTES = 128 };
 
 typedef struct lki_nccl_options {
     int rank, size;
-    int device;                    /* a GPU by its number among the visible ones */
-    char id[LKI_NCCL_ID_NBYTES];   /* rank 0's, on every rank */
+    int device;                  /* a GPU by its number among the visible ones */
+    char id[LKI_NCCL_ID_NBYTES]; /* rank 0's, on every rank */
     int64_t join_timeout_ms, timeout_ms;
 } lki_nccl_options;
 

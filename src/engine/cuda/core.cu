@@ -1,0 +1,540 @@
+/* The engine itself: opening the device, memory, copies, the order of work, recorded programs, and what goes
+ * to and fro between steps. */
+#include "engine/cuda/cuda.cuh"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const lki_cuda_host *lki_host;
+
+/* ---- Failures ---- */
+
+lk_status lki_cuda_fail(lk_status status, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return lki_host->fail(status, text);
+}
+
+lk_status lki_cuda_error(cudaError_t error, const char *what)
+{
+    cudaGetLastError(); /* a failed launch is remembered until somebody asks */
+    return lki_cuda_fail(error == cudaErrorMemoryAllocation ? LK_ERR_NOMEM : LK_ERR_DEVICE,
+                         "CUDA: %s (%.80s)", cudaGetErrorString(error), what);
+}
+
+lk_status lki_cublas_error(cublasStatus_t error, const char *what)
+{
+    return lki_cuda_fail(LK_ERR_DEVICE, "cuBLAS: %s (%.80s)", cublasLtGetStatusString(error), what);
+}
+
+lk_status lki_cudnn_error(cudnnStatus_t error, const char *what)
+{
+    return lki_cuda_fail(LK_ERR_DEVICE, "cuDNN: %s (%.80s)", cudnnGetErrorString(error), what);
+}
+
+/* ---- Opening and closing ---- */
+
+static lk_status open_device(lki_cuda *cuda, int device)
+{
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaErrorInsufficientDriver)
+        return lki_cuda_fail(LK_ERR_DEVICE, "the NVIDIA driver is too old for CUDA %d.%d",
+                             CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (error != cudaSuccess || count == 0)
+        return lki_cuda_fail(LK_ERR_DEVICE, "there is no GPU here that CUDA can use (%s)",
+                             error == cudaSuccess ? "none is visible" : cudaGetErrorString(error));
+    if (device < 0 || device >= count)
+        return lki_cuda_fail(LK_ERR_DEVICE, "there is no GPU %d: %d %s visible", device, count,
+                             count == 1 ? "is" : "are");
+    LKI_CUDA(cudaSetDevice(device));
+    cudaDeviceProp properties;
+    LKI_CUDA(cudaGetDeviceProperties(&properties, device));
+    cuda->device = device;
+    cuda->major = properties.major;
+    cuda->minor = properties.minor;
+    cuda->processor_count = properties.multiProcessorCount;
+    cuda->shared_nbytes = properties.sharedMemPerBlockOptin;
+    return LK_OK;
+}
+
+static lk_status open_streams(lki_cuda *cuda)
+{
+    /* Above the default priority: the short work beside the computation must not wait for it. */
+    int least = 0, greatest = 0;
+    LKI_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    LKI_CUDA(cudaStreamCreateWithFlags(&cuda->compute, cudaStreamNonBlocking));
+    LKI_CUDA(cudaStreamCreateWithPriority(&cuda->side, cudaStreamNonBlocking, greatest));
+    LKI_CUDA(cudaEventCreateWithFlags(&cuda->fork, cudaEventDisableTiming));
+    LKI_CUDA(cudaEventCreateWithFlags(&cuda->join, cudaEventDisableTiming));
+    return LK_OK;
+}
+
+static lk_status open_shared_words(lki_cuda *cuda)
+{
+    LKI_CUDA(cudaMalloc((void **)&cuda->live, sizeof *cuda->live));
+    LKI_CUDA(cudaMemset(cuda->live, 0, sizeof *cuda->live));
+    size_t positions = sizeof *cuda->fault.position * LKI_CUDA_MAX_FAULTS;
+    LKI_CUDA(cudaMalloc((void **)&cuda->fault.position, positions));
+    LKI_CUDA(cudaMemset(cuda->fault.position, 0xff, positions));
+    LKI_CUDA(
+        cudaHostAlloc((void **)&cuda->norms, sizeof *cuda->norms * LKI_CUDA_MAX_HYPERS, cudaHostAllocMapped));
+    LKI_CUDA(cudaHostGetDevicePointer((void **)&cuda->norms_on_device, cuda->norms, 0));
+    memset(cuda->norms, 0, sizeof *cuda->norms * LKI_CUDA_MAX_HYPERS);
+    LKI_CUDA(cudaHostAlloc((void **)&cuda->fault.number, sizeof(int), cudaHostAllocMapped));
+    LKI_CUDA(cudaHostGetDevicePointer((void **)&cuda->fault.number_on_device, (void *)cuda->fault.number, 0));
+    *cuda->fault.number = 0;
+    cuda->fault_count = 1; /* number 0 says that nothing is wrong */
+    return LK_OK;
+}
+
+static void close_engine(void *state)
+{
+    lki_cuda *cuda = (lki_cuda *)state;
+    if (!cuda) return;
+    cudaSetDevice(cuda->device);
+    if (cuda->compute) cudaStreamSynchronize(cuda->compute);
+    if (cuda->side) cudaStreamSynchronize(cuda->side);
+    if (cuda->cudnn) cudnnDestroy(cuda->cudnn);
+    if (cuda->cublas) cublasLtDestroy(cuda->cublas);
+    cudaFree(cuda->live);
+    cudaFree(cuda->fault.position);
+    cudaFreeHost(cuda->norms);
+    cudaFreeHost((void *)cuda->fault.number);
+    if (cuda->fork) cudaEventDestroy(cuda->fork);
+    if (cuda->join) cudaEventDestroy(cuda->join);
+    if (cuda->side) cudaStreamDestroy(cuda->side);
+    if (cuda->compute) cudaStreamDestroy(cuda->compute);
+    lki_host->free(cuda);
+}
+
+static lk_status open_engine(void **state, const lk_engine_options *options)
+{
+    lki_cuda *cuda = (lki_cuda *)lki_host->alloc(sizeof *cuda, "the cuda engine");
+    if (!cuda) return LK_ERR_NOMEM;
+    cuda->tf32 = options->allow_tf32;
+    lk_status status = open_device(cuda, options->device);
+    if (status == LK_OK) status = open_streams(cuda);
+    if (status == LK_OK) status = open_shared_words(cuda);
+    if (status != LK_OK) {
+        close_engine(cuda);
+        return status;
+    }
+    *state = cuda;
+    return LK_OK;
+}
+
+lk_status lki_cuda_cublas(lki_cuda *cuda, cublasLtHandle_t *out)
+{
+    if (!cuda->cublas) LKI_CUBLAS(cublasLtCreate(&cuda->cublas));
+    *out = cuda->cublas;
+    return LK_OK;
+}
+
+lk_status lki_cuda_cudnn(lki_cuda *cuda, cudnnHandle_t *out)
+{
+    if (!cuda->cudnn) {
+        LKI_CUDNN(cudnnCreate(&cuda->cudnn));
+        LKI_CUDNN(cudnnSetStream(cuda->cudnn, cuda->compute));
+    }
+    *out = cuda->cudnn;
+    return LK_OK;
+}
+
+/* ---- Memory ---- */
+
+static lki_cuda *state_of(lk_engine *engine)
+{
+    return (lki_cuda *)engine->state;
+}
+
+static void format_nbytes(char text[32], size_t nbytes)
+{
+    if (nbytes >= (size_t)1 << 30)
+        snprintf(text, 32, "%.1f GiB", (double)nbytes / (1 << 30));
+    else
+        snprintf(text, 32, "%.1f MiB", (double)nbytes / (1 << 20));
+}
+
+/* One byte more than asked for where nothing was: an address must be there. */
+static void *alloc_device(lk_engine *engine, size_t nbytes, const char *what)
+{
+    lki_cuda *cuda = state_of(engine);
+    void *data = NULL;
+    if (nbytes == 0) nbytes = 1;
+    cudaError_t error = cudaMalloc(&data, nbytes);
+    if (error == cudaSuccess) error = cudaMemsetAsync(data, 0, nbytes, cuda->compute);
+    if (error == cudaSuccess) return data;
+    cudaFree(data);
+    if (error != cudaErrorMemoryAllocation) {
+        lki_cuda_error(error, what);
+        return NULL;
+    }
+    cudaGetLastError();
+    size_t free_nbytes = 0, total = 0;
+    cudaMemGetInfo(&free_nbytes, &total);
+    char asked[32], left[32], whole[32];
+    format_nbytes(asked, nbytes);
+    format_nbytes(left, free_nbytes);
+    format_nbytes(whole, total);
+    lki_cuda_fail(LK_ERR_NOMEM, "out of memory on GPU %d: %s for %s, where %s of %s are free", cuda->device,
+                  asked, what, left, whole);
+    return NULL;
+}
+
+/* Work under way may still use the memory. */
+static void release_device(lk_engine *engine, void *data)
+{
+    if (!data) return;
+    cudaStreamSynchronize(state_of(engine)->compute);
+    cudaStreamSynchronize(state_of(engine)->side);
+    cudaFree(data);
+}
+
+static void *alloc_host(lk_engine *engine, size_t nbytes, const char *what)
+{
+    (void)engine;
+    void *data = NULL;
+    cudaError_t error = cudaHostAlloc(&data, nbytes ? nbytes : 1, cudaHostAllocMapped);
+    if (error == cudaSuccess) {
+        memset(data, 0, nbytes);
+        return data;
+    }
+    lki_cuda_error(error, what);
+    return NULL;
+}
+
+static void release_host(lk_engine *engine, void *data)
+{
+    if (!data) return;
+    cudaStreamSynchronize(state_of(engine)->compute);
+    cudaStreamSynchronize(state_of(engine)->side);
+    cudaFreeHost(data);
+}
+
+static lk_status upload(lk_engine *engine, void *device, const void *host, size_t nbytes)
+{
+    if (nbytes == 0) return LK_OK;
+    LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, state_of(engine)->compute));
+    LKI_CUDA(cudaStreamSynchronize(state_of(engine)->compute)); /* the host's memory has been read */
+    return LK_OK;
+}
+
+static lk_status download(lk_engine *engine, void *host, const void *device, size_t nbytes)
+{
+    if (nbytes == 0) return LK_OK;
+    LKI_CUDA(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, state_of(engine)->compute));
+    LKI_CUDA(cudaStreamSynchronize(state_of(engine)->compute));
+    return LK_OK;
+}
+
+static lk_status feed(lk_engine *engine, void *device, const void *host, size_t nbytes)
+{
+    if (nbytes == 0) return LK_OK;
+    LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, state_of(engine)->compute));
+    return LK_OK;
+}
+
+/* Beside the computation: what comes after does not wait for the copy. */
+static lk_status fetch(lk_engine *engine, void *host, const void *device, size_t nbytes)
+{
+    if (nbytes == 0) return LK_OK;
+    LKI_TRY(lki_cuda_fork(state_of(engine)));
+    LKI_CUDA(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, state_of(engine)->side));
+    return LK_OK;
+}
+
+/* ---- The order of work ---- */
+
+lk_status lki_cuda_fork(lki_cuda *cuda)
+{
+    LKI_CUDA(cudaEventRecord(cuda->fork, cuda->compute));
+    LKI_CUDA(cudaStreamWaitEvent(cuda->side, cuda->fork, 0));
+    cuda->side_is_busy = true;
+    return LK_OK;
+}
+
+lk_status lki_cuda_join(lki_cuda *cuda)
+{
+    if (!cuda->side_is_busy) return LK_OK;
+    LKI_CUDA(cudaEventRecord(cuda->join, cuda->side));
+    LKI_CUDA(cudaStreamWaitEvent(cuda->compute, cuda->join, 0));
+    cuda->side_is_busy = false;
+    return LK_OK;
+}
+
+/* ---- Wrong indices ---- */
+
+lk_status lki_cuda_check_init(lki_cuda *cuda, lk_call *call, int operand, int64_t limit, lki_cuda_check *out)
+{
+    int number = 1;
+    while (number < cuda->fault_count && cuda->fault_calls[number]) number++;
+    if (number == LKI_CUDA_MAX_FAULTS)
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED,
+                             "a program on the GPU may look up indices in at most %d places",
+                             LKI_CUDA_MAX_FAULTS - 1);
+    if (number == cuda->fault_count) cuda->fault_count++;
+    cuda->fault_calls[number] = call;
+    *out = (lki_cuda_check){number, operand, limit};
+    cuda->fault_checks[number] = *out;
+    return LK_OK;
+}
+
+void lki_cuda_check_fini(lki_cuda *cuda, const lki_cuda_check *check)
+{
+    if (check->number) cuda->fault_calls[check->number] = NULL;
+}
+
+static lk_status explain_fault(lki_cuda *cuda, int number)
+{
+    const lk_call *call = cuda->fault_calls[number];
+    lki_cuda_check check = cuda->fault_checks[number];
+    unsigned long long position = 0, clean = ~0ull;
+    LKI_CUDA(cudaMemcpy(&position, &cuda->fault.position[number], sizeof position, cudaMemcpyDeviceToHost));
+    LKI_CUDA(cudaMemcpy(&cuda->fault.position[number], &clean, sizeof clean, cudaMemcpyHostToDevice));
+    int64_t index = 0;
+    if (call && position != clean) {
+        const lk_tensor *indices = &call->in[check.operand];
+        size_t size = lki_cuda_dtype_nbytes(indices->dtype);
+        LKI_CUDA(
+            cudaMemcpy(&index, (const char *)indices->data + position * size, size, cudaMemcpyDeviceToHost));
+        if (indices->dtype == LK_I32) index = (int32_t)index;
+    }
+    return lki_cuda_fail(LK_ERR_RANGE, "%lld at position %lld is outside of 0..%lld", (long long)index,
+                         (long long)position, (long long)check.limit - 1);
+}
+
+static lk_status synchronize(lk_engine *engine, const lk_call **failed)
+{
+    lki_cuda *cuda = state_of(engine);
+    LKI_TRY(lki_cuda_join(cuda));
+    LKI_CUDA(cudaStreamSynchronize(cuda->compute));
+    for (int i = 0; i < cuda->hyper_count; i++)
+        if (cuda->norm_hypers[i]) cuda->norm_hypers[i]->grad_norm = cuda->norms[i];
+    int number = *cuda->fault.number;
+    if (number == 0) return LK_OK;
+    *cuda->fault.number = 0;
+    if (failed) *failed = cuda->fault_calls[number];
+    return explain_fault(cuda, number);
+}
+
+/* ---- What changes from step to step ---- */
+
+int lki_cuda_hyper_slot(lki_cuda *cuda, lk_hyper *hyper, bool with_norm)
+{
+    int slot = 0;
+    while (slot < cuda->hyper_count && cuda->hypers[slot]) slot++;
+    if (slot == LKI_CUDA_MAX_HYPERS) {
+        lki_cuda_fail(LK_ERR_UNSUPPORTED,
+                      "an optimizer on the GPU may have at most %d groups or LAMB tensors",
+                      LKI_CUDA_MAX_HYPERS);
+        return -1;
+    }
+    if (slot == cuda->hyper_count) cuda->hyper_count++;
+    cuda->hypers[slot] = hyper;
+    cuda->norm_hypers[slot] = with_norm ? hyper : NULL;
+    cuda->sent.hyper[slot].step = -1; /* not yet on the device */
+    return slot;
+}
+
+void lki_cuda_hyper_release(lki_cuda *cuda, int slot)
+{
+    if (slot < 0) return;
+    cuda->hypers[slot] = NULL;
+    cuda->norm_hypers[slot] = NULL;
+}
+
+static lki_cuda_hyper widened(const lk_hyper *h)
+{
+    lki_cuda_hyper out;
+    memset(&out, 0, sizeof out); /* compared byte by byte */
+    out.lr = h->lr;
+    out.momentum = h->momentum;
+    out.dampening = h->dampening;
+    out.weight_decay = h->weight_decay;
+    out.beta1 = h->beta1;
+    out.beta2 = h->beta2;
+    out.eps = h->eps;
+    out.alpha = h->alpha;
+    out.lr_decay = h->lr_decay;
+    out.clip = h->clip;
+    out.grad_scale = h->grad_scale == 0 ? 1 : h->grad_scale;
+    out.bias1 = 1 - pow(h->beta1, (double)h->step);
+    out.bias2 = 1 - pow(h->beta2, (double)h->step);
+    out.nesterov = h->nesterov;
+    out.amsgrad = h->amsgrad;
+    out.centered = h->centered;
+    out.maximize = h->maximize;
+    out.first = h->first;
+    out.is_first_step = h->step <= 1;
+    out.step = h->step;
+    return out;
+}
+
+/* The numbers travel as the arguments of a kernel: the launch copies them, so the host may change them at
+ * once, and one launch is all that a step costs. */
+typedef struct news {
+    unsigned long long draw;
+    int count;
+    short slot[LKI_CUDA_NEWS];
+    lki_cuda_hyper hyper[LKI_CUDA_NEWS];
+} news;
+
+static __global__ void take_news(lki_cuda_live *live, const __grid_constant__ news n)
+{
+    constexpr int words = sizeof(lki_cuda_hyper) / sizeof(unsigned long long);
+    static_assert(sizeof(lki_cuda_hyper) % sizeof(unsigned long long) == 0, "copied in words");
+    if (threadIdx.x == 0) {
+        live->draw = n.draw;
+        live->skip = 0;
+    }
+    for (int i = threadIdx.x; i < n.count * words; i += blockDim.x) {
+        unsigned long long *to = (unsigned long long *)&live->hyper[n.slot[i / words]];
+        to[i % words] = ((const unsigned long long *)&n.hyper[i / words])[i % words];
+    }
+}
+
+static lk_status begin_step(lk_engine *engine, lk_generator *generator)
+{
+    lki_cuda *cuda = state_of(engine);
+    news n;
+    n.draw = cuda->dropout_count ? lki_host->draw(generator) : 0;
+    n.count = 0;
+    for (int slot = 0; slot < cuda->hyper_count; slot++) {
+        if (!cuda->hypers[slot]) continue;
+        lki_cuda_hyper now = widened(cuda->hypers[slot]);
+        if (memcmp(&now, &cuda->sent.hyper[slot], sizeof now) == 0) continue;
+        cuda->sent.hyper[slot] = now;
+        n.slot[n.count] = (short)slot;
+        n.hyper[n.count++] = now;
+        if (n.count < LKI_CUDA_NEWS) continue;
+        take_news<<<1, 128, 0, cuda->compute>>>(cuda->live, n);
+        n.count = 0;
+    }
+    if (n.count == 0 && !cuda->dropout_count && !cuda->may_skip) return LK_OK;
+    take_news<<<1, 128, 0, cuda->compute>>>(cuda->live, n);
+    LKI_LAUNCHED();
+    return LK_OK;
+}
+
+template <typename T> static __global__ void publish_loss(const T *loss, double *host, lki_cuda_live *live)
+{
+    double value = (double)(typename lki_cuda_wide<T>::type) * loss;
+    *host = value;
+    if (!isfinite(value)) live->skip = 1;
+}
+
+static lk_status watch(lk_engine *engine, const lk_tensor *loss, double *host)
+{
+    lki_cuda *cuda = state_of(engine);
+    double *host_on_device = NULL;
+    LKI_CUDA(cudaHostGetDevicePointer((void **)&host_on_device, host, 0));
+    cuda->may_skip = true;
+    LKI_CUDA_FLOAT_SWITCH(loss->dtype, T, {
+        publish_loss<T><<<1, 1, 0, cuda->compute>>>((const T *)loss->data, host_on_device, cuda->live);
+    })
+    LKI_LAUNCHED();
+    return LK_OK;
+}
+
+/* ---- Programs ---- */
+
+static lk_status record_begin(lk_engine *engine)
+{
+    lki_cuda *cuda = state_of(engine);
+    LKI_TRY(lki_cuda_join(cuda));
+    LKI_CUDA(cudaStreamBeginCapture(cuda->compute, cudaStreamCaptureModeThreadLocal));
+    cuda->recording = true;
+    return LK_OK;
+}
+
+static lk_status record_end(lk_engine *engine, void **program)
+{
+    lki_cuda *cuda = state_of(engine);
+    *program = NULL;
+    lk_status joined = lki_cuda_join(cuda);
+    cudaGraph_t graph = NULL;
+    cuda->recording = false;
+    cudaError_t error = cudaStreamEndCapture(cuda->compute, &graph);
+    if (joined != LK_OK || error != cudaSuccess) {
+        if (graph) cudaGraphDestroy(graph);
+        return joined != LK_OK ? joined : lki_cuda_error(error, "recording the step");
+    }
+    cudaGraphExec_t executable = NULL;
+    error = cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    if (error != cudaSuccess) return lki_cuda_error(error, "making a CUDA graph of the step");
+    error = cudaGraphUpload(executable, cuda->compute);
+    if (error != cudaSuccess) {
+        cudaGraphExecDestroy(executable);
+        return lki_cuda_error(error, "sending the CUDA graph of the step to the GPU");
+    }
+    *program = executable;
+    return LK_OK;
+}
+
+static lk_status replay(lk_engine *engine, void *program)
+{
+    LKI_CUDA(cudaGraphLaunch((cudaGraphExec_t)program, state_of(engine)->compute));
+    return LK_OK;
+}
+
+static void program_free(lk_engine *engine, void *program)
+{
+    if (!program) return;
+    cudaStreamSynchronize(state_of(engine)->compute);
+    cudaGraphExecDestroy((cudaGraphExec_t)program);
+}
+
+/* ---- Kernels ---- */
+
+void *lki_cuda_new_state(lk_call *call, size_t nbytes)
+{
+    call->state = lki_host->alloc(nbytes, "a prepared call");
+    call->free_state = lki_host->free;
+    return call->state;
+}
+
+static lk_status prepare(lk_engine *engine, lk_call *call)
+{
+    lki_cuda *cuda = state_of(engine);
+    lki_cuda_prepare family = lki_cuda_family(call->op);
+    if (!family)
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for %s",
+                             lki_cuda_op_name(call->op));
+    LKI_CUDA(cudaSetDevice(cuda->device));
+    LKI_TRY(family(cuda, call));
+    if (call->run) return LK_OK;
+    lk_dtype dtype = call->input_count ? call->in[0].dtype : call->out[0].dtype;
+    return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for %s of %s",
+                         lki_cuda_op_name(call->op), lki_cuda_dtype_name(dtype));
+}
+
+const lk_engine_ops lki_cuda_ops = {
+    .name = "cuda",
+    .open = open_engine,
+    .close = close_engine,
+    .prepare = prepare,
+    .assign_layouts = NULL,
+    .alloc = alloc_device,
+    .release = release_device,
+    .upload = upload,
+    .download = download,
+    .alloc_host = alloc_host,
+    .release_host = release_host,
+    .feed = feed,
+    .fetch = fetch,
+    .synchronize = synchronize,
+    .begin_step = begin_step,
+    .record_begin = record_begin,
+    .record_end = record_end,
+    .replay = replay,
+    .program_free = program_free,
+    .watch = watch,
+};

@@ -1,0 +1,53 @@
+/* The table that liblockstep finds in the plugin. */
+#include "engine/cuda/cuda.cuh"
+
+#include <stdio.h>
+
+static lk_status device_count(int *count)
+{
+    *count = 0;
+    LKI_CUDA(cudaGetDeviceCount(count));
+    return LK_OK;
+}
+
+static lk_status describe(int device, lki_cuda_device *out)
+{
+    cudaDeviceProp properties;
+    LKI_CUDA(cudaGetDeviceProperties(&properties, device));
+    snprintf(out->name, sizeof out->name, "%.127s", properties.name);
+    out->major = properties.major;
+    out->minor = properties.minor;
+    out->processor_count = properties.multiProcessorCount;
+    out->memory_nbytes = properties.totalGlobalMem;
+    int before = 0;
+    size_t total = 0;
+    LKI_CUDA(cudaGetDevice(&before));
+    LKI_CUDA(cudaSetDevice(device));
+    LKI_CUDA(cudaMemGetInfo(&out->free_nbytes, &total));
+    LKI_CUDA(cudaSetDevice(before));
+    return LK_OK;
+}
+
+static void versions(lki_cuda_versions *out)
+{
+    *out = (lki_cuda_versions){0, 0, 0, 0, 0};
+    cudaDriverGetVersion(&out->driver);
+    cudaRuntimeGetVersion(&out->runtime);
+    out->cublas = (int)cublasLtGetVersion();
+    out->cudnn = (int)cudnnGetVersion();
+    out->nccl = lki_nccl_version();
+}
+
+extern "C" const lki_cuda_plugin *lki_cuda_plugin_open(const lki_cuda_host *host)
+{
+    static lki_cuda_plugin plugin;
+    lki_host = host;
+    plugin.version = LKI_CUDA_PLUGIN_VERSION;
+    plugin.engine_ops = &lki_cuda_ops;
+    plugin.device_count = device_count;
+    plugin.describe = describe;
+    plugin.versions = versions;
+    plugin.nccl_id = lki_nccl_id;
+    plugin.nccl_create = lki_nccl_create;
+    return &plugin;
+}
