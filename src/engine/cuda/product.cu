@@ -1,0 +1,196 @@
+/* matmul, linear and linear_grad: which product each one is, and who computes it.
+ *
+ * cuBLASLt has the large ones. Ours are the small ones, whose time is that of a launch, and the flat ones in
+ * f32, which wait for memory whoever multiplies. The choice depends on shapes and dtypes alone. */
+#include "engine/cuda/product.cuh"
+
+/* Multiplications up to which our kernels take a product; and, for f32, multiplications an element moved. */
+static const struct {
+    lk_dtype dtype;
+    int64_t most;
+    int64_t flat;
+} limits[] = {
+    {LK_F32, (int64_t)1 << 24, 20},
+    {LK_F64, (int64_t)1 << 22, 4},
+    {LK_BF16, (int64_t)1 << 18, 0},
+    {LK_F16, (int64_t)1 << 18, 0},
+};
+
+/* Dot products by warps: k long enough for a warp, and no more of them than pay. */
+enum { DOTS_LEAST_K = 64, DOTS_MOST_K = 8192, DOTS_MOST = 1 << 15 };
+
+static bool is_ours(const lki_cuda *cuda, const lki_cuda_product *p)
+{
+    const lki_cuda_shape *s = &p->shape;
+    int64_t work = s->batch * s->m * s->n * s->k,
+            moved = s->batch * (s->m * s->k + s->n * s->k + s->m * s->n);
+    if (work == 0) return true;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        if (limits[i].dtype != p->dtype) continue;
+        int64_t most = p->dtype == LK_F32 && cuda->tf32 ? limits[i].most / 4 : limits[i].most;
+        return work <= most || work < limits[i].flat * moved;
+    }
+    return true;
+}
+
+static bool is_dots(const lki_cuda_product *p, bool with_sums)
+{
+    const lki_cuda_shape *s = &p->shape;
+    return p->dtype == LK_F32 && s->batch == 1 && !with_sums && s->a_column == 1 && s->b_row == 1 &&
+           s->k >= DOTS_LEAST_K && s->k <= DOTS_MOST_K && s->m * s->n <= DOTS_MOST;
+}
+
+/* The step of leading axis `axis` (of `axes`, counted in the result) in an operand of matrices. */
+static int64_t step_of(lk_shape shape, int axis, int axes, int64_t matrix)
+{
+    int own = axis - (axes - (shape.rank - 2));
+    if (own < 0 || shape.dim[own] == 1) return 0;
+    return lki_cuda_span(shape, own + 1, shape.rank - 2) * matrix;
+}
+
+/* Leading axes of size 1 say nothing and go. */
+static void add_axis(lki_cuda_shape *s, int64_t dim, int64_t a_step, int64_t b_step)
+{
+    if (dim == 1) return;
+    s->dim[s->axes] = dim;
+    s->a_step[s->axes] = a_step;
+    s->b_step[s->axes++] = b_step;
+}
+
+/* Where one b serves all, the matrices of a lie one below the other: one tall product. */
+static void stack(lki_cuda_shape *s, bool transpose_a)
+{
+    int64_t size = s->m * s->k;
+    if (transpose_a) return;
+    for (int i = s->axes - 1; i >= 0; i--) {
+        if (s->b_step[i] != 0 || s->a_step[i] != size) return;
+        size *= s->dim[i];
+    }
+    s->m *= s->batch;
+    s->batch = 1;
+    s->axes = 0;
+}
+
+static lki_cuda_shape matmul_shape(const lk_call *call)
+{
+    lk_shape a = call->in[0].shape, b = call->in[1].shape, c = call->out[0].shape;
+    int axes = c.rank - 2;
+    bool ta = call->attr->transpose_a, tb = call->attr->transpose_b;
+    lki_cuda_shape s = {};
+    s.m = c.dim[axes];
+    s.n = c.dim[axes + 1];
+    s.k = a.dim[a.rank - (ta ? 2 : 1)];
+    s.batch = lki_cuda_span(c, 0, axes);
+    s.a_row = ta ? 1 : s.k;
+    s.a_column = ta ? s.m : 1;
+    s.b_row = tb ? 1 : s.n;
+    s.b_column = tb ? s.k : 1;
+    for (int i = 0; i < axes; i++)
+        add_axis(&s, c.dim[i], step_of(a, i, axes, s.m * s.k), step_of(b, i, axes, s.k * s.n));
+    stack(&s, ta);
+    return s;
+}
+
+/* y (rows, n) = x (rows, k) times w (n, k) turned; dw (n, k) = dy (rows, n) turned times x (rows, k). */
+static lki_cuda_shape linear_shape(const lk_call *call)
+{
+    lk_shape first = call->in[0].shape, second = call->in[1].shape;
+    int64_t rows = lki_cuda_span(first, 0, first.rank - 1), width = first.dim[first.rank - 1];
+    lki_cuda_shape s = {};
+    s.batch = 1;
+    if (call->op == LK_OP_LINEAR) {
+        s.m = rows;
+        s.n = second.dim[0];
+        s.k = width;
+        s.a_row = s.k;
+        s.a_column = 1;
+        s.b_row = 1;
+        s.b_column = s.k;
+        return s;
+    }
+    s.m = width;
+    s.n = second.dim[second.rank - 1];
+    s.k = rows;
+    s.a_row = 1;
+    s.a_column = s.m;
+    s.b_row = s.n;
+    s.b_column = 1;
+    return s;
+}
+
+static lki_cuda_factors factors_of(const lk_call *call, lk_dtype dtype)
+{
+    lki_cuda_factors f = {};
+    f.a = call->in[0].data;
+    f.b = call->in[1].data;
+    f.c = call->out[0].data;
+    f.wide_c = call->out[0].dtype != dtype;
+    if (call->op == LK_OP_LINEAR) {
+        f.bias = lki_cuda_in<void>(call, 2);
+        f.wide_bias = f.bias && call->in[2].dtype != dtype;
+        f.relu = call->attr->activation == LK_ACTIVATION_RELU;
+    }
+    if (call->op == LK_OP_LINEAR_GRAD && call->attr->index) {
+        f.sums = lki_cuda_out<void>(call, 1);
+        f.wide_sums = f.sums && call->out[1].dtype != dtype;
+    }
+    return f;
+}
+
+static lk_status run_product(const lk_call *call)
+{
+    lki_cuda *cuda = lki_cuda_of(call);
+    lki_cuda_product *p = (lki_cuda_product *)call->state;
+    lki_cuda_factors f = factors_of(call, p->dtype);
+    if (p->way == LKI_CUDA_LT && lki_cuda_lt_fits(p, &f)) return lki_cuda_run_lt(cuda, p, &f, call->scratch);
+    if (p->way == LKI_CUDA_DOTS) return lki_cuda_run_dots(cuda, &p->shape, &f);
+    return lki_cuda_run_tiles(cuda, p, &f, call->scratch);
+}
+
+static void free_product(void *state)
+{
+    lki_cuda_free_lt(&((lki_cuda_product *)state)->lt);
+    lki_host->free(state);
+}
+
+/* A result or a bias is of the factors' dtype, or f32 beside short factors. */
+static bool dtype_fits(const lk_tensor *tensor, lk_dtype dtype)
+{
+    bool is_short = dtype == LK_BF16 || dtype == LK_F16;
+    return !tensor->data || tensor->dtype == dtype || (is_short && tensor->dtype == LK_F32);
+}
+
+static lk_status check_dtypes(const lk_call *call)
+{
+    lk_dtype dtype = call->in[0].dtype;
+    bool fits = dtype <= LK_F16 && call->in[1].dtype == dtype;
+    for (int i = 2; i < call->input_count; i++) fits = fits && dtype_fits(&call->in[i], dtype);
+    for (int i = 0; i < call->output_count; i++) fits = fits && dtype_fits(&call->out[i], dtype);
+    if (fits) return LK_OK;
+    return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for a product of %s and %s to %s",
+                         lki_cuda_dtype_name(dtype), lki_cuda_dtype_name(call->in[1].dtype),
+                         lki_cuda_dtype_name(call->out[0].dtype));
+}
+
+lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call)
+{
+    LKI_TRY(check_dtypes(call));
+    lki_cuda_product *p = (lki_cuda_product *)lki_cuda_new_state(call, sizeof *p);
+    if (!p) return LK_ERR_NOMEM;
+    call->free_state = free_product;
+    call->run = run_product;
+    p->dtype = call->in[0].dtype;
+    p->shape = call->op == LK_OP_MATMUL ? matmul_shape(call) : linear_shape(call);
+    lki_cuda_factors f = factors_of(call, p->dtype);
+    bool with_sums = call->op == LK_OP_LINEAR_GRAD && call->attr->index;
+    lki_cuda_plan_tiles(cuda, p, with_sums, &call->scratch_nbytes);
+    p->way = is_dots(p, with_sums) && is_ours(cuda, p) ? LKI_CUDA_DOTS : LKI_CUDA_TILES;
+    if (is_ours(cuda, p) || !f.c) return LK_OK;
+    bool found;
+    LKI_TRY(lki_cuda_plan_lt(cuda, p, &f, &found));
+    if (!found) return LK_OK;
+    p->way = LKI_CUDA_LT;
+    size_t workspace = p->lt.workspace_nbytes ? p->lt.workspace_nbytes + 256 : 0;
+    if (workspace > call->scratch_nbytes) call->scratch_nbytes = workspace;
+    return LK_OK;
+}
