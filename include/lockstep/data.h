@@ -101,6 +101,8 @@ typedef lk_status (*lk_sampler_draw)(void *context, lk_generator *generator, int
 lk_sampler *lk_custom_sampler(int64_t capacity, lk_sampler_draw draw, void *context,
                               void (*free_context)(void *context));
 
+/* The indices of a pass, as PyTorch's len(): a distributed sampler's are one rank's share where it was told
+ * num_replicas, else all. */
 int64_t lk_sampler_length(const lk_sampler *sampler);
 void lk_sampler_free(lk_sampler *sampler);
 

@@ -56,7 +56,9 @@ void lk_sampler_free(lk_sampler *sampler)
 
 int64_t lk_sampler_length(const lk_sampler *sampler)
 {
-    return sampler ? sampler->length : 0;
+    if (!sampler) return 0;
+    /* A distributed sampler's own length leaves room for padding; what a rank gets is its share. */
+    return sampler->is_distributed ? lki_sampler_next_length(sampler, 0, 1) : sampler->length;
 }
 
 int64_t lki_sampler_next_length(const lk_sampler *sampler, int rank, int world)

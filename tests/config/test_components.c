@@ -309,6 +309,9 @@ static void test_data(void **state)
     assert_int_equal(lk_loader_batch_size(object_at(&w, "loader")), 4);
     assert_int_equal(lk_sampler_length(object_at(&w, "one")), 10);
     assert_int_equal(lk_sampler_length(object_at(&w, "three")), 7);
+    assert_int_equal(lk_sampler_length(object_at(&w, "four")),
+                     5); /* this rank's share, as len() in PyTorch */
+    assert_int_equal(lk_sampler_length(object_at(&w, "ten")), 5);
     assert_int_equal(lk_sampler_length(object_at(&w, "five")), 4);
     assert_int_equal(lk_sampler_length(object_at(&w, "six")), 6);
     assert_int_equal(lk_sampler_length(object_at(&w, "seven")), 12);
