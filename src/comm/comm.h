@@ -75,6 +75,9 @@ typedef struct lki_hierarchy_options {
     int64_t timeout_ms;
 } lki_hierarchy_options;
 lk_status lki_comm_hierarchy_create(lk_comm **out, const lki_hierarchy_options *options);
+/* What a comm is made of, for people: "shm", or "shm within hosts, gloo between". On rank 0, or any leader.
+ */
+void lki_comm_describe(const lk_comm *comm, char *text, size_t capacity);
 /* How far this rank is. Any thread. */
 void lki_hierarchy_progress(lk_comm *comm, lk_comm_progress *out);
 

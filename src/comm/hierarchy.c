@@ -366,6 +366,20 @@ static const lk_comm_vtable tree_vtable = {
     .free = tree_free,
 };
 
+void lki_comm_describe(const lk_comm *comm, char *text, size_t capacity)
+{
+    const tree_comm *tree = (const tree_comm *)comm;
+    const char *name = comm->vtable->name;
+    if (comm->vtable == &tree_vtable && tree->leaders) {
+        name = tree->leaders->vtable->name;
+        if (tree->widest > 1) {
+            snprintf(text, capacity, "shm within hosts, %s between", name);
+            return;
+        }
+    }
+    snprintf(text, capacity, "%s", name);
+}
+
 static lk_status number_ranks(tree_comm *tree, const lki_hierarchy_options *options)
 {
     tree->host_of = LKI_NEW_ARRAY(int, options->size);

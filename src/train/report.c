@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/json_file.h"
+#include "comm/comm.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -146,16 +147,17 @@ static void print_model(FILE *stream, const lk_runner *runner)
 static void print_header(FILE *stream, const lk_runner *runner)
 {
     const lki_run *run = runner->run;
-    char parameters[48];
+    char parameters[48], over[96] = "";
     print_model(stream, runner);
     print_count(parameters, sizeof parameters, runner->model ? lk_module_param_count(runner->model) : 0);
+    if (run->comm) lki_comm_describe(run->comm, over, sizeof over);
     fprintf(stream,
             "lockstep %s: %s parameters; device %s, precision %s; %d rank%s%s%s; batch %lld, global batch "
             "%lld; seed %llu\n",
             lk_version(), parameters, lk_engine_name(runner->engine),
             run->step_options.precision == LK_F32 ? "fp32" : lk_dtype_name(run->step_options.precision),
-            runner->world_size, runner->world_size == 1 ? "" : "s", run->comm ? " over " : "",
-            run->comm ? run->comm->vtable->name : "", (long long)lk_loader_batch_size(run->loaders[0].loader),
+            runner->world_size, runner->world_size == 1 ? "" : "s", run->comm ? " over " : "", over,
+            (long long)lk_loader_batch_size(run->loaders[0].loader),
             (long long)lk_loader_batch_size(run->loaders[0].loader) * runner->world_size,
             (unsigned long long)runner->seed);
     for (int i = 0; i < run->loader_count; i++) {
