@@ -4,11 +4,26 @@
 #include "base/status.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_GPUS = 128 };
+
+int lki_host_gpu_count(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/dev");
+    if (!folder) return 0;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        const char *digits = entry->d_name + 6;
+        if (strncmp(entry->d_name, "nvidia", 6) != 0 || !*digits) continue; /* not nvidiactl, nvidia-uvm */
+        count += digits[strspn(digits, "0123456789")] == '\0';
+    }
+    closedir(folder);
+    return count;
+}
 
 int lki_visible_gpu_count(const char *list, int gpu_count)
 {

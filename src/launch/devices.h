@@ -1,10 +1,13 @@
-/* Which GPU and which cores a rank takes. Pure functions: they ask no driver and change nothing. */
+/* Which GPU and which cores a rank takes. They ask no driver. */
 #ifndef LKI_LAUNCH_DEVICES_H
 #define LKI_LAUNCH_DEVICES_H
 
 #include <lockstep/status.h>
 
 #include <stdbool.h>
+
+/* How many GPUs this host has, by its device files, whatever CUDA_VISIBLE_DEVICES hides. */
+int lki_host_gpu_count(void);
 
 /* How many of a host's GPUs CUDA_VISIBLE_DEVICES (NULL: not set) lets this process see. It reads the list as
  * CUDA does: a number out of range, a doubled one or -1 ends it; UUIDs count one each. */

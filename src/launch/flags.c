@@ -101,5 +101,5 @@ lk_status lk_launch_arguments(int *argc, char **argv)
     LKI_TRY(lki_launch_flags_parse(&flags, argc, argv));
     process_flags = flags;
     lki_role role;
-    return lki_launch_role(&role, &flags, NULL, 0); /* an impossible combination is said now */
+    return lki_launch_role(&role, &flags, NULL, -1); /* an impossible combination is said now */
 }

@@ -87,19 +87,17 @@ static bool mpi_is_inside_slurm(const lki_role *slurm, const lki_role *mpi)
     return mpi->world_size > 0 && (mpi->rank != slurm->rank || mpi->world_size != slurm->world_size);
 }
 
-lk_status lki_launch_role(lki_role *out, const lki_launch_flags *flags, const char *const *environment,
-                          int gpu_count)
+/* Who somebody else says that we are: the environment, Slurm or MPI. */
+static lk_status role_from_launcher(lki_role *out, const lki_launch_flags *flags,
+                                    const char *const *environment, int gpu_count)
 {
     static const lki_launch_flags none;
     lki_role slurm = {0}, mpi = {0};
     bool found, in_slurm, in_mpi;
-    if (!flags) flags = &none;
-    if (flags->has_rank || flags->world_size) return role_from_flags(out, flags, environment);
-    if (flags->host) return lki_fail(LK_ERR_CONFIG, "--host %s needs --rank and --world-size", flags->host);
     LKI_TRY(role_from_environment(out, environment, &found));
     if (found) return LK_OK;
     LKI_TRY(lki_mpi_role(&mpi, environment, &in_mpi));
-    LKI_TRY(lki_slurm_role(&slurm, in_mpi ? &none : flags, environment, in_mpi ? 0 : gpu_count, &in_slurm));
+    LKI_TRY(lki_slurm_role(&slurm, in_mpi ? &none : flags, environment, in_mpi ? -1 : gpu_count, &in_slurm));
     if (in_slurm && !(in_mpi && mpi_is_inside_slurm(&slurm, &mpi)))
         *out = slurm;
     else if (in_mpi)
@@ -111,6 +109,44 @@ lk_status lki_launch_role(lki_role *out, const lki_launch_flags *flags, const ch
                           .node_count = 1,
                           .fork_count = flags->nproc > 1 ? flags->nproc : 1,
                           .shm_fd = -1};
+    return LK_OK;
+}
+
+/* --world-size beside a launcher is what the user believes: an allocation of another size is an error on
+ * every rank. MPI may not have told its size yet. */
+static lk_status check_world_size(const lki_role *role, const lki_launch_flags *flags)
+{
+    const char *remedy = role->source == LKI_ROLE_SLURM ? "srun -n" : "mpirun -np";
+    if (role->source == LKI_ROLE_LOCAL)
+        return lki_fail(LK_ERR_CONFIG, "--world-size %d needs --rank", flags->world_size);
+    if (role->world_size == 0 || role->world_size == flags->world_size) return LK_OK;
+    if (role->source == LKI_ROLE_ENVIRONMENT)
+        return lki_fail(LK_ERR_CONFIG, "--world-size %d, but WORLD_SIZE is %d", flags->world_size,
+                        role->world_size);
+    if (role->fork_count > 1)
+        return lki_fail(LK_ERR_CONFIG,
+                        "--world-size %d, but %d nodes with %d ranks each make %d: ask Slurm for other "
+                        "nodes (-N), or leave --world-size out",
+                        flags->world_size, role->node_count, role->fork_count, role->world_size);
+    return lki_fail(LK_ERR_CONFIG,
+                    "--world-size %d, but %s has started %d tasks: start as many (%s %d), or leave "
+                    "--world-size out",
+                    flags->world_size, role->source == LKI_ROLE_SLURM ? "Slurm" : "MPI", role->world_size,
+                    remedy, flags->world_size);
+}
+
+lk_status lki_launch_role(lki_role *out, const lki_launch_flags *flags, const char *const *environment,
+                          int gpu_count)
+{
+    static const lki_launch_flags none;
+    if (!flags) flags = &none;
+    if (flags->has_rank || (flags->world_size && flags->host))
+        return role_from_flags(out, flags, environment);
+    if (flags->host) return lki_fail(LK_ERR_CONFIG, "--host %s needs --rank and --world-size", flags->host);
+    lki_role role;
+    LKI_TRY(role_from_launcher(&role, flags, environment, gpu_count));
+    if (flags->world_size) LKI_TRY(check_world_size(&role, flags));
+    *out = role;
     return LK_OK;
 }
 

@@ -39,6 +39,7 @@ typedef struct lki_role {
     int port_count;   /* ports from `port` on that it may be at: a scheduler's choice may be taken by another
                          job */
     char token[160];  /* proves that we belong to this job */
+    int gpu_count;    /* GPUs that Slurm has given this task; 0: none that we know of */
     int shm_fd;       /* the shared memory of forked ranks that are the whole job; -1: none */
 } lki_role;
 
@@ -58,7 +59,7 @@ typedef struct lki_launch_flags {
 lk_status lki_launch_flags_parse(lki_launch_flags *flags, int *argc, char **argv);
 
 /* `environment` is a NULL-terminated list of "NAME=value"; NULL is the process's own. `gpu_count` is of this
- * host, for a Slurm task that stands for a whole node. */
+ * host, for a Slurm task that stands for a whole node; below 0: no rank wants one. */
 lk_status lki_launch_role(lki_role *out, const lki_launch_flags *flags, const char *const *environment,
                           int gpu_count);
 

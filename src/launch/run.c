@@ -1,6 +1,7 @@
 /* lk_distributed_run, and who this process is. */
 #include <lockstep/launch.h>
 
+#include "launch/devices.h"
 #include "launch/ranks.h"
 #include "launch/role.h"
 
@@ -31,7 +32,7 @@ lk_status lk_distributed_run_with(lk_rank_function function, void *context, lk_l
     if (lki_process_role()->source == LKI_ROLE_FORKED)
         return lki_fail(LK_ERR_INVALID, "rank %d: a rank cannot fork ranks of its own", lk_rank());
     if (options.nproc) flags.nproc = options.nproc;
-    LKI_TRY(lki_launch_role(&role, &flags, NULL, 0));
+    LKI_TRY(lki_launch_role(&role, &flags, NULL, lki_host_gpu_count()));
     int nproc = role.fork_count;
     if (role.source == LKI_ROLE_LOCAL && !flags.nproc) nproc = lki_core_count();
     LKI_TRY(lki_fork_ranks(&ranks, &role, nproc,

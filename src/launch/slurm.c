@@ -1,4 +1,5 @@
 /* A role from Slurm: one task a rank, or one task a node that forks its ranks. */
+#include "launch/devices.h"
 #include "launch/hostlist.h"
 #include "launch/role.h"
 
@@ -11,10 +12,12 @@
 #include <string.h>
 
 /* Where Catalyst's users expect it; a few more in case another job on the node has it already. */
-enum { FIRST_PORT = 50000, PORT_RANGE = 10000, PORT_COUNT = 16 };
+enum { FIRST_PORT = 50000, PORT_RANGE = 10000, PORT_COUNT = 16, MAX_GPUS = 128 };
 
 /* Slurm gives the batch script itself and its helpers step numbers up here. */
 static const long FIRST_SPECIAL_STEP = 0xfffffff0L;
+
+static const char *const count_names[] = {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", NULL};
 
 static const char *first_of(const char *const *environment, const char *const *names)
 {
@@ -69,7 +72,6 @@ static lk_status read_nodes(lki_role *role, const char *const *environment)
 {
     static const char *const list_names[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST",
                                              NULL};
-    static const char *const count_names[] = {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", NULL};
     const char *list = first_of(environment, list_names), *counts = first_of(environment, count_names);
     lki_hostlist hosts;
     if (!list) return lki_fail(LK_ERR_CONFIG, "SLURM_PROCID is set, but not SLURM_JOB_NODELIST");
@@ -103,13 +105,40 @@ static lk_status choose_port_and_token(lki_role *role, const char *const *enviro
     return LK_OK;
 }
 
+/* Slurm's gres plugin lists them in CUDA_VISIBLE_DEVICES; where it does not, SLURM_GPUS_ON_NODE counts them,
+ * and where Slurm knows of none, the host's are there for everyone. */
+static lk_status count_gpus(lki_role *role, const char *const *environment, int gpu_count)
+{
+    const char *visible = lki_environment_get(environment, "CUDA_VISIBLE_DEVICES");
+    bool found;
+    if (gpu_count < 0) return LK_OK;
+    if (visible) {
+        role->gpu_count = lki_visible_gpu_count(visible, MAX_GPUS);
+        return LK_OK;
+    }
+    role->gpu_count = gpu_count;
+    return lki_environment_int(environment, "SLURM_GPUS_ON_NODE", 0, MAX_GPUS, &role->gpu_count, &found);
+}
+
+/* Every task looks at every node: where one of them is wrong, all of them say so, and nobody waits. */
+static bool has_tasks_on_each_node(const lki_role *role, const char *const *environment, int count)
+{
+    const char *counts = first_of(environment, count_names);
+    for (int node = 0; counts && node < role->node_count; node++) {
+        int tasks;
+        if (lki_tasks_of_node(&tasks, counts, node) != LK_OK || tasks != count) return false;
+    }
+    return counts != NULL;
+}
+
 /* One task on each node and several ranks wanted there: the task becomes them. */
-static lk_status plan_forks(lki_role *role, const lki_launch_flags *flags, int gpu_count)
+static lk_status plan_forks(lki_role *role, const lki_launch_flags *flags, const char *const *environment)
 {
     bool one_a_node = role->world_size == role->node_count;
-    int wanted = flags->nproc ? flags->nproc : one_a_node && gpu_count > 1 ? gpu_count : 1;
+    int wanted = flags->nproc ? flags->nproc : one_a_node && role->gpu_count > 1 ? role->gpu_count : 1;
     role->fork_count = 1;
-    if (wanted == 1 || (flags->nproc && !one_a_node && flags->nproc == role->local_size)) return LK_OK;
+    if (wanted == 1 && (!flags->nproc || one_a_node)) return LK_OK;
+    if (!one_a_node && has_tasks_on_each_node(role, environment, wanted)) return LK_OK;
     if (!one_a_node)
         return lki_fail(LK_ERR_CONFIG,
                         "--nproc %d with %d Slurm tasks on %d nodes: either start one task a node (srun "
@@ -136,7 +165,8 @@ lk_status lki_slurm_role(lki_role *out, const lki_launch_flags *flags, const cha
     LKI_TRY(read_counts(&role, environment));
     LKI_TRY(read_nodes(&role, environment));
     LKI_TRY(choose_port_and_token(&role, environment));
-    LKI_TRY(plan_forks(&role, flags, gpu_count));
+    LKI_TRY(count_gpus(&role, environment, gpu_count));
+    LKI_TRY(plan_forks(&role, flags, environment));
     *out = role;
     return LK_OK;
 }

@@ -1,16 +1,25 @@
 #include "train/distributed.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "launch/connect.h"
+#include "launch/devices.h"
 #include "launch/ranks.h"
 #include "optim/optimizer.h"
 #include "train/step.h"
 
 #include <lockstep/launch.h>
 
+#include <stdlib.h>
+#include <string.h>
+
 enum { MAX_AGREED = 64, STOP_CHECK_BATCHES = 16 };
+
+/* How late a request to stop may be noticed where batches are slow. */
+static const int64_t STOP_CHECK_NS = 250000000;
 
 /* ---- Metrics across ranks ---- */
 
@@ -49,15 +58,44 @@ static void forget_comm(lk_runner *runner)
 
 /* ---- Becoming ranks ---- */
 
+static bool has_engine(const char *name)
+{
+    const char *const *names = lk_engine_names();
+    while (*names && strcmp(*names, name) != 0) names++;
+    return *names != NULL;
+}
+
+static bool is_auto(const char *device)
+{
+    return !device || !*device || strcmp(device, "auto") == 0;
+}
+
+/* Below 0 where the run is not to use one. */
+static int gpus_for(const char *device)
+{
+    return is_auto(device) || strncmp(device, "cuda", 4) == 0 ? lki_host_gpu_count() : -1;
+}
+
+/* How many ranks ddp means on this machine alone. */
+static int default_rank_count(const char *device)
+{
+    int gpus = lki_visible_gpu_count(getenv("CUDA_VISIBLE_DEVICES"), gpus_for(device));
+    return gpus > 0 && has_engine("cuda") ? gpus : lki_core_count();
+}
+
 static lk_status resolve_role(const lk_train_options *options, lki_role *role, int *fork_count)
 {
     lki_launch_flags flags = *lki_process_flags();
     bool wants_ranks = options->ddp || options->distributed || options->nproc > 0 || flags.nproc > 0;
     if (options->nproc > 0) flags.nproc = options->nproc;
-    LKI_TRY(lki_launch_role(role, &flags, NULL, 0));
+    LKI_TRY(lki_launch_role(role, &flags, NULL, gpus_for(options->device)));
     *fork_count = role->fork_count;
     if (role->source == LKI_ROLE_LOCAL)
-        *fork_count = !wants_ranks ? 1 : flags.nproc ? flags.nproc : lki_core_count();
+        *fork_count = !wants_ranks ? 1 : flags.nproc ? flags.nproc : default_rank_count(options->device);
+    if (role->gpu_count > 0 && role->rank == 0 && is_auto(options->device) && !has_engine("cuda"))
+        lki_log(LKI_LOG_WARNING,
+                "Slurm gave this task %d GPU%s, but this build has no engine for them: ranks use the CPU",
+                role->gpu_count, role->gpu_count == 1 ? "" : "s");
     return LK_OK;
 }
 
@@ -128,6 +166,13 @@ lk_status lki_distributed_agree(lk_runner *runner)
     return LK_OK;
 }
 
+/* As many batches as fit between two looks, by the slowest rank's clock: the ranks must count alike. */
+static int64_t batches_to_next_look(int64_t ns_a_batch)
+{
+    int64_t count = ns_a_batch > 0 ? STOP_CHECK_NS / ns_a_batch : STOP_CHECK_BATCHES;
+    return count < 1 ? 1 : count > STOP_CHECK_BATCHES ? STOP_CHECK_BATCHES : count;
+}
+
 lk_status lki_distributed_stop_asked(lk_runner *runner, bool *out)
 {
     lki_run *run = runner->run;
@@ -135,9 +180,16 @@ lk_status lki_distributed_stop_asked(lk_runner *runner, bool *out)
     *out = asked != 0;
     if (!run->comm || run->comm->size == 1) return LK_OK;
     *out = false;
-    /* Only where all ranks take as many batches may all of them ask. */
-    if (!runner->is_train_loader || runner->loader_batch_step % STOP_CHECK_BATCHES != 0) return LK_OK;
-    LKI_TRY(lk_comm_all_reduce(run->comm, &asked, 1, LK_I64, LK_REDUCE_MAX));
-    *out = asked != 0;
+    /* Only where all ranks take as many batches may all of them ask: in training, and before the rest. */
+    if (!runner->is_train_loader && runner->loader_batch_step > 0) return LK_OK;
+    if (runner->is_train_loader && --run->stop_look.batches_left > 0) return LK_OK;
+    int64_t now = lki_now_ns(), taken = run->stop_look.batches;
+    int64_t said[] = {asked, taken ? (now - run->stop_look.ns) / taken : 0};
+    LKI_TRY(lk_comm_all_reduce(run->comm, said, 2, LK_I64, LK_REDUCE_MAX));
+    if (runner->is_train_loader) {
+        run->stop_look.batches = run->stop_look.batches_left = taken ? batches_to_next_look(said[1]) : 1;
+        run->stop_look.ns = lki_now_ns();
+    }
+    *out = said[0] != 0;
     return LK_OK;
 }

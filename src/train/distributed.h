@@ -14,7 +14,8 @@ lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner 
 /* Rank 0's decisions at the end of an epoch become every rank's: stopping, and the learning rates. */
 lk_status lki_distributed_agree(lk_runner *runner);
 
-/* Whether any rank was asked to stop. Costs a message, so it is asked every few batches. */
+/* Whether any rank was asked to stop. Costs a message, so it is asked every few batches,
+ * and about four times a second where they are slow. */
 lk_status lki_distributed_stop_asked(lk_runner *runner, bool *out);
 
 #endif

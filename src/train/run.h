@@ -97,6 +97,11 @@ typedef struct lki_run {
     bool inside_epoch;       /* its loaders are being gone through */
     volatile int *stop_flag; /* set by a signal: save, and stop at the next batch */
     bool stopped;
+    /* When the ranks next ask each other whether to stop: the same on all of them but for the clock. */
+    struct {
+        int64_t batches, batches_left; /* between two looks; until the next */
+        int64_t ns;                    /* of the last look */
+    } stop_look;
 } lki_run;
 
 /* setup.c */

@@ -159,6 +159,62 @@ static void slurm_one_task_a_node(void **state)
               LK_ERR_CONFIG, "--nproc 3 with 8 Slurm tasks on 4 nodes");
 }
 
+#define NODE_TASK                                                                                            \
+    "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_LOCALID=0",              \
+        "SLURM_NODEID=1", "SLURM_JOB_NODELIST=a,b", "SLURM_TASKS_PER_NODE=1(x2)"
+
+static void slurm_gpus(void **state)
+{
+    (void)state;
+    lki_role role = role_in(NULL, ENVIRONMENT(NODE_TASK, "CUDA_VISIBLE_DEVICES=0,1"), 0);
+    assert_int_equal(role.gpu_count, 2); /* Slurm's word, whatever this host looks like */
+    assert_int_equal(role.fork_count, 2);
+    assert_int_equal(role.world_size, 4);
+    assert_int_equal(role.rank, 2);
+    assert_int_equal(role_in(NULL, ENVIRONMENT(NODE_TASK, "SLURM_GPUS_ON_NODE=3"), 8).fork_count, 3);
+    assert_int_equal(role_in(NULL, ENVIRONMENT(NODE_TASK, "CUDA_VISIBLE_DEVICES=NoDevFiles"), 8).fork_count,
+                     1);
+    assert_int_equal(role_in(NULL, ENVIRONMENT(NODE_TASK, "CUDA_VISIBLE_DEVICES=0,1"), -1).fork_count, 1);
+    role = role_in(&(lki_launch_flags){.nproc = 3}, ENVIRONMENT(NODE_TASK, "CUDA_VISIBLE_DEVICES=0,1"), 0);
+    assert_int_equal(role.fork_count, 3);
+    role = role_in(NULL, ENVIRONMENT(SLURM_TASK, "CUDA_VISIBLE_DEVICES=1"), 4);
+    assert_int_equal(role.fork_count, 1);
+    assert_int_equal(role.gpu_count, 1);
+}
+
+/* Whatever is wrong is wrong for every task: none of them may go on and wait for the others. */
+static void slurm_wrong_allocations(void **state)
+{
+    (void)state;
+    lki_role role;
+    lki_launch_flags four = {.world_size = 4}, eight = {.world_size = 8};
+    lkt_fails(lki_launch_role(&role, &four, ENVIRONMENT(SLURM_TASK), 0), LK_ERR_CONFIG,
+              "--world-size 4, but Slurm has started 8 tasks: start as many (srun -n 4)");
+    assert_int_equal(role_in(&eight, ENVIRONMENT(SLURM_TASK), 0).rank, 5);
+    four.nproc = 3;
+    lkt_fails(lki_launch_role(&role, &four, ENVIRONMENT(NODE_TASK), 0), LK_ERR_CONFIG,
+              "2 nodes with 3 ranks each make 6");
+    lkt_fails(
+        lki_launch_role(&role, &eight, ENVIRONMENT("OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4"), 0),
+        LK_ERR_CONFIG, "MPI has started 4 tasks: start as many (mpirun -np 8)");
+    lkt_fails(lki_launch_role(&role, &eight, ENVIRONMENT("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=m"), 0),
+              LK_ERR_CONFIG, "--world-size 8, but WORLD_SIZE is 2");
+    /* Three tasks on two nodes are not two a node, and the node that has two says so as well. */
+    lki_launch_flags two = {.nproc = 2};
+    for (int node = 0; node < 2; node++)
+        lkt_fails(lki_launch_role(&role, &two,
+                                  ENVIRONMENT("SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_NTASKS=3",
+                                              node ? "SLURM_PROCID=2" : "SLURM_PROCID=0",
+                                              node ? "SLURM_NODEID=1" : "SLURM_NODEID=0",
+                                              "SLURM_JOB_NODELIST=a,b", "SLURM_STEP_TASKS_PER_NODE=2,1"),
+                                  0),
+                  LK_ERR_CONFIG, "--nproc 2 with 3 Slurm tasks on 2 nodes");
+    lki_launch_flags one = {.nproc = 1};
+    lkt_fails(lki_launch_role(&role, &one, ENVIRONMENT(SLURM_TASK), 0), LK_ERR_CONFIG,
+              "--nproc 1 with 8 Slurm tasks on 4 nodes");
+    assert_int_equal(role_in(&two, ENVIRONMENT(SLURM_TASK), 0).fork_count, 1);
+}
+
 static void slurm_misconfigured(void **state)
 {
     (void)state;
@@ -288,6 +344,8 @@ int main(void)
         cmocka_unit_test(slurm_one_task_a_rank),
         cmocka_unit_test(two_slurm_jobs_or_steps_do_not_meet),
         cmocka_unit_test(slurm_one_task_a_node),
+        cmocka_unit_test(slurm_gpus),
+        cmocka_unit_test(slurm_wrong_allocations),
         cmocka_unit_test(slurm_misconfigured),
         cmocka_unit_test(mpi),
         cmocka_unit_test(mpirun_inside_slurm),
