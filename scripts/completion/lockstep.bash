@@ -16,12 +16,15 @@ _lockstep()
     run:--resume) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--autoresume) COMPREPLY=($(compgen -W "last best" -- "$word")); return ;;
     run:--nproc) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--max-restarts) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--comm) COMPREPLY=($(compgen -W "auto shm gloo mpi" -- "$word")); return ;;
     run:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
     run:--precision) COMPREPLY=($(compgen -W "fp32 bf16" -- "$word")); return ;;
     run:--world-size) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--rank | run:-r) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    run:--host) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--host | run:-m) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--master) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--master-addr) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--port) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--config | evaluate:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -40,7 +43,7 @@ _lockstep()
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
-    run) options="--config -C --expdir --logdir --num-epochs -e --seed --resume --autoresume --ddp --nproc --comm --device --precision --check --overfit --timeit --verbose -v --world-size --rank -r --host --port --help" ;;
+    run) options="--config -C --expdir --logdir --num-epochs -e --seed --resume --autoresume --ddp --nproc --max-restarts --comm --device --precision --check --overfit --timeit --verbose -v --world-size --rank -r --host -m --master --master-addr --port --help" ;;
     evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --verbose -v --help" ;;
     predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
     create) options="--name -n --gtb --get-train-backend --help" ;;

@@ -3,20 +3,24 @@
 #include "cli/expdir.h"
 #include "cli/load.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/config.h"
+#include "config/registry.h"
 #include "config/run.h"
+#include "launch/restart.h"
 #include "launch/role.h"
 
 #include <lockstep/launch.h>
 
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct run_options {
     lki_config_options config;
     const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host;
-    lki_option_int seed, num_epochs, nproc, world_size, rank, port;
+    lki_option_int seed, num_epochs, nproc, max_restarts, world_size, rank, port;
     bool ddp, check, overfit, timeit, verbose;
 } run_options;
 
@@ -34,6 +38,8 @@ static const lki_option table[] = {
      "go on from logdir's own, where there is one", 0},
     {"ddp", 0, LKI_OPTION_FLAG, OFFSET(ddp), NULL, NULL, "ranks on all GPUs, or on all cores", 0},
     {"nproc", 0, LKI_OPTION_INT, OFFSET(nproc), "N", NULL, "how many ranks on this host", 1},
+    {"max-restarts", 0, LKI_OPTION_INT, OFFSET(max_restarts), "N", NULL,
+     "when a local rank dies, go on from the last checkpoint, so many times", 0},
     {"comm", 0, LKI_OPTION_TEXT, OFFSET(comm), NULL, "auto|shm|gloo|mpi", "what the ranks speak", 0},
     {"device", 0, LKI_OPTION_TEXT, OFFSET(device), NULL, "auto|cpu|cuda|ref", "where it runs", 0},
     {"precision", 0, LKI_OPTION_TEXT, OFFSET(precision), NULL, "fp32|bf16", "of the computation", 0},
@@ -47,7 +53,9 @@ static const lki_option table[] = {
     {"world-size", 0, LKI_OPTION_INT, OFFSET(world_size), "N", NULL,
      "ranks in all, where this process is one of them", 1},
     {"rank", 'r', LKI_OPTION_INT, OFFSET(rank), "N", NULL, "which of them this process is", 0},
-    {"host", 0, LKI_OPTION_TEXT, OFFSET(host), "ADDRESS", NULL, "where rank 0 is", 0},
+    {"host", 'm', LKI_OPTION_TEXT, OFFSET(host), "ADDRESS", NULL, "where rank 0 is", 0},
+    {"master", 0, LKI_OPTION_TEXT, OFFSET(host), "ADDRESS", NULL, "the same as --host", 0},
+    {"master-addr", 0, LKI_OPTION_TEXT, OFFSET(host), "ADDRESS", NULL, "the same as --host", 0},
     {"port", 0, LKI_OPTION_INT, OFFSET(port), "N", NULL, "the port there", 1},
     {0},
 };
@@ -132,7 +140,7 @@ static lk_status keep_code(const lk_config *config, const char *expdir)
 {
     lki_role role;
     const lki_node *calls = lki_node_get(config->tree.root, "run");
-    if (!expdir || lki_launch_role(&role, lki_process_flags(), NULL, 0) || role.rank != 0) return LK_OK;
+    if (!expdir || lki_launch_role(&role, lki_process_flags(), NULL, -1) || role.rank != 0) return LK_OK;
     for (int i = 0; i < calls->count; i++) {
         const lki_node *logdir = lki_node_get(calls->entries[i].value, "logdir");
         if (!lki_node_is_null(logdir) && logdir->kind == LKI_NODE_SCALAR)
@@ -141,30 +149,116 @@ static lk_status keep_code(const lk_config *config, const char *expdir)
     return LK_OK;
 }
 
-static int run_config(lk_config *config, const char *expdir)
+static int run_config(lk_config *config, const char *expdir, lk_status *status)
 {
     lki_plan plan;
     int exit_code = LKI_EXIT_DONE;
-    lk_status status = lki_config_build(config, &plan);
-    if (!status) status = keep_code(config, expdir);
-    if (status)
-        exit_code = lki_report(lki_build_exit_code(status));
-    else if ((status = lki_config_call(config, &plan)))
-        exit_code = lki_report(status == LK_ERR_CONFIG ? LKI_EXIT_WRONG : LKI_EXIT_FAILED);
+    *status = lki_config_build(config, &plan);
+    if (!*status) *status = keep_code(config, expdir);
+    if (*status)
+        exit_code = lki_report(lki_build_exit_code(*status));
+    else if ((*status = lki_config_call(config, &plan)))
+        exit_code = lki_report(*status == LK_ERR_CONFIG ? LKI_EXIT_WRONG : LKI_EXIT_FAILED);
     lki_plan_fini(&plan);
     return exit_code;
+}
+
+/* ---- Restarts ---- */
+
+enum { MAX_CALLS = 64 };
+
+/* A run that may be started again: what its calls' checkpoints were before it began. */
+typedef struct restarted_run {
+    lk_config *config;
+    const char *expdir;
+    int max_restarts;
+    struct stat before[MAX_CALLS];
+} restarted_run;
+
+/* The checkpoint that a call goes on from, and what is there now; NULL where the call keeps none. */
+static char *last_checkpoint(const lk_config *config, int call, struct stat *found)
+{
+    const lki_node *calls = lki_node_get(config->tree.root, "run");
+    *found = (struct stat){0};
+    if (!calls || calls->kind != LKI_NODE_LIST || call >= calls->count) return NULL;
+    const lki_node *logdir = lki_node_get(calls->entries[call].value, "logdir");
+    if (!logdir || logdir->kind != LKI_NODE_SCALAR) return NULL;
+    char *path = lki_format("%s/checkpoints/runner.last.safetensors", logdir->text);
+    if (path && stat(path, found) != 0) *found = (struct stat){0};
+    return path;
+}
+
+/* Whether the run has written it: one of an earlier run is not where this one goes on. */
+static bool is_new(const struct stat *before, const struct stat *now)
+{
+    return now->st_ino && (now->st_ino != before->st_ino || now->st_mtim.tv_sec != before->st_mtim.tv_sec ||
+                           now->st_mtim.tv_nsec != before->st_mtim.tv_nsec);
+}
+
+static lk_status go_on_from_last(restarted_run *run, int number)
+{
+    bool any = false;
+    for (int i = 0; i < MAX_CALLS; i++) {
+        struct stat now;
+        LKI_SCOPED char *path = last_checkpoint(run->config, i, &now);
+        if (!path || !is_new(&run->before[i], &now)) continue;
+        LKI_TRY(set_text(run->config, i, "resume", path));
+        lki_log(LKI_LOG_WARNING, "restart %d of %d, from %s", number, run->max_restarts, path);
+        any = true;
+    }
+    if (!any) lki_log(LKI_LOG_WARNING, "restart %d of %d, from the start", number, run->max_restarts);
+    return LK_OK;
+}
+
+/* In a process of its own. */
+static int attempt_run(void *context, int number)
+{
+    restarted_run *run = context;
+    lk_status status;
+    if (number > 0 && go_on_from_last(run, number)) return lki_report(LKI_EXIT_FAILED);
+    int exit_code = run_config(run->config, run->expdir, &status);
+    lk_config_free(run->config);
+    lki_registry_reset();
+    return status == LK_ERR_PEER || status == LK_ERR_TIMEOUT ? LKI_EXIT_PEER : exit_code;
+}
+
+static int run_with_restarts(lk_config *config, const char *expdir, int max_restarts)
+{
+    static restarted_run run;
+    lki_role role;
+    int exit_code;
+    if (lki_launch_role(&role, lki_process_flags(), NULL, -1)) return lki_report(LKI_EXIT_WRONG);
+    if (role.source != LKI_ROLE_LOCAL) {
+        lki_fail(LK_ERR_CONFIG,
+                 "--max-restarts is for ranks that this process starts itself (--nproc, --ddp), not where %s "
+                 "says who it is; a Slurm job is requeued instead",
+                 lki_role_source_name(role.source));
+        return lki_report(LKI_EXIT_WRONG);
+    }
+    run.config = config;
+    run.expdir = expdir;
+    run.max_restarts = max_restarts;
+    for (int i = 0; i < MAX_CALLS; i++) lki_free(last_checkpoint(config, i, &run.before[i]));
+    if (lki_run_with_restarts(&exit_code, attempt_run, &run, max_restarts))
+        return lki_report(LKI_EXIT_FAILED);
+    return exit_code == LKI_EXIT_PEER ? LKI_EXIT_FAILED : exit_code;
 }
 
 static int run(const void *pointer)
 {
     const run_options *options = pointer;
+    lk_status status;
     if (apply_launch(options)) return lki_report(LKI_EXIT_WRONG);
     int exit_code = lki_load_components(options->config.expdir);
     if (exit_code) return exit_code;
     lk_config *config = lki_load_config("run", &options->config);
     if (!config) return lki_report(LKI_EXIT_WRONG);
-    exit_code = apply_to_calls(config, options) ? lki_report(LKI_EXIT_WRONG)
-                                                : run_config(config, options->config.expdir);
+    if (apply_to_calls(config, options))
+        exit_code = lki_report(LKI_EXIT_WRONG);
+    else if (options->max_restarts.value > 0)
+        exit_code = run_with_restarts(config, options->config.expdir, (int)options->max_restarts.value);
+    else
+        exit_code = run_config(config, options->config.expdir, &status);
     lk_config_free(config);
     return exit_code;
 }

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -180,7 +181,7 @@ static _Noreturn void end_child(lki_ranks *ranks, lk_status status)
     if (status != LK_OK) snprintf(report->text, sizeof report->text, "%s", lk_error());
     atomic_store(&report->done, 1);
     fflush(NULL);
-    _exit(status == LK_OK ? 0 : status == LK_ERR_PEER ? LKI_EXIT_PEER : LKI_EXIT_FAILED);
+    _exit(status == LK_OK ? 0 : status == LK_ERR_PEER ? LKI_EXIT_PEER : EXIT_FAILURE);
 }
 
 /* The child whose failure came first: causes before consequences. NULL where all ended well. */

@@ -3,6 +3,7 @@
 #define LKI_LAUNCH_RANKS_INTERNAL_H
 
 #include "launch/ranks.h"
+#include "launch/restart.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,8 +13,6 @@
 enum {
     LKI_RANK_LINES = 6,
     LKI_RANK_LINE_NBYTES = 256,
-    LKI_EXIT_FAILED = 1,
-    LKI_EXIT_PEER = 75, /* this rank stopped because another one had */
 };
 
 /* What a forked rank leaves behind, in memory that it shares with the caller. */

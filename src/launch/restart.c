@@ -1,0 +1,84 @@
+#define _GNU_SOURCE
+#include "launch/restart.h"
+
+#include "base/log.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static sigset_t watched_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGCHLD);
+    return set;
+}
+
+static _Noreturn void be_the_attempt(lki_attempt attempt, void *context, int number, pid_t parent,
+                                     const sigset_t *mask)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(LKI_EXIT_PEER); /* it died before the line above */
+    setpgid(0, 0); /* Ctrl-C reaches the waiting process alone, which passes it on once */
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    int exit_code = attempt(context, number);
+    exit(exit_code);
+}
+
+/* Waits for the end of the attempt and hands signals on to it; *told says whether there were any. */
+static int wait_for(pid_t pid, const sigset_t *set, bool *told)
+{
+    int status = 0;
+    for (;;) {
+        int number = sigwaitinfo(set, NULL);
+        if (number == SIGCHLD && waitpid(pid, &status, WNOHANG) == pid) return status;
+        if (number <= 0 || number == SIGCHLD) continue;
+        *told = true;
+        kill(pid, number);
+    }
+}
+
+/* One attempt; *again says whether another one makes sense. */
+static lk_status run_once(int *exit_code, lki_attempt attempt, void *context, int number, const sigset_t *set,
+                          const sigset_t *mask, bool *again)
+{
+    bool told = false;
+    pid_t parent = getpid();
+    fflush(NULL); /* or the attempt would print what is buffered once more */
+    pid_t pid = fork();
+    *again = false;
+    if (pid < 0) return lki_fail(LK_ERR_NOMEM, "could not fork: %s", strerror(errno));
+    if (pid == 0) be_the_attempt(attempt, context, number, parent, mask);
+    int status = wait_for(pid, set, &told);
+    *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    *again = !told && (WIFSIGNALED(status) || *exit_code == LKI_EXIT_PEER);
+    if (!WIFSIGNALED(status)) return LK_OK;
+    return lki_fail(LK_ERR_PEER, "rank 0 (process %d) was killed by signal %d (%s)", (int)pid,
+                    WTERMSIG(status), strsignal(WTERMSIG(status)));
+}
+
+lk_status lki_run_with_restarts(int *exit_code, lki_attempt attempt, void *context, int max_restarts)
+{
+    sigset_t set = watched_signals(), mask;
+    lk_status status;
+    sigprocmask(SIG_BLOCK, &set, &mask);
+    for (int number = 0;; number++) {
+        bool again;
+        status = run_once(exit_code, attempt, context, number, &set, &mask, &again);
+        if (!again || number == max_restarts) break;
+        if (status != LK_OK) lki_log(LKI_LOG_WARNING, "%s", lk_error());
+    }
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    return status;
+}
