@@ -157,7 +157,9 @@ static lk_status ask(lki_cuda *cuda, lki_cuda_product *p, bool *found)
 
 lk_status lki_cuda_plan_lt(lki_cuda *cuda, lki_cuda_product *p, const lki_cuda_factors *f, bool *found)
 {
+    cublasLtHandle_t handle; /* opened here, so that run finds it in cuda->cublas */
     *found = false;
+    LKI_TRY(lki_cuda_cublas(cuda, &handle));
     LKI_TRY(describe(cuda, p));
     LKI_TRY(layouts(p, f));
     p->lt.alignment = alignment_of(p, f);

@@ -1,0 +1,110 @@
+/* Windows that slide over one to three spatial axes, seen as always three: missing axes come first and have
+ * size 1. Shared by the pools and the convolutions of the cuda engine.
+ *
+ * Life: plain values, made at prepare and passed to kernels. Thread rule: none. */
+#ifndef LKI_CUDA_WINDOW_CUH
+#define LKI_CUDA_WINDOW_CUH
+
+#include "engine/cuda/cuda.cuh"
+
+/* The numbers of layouts in in_layout and out_layout. */
+enum { LKI_CUDA_ROW_MAJOR = 0, LKI_CUDA_CHANNELS_LAST = 1 };
+
+/* One spatial axis of a window, from the input's plane to the output's. */
+typedef struct lki_cuda_axis {
+    int kernel, stride, padding, dilation, in, out;
+} lki_cuda_axis;
+
+typedef struct lki_cuda_window {
+    lki_cuda_axis axis[3];
+    int in_size, out_size, kernel_size; /* elements of a plane, taps of a kernel */
+    int64_t planes;                     /* batch times channels */
+    int channels;
+    bool channels_last;
+} lki_cuda_window;
+
+/* `in` and `out` are the shapes on the two sides of the window, whichever of them an op writes. Fails where
+ * a plane has more elements than an int counts. */
+static inline lk_status lki_cuda_window_of(lki_cuda_window *w, const lk_window *window, lk_shape in,
+                                           lk_shape out, bool channels_last)
+{
+    int64_t in_size = 1, out_size = 1, taps = 1;
+    for (int i = 0; i < 3; i++) {
+        int from = i - (3 - window->rank), at = in.rank - 3 + i;
+        int64_t a = from < 0 ? 1 : in.dim[at], b = from < 0 ? 1 : out.dim[out.rank - 3 + i];
+        lki_cuda_axis axis = {1, 1, 0, 1, (int)a, (int)b};
+        if (from >= 0) {
+            axis.kernel = (int)window->kernel[from];
+            axis.stride = window->stride[from] > 0 ? (int)window->stride[from] : 1;
+            axis.padding = (int)window->padding[from];
+            axis.dilation = window->dilation[from] > 0 ? (int)window->dilation[from] : 1;
+        }
+        w->axis[i] = axis;
+        in_size *= a;
+        out_size *= b;
+        taps *= axis.kernel;
+    }
+    if (in_size > INT32_MAX || out_size > INT32_MAX || taps > INT32_MAX)
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for planes of %lld elements",
+                             (long long)(in_size > out_size ? in_size : out_size));
+    w->in_size = (int)in_size;
+    w->out_size = (int)out_size;
+    w->kernel_size = (int)taps;
+    w->planes = lki_cuda_span(in, 0, in.rank - window->rank);
+    w->channels = in.rank > window->rank ? (int)in.dim[in.rank - window->rank - 1] : 1;
+    w->channels_last = channels_last;
+    return LK_OK;
+}
+
+#ifdef __CUDACC__
+/* a / b and a % b, in 32 bits where they suffice: 64-bit divisions are long. */
+static __device__ inline int64_t lki_cuda_divide(int64_t a, int b, int *rest)
+{
+    if ((uint64_t)a >> 32 == 0) {
+        uint32_t quotient = (uint32_t)a / (uint32_t)b;
+        *rest = (int)((uint32_t)a - quotient * (uint32_t)b);
+        return quotient;
+    }
+    *rest = (int)(a % b);
+    return a / b;
+}
+
+/* Where a thread with element `index` (in memory's order) of one side stands: its place in the plane, and
+ * where the planes begin on both sides; neighbours of a plane lie `step` apart. */
+typedef struct lki_cuda_spot {
+    int place, step;
+    int64_t in, out;
+} lki_cuda_spot;
+
+static __device__ inline lki_cuda_spot lki_cuda_spot_of(const lki_cuda_window &w, int64_t index, int size)
+{
+    lki_cuda_spot spot;
+    int channel = 0;
+    if (w.channels_last) index = lki_cuda_divide(index, w.channels, &channel);
+    int64_t plane = lki_cuda_divide(index, size, &spot.place);
+    spot.step = w.channels_last ? w.channels : 1;
+    spot.in = plane * w.in_size * spot.step + channel;
+    spot.out = plane * w.out_size * spot.step + channel;
+    return spot;
+}
+
+/* A place of a plane as three coordinates. */
+static __device__ inline void lki_cuda_unflatten(int at[3], int place, int height, int width)
+{
+    int rows = place / width;
+    at[2] = place - rows * width;
+    at[0] = rows / height;
+    at[1] = rows - at[0] * height;
+}
+
+/* Which outputs' windows reach input coordinate s along an axis (with dilation: may reach): [*first, *last].
+ */
+static __device__ inline void lki_cuda_readers(const lki_cuda_axis &a, int s, int *first, int *last)
+{
+    int low = s + a.padding - a.dilation * (a.kernel - 1), high = (s + a.padding) / a.stride;
+    *first = low <= 0 ? 0 : (low + a.stride - 1) / a.stride;
+    *last = high < a.out - 1 ? high : a.out - 1;
+}
+#endif
+
+#endif
