@@ -1,0 +1,128 @@
+/* Elementwise ops, fused chains of them, and what only fills, casts or repeats elements.
+ *
+ * All are chains: a single op is a chain of one step. Each chain becomes source text (source.cu) and then a
+ * kernel of its own (nvrtc.cu). An output may lie over an input of the same shape and dtype: every thread
+ * reads its elements before it writes them. */
+#include "engine/cuda/nvrtc.cuh"
+#include "engine/cuda/source.cuh"
+
+#include <string.h>
+
+namespace
+{
+
+struct elementwise {
+    lki_cuda *cuda;
+    lki_cuda_kernels kernels;
+    int64_t count;
+    int input_count, width;
+    int alignment[LK_MAX_FUSED_INPUTS]; /* what the vector kernel needs of each input; 1 where nothing */
+    int out_alignment;
+};
+
+bool may_use_vectors(const elementwise *e, const lk_call *call)
+{
+    if (e->width <= 1 || !lki_cuda_is_aligned(call->out[0].data, (size_t)e->out_alignment)) return false;
+    for (int k = 0; k < e->input_count; k++)
+        if (!lki_cuda_is_aligned(call->in[k].data, (size_t)e->alignment[k])) return false;
+    return true;
+}
+
+lk_status run(const lk_call *call)
+{
+    const elementwise *e = (const elementwise *)call->state;
+    bool vectors = may_use_vectors(e, call);
+    int64_t threads = vectors ? (e->count + e->width - 1) / e->width : e->count;
+    long long count = e->count;
+    void *arguments[LK_MAX_FUSED_INPUTS + 2], *data = call->out[0].data;
+    arguments[0] = &data;
+    for (int k = 0; k < e->input_count; k++) arguments[1 + k] = &call->in[k].data;
+    arguments[1 + e->input_count] = &count;
+    LKI_CUDA(cudaLaunchKernel(vectors ? e->kernels.vector : e->kernels.plain,
+                              dim3((unsigned)lki_cuda_grid(e->cuda, threads)), dim3(LKI_CUDA_BLOCK),
+                              arguments, 0, e->cuda->compute));
+    return LK_OK;
+}
+
+lk_status run_nothing(const lk_call *call)
+{
+    (void)call;
+    return LK_OK;
+}
+
+/* One op as a chain; what moves bits only has no steps. */
+void set_single(lki_cuda_chain *chain, const lk_call *call)
+{
+    lk_fused *fused = &chain->fused;
+    lk_op op = call->op;
+    fused->input_count = op == LK_OP_FULL ? 0 : call->input_count;
+    bool same = fused->input_count == 1 && call->in[0].dtype == call->out[0].dtype;
+    chain->moves =
+        op == LK_OP_EXPAND || op == LK_OP_REORDER || (same && (op == LK_OP_COPY || op == LK_OP_CAST));
+    chain->integers = op == LK_OP_CAST && !lki_cuda_is_float(call->in[0].dtype);
+    if (chain->moves) return;
+    fused->step_count = 1;
+    fused->step[0].op = op;
+    for (int k = 0; k < 3; k++) fused->step[0].operand[k] = k;
+    fused->step[0].mode = call->attr->mode;
+    fused->step[0].alpha = call->attr->alpha;
+    fused->step[0].beta = call->attr->beta;
+}
+
+lk_status describe(lki_cuda_chain *chain, const lk_call *call)
+{
+    memset(chain, 0, sizeof *chain);
+    if (call->op == LK_OP_FUSED)
+        chain->fused = *call->attr->fused;
+    else
+        set_single(chain, call);
+    if (chain->fused.input_count > LK_MAX_FUSED_INPUTS || chain->fused.input_count > call->input_count)
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED,
+                             "the cuda engine has no kernel for an elementwise op of %d inputs",
+                             chain->fused.input_count);
+    if (chain->moves && call->in[0].dtype != call->out[0].dtype)
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel that moves %s to %s",
+                             lki_cuda_dtype_name(call->in[0].dtype), lki_cuda_dtype_name(call->out[0].dtype));
+    for (int k = 0; k < chain->fused.input_count; k++) chain->in_dtype[k] = call->in[k].dtype;
+    chain->out_dtype = call->out[0].dtype;
+    lki_cuda_chain_axes(chain, call->in, &call->out[0]);
+    return LK_OK;
+}
+
+lk_status compile(lki_cuda *cuda, const lki_cuda_chain *chain, lki_cuda_kernels *out)
+{
+    char *source = (char *)lki_host->alloc(LKI_CUDA_SOURCE_NBYTES, "a kernel's source");
+    if (!source) return LK_ERR_NOMEM;
+    lk_status status = lki_cuda_chain_write(chain, source);
+    if (status == LK_OK) status = lki_cuda_compile(cuda, source, chain->width > 1, out);
+    lki_host->free(source);
+    return status;
+}
+
+} // namespace
+
+lk_status lki_cuda_prepare_elementwise(lki_cuda *cuda, lk_call *call)
+{
+    if (!lki_cuda_count(&call->out[0])) {
+        call->run = run_nothing;
+        return LK_OK;
+    }
+    lki_cuda_chain chain;
+    lki_cuda_kernels kernels = {};
+    LKI_TRY(describe(&chain, call));
+    LKI_TRY(compile(cuda, &chain, &kernels));
+    elementwise *e = (elementwise *)lki_cuda_new_state(call, sizeof *e);
+    if (!e) return LK_ERR_NOMEM;
+    e->cuda = cuda;
+    e->kernels = kernels;
+    e->count = chain.count;
+    e->input_count = chain.fused.input_count;
+    e->width = chain.width;
+    e->out_alignment = chain.width * (int)lki_cuda_dtype_nbytes(chain.out_dtype);
+    for (int k = 0; k < e->input_count; k++)
+        e->alignment[k] = lki_cuda_chain_is_dense(&chain, k)
+                              ? chain.width * (int)lki_cuda_dtype_nbytes(chain.in_dtype[k])
+                              : 1;
+    call->run = run;
+    return LK_OK;
+}

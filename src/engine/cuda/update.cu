@@ -1,0 +1,418 @@
+/* The update half of a step, over flat slices and in place: optimizers, clipping, accumulation.
+ *
+ * What changes from step to step is read on the device from live->hyper, so a recorded program needs no new
+ * parameters; where live->skip is set every kernel returns at once. Throughout g = grad_scale * gradient
+ * (negated with maximize), p is the parameter. */
+#include "engine/cuda/kernels.cuh"
+
+namespace
+{
+
+struct update_state {
+    lki_cuda *cuda;
+    int slot;
+};
+
+struct slices {
+    void *data[5]; /* param, grad, state0..2; NULL where absent */
+    int64_t count;
+    const lki_cuda_live *live;
+    int slot;
+};
+
+/* One element of each slice, in what it is computed in. */
+template <typename W> struct element {
+    W p, g, s0, s1, s2;
+};
+
+/* The numbers of this step, rounded once from f64. */
+template <typename W> struct numbers {
+    W lr, momentum, undamped, decay, beta1, rest1, beta2, rest2, eps, alpha, rest_alpha, scale;
+    W rate, root2, bias1, bias2; /* lr / bias1, or adagrad's lr; sqrt(bias2) */
+    bool nesterov, amsgrad, centered, is_first_step;
+};
+
+template <typename W> __device__ numbers<W> read_numbers(const lki_cuda_hyper *h, int rule)
+{
+    numbers<W> n;
+    n.lr = (W)h->lr;
+    n.momentum = (W)h->momentum;
+    n.undamped = (W)(1 - h->dampening);
+    n.decay = rule == LK_UPDATE_ADAMW ? (W)(1 - h->lr * h->weight_decay) : (W)h->weight_decay;
+    n.beta1 = (W)h->beta1;
+    n.rest1 = (W)(1 - h->beta1);
+    n.beta2 = (W)h->beta2;
+    n.rest2 = (W)(1 - h->beta2);
+    n.eps = (W)h->eps;
+    n.alpha = (W)h->alpha;
+    n.rest_alpha = (W)(1 - h->alpha);
+    n.scale = (W)(h->maximize ? -h->grad_scale : h->grad_scale);
+    n.bias1 = (W)h->bias1;
+    n.bias2 = (W)h->bias2;
+    n.rate = rule == LK_UPDATE_ADAGRAD ? n.lr / ((W)1 + (W)(h->step - 1) * (W)h->lr_decay) : n.lr / n.bias1;
+    n.root2 = sqrt(n.bias2);
+    n.nesterov = h->nesterov;
+    n.amsgrad = h->amsgrad;
+    n.centered = h->centered;
+    n.is_first_step = h->step <= 1;
+    return n;
+}
+
+/* g += decay p; buffer = g at the first step, else momentum buffer + (1 - dampening) g; p -= lr (g + momentum
+ * buffer) with nesterov, else p -= lr buffer. */
+template <typename W> __device__ void sgd(const numbers<W> &n, element<W> &e)
+{
+    W g = e.g * n.scale + n.decay * e.p;
+    if (n.momentum != 0) {
+        e.s0 = n.is_first_step ? g : n.momentum * e.s0 + n.undamped * g;
+        g = n.nesterov ? g + n.momentum * e.s0 : e.s0;
+    }
+    e.p -= n.lr * g;
+}
+
+/* m and v are averages of g and g^2; p -= lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps). adam adds
+ * decay p to g, adamw shrinks p by 1 - lr decay first; amsgrad takes the largest v so far. */
+template <typename W, bool DECOUPLED> __device__ void adam(const numbers<W> &n, element<W> &e)
+{
+    W g = e.g * n.scale;
+    if (DECOUPLED)
+        e.p *= n.decay;
+    else
+        g += n.decay * e.p;
+    e.s0 = n.beta1 * e.s0 + n.rest1 * g;
+    e.s1 = n.beta2 * e.s1 + n.rest2 * (g * g);
+    W second = e.s1;
+    if (n.amsgrad) e.s2 = second = lki_cuda_larger(second, e.s2);
+    e.p -= n.rate * e.s0 / (sqrt(second) / n.root2 + n.eps);
+}
+
+/* s is an average of g^2 and, where centered, a of g: d = sqrt(s - a^2) + eps; with momentum b = momentum b +
+ * g / d and p -= lr b, else p -= lr g / d. */
+template <typename W> __device__ void rmsprop(const numbers<W> &n, element<W> &e)
+{
+    W g = e.g * n.scale + n.decay * e.p;
+    W s = e.s0 = n.alpha * e.s0 + n.rest_alpha * (g * g);
+    if (n.centered) {
+        e.s2 = n.alpha * e.s2 + n.rest_alpha * g;
+        s -= e.s2 * e.s2;
+    }
+    W change = g / (sqrt(s) + n.eps);
+    if (n.momentum > 0) e.s1 = change = change + n.momentum * e.s1;
+    e.p -= n.lr * change;
+}
+
+/* s += g^2; p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps). */
+template <typename W> __device__ void adagrad(const numbers<W> &n, element<W> &e)
+{
+    W g = e.g * n.scale + n.decay * e.p;
+    e.s0 += g * g;
+    e.p -= n.rate * g / (sqrt(e.s0) + n.eps);
+}
+
+/* The averages of lamb, whose parameter moves only when both norms are known. */
+template <typename W> __device__ void lamb_average(const numbers<W> &n, element<W> &e)
+{
+    W g = e.g * n.scale;
+    e.s0 = n.beta1 * e.s0 + n.rest1 * g;
+    e.s1 = n.beta2 * e.s1 + n.rest2 * (g * g);
+}
+
+/* u = m^ / (sqrt(v^) + eps) + decay p, with m^ and v^ corrected for their start at zero. */
+template <typename W> __device__ W lamb_direction(const numbers<W> &n, const element<W> &e)
+{
+    return e.s0 / n.bias1 / (sqrt(e.s1 / n.bias2) + n.eps) + n.decay * e.p;
+}
+
+template <typename W, int RULE> __device__ void apply_rule(const numbers<W> &n, element<W> &e)
+{
+    if (RULE == LK_UPDATE_SGD) sgd(n, e);
+    if (RULE == LK_UPDATE_ADAM) adam<W, false>(n, e);
+    if (RULE == LK_UPDATE_ADAMW) adam<W, true>(n, e);
+    if (RULE == LK_UPDATE_RMSPROP) rmsprop(n, e);
+    if (RULE == LK_UPDATE_ADAGRAD) adagrad(n, e);
+}
+
+template <typename T, int N> __device__ lki_cuda_pack<T, N> load(const slices &s, int operand, int64_t i)
+{
+    lki_cuda_pack<T, N> pack = {};
+    if (s.data[operand]) pack = ((const lki_cuda_pack<T, N> *)s.data[operand])[i];
+    return pack;
+}
+
+template <typename T, int N>
+__device__ void store(const slices &s, int operand, int64_t i, const lki_cuda_pack<T, N> &pack)
+{
+    if (s.data[operand]) ((lki_cuda_pack<T, N> *)s.data[operand])[i] = pack;
+}
+
+/* What a walk over the slices writes back; the gradient never is. */
+enum { READS = 0, PARAM = 1, STATES = 2 };
+
+/* Runs `each` over pack `i` of all slices. */
+template <typename T, int N, int WRITES, typename Each>
+__device__ void over_pack(const slices &s, int64_t i, Each each)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    lki_cuda_pack<T, N> x[5];
+#pragma unroll
+    for (int k = 0; k < 5; k++) x[k] = load<T, N>(s, k, i);
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        element<W> e = {x[0].at[j], x[1].at[j], x[2].at[j], x[3].at[j], x[4].at[j]};
+        each(e);
+        x[0].at[j] = e.p;
+        x[2].at[j] = e.s0;
+        x[3].at[j] = e.s1;
+        x[4].at[j] = e.s2;
+    }
+    if (WRITES & PARAM) store<T, N>(s, 0, i, x[0]);
+#pragma unroll
+    for (int k = 2; k < 5; k++)
+        if (WRITES & STATES) store<T, N>(s, k, i, x[k]);
+}
+
+/* Whole packs first, then what is left, one by one; who does which element does not depend on the data. */
+template <typename T, int N, int WRITES, typename Each>
+__device__ void over_slices(const slices &s, Each each)
+{
+    int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = first; i < s.count / N; i += stride) over_pack<T, N, WRITES>(s, i, each);
+    if (N > 1)
+        for (int64_t i = s.count / N * N + first; i < s.count; i += stride)
+            over_pack<T, 1, WRITES>(s, i, each);
+}
+
+template <typename T, int N, int RULE>
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK) update_kernel(slices s)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    if (s.live->skip) return;
+    const numbers<W> n = read_numbers<W>(&s.live->hyper[s.slot], RULE);
+    over_slices<T, N, PARAM | STATES>(s, [&](element<W> &e) { apply_rule<W, RULE>(n, e); });
+}
+
+/* ---- lamb ---- */
+
+struct norms {
+    double param, direction; /* squares */
+};
+
+/* p -= lr r u with the trust ratio r = |p| / |u| over the whole parameter, 1 where either norm is 0. */
+template <typename T, int N> __device__ void lamb_apply(const slices &s, norms total)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    const numbers<W> n = read_numbers<W>(&s.live->hyper[s.slot], LK_UPDATE_LAMB);
+    bool trusted = total.param > 0 && total.direction > 0;
+    W rate = (W)(s.live->hyper[s.slot].lr * (trusted ? sqrt(total.param) / sqrt(total.direction) : 1));
+    over_slices<T, N, PARAM>(s, [&](element<W> &e) { e.p -= rate * lamb_direction(n, e); });
+}
+
+/* Moves the averages and leaves each block's share of the norms in `partial`. A single block goes on by
+ * itself: each of its threads sees the elements that it wrote. */
+template <typename T, int N>
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK) lamb_average_kernel(slices s, norms *partial)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    if (s.live->skip) return;
+    const numbers<W> n = read_numbers<W>(&s.live->hyper[s.slot], LK_UPDATE_LAMB);
+    norms sum = {0, 0};
+    over_slices<T, N, STATES>(s, [&](element<W> &e) {
+        lamb_average(n, e);
+        double p = e.p, u = lamb_direction(n, e);
+        sum.param += p * p;
+        sum.direction += u * u;
+    });
+    sum.param = lki_cuda_block_sum(sum.param);
+    sum.direction = lki_cuda_block_sum(sum.direction);
+    if (gridDim.x == 1)
+        lamb_apply<T, N>(s, sum);
+    else if (threadIdx.x == 0)
+        partial[blockIdx.x] = sum;
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK) lamb_apply_kernel(slices s, const norms *partial, int count)
+{
+    if (s.live->skip) return;
+    norms sum = {0, 0};
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        sum.param += partial[i].param;
+        sum.direction += partial[i].direction;
+    }
+    sum.param = lki_cuda_block_sum(sum.param);
+    sum.direction = lki_cuda_block_sum(sum.direction);
+    lamb_apply<T, N>(s, sum);
+}
+
+/* ---- Clipping and accumulation: data[0] is what changes ---- */
+
+/* n = |grad_scale g|; g *= clip / (n + 1e-6) where that is below 1; a NaN makes every gradient one. The scale
+ * itself is left to the update. */
+template <typename T, int N> __device__ void clip_apply(const slices &s, double square, double *norm_out)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    const lki_cuda_hyper *h = &s.live->hyper[s.slot];
+    double norm = sqrt(square) * fabs(h->grad_scale);
+    if (blockIdx.x == 0 && threadIdx.x == 0) *norm_out = norm;
+    double factor = h->clip / (norm + 1e-6);
+    if (factor >= 1) return;
+    over_slices<T, N, PARAM>(s, [&](element<W> &e) { e.p *= (W)factor; });
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK) norm_kernel(slices s, double *partial, double *norm_out)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    if (s.live->skip) return;
+    double sum = 0;
+    over_slices<T, N, READS>(s, [&](element<W> &e) { sum += (double)e.p * (double)e.p; });
+    sum = lki_cuda_block_sum(sum);
+    if (gridDim.x == 1)
+        clip_apply<T, N>(s, sum, norm_out);
+    else if (threadIdx.x == 0)
+        partial[blockIdx.x] = sum;
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK)
+    clip_kernel(slices s, const double *partial, int count, double *norm_out)
+{
+    if (s.live->skip) return;
+    double sum = 0;
+    for (int i = threadIdx.x; i < count; i += blockDim.x) sum += partial[i];
+    clip_apply<T, N>(s, lki_cuda_block_sum(sum), norm_out);
+}
+
+/* grad_scale g is held within -clip..clip. */
+template <typename T, int N> __global__ void __launch_bounds__(LKI_CUDA_BLOCK) clip_value_kernel(slices s)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    if (s.live->skip) return;
+    const lki_cuda_hyper *h = &s.live->hyper[s.slot];
+    W limit = (W)(h->clip / fabs(h->grad_scale));
+    over_slices<T, N, PARAM>(s, [&](element<W> &e) {
+        e.p = e.p > limit ? limit : e.p < -limit ? -limit : e.p;
+    });
+}
+
+template <typename T, int N> __global__ void __launch_bounds__(LKI_CUDA_BLOCK) accumulate_kernel(slices s)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    if (s.live->skip) return;
+    bool first = s.live->hyper[s.slot].first;
+    over_slices<T, N, PARAM>(s, [&](element<W> &e) { e.p = first ? e.g : e.p + e.g; });
+}
+
+/* ---- Launches ---- */
+
+template <typename T, int N>
+lk_status launch_rule(const lk_call *call, const slices &s, int grid, cudaStream_t stream)
+{
+    norms *partial = (norms *)call->scratch;
+    switch ((lk_update_rule)call->attr->mode) {
+    case LK_UPDATE_SGD: update_kernel<T, N, LK_UPDATE_SGD><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
+    case LK_UPDATE_ADAM: update_kernel<T, N, LK_UPDATE_ADAM><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
+    case LK_UPDATE_ADAMW: update_kernel<T, N, LK_UPDATE_ADAMW><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
+    case LK_UPDATE_RMSPROP:
+        update_kernel<T, N, LK_UPDATE_RMSPROP><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s);
+        break;
+    case LK_UPDATE_ADAGRAD:
+        update_kernel<T, N, LK_UPDATE_ADAGRAD><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s);
+        break;
+    case LK_UPDATE_LAMB:
+        lamb_average_kernel<T, N><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s, partial);
+        if (grid > 1) lamb_apply_kernel<T, N><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s, partial, grid);
+        break;
+    }
+    LKI_LAUNCHED();
+    return LK_OK;
+}
+
+template <typename T, int N> lk_status launch(const lk_call *call, const slices &s, int grid, lki_cuda *cuda)
+{
+    cudaStream_t stream = cuda->compute;
+    double *partial = (double *)call->scratch, *norm = cuda->norms_on_device + s.slot;
+    switch (call->op) {
+    case LK_OP_CLIP_NORM:
+        norm_kernel<T, N><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s, partial, norm);
+        if (grid > 1) clip_kernel<T, N><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s, partial, grid, norm);
+        break;
+    case LK_OP_CLIP_VALUE: clip_value_kernel<T, N><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
+    case LK_OP_ACCUMULATE: accumulate_kernel<T, N><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
+    default: return launch_rule<T, N>(call, s, grid, stream);
+    }
+    LKI_LAUNCHED();
+    return LK_OK;
+}
+
+/* One block takes what it can do about as fast as two launches would. */
+enum { ONE_BLOCK = 8192, MAX_GRID = 1024 };
+
+bool has_norm(const lk_call *call)
+{
+    return call->op == LK_OP_CLIP_NORM || (call->op == LK_OP_UPDATE && call->attr->mode == LK_UPDATE_LAMB);
+}
+
+int grid_of(const lk_call *call, const lki_cuda *cuda, int64_t count, int width)
+{
+    if (has_norm(call) && count <= ONE_BLOCK) return 1;
+    int grid = lki_cuda_grid(cuda, (count + width - 1) / width);
+    return has_norm(call) && grid > MAX_GRID ? MAX_GRID : grid;
+}
+
+template <typename T> lk_status run_typed(const lk_call *call, const slices &s, lki_cuda *cuda)
+{
+    constexpr int width = 16 / sizeof(T);
+    bool aligned = true;
+    for (int i = 0; i < 5; i++) aligned = aligned && lki_cuda_is_aligned(s.data[i], 16);
+    return aligned ? launch<T, width>(call, s, grid_of(call, cuda, s.count, width), cuda)
+                   : launch<T, 1>(call, s, grid_of(call, cuda, s.count, 1), cuda);
+}
+
+lk_status run(const lk_call *call)
+{
+    const update_state *state = (const update_state *)call->state;
+    slices s = {};
+    s.count = lki_cuda_count(&call->in[0]);
+    s.live = state->cuda->live;
+    s.slot = state->slot;
+    for (int i = 0; i < call->input_count && i < 5; i++) s.data[i] = call->in[i].data;
+    if (!s.count && call->op != LK_OP_CLIP_NORM) return LK_OK;
+    return call->in[0].dtype == LK_F64 ? run_typed<double>(call, s, state->cuda)
+                                       : run_typed<float>(call, s, state->cuda);
+}
+
+void free_state(void *data)
+{
+    update_state *state = (update_state *)data;
+    lki_cuda_hyper_release(state->cuda, state->slot);
+    lki_host->free(state);
+}
+
+} // namespace
+
+lk_status lki_cuda_prepare_update(lki_cuda *cuda, lk_call *call)
+{
+    lk_dtype dtype = call->in[0].dtype;
+    bool same = dtype == LK_F32 || dtype == LK_F64;
+    for (int i = 1; i < call->input_count; i++)
+        same = same && (!call->in[i].data || call->in[i].dtype == dtype);
+    if (!same)
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for updates of %s",
+                             lki_cuda_dtype_name(dtype));
+    if (call->op == LK_OP_UPDATE && (call->attr->mode < LK_UPDATE_SGD || call->attr->mode > LK_UPDATE_LAMB))
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED, "there is no update rule %d", call->attr->mode);
+    int slot = lki_cuda_hyper_slot(cuda, call->attr->hyper, call->op == LK_OP_CLIP_NORM);
+    if (slot < 0) return LK_ERR_UNSUPPORTED;
+    update_state *state = (update_state *)lki_cuda_new_state(call, sizeof *state);
+    if (!state) {
+        lki_cuda_hyper_release(cuda, slot);
+        return LK_ERR_NOMEM;
+    }
+    state->cuda = cuda;
+    state->slot = slot;
+    call->free_state = free_state;
+    if (has_norm(call)) call->scratch_nbytes = MAX_GRID * sizeof(norms);
+    call->run = run;
+    return LK_OK;
+}
