@@ -1,7 +1,8 @@
 /* Fuse: merges what one kernel can do.
  *
- * First, an activation that alone reads a product is folded into it. Then an elementwise node swallows the
- * elementwise nodes that only it reads, so that a chain walks over memory once. */
+ * First, an activation that alone reads a product is folded into it, and a ReLU's gradient goes before that
+ * of the pool that read its result. Then an elementwise node swallows the elementwise nodes that only it
+ * reads, so that a chain walks over memory once. */
 #include "graph/graph.h"
 
 #include "base/status.h"
@@ -27,6 +28,29 @@ static void fold_activation(lk_graph *graph, lki_node *relu)
     lki_graph_replace_uses(graph, y, x, relu->next);
     relu->dead = true;
     lki_graph_remove(graph, relu);
+}
+
+/* The gradient of a pool over a ReLU's result: what wins a window is that window's own maximum, so whether
+ * the ReLU let it through can be asked of the smaller tensor. Exchanges the two, which also ends the life of
+ * the ReLU's result with the forward half. */
+static lk_status exchange_with_pool(lk_graph *graph, lki_node *relu)
+{
+    lk_value *dx = relu->in[0], *y = relu->in[1];
+    lki_node *pool_grad = dx->node;
+    bool fits = pool_grad->op == LK_OP_MAX_POOL_GRAD && is_private(dx) &&
+                pool_grad->section == relu->section && relu->out[0]->storage == LKI_STORAGE_ARENA;
+    lki_node *pool = fits ? pool_grad->in[1]->node : NULL;
+    if (!pool || pool->op != LK_OP_MAX_POOL || pool->in[0] != y) return LK_OK;
+    lk_value *inputs[] = {pool_grad->in[0], pool->out[0]};
+    if (!lk_shape_equal(inputs[0]->shape, inputs[1]->shape) || inputs[0]->dtype != inputs[1]->dtype)
+        return LK_OK;
+    lki_node *smaller = lki_graph_insert(graph, pool_grad, LK_OP_RELU_GRAD, inputs, 2, &relu->attr);
+    if (!smaller) return LK_ERR_NOMEM;
+    smaller->scope = relu->scope;
+    pool_grad->in[0] = smaller->out[0];
+    lki_graph_replace_uses(graph, relu->out[0], dx, relu->next);
+    lki_graph_remove(graph, relu);
+    return LK_OK;
 }
 
 /* Comparisons, selections and casts mix dtypes; chains keep to one. */
@@ -160,6 +184,7 @@ lk_status lki_pass_fuse(lk_graph *graph)
     for (lki_node *node = graph->first, *next; node; node = next) {
         next = node->next;
         if (node->op == LK_OP_RELU) fold_activation(graph, node);
+        if (node->op == LK_OP_RELU_GRAD) LKI_TRY(exchange_with_pool(graph, node));
     }
     lki_graph_count_uses(graph);
     for (lki_node *node = graph->first; node; node = node->next)

@@ -18,6 +18,9 @@ static const pool pools[] = {
     {{.rank = 3, .kernel = {2, 2, 2}, .stride = {2, 2, 2}}, {5, {2, 4, 6, 6, 6}}},
     {{.rank = 3, .kernel = {3, 2, 2}, .stride = {2, 2, 1}, .padding = {1, 1, 1}, .dilation = {1, 2, 1}},
      {5, {1, 3, 7, 6, 5}}},
+    {{.rank = 2, .kernel = {2, 2}, .stride = {2, 2}, .padding = {1, 1}}, {4, {2, 3, 6, 41}}},
+    {{.rank = 3, .kernel = {2, 2, 2}, .stride = {2, 2, 2}, .padding = {1, 1, 1}, .dilation = {1, 2, 1}},
+     {5, {2, 3, 5, 6, 17}}},
     {{.rank = 3, .kernel = {2, 3, 3}, .stride = {2, 3, 2}, .padding = {0, 1, 1}}, {5, {2, 17, 5, 7, 8}}},
 };
 
