@@ -119,12 +119,16 @@ lk_status lk_comm_start(lk_comm *comm, const lk_comm_op *op, lk_comm_request **o
     *out = NULL;
     if (comm->broken) return broken(comm);
     LKI_TRY(check_op(comm, op));
+    if (op->stream && !comm->vtable->on_device)
+        return lki_fail(LK_ERR_INVALID, "%s: comm %s knows no streams of a device",
+                        lk_comm_kind_name(op->kind), comm->vtable->name);
     if (comm->free_count == 0)
         return lki_fail(LK_ERR_RANGE, "%s: %d collectives are outstanding already: wait for one first",
                         lk_comm_kind_name(op->kind), LK_COMM_MAX_REQUESTS);
     lk_comm_request *request = &comm->requests[comm->free_list[--comm->free_count]];
     request->op = *op;
-    if (op->kind == LK_COMM_BARRIER) request->op = (lk_comm_op){.kind = LK_COMM_BARRIER, .dtype = LK_U8};
+    if (op->kind == LK_COMM_BARRIER)
+        request->op = (lk_comm_op){.kind = LK_COMM_BARRIER, .dtype = LK_U8, .stream = op->stream};
     if (op->kind == LK_COMM_BROADCAST) request->op.send = op->recv;
     request->seq = __atomic_add_fetch(&comm->last_seq, 1, __ATOMIC_RELAXED); /* a monitor may look */
     request->state = LK_COMM_STARTED;
@@ -275,6 +279,17 @@ lk_status lk_comm_reduce_scatter(lk_comm *comm, const void *send, void *recv, in
 lk_status lk_comm_barrier(lk_comm *comm)
 {
     return lk_comm_run(comm, &(lk_comm_op){.kind = LK_COMM_BARRIER});
+}
+
+lk_status lk_comm_check(lk_comm *comm)
+{
+    if (comm->broken) return broken(comm);
+    lk_status status = comm->vtable->check ? comm->vtable->check(comm) : LK_OK;
+    if (status != LK_OK) {
+        comm->broken = status;
+        snprintf(comm->broken_text, sizeof comm->broken_text, "%s", lk_error());
+    }
+    return status;
 }
 
 void lk_comm_abort(lk_comm *comm, const char *reason)

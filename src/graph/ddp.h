@@ -18,6 +18,7 @@ typedef struct lki_bucket {
     lk_param **params; /* whose gradients lie in it */
     int param_count;
     lk_comm_request *request; /* while it is under way */
+    void *staging;            /* while it is under way on an engine whose memory the comm cannot read */
 } lki_bucket;
 
 typedef struct lki_ddp {

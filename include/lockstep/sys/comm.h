@@ -81,7 +81,9 @@ typedef struct lk_comm_op {
     const void *send;
     void *recv;
     int64_t count;
-    void *stream;  /* the device's stream for memory on a device; NULL for the host's */
+    void *stream;  /* of a device (comms with on_device alone): the collective takes its place among the
+                      stream's work, is over for the host at once, and may be recorded. NULL: the memory is
+                      ready now, and the wait is for the end */
     bool blocking; /* the caller waits at once: there is nothing to overlap with */
 } lk_comm_op;
 
@@ -154,6 +156,10 @@ typedef struct lk_comm_vtable {
 
     /* Required. Frees the backend's part and the comm itself. Outstanding requests are given up. */
     void (*free)(lk_comm *comm);
+
+    /* Optional, with on_device: whether all is well, as far as this rank knows; it waits for nobody. */
+    lk_status (*check)(lk_comm *comm);
+    bool on_device; /* takes memory of a GPU, and streams */
 } lk_comm_vtable;
 
 /* The part of a comm that every backend begins with; lk_comm_init fills it. */
@@ -195,6 +201,10 @@ lk_status lk_comm_all_gather(lk_comm *comm, const void *send, void *recv, int64_
 lk_status lk_comm_reduce_scatter(lk_comm *comm, const void *send, void *recv, int64_t count, lk_dtype dtype,
                                  lk_reduce reduce);
 lk_status lk_comm_barrier(lk_comm *comm);
+
+/* Whether the comm still works, for those whose collectives ran on a device's stream: a failure there shows
+ * nowhere else. Fails like any collective would. */
+lk_status lk_comm_check(lk_comm *comm);
 
 /* Tells the peers that this rank gives up, and why; they fail with that sentence. Any thread. */
 void lk_comm_abort(lk_comm *comm, const char *reason);

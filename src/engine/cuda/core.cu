@@ -314,7 +314,7 @@ static lk_status synchronize(lk_engine *engine, const lk_call **failed)
 {
     lki_cuda *cuda = state_of(engine);
     LKI_TRY(lki_cuda_join(cuda));
-    LKI_CUDA(cudaStreamSynchronize(cuda->compute));
+    LKI_TRY(lki_cuda_wait(cuda));
     for (int i = 0; i < cuda->hyper_count; i++)
         if (cuda->norm_hypers[i]) cuda->norm_hypers[i]->grad_norm = cuda->norms[i];
     int number = *cuda->fault.number;

@@ -92,6 +92,8 @@ typedef struct lki_cuda {
     cudaEvent_t fork, join;
     bool recording;
     bool side_is_busy;       /* work was forked to the side stream and not joined yet */
+    lk_comm *comm;           /* whose collectives are among the engine's work: whoever waits looks after it */
+    int comm_count;          /* prepared calls that use it */
     cublasLtHandle_t cublas; /* these two are NULL until somebody asks for them: many models need none */
     cudnnHandle_t cudnn;
     bool tf32; /* products of f32 may round their operands to TF32 */
@@ -147,6 +149,9 @@ static __device__ inline void lki_cuda_report(unsigned long long *positions, int
  * far, join makes the compute stream wait for the side stream. */
 lk_status lki_cuda_fork(lki_cuda *cuda);
 lk_status lki_cuda_join(lki_cuda *cuda);
+
+/* Until the computation has come to its end, or the other ranks have failed: then with their sentence. */
+lk_status lki_cuda_wait(lki_cuda *cuda);
 
 /* ---- Shapes and dtypes; the plugin links nothing of liblockstep ---- */
 
@@ -262,5 +267,6 @@ extern const lk_engine_ops lki_cuda_ops;
 int lki_nccl_version(void); /* 0 where it is not there */
 lk_status lki_nccl_id(char id[LKI_NCCL_ID_NBYTES]);
 lk_status lki_nccl_create(lk_comm **out, const lki_nccl_options *options);
+void lki_nccl_fail(lk_comm *comm, const char *sentence);
 
 #endif

@@ -33,6 +33,10 @@ static const lki_cuda_host host = {
     .free = lki_free,
     .draw = lk_generator_u64,
     .comm_init = lk_comm_init,
+    .comm_start = lk_comm_start,
+    .comm_wait = lk_comm_wait,
+    .comm_check = lk_comm_check,
+    .comm_abort = lk_comm_abort,
 };
 
 /* ---- Finding it ---- */

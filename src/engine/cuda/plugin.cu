@@ -19,6 +19,7 @@ static lk_status describe(int device, lki_cuda_device *out)
     out->minor = properties.minor;
     out->processor_count = properties.multiProcessorCount;
     out->memory_nbytes = properties.totalGlobalMem;
+    LKI_CUDA(cudaDeviceGetPCIBusId(out->bus, sizeof out->bus, device));
     int before = 0;
     size_t total = 0;
     LKI_CUDA(cudaGetDevice(&before));
@@ -49,5 +50,6 @@ extern "C" const lki_cuda_plugin *lki_cuda_plugin_open(const lki_cuda_host *host
     plugin.versions = versions;
     plugin.nccl_id = lki_nccl_id;
     plugin.nccl_create = lki_nccl_create;
+    plugin.nccl_fail = lki_nccl_fail;
     return &plugin;
 }

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* One more with each change of this file or of the headers it includes. */
-enum { LKI_CUDA_PLUGIN_VERSION = 1 };
+enum { LKI_CUDA_PLUGIN_VERSION = 2 };
 
 /* What liblockstep does for the plugin. */
 typedef struct lki_cuda_host {
@@ -25,6 +25,10 @@ typedef struct lki_cuda_host {
     uint64_t (*draw)(lk_generator *generator); /* as lk_generator_u64 */
     /* For comms (<lockstep/sys/comm.h>). */
     void (*comm_init)(lk_comm *comm, const lk_comm_vtable *vtable, int rank, int size);
+    lk_status (*comm_start)(lk_comm *comm, const lk_comm_op *op, lk_comm_request **out);
+    lk_status (*comm_wait)(lk_comm *comm, lk_comm_request *request);
+    lk_status (*comm_check)(lk_comm *comm);
+    void (*comm_abort)(lk_comm *comm, const char *reason);
 } lki_cuda_host;
 
 /* One GPU, for the doctor and for run headers. */
@@ -33,6 +37,7 @@ typedef struct lki_cuda_device {
     int major, minor; /* compute capability */
     int processor_count;
     size_t memory_nbytes, free_nbytes;
+    char bus[24]; /* where it sits in its host: equal for two processes that see the same GPU */
 } lki_cuda_device;
 
 typedef struct lki_cuda_versions {
@@ -45,7 +50,16 @@ typedef struct lki_nccl_options {
     int rank, size;
     int device;                  /* a GPU by its number among the visible ones */
     char id[LKI_NCCL_ID_NBYTES]; /* rank 0's, on every rank */
+    bool shares_gpu;             /* other ranks have the same GPU */
     int64_t join_timeout_ms, timeout_ms;
+    /* Who looks after the ranks' lives; each may be NULL. failure: what the job has failed of, where that is
+     * known within wait_ms. tell: to all ranks, that this one gives up. progress: how far a rank is. ending:
+     * the comm is about to be freed; nobody may look at it once this returns. */
+    bool (*failure)(void *context, int wait_ms, char *text, size_t capacity);
+    void (*tell)(void *context, const char *sentence);
+    void (*progress)(void *context, int rank, lk_comm_progress *out);
+    void (*ending)(void *context);
+    void *context;
 } lki_nccl_options;
 
 typedef struct lki_cuda_plugin {
@@ -58,6 +72,8 @@ typedef struct lki_cuda_plugin {
     /* NCCL: the id that rank 0 makes and shares, and the comm that all make of it together. */
     lk_status (*nccl_id)(char id[LKI_NCCL_ID_NBYTES]);
     lk_status (*nccl_create)(lk_comm **out, const lki_nccl_options *options);
+    /* Ends this rank's part of such a comm with that sentence, and tells nobody. Any thread. */
+    void (*nccl_fail)(lk_comm *comm, const char *sentence);
 } lki_cuda_plugin;
 
 /* The plugin's one symbol. */
