@@ -1,0 +1,135 @@
+/* batch_norm, layer_norm, group_norm and their gradients: what each one reduces over. */
+#include "engine/cuda/norm.cuh"
+
+typedef struct state {
+    lki_cuda_norm norm;
+    lki_cuda_norm_dtypes dtypes;
+} state;
+
+static bool is_gradient(lk_op op)
+{
+    return op == LK_OP_BATCH_NORM_GRAD || op == LK_OP_LAYER_NORM_GRAD || op == LK_OP_GROUP_NORM_GRAD;
+}
+
+static lki_cuda_norm describe(const lk_call *call)
+{
+    lk_shape shape = call->in[is_gradient(call->op) ? 1 : 0].shape;
+    lki_cuda_norm v = {};
+    v.eps = call->attr->alpha;
+    v.momentum = call->attr->beta;
+    v.training = call->attr->training;
+    v.groups = 1;
+    if (call->op == LK_OP_LAYER_NORM || call->op == LK_OP_LAYER_NORM_GRAD) {
+        int axis = shape.rank - (int)call->attr->index;
+        v.kind = LKI_CUDA_LAYER;
+        v.outer = v.set_count = lki_cuda_span(shape, 0, axis);
+        v.set_size = lki_cuda_span(shape, axis, shape.rank);
+        v.channels = (int)v.set_size;
+        v.inner = 1;
+        return v;
+    }
+    v.outer = shape.dim[0];
+    v.channels = (int)shape.dim[1];
+    v.inner = (int)lki_cuda_span(shape, 2, shape.rank);
+    v.kind =
+        call->op == LK_OP_BATCH_NORM || call->op == LK_OP_BATCH_NORM_GRAD ? LKI_CUDA_BATCH : LKI_CUDA_GROUP;
+    if (v.kind == LKI_CUDA_GROUP) {
+        v.groups = (int)call->attr->index;
+        v.set_count = v.outer * v.groups;
+        v.set_size = (int64_t)(v.channels / v.groups) * v.inner;
+    } else if (call->in_layout && call->in_layout[0] == LKI_CUDA_CHANNELS_LAST) {
+        /* Channels last are (n s, c, 1). */
+        v.outer *= v.inner;
+        v.inner = 1;
+    }
+    return v;
+}
+
+static lki_cuda_norm_operands forward_operands(const lk_call *call)
+{
+    lki_cuda_norm_operands o = {};
+    o.x = call->in[0].data;
+    o.weight = lki_cuda_in<void>(call, 1);
+    o.bias = lki_cuda_in<void>(call, 2);
+    o.running_mean = (void *)lki_cuda_in<void>(call, 3);
+    o.running_var = (void *)lki_cuda_in<void>(call, 4);
+    o.out = lki_cuda_out<void>(call, 0);
+    o.mean = lki_cuda_out<void>(call, 1);
+    o.istd = lki_cuda_out<void>(call, 2);
+    return o;
+}
+
+static lki_cuda_norm_operands backward_operands(const lk_call *call)
+{
+    lki_cuda_norm_operands o = {};
+    o.dy = call->in[0].data;
+    o.x = call->in[1].data;
+    o.weight = lki_cuda_in<void>(call, 2);
+    o.mean = call->in[3].data;
+    o.istd = call->in[4].data;
+    o.out = lki_cuda_out<void>(call, 0);
+    o.dweight = lki_cuda_out<void>(call, 1);
+    o.dbias = lki_cuda_out<void>(call, 2);
+    return o;
+}
+
+static lk_status run_forward(const lk_call *call)
+{
+    lki_cuda *cuda = lki_cuda_of(call);
+    const state *s = (const state *)call->state;
+    lki_cuda_norm_operands o = forward_operands(call);
+    if (s->norm.kind != LKI_CUDA_BATCH) return lki_cuda_run_sets(cuda, &s->norm, s->dtypes, &o, false);
+    lki_cuda_norm v = s->norm;
+    v.has_moments = !v.training && o.running_mean && o.running_var;
+    return lki_cuda_run_channels(cuda, &v, s->dtypes, &o, false, call->scratch);
+}
+
+/* The weights' gradients first: dx may lie over dy. */
+static lk_status run_backward(const lk_call *call)
+{
+    lki_cuda *cuda = lki_cuda_of(call);
+    const state *s = (const state *)call->state;
+    lki_cuda_norm_operands o = backward_operands(call), weights = o;
+    if (s->norm.kind == LKI_CUDA_BATCH) {
+        lki_cuda_norm v = s->norm;
+        v.constant = !v.training;
+        return lki_cuda_run_channels(cuda, &v, s->dtypes, &o, true, call->scratch);
+    }
+    weights.out = NULL;
+    if (o.dweight || o.dbias)
+        LKI_TRY(lki_cuda_run_channels(cuda, &s->norm, s->dtypes, &weights, true, call->scratch));
+    return o.out ? lki_cuda_run_sets(cuda, &s->norm, s->dtypes, &o, true) : LK_OK;
+}
+
+/* x, dy, y and dx have one dtype; all others another one, that or the wide one. */
+static lk_status find_dtypes(const lk_call *call, lki_cuda_norm_dtypes *dtypes)
+{
+    bool gradient = is_gradient(call->op), fits = call->in[0].dtype <= LK_F16, known = false;
+    dtypes->x = dtypes->other = call->in[0].dtype;
+    for (int i = 0; i < call->input_count + call->output_count; i++) {
+        const lk_tensor *t = i < call->input_count ? &call->in[i] : &call->out[i - call->input_count];
+        bool like_x = i == 0 || i == call->input_count || (gradient && i == 1);
+        if (!t->data) continue;
+        if (!like_x && !known) dtypes->other = t->dtype, known = true;
+        fits = fits && t->dtype == (like_x ? dtypes->x : dtypes->other);
+    }
+    bool is_short = dtypes->x == LK_BF16 || dtypes->x == LK_F16;
+    fits = fits && (dtypes->other == dtypes->x || (is_short && dtypes->other == LK_F32));
+    if (fits) return LK_OK;
+    return lki_cuda_fail(LK_ERR_UNSUPPORTED,
+                         "the cuda engine has no kernel for a normalisation of %s with %s",
+                         lki_cuda_dtype_name(dtypes->x), lki_cuda_dtype_name(dtypes->other));
+}
+
+lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call)
+{
+    lki_cuda_norm_dtypes dtypes;
+    LKI_TRY(find_dtypes(call, &dtypes));
+    state *s = (state *)lki_cuda_new_state(call, sizeof *s);
+    if (!s) return LK_ERR_NOMEM;
+    s->norm = describe(call);
+    s->dtypes = dtypes;
+    call->scratch_nbytes = lki_cuda_plan_channels(cuda, &s->norm);
+    call->run = is_gradient(call->op) ? run_backward : run_forward;
+    return LK_OK;
+}
