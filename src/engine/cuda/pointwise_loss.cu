@@ -1,0 +1,230 @@
+/* Losses between numbers: one term an element, then a reduction, in f64 and in order. */
+#include "engine/cuda/kernels.cuh"
+#include "engine/cuda/loss.cuh"
+
+namespace
+{
+
+struct operands {
+    const void *dloss, *x, *target, *weight, *pos_weight;
+    int64_t count;
+    double parameter, divisor;
+    bool whole; /* one loss for all */
+    unsigned long long *fault;
+    int *fault_number_on_device, fault_number;
+};
+
+/* One element's operands; b is the loss's parameter. */
+template <typename W> struct term {
+    W x, t, weight, pos_weight, b;
+};
+
+template <typename W> __device__ W softplus(W x)
+{
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+
+/* PyTorch's bce never lets a logarithm fall below -100. */
+template <typename W> __device__ W clamped_log(W x)
+{
+    return lki_cuda_larger((W)log(x), (W)-100);
+}
+
+template <int MODE, typename W> __device__ W value_of(const term<W> &v)
+{
+    W d = v.x - v.t, size = fabs(d);
+    switch (MODE) {
+    case LK_LOSS_MSE: return d * d;
+    case LK_LOSS_L1: return size;
+    case LK_LOSS_SMOOTH_L1: return size < v.b ? (W)0.5 * d * d / v.b : size - (W)0.5 * v.b;
+    case LK_LOSS_HUBER: return size <= v.b ? (W)0.5 * d * d : v.b * (size - (W)0.5 * v.b);
+    case LK_LOSS_BCE: return v.weight * ((v.t - 1) * clamped_log(1 - v.x) - v.t * clamped_log(v.x));
+    case LK_LOSS_BCE_WITH_LOGITS:
+        return v.weight * ((1 - v.t) * v.x + ((v.pos_weight - 1) * v.t + 1) * softplus(-v.x));
+    default:
+        if (v.b != 0) return (W)exp(v.t) * (v.t - v.x);
+        return v.t > 0 ? v.t * ((W)log(v.t) - v.x) : (W)0;
+    }
+}
+
+/* d value / d x. */
+template <int MODE, typename W> __device__ W slope_of(const term<W> &v)
+{
+    W d = v.x - v.t;
+    switch (MODE) {
+    case LK_LOSS_MSE: return 2 * d;
+    case LK_LOSS_L1: return (W)((d > 0) - (d < 0));
+    case LK_LOSS_SMOOTH_L1:
+        return d <= -v.b ? (W)-1 : d >= v.b ? (W)1 : d / v.b; /* -1 at 0 with b = 0, as in PyTorch */
+    case LK_LOSS_HUBER: return d <= -v.b ? -v.b : d >= v.b ? v.b : d;
+    case LK_LOSS_BCE: return v.weight * d / lki_cuda_larger((1 - v.x) * v.x, (W)1e-12);
+    case LK_LOSS_BCE_WITH_LOGITS:
+        return v.weight * ((1 - v.t) - ((v.pos_weight - 1) * v.t + 1) / (1 + (W)exp(v.x)));
+    default:
+        if (v.b != 0) return -(W)exp(v.t);
+        return v.t > 0 ? -v.t : (W)0;
+    }
+}
+
+template <typename T> __device__ term<typename lki_cuda_wide<T>::type> term_at(const operands &o, int64_t i)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    term<W> v;
+    v.x = lki_cuda_widen(((const T *)o.x)[i]);
+    v.t = lki_cuda_widen(((const T *)o.target)[i]);
+    v.weight = o.weight ? (W)lki_cuda_widen(((const T *)o.weight)[i]) : (W)1;
+    v.pos_weight = o.pos_weight ? (W)lki_cuda_widen(((const T *)o.pos_weight)[i]) : (W)1;
+    v.b = (W)o.parameter;
+    return v;
+}
+
+template <typename T, int MODE>
+__global__ void __launch_bounds__(1024) loss_kernel(operands o, T *out, double *parts)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    double sum = 0;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < o.count;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        term<W> v = term_at<T>(o, i);
+        if (MODE == LK_LOSS_BCE && !(v.x >= 0 && v.x <= 1))
+            lki_cuda_report(o.fault, o.fault_number_on_device, o.fault_number, i);
+        W value = value_of<MODE>(v);
+        if (!o.whole) out[i] = lki_cuda_narrow<T>::of(value);
+        sum += value;
+    }
+    if (!o.whole) return;
+    sum = lki_cuda_block_sum(sum);
+    if (threadIdx.x) return;
+    if (gridDim.x == 1)
+        *out = lki_cuda_narrow<T>::of((W)(sum / o.divisor));
+    else
+        parts[blockIdx.x] = sum;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK)
+    total_kernel(operands o, const double *parts, int count, T *out)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    double sum = 0;
+    for (int i = threadIdx.x; i < count; i += blockDim.x) sum += parts[i];
+    sum = lki_cuda_block_sum(sum);
+    if (threadIdx.x == 0) *out = lki_cuda_narrow<T>::of((W)(sum / o.divisor));
+}
+
+template <typename T, int MODE>
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK) grad_kernel(operands o, T *dx)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    const T *dloss = (const T *)o.dloss;
+    W divisor = (W)o.divisor, whole = o.whole ? lki_cuda_widen(dloss[0]) / divisor : (W)0;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < o.count;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        W g = o.whole ? whole : (W)lki_cuda_widen(dloss[i]);
+        dx[i] = lki_cuda_narrow<T>::of(g * slope_of<MODE>(term_at<T>(o, i)));
+    }
+}
+
+/* ---- Launches ---- */
+
+struct pointwise_state {
+    lki_cuda *cuda;
+    lki_cuda_check check; /* number 0: this call checks nothing */
+    double divisor;
+};
+
+enum { ONE_BLOCK = 16384, MAX_GRID = 1024 };
+
+template <typename T, int MODE> lk_status launch(const lk_call *call, const operands &o, lki_cuda *cuda)
+{
+    T *out = lki_cuda_out<T>(call, 0);
+    cudaStream_t stream = cuda->compute;
+    int grid = lki_cuda_grid(cuda, o.count);
+    if (call->op == LK_OP_POINTWISE_LOSS_GRAD) {
+        if (o.count) grad_kernel<T, MODE><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(o, out);
+    } else if (!o.whole) {
+        if (o.count) loss_kernel<T, MODE><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(o, out, NULL);
+    } else if (o.count <= ONE_BLOCK) {
+        loss_kernel<T, MODE><<<1, o.count <= 256 ? 256 : 1024, 0, stream>>>(o, out, NULL);
+    } else {
+        double *parts = (double *)call->scratch;
+        grid = grid < MAX_GRID ? grid : (int)MAX_GRID;
+        loss_kernel<T, MODE><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(o, out, parts);
+        total_kernel<T><<<1, LKI_CUDA_BLOCK, 0, stream>>>(o, parts, grid, out);
+    }
+    LKI_LAUNCHED();
+    return LK_OK;
+}
+
+template <typename T> lk_status launch_mode(const lk_call *call, const operands &o, lki_cuda *cuda)
+{
+    switch ((lk_pointwise_loss)call->attr->mode) {
+    case LK_LOSS_MSE: return launch<T, LK_LOSS_MSE>(call, o, cuda);
+    case LK_LOSS_L1: return launch<T, LK_LOSS_L1>(call, o, cuda);
+    case LK_LOSS_SMOOTH_L1: return launch<T, LK_LOSS_SMOOTH_L1>(call, o, cuda);
+    case LK_LOSS_HUBER: return launch<T, LK_LOSS_HUBER>(call, o, cuda);
+    case LK_LOSS_BCE: return launch<T, LK_LOSS_BCE>(call, o, cuda);
+    case LK_LOSS_BCE_WITH_LOGITS: return launch<T, LK_LOSS_BCE_WITH_LOGITS>(call, o, cuda);
+    case LK_LOSS_KL_DIV: return launch<T, LK_LOSS_KL_DIV>(call, o, cuda);
+    }
+    return LK_OK;
+}
+
+lk_status run(const lk_call *call)
+{
+    const pointwise_state *state = (const pointwise_state *)call->state;
+    int first = call->op == LK_OP_POINTWISE_LOSS_GRAD ? 1 : 0;
+    operands o = {};
+    o.dloss = first ? call->in[0].data : NULL;
+    o.x = call->in[first].data;
+    o.target = call->in[first + 1].data;
+    o.weight = lki_cuda_in<void>(call, first + 2);
+    o.pos_weight = lki_cuda_in<void>(call, first + 3);
+    o.count = lki_cuda_count(&call->in[first]);
+    o.parameter = call->attr->alpha;
+    o.divisor = state->divisor;
+    o.whole = call->attr->reduction != LK_REDUCTION_NONE;
+    o.fault = state->cuda->fault.position;
+    o.fault_number_on_device = state->cuda->fault.number_on_device;
+    o.fault_number = state->check.number;
+    LKI_CUDA_FLOAT_SWITCH(call->in[first].dtype, T, return launch_mode<T>(call, o, state->cuda))
+    return LK_OK;
+}
+
+void free_state(void *data)
+{
+    pointwise_state *state = (pointwise_state *)data;
+    if (state->check.number) lki_cuda_check_fini(state->cuda, &state->check);
+    lki_host->free(state);
+}
+
+double divisor_of(const lk_attr *attr, lk_shape shape)
+{
+    if (attr->reduction == LK_REDUCTION_MEAN) return (double)lki_cuda_span(shape, 0, shape.rank);
+    if (attr->reduction == LK_REDUCTION_BATCH_MEAN) return shape.rank ? (double)shape.dim[0] : 1;
+    return 1;
+}
+
+} // namespace
+
+lk_status lki_cuda_prepare_pointwise_loss(lki_cuda *cuda, lk_call *call)
+{
+    int first = call->op == LK_OP_POINTWISE_LOSS_GRAD ? 1 : 0;
+    lk_dtype dtype = call->in[first].dtype;
+    bool same = lki_cuda_is_float(dtype) && call->out[0].dtype == dtype;
+    for (int i = 0; i < call->input_count; i++)
+        same = same && (!call->in[i].data || call->in[i].dtype == dtype);
+    if (!same || call->attr->mode < LK_LOSS_MSE || call->attr->mode > LK_LOSS_KL_DIV)
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for loss %d of %s",
+                             call->attr->mode, lki_cuda_dtype_name(dtype));
+    pointwise_state *state = (pointwise_state *)lki_cuda_new_state(call, sizeof *state);
+    if (!state) return LK_ERR_NOMEM;
+    call->free_state = free_state;
+    state->cuda = cuda;
+    state->divisor = divisor_of(call->attr, call->in[first].shape);
+    if (call->op == LK_OP_POINTWISE_LOSS && call->attr->mode == LK_LOSS_BCE)
+        LKI_TRY(lki_cuda_check_init(cuda, call, 0, 2, &state->check));
+    call->scratch_nbytes = MAX_GRID * sizeof(double);
+    call->run = run;
+    return LK_OK;
+}
