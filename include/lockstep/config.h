@@ -34,6 +34,7 @@ extern "C" {
     X(LOGGER, "logger", "a logger")                                                                          \
     X(ENGINE, "engine", "an engine")                                                                         \
     X(RUNNER, "runner", "a runner")                                                                          \
+    X(ESTIMATOR, "estimator", "an estimator")                                                                \
     X(METRIC, "metric", "a metric")                                                                          \
     X(PARAMETERS, "parameters", "parameters, as in {_var_: model.parameters}")                               \
     X(TENSOR, "tensor", "a tensor")                                                                          \

@@ -14,6 +14,7 @@
 #ifndef LOCKSTEP_ESTIMATOR_H
 #define LOCKSTEP_ESTIMATOR_H
 
+#include <lockstep/config.h>
 #include <lockstep/fields.h>
 #include <lockstep/runner.h>
 
@@ -103,6 +104,45 @@ lk_estimator *lk_krr_create(lk_loader_list loaders, lk_estimator_config config);
 lk_estimator *lk_estimator_create(const char *name, lk_module *model, lk_loader_list loaders,
                                   lk_estimator_config config);
 void lk_estimator_free(lk_estimator *estimator);
+
+/* An estimator of one's own as a component, for configs: LK_ESTIMATOR_PARAMETERS are the loaders and the
+ * numbers that every estimator has, for the component's table; lk_estimator_from_args makes it of them.
+ *
+ *     static lk_status build(const lk_component *self, lk_args *args, void **out)
+ *     {
+ *         *out = lk_estimator_from_args("StressNet", stress_net(lk_arg_int(args, "width")), args);
+ *         return *out ? LK_OK : lk_error_status();
+ *     } */
+lk_estimator *lk_estimator_from_args(const char *name, lk_module *model_owned, lk_args *args);
+#define LK_ESTIMATOR_PARAMETER_(name_, type_, default_, help_)                                               \
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_##type_, .default_value = default_, .help = help_                \
+    }
+#define LK_ESTIMATOR_PART_(name_, type_, kind_, default_, help_)                                             \
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_##type_, .kind = LK_KIND_##kind_, .default_value = default_,     \
+        .help = help_                                                                                        \
+    }
+#define LK_ESTIMATOR_PARAMETERS                                                                              \
+    LK_ESTIMATOR_PART_("loaders", OBJECTS, LOADER, NULL, "Loaders by key; the first one trains."),           \
+        LK_ESTIMATOR_PARAMETER_("n_epochs", INT, "1", "How many times over the data."),                      \
+        LK_ESTIMATOR_PARAMETER_("patience", INT, "10",                                                       \
+                                "Epochs without a better loss before the run ends and the rate falls."),     \
+        LK_ESTIMATOR_PARAMETER_("min_delta", FLOAT, "1e-5", "What counts as better."),                       \
+        LK_ESTIMATOR_PARAMETER_("logdir", STRING, "./logs/", "The folder for logs."),                        \
+        LK_ESTIMATOR_PARAMETER_("lr", FLOAT, "1e-3", "The learning rate."),                                  \
+        LK_ESTIMATOR_PARAMETER_("min_lr", FLOAT, "", "Where it stops falling; lr / 100."),                   \
+        LK_ESTIMATOR_PARAMETER_("device", STRING, "auto", "auto, cpu, cuda or ref."),                        \
+        LK_ESTIMATOR_PARAMETER_("ddp", BOOL, "n", "Ranks on all GPUs, or on all cores."),                    \
+        LK_ESTIMATOR_PARAMETER_("nproc", INT, "0", "How many ranks; 0: as many as there are."),              \
+        LK_ESTIMATOR_PARAMETER_("quiet", BOOL, "n", "Say nothing of device and ranks before the run."),      \
+        LK_ESTIMATOR_PARAMETER_("tracking", STRING, "", "A folder, mlruns, for a record as MLflow's; off."), \
+        LK_ESTIMATOR_PARAMETER_("experiment", STRING, "Default", "The record's experiment."),                \
+        LK_ESTIMATOR_PART_("criterion", OBJECT, CRITERION, "", "The loss; the estimator's own."),            \
+        LK_ESTIMATOR_PART_("optimizer", OBJECT, OPTIMIZER, "", "Adam(lr) where left out."),                  \
+        LK_ESTIMATOR_PART_("scheduler", OBJECT, SCHEDULER, "",                                               \
+                           "ReduceLROnPlateau(patience, min_lr) where left out."),                           \
+        LK_ESTIMATOR_PART_("callbacks", OBJECTS, CALLBACK, "", "More of them.")
 
 /* Trains for n_epochs, or until the first loader's loss has not fallen for `patience` epochs. Writes logdir.
  */

@@ -97,14 +97,31 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
     return set_flag(config, call, "verbose", options->verbose);
 }
 
+/* An estimator has its own names for what a run has, and no others. */
+static lk_status apply_to_estimator(lk_config *config, int call, const run_options *options)
+{
+    if (options->resume || options->autoresume || options->precision || options->comm || options->check ||
+        options->overfit || options->timeit)
+        return lki_fail(LK_ERR_CONFIG,
+                        "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp "
+                        "and --nproc only");
+    LKI_TRY(set_text(config, call, "estimator/logdir", options->logdir));
+    LKI_TRY(set_text(config, call, "estimator/device", options->device));
+    LKI_TRY(set_int(config, call, "estimator/n_epochs", &options->num_epochs));
+    LKI_TRY(set_int(config, call, "seed", &options->seed));
+    LKI_TRY(set_int(config, call, "estimator/nproc", &options->nproc));
+    return set_flag(config, call, "estimator/ddp", options->ddp);
+}
+
 static lk_status apply_to_calls(lk_config *config, const run_options *options)
 {
     const lki_node *calls = lki_node_get(config->tree.root, "run");
     if (!calls || calls->kind != LKI_NODE_LIST) return LK_OK; /* the check says what is wrong */
     for (int i = 0; i < calls->count; i++) {
         const lki_node *name = lki_node_get(calls->entries[i].value, "_call_");
-        bool is_train = name && name->kind == LKI_NODE_SCALAR && !strcmp(name->text, "train");
-        if (is_train) LKI_TRY(apply_to_call(config, i, options));
+        if (!name || name->kind != LKI_NODE_SCALAR) continue;
+        if (!strcmp(name->text, "train")) LKI_TRY(apply_to_call(config, i, options));
+        if (!strcmp(name->text, "train_estimator")) LKI_TRY(apply_to_estimator(config, i, options));
     }
     return LK_OK;
 }
@@ -142,7 +159,8 @@ static lk_status keep_code(const lk_config *config, const char *expdir)
     const lki_node *calls = lki_node_get(config->tree.root, "run");
     if (!expdir || lki_launch_role(&role, lki_process_flags(), NULL, -1) || role.rank != 0) return LK_OK;
     for (int i = 0; i < calls->count; i++) {
-        const lki_node *logdir = lki_node_get(calls->entries[i].value, "logdir");
+        const lki_node *call = calls->entries[i].value, *estimator = lki_node_get(call, "estimator");
+        const lki_node *logdir = lki_node_get(estimator ? estimator : call, "logdir");
         if (!lki_node_is_null(logdir) && logdir->kind == LKI_NODE_SCALAR)
             LKI_TRY(lki_expdir_copy(expdir, logdir->text));
     }

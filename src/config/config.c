@@ -35,6 +35,14 @@ lk_status lk_config_override(lk_config *config, const char *assignment)
     return name ? lki_tree_override(&config->tree, name, assignment) : LK_ERR_NOMEM;
 }
 
+/* The library's own calls are the runner's; added ones may have no use for it. */
+static bool needs_runner(const lki_node *run)
+{
+    for (int i = 0; i < run->count; i++)
+        if (!lki_component_is_added(lki_node_object(run->entries[i].value)->component)) return true;
+    return false;
+}
+
 lk_status lki_config_plan(lk_config *config, lki_plan *plan)
 {
     const lki_node *root = config->tree.root;
@@ -43,9 +51,11 @@ lk_status lki_config_plan(lk_config *config, lki_plan *plan)
     if (!root) return lki_fail(LK_ERR_CONFIG, "the config is empty");
     LKI_TRY(lki_plan_make(plan));
     const lki_node *runner = lki_node_get(root, "runner"), *run = lki_node_get(root, "run");
-    if (!runner) return lki_fail_at(root->place, "\"runner\" is missing: what to train with");
+    if (!runner && (!run || needs_runner(run)))
+        return lki_fail_at(root->place, "\"runner\" is missing: what to train with");
     if (!run || !run->count)
         return lki_fail_at(root->place, "\"run\" is missing: the calls to make, as in `- _call_: train`");
+    if (!runner) return LK_OK;
     plan->runner = lki_node_object(runner);
     if (!plan->runner || plan->runner->component->kind != LK_KIND_RUNNER)
         return lki_fail_at(runner->place, "runner: expected a runner, as in `_target_: SupervisedRunner`");

@@ -78,7 +78,7 @@ static void free_tensor(void *object)
 }
 
 /* How an object is freed that was built and then not used, by its kind; NULL: nothing to free. */
-static void (*const free_by_kind[LK_KIND_COUNT])(void *object) = {
+static void (*free_by_kind[LK_KIND_COUNT])(void *object) = {
     [LK_KIND_MODULE] = free_module,       [LK_KIND_CRITERION] = free_criterion,
     [LK_KIND_OPTIMIZER] = free_optimizer, [LK_KIND_SCHEDULER] = free_scheduler,
     [LK_KIND_DATASET] = free_dataset,     [LK_KIND_LOADER] = free_loader,
@@ -263,6 +263,11 @@ int lki_component_parameter_index(const lk_component *component, const char *nam
     for (int i = 0; component->parameters && component->parameters[i].name; i++)
         if (!strcmp(component->parameters[i].name, name)) return i;
     return -1;
+}
+
+void lki_registry_free_kind(lk_component_kind kind, void (*free)(void *object))
+{
+    free_by_kind[kind] = free;
 }
 
 void lki_component_dispose(const lk_component *component, void *object)

@@ -23,6 +23,9 @@ int lki_component_parameter_count(const lk_component *component);
 /* "a module", for messages. */
 const char *lki_kind_phrase(lk_component_kind kind);
 
+/* How objects of a kind are freed, where a higher folder makes them. */
+void lki_registry_free_kind(lk_component_kind kind, void (*free)(void *object));
+
 /* Frees an object that this component built. */
 void lki_component_dispose(const lk_component *component, void *object);
 

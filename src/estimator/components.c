@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "config/registry.h"
 
 #include <lockstep/config.h>
 
@@ -286,9 +287,17 @@ static const lk_component components[] = {
      .build = build_fields},
 };
 
+static void free_estimator(void *object)
+{
+    lk_estimator_free(object);
+}
+
 lk_status lki_estimator_components_add(void)
 {
     for (size_t i = 0; i < sizeof components / sizeof *components; i++)
         LKI_TRY(lk_component_add(&components[i]));
+    lki_registry_free_kind(LK_KIND_ESTIMATOR, free_estimator);
+    for (const lk_component *component = lki_estimator_table; component->name; component++)
+        LKI_TRY(lk_component_add(component));
     return LK_OK;
 }

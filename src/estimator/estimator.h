@@ -2,6 +2,7 @@
 #ifndef LKI_ESTIMATOR_ESTIMATOR_H
 #define LKI_ESTIMATOR_ESTIMATOR_H
 
+#include <lockstep/config.h>
 #include <lockstep/estimator.h>
 
 #include "estimator/tracking.h"
@@ -55,6 +56,12 @@ lk_status lki_history_add(lk_estimator *estimator, const char *key, double loss)
 lk_status lki_config_resolve(lk_estimator_config *config);
 void lki_config_free(lk_estimator_config *config);
 
+/* track.c: a run's tracking, on the master where the config asks for it. `runner` is NULL for KRR. */
+lk_status lki_estimator_track_begin(lk_estimator *estimator, const lk_runner *runner);
+lk_status lki_estimator_track_end(lk_estimator *estimator, lk_status status);
+/* Whether this process is the one that writes: rank 0, whoever started the ranks. */
+bool lki_estimator_is_master(void);
+
 /* logdir.c: removes what an earlier run has written into a folder, and nothing else. */
 lk_status lki_logdir_wipe(const char *logdir);
 
@@ -70,8 +77,23 @@ lk_criterion *lki_field_loss(void);
 lk_estimator *lki_estimator_by_name(const char *name, lk_shape features, lk_shape targets,
                                     lk_estimator_config config);
 
-/* components.c: the models, losses and fields by name, for configs. */
+/* components.c, components_estimator.c: models, losses, fields and estimators by name, for configs. The
+ * second table is of the estimators and of the call that trains one. */
 lk_status lki_estimator_components_add(void);
+extern const lk_component lki_estimator_table[];
+
+/* predict.c: the measures of a prediction, tracked where the run is; runtime_s is the caller's. */
+lk_status lki_estimator_score(lk_estimator *estimator, const lk_tensor *prediction, const lk_tensor *targets,
+                              lk_evaluation *out);
+
+/* report.c: what comes after a run from a config: the measures and pictures of a dataset. */
+typedef struct lki_report_options {
+    const char *save;     /* a folder for the model; NULL: none */
+    const char *pictures; /* a folder; NULL: none */
+    const char *format;   /* "png", "svg" */
+} lki_report_options;
+lk_status lki_estimator_report(lk_estimator *estimator, lk_dataset *dataset,
+                               const lki_report_options *options);
 
 /* krr.c */
 lk_status lki_krr_fit(lk_estimator *estimator);

@@ -127,7 +127,7 @@ lk_status lki_page_end(lki_page *page)
     return status;
 }
 
-/* ---- Curves ---- */
+/* ---- Ranges ---- */
 
 typedef struct range {
     double low, high;
@@ -159,6 +159,61 @@ static void add_margin(range *range, double share)
     range->high += margin;
 }
 
+/* ---- Numbers beside the axes ---- */
+
+/* "0.04", "-250", and "2 x 10^-7" where it would be long. */
+static void write_number(char *text, size_t capacity, double value, double span)
+{
+    double size = fabs(value);
+    if (size < 1e-9 * span) value = size = 0; /* a sum of steps that should have ended in nothing */
+    int power = size > 0 ? (int)floor(log10(size) + 1e-9) : 0;
+    if (power > -4 && power < 5) {
+        snprintf(text, capacity, "%.6g", value);
+        return;
+    }
+    double mantissa = value / pow(10, power);
+    if (fabs(mantissa - 1) < 1e-6)
+        snprintf(text, capacity, "10#u%d#d", power);
+    else
+        snprintf(text, capacity, "%.4g\302\26710#u%d#d", mantissa, power);
+}
+
+static void label_tick(PLINT axis, PLFLT value, char *text, PLINT capacity, PLPointer spans)
+{
+    write_number(text, (size_t)capacity, value, ((const double *)spans)[axis == PL_Y_AXIS]);
+}
+
+/* PLplot names only whole powers of ten; a range of few of them gets 2 and 5 too, or all. */
+static void label_powers(const range *range, bool upright)
+{
+    static const double few[] = {1}, some[] = {1, 2, 5}, all[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    double span = range->high - range->low;
+    const double *steps = span > 2.5 ? few : span > 0.8 ? some : all;
+    int count = span > 2.5 ? 1 : span > 0.8 ? 3 : 9, every = 1 + (int)(span / 8);
+    for (int power = (int)floor(range->low); power <= (int)ceil(range->high); power++) {
+        if (power % every != 0) continue;
+        for (int i = 0; i < count; i++) {
+            char text[32];
+            double at = (power + log10(steps[i]) - range->low) / span;
+            if (at < 0 || at > 1) continue;
+            write_number(text, sizeof text, steps[i] * pow(10, power), 0);
+            plmtex(upright ? "lv" : "b", upright ? 0.8 : 1.6, at, upright ? 1 : 0.5, text);
+        }
+    }
+}
+
+static void draw_box(const range *x, bool log_x, const range *y, bool log_y)
+{
+    double spans[] = {x->high - x->low, y->high - y->low};
+    plslabelfunc(label_tick, spans);
+    plbox(log_x ? "bclst" : "bcnost", 0, 0, log_y ? "bclst" : "bcnostv", 0, 0);
+    plslabelfunc(NULL, NULL);
+    if (log_x) label_powers(x, false);
+    if (log_y) label_powers(y, true);
+}
+
+/* ---- Lines ---- */
+
 /* A run of points that are drawn as one line. */
 typedef struct stroke {
     double x[STROKE_POINTS], y[STROKE_POINTS];
@@ -189,7 +244,8 @@ static void draw_curve(const lki_panel *panel, const lki_curve *curve, int index
     bool dashed = curve->kind == LKI_CURVE_DASHED, steps = curve->kind == LKI_CURVE_STEPS;
     int64_t every = steps ? 1 : 1 + curve->count / 2000;
     plcol0(dashed ? GREY : FIRST_CURVE + index % 5);
-    plwidth(dashed ? 1.5 : 2);
+    /* The first curve is broad, so that one that covers it does not hide it. */
+    plwidth(dashed ? 1.5 : steps ? 2 : index ? 1.8 : 4);
     pllsty(dashed ? 2 : 1);
     for (int64_t i = 0; i < curve->count; i++) {
         if (i % every != 0 && i != curve->count - 1) continue;
@@ -214,10 +270,10 @@ static void draw_names(const lki_panel *panel, const lki_curve *curves, int coun
     plschr(0, 0.7);
     for (int i = 0; i < count; i++, line += step) {
         plcol0(curves[i].kind == LKI_CURVE_DASHED ? GREY : FIRST_CURVE + i % 5);
-        plmtex(side, line, 0.97, 1, curves[i].name);
+        plmtex(side, line, 0.95, 1, curves[i].name);
     }
     plcol0(BLACK);
-    if (panel->note) plmtex(side, line, 0.97, 1, panel->note);
+    if (panel->note) plmtex(side, line, 0.95, 1, panel->note);
     plschr(0, 1);
 }
 
@@ -232,15 +288,16 @@ void lki_page_curves(lki_page *page, const lki_panel *panel, const lki_curve *cu
     }
     add_margin(&x, 0.02);
     add_margin(&y, 0.06);
+    if (!panel->names_below) y.high += (y.high - y.low) * (0.03 + 0.06 * count); /* room for the names */
     plvpor(panel->left, panel->right, panel->bottom, panel->top);
     plwind(x.low, x.high, y.low, y.high);
     for (int i = 0; i < count; i++) draw_curve(panel, &curves[i], i);
     plcol0(BLACK);
     plwidth(1);
     plschr(0, 0.75);
-    plbox(panel->log_x ? "bcnlst" : "bcnst", 0, 0, panel->log_y ? "bcnlstv" : "bcnstv", 0, 0);
+    draw_box(&x, panel->log_x, &y, panel->log_y);
     plmtex("b", 3.4, 0.5, 0.5, panel->x_text ? panel->x_text : "");
-    plmtex("l", 5.2, 0.5, 0.5, panel->y_text ? panel->y_text : "");
+    plmtex("l", panel->log_y ? 6.6 : 5.2, 0.5, 0.5, panel->y_text ? panel->y_text : "");
     plschr(0, 0.9);
     plmtex("t", 1.2, 0.5, 0.5, panel->title ? panel->title : "");
     draw_names(panel, curves, count);
@@ -264,15 +321,18 @@ static void draw_cells(const double *values, int64_t rows, int64_t columns, doub
 
 static void draw_bar(const lki_panel *panel, double low, double high)
 {
-    double steps[BAR_STEPS], width = 0.025;
+    double steps[BAR_STEPS], width = 0.018;
     for (int i = 0; i < BAR_STEPS; i++) steps[i] = (i + 0.5) / BAR_STEPS;
-    plvpor(panel->right + 0.01, panel->right + 0.01 + width, panel->bottom, panel->top);
+    plvpor(panel->right + 0.008, panel->right + 0.008 + width, panel->bottom, panel->top);
     plwind(0, 1, 0, BAR_STEPS);
     draw_cells(steps, BAR_STEPS, 1, 0, 1);
     plcol0(BLACK);
     plwind(0, 1, low, high);
     plschr(0, 0.6);
-    plbox("bc", 0, 0, "bcmstv", 0, 0);
+    double spans[] = {1, high - low};
+    plslabelfunc(label_tick, spans);
+    plbox("bc", 0, 0, "bcmostv", 0, 0);
+    plslabelfunc(NULL, NULL);
 }
 
 void lki_page_image(lki_page *page, const lki_panel *panel, const double *values, int64_t rows,
@@ -287,7 +347,7 @@ void lki_page_image(lki_page *page, const lki_panel *panel, const double *values
     plcol0(BLACK);
     plwidth(1);
     plschr(0, 0.7);
-    plbox("bcnst", 0, 0, "bcnstv", 0, 0);
+    draw_box(&(range){0, (double)columns}, false, &(range){0, (double)rows}, false);
     plmtex("b", 3.4, 0.5, 0.5, panel->x_text ? panel->x_text : "");
     plmtex("l", 3.4, 0.5, 0.5, panel->y_text ? panel->y_text : "");
     plschr(0, 0.9);

@@ -96,6 +96,17 @@ static lk_status track(lk_estimator *estimator, const lk_evaluation *result)
     return lki_tracking_metric(estimator->tracking, "eval - runtime", result->runtime_s, estimator->epoch);
 }
 
+lk_status lki_estimator_score(lk_estimator *estimator, const lk_tensor *prediction, const lk_tensor *targets,
+                              lk_evaluation *out)
+{
+    if (lk_tensor_count(prediction) != lk_tensor_count(targets))
+        return lki_fail(LK_ERR_SHAPE, "%s: %lld targets for %lld predictions", estimator->name,
+                        (long long)lk_tensor_count(targets), (long long)lk_tensor_count(prediction));
+    out->mse = lk_mean_squared_error(prediction, targets);
+    out->ks = lk_ks_statistic(prediction, targets);
+    return track(estimator, out);
+}
+
 lk_status lk_estimator_evaluate(lk_estimator *estimator, const lk_tensor *features, const lk_tensor *targets,
                                 lk_evaluation *out)
 {
@@ -104,15 +115,7 @@ lk_status lk_estimator_evaluate(lk_estimator *estimator, const lk_tensor *featur
     lk_tensor *prediction = lk_estimator_predict(estimator, features);
     if (!prediction) return lki_last_status();
     out->runtime_s = lki_now_s() - start;
-    lk_status status = LK_OK;
-    if (lk_tensor_count(prediction) != lk_tensor_count(targets))
-        status = lki_fail(LK_ERR_SHAPE, "%s: %lld targets for %lld predictions", estimator->name,
-                          (long long)lk_tensor_count(targets), (long long)lk_tensor_count(prediction));
-    if (!status) {
-        out->mse = lk_mean_squared_error(prediction, targets);
-        out->ks = lk_ks_statistic(prediction, targets);
-        status = track(estimator, out);
-    }
+    lk_status status = lki_estimator_score(estimator, prediction, targets, out);
     lk_tensor_free(prediction);
     return status;
 }

@@ -28,69 +28,12 @@ static void print_run_info(const lk_estimator *estimator, const lk_runner *runne
     fflush(stdout);
 }
 
-/* ---- Tracking, under Sapsan's names ---- */
-
-static lk_status track_params(lk_estimator *estimator, const lk_runner *runner)
-{
-    const lk_estimator_config *config = &estimator->config;
-    char shape[128], targets[128];
-    LKI_SCOPED char *epochs = lki_format("%d", config->n_epochs);
-    LKI_SCOPED char *patience = lki_format("%d", config->patience);
-    LKI_SCOPED char *min_delta = lki_format("%g", config->min_delta);
-    LKI_SCOPED char *lr = lki_format("%g", config->lr);
-    LKI_SCOPED char *min_lr = lki_format("%g", config->min_lr);
-    LKI_SCOPED char *parameters = lki_format("%lld", (long long)lk_module_param_count(runner->model));
-    LKI_SCOPED char *batch =
-        lki_format("%lld", (long long)lk_loader_batch_size(runner->run->loaders[0].loader));
-    const struct {
-        const char *name, *value;
-    } params[] = {
-        {"model - name", estimator->name},
-        {"model - n_epochs", epochs},
-        {"model - patience", patience},
-        {"model - min_delta", min_delta},
-        {"model - lr", lr},
-        {"model - min_lr", min_lr},
-        {"model - parameters", parameters},
-        {"model - device", lk_engine_name(runner->engine)},
-        {"model - ddp", runner->world_size > 1 ? "True" : "False"},
-        {"model - logdir", config->logdir},
-        {"data - features", lk_shape_format(shape, sizeof shape, estimator->features)},
-        {"data - targets", lk_shape_format(targets, sizeof targets, estimator->targets)},
-        {"data - batch_size", batch},
-    };
-    for (size_t i = 0; i < sizeof params / sizeof *params; i++)
-        LKI_TRY(lki_tracking_param(estimator->tracking, params[i].name, params[i].value));
-    return LK_OK;
-}
-
-static lk_status begin_tracking(lk_estimator *estimator, const lk_runner *runner)
-{
-    const lk_estimator_config *config = &estimator->config;
-    lki_tracking_free(estimator->tracking);
-    estimator->tracking = NULL;
-    if (!*config->tracking || !runner->is_master) return LK_OK;
-    LKI_TRY(lki_tracking_begin(&estimator->tracking, config->tracking, config->experiment, estimator->name));
-    return track_params(estimator, runner);
-}
-
-static lk_status end_tracking(lk_estimator *estimator, lk_status status)
-{
-    if (!estimator->tracking) return LK_OK;
-    LKI_SCOPED char *details = lki_format("%s/model_details.txt", estimator->config.logdir);
-    if (!details) return LK_ERR_NOMEM;
-    LKI_TRY(
-        lki_tracking_metric(estimator->tracking, "train - runtime", estimator->runtime_s, estimator->epoch));
-    LKI_TRY(lki_tracking_artifact(estimator->tracking, details));
-    return lki_tracking_state(estimator->tracking, status ? LKI_RUN_FAILED : LKI_RUN_FINISHED);
-}
-
 /* ---- The estimator's callback ---- */
 
 static lk_status run_start(lk_callback *callback, lk_runner *runner)
 {
     lk_estimator *estimator = callback->context;
-    LKI_TRY(begin_tracking(estimator, runner));
+    LKI_TRY(lki_estimator_track_begin(estimator, runner));
     if (runner->is_master && !estimator->config.quiet) print_run_info(estimator, runner);
     if (!estimator->optimizer_state) return LK_OK;
     LKI_TRY(lki_run_prepare_step(runner));
@@ -225,6 +168,22 @@ static lk_status run(lk_estimator *estimator)
     return status;
 }
 
+/* Kernel ridge regression has no epochs and no ranks: one process solves it. */
+static lk_status solve(lk_estimator *estimator)
+{
+    const lk_estimator_config *config = &estimator->config;
+    LKI_TRY(lki_estimator_track_begin(estimator, NULL));
+    if (!config->quiet) {
+        printf("%s: device cpu, DDP off%s, alpha %g\n", estimator->name,
+               config->ddp ? " (one process solves it)" : "", config->alpha);
+        fflush(stdout);
+    }
+    LKI_TRY(lki_krr_fit(estimator));
+    LKI_TRY(lki_history_add(estimator, estimator->loaders[0].key, estimator->loss));
+    if (!estimator->tracking) return LK_OK;
+    return lki_tracking_metric(estimator->tracking, "train - loss", estimator->loss, estimator->epoch);
+}
+
 lk_status lk_estimator_train(lk_estimator *estimator)
 {
     if (!estimator) return lki_last_status();
@@ -234,7 +193,7 @@ lk_status lk_estimator_train(lk_estimator *estimator)
     double start = lki_now_s();
     lk_status status;
     if (estimator->is_krr) {
-        status = lki_krr_fit(estimator);
+        status = lki_estimator_is_master() ? solve(estimator) : LK_OK;
     } else {
         if (!estimator->runner && !(estimator->runner = lk_supervised_runner())) return LK_ERR_NOMEM;
         LKI_TRY(make_parts(estimator));
@@ -243,8 +202,8 @@ lk_status lk_estimator_train(lk_estimator *estimator)
         status = run(estimator);
     }
     estimator->runtime_s = lki_now_s() - start;
-    if (!status) return end_tracking(estimator, LK_OK);
+    if (!status) return lki_estimator_track_end(estimator, LK_OK);
     LKI_SCOPED char *sentence = lki_strdup(lk_error());
-    end_tracking(estimator, status);
+    lki_estimator_track_end(estimator, status);
     return lki_fail(status, "%s: %s", estimator->name, sentence ? sentence : "out of memory");
 }
