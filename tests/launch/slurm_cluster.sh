@@ -79,10 +79,13 @@ SlurmctldLogFile=$work/slurmctld.log
 SlurmdLogFile=$work/slurmd.%n.log
 KillWait=2
 InactiveLimit=0
-NodeName=lka NodeHostname=$host NodeAddr=127.0.0.1 Port=$(free_port) CPUs=4
-NodeName=lkb NodeHostname=$host NodeAddr=127.0.0.1 Port=$(free_port) CPUs=4
+GresTypes=gpu
+NodeName=lka NodeHostname=$host NodeAddr=127.0.0.1 Port=$(free_port) CPUs=4 Gres=gpu:2
+NodeName=lkb NodeHostname=$host NodeAddr=127.0.0.1 Port=$(free_port) CPUs=4 Gres=gpu:2
 PartitionName=all Nodes=lka,lkb Default=YES MaxTime=10 State=UP OverSubscribe=YES
 CONF
+# GPUs that are none: devices that do nothing.
+printf 'Name=gpu File=%s Flags=nvidia_gpu_env\n' /dev/null /dev/zero >"$work/gres.conf"
 mkdir "$work/state" "$work/spool.lka" "$work/spool.lkb"
 export SLURM_CONF=$work/slurm.conf
 slurmctld -D -i -f "$SLURM_CONF" >"$work/slurmctld.out.log" 2>&1 &
