@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "engine/cuda/loader.h"
 #include "launch/connect.h"
 #include "launch/devices.h"
 #include "launch/ranks.h"
@@ -58,13 +59,6 @@ static void forget_comm(lk_runner *runner)
 
 /* ---- Becoming ranks ---- */
 
-static bool has_engine(const char *name)
-{
-    const char *const *names = lk_engine_names();
-    while (*names && strcmp(*names, name) != 0) names++;
-    return *names != NULL;
-}
-
 static bool is_auto(const char *device)
 {
     return !device || !*device || strcmp(device, "auto") == 0;
@@ -76,11 +70,28 @@ static int gpus_for(const char *device)
     return is_auto(device) || strncmp(device, "cuda", 4) == 0 ? lki_host_gpu_count() : -1;
 }
 
-/* How many ranks ddp means on this machine alone. */
+static int visible_gpus(const char *device)
+{
+    return lki_visible_gpu_count(getenv("CUDA_VISIBLE_DEVICES"), gpus_for(device));
+}
+
+/* How many ranks ddp means on this machine alone. CUDA must not be started before the fork: whether the
+ * engine's library is there has to do. */
 static int default_rank_count(const char *device)
 {
-    int gpus = lki_visible_gpu_count(getenv("CUDA_VISIBLE_DEVICES"), gpus_for(device));
-    return gpus > 0 && has_engine("cuda") ? gpus : lki_core_count();
+    int gpus = visible_gpus(device);
+    return gpus > 0 && lki_cuda_plugin_get() ? gpus : lki_core_count();
+}
+
+int lki_distributed_gpu(const char *device)
+{
+    const lki_role *role = lki_process_role();
+    int index = 0, gpus = visible_gpus(device), local_rank = role->local_rank < 0 ? 0 : role->local_rank;
+    bool shared;
+    if (gpus < 1 || lki_gpu_of_rank(&index, &shared, local_rank, role->local_size, gpus)) return 0;
+    if (shared && local_rank == 0)
+        lki_log(LKI_LOG_WARNING, "%d ranks of this host share its %d GPUs", role->local_size, gpus);
+    return index;
 }
 
 static lk_status resolve_role(const lk_train_options *options, lki_role *role, int *fork_count)
@@ -92,9 +103,9 @@ static lk_status resolve_role(const lk_train_options *options, lki_role *role, i
     *fork_count = role->fork_count;
     if (role->source == LKI_ROLE_LOCAL)
         *fork_count = !wants_ranks ? 1 : flags.nproc ? flags.nproc : default_rank_count(options->device);
-    if (role->gpu_count > 0 && role->rank == 0 && is_auto(options->device) && !has_engine("cuda"))
+    if (role->gpu_count > 0 && role->rank == 0 && is_auto(options->device) && lki_host_gpu_count() == 0)
         lki_log(LKI_LOG_WARNING,
-                "Slurm gave this task %d GPU%s, but this build has no engine for them: ranks use the CPU",
+                "Slurm gave this task %d GPU%s, but this machine shows none: ranks use the CPU",
                 role->gpu_count, role->gpu_count == 1 ? "" : "s");
     return LK_OK;
 }
