@@ -1,0 +1,226 @@
+/* Convolutions by cuDNN: the first algorithm of its heuristic that gives the same bits each time. It is never
+ * a measured one: the same shapes then get the same algorithm in every process. */
+#include "engine/cuda/conv.cuh"
+
+static const size_t MOST_WORKSPACE = (size_t)1 << 30, ALIGNMENT = 256;
+
+static size_t align(size_t nbytes)
+{
+    return (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static cudnnDataType_t type_of(lk_dtype dtype)
+{
+    switch (dtype) {
+    case LK_F64: return CUDNN_DATA_DOUBLE;
+    case LK_BF16: return CUDNN_DATA_BFLOAT16;
+    case LK_F16: return CUDNN_DATA_HALF;
+    default: return CUDNN_DATA_FLOAT;
+    }
+}
+
+/* cuDNN wants two spatial axes at least. */
+static int axes_of(const lki_cuda_conv_shape *s)
+{
+    return s->rank < 3 ? 2 : 3;
+}
+
+/* One side, (n, c, s...), with the strides of its layout. */
+static lk_status describe_side(cudnnTensorDescriptor_t *out, cudnnDataType_t type,
+                               const lki_cuda_conv_shape *s, bool is_in)
+{
+    int axes = axes_of(s), dim[5] = {(int)s->batch, is_in ? s->in_channels : s->out_channels}, stride[5];
+    for (int i = 0; i < axes; i++) {
+        const lki_cuda_axis &axis = s->window.axis[3 - axes + i];
+        dim[2 + i] = is_in ? axis.in : axis.out;
+    }
+    bool last = s->window.channels_last;
+    int step = last ? dim[1] : 1;
+    for (int i = axes + 1; i >= 2; i--) {
+        stride[i] = step;
+        step *= dim[i];
+    }
+    stride[1] = last ? 1 : step;
+    stride[0] = last ? step : step * dim[1];
+    LKI_CUDNN(cudnnCreateTensorDescriptor(out));
+    LKI_CUDNN(cudnnSetTensorNdDescriptor(*out, type, axes + 2, dim, stride));
+    return LK_OK;
+}
+
+static lk_status describe_weight(cudnnFilterDescriptor_t *out, cudnnDataType_t type,
+                                 const lki_cuda_conv_shape *s, bool channels_last)
+{
+    int axes = axes_of(s), dim[5] = {s->out_channels, s->group_in};
+    for (int i = 0; i < axes; i++) dim[2 + i] = s->window.axis[3 - axes + i].kernel;
+    LKI_CUDNN(cudnnCreateFilterDescriptor(out));
+    LKI_CUDNN(cudnnSetFilterNdDescriptor(*out, type, channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
+                                         axes + 2, dim));
+    return LK_OK;
+}
+
+static lk_status describe_window(cudnnConvolutionDescriptor_t *out, const lki_cuda_conv_shape *s,
+                                 lk_dtype dtype, cudnnMathType_t math)
+{
+    int axes = axes_of(s), padding[3], stride[3], dilation[3];
+    for (int i = 0; i < axes; i++) {
+        const lki_cuda_axis &axis = s->window.axis[3 - axes + i];
+        padding[i] = axis.padding;
+        stride[i] = axis.stride;
+        dilation[i] = axis.dilation;
+    }
+    cudnnDataType_t compute = dtype == LK_F64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+    LKI_CUDNN(cudnnCreateConvolutionDescriptor(out));
+    LKI_CUDNN(cudnnSetConvolutionNdDescriptor(*out, axes, padding, stride, dilation, CUDNN_CROSS_CORRELATION,
+                                              compute));
+    LKI_CUDNN(cudnnSetConvolutionGroupCount(*out, s->groups));
+    LKI_CUDNN(cudnnSetConvolutionMathType(*out, math));
+    return LK_OK;
+}
+
+/* The first of a heuristic's answers that can be had, and its math, which it wants back. */
+template <typename Perf>
+static lk_status choose(lki_cuda_descs *c, const Perf *answers, int count, cudnnMathType_t math, bool *found)
+{
+    for (int i = 0; i < count; i++) {
+        const Perf &p = answers[i];
+        if (p.status != CUDNN_STATUS_SUCCESS || p.determinism != CUDNN_DETERMINISTIC) continue;
+        /* FMA forbids tensor cores; the rest may still choose not to use them. */
+        if (p.memory > MOST_WORKSPACE || (math == CUDNN_FMA_MATH && p.mathType == CUDNN_TENSOR_OP_MATH))
+            continue;
+        c->algo = (int)p.algo;
+        c->workspace_nbytes = p.memory;
+        LKI_CUDNN(cudnnSetConvolutionMathType(c->conv, math == CUDNN_FMA_MATH ? math : p.mathType));
+        *found = true;
+        return LK_OK;
+    }
+    return LK_OK;
+}
+
+static lk_status ask(cudnnHandle_t handle, lki_cuda_conv_role role, lki_cuda_descs *c, cudnnMathType_t math,
+                     bool *found)
+{
+    enum { MOST = 16 };
+    int count = 0;
+    if (role == LKI_CUDA_CONV_OUT) {
+        cudnnConvolutionFwdAlgoPerf_t answers[MOST];
+        if (cudnnGetConvolutionForwardAlgorithm_v7(handle, c->in, c->weight, c->conv, c->out, MOST, &count,
+                                                   answers) != CUDNN_STATUS_SUCCESS)
+            return LK_OK;
+        return choose(c, answers, count, math, found);
+    }
+    if (role == LKI_CUDA_CONV_IN) {
+        cudnnConvolutionBwdDataAlgoPerf_t answers[MOST];
+        if (cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, c->weight, c->out, c->conv, c->in, MOST,
+                                                        &count, answers) != CUDNN_STATUS_SUCCESS)
+            return LK_OK;
+        return choose(c, answers, count, math, found);
+    }
+    cudnnConvolutionBwdFilterAlgoPerf_t answers[MOST];
+    if (cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, c->in, c->out, c->conv, c->weight, MOST, &count,
+                                                      answers) != CUDNN_STATUS_SUCCESS)
+        return LK_OK;
+    return choose(c, answers, count, math, found);
+}
+
+static int64_t left_count(const lki_cuda_conv_shape *s)
+{
+    return s->role == LKI_CUDA_CONV_OUT ? lki_cuda_conv_in_count(s) : lki_cuda_conv_out_count(s);
+}
+
+static int64_t right_count(const lki_cuda_conv_shape *s)
+{
+    return s->role == LKI_CUDA_CONV_WEIGHT ? lki_cuda_conv_in_count(s) : lki_cuda_conv_weight_count(s);
+}
+
+/* Short factors with a wide result: widened to f32 they are exact in TF32, so that tensor cores give what
+ * exact products give. */
+static cudnnMathType_t math_of(const lki_cuda *cuda, const lki_cuda_conv *conv)
+{
+    if (conv->cudnn.widens) return CUDNN_DEFAULT_MATH;
+    if (conv->dtype == LK_BF16 || conv->dtype == LK_F16) return CUDNN_TENSOR_OP_MATH;
+    return conv->dtype == LK_F32 && cuda->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+}
+
+lk_status lki_cuda_plan_cudnn(lki_cuda *cuda, lki_cuda_conv *conv, bool wide_to, bool weight_last,
+                              bool *found, size_t *scratch_nbytes)
+{
+    cudnnHandle_t handle;
+    lki_cuda_descs *c = &conv->cudnn;
+    const lki_cuda_conv_shape *s = &conv->shape;
+    *found = false;
+    *scratch_nbytes = 0;
+    if (lki_cuda_conv_in_count(s) > INT32_MAX || lki_cuda_conv_out_count(s) > INT32_MAX) return LK_OK;
+    LKI_TRY(lki_cuda_cudnn(cuda, &handle));
+    c->widens = wide_to && (conv->dtype == LK_BF16 || conv->dtype == LK_F16);
+    cudnnDataType_t type = c->widens ? CUDNN_DATA_FLOAT : type_of(conv->dtype);
+    cudnnMathType_t math = math_of(cuda, conv);
+    LKI_TRY(describe_side(&c->in, type, s, true));
+    LKI_TRY(describe_side(&c->out, type, s, false));
+    LKI_TRY(describe_weight(&c->weight, type, s, weight_last));
+    LKI_TRY(describe_window(&c->conv, s, conv->dtype, math));
+    LKI_TRY(ask(handle, s->role, c, math, found));
+    if (!*found) return LK_OK;
+    *scratch_nbytes = ALIGNMENT + align(c->workspace_nbytes);
+    if (c->widens)
+        *scratch_nbytes +=
+            align(sizeof(float) * (size_t)left_count(s)) + align(sizeof(float) * (size_t)right_count(s));
+    return LK_OK;
+}
+
+/* One product of the three tensors, into the one that is wanted. */
+static lk_status convolve(const lki_cuda_conv *conv, cudnnHandle_t handle, const void *left,
+                          const void *right, void *to, void *workspace)
+{
+    static const float one_f32 = 1, zero_f32 = 0;
+    static const double one_f64 = 1, zero_f64 = 0;
+    const lki_cuda_descs *c = &conv->cudnn;
+    bool f64 = conv->dtype == LK_F64;
+    const void *one = f64 ? (const void *)&one_f64 : &one_f32,
+               *zero = f64 ? (const void *)&zero_f64 : &zero_f32;
+    size_t nbytes = c->workspace_nbytes;
+    switch (conv->shape.role) {
+    case LKI_CUDA_CONV_OUT:
+        LKI_CUDNN(cudnnConvolutionForward(handle, one, c->in, left, c->weight, right, c->conv,
+                                          (cudnnConvolutionFwdAlgo_t)c->algo, workspace, nbytes, zero, c->out,
+                                          to));
+        break;
+    case LKI_CUDA_CONV_IN:
+        LKI_CUDNN(cudnnConvolutionBackwardData(handle, one, c->weight, right, c->out, left, c->conv,
+                                               (cudnnConvolutionBwdDataAlgo_t)c->algo, workspace, nbytes,
+                                               zero, c->in, to));
+        break;
+    default:
+        LKI_CUDNN(cudnnConvolutionBackwardFilter(handle, one, c->in, right, c->out, left, c->conv,
+                                                 (cudnnConvolutionBwdFilterAlgo_t)c->algo, workspace, nbytes,
+                                                 zero, c->weight, to));
+        break;
+    }
+    return LK_OK;
+}
+
+lk_status lki_cuda_run_cudnn(lki_cuda *cuda, const lki_cuda_conv *conv, const lki_cuda_conv_operands *o,
+                             void *scratch)
+{
+    const lki_cuda_conv_shape *s = &conv->shape;
+    char *workspace = (char *)align((size_t)scratch), *rest = workspace + align(conv->cudnn.workspace_nbytes);
+    const void *left = o->left, *right = o->right;
+    if (conv->cudnn.widens) {
+        float *wide_left = (float *)rest,
+              *wide_right = (float *)(rest + align(sizeof(float) * (size_t)left_count(s)));
+        LKI_TRY(lki_cuda_widen(cuda, conv->dtype, left, wide_left, left_count(s)));
+        LKI_TRY(lki_cuda_widen(cuda, conv->dtype, right, wide_right, right_count(s)));
+        left = wide_left;
+        right = wide_right;
+    }
+    LKI_TRY(convolve(conv, cuda->cudnn, left, right, o->to, conv->cudnn.workspace_nbytes ? workspace : NULL));
+    if (s->role != LKI_CUDA_CONV_WEIGHT) return lki_cuda_finish_conv(cuda, conv, o);
+    return o->sums ? lki_cuda_conv_sums(cuda, conv, o) : LK_OK;
+}
+
+void lki_cuda_free_cudnn(lki_cuda_descs *c)
+{
+    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
+    if (c->in) cudnnDestroyTensorDescriptor(c->in);
+    if (c->out) cudnnDestroyTensorDescriptor(c->out);
+    if (c->weight) cudnnDestroyFilterDescriptor(c->weight);
+}

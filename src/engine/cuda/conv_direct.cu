@@ -1,0 +1,169 @@
+/* Convolutions straight from the definition, for few channels (where nothing is gained by a matrix product
+ * and all is over in one launch), and for all that cuDNN does not take. A thread has one place of the result
+ * and CHANNELS of its channels; the weights that its block needs lie in shared memory. */
+#include "engine/cuda/conv.cuh"
+
+enum { THREADS = 128, MOST_SHARED = 48 << 10 };
+
+/* The result's side and the side it is gathered from. */
+typedef struct sides {
+    int to_channels, from_channels, group_to, group_from; /* channels: of the whole, of a group */
+    int to_size, from_size;
+    int64_t to_step, from_step; /* of the weight, from channel to channel */
+} sides;
+
+static sides sides_of(const lki_cuda_conv_shape *s)
+{
+    int taps = s->window.kernel_size;
+    if (s->role == LKI_CUDA_CONV_OUT)
+        return {s->out_channels,
+                s->in_channels,
+                s->group_out,
+                s->group_in,
+                s->window.out_size,
+                s->window.in_size,
+                (int64_t)s->group_in * taps,
+                taps};
+    return {s->in_channels,    s->out_channels,    s->group_in, s->group_out,
+            s->window.in_size, s->window.out_size, taps,        (int64_t)s->group_in * taps};
+}
+
+/* The coordinate that tap k reads for coordinate `at` of the result, or -1. Backward it is the output whose
+ * tap k read us. */
+template <bool BACK> static __device__ int source(const lki_cuda_axis &a, int at, int k)
+{
+    if (!BACK) {
+        int s = at * a.stride - a.padding + k * a.dilation;
+        return s < a.in ? s : -1; /* below 0 is below 0 */
+    }
+    int shifted = at + a.padding - k * a.dilation;
+    if (shifted < 0) return -1;
+    int p = a.stride == 1 ? shifted : shifted / a.stride;
+    return p * a.stride == shifted && p < a.out ? p : -1;
+}
+
+/* The weights of CHANNELS result channels, as [source channel][tap][channel]. */
+template <typename T, typename A, int CHANNELS>
+static __device__ void take_weights(const sides &d, int taps, const T *weight, A *shared)
+{
+    int count = d.group_from * taps * CHANNELS;
+    for (int i = (int)threadIdx.x; i < count; i += THREADS) {
+        int channel = i % CHANNELS, tap = i / CHANNELS % taps, from = i / CHANNELS / taps;
+        shared[i] = A(weight[from * d.from_step + channel * d.to_step + tap]);
+    }
+    __syncthreads();
+}
+
+/* One tap at one place: all source channels of the group. */
+template <typename T, typename A, int CHANNELS, bool SHARED>
+static __device__ void add_tap(A (&acc)[CHANNELS], const sides &d, int taps, const T *from, const T *weight,
+                               const A *shared, int tap)
+{
+#pragma unroll 4
+    for (int c = 0; c < d.group_from; c++) {
+        A x = A(from[(int64_t)c * d.from_size]);
+#pragma unroll
+        for (int j = 0; j < CHANNELS; j++)
+            acc[j] += x * (SHARED ? shared[(c * taps + tap) * CHANNELS + j]
+                                  : A(weight[c * d.from_step + j * d.to_step + tap]));
+    }
+}
+
+template <typename T, int CHANNELS, bool BACK, bool SHARED>
+static __global__ void __launch_bounds__(THREADS)
+    direct_kernel(lki_cuda_window w, sides d, int64_t batch, lki_cuda_conv_operands o)
+{
+    using A = typename lki_cuda_wide<T>::type;
+    extern __shared__ __align__(16) unsigned char memory[];
+    A *shared = (A *)memory;
+    int first = (int)blockIdx.y * CHANNELS, group = first / d.group_to;
+    int64_t group_weights = (int64_t)group * d.group_to * d.group_from * w.kernel_size;
+    const T *weight = (const T *)o.right + group_weights + (first - group * d.group_to) * d.to_step;
+    if (SHARED) take_weights<T, A, CHANNELS>(d, w.kernel_size, weight, shared);
+    for (int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x; i < batch * d.to_size;
+         i += (int64_t)gridDim.x * THREADS) {
+        int place, at[3], width = BACK ? w.axis[2].out : w.axis[2].in,
+                          height = BACK ? w.axis[1].out : w.axis[1].in;
+        int64_t n = lki_cuda_divide(i, d.to_size, &place);
+        lki_cuda_unflatten(at, place, BACK ? w.axis[1].in : w.axis[1].out,
+                           BACK ? w.axis[2].in : w.axis[2].out);
+        const T *from = (const T *)o.left + (n * d.from_channels + group * d.group_from) * d.from_size;
+        A acc[CHANNELS] = {};
+        for (int k0 = 0, tap = 0; k0 < w.axis[0].kernel; k0++) {
+            int s0 = source<BACK>(w.axis[0], at[0], k0);
+            for (int k1 = 0; k1 < w.axis[1].kernel; k1++) {
+                int s1 = source<BACK>(w.axis[1], at[1], k1);
+                for (int k2 = 0; k2 < w.axis[2].kernel; k2++, tap++) {
+                    int s2 = source<BACK>(w.axis[2], at[2], k2);
+                    if ((s0 | s1 | s2) < 0) continue;
+                    add_tap<T, A, CHANNELS, SHARED>(
+                        acc, d, w.kernel_size, from + (s0 * height + s1) * width + s2, weight, shared, tap);
+                }
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < CHANNELS; j++)
+            lki_cuda_conv_store<T, A>(o, (n * d.to_channels + first + j) * d.to_size + place, first + j,
+                                      acc[j]);
+    }
+}
+
+/* ---- Launches ---- */
+
+template <typename T, int CHANNELS, bool BACK>
+static void launch(lki_cuda *cuda, const lki_cuda_conv_shape *s, const sides &d,
+                   const lki_cuda_conv_operands *o)
+{
+    using A = typename lki_cuda_wide<T>::type;
+    size_t shared = sizeof(A) * (size_t)d.group_from * (size_t)s->window.kernel_size * CHANNELS;
+    int64_t blocks = (s->batch * d.to_size + THREADS - 1) / THREADS,
+            most = 16 * (int64_t)cuda->processor_count;
+    dim3 grid((unsigned)(blocks < most ? blocks : most), (unsigned)(d.to_channels / CHANNELS));
+    if (shared <= MOST_SHARED)
+        direct_kernel<T, CHANNELS, BACK, true>
+            <<<grid, THREADS, shared, cuda->compute>>>(s->window, d, s->batch, *o);
+    else
+        direct_kernel<T, CHANNELS, BACK, false>
+            <<<grid, THREADS, 0, cuda->compute>>>(s->window, d, s->batch, *o);
+}
+
+/* As many channels a thread as divide a group, fit into shared memory and leave enough threads. */
+static int channels_of(const lki_cuda *cuda, const lki_cuda_conv_shape *s, const sides &d, size_t nbytes)
+{
+    static const int choices[] = {8, 6, 4, 2};
+    size_t weights = (size_t)d.group_from * (size_t)s->window.kernel_size * nbytes;
+    int64_t threads = s->batch * d.to_size * d.to_channels, enough = (int64_t)cuda->processor_count * THREADS;
+    for (int choice : choices)
+        if (d.group_to % choice == 0 && weights * (size_t)choice <= MOST_SHARED && threads / choice >= enough)
+            return choice;
+    return 1;
+}
+
+template <typename T, bool BACK>
+static void pick(lki_cuda *cuda, const lki_cuda_conv_shape *s, const sides &d,
+                 const lki_cuda_conv_operands *o)
+{
+    switch (channels_of(cuda, s, d, sizeof(typename lki_cuda_wide<T>::type))) {
+    case 8: launch<T, 8, BACK>(cuda, s, d, o); break;
+    case 6: launch<T, 6, BACK>(cuda, s, d, o); break;
+    case 4: launch<T, 4, BACK>(cuda, s, d, o); break;
+    case 2: launch<T, 2, BACK>(cuda, s, d, o); break;
+    default: launch<T, 1, BACK>(cuda, s, d, o); break;
+    }
+}
+
+lk_status lki_cuda_run_direct(lki_cuda *cuda, const lki_cuda_conv *conv, const lki_cuda_conv_operands *o)
+{
+    const lki_cuda_conv_shape *s = &conv->shape;
+    sides d = sides_of(s);
+    if (s->batch * d.to_size * d.to_channels == 0) return LK_OK;
+    if (d.to_channels > 65535)
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED,
+                             "the cuda engine has no kernel for a convolution to %d channels", d.to_channels);
+    if (s->role == LKI_CUDA_CONV_OUT)
+        LKI_CUDA_FLOAT_SWITCH(conv->dtype, T, (pick<T, false>(cuda, s, d, o)))
+    else
+        LKI_CUDA_FLOAT_SWITCH(conv->dtype, T, (pick<T, true>(cuda, s, d, o)))
+    LKI_LAUNCHED();
+    return LK_OK;
+}
