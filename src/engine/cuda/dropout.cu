@@ -1,0 +1,118 @@
+/* Dropout with numbers that are drawn where they are used.
+ *
+ * Philox4x32-10 (Salmon et al., 2011) makes four numbers of a key and a counter: the key is this step's draw
+ * from the generator, which begin_step puts on the device, and the counter is the place of the element and
+ * the number of the call. So a program that is replayed draws anew, and the order of the threads means
+ * nothing. */
+#include "engine/cuda/kernels.cuh"
+
+namespace
+{
+
+struct dropout_state {
+    lki_cuda *cuda;
+    unsigned number;              /* of the call, among all that draw */
+    unsigned long long threshold; /* an element is kept where 32 random bits lie below */
+    double scale;
+};
+
+struct quad {
+    unsigned at[4];
+};
+
+__device__ quad philox(uint2 key, quad counter)
+{
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        unsigned low0 = counter.at[0] * 0xD2511F53u, high0 = __umulhi(counter.at[0], 0xD2511F53u);
+        unsigned low1 = counter.at[2] * 0xCD9E8D57u, high1 = __umulhi(counter.at[2], 0xCD9E8D57u);
+        counter = {{high1 ^ counter.at[1] ^ key.x, low1, high0 ^ counter.at[3] ^ key.y, low0}};
+        key.x += 0x9E3779B9u;
+        key.y += 0xBB67AE85u;
+    }
+    return counter;
+}
+
+/* Four elements a thread at a time: as many as one counter has numbers for. */
+template <typename T>
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK)
+    dropout_kernel(const lki_cuda_live *live, dropout_state state, int64_t count, const T *x, T *y,
+                   unsigned char *mask)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    uint2 key = make_uint2((unsigned)live->draw, (unsigned)(live->draw >> 32));
+    int64_t stride = (int64_t)gridDim.x * LKI_CUDA_BLOCK;
+    for (int64_t j = (int64_t)blockIdx.x * LKI_CUDA_BLOCK + threadIdx.x; j * 4 < count; j += stride) {
+        quad random = philox(key, {{(unsigned)j, (unsigned)(j >> 32), state.number, 0}});
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            int64_t i = j * 4 + k;
+            if (i >= count) break;
+            bool keep = random.at[k] < state.threshold;
+            if (y) y[i] = lki_cuda_narrow<T>::of(keep ? lki_cuda_widen(x[i]) * (W)state.scale : (W)0);
+            if (mask) mask[i] = keep;
+        }
+    }
+}
+
+/* dx = dy mask / (1 - p) */
+template <typename T>
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK)
+    grad_kernel(int64_t count, double scale, const T *dy, const unsigned char *mask, T *dx)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    int64_t stride = (int64_t)gridDim.x * LKI_CUDA_BLOCK;
+    for (int64_t i = (int64_t)blockIdx.x * LKI_CUDA_BLOCK + threadIdx.x; i < count; i += stride)
+        dx[i] = lki_cuda_narrow<T>::of(mask[i] ? lki_cuda_widen(dy[i]) * (W)scale : (W)0);
+}
+
+template <typename T> lk_status launch(const lk_call *call)
+{
+    const dropout_state *state = (const dropout_state *)call->state;
+    int64_t count = lki_cuda_count(&call->in[0]);
+    cudaStream_t stream = state->cuda->compute;
+    if (call->op == LK_OP_DROPOUT)
+        dropout_kernel<T><<<lki_cuda_grid(state->cuda, (count + 3) / 4), LKI_CUDA_BLOCK, 0, stream>>>(
+            state->cuda->live, *state, count, lki_cuda_in<T>(call, 0), lki_cuda_out<T>(call, 0),
+            lki_cuda_out<unsigned char>(call, 1));
+    else
+        grad_kernel<T><<<lki_cuda_grid(state->cuda, count), LKI_CUDA_BLOCK, 0, stream>>>(
+            count, state->scale, lki_cuda_in<T>(call, 0), lki_cuda_in<unsigned char>(call, 1),
+            lki_cuda_out<T>(call, 0));
+    LKI_LAUNCHED();
+    return LK_OK;
+}
+
+lk_status run(const lk_call *call)
+{
+    if (!lki_cuda_count(&call->in[0])) return LK_OK;
+    LKI_CUDA_FLOAT_SWITCH(call->in[0].dtype, T, return launch<T>(call))
+    return LK_OK;
+}
+
+bool is_supported(const lk_call *call)
+{
+    lk_dtype dtype = call->in[0].dtype;
+    if (!lki_cuda_is_float(dtype) || (call->out[0].data && call->out[0].dtype != dtype)) return false;
+    lk_dtype mask = call->op == LK_OP_DROPOUT ? call->out[1].dtype : call->in[1].dtype;
+    return mask == LK_U8 || mask == LK_BOOL || (call->op == LK_OP_DROPOUT && !lki_cuda_out<void>(call, 1));
+}
+
+} // namespace
+
+/* As in PyTorch nothing is drawn where p is 0 or 1: all random bits lie below 2^32, none below 0. */
+lk_status lki_cuda_prepare_dropout(lki_cuda *cuda, lk_call *call)
+{
+    double p = call->attr->alpha;
+    if (!is_supported(call))
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for dropout of %s",
+                             lki_cuda_dtype_name(call->in[0].dtype));
+    dropout_state *state = (dropout_state *)lki_cuda_new_state(call, sizeof *state);
+    if (!state) return LK_ERR_NOMEM;
+    state->cuda = cuda;
+    state->threshold = p <= 0 ? 1ull << 32 : p >= 1 ? 0 : (unsigned long long)((1 - p) * 4294967296.0);
+    state->scale = p < 1 ? 1 / (1 - p) : 0;
+    if (call->op == LK_OP_DROPOUT && p > 0 && p < 1) state->number = (unsigned)++cuda->dropout_count;
+    call->run = run;
+    return LK_OK;
+}
