@@ -16,6 +16,8 @@ static const size sizes[] = {
     {2, 40, 70, 3, 1, 1, 22, 30}, /* several panels of channels, the last not full */
     {2, 3, 6, 2, 2, 1, 33, 70},   /* pairs of taps, rows longer than a vector */
     {2, 3, 6, 2, 2, 1, 16, 300},  /* rows longer than the masks kept */
+    {2, 4, 16, 2, 2, 0, 9, 36},   /* a row of 18: two columns beyond the vector, three groups of channels */
+    {2, 2, 17, 2, 2, 1, 9, 32},   /* too many channels for pairs */
     {1, 4, 5, 2, 2, 0, 7, 5},     {2, 5, 7, 3, 2, 1, 19, 21}, {2, 3, 4, 5, 3, 2, 20, 23},
     {1, 40, 50, 1, 1, 0, 12, 11}, {1, 2, 3, 7, 1, 3, 9, 40},
 };

@@ -1,5 +1,5 @@
-/* Convolutions as products with columns, tile by tile of output positions, for any shape; what oneDNN does
- * better is tried first (conv_dnnl.c). */
+/* Convolutions as products with columns, tile by tile of output positions, for any shape; Winograd's
+ * algorithm is tried first (winograd.c). */
 #include "engine/cpu/conv.h"
 
 #include "base/status.h"
@@ -62,6 +62,26 @@ static bool is_pointwise(const lki_conv_sizes *s)
     return true;
 }
 
+/* Few output channels and pairs of columns, rows that fill a good part of a vector: no columns are written
+ * down. */
+static bool has_pairs(const lki_cpu *cpu, const lki_conv_sizes *s)
+{
+    return cpu->kernels->pairs && s->one.kernel[2] == 2 && s->one.stride[2] == 2 && s->one.dilation[2] == 1 &&
+           s->group_out <= 16 && s->group_in * s->taps <= 256 && s->one.out[2] >= 8;
+}
+
+static lki_pairs pairs_of(const lk_call *call, const plan *p, int64_t group)
+{
+    lki_pairs pairs = {.one = p->s.one, .outs = p->s.group_out, .k = p->k};
+    if (call->op == LK_OP_CONV) {
+        const float *bias = lki_cpu_in(call, 2);
+        pairs.w = lki_cpu_in(call, 1) + group * p->s.group_out * p->k;
+        pairs.bias = bias ? bias + group * p->s.group_out : NULL;
+        pairs.relu = call->attr->activation == LK_ACTIVATION_RELU;
+    }
+    return pairs;
+}
+
 /* y (o, p) = W (o, c k) col (c k, p) + b */
 static void forward_group(const lk_call *call, const plan *p, int64_t sample, int64_t group, float *scratch)
 {
@@ -72,6 +92,11 @@ static void forward_group(const lk_call *call, const plan *p, int64_t sample, in
                 *bias = lki_cpu_in(call, 2);
     float *y = (float *)plane_of(&call->out[0], sample, s->groups, group, s->group_out * s->out_plane);
     bool pointwise = is_pointwise(s);
+    if (has_pairs(lki_cpu_of(call), s)) {
+        lki_pairs pairs = pairs_of(call, p, group);
+        kernels->pairs->forward(y, &pairs, x, scratch);
+        return;
+    }
     for (int64_t p0 = 0; p0 < s->out_plane; p0 += p->tile) {
         int64_t p1 = p0 + p->tile < s->out_plane ? p0 + p->tile : s->out_plane;
         if (!pointwise) kernels->im2col(scratch, p1 - p0, &s->one, x, p0, p1);
@@ -117,6 +142,8 @@ static plan *new_plan(lki_cpu *cpu, lk_call *call, lk_shape in, lk_shape out, in
     p->k = p->s.group_in * p->s.taps;
     p->tile = tile_width(&p->s, p->k, col_nbytes);
     p->col_count = (p->k * p->tile + 15) / 16 * 16;
+    int64_t rows = p->s.one.out[1] * 2 > p->k ? p->s.one.out[1] * 2 : p->k;
+    if (has_pairs(cpu, &p->s) && p->col_count < rows * 16) p->col_count = rows * 16;
     p->gemm_count = lki_gemm_scratch_count(p->tile, p->k > p->s.group_out ? p->k : p->s.group_out);
     call->scratch_nbytes = (size_t)((p->col_count + p->gemm_count) * cpu->thread_count) * sizeof(float);
     return p;
@@ -215,8 +242,12 @@ static void grad_weight_group(const lk_call *call, const plan *p, int64_t sample
     const float *dy = plane_of(&call->in[0], sample, s->groups, group, s->group_out * s->out_plane);
     const float *x = plane_of(&call->in[1], sample, s->groups, group, s->group_in * s->in_plane);
     float *db = dw + s->groups * s->group_out * p->k + group * s->group_out;
-    bool pointwise = is_pointwise(s);
-    for (int64_t p0 = 0; p0 < s->out_plane; p0 += p->tile) {
+    bool pointwise = is_pointwise(s), by_pairs = has_pairs(lki_cpu_of(call), s);
+    if (by_pairs) {
+        lki_pairs pairs = pairs_of(call, p, group);
+        kernels->pairs->gradient(dw + group * s->group_out * p->k, &pairs, x, dy, scratch);
+    }
+    for (int64_t p0 = 0; p0 < s->out_plane && !by_pairs; p0 += p->tile) {
         int64_t p1 = p0 + p->tile < s->out_plane ? p0 + p->tile : s->out_plane;
         if (!pointwise) kernels->im2col(scratch, p1 - p0, &s->one, x, p0, p1);
         lki_gemm g = {

@@ -64,6 +64,22 @@ typedef struct lki_winograd {
     int64_t tiles_y, tiles_x; /* of one sample */
 } lki_winograd;
 
+/* A convolution of at most 16 output channels with kernels two columns wide and stride 2 along them; one
+ * group of one sample: x (channels, in...), w (outs, k), y (outs, out...). */
+typedef struct lki_pairs {
+    lki_conv one;
+    int64_t outs, k;
+    const float *w, *bias;
+    bool relu;
+} lki_pairs;
+
+/* See kernels/conv_pairs.h. */
+typedef struct lki_pairs_kernels {
+    void (*forward)(float *y, const lki_pairs *p, const float *x, float *wt); /* wt (k, 16) is scratch */
+    /* Adds to dw; lanes (2, out rows, 16) is scratch. */
+    void (*gradient)(float *dw, const lki_pairs *p, const float *x, const float *dy, float *lanes);
+} lki_pairs_kernels;
+
 enum { LKI_WINOGRAD_PANEL = 32 };
 
 /* Between tensors and the 36 matrices whose products Winograd's convolution is; see kernels/winograd.h.
@@ -119,7 +135,8 @@ typedef struct lki_cpu_kernels {
     void (*im2col)(float *col, int64_t col_row, const lki_conv *c, const float *x, int64_t p0, int64_t p1);
     void (*col2im)(float *x, const lki_conv *c, const float *col, int64_t col_row, int64_t p0, int64_t p1);
 
-    const lki_winograd_kernels *winograd; /* NULL where this width has none */
+    const lki_pairs_kernels *pairs;       /* NULL where this width has none */
+    const lki_winograd_kernels *winograd; /* likewise */
     const lki_sparse_kernels *sparse;     /* likewise */
 
     double (*sum)(const float *x, int64_t n);

@@ -1,5 +1,6 @@
 /* Ends a level's file: the table of that level's kernels, under the name LKI_KERNEL_TABLE. */
 #include "engine/cpu/kernels/conv.h"
+#include "engine/cpu/kernels/conv_pairs.h"
 #include "engine/cpu/kernels/elementwise.h"
 #include "engine/cpu/kernels/gemm.h"
 #include "engine/cpu/kernels/loss.h"
@@ -20,6 +21,7 @@ const lki_cpu_kernels LKI_KERNEL_TABLE = {
     .gemm = gemm_range,
     .im2col = im2col,
     .col2im = col2im,
+    .pairs = PAIRS,
     .winograd = WINOGRAD,
     .sparse = SPARSE,
     .sum = sum,
