@@ -1,6 +1,7 @@
 /* The parts of the calls under `run:`: models, optimizers, lists, and where it all runs. */
 #include "config/call_parts.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/registry.h"
@@ -198,7 +199,13 @@ void lki_call_read_engine(lk_args *args, lk_train_options *options)
     if (lk_arg_given(args, "ddp")) options->ddp = lk_arg_bool(args, "ddp");
     if (lk_arg_bool(args, "distributed")) options->distributed = true;
     if (lk_arg_bool(args, "fp16")) options->precision = "bf16";
-    if (lk_arg_given(args, "precision")) options->precision = lk_arg_string(args, "precision");
+    if (lk_arg_given(args, "precision"))
+        options->precision = lk_arg_string(args, "precision");
+    else if (options->precision && !strcmp(options->precision, "bf16"))
+        lki_log(LKI_LOG_WARNING,
+                "%s: fp16 is computed as bf16, which needs no loss scaling; precision: bf16 "
+                "says so and precision: fp32 turns it off",
+                args->place);
     options->nproc = lk_arg_int(args, "nproc");
     if (lk_arg_given(args, "comm")) options->comm = lk_arg_string(args, "comm");
     options->sync_batch_norm = lk_arg_bool(args, "sync_batch_norm");

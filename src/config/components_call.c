@@ -137,7 +137,7 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
 
 #define ENGINE_PARAMETERS                                                                                    \
     LKI_BOOL("cpu", "false", "on the CPU whatever else is there"),                                           \
-        LKI_BOOL("fp16", "false", "half precision where it helps: bf16"),                                    \
+        LKI_BOOL("fp16", "false", "half precision where it helps; it is bf16, and a line says so"),          \
         LKI_BOOL("ddp", LKI_OPTIONAL, "ranks on all GPUs, or on all cores"),                                 \
         LKI_BOOL("distributed", "false", "the same, as older configs say it"),                               \
         LKI_INT("nproc", "0", "how many ranks; 0: as many as there are"),                                    \

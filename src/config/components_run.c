@@ -75,7 +75,7 @@ static lk_status build_supervised(const lk_component *self, lk_args *args, void 
     LKI_IGNORED("use_logdir_postfix", "accepted, without effect: files have a folder of their own")
 #define BATCHES LKI_BOOL("log_batch_metrics", "false", "every batch too")
 #define EPOCHS  LKI_IGNORED("log_epoch_metrics", "accepted, without effect: epochs are always logged")
-#define FP16    LKI_BOOL("fp16", "false", "half precision where it helps: bf16")
+#define FP16    LKI_BOOL("fp16", "false", "half precision where it helps; it is bf16, and a line says so")
 
 static const lk_parameter console_parameters[] = {
     LKI_IGNORED("log_hparams", "accepted, without effect: they are in the run's header"), {0}};

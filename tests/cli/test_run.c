@@ -224,6 +224,8 @@ static void test_callbacks(void **state)
         "{_target_: CheckRun, num_batch_steps: 2, num_epoch_steps: 2}",
         "Tqdm",
         "{_target_: L1WeightDecay, rate: 0.001}",
+        "{_target_: L2WeightDecay, rate: 0.001}",
+        "GradientNorm",
         "{_target_: BatchTransform, transform: {_target_: torch.softmax, dim: 1}, output_key: p}"};
     char arguments[512];
     enter("cli_callbacks");
@@ -242,6 +244,21 @@ static void test_callbacks(void **state)
     }
     assert_true(exists("other0/lr_finder.csv"));
     assert_false(exists("other2/checkpoints/model.last.safetensors"));
+    assert_true(logged("other7/csv_logger/train.csv", "grad_norm", 1) > 0);
+}
+
+/* fp16 is bf16 here: a line says so, unless the config has said it itself. */
+static void test_fp16_is_said(void **state)
+{
+    (void)state;
+    enter("cli_fp16");
+    const said *r = lockstep_in(folder, "run -C " EXAMPLES "/digits.json --run/0/fp16=y --logdir a");
+    assert_int_equal(r->exit_code, 0);
+    lkt_contains(r->err, "fp16 is computed as bf16");
+    r = lockstep_in(folder, "run -C " EXAMPLES "/digits.json --run/0/fp16=y --precision bf16 --logdir b");
+    assert_int_equal(r->exit_code, 0);
+    assert_null(strstr(r->err, "fp16"));
+    assert_string_equal(hash_of(LAST("a")), hash_of(LAST("b")));
 }
 
 static void test_the_kept_config_runs_the_same(void **state)
@@ -445,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_multilabel),
         cmocka_unit_test(test_tensors_of_pytorch),
         cmocka_unit_test(test_callbacks),
+        cmocka_unit_test(test_fp16_is_said),
         cmocka_unit_test(test_the_kept_config_runs_the_same),
         cmocka_unit_test(test_the_example),
         cmocka_unit_test(test_json_and_options),
