@@ -33,7 +33,8 @@ typedef struct lk_param {
     lk_tensor *value;
     lk_tensor *grad; /* NULL until a step that trains it is compiled */
     bool trainable;
-    bool is_buffer; /* never trained: running statistics */
+    bool is_buffer;            /* never trained: running statistics */
+    struct lki_mirror *mirror; /* of an engine that keeps it in memory of its own; the library's */
 } lk_param;
 
 lk_param *lk_param_create(const char *name, lk_tensor *value_owned, bool trainable);

@@ -64,7 +64,8 @@ typedef struct lk_step_options {
     bool compress_gradients; /* they travel as bf16, with error feedback */
     int check_every;         /* compare the replicas' weights every so many updates; 0: never */
     bool allow_nan;          /* do not stop at a loss that is not finite */
-    bool owned;              /* lk_step_free frees model, criterion and optimizer too */
+    bool asynchronous; /* on a GPU: lk_step_train returns before the batch is through; lk_step_wait waits */
+    bool owned;        /* lk_step_free frees model, criterion and optimizer too */
 } lk_step_options;
 
 #define lk_step(...) lk_step_create((lk_step_options){__VA_ARGS__})
@@ -77,6 +78,13 @@ lk_status lk_step_train(lk_step *step, const lk_input *fields, int count);
 /* Forward and, where the fields hold a target, the criterion; dropout off, batch norm by its running values.
  */
 lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count);
+
+/* With .asynchronous: waits for the last batch; its error comes back here, and its loss is known from here
+ * on. Outputs wait by themselves. */
+lk_status lk_step_wait(lk_step *step);
+/* A GPU trains copies of the parameters: brings lk_param.value up to date with them. Runners, checkpoints and
+ * lk_step_free do it by themselves. */
+lk_status lk_step_pull(lk_step *step);
 
 /* The same in parts, for those who look in between. `begin` compiles where needed and binds the fields. */
 lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training);
@@ -92,8 +100,9 @@ const lk_tensor *lk_step_output(lk_step *step, const char *name);
 /* The gradients' norm before clipping, where clip_norm is on. */
 double lk_step_grad_norm(const lk_step *step);
 
-/* The flat buffers, for those who communicate or inspect: all trainable parameters, and their gradients. NULL
- * before a step with an optimizer has been created; `count` is in elements of the parameters' dtype. */
+/* The flat buffers, for those who communicate or inspect: all trainable parameters, and their gradients, of a
+ * GPU as fresh copies. NULL before a step with an optimizer has been created; `count` is in elements of the
+ * parameters' dtype. */
 void *lk_step_flat_params(lk_step *step, int64_t *count);
 void *lk_step_flat_grads(lk_step *step, int64_t *count);
 

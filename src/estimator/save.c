@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/json_file.h"
+#include "graph/mirror.h"
 #include "train/run.h"
 
 #include <math.h>
@@ -29,8 +30,12 @@ static lk_status add_weights(const lk_module *model, lk_state_dict *state)
     lk_param_list params;
     LKI_TRY(lk_module_params(model, &params));
     lk_status status = LK_OK;
-    for (int i = 0; i < params.count && !status; i++)
-        status = lk_state_dict_put(state, params.items[i].path, lk_tensor_view(params.items[i].param->value));
+    for (int i = 0; i < params.count && !status; i++) {
+        status = lki_param_pull(params.items[i].param);
+        if (!status)
+            status =
+                lk_state_dict_put(state, params.items[i].path, lk_tensor_view(params.items[i].param->value));
+    }
     lk_param_list_free(&params);
     return status;
 }

@@ -3,6 +3,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "graph/host_ops.h"
+#include "graph/mirror.h"
+#include "graph/plan_device.h"
 #include "graph/workspace.h"
 
 #include <assert.h>
@@ -28,7 +30,8 @@ struct lki_plan {
     void **input_data; /* what each graph input is bound to */
     input_use *input_uses;
     int input_use_count;
-    lk_tensor *outputs; /* views of the graph's outputs */
+    lk_tensor *outputs;      /* views of the graph's outputs */
+    lki_plan_device *device; /* NULL where the engine works on the host's memory */
     size_t arena_nbytes, scratch_nbytes;
     void **param_data;     /* where each parameter and its gradient lay then, two a parameter */
     uint64_t seen_version; /* of the workspace, when addresses were last looked up */
@@ -47,15 +50,21 @@ static int input_index(const lk_graph *graph, const lk_value *value)
     return -1;
 }
 
+/* Where the engine finds a parameter's value or gradient. */
+static void *param_address(const lki_plan *plan, const lk_param *param, const lk_tensor *tensor)
+{
+    return plan->device ? lki_mirror_address(param->mirror, tensor->data) : tensor->data;
+}
+
 static void *address_of(const lki_plan *plan, lk_value *value)
 {
     lk_value *root = lki_value_root(value);
     switch (root->storage) {
     case LKI_STORAGE_ARENA: return plan->options.workspace->arena + root->offset;
     case LKI_STORAGE_INPUT: return plan->input_data[input_index(plan->graph, root)];
-    case LKI_STORAGE_PARAM: return root->param->value->data;
-    case LKI_STORAGE_GRAD: return root->param->grad->data;
-    case LKI_STORAGE_CONSTANT: return root->constant->data;
+    case LKI_STORAGE_PARAM: return param_address(plan, root->param, root->param->value);
+    case LKI_STORAGE_GRAD: return param_address(plan, root->param, root->param->grad);
+    case LKI_STORAGE_CONSTANT: return lki_plan_device_constant(plan->device, root->constant);
     case LKI_STORAGE_VIEW: break;
     }
     return NULL;
@@ -75,16 +84,18 @@ static void look_up_addresses(lki_plan *plan)
         plan->outputs[i].data = address_of(plan, plan->graph->outputs[i]);
     for (int i = 0; i < plan->graph->param_count; i++) {
         const lk_param *param = plan->graph->params[i]->param;
-        plan->param_data[2 * i] = param->value->data;
-        plan->param_data[2 * i + 1] = param->grad ? param->grad->data : NULL;
+        plan->param_data[2 * i] = param_address(plan, param, param->value);
+        plan->param_data[2 * i + 1] = param->grad ? param_address(plan, param, param->grad) : NULL;
     }
     plan->seen_version = plan->options.workspace->version;
 }
 
-/* The workspace has grown, or a parameter has moved into the flat buffer of an optimizer. */
+/* The workspace has grown, or a parameter has moved into the flat buffer of an optimizer. On a device a
+ * parameter's place never changes while a plan lives: lk_step compiles anew when one has moved. */
 static bool addresses_changed(const lki_plan *plan)
 {
     if (plan->seen_version != plan->options.workspace->version) return true;
+    if (plan->device) return false;
     for (int i = 0; i < plan->graph->param_count; i++) {
         const lk_param *param = plan->graph->params[i]->param;
         if (plan->param_data[2 * i] != param->value->data) return true;
@@ -191,6 +202,7 @@ static lk_status resolve_kernels(lki_plan *plan)
 {
     lk_engine *engine = plan->options.engine;
     LKI_TRY(lki_workspace_reserve(plan->options.workspace, plan->arena_nbytes, 0));
+    LKI_TRY(lki_plan_device_create(&plan->device, engine, plan->graph));
     look_up_addresses(plan);
     for (int c = 0; c < plan->call_count; c++) {
         lk_call *call = &plan->calls[c];
@@ -253,6 +265,7 @@ void lki_plan_free(lki_plan *plan)
     lki_free(plan->input_uses);
     lki_free(plan->param_data);
     lki_free(plan->outputs);
+    lki_plan_device_free(plan->device);
     lk_graph_free(plan->graph);
     lki_free(plan);
 }
@@ -264,12 +277,29 @@ int lki_plan_find_input(const lki_plan *plan, const char *name)
     return -1;
 }
 
-void lki_plan_bind(lki_plan *plan, int index, void *data)
+static void set_input(lki_plan *plan, int index, void *data)
 {
     if (plan->input_data[index] == data) return;
     plan->input_data[index] = data;
     for (int i = 0; i < plan->input_use_count; i++)
         if (plan->input_uses[i].input == index) plan->input_uses[i].operand->data = data;
+}
+
+lk_status lki_plan_bind(lki_plan *plan, int index, void *data)
+{
+    if (!plan->device) {
+        set_input(plan, index, data);
+        return LK_OK;
+    }
+    set_input(plan, index, lki_plan_device_input(plan->device, index));
+    return lki_plan_device_feed(plan->device, index, data);
+}
+
+void *lki_plan_device_input_of(lki_plan *plan, int index)
+{
+    if (!plan->device) return NULL;
+    set_input(plan, index, lki_plan_device_input(plan->device, index));
+    return plan->input_data[index];
 }
 
 static lk_status check_bound(lki_plan *plan)
@@ -286,6 +316,7 @@ static lk_status run_calls(lki_plan *plan, int begin, int end)
 {
     LKI_TRY(check_bound(plan));
     if (addresses_changed(plan)) look_up_addresses(plan);
+    lki_plan_device_started(plan->device, false);
 #ifndef NDEBUG
     uint64_t allocations = lki_allocation_count();
 #endif
@@ -307,21 +338,79 @@ lk_status lki_plan_run_section(lki_plan *plan, lki_section section)
     return run_calls(plan, plan->section_begin[section], plan->section_begin[section + 1]);
 }
 
+static int output_index(const lki_plan *plan, const char *name)
+{
+    for (int i = 0; i < plan->graph->output_count; i++)
+        if (strcmp(plan->graph->outputs[i]->name, name) == 0) return i;
+    return -1;
+}
+
 const lk_tensor *lki_plan_output(lki_plan *plan, const char *name)
 {
     if (addresses_changed(plan)) look_up_addresses(plan);
-    for (int i = 0; i < plan->graph->output_count; i++)
-        if (strcmp(plan->graph->outputs[i]->name, name) == 0) return &plan->outputs[i];
+    int index = output_index(plan, name);
+    if (index >= 0 && plan->device) return lki_plan_device_output(plan->device, index, &plan->outputs[index]);
+    if (index >= 0) return &plan->outputs[index];
     return lki_fail_null(LK_ERR_NOT_FOUND, "the step has no output named \"%s\"", name);
 }
 
-static bool is_finite(const lk_tensor *tensor, int layout)
+lk_status lki_plan_fetch_outputs(lki_plan *plan)
 {
-    if (!lk_dtype_is_float(tensor->dtype) || layout) return true;
+    if (!plan->device) return LK_OK;
+    for (int i = 0; i < plan->graph->output_count; i++)
+        LKI_TRY(lki_plan_device_fetch(plan->device, i, &plan->outputs[i]));
+    return LK_OK;
+}
+
+lk_status lki_plan_watch(lki_plan *plan, const char *name, double *host, bool guard)
+{
+    int index = output_index(plan, name);
+    lk_engine *engine = plan->options.engine;
+    if (addresses_changed(plan)) look_up_addresses(plan);
+    return index < 0 ? LK_OK : engine->ops->watch(engine, &plan->outputs[index], host, guard);
+}
+
+lk_status lki_plan_finish(lki_plan *plan)
+{
+    lk_engine *engine = plan->options.engine;
+    if (!engine->ops->synchronize) return LK_OK;
+    const lk_call *failed = NULL;
+    lk_status status = engine->ops->synchronize(engine, &failed);
+    if (status == LK_OK) lki_plan_device_finished(plan->device);
+    if (failed < plan->calls || failed >= plan->calls + plan->call_count) return status;
+    return fail_in_layer(status, plan->nodes[failed - plan->calls]);
+}
+
+void lki_plan_replayed(lki_plan *plan)
+{
+    lki_plan_device_started(plan->device, true);
+}
+
+uint64_t lki_plan_version(const lki_plan *plan)
+{
+    uint64_t version = plan->options.workspace->version << 16;
+    return plan->device ? version + lki_plan_device_version(plan->device) : version;
+}
+
+static bool values_are_finite(const lk_tensor *tensor)
+{
     int64_t count = lk_tensor_count(tensor);
     for (int64_t i = 0; i < count; i++)
         if (!isfinite(lk_tensor_get(tensor, i))) return false;
     return true;
+}
+
+/* A copy that cannot be made says nothing: the search goes on. */
+static bool is_finite(const lki_plan *plan, const lk_tensor *tensor, int layout)
+{
+    lk_engine *engine = plan->options.engine;
+    if (!lk_dtype_is_float(tensor->dtype) || layout) return true;
+    if (!engine->ops->download) return values_are_finite(tensor);
+    lk_tensor *copy = lk_tensor_create(tensor->dtype, tensor->shape);
+    bool finite = !copy || engine->ops->download(engine, copy->data, tensor->data, lk_tensor_nbytes(copy)) ||
+                  values_are_finite(copy);
+    lk_tensor_free(copy);
+    return finite;
 }
 
 static lk_status blame(const lki_node *node, const lk_tensor *output)
@@ -334,20 +423,20 @@ static lk_status blame(const lki_node *node, const lk_tensor *output)
 
 lk_status lki_plan_explain_nan(lki_plan *plan)
 {
-    lk_engine *engine = plan->options.engine;
-    if (engine->ops->download) return lki_fail(LK_ERR_NAN, "the loss is not finite");
     for (int i = 0; i < plan->graph->input_count; i++) {
         lk_value *input = plan->graph->inputs[i];
         lk_tensor tensor = {.data = plan->input_data[i]};
         describe_operand(&tensor, input);
         tensor.data = plan->input_data[i];
-        if (!is_finite(&tensor, 0))
+        if (!is_finite(plan, &tensor, 0))
             return lki_fail(LK_ERR_NAN, "the loss is not finite because the input \"%s\" already is not",
                             input->name);
     }
     for (int i = 0; i < plan->graph->param_count; i++) {
         lk_value *param = plan->graph->params[i];
-        if (!is_finite(param->param->value, 0))
+        lk_tensor value = *param->param->value;
+        value.data = param_address(plan, param->param, &value);
+        if (!is_finite(plan, &value, 0))
             return lki_fail(
                 LK_ERR_NAN,
                 "the loss is not finite because a parameter \"%s\" is not: the learning rate may be too high",
@@ -357,7 +446,7 @@ lk_status lki_plan_explain_nan(lki_plan *plan)
         lk_call *call = &plan->calls[c];
         LKI_TRY(call->run(call));
         for (int i = 0; i < call->output_count; i++)
-            if (plan->nodes[c]->out[i]->use_count && !is_finite(&call->out[i], call->out_layout[i]))
+            if (plan->nodes[c]->out[i]->use_count && !is_finite(plan, &call->out[i], call->out_layout[i]))
                 return blame(plan->nodes[c], &call->out[i]);
     }
     return lki_fail(LK_ERR_NAN, "the loss is not finite");

@@ -28,9 +28,11 @@ typedef struct lki_plan_options {
 lk_status lki_plan_compile(lki_plan **out, lk_graph *graph, lki_plan_options options);
 void lki_plan_free(lki_plan *plan);
 
-/* Binds an input to memory that must stay valid until the replay is over. `index` is the order of
- * lk_graph_input. */
-void lki_plan_bind(lki_plan *plan, int index, void *data);
+/* Binds an input to memory that must stay valid until the replay is over; an engine with memory of its own
+ * takes a copy at once. `index` is the order of lk_graph_input. */
+lk_status lki_plan_bind(lki_plan *plan, int index, void *data);
+/* Instead: the device's memory of an input, for those who fill it there. NULL on the host. */
+void *lki_plan_device_input_of(lki_plan *plan, int index);
 int lki_plan_find_input(const lki_plan *plan, const char *name); /* -1 where there is none */
 
 /* Replays all sections, or one of them. A kernel's error comes back with the layer's name in front. */
@@ -40,6 +42,17 @@ lk_status lki_plan_run_section(lki_plan *plan, lki_section section);
 /* The output of that name as a tensor over the workspace: valid until the next replay of any plan there. NULL
  * with a sentence where there is none. The tensor belongs to the plan. */
 const lk_tensor *lki_plan_output(lki_plan *plan, const char *name);
+
+/* For engines with memory of their own, whose calls return before they are done. All do nothing on others.
+ * fetch_outputs: the outputs that were asked for before travel to the host beside what is asked for next.
+ * watch: *host holds that output after finish, and may guard the updates (lk_engine_ops.watch). finish:
+ * waits; a failure has the layer's name in front. version: changes when a recorded program would not be right
+ * any more. */
+lk_status lki_plan_fetch_outputs(lki_plan *plan);
+lk_status lki_plan_watch(lki_plan *plan, const char *name, double *host, bool guard);
+lk_status lki_plan_finish(lki_plan *plan);
+void lki_plan_replayed(lki_plan *plan); /* a recorded program was started */
+uint64_t lki_plan_version(const lki_plan *plan);
 
 /* After a loss that is not finite: replays the forward half with the inputs as bound and says which layer
  * made the first value that is not a number. Always fails, with LK_ERR_NAN. */

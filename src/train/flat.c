@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "graph/mirror.h"
 
 enum { ALIGNMENT_NBYTES = 64 };
 
@@ -48,6 +49,7 @@ static lk_status allocate(lki_flat *flat, int state_count, bool with_sums)
 static lk_status move_param(lki_flat *flat, const lki_slice *slice)
 {
     lk_param *param = slice->param;
+    LKI_TRY(lki_param_pull(param));
     size_t offset = (size_t)slice->offset * lk_dtype_nbytes(flat->dtype);
     lk_tensor *value = lki_tensor_over(flat->values, offset, flat->dtype, param->value->shape);
     lk_tensor *grad = lki_tensor_over(flat->grads, offset, flat->dtype, param->value->shape);
@@ -68,6 +70,11 @@ static _Atomic uint64_t generation;
 uint64_t lki_flat_generation(void)
 {
     return generation;
+}
+
+void lki_flat_moved(void)
+{
+    generation++;
 }
 
 lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, int state_count, bool with_sums)

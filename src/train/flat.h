@@ -34,5 +34,6 @@ void lki_flat_fini(lki_flat *flat);
 /* Changes whenever parameters of any model have moved: what was compiled before may point to where they were.
  */
 uint64_t lki_flat_generation(void);
+void lki_flat_moved(void); /* says so of parameters that have moved in another way */
 
 #endif

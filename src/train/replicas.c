@@ -81,8 +81,10 @@ static lk_status share(lki_replicas *replicas, bool buffers_only)
     for (int i = 0; i < replicas->params->count; i++) {
         lk_param *param = replicas->params->items[i].param;
         if (buffers_only && !param->is_buffer) continue;
+        LKI_TRY(lki_param_pull(param));
         LKI_TRY(lk_comm_broadcast(replicas->comm, param->value->data, (int64_t)lk_tensor_nbytes(param->value),
                                   LK_U8, 0));
+        lki_param_push(param);
     }
     return LK_OK;
 }
@@ -99,13 +101,14 @@ static void close_bucket(lki_replicas *replicas, int first, int last, int used)
     const lki_flat *flat = replicas->flat;
     lki_bucket *bucket = &replicas->ddp.buckets[replicas->ddp.bucket_count++];
     int64_t begin = flat->slices[first].offset, end = flat->slices[last].offset + flat->slices[last].count;
-    *bucket = (lki_bucket){.comm = replicas->comm,
-                           .dtype = flat->dtype,
-                           .data = (char *)lki_buffer_data(flat->grads) +
-                                   begin * (int64_t)lk_dtype_nbytes(flat->dtype),
-                           .count = end - begin,
-                           .params = replicas->bucket_params + used,
-                           .param_count = last - first + 1};
+    *bucket =
+        (lki_bucket){.comm = replicas->comm,
+                     .dtype = flat->dtype,
+                     .data = (char *)lki_mirror_address(replicas->mirror, lki_buffer_data(flat->grads)) +
+                             begin * (int64_t)lk_dtype_nbytes(flat->dtype),
+                     .count = end - begin,
+                     .params = replicas->bucket_params + used,
+                     .param_count = last - first + 1};
     for (int i = first; i <= last; i++) bucket->params[i - first] = flat->slices[i].param;
 }
 
@@ -140,10 +143,11 @@ static lk_status prepare_compression(lki_replicas *replicas)
     return replicas->packed && replicas->residual ? LK_OK : LK_ERR_NOMEM;
 }
 
-lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_flat *flat,
+lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_flat *flat, lki_mirror *mirror,
                             const lk_param_list *params, lki_replicas_options options)
 {
-    *replicas = (lki_replicas){.comm = comm, .flat = flat, .params = params, .options = options};
+    *replicas =
+        (lki_replicas){.comm = comm, .flat = flat, .mirror = mirror, .params = params, .options = options};
     LKI_TRY(check_same_model(replicas));
     LKI_TRY(share(replicas, false));
     LKI_TRY(make_buckets(replicas));
@@ -176,12 +180,17 @@ static lk_status average_compressed(lki_replicas *replicas, float *gradients)
     return LK_OK;
 }
 
+/* Through the host: this is the way of those who do not overlap. */
 lk_status lki_replicas_average(lki_replicas *replicas, lk_buffer *gradients)
 {
     void *data = lki_buffer_data(gradients);
-    if (replicas->options.compress) return average_compressed(replicas, data);
-    return lk_comm_all_reduce(replicas->comm, data, replicas->flat->count, replicas->flat->dtype,
-                              LK_REDUCE_AVG);
+    LKI_TRY(lki_mirror_pull_block(replicas->mirror, data));
+    if (replicas->options.compress)
+        LKI_TRY(average_compressed(replicas, data));
+    else
+        LKI_TRY(lk_comm_all_reduce(replicas->comm, data, replicas->flat->count, replicas->flat->dtype,
+                                   LK_REDUCE_AVG));
+    return lki_mirror_push_block(replicas->mirror, data);
 }
 
 /* ---- Comparing ---- */
@@ -201,6 +210,7 @@ static uint64_t hash_bytes(const void *data, size_t nbytes)
 lk_status lki_replicas_check(lki_replicas *replicas)
 {
     lk_comm *comm = replicas->comm;
+    LKI_TRY(lki_mirror_pull(replicas->mirror));
     size_t nbytes = (size_t)replicas->flat->count * lk_dtype_nbytes(replicas->flat->dtype);
     int64_t hash = (int64_t)hash_bytes(lki_buffer_data(replicas->flat->values), nbytes);
     LKI_SCOPED int64_t *hashes = LKI_NEW_ARRAY(int64_t, comm->size);

@@ -7,6 +7,7 @@
 #define LKI_TRAIN_REPLICAS_H
 
 #include "graph/ddp.h"
+#include "graph/mirror.h"
 #include "train/flat.h"
 
 typedef struct lki_replicas_options {
@@ -18,6 +19,7 @@ typedef struct lki_replicas_options {
 typedef struct lki_replicas {
     lk_comm *comm; /* NULL: there are no other ranks */
     lki_flat *flat;
+    lki_mirror *mirror; /* of the flat buffers; NULL on the host */
     const lk_param_list *params;
     lki_replicas_options options;
     lki_ddp ddp;
@@ -26,7 +28,7 @@ typedef struct lki_replicas {
     float *residual;          /* what compression left out so far */
 } lki_replicas;
 
-lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_flat *flat,
+lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_flat *flat, lki_mirror *mirror,
                             const lk_param_list *params, lki_replicas_options options);
 void lki_replicas_fini(lki_replicas *replicas);
 

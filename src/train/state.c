@@ -23,6 +23,8 @@ static lk_status put_module(lk_state_dict *state, const lk_module *module, const
     if (status) return status;
     for (int i = 0; i < params.count && !status; i++) {
         LKI_SCOPED char *name = lki_format("%s%s", prefix, params.items[i].path);
+        status = lki_param_pull(params.items[i].param);
+        if (status) break;
         status = name ? lk_state_dict_put(state, name, lk_tensor_view(params.items[i].param->value))
                       : LK_ERR_NOMEM;
     }
@@ -37,7 +39,10 @@ static lk_status get_module(const lk_state_dict *state, lk_module *module, const
     if (status) return status;
     for (int i = 0; i < params.count && !status; i++) {
         LKI_SCOPED char *name = lki_format("%s%s", prefix, params.items[i].path);
+        status = lki_param_pull(params.items[i].param);
+        if (status) break;
         status = name ? lk_state_dict_copy_to(state, name, params.items[i].param->value) : LK_ERR_NOMEM;
+        lki_param_push(params.items[i].param);
     }
     lk_param_list_free(&params);
     return status;
@@ -122,6 +127,7 @@ static lk_status put_step(lk_state_dict *state, const lk_step *step, const char 
     const lki_flat *flat = &step->flat;
     const lk_optimizer *optimizer = step->options.optimizer;
     if (!optimizer) return LK_OK;
+    LKI_TRY(lki_mirror_pull(step->mirror));
     LKI_SCOPED char *count_name = lki_format("%s.step", prefix);
     LKI_SCOPED char *pending_name = lki_format("%s.accumulated", prefix);
     if (!count_name || !pending_name) return LK_ERR_NOMEM;
@@ -178,6 +184,8 @@ static lk_status get_step(const lk_state_dict *state, lk_step *step, const char 
     lk_optimizer *optimizer = step->options.optimizer;
     int64_t accumulated = 0;
     if (!optimizer) return LK_OK;
+    LKI_TRY(lki_mirror_pull(step->mirror)); /* before a part of it is overwritten */
+    lki_mirror_host_changed(step->mirror);
     LKI_SCOPED char *count_name = lki_format("%s.step", prefix);
     LKI_SCOPED char *pending_name = lki_format("%s.accumulated", prefix);
     if (!count_name || !pending_name) return LK_ERR_NOMEM;

@@ -22,13 +22,16 @@ static lk_status prepare_training(lk_step *step)
     int state_count = lki_optimizer_state_count(options->optimizer);
     options->optimizer->has_step = true;
     LKI_TRY(lki_flat_init(&step->flat, &step->params, state_count, options->accumulation_steps > 1));
+    LKI_TRY(lki_step_place_params(step));
     lki_update_options update = {options->accumulation_steps, options->clip_norm, options->clip_value};
-    LKI_TRY(lki_update_init(&step->update, step->engine, &step->flat, options->optimizer, update));
+    LKI_TRY(
+        lki_update_init(&step->update, step->engine, &step->flat, step->mirror, options->optimizer, update));
     if (!options->comm || options->comm->size == 1) return LK_OK;
     lki_replicas_options replicas = {.bucket_nbytes = options->bucket_nbytes,
                                      .compress = options->compress_gradients,
                                      .check_every = options->check_every};
-    return lki_replicas_init(&step->replicas, options->comm, &step->flat, &step->params, replicas);
+    return lki_replicas_init(&step->replicas, options->comm, &step->flat, step->mirror, &step->params,
+                             replicas);
 }
 
 lk_step *lk_step_create(lk_step_options options)
@@ -54,7 +57,10 @@ fail:
 
 static void forget_plans(lk_step *step)
 {
-    for (int i = 0; i < step->plan_count; i++) lki_plan_free(step->plans[i].plan);
+    for (int i = 0; i < step->plan_count; i++) {
+        lki_step_free_programs(step, &step->plans[i]);
+        lki_plan_free(step->plans[i].plan);
+    }
     lki_free(step->plans);
     step->plans = NULL;
     step->plan_count = 0;
@@ -67,6 +73,7 @@ void lk_step_free(lk_step *step)
     forget_plans(step);
     lki_replicas_fini(&step->replicas);
     lki_update_fini(&step->update);
+    lki_step_release_params(step);
     lki_flat_fini(&step->flat);
     lk_param_list_free(&step->params);
     lki_workspace_free(step->workspace);
@@ -175,7 +182,7 @@ static lk_status compile(lk_step *step, const lk_input *fields, int count, bool 
         out->dtypes[i] = fields[i].tensor->dtype;
         out->shapes[i] = fields[i].tensor->shape;
     }
-    if (has_loss) out->loss = lki_plan_output(out->plan, step->options.loss_key);
+    out->has_loss = has_loss;
     return LK_OK;
 }
 
@@ -236,14 +243,36 @@ static lk_status follow_moved_params(lk_step *step, bool training)
 {
     const lki_flat *flat = &step->flat;
     if (step->generation == lki_flat_generation()) return LK_OK;
+    LKI_TRY(lki_step_finish(step));
     if (training && flat->slice_count && flat->slices[0].param->value->buffer != flat->values)
         return lki_fail(
             LK_ERR_INVALID,
             "parameter %s is trained by another step that was made later: train a model by one step",
             flat->slices[0].path);
     forget_plans(step);
+    LKI_TRY(lki_step_place_params(step));
     step->generation = lki_flat_generation();
     return LK_OK;
+}
+
+/* Another step may have trained them on a device. */
+static lk_status pull_params(const lk_step *step)
+{
+    for (int i = 0; i < step->params.count; i++) LKI_TRY(lki_param_pull(step->params.items[i].param));
+    return LK_OK;
+}
+
+/* Tells a device what has changed since: the numbers of the update and, with a generator, the random draws.
+ */
+static lk_status announce(lk_step *step, lk_generator *generator)
+{
+    lk_engine *engine = step->engine;
+    return engine->ops->begin_step ? engine->ops->begin_step(engine, generator) : LK_OK;
+}
+
+lk_generator *lki_step_generator(const lk_step *step)
+{
+    return step->options.generator ? step->options.generator : lk_default_generator();
 }
 
 lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training)
@@ -253,7 +282,8 @@ lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool t
     LKI_TRY(check_fields(fields, count));
     LKI_TRY(follow_moved_params(step, training));
     LKI_TRY(find_or_compile(step, fields, count, training, &step->current));
-    for (int i = 0; i < count; i++) lki_plan_bind(step->current->plan, i, fields[i].tensor->data);
+    for (int i = 0; i < count; i++) LKI_TRY(lki_plan_bind(step->current->plan, i, fields[i].tensor->data));
+    LKI_TRY(step->mirror ? lki_mirror_push(step->mirror) : pull_params(step));
     step->has_loss = false;
     step->loss = NAN;
     return LK_OK;
@@ -261,22 +291,44 @@ lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool t
 
 lk_status lk_step_forward(lk_step *step)
 {
+    LKI_TRY(announce(step, lki_step_generator(step)));
+    if (step->current->training)
+        lki_mirror_device_changed(step->mirror); /* batch norms move their statistics */
     return lki_plan_run_section(step->current->plan, LKI_SECTION_FORWARD);
 }
 
-lk_status lk_step_criterion(lk_step *step)
+lk_status lki_step_check_loss(lk_step *step)
 {
-    LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_CRITERION));
-    const lk_tensor *loss = step->current->loss;
-    if (!loss) return LK_OK;
-    step->loss = lki_load(loss->dtype, loss->data, 0);
     step->has_loss = true;
     if (isfinite(step->loss) || step->options.allow_nan || !step->current->training) return LK_OK;
     return lki_plan_explain_nan(step->current->plan);
 }
 
+static lk_status read_loss(lk_step *step)
+{
+    lki_plan *plan = step->current->plan;
+    if (step->mirror) {
+        LKI_TRY(lki_plan_watch(plan, step->options.loss_key, step->watched_loss, false));
+        LKI_TRY(lki_plan_finish(plan));
+        step->loss = *step->watched_loss;
+        return LK_OK;
+    }
+    const lk_tensor *loss = lki_plan_output(plan, step->options.loss_key);
+    if (!loss) return lki_last_status();
+    step->loss = lki_load(loss->dtype, loss->data, 0);
+    return LK_OK;
+}
+
+lk_status lk_step_criterion(lk_step *step)
+{
+    LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_CRITERION));
+    if (!step->current->has_loss) return lki_plan_finish(step->current->plan);
+    LKI_TRY(read_loss(step));
+    return lki_step_check_loss(step);
+}
+
 /* PyTorch counts the batches that a batch norm has seen. */
-static void count_batches(lk_step *step)
+void lki_step_count_batches(lk_step *step)
 {
     for (int i = 0; i < step->params.count; i++) {
         lk_param *param = step->params.items[i].param;
@@ -289,8 +341,10 @@ static void count_batches(lk_step *step)
 lk_status lk_step_backward(lk_step *step)
 {
     LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_BACKWARD));
-    count_batches(step);
-    return lki_update_accumulate(&step->update, &step->update_due);
+    lki_step_count_batches(step);
+    step->update_due = lki_update_count(&step->update);
+    LKI_TRY(announce(step, NULL));
+    return lki_update_accumulate(&step->update);
 }
 
 lk_status lk_step_update(lk_step *step)
@@ -299,13 +353,17 @@ lk_status lk_step_update(lk_step *step)
     step->update_due = false;
     if (step->replicas.comm && (step->flat.sums || !lki_replicas_overlap(&step->replicas)))
         LKI_TRY(lki_replicas_average(&step->replicas, step->flat.sums ? step->flat.sums : step->flat.grads));
+    lki_update_advance(&step->update);
+    LKI_TRY(announce(step, NULL));
     LKI_TRY(lki_update_apply(&step->update));
+    lki_mirror_device_changed(step->mirror);
     return lki_replicas_check_if_due(&step->replicas, step->update.step_count);
 }
 
 lk_status lk_step_train(lk_step *step, const lk_input *fields, int count)
 {
     LKI_TRY(lk_step_begin(step, fields, count, true));
+    if (lki_step_records(step)) return lki_step_run_recorded(step, true);
     LKI_TRY(lk_step_forward(step));
     LKI_TRY(lk_step_criterion(step));
     LKI_TRY(lk_step_backward(step));
@@ -315,8 +373,20 @@ lk_status lk_step_train(lk_step *step, const lk_input *fields, int count)
 lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count)
 {
     LKI_TRY(lk_step_begin(step, fields, count, false));
+    if (lki_step_records(step)) return lki_step_run_recorded(step, false);
     LKI_TRY(lk_step_forward(step));
     return lk_step_criterion(step);
+}
+
+lk_status lk_step_wait(lk_step *step)
+{
+    return lki_step_finish(step);
+}
+
+lk_status lk_step_pull(lk_step *step)
+{
+    LKI_TRY(lki_step_finish(step));
+    return lki_mirror_pull(step->mirror);
 }
 
 double lk_step_loss(const lk_step *step)
@@ -335,6 +405,15 @@ const lk_tensor *lk_step_output(lk_step *step, const char *name)
     return lki_plan_output(step->current->plan, name);
 }
 
+/* What the host reads of a flat buffer; NULL where there is none, or where it cannot be had. */
+static void *host_copy(lk_step *step, lk_buffer *buffer, int64_t *count)
+{
+    *count = step->flat.count;
+    if (!buffer || lki_step_finish(step) || lki_mirror_pull_block(step->mirror, lki_buffer_data(buffer)))
+        return NULL;
+    return lki_buffer_data(buffer);
+}
+
 double lk_step_grad_norm(const lk_step *step)
 {
     return step->update.norm_hyper.grad_norm;
@@ -342,12 +421,10 @@ double lk_step_grad_norm(const lk_step *step)
 
 void *lk_step_flat_params(lk_step *step, int64_t *count)
 {
-    *count = step->flat.count;
-    return step->flat.values ? lki_buffer_data(step->flat.values) : NULL;
+    return host_copy(step, step->flat.values, count);
 }
 
 void *lk_step_flat_grads(lk_step *step, int64_t *count)
 {
-    *count = step->flat.count;
-    return step->flat.grads ? lki_buffer_data(step->flat.grads) : NULL;
+    return host_copy(step, step->flat.grads, count);
 }

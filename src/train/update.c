@@ -10,7 +10,8 @@ static void set_operand(lki_update *update, lk_tensor *operand, lk_buffer *buffe
 {
     lk_dtype dtype = update->flat->dtype;
     *operand = (lk_tensor){.dtype = dtype, .shape = LK_SHAPE(count), .stride = {1}};
-    operand->data = (char *)lki_buffer_data(buffer) + offset * (int64_t)lk_dtype_nbytes(dtype);
+    char *data = lki_mirror_address(update->mirror, lki_buffer_data(buffer));
+    operand->data = data + offset * (int64_t)lk_dtype_nbytes(dtype);
 }
 
 static lk_call *add_call(lki_update *update, lk_op op, lk_hyper *hyper, int input_count)
@@ -83,7 +84,10 @@ static lk_status prepare_calls(lki_update *update)
         if (update->calls[i].scratch_nbytes > scratch_nbytes)
             scratch_nbytes = update->calls[i].scratch_nbytes;
     }
-    update->scratch = lki_alloc_aligned(scratch_nbytes, "the update's scratch memory");
+    lk_engine *engine = update->engine;
+    update->scratch = engine->ops->alloc
+                          ? engine->ops->alloc(engine, scratch_nbytes, "the update's scratch memory")
+                          : lki_alloc_aligned(scratch_nbytes, "the update's scratch memory");
     if (!update->scratch) return LK_ERR_NOMEM;
     for (int i = 0; i < update->call_count; i++) update->calls[i].scratch = update->scratch;
     return LK_OK;
@@ -94,18 +98,21 @@ static void start_state(const lki_update *update)
     if (update->optimizer->initial_state == 0) return;
     for (int i = 0; i < update->flat->slice_count; i++) {
         lk_tensor slice;
-        set_operand((lki_update *)update, &slice, update->flat->states[0], update->flat->slices[i].offset,
-                    update->flat->slices[i].count);
+        lk_dtype dtype = update->flat->dtype;
+        slice = (lk_tensor){.dtype = dtype, .shape = LK_SHAPE(update->flat->slices[i].count), .stride = {1}};
+        slice.data = (char *)lki_buffer_data(update->flat->states[0]) +
+                     update->flat->slices[i].offset * (int64_t)lk_dtype_nbytes(dtype);
         for (int64_t k = 0; k < update->flat->slices[i].count; k++)
             lk_tensor_set(&slice, k, update->optimizer->initial_state);
     }
 }
 
-lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat, lk_optimizer *optimizer,
-                          lki_update_options options)
+lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat, const lki_mirror *mirror,
+                          lk_optimizer *optimizer, lki_update_options options)
 {
     *update = (lki_update){.engine = engine,
                            .flat = flat,
+                           .mirror = mirror,
                            .optimizer = optimizer,
                            .accumulate = -1,
                            .clip_norm = -1,
@@ -145,7 +152,10 @@ void lki_update_fini(lki_update *update)
     lki_free(update->attrs);
     lki_free(update->operands);
     lki_free(update->layouts);
-    lki_free(update->scratch);
+    if (update->engine && update->engine->ops->release)
+        update->engine->ops->release(update->engine, update->scratch);
+    else
+        lki_free(update->scratch);
     *update = (lki_update){0};
 }
 
@@ -154,24 +164,46 @@ static lk_status run(lki_update *update, int index)
     return index < 0 ? LK_OK : update->calls[index].run(&update->calls[index]);
 }
 
-lk_status lki_update_accumulate(lki_update *update, bool *ready)
+bool lki_update_count(lki_update *update)
 {
     update->accumulate_hyper.first = update->accumulated == 0;
-    LKI_TRY(run(update, update->accumulate));
-    *ready = ++update->accumulated >= update->accumulation_steps;
-    return LK_OK;
+    return ++update->accumulated >= update->accumulation_steps;
+}
+
+static void set_step(lki_update *update)
+{
+    for (int i = 0; i < update->optimizer->group_count; i++) {
+        update->optimizer->groups[i].hyper.step = update->step_count;
+        update->optimizer->groups[i].hyper.grad_scale = 1.0 / update->accumulation_steps;
+    }
+}
+
+void lki_update_advance(lki_update *update)
+{
+    update->step_count++;
+    update->accumulated = 0;
+    set_step(update);
+}
+
+void lki_update_retreat(lki_update *update, bool advanced)
+{
+    if (advanced) {
+        update->step_count--;
+        update->accumulated = update->accumulation_steps;
+        set_step(update);
+    }
+    update->accumulated--;
+}
+
+lk_status lki_update_accumulate(lki_update *update)
+{
+    return run(update, update->accumulate);
 }
 
 lk_status lki_update_apply(lki_update *update)
 {
     LKI_TRY(run(update, update->clip_norm));
     LKI_TRY(run(update, update->clip_value));
-    update->step_count++;
-    update->accumulated = 0;
-    for (int i = 0; i < update->optimizer->group_count; i++) {
-        update->optimizer->groups[i].hyper.step = update->step_count;
-        update->optimizer->groups[i].hyper.grad_scale = 1.0 / update->accumulation_steps;
-    }
     for (int i = update->first_rule; i < update->call_count; i++) LKI_TRY(run(update, i));
     return LK_OK;
 }

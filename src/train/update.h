@@ -7,6 +7,7 @@
 #define LKI_TRAIN_UPDATE_H
 
 #include "optim/optimizer.h"
+#include "graph/mirror.h"
 #include "train/flat.h"
 
 #include <lockstep/sys/engine.h>
@@ -14,6 +15,7 @@
 typedef struct lki_update {
     lk_engine *engine;
     lki_flat *flat;
+    const lki_mirror *mirror; /* of the flat buffers; NULL on the host */
     lk_optimizer *optimizer;
     lk_call *calls; /* [accumulate] [clip_norm] [clip_value] update... */
     lk_attr *attrs;
@@ -32,13 +34,21 @@ typedef struct lki_update_options {
     double clip_norm, clip_value;
 } lki_update_options;
 
-lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat, lk_optimizer *optimizer,
-                          lki_update_options options);
+lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat, const lki_mirror *mirror,
+                          lk_optimizer *optimizer, lki_update_options options);
 void lki_update_fini(lki_update *update);
 
-/* After a backward half: adds its gradients up; true when it is time to update. */
-lk_status lki_update_accumulate(lki_update *update, bool *ready);
-/* Clips and applies the rule. */
-lk_status lki_update_apply(lki_update *update);
+/* An update has two sides: the numbers it goes by, which change on the host before the calls are made or a
+ * recording of them is replayed, and the calls.
+ *
+ * Before a batch's gradients are added up: counts the batch; true when it is time to update. */
+bool lki_update_count(lki_update *update);
+/* Before an update: counts it, and sets what the rule goes by. */
+void lki_update_advance(lki_update *update);
+/* Takes the last count and, where there was one, the advance back: the batch was not used. */
+void lki_update_retreat(lki_update *update, bool advanced);
+
+lk_status lki_update_accumulate(lki_update *update); /* adds the batch's gradients up */
+lk_status lki_update_apply(lki_update *update);      /* clips and applies the rule */
 
 #endif

@@ -57,8 +57,8 @@ typedef struct lk_engine_ops {
     /* Optional: gives values of a graph (the internal lk_graph) other layouts than row-major, inserting
      * LK_OP_REORDER nodes where they meet. NULL: everything stays row-major. */
     lk_status (*assign_layouts)(lk_engine *engine, void *graph);
-    /* Optional, all or none: for engines whose memory is not the host's. NULL means host memory. Calls, copies
-     * and fills take effect in the order in which they are asked for; the host may run ahead of them.
+    /* Optional, all or none: for engines whose memory is not the host's. NULL means host memory. Calls,
+     * copies and fills take effect in the order in which they are asked for; the host may run ahead of them.
      * upload has read the host's memory when it returns; download waits until the bytes are there. */
     void *(*alloc)(lk_engine *engine, size_t nbytes, const char *what); /* zeroed */
     void (*release)(lk_engine *engine, void *data);
@@ -76,15 +76,17 @@ typedef struct lk_engine_ops {
 
     /* Optional, all or none: calls between record_begin and record_end are not run but kept as one program,
      * which replay runs as often as wanted. Addresses are frozen in it. The numbers behind attr.hyper and
-     * the random draws are not: begin_step takes them over, before calls or a replay. */
+     * the random draws are not: begin_step takes them over, before calls or a replay. Without a generator
+     * the step goes on with the draws it has. */
     lk_status (*begin_step)(lk_engine *engine, lk_generator *generator);
     lk_status (*record_begin)(lk_engine *engine);
     lk_status (*record_end)(lk_engine *engine, void **program);
     lk_status (*replay)(lk_engine *engine, void *program);
     void (*program_free)(lk_engine *engine, void *program);
-    /* With them: after the next synchronize *host holds the scalar `loss`, and where that is not finite the
-     * updates of this step change nothing. */
-    lk_status (*watch)(lk_engine *engine, const lk_tensor *loss, double *host);
+    /* With them: after the next synchronize *host holds the scalar `loss`, and where that is not finite, or a
+     * call before it has failed, the updates of this step change nothing, if `guard` is on. *host is
+     * alloc_host's. */
+    lk_status (*watch)(lk_engine *engine, const lk_tensor *loss, double *host, bool guard);
 } lk_engine_ops;
 
 struct lk_engine {

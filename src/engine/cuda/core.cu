@@ -380,6 +380,7 @@ static lki_cuda_hyper widened(const lk_hyper *h)
 /* The numbers travel as the arguments of a kernel: the launch copies them, so the host may change them at
  * once, and one launch is all that a step costs. */
 typedef struct news {
+    bool starts; /* a step starts: a new draw, and nothing to skip yet */
     unsigned long long draw;
     int count;
     short slot[LKI_CUDA_NEWS];
@@ -390,7 +391,7 @@ static __global__ void take_news(lki_cuda_live *live, const __grid_constant__ ne
 {
     constexpr int words = sizeof(lki_cuda_hyper) / sizeof(unsigned long long);
     static_assert(sizeof(lki_cuda_hyper) % sizeof(unsigned long long) == 0, "copied in words");
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && n.starts) {
         live->draw = n.draw;
         live->skip = 0;
     }
@@ -404,7 +405,8 @@ static lk_status begin_step(lk_engine *engine, lk_generator *generator)
 {
     lki_cuda *cuda = state_of(engine);
     news n;
-    n.draw = cuda->dropout_count ? lki_host->draw(generator) : 0;
+    n.starts = generator != NULL;
+    n.draw = n.starts && cuda->dropout_count ? lki_host->draw(generator) : 0;
     n.count = 0;
     for (int slot = 0; slot < cuda->hyper_count; slot++) {
         if (!cuda->hypers[slot]) continue;
@@ -417,27 +419,33 @@ static lk_status begin_step(lk_engine *engine, lk_generator *generator)
         take_news<<<1, 128, 0, cuda->compute>>>(cuda->live, n);
         n.count = 0;
     }
-    if (n.count == 0 && !cuda->dropout_count && !cuda->may_skip) return LK_OK;
+    bool start_matters = n.starts && (cuda->dropout_count || cuda->may_skip);
+    if (n.count == 0 && !start_matters) return LK_OK;
     take_news<<<1, 128, 0, cuda->compute>>>(cuda->live, n);
     LKI_LAUNCHED();
     return LK_OK;
 }
 
-template <typename T> static __global__ void publish_loss(const T *loss, double *host, lki_cuda_live *live)
+template <typename T>
+static __global__ void publish_loss(const T *loss, double *host, lki_cuda_live *live,
+                                    const volatile int *fault, bool guard)
 {
     double value = (double)(typename lki_cuda_wide<T>::type) * loss;
     *host = value;
-    if (!isfinite(value)) live->skip = 1;
+    if (guard && (!isfinite(value) || *fault)) live->skip = 1;
 }
 
-static lk_status watch(lk_engine *engine, const lk_tensor *loss, double *host)
+/* Beside the backward half: the updates wait for it, nobody else does. */
+static lk_status watch(lk_engine *engine, const lk_tensor *loss, double *host, bool guard)
 {
     lki_cuda *cuda = state_of(engine);
     double *host_on_device = NULL;
     LKI_CUDA(cudaHostGetDevicePointer((void **)&host_on_device, host, 0));
-    cuda->may_skip = true;
+    cuda->may_skip = cuda->may_skip || guard;
+    LKI_TRY(lki_cuda_fork(cuda));
     LKI_CUDA_FLOAT_SWITCH(loss->dtype, T, {
-        publish_loss<T><<<1, 1, 0, cuda->compute>>>((const T *)loss->data, host_on_device, cuda->live);
+        publish_loss<T><<<1, 1, 0, cuda->side>>>((const T *)loss->data, host_on_device, cuda->live,
+                                                 cuda->fault.number_on_device, guard);
     })
     LKI_LAUNCHED();
     return LK_OK;

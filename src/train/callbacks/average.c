@@ -5,6 +5,7 @@
  * epoch and the caller after the run see it. When the next training loader starts, the weights come back. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "graph/mirror.h"
 #include "train/callbacks/callbacks.h"
 
 #include <string.h>
@@ -54,15 +55,33 @@ static void move_towards(lk_tensor *average, const lk_tensor *weights, double sh
     }
 }
 
+/* Copies between a parameter and a tensor of ours; a GPU may have the newer values. */
+static lk_status read_param(const lk_param *param, lk_tensor *to)
+{
+    LKI_TRY(lki_param_pull(param));
+    return lk_tensor_copy(to, param->value);
+}
+
+static lk_status write_param(lk_param *param, const lk_tensor *from)
+{
+    LKI_TRY(lki_param_pull(param)); /* the mirror holds more than this one */
+    LKI_TRY(lk_tensor_copy(param->value, from));
+    lki_param_push(param);
+    return LK_OK;
+}
+
 /* The first ones are the average. */
 static lk_status take_in(average_context *context, double share)
 {
     for (int i = 0; i < context->params.count; i++) {
         if (!context->averages[i]) continue;
-        if (context->count == 0)
-            LKI_TRY(lk_tensor_copy(context->averages[i], context->params.items[i].param->value));
-        else
-            move_towards(context->averages[i], context->params.items[i].param->value, share);
+        const lk_param *param = context->params.items[i].param;
+        if (context->count == 0) {
+            LKI_TRY(read_param(param, context->averages[i]));
+            continue;
+        }
+        LKI_TRY(lki_param_pull(param));
+        move_towards(context->averages[i], param->value, share);
     }
     context->count++;
     return LK_OK;
@@ -73,11 +92,9 @@ static lk_status put_in_model(average_context *context)
     if (context->in_model || context->count == 0) return LK_OK;
     /* First all of them out, then all of them in: parameters may be shared under two names. */
     for (int i = 0; i < context->params.count; i++)
-        if (context->weights[i])
-            LKI_TRY(lk_tensor_copy(context->weights[i], context->params.items[i].param->value));
+        if (context->weights[i]) LKI_TRY(read_param(context->params.items[i].param, context->weights[i]));
     for (int i = 0; i < context->params.count; i++)
-        if (context->averages[i])
-            LKI_TRY(lk_tensor_copy(context->params.items[i].param->value, context->averages[i]));
+        if (context->averages[i]) LKI_TRY(write_param(context->params.items[i].param, context->averages[i]));
     context->in_model = true;
     return LK_OK;
 }
@@ -85,8 +102,7 @@ static lk_status put_in_model(average_context *context)
 static lk_status put_weights_back(average_context *context)
 {
     for (int i = 0; i < context->params.count && context->in_model; i++)
-        if (context->weights[i])
-            LKI_TRY(lk_tensor_copy(context->params.items[i].param->value, context->weights[i]));
+        if (context->weights[i]) LKI_TRY(write_param(context->params.items[i].param, context->weights[i]));
     context->in_model = false;
     return LK_OK;
 }

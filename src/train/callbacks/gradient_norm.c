@@ -16,7 +16,8 @@ static lk_status backward(lk_callback *callback, lk_runner *runner)
 {
     float *grads;
     double scale, square = 0;
-    if (!lki_gradients(runner->step, &grads, &scale)) return LK_OK;
+    LKI_TRY(lki_gradients(runner->step, &grads, &scale));
+    if (!grads) return LK_OK;
     for (int64_t i = 0; i < runner->step->flat.count; i++) square += (double)grads[i] * grads[i];
     double norm = sqrt(square) / scale;
     LKI_TRY(lk_metrics_set(runner->batch_metrics, "grad_norm", norm));

@@ -21,29 +21,30 @@ static void add_l2(float *grad, const float *value, int64_t count, double rate)
     for (int64_t i = 0; i < count; i++) grad[i] += factor * value[i];
 }
 
-static void add_decay(lk_runner *runner, double rate,
+static lk_status add_decay(lk_runner *runner, double rate,
                       void (*add)(float *grad, const float *value, int64_t count, double rate))
 {
     float *grads;
     double scale;
-    if (!lki_gradients(runner->step, &grads, &scale)) return;
+    LKI_TRY(lki_gradients(runner->step, &grads, &scale));
+    if (!grads) return LK_OK;
+    LKI_TRY(lki_mirror_pull(runner->step->mirror));
     const lki_flat *flat = &runner->step->flat;
     const float *values = lki_buffer_data(flat->values);
     for (int i = 0; i < flat->slice_count; i++)
         add(grads + flat->slices[i].offset, values + flat->slices[i].offset, flat->slices[i].count,
             rate * scale);
+    return lki_mirror_push_block(runner->step->mirror, grads);
 }
 
 static lk_status l1_backward(lk_callback *callback, lk_runner *runner)
 {
-    add_decay(runner, *(double *)callback->context, add_l1);
-    return LK_OK;
+    return add_decay(runner, *(double *)callback->context, add_l1);
 }
 
 static lk_status l2_backward(lk_callback *callback, lk_runner *runner)
 {
-    add_decay(runner, *(double *)callback->context, add_l2);
-    return LK_OK;
+    return add_decay(runner, *(double *)callback->context, add_l2);
 }
 
 static lk_callback *create(const lk_callback_ops *ops, double rate)

@@ -1,0 +1,34 @@
+/* What a plan has on a device: copies of the graph's constants, memory for its inputs, and the outputs' way
+ * back to the host.
+ *
+ * Inputs go through a few staging slots of pinned memory, so that the host can prepare the next batch while
+ * the last one is still being read; when all are in use the plan waits for the device. An output that has
+ * been asked for once is fetched with every replay from then on. */
+#ifndef LKI_GRAPH_PLAN_DEVICE_H
+#define LKI_GRAPH_PLAN_DEVICE_H
+
+#include "graph/graph.h"
+
+typedef struct lki_plan_device lki_plan_device;
+
+/* NULL, without an error, for engines that work on the host's memory; every function takes that. */
+lk_status lki_plan_device_create(lki_plan_device **out, lk_engine *engine, lk_graph *graph);
+void lki_plan_device_free(lki_plan_device *device);
+
+/* The constant's own data where `device` is NULL. */
+void *lki_plan_device_constant(const lki_plan_device *device, const lk_tensor *constant);
+void *lki_plan_device_input(const lki_plan_device *device, int index);
+lk_status lki_plan_device_feed(lki_plan_device *device, int index, const void *host);
+
+/* The output on the host: waits for the device where it is not there yet. NULL with a sentence. */
+const lk_tensor *lki_plan_device_output(lki_plan_device *device, int index, const lk_tensor *on_device);
+/* Enqueues the copy of an output that is wanted. */
+lk_status lki_plan_device_fetch(lki_plan_device *device, int index, const lk_tensor *on_device);
+/* Calls, or a recorded program, are under way; the program fetches what was wanted when it was recorded. */
+void lki_plan_device_started(lki_plan_device *device, bool fetches);
+/* The engine was waited for: fetched outputs are there, staging slots are free. */
+void lki_plan_device_finished(lki_plan_device *device);
+/* Changes when one more output is wanted. */
+uint64_t lki_plan_device_version(const lki_plan_device *device);
+
+#endif

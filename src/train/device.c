@@ -1,0 +1,179 @@
+/* Steps on engines with memory of their own: where the parameters are kept, and the whole step as one
+ * recorded program.
+ *
+ * The first batch of a plan runs call by call, so that kernels warm up. The second is recorded, from the
+ * forward half to the update, and every later one is a replay: the host tells the device the numbers that
+ * have changed and starts it. A recording is made anew when its addresses have changed or one more output is
+ * wanted on the host. */
+#include "train/step.h"
+
+#include "base/status.h"
+
+#include <math.h>
+
+/* ---- Where the parameters are ---- */
+
+static lk_status place_flat(lk_step *step)
+{
+    const lki_flat *flat = &step->flat;
+    if (!flat->values) return LK_OK;
+    size_t nbytes = (size_t)flat->count * lk_dtype_nbytes(flat->dtype);
+    LKI_TRY(lki_mirror_add(step->mirror, lki_buffer_data(flat->values), nbytes, false, "the parameters"));
+    LKI_TRY(lki_mirror_add(step->mirror, lki_buffer_data(flat->grads), nbytes, true, "the gradients"));
+    if (flat->sums)
+        LKI_TRY(lki_mirror_add(step->mirror, lki_buffer_data(flat->sums), nbytes, false,
+                               "the accumulated gradients"));
+    for (int i = 0; i < flat->state_count; i++)
+        LKI_TRY(lki_mirror_add(step->mirror, lki_buffer_data(flat->states[i]), nbytes, false,
+                               "the optimizer's state"));
+    return LK_OK;
+}
+
+/* Frozen ones and buffers, or all of a step that does not train. Counters stay on the host. */
+static lk_status place_others(lk_step *step)
+{
+    for (int i = 0; i < step->params.count; i++) {
+        lk_param *param = step->params.items[i].param;
+        bool in_flat = step->flat.values && param->value->buffer == step->flat.values;
+        if (in_flat || !lk_dtype_is_float(param->value->dtype)) continue;
+        if (lki_mirror_engine(param->mirror) == step->engine) continue; /* another step keeps it there */
+        LKI_TRY(lki_param_pull(param));
+        LKI_TRY(lki_mirror_add(step->mirror, param->value->data, lk_tensor_nbytes(param->value), false,
+                               "a parameter"));
+        param->mirror = step->mirror;
+    }
+    return LK_OK;
+}
+
+/* Parameters that were in the flat buffers when those were made have left their earlier mirror. */
+static void adopt_flat(lk_step *step)
+{
+    for (int i = 0; i < step->flat.slice_count; i++)
+        if (step->flat.slices[i].param->value->buffer == step->flat.values)
+            step->flat.slices[i].param->mirror = step->mirror;
+}
+
+lk_status lki_step_place_params(lk_step *step)
+{
+    if (!step->mirror) {
+        LKI_TRY(lki_mirror_create(&step->mirror, step->engine));
+        if (step->mirror) LKI_TRY(place_flat(step));
+        adopt_flat(step);
+    }
+    if (!step->mirror) return LK_OK;
+    if (!step->watched_loss)
+        step->watched_loss = step->engine->ops->alloc_host(step->engine, sizeof(double), "the loss");
+    return step->watched_loss ? place_others(step) : LK_ERR_NOMEM;
+}
+
+void lki_step_release_params(lk_step *step)
+{
+    if (!step->mirror) return;
+    lki_mirror_pull(step->mirror);
+    for (int i = 0; i < step->params.count; i++) {
+        lk_param *param = step->params.items[i].param;
+        if (param->mirror == step->mirror) param->mirror = NULL;
+    }
+    lki_mirror_free(step->mirror);
+    step->mirror = NULL;
+    if (step->watched_loss) step->engine->ops->release_host(step->engine, step->watched_loss);
+    step->watched_loss = NULL;
+    lki_flat_moved(); /* other steps of the same parameters must look for them again */
+}
+
+/* ---- The step as one program ---- */
+
+/* Other ranks that are reached through the host need it in between. */
+bool lki_step_records(const lk_step *step)
+{
+    const lk_comm *comm = step->replicas.comm;
+    if (!step->mirror || !step->engine->ops->record_begin) return false;
+    if (!comm) return !step->options.sync_batch_norm || !step->options.comm || step->options.comm->size == 1;
+    return comm->vtable->on_device && lki_replicas_overlap(&step->replicas) && !step->flat.sums;
+}
+
+static lk_status make_calls(lk_step *step, lki_program_kind kind)
+{
+    lki_plan *plan = step->current->plan;
+    LKI_TRY(lki_plan_run_section(plan, LKI_SECTION_FORWARD));
+    LKI_TRY(lki_plan_run_section(plan, LKI_SECTION_CRITERION));
+    bool guard = kind != LKI_PROGRAM_EVALUATE && !step->options.allow_nan;
+    if (step->current->has_loss)
+        LKI_TRY(lki_plan_watch(plan, step->options.loss_key, step->watched_loss, guard));
+    LKI_TRY(lki_plan_fetch_outputs(plan));
+    if (kind == LKI_PROGRAM_EVALUATE) return LK_OK;
+    LKI_TRY(lki_plan_run_section(plan, LKI_SECTION_BACKWARD));
+    LKI_TRY(lki_update_accumulate(&step->update));
+    return kind == LKI_PROGRAM_UPDATE ? lki_update_apply(&step->update) : LK_OK;
+}
+
+static lk_status record(lk_step *step, lki_program_kind kind)
+{
+    lki_step_plan *current = step->current;
+    lk_engine *engine = step->engine;
+    if (current->programs[kind]) engine->ops->program_free(engine, current->programs[kind]);
+    current->programs[kind] = NULL;
+    LKI_TRY(engine->ops->record_begin(engine));
+    lk_status status = make_calls(step, kind);
+    void *program = NULL;
+    lk_status ended = engine->ops->record_end(engine, &program);
+    if (status == LK_OK) status = ended;
+    if (status != LK_OK) {
+        if (program) engine->ops->program_free(engine, program);
+        return status;
+    }
+    current->programs[kind] = program;
+    current->versions[kind] = lki_plan_version(current->plan);
+    return LK_OK;
+}
+
+static lk_status start(lk_step *step, lki_program_kind kind)
+{
+    lki_step_plan *current = step->current;
+    if (!current->has_run) {
+        LKI_TRY(make_calls(step, kind));
+        current->has_run = true;
+        return LK_OK;
+    }
+    bool fresh = current->programs[kind] && current->versions[kind] == lki_plan_version(current->plan);
+    if (!fresh) LKI_TRY(record(step, kind));
+    lki_plan_replayed(current->plan);
+    return step->engine->ops->replay(step->engine, current->programs[kind]);
+}
+
+lk_status lki_step_run_recorded(lk_step *step, bool training)
+{
+    LKI_TRY(step->in_flight && !step->options.asynchronous ? lki_step_finish(step) : LK_OK);
+    lki_program_kind kind = LKI_PROGRAM_EVALUATE;
+    if (training) kind = lki_update_count(&step->update) ? LKI_PROGRAM_UPDATE : LKI_PROGRAM_ACCUMULATE;
+    step->in_flight_advanced = kind == LKI_PROGRAM_UPDATE;
+    if (step->in_flight_advanced) lki_update_advance(&step->update);
+    LKI_TRY(step->engine->ops->begin_step(step->engine, lki_step_generator(step)));
+    if (training) lki_mirror_device_changed(step->mirror);
+    LKI_TRY(start(step, kind));
+    if (training) lki_step_count_batches(step);
+    step->in_flight = true;
+    return step->options.asynchronous && training ? LK_OK : lki_step_finish(step);
+}
+
+lk_status lki_step_finish(lk_step *step)
+{
+    if (!step->in_flight) return LK_OK;
+    step->in_flight = false;
+    lk_status status = lki_plan_finish(step->current->plan);
+    if (status == LK_OK && step->current->has_loss) {
+        step->loss = *step->watched_loss;
+        status = lki_step_check_loss(step);
+    }
+    /* The device has left the weights as they were. */
+    if (status != LK_OK && step->current->training)
+        lki_update_retreat(&step->update, step->in_flight_advanced);
+    if (status != LK_OK || !step->in_flight_advanced) return status;
+    return lki_replicas_check_if_due(&step->replicas, step->update.step_count);
+}
+
+void lki_step_free_programs(lk_step *step, lki_step_plan *plan)
+{
+    for (int i = 0; i < LKI_PROGRAM_COUNT; i++)
+        if (plan->programs[i]) step->engine->ops->program_free(step->engine, plan->programs[i]);
+}

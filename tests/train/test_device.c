@@ -1,0 +1,292 @@
+/* Steps on an engine with memory of its own: the same losses and weights as on the host, recorded or in
+ * parts, with what a step meets: accumulation, clipping, schedulers, batch norm, NaN, wrong targets, reading
+ * and writing the weights in between. */
+#include "far_engine.h"
+#include "lktest.h"
+
+#include <lockstep/lockstep.h>
+
+#include "base/memory.h"
+#include "train/step.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BATCH = 12, INPUTS = 20, CLASSES = 5, STEPS = 9 };
+
+typedef struct batch {
+    lk_tensor *x, *y;
+} batch;
+
+static batch make_batch(int64_t rows, uint64_t seed)
+{
+    lk_generator generator;
+    lk_generator_seed(&generator, seed);
+    batch b = {lk_tensor_create(LK_F32, LK_SHAPE(rows, INPUTS)), lk_tensor_create(LK_I64, LK_SHAPE(rows))};
+    lkt_ok(lk_normal(b.x, 0, 1, &generator));
+    for (int64_t i = 0; i < rows; i++) ((int64_t *)b.y->data)[i] = lk_randint(CLASSES, &generator);
+    return b;
+}
+
+static void free_batch(batch *b)
+{
+    lk_tensor_free(b->x);
+    lk_tensor_free(b->y);
+}
+
+static lk_step *make_step(lk_engine *engine, lk_step_options options)
+{
+    lk_manual_seed(3);
+    options.model =
+        lk_sequential(lk_linear(INPUTS, 16), lk_batch_norm1d(16), lk_relu(), lk_linear(16, CLASSES));
+    options.criterion = lk_cross_entropy_loss();
+    options.optimizer = lk_adam(.lr = 0.05);
+    options.engine = engine;
+    options.owned = true;
+    lk_step *step = lk_step_create(options);
+    lkt_not_null(step);
+    return step;
+}
+
+static lk_status train(lk_step *step, const batch *b)
+{
+    lk_input fields[] = {{"features", b->x}, {"targets", b->y}};
+    return lk_step_train(step, fields, 2);
+}
+
+static lk_status train_in_parts(lk_step *step, const batch *b)
+{
+    lk_input fields[] = {{"features", b->x}, {"targets", b->y}};
+    lk_status status = lk_step_begin(step, fields, 2, true);
+    if (!status) status = lk_step_forward(step);
+    if (!status) status = lk_step_criterion(step);
+    if (!status) status = lk_step_backward(step);
+    return status ? status : lk_step_update(step);
+}
+
+static void same_weights(lk_step *a, lk_step *b)
+{
+    int64_t count = 0, other = 0;
+    const float *x = lk_step_flat_params(a, &count), *y = lk_step_flat_params(b, &other);
+    assert_int_equal(count, other);
+    assert_memory_equal(x, y, (size_t)count * sizeof *x);
+}
+
+typedef struct pair {
+    lk_engine *host, *far;
+    lk_step *on_host, *on_far;
+} pair;
+
+static pair make_pair(lk_step_options options)
+{
+    pair p = {.host = lk_engine_open("ref", (lk_engine_options){0}), .far = lkt_far_engine_open()};
+    lkt_not_null(p.host);
+    lkt_not_null(p.far);
+    p.on_host = make_step(p.host, options);
+    p.on_far = make_step(p.far, options);
+    return p;
+}
+
+static void free_pair(pair *p)
+{
+    lk_step_free(p->on_host);
+    lk_step_free(p->on_far);
+    lk_engine_close(p->host);
+    lk_engine_close(p->far);
+}
+
+static void train_both(pair *p, int steps, bool in_parts)
+{
+    for (int i = 0; i < steps; i++) {
+        batch b = make_batch(i % 4 == 3 ? BATCH - 5 : BATCH, 100 + (uint64_t)i);
+        lkt_ok(train(p->on_host, &b));
+        lkt_ok(in_parts ? train_in_parts(p->on_far, &b) : train(p->on_far, &b));
+        assert_true(lk_step_loss(p->on_host) == lk_step_loss(p->on_far));
+        const lk_tensor *logits = lk_step_output(p->on_host, "logits"),
+                        *far_logits = lk_step_output(p->on_far, "logits");
+        assert_memory_equal(logits->data, far_logits->data, lk_tensor_nbytes(logits));
+        free_batch(&b);
+    }
+    same_weights(p->on_host, p->on_far);
+}
+
+static void recorded_steps_equal_the_hosts(void **state)
+{
+    (void)state;
+    pair p = make_pair((lk_step_options){0});
+    train_both(&p, STEPS, false);
+    assert_true(lkt_far_replay_count(p.far) > 0);
+    /* Two shapes of batches; each is recorded again when its output was first wanted. */
+    assert_true(lkt_far_record_count(p.far) <= 4);
+    free_pair(&p);
+}
+
+static void steps_in_parts_equal_the_hosts(void **state)
+{
+    (void)state;
+    pair p = make_pair((lk_step_options){0});
+    train_both(&p, STEPS, true);
+    assert_int_equal(lkt_far_replay_count(p.far), 0);
+    free_pair(&p);
+}
+
+static void accumulation_and_clipping(void **state)
+{
+    (void)state;
+    pair p = make_pair((lk_step_options){.accumulation_steps = 3, .clip_norm = 0.5});
+    train_both(&p, 2 * STEPS, false);
+    assert_true(fabs(lk_step_grad_norm(p.on_host) - lk_step_grad_norm(p.on_far)) < 1e-12);
+    free_pair(&p);
+}
+
+static void evaluation_and_training_alternate(void **state)
+{
+    (void)state;
+    pair p = make_pair((lk_step_options){0});
+    for (int i = 0; i < 4; i++) {
+        train_both(&p, 3, false);
+        batch b = make_batch(BATCH, 7);
+        lk_input fields[] = {{"features", b.x}, {"targets", b.y}};
+        lkt_ok(lk_step_evaluate(p.on_host, fields, 2));
+        lkt_ok(lk_step_evaluate(p.on_far, fields, 2));
+        assert_true(lk_step_loss(p.on_host) == lk_step_loss(p.on_far));
+        free_batch(&b);
+    }
+    free_pair(&p);
+}
+
+static void numbers_changed_between_steps_count(void **state)
+{
+    (void)state;
+    lk_engine *host = lk_engine_open("ref", (lk_engine_options){0}), *far = lkt_far_engine_open();
+    lk_step *steps[2];
+    lk_optimizer *optimizers[2];
+    for (int k = 0; k < 2; k++) {
+        lk_manual_seed(1);
+        optimizers[k] = lk_sgd(.lr = 0.1, .momentum = 0.9);
+        steps[k] = lk_step(.model = lk_linear(INPUTS, CLASSES), .criterion = lk_cross_entropy_loss(),
+                           .optimizer = optimizers[k], .engine = k ? far : host, .owned = true);
+        lkt_not_null(steps[k]);
+    }
+    for (int i = 0; i < STEPS; i++) {
+        batch b = make_batch(BATCH, (uint64_t)i);
+        for (int k = 0; k < 2; k++) {
+            lk_optimizer_set_lr(optimizers[k], 0, 0.1 / (i + 1));
+            lkt_ok(train(steps[k], &b));
+        }
+        free_batch(&b);
+    }
+    same_weights(steps[0], steps[1]);
+    for (int k = 0; k < 2; k++) lk_step_free(steps[k]);
+    lk_engine_close(host);
+    lk_engine_close(far);
+}
+
+/* The weights are as they were before the bad batch, and training goes on as if it had not been. */
+static void a_loss_that_is_not_finite_changes_nothing(void **state)
+{
+    (void)state;
+    pair p = make_pair((lk_step_options){0});
+    train_both(&p, 4, false);
+    batch b = make_batch(BATCH, 5);
+    ((float *)b.x->data)[7] = NAN;
+    lkt_fails(train(p.on_host, &b), LK_ERR_NAN, "the input \"features\" already is not");
+    lkt_fails(train(p.on_far, &b), LK_ERR_NAN, "the input \"features\" already is not");
+    free_batch(&b);
+    same_weights(p.on_host, p.on_far);
+    free_pair(&p);
+}
+
+static void a_wrong_target_names_the_layer(void **state)
+{
+    (void)state;
+    pair p = make_pair((lk_step_options){0});
+    train_both(&p, 3, false);
+    batch b = make_batch(BATCH, 5);
+    ((int64_t *)b.y->data)[4] = CLASSES;
+    lkt_fails(train(p.on_far, &b), LK_ERR_RANGE, "5 at position 4 is outside of 0..4");
+    same_weights(p.on_host, p.on_far);
+    free_batch(&b);
+    free_pair(&p);
+}
+
+/* What the host reads between steps is what the device has, and what it writes is what the device goes on
+ * with. */
+static void the_host_reads_and_writes_in_between(void **state)
+{
+    (void)state;
+    pair p = make_pair((lk_step_options){0});
+    train_both(&p, 3, false);
+    lk_step *both[] = {p.on_host, p.on_far};
+    for (int k = 0; k < 2; k++) {
+        lk_param_list params;
+        lkt_ok(lk_module_params(both[k]->options.model, &params));
+        lkt_ok(lki_param_pull(params.items[0].param));
+        float *weight = params.items[0].param->value->data;
+        weight[3] = weight[2] + 1;
+        lki_param_push(params.items[0].param);
+        lk_param_list_free(&params);
+    }
+    train_both(&p, 3, false);
+    free_pair(&p);
+}
+
+/* A model trained on the device is whole on the host when its step is gone. */
+static void the_model_comes_back(void **state)
+{
+    (void)state;
+    lk_engine *far = lkt_far_engine_open();
+    lk_manual_seed(1);
+    lk_module *model = lk_linear(INPUTS, CLASSES);
+    lk_criterion *criterion = lk_cross_entropy_loss();
+    lk_optimizer *optimizer = lk_sgd(.lr = 0.1);
+    lk_step *step = lk_step(.model = model, .criterion = criterion, .optimizer = optimizer, .engine = far);
+    batch b = make_batch(BATCH, 1);
+    for (int i = 0; i < 4; i++) lkt_ok(train(step, &b));
+    lk_input fields[] = {{"features", b.x}, {"targets", b.y}};
+    lkt_ok(lk_step_evaluate(step, fields, 2));
+    double loss = lk_step_loss(step);
+    lk_step_free(step);
+    lk_step *evaluator = lk_step(.model = model, .criterion = criterion);
+    lkt_ok(lk_step_evaluate(evaluator, fields, 2));
+    assert_true(fabs(lk_step_loss(evaluator) - loss) < 1e-6);
+    lk_step_free(evaluator);
+    lk_optimizer_free(optimizer);
+    lk_criterion_free(criterion);
+    lk_module_free(model);
+    free_batch(&b);
+    lk_engine_close(far);
+}
+
+static void asynchronous_steps(void **state)
+{
+    (void)state;
+    pair p = make_pair((lk_step_options){.asynchronous = true});
+    batch b = make_batch(BATCH, 1);
+    for (int i = 0; i < 40; i++) {
+        lkt_ok(train(p.on_host, &b));
+        lkt_ok(train(p.on_far, &b));
+    }
+    lkt_ok(lk_step_wait(p.on_far));
+    assert_true(lk_step_loss(p.on_host) == lk_step_loss(p.on_far));
+    same_weights(p.on_host, p.on_far);
+    free_batch(&b);
+    free_pair(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recorded_steps_equal_the_hosts),
+        cmocka_unit_test(steps_in_parts_equal_the_hosts),
+        cmocka_unit_test(accumulation_and_clipping),
+        cmocka_unit_test(evaluation_and_training_alternate),
+        cmocka_unit_test(numbers_changed_between_steps_count),
+        cmocka_unit_test(a_loss_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(a_wrong_target_names_the_layer),
+        cmocka_unit_test(the_host_reads_and_writes_in_between),
+        cmocka_unit_test(the_model_comes_back),
+        cmocka_unit_test(asynchronous_steps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
