@@ -97,7 +97,7 @@ static void group_norms(lkt_case_list *list)
         }
 }
 
-/* The suite seeds every run's generator alike, so engines must draw alike. */
+/* The suite seeds every run's generator alike, so engines that draw from it must draw alike. */
 static void dropouts(lkt_case_list *list)
 {
     static const double ps[] = {0, 0.1, 0.5, 0.9, 1};

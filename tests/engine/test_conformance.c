@@ -88,16 +88,45 @@ static void compare(report *r, const lkt_case *c, const char *name, lkt_variant 
         complain(r, c, name, "another grad_norm");
 }
 
+/* Engines that record programs draw on their own: which elements a dropout keeps is theirs to say, but all of
+ * its results must tell the same story, and as many must be kept as p says, within six deviations. */
+static bool draws_its_own(const report *r, const lkt_case *c)
+{
+    return r->engine->ops->begin_step && (lkt_op_flags(c->op) & LK_OP_R);
+}
+
+static const char *dropout_difference(const lkt_case *c, const lkt_result *actual, double tolerance)
+{
+    const lk_tensor *x = actual->in[0], *y = actual->out[0], *mask = actual->out[1];
+    int64_t count = lk_tensor_count(x);
+    double p = c->attr.alpha, kept = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double from = lk_tensor_get(x, i), to = y ? lk_tensor_get(y, i) : 0;
+        bool keep = mask ? lk_tensor_get(mask, i) != 0 : to != 0;
+        if (mask && lk_tensor_get(mask, i) != keep) return "a mask is neither 0 nor 1";
+        double expected = keep && p < 1 ? from / (1 - p) : 0;
+        if (y && !(fabs(to - expected) <= tolerance * fmax(1, fabs(expected))))
+            return "an element is neither dropped nor scaled";
+        kept += keep;
+    }
+    double spread = sqrt(p * (1 - p) * (double)count);
+    return fabs(kept - (1 - p) * (double)count) > 6 * spread ? "another share is kept than p says" : NULL;
+}
+
 static void run_variant(report *r, const lkt_case *c, const char *name, lkt_variant variant,
                         const lkt_result *expected, double tolerance, bool may_be_unsupported)
 {
     lkt_result actual;
     lk_status status = lkt_run(r->engine, c, variant, &actual);
     r->runs++;
-    if (status == LK_OK)
+    const char *difference = NULL;
+    if (status == LK_OK && draws_its_own(r, c))
+        difference = dropout_difference(c, &actual, tolerance);
+    else if (status == LK_OK)
         compare(r, c, name, variant, &actual, expected, tolerance);
     else if (status != LK_ERR_UNSUPPORTED || !may_be_unsupported)
         complain(r, c, name, lk_error());
+    if (difference) complain(r, c, name, difference);
     lkt_result_free(&actual);
 }
 
