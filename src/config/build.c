@@ -245,11 +245,33 @@ lk_status lki_object_build(lki_plan *plan, lki_object *object)
     return LK_OK;
 }
 
+lk_status lki_plan_keep(lki_plan *plan, const char *key, void *object, void (*free)(void *object))
+{
+    lki_kept *kept = LKI_ARENA_NEW(&plan->tree->arena, lki_kept);
+    if (!kept) {
+        free(object);
+        return LK_ERR_NOMEM;
+    }
+    *kept = (lki_kept){.next = plan->kept, .key = key, .object = object, .free = free};
+    plan->kept = kept;
+    return LK_OK;
+}
+
+void *lki_plan_kept(const lki_plan *plan, const char *key)
+{
+    for (const lki_kept *kept = plan->kept; kept; kept = kept->next)
+        if (!strcmp(kept->key, key)) return kept->object;
+    return NULL;
+}
+
 lk_status lki_plan_build(lki_plan *plan)
 {
-    for (lki_object *object = plan->first; object; object = object->next)
-        if (object->component->kind != LK_KIND_CALL) LKI_TRY(lki_object_build(plan, object));
-    return LK_OK;
+    lk_status status = LK_OK;
+    for (lki_object *object = plan->first; object && !status; object = object->next)
+        if (object->component->kind != LK_KIND_CALL) status = lki_object_build(plan, object);
+    for (lki_kept *kept = plan->kept; kept; kept = kept->next) kept->free(kept->object);
+    plan->kept = NULL;
+    return status;
 }
 
 void lki_plan_fini(lki_plan *plan)

@@ -24,12 +24,22 @@ struct lki_object {
     bool built, taken;
 };
 
+/* Something that builders of one plan share, by a text that says what it is. */
+typedef struct lki_kept lki_kept;
+struct lki_kept {
+    lki_kept *next;
+    const char *key;
+    void *object;
+    void (*free)(void *object);
+};
+
 /* Zero, with a tree, is a plan that knows nothing yet. */
 typedef struct lki_plan {
     lki_tree *tree;
     lki_object *first, *last;
     lki_object *runner;    /* the one under `runner:`, once the plan is made */
     lki_object *seeded_by; /* the call whose seed was set before anything was built; NULL: none */
+    lki_kept *kept;        /* while objects are being built */
 } lki_plan;
 
 /* Checks the whole tree and lists its objects. `run:` holds calls, all else may hold components. */
@@ -40,6 +50,11 @@ lk_status lki_plan_build(lki_plan *plan);
 lk_status lki_object_build(lki_plan *plan, lki_object *object);
 
 void lki_plan_fini(lki_plan *plan);
+
+/* Keeps an object for the builders that follow, until all are built; it is freed on failure too. And one that
+ * was kept; NULL where there is none. The key must live as long as the tree. */
+lk_status lki_plan_keep(lki_plan *plan, const char *key, void *object_owned, void (*free)(void *object));
+void *lki_plan_kept(const lki_plan *plan, const char *key);
 
 /* The object that a map with `_target_`, `_call_` or `_var_` stands for; NULL: it is none. */
 lki_object *lki_node_object(const lki_node *node);

@@ -1,14 +1,11 @@
-/* The parts of estimators by name, so that a config can train them: `lockstep run -C cnn3d.yml`. */
+/* The models and losses of estimators by name, so that a config can train them: `lockstep run -C cnn3d.yml`.
+ */
 #include "estimator/estimator.h"
 
-#include "base/log.h"
-#include "base/memory.h"
 #include "base/status.h"
 #include "config/registry.h"
 
 #include <lockstep/config.h>
-
-#include <string.h>
 
 static lk_status built(void *object, void **out)
 {
@@ -88,70 +85,6 @@ static lk_status build_ks_loss(const lk_component *self, lk_args *args, void **o
     return built(lki_pimlturb_criterion(&config), out);
 }
 
-/* ---- Fields ---- */
-
-enum { MAX_NAMES = 64, MAX_CHECKPOINTS = 4096 };
-
-static lk_status read_names(lk_args *args, const char *name, const char **texts, lk_name_list *out)
-{
-    int count = lk_arg_count(args, name);
-    if (count > MAX_NAMES) return lki_fail(LK_ERR_CONFIG, "%s: at most %d names", name, MAX_NAMES);
-    for (int i = 0; i < count; i++) texts[i] = lk_arg_string_at(args, name, i);
-    *out = (lk_name_list){texts, count};
-    return LK_OK;
-}
-
-static void read_axes(lk_args *args, const char *name, int64_t *sizes)
-{
-    for (int i = 0; i < lk_arg_count(args, name) && i < LK_MAX_SPATIAL; i++)
-        sizes[i] = lk_arg_int_at(args, name, i);
-}
-
-/* `missing: turbulence` is for first steps: a machine without the files makes its own, and says so. */
-static lk_fields *made_up(lk_args *args, const lk_fields_options *options)
-{
-    int dims = 0;
-    if (lki_last_status() != LK_ERR_NOT_FOUND || strcmp(lk_arg_string(args, "missing"), "turbulence") != 0)
-        return NULL;
-    lki_log(LKI_LOG_WARNING, "%s: turbulence is made up instead", lk_error());
-    while (dims < LK_MAX_SPATIAL && options->input_size[dims] > 0) dims++;
-    lk_generator generator;
-    lk_generator_seed(&generator, 0); /* the model's weights do not depend on it */
-    lk_tensor *flow = lk_synthetic_turbulence(3, dims, options->input_size, 0, &generator);
-    lk_shape shape = {.rank = dims + 2, .dim = {1, 3}};
-    memcpy(shape.dim + 2, options->input_size, sizeof *shape.dim * (size_t)dims);
-    lk_tensor *sample = flow ? lk_tensor_reshape(flow, shape) : NULL;
-    lk_tensor_free(flow);
-    return lk_tensor_fields_create(sample, NULL, *options);
-}
-
-static lk_status build_fields(const lk_component *self, lk_args *args, void **out)
-{
-    const char *features[MAX_NAMES], *targets[MAX_NAMES], *feature_labels[MAX_NAMES],
-        *target_labels[MAX_NAMES];
-    double checkpoints[MAX_CHECKPOINTS];
-    int count = lk_arg_count(args, "checkpoints");
-    lk_fields_options options = {.batch_num = lk_arg_int(args, "batch_num"),
-                                 .flat = lk_arg_bool(args, "flat")};
-    (void)self;
-    LKI_TRY(read_names(args, "features", features, &options.features));
-    LKI_TRY(read_names(args, "targets", targets, &options.targets));
-    LKI_TRY(read_names(args, "feature_labels", feature_labels, &options.feature_labels));
-    LKI_TRY(read_names(args, "target_labels", target_labels, &options.target_labels));
-    if (count > MAX_CHECKPOINTS) return lki_fail(LK_ERR_CONFIG, "checkpoints: at most %d", MAX_CHECKPOINTS);
-    for (int i = 0; i < count; i++) checkpoints[i] = lk_arg_float_at(args, "checkpoints", i);
-    options.checkpoints = (lk_number_list){checkpoints, count};
-    read_axes(args, "input_size", options.input_size);
-    read_axes(args, "sample_to", options.sample_to);
-    read_axes(args, "batch_size", options.batch_size);
-    lk_fields *fields = lk_hdf5_fields_create(lk_arg_string(args, "path"), options);
-    if (!fields) fields = made_up(args, &options);
-    lk_dataset *dataset = lk_fields_dataset(fields, lk_arg_bool(args, "train") ? "train" : "valid",
-                                            lk_arg_float(args, "train_fraction"));
-    lk_fields_free(fields);
-    return built(dataset, out);
-}
-
 /* ---- The tables ---- */
 
 #define SHAPE_PARAMETERS                                                                                     \
@@ -197,56 +130,6 @@ static const lk_parameter ks_parameters[] = {
      .default_value = "1",
      .help = "Where SmoothL1 turns from square to line."},
     {0}};
-static const lk_parameter fields_parameters[] = {
-    {.name = "path",
-     .type = LK_PARAMETER_STRING,
-     .help = "A template with {feature} and {checkpoint:1.0f} in it."},
-    {.name = "features", .type = LK_PARAMETER_STRINGS, .help = "What {feature} stands for."},
-    {.name = "targets",
-     .type = LK_PARAMETER_STRINGS,
-     .default_value = "",
-     .help = "Likewise; the features themselves."},
-    {.name = "feature_labels",
-     .type = LK_PARAMETER_STRINGS,
-     .default_value = "",
-     .help = "Arrays in the files, one for all or one a feature; the last of each file."},
-    {.name = "target_labels",
-     .type = LK_PARAMETER_STRINGS,
-     .default_value = "",
-     .help = "Likewise for the targets."},
-    {.name = "checkpoints",
-     .type = LK_PARAMETER_FLOATS,
-     .default_value = "0",
-     .help = "What {checkpoint} stands for."},
-    {.name = "input_size", .type = LK_PARAMETER_INTS, .help = "Points of a field along each axis."},
-    {.name = "sample_to",
-     .type = LK_PARAMETER_INTS,
-     .default_value = "",
-     .help = "Every n-th point, so that as many are left."},
-    {.name = "batch_size",
-     .type = LK_PARAMETER_INTS,
-     .default_value = "",
-     .help = "Points of the sub-cubes to cut into."},
-    {.name = "batch_num", .type = LK_PARAMETER_INT, .default_value = "0", .help = "Or how many sub-cubes."},
-    {.name = "flat",
-     .type = LK_PARAMETER_BOOL,
-     .default_value = "n",
-     .help = "Samples are (channels, points)."},
-    {.name = "train",
-     .type = LK_PARAMETER_BOOL,
-     .default_value = "y",
-     .help = "The samples to train with, or the others."},
-    {.name = "train_fraction",
-     .type = LK_PARAMETER_FLOAT,
-     .default_value = "0",
-     .help = "The share of the samples that train; 0: all train and all validate."},
-    {.name = "missing",
-     .type = LK_PARAMETER_STRING,
-     .default_value = "error",
-     .choices = "error|turbulence",
-     .help = "What to do where a file is missing."},
-    {0}};
-
 static const int one = 1, three = 3;
 static const lk_component components[] = {
     {.name = "CNN3d",
@@ -280,11 +163,6 @@ static const lk_component components[] = {
      .help = "SmoothL1 and the distance of the distributions (PIMLturb's).",
      .parameters = ks_parameters,
      .build = build_ks_loss},
-    {.name = "HDF5Fields",
-     .kind = LK_KIND_DATASET,
-     .help = "Physical fields from HDF5 files, sampled and cut into sub-cubes.",
-     .parameters = fields_parameters,
-     .build = build_fields},
 };
 
 static void free_estimator(void *object)
@@ -297,6 +175,7 @@ lk_status lki_estimator_components_add(void)
     for (size_t i = 0; i < sizeof components / sizeof *components; i++)
         LKI_TRY(lk_component_add(&components[i]));
     lki_registry_free_kind(LK_KIND_ESTIMATOR, free_estimator);
+    LKI_TRY(lk_component_add(&lki_fields_component));
     for (const lk_component *component = lki_estimator_table; component->name; component++)
         LKI_TRY(lk_component_add(component));
     return LK_OK;

@@ -77,10 +77,9 @@ lk_criterion *lki_field_loss(void);
 lk_estimator *lki_estimator_by_name(const char *name, lk_shape features, lk_shape targets,
                                     lk_estimator_config config);
 
-/* components.c, components_estimator.c: models, losses, fields and estimators by name, for configs. The
- * second table is of the estimators and of the call that trains one. */
+/* components*.c: models, losses, fields, estimators and the call that trains one by name, for configs. */
 lk_status lki_estimator_components_add(void);
-extern const lk_component lki_estimator_table[];
+extern const lk_component lki_estimator_table[], lki_fields_component;
 
 /* predict.c: the measures of a prediction, tracked where the run is; runtime_s is the caller's. */
 lk_status lki_estimator_score(lk_estimator *estimator, const lk_tensor *prediction, const lk_tensor *targets,
