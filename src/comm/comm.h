@@ -60,6 +60,24 @@ typedef struct lki_mpi_options {
 } lki_mpi_options;
 lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options);
 
+/* Ranks with a GPU each, or with a share of one, that meet in a store and speak NCCL. LK_ERR_UNSUPPORTED
+ * where the GPU part or NCCL is missing. */
+typedef struct lki_comm_nccl_options {
+    int rank, size;
+    lki_store_client *store;        /* borrowed while connecting */
+    const char *prefix;             /* of its keys in the store: one a comm */
+    lki_monitor *monitor;           /* optional, borrowed for life: ends the comm when a rank dies */
+    int device;                     /* the GPU, by its number among the visible ones */
+    bool shares_gpu;                /* other ranks have the same GPU */
+    void (*on_free)(void *context); /* optional: called first when the comm is freed; may end the monitor */
+    void *context;
+    int64_t join_timeout_ms, timeout_ms;
+} lki_comm_nccl_options;
+lk_status lki_comm_nccl_create(lk_comm **out, const lki_comm_nccl_options *options);
+
+/* How far this rank is, by what the comm has counted; from any thread, and then a moment old. */
+void lki_comm_progress_of(lk_comm *comm, lk_comm_progress *out);
+
 /* Ranks of several hosts: shared memory inside a host, another comm between one leader a host. */
 typedef struct lki_hierarchy_options {
     int rank, size;

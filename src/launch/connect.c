@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "comm/store_wire.h"
 #include "launch/devices.h"
+#include "launch/gpus.h"
 #include "launch/meeting.h"
 
 #include <stdio.h>
@@ -28,11 +29,11 @@ static bool is_auto(const lki_connect_options *options)
 
 static lk_status check_backend(const lki_connect_options *options, const lki_role *role)
 {
-    static const char *const known[] = {"self", "shm", "gloo", "mpi"};
+    static const char *const known[] = {"self", "shm", "gloo", "mpi", "nccl"};
     bool found = is_auto(options);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) found = found || wants(options, known[i]);
     if (!found)
-        return lki_fail(LK_ERR_CONFIG, "--comm: unknown \"%s\": known are auto, self, shm, gloo, mpi",
+        return lki_fail(LK_ERR_CONFIG, "--comm: unknown \"%s\": known are auto, self, shm, gloo, mpi, nccl",
                         options->backend);
     if (wants(options, "self") && role->world_size > 1)
         return lki_fail(LK_ERR_CONFIG, "--comm self is for one rank, not %d", role->world_size);
@@ -74,6 +75,7 @@ static lk_status join_shm(lk_comm **out, const lki_meeting *meeting, const lki_c
 typedef struct host_report {
     lk_comm *up;
     lk_comm *_Atomic own; /* where the host has one rank: the comm itself */
+    void (*own_progress)(lk_comm *comm, lk_comm_progress *out);
 } host_report;
 
 static void report_host(void *context, int index, lk_comm_progress *out)
@@ -83,7 +85,7 @@ static void report_host(void *context, int index, lk_comm_progress *out)
     if (host->up)
         host->up->vtable->progress(host->up, index, out);
     else if (own)
-        lki_hierarchy_progress(own, out);
+        host->own_progress(own, out);
 }
 
 /* What a comm over several hosts keeps until it is freed. */
@@ -168,6 +170,7 @@ static lk_status build_hierarchy(lk_comm **out, lki_meeting *meeting, const lki_
         return LK_ERR_NOMEM;
     }
     s->meeting = meeting;
+    s->report.own_progress = lki_hierarchy_progress;
     tree.context = s;
     lk_status status = join_shm(&tree.up, meeting, options, "up");
     if (status == LK_OK) status = join_shm(&tree.down, meeting, options, "down");
@@ -200,6 +203,48 @@ static void split_hosts(lki_meeting *meeting, int rank, int world_size)
     meeting->local_rank = 0;
 }
 
+/* Every rank speaks NCCL with all others, and looks after them itself. Takes the meeting over. */
+static lk_status build_nccl(lk_comm **out, lki_meeting *meeting, const lki_role *role,
+                            const lki_connect_options *options, const lki_gpu_plan *plan)
+{
+    session *s = LKI_NEW(session);
+    if (!s) {
+        lki_meeting_close(meeting);
+        return LK_ERR_NOMEM;
+    }
+    split_hosts(meeting, role->rank, role->world_size);
+    s->meeting = meeting;
+    s->report.own_progress = lki_comm_progress_of;
+    lk_status status = start_monitor(s, role);
+    lki_comm_nccl_options nccl = {.rank = role->rank,
+                                  .size = role->world_size,
+                                  .store = meeting->store,
+                                  .prefix = "nccl/",
+                                  .monitor = meeting->monitor,
+                                  .device = plan->device,
+                                  .shares_gpu = plan->shared,
+                                  .on_free = end_session,
+                                  .context = s,
+                                  .join_timeout_ms = options->join_timeout_ms,
+                                  .timeout_ms = options->timeout_ms};
+    if (status == LK_OK) status = lki_comm_nccl_create(out, &nccl);
+    if (status == LK_OK)
+        s->report.own = *out;
+    else
+        end_session(s);
+    return status;
+}
+
+/* Where GPUs are meant, the ranks find out together whether they can speak NCCL. */
+static lk_status plan_gpus(lki_gpu_plan *plan, const lki_meeting *meeting, const lki_role *role,
+                           const lki_connect_options *options)
+{
+    bool must = wants(options, "nccl");
+    *plan = (lki_gpu_plan){0};
+    if (!must && !(is_auto(options) && lki_gpu_is_meant(options->device))) return LK_OK;
+    return lki_gpus_agree(plan, meeting, role, options->device, must, options->join_timeout_ms);
+}
+
 static lk_status connect_by_store(lk_comm **out, lki_role *role, const lki_connect_options *options)
 {
     lki_meeting *meeting = NULL;
@@ -210,6 +255,11 @@ static lk_status connect_by_store(lk_comm **out, lki_role *role, const lki_conne
     role->local_rank = meeting->local_rank;
     role->local_size = meeting->local_size;
     role->node_count = meeting->host_count;
+    lki_gpu_plan plan;
+    lk_status planned = plan_gpus(&plan, meeting, role, options);
+    if (planned != LK_OK) lki_meeting_close(meeting);
+    if (planned != LK_OK) return planned;
+    if (plan.nccl) return build_nccl(out, meeting, role, options, &plan);
     if (wants(options, "gloo")) split_hosts(meeting, role->rank, role->world_size);
     if (meeting->host_count == 1) {
         lk_status status = join_shm(out, meeting, options, "job");
@@ -224,8 +274,8 @@ static lk_status connect_by_store(lk_comm **out, lki_role *role, const lki_conne
     return build_hierarchy(out, meeting, role, options);
 }
 
-/* Forked ranks that want Gloo all the same (to try it out): the port of rank 0's store travels through shared
- * memory. */
+/* Forked ranks that want NCCL, or Gloo all the same (to try it out): the port of rank 0's store travels
+ * through shared memory. */
 static lk_status connect_forked(lk_comm **out, lki_role *role, const lki_connect_options *options)
 {
     lki_shm_options shm = {.rank = role->rank,
@@ -233,7 +283,9 @@ static lk_status connect_forked(lk_comm **out, lki_role *role, const lki_connect
                            .fd = role->shm_fd,
                            .join_timeout_ms = options->join_timeout_ms,
                            .timeout_ms = options->timeout_ms};
-    if (!wants(options, "gloo")) return lki_comm_shm_create(out, &shm);
+    bool networks = wants(options, "gloo") || wants(options, "nccl") ||
+                    (is_auto(options) && lki_gpus_suffice(options->device, role->world_size));
+    if (!networks) return lki_comm_shm_create(out, &shm);
     lk_comm *comm = NULL;
     lki_role networked = *role;
     int32_t port = 0;
@@ -341,7 +393,8 @@ lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_opti
     }
     if (role->shm_fd >= 0)
         status = connect_forked(out, role, options);
-    else if (wants(options, "mpi") || (role->source == LKI_ROLE_MPI && !wants(options, "gloo")))
+    else if (wants(options, "mpi") ||
+             (role->source == LKI_ROLE_MPI && !wants(options, "gloo") && !wants(options, "nccl")))
         status = connect_by_mpi(out, role, options);
     else
         status = connect_by_store(out, role, options);

@@ -7,13 +7,15 @@
 #include "launch/role.h"
 
 typedef struct lki_connect_options {
-    const char *backend;     /* "auto" (and NULL), "self", "shm", "gloo", "mpi" */
+    const char *backend;     /* "auto" (and NULL), "self", "shm", "gloo", "mpi", "nccl" */
+    const char *device;      /* what the ranks compute on, as engines are named; NULL: nothing with a GPU */
     int64_t join_timeout_ms; /* for all ranks to come; 0: 120 s */
     int64_t timeout_ms;      /* of a collective; 0: the default */
     bool no_pinning;
 } lki_connect_options;
 
-/* auto: one rank is self; ranks of one host share memory; on several hosts they do so inside each, and one
+/* auto: one rank is self; ranks that compute on a GPU each speak NCCL, where it is installed and MPI has not
+ * started us. Of all others, ranks of one host share memory; on several hosts they do so inside each, and one
  * leader a host speaks Gloo with the others, or MPI where MPI started us. Every rank calls it.
  * role->local_rank and local_size are filled in where they were not known. Ranks that nobody has bound to
  * cores are pinned to their share. */
