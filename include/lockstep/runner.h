@@ -123,7 +123,7 @@ typedef struct lk_train_options {
     bool load_best_on_end;      /* the model ends with the best epoch's weights */
     bool ddp, distributed;      /* ranks on all GPUs, or on all cores */
     int nproc;                  /* how many of them; 0: as many as there are */
-    const char *comm;           /* between ranks: "auto", "shm", "gloo", "mpi" */
+    const char *comm;           /* between ranks: "auto", "shm", "gloo", "mpi", "nccl" */
     bool sync_batch_norm;       /* batch norms look at the batches of all ranks */
     bool compress_gradients;    /* gradients travel as bf16, with error feedback */
     int check_replicas;         /* compare the ranks' weights every so many updates */

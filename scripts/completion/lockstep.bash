@@ -17,7 +17,7 @@ _lockstep()
     run:--autoresume) COMPREPLY=($(compgen -W "last best" -- "$word")); return ;;
     run:--nproc) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--max-restarts) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    run:--comm) COMPREPLY=($(compgen -W "auto shm gloo mpi" -- "$word")); return ;;
+    run:--comm) COMPREPLY=($(compgen -W "auto shm gloo mpi nccl" -- "$word")); return ;;
     run:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
     run:--precision) COMPREPLY=($(compgen -W "fp32 bf16" -- "$word")); return ;;
     run:--world-size) COMPREPLY=($(compgen -f -- "$word")); return ;;

@@ -21,4 +21,7 @@ extern const lki_command lki_command_version;
 /* What `lockstep` alone says: the commands, a line each. */
 void lki_print_overview(FILE *out);
 
+/* doctor_gpu.c: the GPUs and what drives them, or why there is none, a line each. */
+void lki_doctor_gpus(void);
+
 #endif

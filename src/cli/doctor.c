@@ -8,7 +8,6 @@
 
 #include <lockstep/sys/engine.h>
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -41,9 +40,6 @@ static void print_features(void)
 #endif
 #ifdef LOCKSTEP_HAVE_CUDA
         "CUDA",
-#endif
-#ifdef LOCKSTEP_HAVE_NCCL
-        "NCCL",
 #endif
 #ifdef LOCKSTEP_HAVE_MPI
         "MPI",
@@ -113,27 +109,9 @@ static void print_comms(void)
 #ifdef LOCKSTEP_HAVE_MPI
     print_fact("comm", "mpi: built in");
 #endif
-#ifdef LOCKSTEP_HAVE_NCCL
-    print_fact("comm", "nccl: built in");
+#ifdef LOCKSTEP_HAVE_CUDA
+    print_fact("comm", "nccl: built in; it needs GPUs, and NCCL's library, as below");
 #endif
-}
-
-/* What the driver lists, and CUDA_VISIBLE_DEVICES lets us see. */
-static int gpu_count(void)
-{
-    DIR *folder = opendir("/proc/driver/nvidia/gpus");
-    int count = 0;
-    for (struct dirent *entry; folder && (entry = readdir(folder));) count += entry->d_name[0] != '.';
-    if (folder) closedir(folder);
-    return lki_visible_gpu_count(getenv("CUDA_VISIBLE_DEVICES"), count);
-}
-
-static void print_gpus(void)
-{
-    char line[64];
-    int count = gpu_count();
-    snprintf(line, sizeof line, count == 1 ? "%d GPU" : "%d GPUs", count);
-    print_fact("gpu", line);
 }
 
 /* Who would this process be, were a run started here? */
@@ -141,7 +119,7 @@ static void print_role(void)
 {
     lki_role role;
     char line[512];
-    if (lki_launch_role(&role, lki_process_flags(), NULL, gpu_count()))
+    if (lki_launch_role(&role, lki_process_flags(), NULL, lki_host_gpu_count()))
         snprintf(line, sizeof line, "%s", lk_error());
     else if (role.source == LKI_ROLE_LOCAL)
         snprintf(line, sizeof line, "alone; with --ddp, %d ranks on this machine", lki_core_count());
@@ -166,7 +144,7 @@ static int run(const void *options)
     print_features();
     print_engines();
     print_comms();
-    print_gpus();
+    lki_doctor_gpus();
     print_role();
     return LKI_EXIT_DONE;
 }

@@ -40,7 +40,7 @@ static const lki_option table[] = {
     {"nproc", 0, LKI_OPTION_INT, OFFSET(nproc), "N", NULL, "how many ranks on this host", 1},
     {"max-restarts", 0, LKI_OPTION_INT, OFFSET(max_restarts), "N", NULL,
      "when a local rank dies, go on from the last checkpoint, so many times", 0},
-    {"comm", 0, LKI_OPTION_TEXT, OFFSET(comm), NULL, "auto|shm|gloo|mpi", "what the ranks speak", 0},
+    {"comm", 0, LKI_OPTION_TEXT, OFFSET(comm), NULL, "auto|shm|gloo|mpi|nccl", "what the ranks speak", 0},
     {"device", 0, LKI_OPTION_TEXT, OFFSET(device), NULL, "auto|cpu|cuda|ref", "where it runs", 0},
     {"precision", 0, LKI_OPTION_TEXT, OFFSET(precision), NULL, "fp32|bf16", "of the computation", 0},
     {"check", 0, LKI_OPTION_FLAG, OFFSET(check), NULL, NULL, "a few batches and epochs: does it run at all?",

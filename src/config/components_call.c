@@ -141,7 +141,7 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
         LKI_BOOL("ddp", LKI_OPTIONAL, "ranks on all GPUs, or on all cores"),                                 \
         LKI_BOOL("distributed", "false", "the same, as older configs say it"),                               \
         LKI_INT("nproc", "0", "how many ranks; 0: as many as there are"),                                    \
-        LKI_CHOICE("comm", LKI_OPTIONAL, "auto|shm|gloo|mpi", "what the ranks speak"),                       \
+        LKI_CHOICE("comm", LKI_OPTIONAL, "auto|shm|gloo|mpi|nccl", "what the ranks speak"),                       \
         LKI_BOOL("sync_batch_norm", "false", "batch norms look at the batches of all ranks"),                \
         LKI_BOOL("compress_gradients", "false", "gradients travel as bf16, with error feedback"),            \
         LKI_STRING("device", LKI_OPTIONAL, "auto, cpu, cuda or ref"),                                        \

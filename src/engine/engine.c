@@ -64,6 +64,7 @@ static const lk_engine_ops *find_ops(const char *name, const char *from, int *de
 {
     if (names_gpu(name, device)) {
         const lki_cuda_plugin *plugin = lki_cuda_plugin_get();
+        if (plugin) lki_cuda_note_start();
         return plugin ? plugin->engine_ops : NULL;
     }
     const lk_engine_ops *ops = find_engine(name);

@@ -83,17 +83,6 @@ static int default_rank_count(const char *device)
     return gpus > 0 && lki_cuda_plugin_get() ? gpus : lki_core_count();
 }
 
-int lki_distributed_gpu(const char *device)
-{
-    const lki_role *role = lki_process_role();
-    int index = 0, gpus = visible_gpus(device), local_rank = role->local_rank < 0 ? 0 : role->local_rank;
-    bool shared;
-    if (gpus < 1 || lki_gpu_of_rank(&index, &shared, local_rank, role->local_size, gpus)) return 0;
-    if (shared && local_rank == 0)
-        lki_log(LKI_LOG_WARNING, "%d ranks of this host share its %d GPUs", role->local_size, gpus);
-    return index;
-}
-
 static lk_status resolve_role(const lk_train_options *options, lki_role *role, int *fork_count)
 {
     lki_launch_flags flags = *lki_process_flags();
@@ -111,10 +100,11 @@ static lk_status resolve_role(const lk_train_options *options, lki_role *role, i
 }
 
 /* Connecting finds out what the role left open: which rank of its host this is, and of how many. */
-static lk_status connect_ranks(lk_comm **comm, const char *backend)
+static lk_status connect_ranks(lk_comm **comm, const lki_run *run)
 {
     lki_role role = *lki_process_role();
-    LKI_TRY(lki_comm_connect(comm, &role, &(lki_connect_options){.backend = backend}));
+    lki_connect_options options = {.backend = run->options.comm, .device = run->device};
+    LKI_TRY(lki_comm_connect(comm, &role, &options));
     lki_process_role_set(&role);
     return LK_OK;
 }
@@ -122,7 +112,7 @@ static lk_status connect_ranks(lk_comm **comm, const char *backend)
 static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner *runner))
 {
     lk_comm *comm;
-    LKI_TRY(connect_ranks(&comm, runner->run->options.comm));
+    LKI_TRY(connect_ranks(&comm, runner->run));
     use_comm(runner, comm);
     lk_status status = train(runner);
     if (status) {

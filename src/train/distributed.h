@@ -11,9 +11,6 @@
 /* Runs `train` in every rank; in a run of one process just calls it. */
 lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner *runner));
 
-/* Which of the visible GPUs this rank takes, where it takes one. After any fork. */
-int lki_distributed_gpu(const char *device);
-
 /* Rank 0's decisions at the end of an epoch become every rank's: stopping, and the learning rates. */
 lk_status lki_distributed_agree(lk_runner *runner);
 

@@ -144,22 +144,24 @@ static void print_model(FILE *stream, const lk_runner *runner)
 }
 
 /* Exactly what runs: nobody has to guess what ddp did. */
-static void print_header(FILE *stream, const lk_runner *runner)
+static void print_header(FILE *stream, const lk_runner *runner, const char *gpus)
 {
     const lki_run *run = runner->run;
     char parameters[48], over[96] = "";
+    bool staged = *gpus && run->comm && !run->comm->vtable->on_device;
     print_model(stream, runner);
     print_count(parameters, sizeof parameters, runner->model ? lk_module_param_count(runner->model) : 0);
     if (run->comm) lki_comm_describe(run->comm, over, sizeof over);
-    fprintf(stream,
-            "lockstep %s: %s parameters; device %s, precision %s; %d rank%s%s%s; batch %lld, global batch "
-            "%lld; seed %llu\n",
-            lk_version(), parameters, lk_engine_name(runner->engine),
-            run->step_options.precision == LK_F32 ? "fp32" : lk_dtype_name(run->step_options.precision),
-            runner->world_size, runner->world_size == 1 ? "" : "s", run->comm ? " over " : "", over,
-            (long long)lk_loader_batch_size(run->loaders[0].loader),
-            (long long)lk_loader_batch_size(run->loaders[0].loader) * runner->world_size,
-            (unsigned long long)runner->seed);
+    fprintf(
+        stream,
+        "lockstep %s: %s parameters; device %s%s%s%s, precision %s; %d rank%s%s%s%s; batch %lld, global "
+        "batch %lld; seed %llu\n",
+        lk_version(), parameters, lk_engine_name(runner->engine), *gpus ? " (" : "", gpus, *gpus ? ")" : "",
+        run->step_options.precision == LK_F32 ? "fp32" : lk_dtype_name(run->step_options.precision),
+        runner->world_size, runner->world_size == 1 ? "" : "s", run->comm ? " over " : "", over,
+        staged ? " through the host's memory" : "", (long long)lk_loader_batch_size(run->loaders[0].loader),
+        (long long)lk_loader_batch_size(run->loaders[0].loader) * runner->world_size,
+        (unsigned long long)runner->seed);
     for (int i = 0; i < run->loader_count; i++) {
         char samples[48];
         print_count(samples, sizeof samples, lk_dataset_length(lk_loader_dataset(run->loaders[i].loader)));
@@ -175,14 +177,16 @@ static void print_header(FILE *stream, const lk_runner *runner)
 lk_status lki_report_run_start(lk_runner *runner)
 {
     lki_run *run = runner->run;
+    char gpus[256];
+    LKI_TRY(lki_run_describe_gpus(runner, gpus, sizeof gpus));
     if (!runner->is_master) return LK_OK;
     LKI_TRY(add_default_loggers(runner));
     for (int i = 0; i < run->logger_count; i++)
         run->wants_batch_metrics = run->wants_batch_metrics || lk_logger_wants(run->loggers[i], LK_LOG_BATCH);
     LKI_TRY(write_hparams(runner));
     LKI_TRY(write_config(run));
-    if (runner->verbose) print_header(stdout, runner);
-    if (run->log_file) print_header(run->log_file, runner);
+    if (runner->verbose) print_header(stdout, runner, gpus);
+    if (run->log_file) print_header(run->log_file, runner, gpus);
     return LK_OK;
 }
 

@@ -110,6 +110,10 @@ void lki_run_teardown(lk_runner *runner); /* frees loaders, callbacks, loggers; 
 lk_status lki_run_add_callback(lk_runner *runner, lk_callback *callback_owned);
 /* After any fork: engines start threads. */
 lk_status lki_run_open_engine(lk_runner *runner);
+/* gpus.c: the GPU that this rank takes, where the run's device is one. Starts CUDA. */
+int lki_run_gpu(const lki_run *run);
+/* "2 ranks share GPU 0: NVIDIA H200"; "" where no rank computes on a GPU. Every rank calls it. */
+lk_status lki_run_describe_gpus(const lk_runner *runner, char *text, size_t capacity);
 /* The index of a loader by its key; -1 where there is none. */
 int lki_run_find_loader(const lki_run *run, const char *key);
 

@@ -305,8 +305,7 @@ lk_status lki_run_open_engine(lk_runner *runner)
 {
     lki_run *run = runner->run;
     if (run->engine) return LK_OK;
-    lk_engine_options options = {.thread_count = run->options.thread_count,
-                                 .device = lki_distributed_gpu(run->device)};
+    lk_engine_options options = {.thread_count = run->options.thread_count, .device = lki_run_gpu(run)};
     run->engine = lk_engine_open(run->device, options);
     runner->engine = run->engine;
     return run->engine ? LK_OK : lki_fail_prefix(lki_last_status(), "device");

@@ -44,6 +44,7 @@ static const lki_cuda_host host = {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const lki_cuda_plugin *plugin;
 static bool tried;
+static pid_t started_in; /* the process that has started CUDA; 0: none */
 static char reason[256];
 
 static void *open_in(const char *folder, const char *below)
@@ -110,8 +111,21 @@ const lki_cuda_plugin *lki_cuda_plugin_get(void)
     if (!tried) plugin = load();
     tried = true;
     const lki_cuda_plugin *found = plugin;
+    bool forked = started_in != 0 && started_in != getpid();
     pthread_mutex_unlock(&lock);
+    if (forked)
+        return lki_fail_null(
+            LK_ERR_UNSUPPORTED,
+            "this rank was forked by a process that had used the GPU, which only a process of "
+            "its own can: fork the ranks first, or start them apart");
     return found ? found : lki_fail_null(LK_ERR_UNSUPPORTED, "%s", reason);
+}
+
+void lki_cuda_note_start(void)
+{
+    pthread_mutex_lock(&lock);
+    if (!started_in) started_in = getpid();
+    pthread_mutex_unlock(&lock);
 }
 
 bool lki_cuda_has_device(void)
@@ -129,6 +143,7 @@ int lki_cuda_device_count(char *why)
         return 0;
     }
     const lki_cuda_plugin *cuda = lki_cuda_plugin_get();
+    if (cuda) lki_cuda_note_start();
     if (cuda && cuda->device_count(&count) == LK_OK) return count;
     if (why) snprintf(why, sizeof reason, "%s", lk_error());
     return 0;

@@ -7,8 +7,12 @@
 
 #include "engine/cuda/plugin.h"
 
-/* NULL with the reason where there is none. Stays loaded until the process ends. */
+/* NULL with the reason where there is none, or where a process forked this one after it had started CUDA:
+ * that does not survive a fork. Starts nothing itself. Stays loaded until the process ends. */
 const lki_cuda_plugin *lki_cuda_plugin_get(void);
+
+/* This process starts CUDA now. */
+void lki_cuda_note_start(void);
 
 /* Whether this machine has an NVIDIA GPU at all: a look at /dev, without loading anything. */
 bool lki_cuda_has_device(void);
