@@ -291,6 +291,16 @@ void lki_cuda_check_fini(lki_cuda *cuda, const lki_cuda_check *check)
     if (check->number) cuda->fault_calls[check->number] = NULL;
 }
 
+/* What binary cross entropy checks are no indices: its number, from the bits of an element. */
+static bool is_probability(lk_dtype dtype, int64_t bits, double *out)
+{
+    float single;
+    memcpy(&single, &bits, sizeof single);
+    if (dtype == LK_F64) memcpy(out, &bits, sizeof *out);
+    if (dtype == LK_F32) *out = single;
+    return dtype == LK_F64 || dtype == LK_F32;
+}
+
 static lk_status explain_fault(lki_cuda *cuda, int number)
 {
     const lk_call *call = cuda->fault_calls[number];
@@ -299,12 +309,16 @@ static lk_status explain_fault(lki_cuda *cuda, int number)
     LKI_CUDA(cudaMemcpy(&position, &cuda->fault.position[number], sizeof position, cudaMemcpyDeviceToHost));
     LKI_CUDA(cudaMemcpy(&cuda->fault.position[number], &clean, sizeof clean, cudaMemcpyHostToDevice));
     int64_t index = 0;
+    double probability = 0;
     if (call && position != clean) {
         const lk_tensor *indices = &call->in[check.operand];
         size_t size = lki_cuda_dtype_nbytes(indices->dtype);
         LKI_CUDA(
             cudaMemcpy(&index, (const char *)indices->data + position * size, size, cudaMemcpyDeviceToHost));
         if (indices->dtype == LK_I32) index = (int32_t)index;
+        if (is_probability(indices->dtype, index, &probability))
+            return lki_cuda_fail(LK_ERR_RANGE, "probability %g at position %lld is outside of 0..1", probability,
+                                 (long long)position);
     }
     return lki_cuda_fail(LK_ERR_RANGE, "%lld at position %lld is outside of 0..%lld", (long long)index,
                          (long long)position, (long long)check.limit - 1);

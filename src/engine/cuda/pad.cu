@@ -202,11 +202,8 @@ lk_status lki_cuda_prepare_pad(lki_cuda *cuda, lk_call *call)
     state->cuda = cuda;
     state->p.count = lki_cuda_count(&call->out[0]);
     state->value = constant_bits(call->out[0].dtype, call->attr->alpha);
-    describe(&state->p, call->attr, call->in[0].shape, call->out[0].shape);
-    if (backward) {
-        state->p.rank = 0;
-        describe(&state->p, call->attr, call->out[0].shape, call->in[0].shape);
-    }
+    lk_shape in = call->in[0].shape, out = call->out[0].shape;
+    describe(&state->p, call->attr, backward ? out : in, backward ? in : out);
     call->run = backward ? run_pad_grad : run_pad;
     return LK_OK;
 }
