@@ -75,7 +75,7 @@ static lk_status share_id(const lki_cuda_plugin *plugin, const lki_comm_nccl_opt
     lk_status status = lki_store_wait(options->store, key,
                                       options->join_timeout_ms ? options->join_timeout_ms : DEFAULT_JOIN_MS,
                                       &value, &nbytes);
-    if (status != LK_OK) return lki_fail_prefix(status, "nccl: rank 0 did not come");
+    if (status != LK_OK) return lki_fail_prefix(status, "rank 0 did not come");
     if (nbytes != LKI_NCCL_ID_NBYTES) return lki_fail(LK_ERR_PEER, "rank 0: %s", value);
     memcpy(id, value, LKI_NCCL_ID_NBYTES);
     return LK_OK;

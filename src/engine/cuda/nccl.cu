@@ -81,6 +81,17 @@ void lki_nccl_fail(lk_comm *comm, const char *sentence)
     give_up(self_of(comm), sentence);
 }
 
+static void nccl_abort(lk_comm *comm, const char *reason)
+{
+    lki_nccl_comm *self = self_of(comm);
+    char text[512];
+    if (self->options.tell) {
+        snprintf(text, sizeof text, "rank %d gave up: %s", comm->rank, reason);
+        self->options.tell(self->options.context, text);
+    }
+    give_up(self, reason);
+}
+
 /* Names the rank that failed where the monitor knows it; NCCL itself knows only connections. */
 static lk_status failure(lki_nccl_comm *self)
 {
@@ -113,6 +124,16 @@ lk_status lki_nccl_look(lki_nccl_comm *self, ncclResult_t *state)
     return nccl_failed(self, *state, "a collective failed");
 }
 
+/* The others are told: this rank's part will never come. */
+static lk_status not_begun(lki_nccl_comm *self)
+{
+    char text[160];
+    snprintf(text, sizeof text, "nccl: not even begun after %.1f s on rank %d of %d",
+             (double)self->base.timeout_ms / 1e3, self->base.rank, self->base.size);
+    nccl_abort(&self->base, text);
+    return lki_cuda_fail(LK_ERR_TIMEOUT, "%s", text);
+}
+
 /* Until NCCL has enqueued what it was told to. It waits for no peer in this, but for what threads of its own
  * do. */
 static lk_status settle(lki_nccl_comm *self)
@@ -127,9 +148,7 @@ static lk_status settle(lki_nccl_comm *self)
             continue;
         }
         if (!deadline_ms) deadline_ms = lki_nccl_now_ms() + self->base.timeout_ms;
-        if (lki_nccl_now_ms() >= deadline_ms)
-            return lki_cuda_fail(LK_ERR_TIMEOUT, "nccl: not even begun after %.1f s on rank %d of %d",
-                                 (double)self->base.timeout_ms / 1e3, self->base.rank, self->base.size);
+        if (lki_nccl_now_ms() >= deadline_ms) return not_begun(self);
         lki_nccl_sleep_us(50);
     }
 }
@@ -374,17 +393,6 @@ static lk_status nccl_check(lk_comm *comm)
     lki_nccl_comm *self = self_of(comm);
     ncclResult_t state;
     return has_failed(self) ? failure(self) : lki_nccl_look(self, &state);
-}
-
-static void nccl_abort(lk_comm *comm, const char *reason)
-{
-    lki_nccl_comm *self = self_of(comm);
-    char text[512];
-    if (self->options.tell) {
-        snprintf(text, sizeof text, "rank %d gave up: %s", comm->rank, reason);
-        self->options.tell(self->options.context, text);
-    }
-    give_up(self, reason);
 }
 
 const lk_comm_vtable lki_nccl_vtable = {

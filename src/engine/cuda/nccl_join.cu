@@ -20,7 +20,7 @@ lk_status lki_nccl_id(char id[LKI_NCCL_ID_NBYTES])
     ncclResult_t result = nccl->GetUniqueId(&made);
     lki_nccl_signals_on(&before);
     if (result != ncclSuccess)
-        return lki_cuda_fail(LK_ERR_PEER, "nccl: rank 0 could not open its meeting point: %s",
+        return lki_cuda_fail(LK_ERR_PEER, "rank 0 could not open its meeting point: %s",
                              nccl->GetErrorString(result));
     memcpy(id, &made, sizeof made);
     return LK_OK;
@@ -50,8 +50,7 @@ static lk_status wait_for_all(lki_nccl_comm *self)
         if (options->failure && options->failure(options->context, 0, text, sizeof text))
             return lki_cuda_fail(LK_ERR_PEER, "%s", text);
         if (lki_nccl_now_ms() >= deadline_ms)
-            return lki_cuda_fail(LK_ERR_TIMEOUT,
-                                 "nccl: rank %d of %d has waited %.1f s for the others to join",
+            return lki_cuda_fail(LK_ERR_TIMEOUT, "rank %d of %d has waited %.1f s for the others to join",
                                  options->rank, options->size, (double)timeout_ms / 1e3);
         lki_nccl_sleep_us(1000);
     }
@@ -70,7 +69,7 @@ static lk_status join(lki_nccl_comm *self)
     lki_nccl_signals_on(&before);
     if (result != ncclSuccess && result != ncclInProgress) {
         self->nccl = NULL;
-        return lki_cuda_fail(LK_ERR_PEER, "nccl: rank %d of %d could not join: %s", self->options.rank,
+        return lki_cuda_fail(LK_ERR_PEER, "rank %d of %d could not join: %s", self->options.rank,
                              self->options.size, self->library->GetErrorString(result));
     }
     return wait_for_all(self);

@@ -11,6 +11,7 @@
 #include <time.h>
 
 enum { SPIN_COUNT = 20000, SLEEP_NS = 20000 };
+static const int64_t drain_ns = 2000000000;
 
 /* What a prepared call holds. */
 typedef struct ranks_state {
@@ -203,6 +204,17 @@ static lk_status give_up(lki_cuda *cuda, int64_t timeout_ms)
     return lki_cuda_fail(LK_ERR_TIMEOUT, "%s", text);
 }
 
+/* The sentence of the comm's failure, once the GPU has let go of the memory: it does so by itself when a comm
+ * fails, and is not waited for without end. */
+static lk_status failed(lki_cuda *cuda, lk_status status)
+{
+    int64_t deadline_ns = now_ns() + drain_ns;
+    struct timespec moment = {0, SLEEP_NS};
+    while (cudaStreamQuery(cuda->compute) == cudaErrorNotReady && now_ns() < deadline_ns)
+        nanosleep(&moment, NULL);
+    return status;
+}
+
 lk_status lki_cuda_wait(lki_cuda *cuda)
 {
     if (!cuda->comm) {
@@ -216,8 +228,9 @@ lk_status lki_cuda_wait(lki_cuda *cuda)
         if (error != cudaErrorNotReady) return lki_cuda_error(error, "a step");
         if (turn < SPIN_COUNT) continue;
         if (!deadline_ns) deadline_ns = now_ns() + timeout_ms * 1000000;
-        LKI_TRY(lki_host->comm_check(cuda->comm));
-        if (now_ns() >= deadline_ns) return give_up(cuda, timeout_ms);
+        lk_status status = lki_host->comm_check(cuda->comm);
+        if (status == LK_OK && now_ns() >= deadline_ns) status = give_up(cuda, timeout_ms);
+        if (status != LK_OK) return failed(cuda, status);
         struct timespec moment = {0, SLEEP_NS};
         nanosleep(&moment, NULL);
     }
