@@ -105,6 +105,8 @@ typedef struct lki_shm_comm {
     int *names;         /* what ranks are called in sentences */
     bool owner_reports; /* progress is published by who owns this comm */
     const void **inputs;
+    bool far_peers, was_far; /* large copies to them are better streamed; the last one measured says so */
+    uint64_t large_copies;
 } lki_shm_comm;
 
 static inline lki_shm_slot *lki_shm_slot_of(const lki_shm_comm *shm, int rank, uint64_t step)

@@ -1,10 +1,15 @@
 /* What one step of a collective moves, stage by stage. */
 #include "comm/shm.h"
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "comm/reduce.h"
 
 #include <string.h>
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 /* Above this, ranks reduce a part each and gather the rest; below, each reduces all: one exchange less. Two
  * ranks read each other's data once either way. */
@@ -70,6 +75,56 @@ static void copy(void *to, const void *from, int64_t count, size_t nbytes)
     if (count > 0 && to != from) memcpy(to, from, (size_t)count * nbytes);
 }
 
+#if defined(__x86_64__)
+/* Past this core's caches, into memory that a peer reads next. */
+static void stream(char *to, const char *from, size_t nbytes)
+{
+    size_t at = (16 - ((uintptr_t)to & 15)) & 15;
+    memcpy(to, from, at);
+    for (; at + 64 <= nbytes; at += 64)
+        for (size_t i = 0; i < 64; i += 16)
+            _mm_stream_si128((__m128i *)(to + at + i), _mm_loadu_si128((const __m128i *)(from + at + i)));
+    memcpy(to + at, from + at, nbytes - at);
+    _mm_sfence(); /* before the flag that says it is there */
+}
+#else
+static void stream(char *to, const char *from, size_t nbytes)
+{
+    memcpy(to, from, nbytes);
+}
+#endif
+
+/* A line that a peer has read must be taken from it before it can be written through the caches again, one
+ * after the other: where the two cores share no cache, that costs four times as much as all the rest. Such
+ * copies are streamed. Small ones are quicker through the caches all the same; in the middle streaming costs
+ * as much where the cores do share one; large ones go by how long the last of them took. */
+enum {
+    STREAM_LEAST_NBYTES = 16384,
+    STREAM_MEASURED_NBYTES = 65536,
+    FAR_NS_A_LINE = 8,
+    MEASURE_EVERY = 32,
+};
+
+static void copy_measured(lki_shm_comm *shm, void *to, const void *from, size_t nbytes)
+{
+    int64_t start_ns = lki_now_ns();
+    memcpy(to, from, nbytes);
+    bool far = (lki_now_ns() - start_ns) * 64 > FAR_NS_A_LINE * (int64_t)nbytes;
+    shm->far_peers = far && (shm->far_peers || shm->was_far); /* twice in a row: once may be bad luck */
+    shm->was_far = far;
+}
+
+static void copy_to_peers(lki_shm_comm *shm, void *to, const void *from, int64_t count, size_t nbytes)
+{
+    size_t total = count > 0 ? (size_t)count * nbytes : 0;
+    if (total < STREAM_LEAST_NBYTES)
+        copy(to, from, count, nbytes);
+    else if (total <= STREAM_MEASURED_NBYTES || (shm->far_peers && ++shm->large_copies % MEASURE_EVERY))
+        stream(to, from, total);
+    else
+        copy_measured(shm, to, from, total);
+}
+
 static const char *element(const void *data, int64_t index, size_t nbytes)
 {
     return (const char *)data + (size_t)index * nbytes;
@@ -85,17 +140,17 @@ void lki_shm_post(lki_shm_comm *shm, lk_comm_request *request, uint64_t step)
     if (op->kind == LK_COMM_REDUCE_SCATTER) {
         for (int r = 0; r < shm->base.size; r++)
             if (r != me)
-                copy(slot->data + (size_t)(r * s.count) * s.nbytes,
-                     element(op->send, r * op->count + s.begin, s.nbytes), s.count, s.nbytes);
+                copy_to_peers(shm, slot->data + (size_t)(r * s.count) * s.nbytes,
+                              element(op->send, r * op->count + s.begin, s.nbytes), s.count, s.nbytes);
     } else if (lki_shm_work_of(request)->split) {
         span mine = part_of(shm, s, me); /* stays free for the result */
         int64_t after = mine.begin + mine.count;
         const char *from = element(op->send, s.begin, s.nbytes);
-        copy(slot->data, from, mine.begin, s.nbytes);
-        copy(slot->data + (size_t)after * s.nbytes, from + (size_t)after * s.nbytes, s.count - after,
-             s.nbytes);
+        copy_to_peers(shm, slot->data, from, mine.begin, s.nbytes);
+        copy_to_peers(shm, slot->data + (size_t)after * s.nbytes, from + (size_t)after * s.nbytes,
+                      s.count - after, s.nbytes);
     } else if (op->kind != LK_COMM_BROADCAST || op->root == me) {
-        copy(slot->data, element(op->send, s.begin, s.nbytes), s.count, s.nbytes);
+        copy_to_peers(shm, slot->data, element(op->send, s.begin, s.nbytes), s.count, s.nbytes);
     }
     atomic_store_explicit(&slot->posted, step + 1, memory_order_release);
 }
@@ -153,10 +208,10 @@ lk_status lki_shm_reduce(lki_shm_comm *shm, lk_comm_request *request, uint64_t s
         if (lki_shm_work_of(request)->split) {
             lki_shm_slot *slot = lki_shm_slot_of(shm, me, step);
             span mine = part_of(shm, s, me);
-            unsigned char *result = slot->data + (size_t)mine.begin * s.nbytes;
+            char *result = out + (size_t)mine.begin * s.nbytes;
             reduce_span(shm, request, step, mine.begin, mine.count,
                         element(op->send, s.begin + mine.begin, s.nbytes), result);
-            copy(out + (size_t)mine.begin * s.nbytes, result, mine.count, s.nbytes);
+            copy_to_peers(shm, slot->data + (size_t)mine.begin * s.nbytes, result, mine.count, s.nbytes);
             atomic_store_explicit(&slot->reduced, step + 1, memory_order_release);
         } else {
             reduce_span(shm, request, step, 0, s.count, element(op->send, s.begin, s.nbytes), out);
