@@ -1,9 +1,12 @@
-/* Times one training step of the models of docs/performance.md, data in memory, one thread.
+/* Times one training step of the models of docs/performance.md, data in memory, one thread a rank.
  *
- *     build/bench/bench_step WORKLOAD [SECONDS]      prints "WORKLOAD microseconds peak-memory-in-MB
+ *     build/bench/bench_step WORKLOAD [SECONDS [RANKS]]     prints "WORKLOAD microseconds peak-memory-in-MB
  * last-loss"
  *
- * bench/peer_step.py does the same with PyTorch; bench/run shows them side by side. */
+ * bench/peer_step.py does the same with PyTorch; bench/run and bench/also_ranks show them side by side. */
+#include "base/status.h"
+#include "launch/connect.h"
+
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -132,10 +135,18 @@ static void fail(void)
     exit(1);
 }
 
-/* The best of many short blocks: what the machine can do when nobody disturbs it. */
-static double best_step_s(lk_step *step, const lk_input *inputs, double seconds)
+/* How many steps the next block has; 0 ends it. Rank 0 says so. */
+static int agree(lk_comm *comm, int block)
 {
-    double best = 1e9, block_s = 0, end = now_s() + seconds;
+    int32_t said = block;
+    if (comm && lk_comm_broadcast(comm, &said, 1, LK_I32, 0)) fail();
+    return said;
+}
+
+/* The best of many short blocks: what the machine can do when nobody disturbs it. */
+static double best_step_s(lk_step *step, const lk_input *inputs, double seconds, lk_comm *comm)
+{
+    double best = 1e9, end = now_s() + seconds;
     int block = 1;
     for (int i = 0; i < 3; i++)
         if (lk_step_train(step, inputs, 2)) fail();
@@ -143,11 +154,45 @@ static double best_step_s(lk_step *step, const lk_input *inputs, double seconds)
         double start = now_s();
         for (int i = 0; i < block; i++)
             if (lk_step_train(step, inputs, 2)) fail();
-        block_s = now_s() - start;
+        double block_s = now_s() - start;
         if (block_s / block < best) best = block_s / block;
-        if (block_s < 0.02) block *= 2;
-    } while (now_s() < end);
+        block = agree(comm, now_s() >= end ? 0 : block_s < 0.02 ? 2 * block : block);
+    } while (block > 0);
     return best;
+}
+
+typedef struct benchmark {
+    const workload *workload;
+    double seconds;
+    bool has_ranks;
+} benchmark;
+
+static lk_status run_rank(void *context)
+{
+    const benchmark *b = context;
+    lk_comm *comm = NULL;
+    lki_role role = *lki_process_role();
+    if (b->has_ranks && lki_comm_connect(&comm, &role, NULL)) return lki_last_status();
+    lk_manual_seed(0);
+    lk_engine *engine = lk_engine_open("auto", (lk_engine_options){.thread_count = 1});
+    lk_step *step =
+        lk_step(.model = b->workload->model(), .criterion = b->workload->criterion(),
+                .optimizer = b->workload->optimizer(), .engine = engine, .comm = comm, .owned = true);
+    lk_tensor *x = make_input(b->workload->input), *y = make_target(b->workload->target);
+    if (!engine || !step || !x || !y) fail();
+    lk_input inputs[] = {{"features", x}, {"targets", y}};
+    double step_s = best_step_s(step, inputs, b->seconds, comm);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    if (role.rank == 0)
+        printf("%s %.1f %.1f %.6g\n", b->workload->name, step_s * 1e6, (double)usage.ru_maxrss / 1024,
+               lk_step_loss(step));
+    lk_step_free(step);
+    lk_comm_free(comm);
+    lk_engine_close(engine);
+    lk_tensor_free(x);
+    lk_tensor_free(y);
+    return LK_OK;
 }
 
 int main(int argc, char **argv)
@@ -156,24 +201,13 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof workloads / sizeof *workloads && argc > 1; i++)
         if (strcmp(argv[1], workloads[i].name) == 0) chosen = &workloads[i];
     if (!chosen) {
-        fprintf(stderr, "usage: bench_step mnist-linear|toy-mlp|cnn3d-16|cnn3d-32|convnet [SECONDS]\n");
+        fprintf(stderr,
+                "usage: bench_step mnist-linear|toy-mlp|cnn3d-16|cnn3d-32|convnet [SECONDS [RANKS]]\n");
         return 2;
     }
-    lk_manual_seed(0);
-    lk_engine *engine = lk_engine_open("auto", (lk_engine_options){.thread_count = 1});
-    lk_step *step = lk_step(.model = chosen->model(), .criterion = chosen->criterion(),
-                            .optimizer = chosen->optimizer(), .engine = engine, .owned = true);
-    lk_tensor *x = make_input(chosen->input), *y = make_target(chosen->target);
-    if (!engine || !step || !x || !y) fail();
-    lk_input inputs[] = {{"features", x}, {"targets", y}};
-    double step_s = best_step_s(step, inputs, argc > 2 ? atof(argv[2]) : 2);
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    printf("%s %.1f %.1f %.6g\n", chosen->name, step_s * 1e6, (double)usage.ru_maxrss / 1024,
-           lk_step_loss(step));
-    lk_step_free(step);
-    lk_engine_close(engine);
-    lk_tensor_free(x);
-    lk_tensor_free(y);
+    int ranks = argc > 3 ? atoi(argv[3]) : 1;
+    benchmark b = {chosen, argc > 2 ? atof(argv[2]) : 2, ranks > 1};
+    lk_status status = b.has_ranks ? lk_distributed_run(run_rank, &b, .nproc = ranks) : run_rank(&b);
+    if (status) fail();
     return 0;
 }

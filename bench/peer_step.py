@@ -1,8 +1,9 @@
 """Times one training step of the models of docs/performance.md in PyTorch, data in memory.
 
-    python3 bench/peer_step.py WORKLOAD [SECONDS] [THREADS]    prints "WORKLOAD microseconds peak-memory-in-MB last-loss"
+    python3 bench/peer_step.py WORKLOAD [SECONDS] [THREADS] [RANKS]    prints "WORKLOAD microseconds peak-memory-in-MB last-loss"
 
-The counterpart of bench_step.c: same models, same shapes, same optimizers, one thread unless told otherwise.
+The counterpart of bench_step.c: same models, same shapes, same optimizers, one thread unless told otherwise. More than one rank
+is DistributedDataParallel over Gloo.
 """
 import gzip
 import os
@@ -63,12 +64,15 @@ def workload(name):
     sys.exit(f"unknown workload {name}")
 
 
-def main():
-    name = sys.argv[1]
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 2.0
-    torch.set_num_threads(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+def measure(rank, name, seconds, threads, ranks):
+    torch.set_num_threads(threads)
     torch.manual_seed(0)
     model, criterion, make_optimizer, x, y = workload(name)
+    if ranks > 1:
+        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+        os.environ.setdefault("MASTER_PORT", "29519")
+        torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
+        model = nn.parallel.DistributedDataParallel(model)
     optimizer = make_optimizer(model.parameters())
 
     def step():
@@ -78,21 +82,40 @@ def main():
         optimizer.step()
         return loss
 
+    def agree(block):
+        """How many steps the next block has; 0 ends it. Rank 0 says so."""
+        if ranks == 1:
+            return block
+        said = torch.tensor([block])
+        torch.distributed.broadcast(said, 0)
+        return int(said)
+
     for _ in range(3):
         step()
     best, block, end = 1e9, 1, time.perf_counter() + seconds
-    while True:
+    while block:
         start = time.perf_counter()
         for _ in range(block):
             loss = step()
         elapsed = time.perf_counter() - start
         best = min(best, elapsed / block)
-        if elapsed < 0.02:
-            block *= 2
-        if time.perf_counter() > end:
-            break
+        block = agree(0 if time.perf_counter() > end else 2 * block if elapsed < 0.02 else block)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{name} {best * 1e6:.1f} {memory:.1f} {loss.item():.6g}")
+    if rank == 0:
+        print(f"{name} {best * 1e6:.1f} {memory:.1f} {loss.item():.6g}", flush=True)
 
 
-main()
+def main():
+    name = sys.argv[1]
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 2.0
+    threads = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    ranks = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+    if ranks == 1:
+        measure(0, name, seconds, threads, 1)
+        return
+    import torch.multiprocessing as multiprocessing
+    multiprocessing.spawn(measure, (name, seconds, threads, ranks), nprocs=ranks)
+
+
+if __name__ == "__main__":
+    main()
