@@ -119,12 +119,14 @@ static void launch(lki_cuda *cuda, const lki_cuda_conv_shape *s, const sides &d,
     int64_t blocks = (s->batch * d.to_size + THREADS - 1) / THREADS,
             most = 16 * (int64_t)cuda->processor_count;
     dim3 grid((unsigned)(blocks < most ? blocks : most), (unsigned)(d.to_channels / CHANNELS));
-    if (shared <= MOST_SHARED)
-        direct_kernel<T, CHANNELS, BACK, true>
-            <<<grid, THREADS, shared, cuda->compute>>>(s->window, d, s->batch, *o);
-    else
-        direct_kernel<T, CHANNELS, BACK, false>
-            <<<grid, THREADS, 0, cuda->compute>>>(s->window, d, s->batch, *o);
+    if constexpr (CHANNELS == 1) { /* more were chosen only where their weights fit */
+        if (shared > MOST_SHARED) {
+            direct_kernel<T, 1, BACK, false><<<grid, THREADS, 0, cuda->compute>>>(s->window, d, s->batch, *o);
+            return;
+        }
+    }
+    direct_kernel<T, CHANNELS, BACK, true>
+        <<<grid, THREADS, shared, cuda->compute>>>(s->window, d, s->batch, *o);
 }
 
 /* As many channels a thread as divide a group, fit into shared memory and leave enough threads. */
