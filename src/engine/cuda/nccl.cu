@@ -378,7 +378,10 @@ static lk_status nccl_test(lk_comm *comm, lk_comm_request *request, bool *done)
 static lk_status nccl_pause(lk_comm *comm, lk_comm_request *request, int64_t deadline_ns)
 {
     (void)request, (void)deadline_ns;
-    if (self_of(comm)->idle > SPIN_COUNT) lki_nccl_sleep_us(50);
+    if (self_of(comm)->idle > SPIN_COUNT)
+        lki_nccl_sleep_us(50);
+    else
+        sched_yield(); /* NCCL's own threads may have no other core */
     return LK_OK;
 }
 

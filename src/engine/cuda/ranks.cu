@@ -7,10 +7,11 @@
 
 #include "graph/ddp.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <time.h>
 
-enum { SPIN_COUNT = 20000, SLEEP_NS = 20000 };
+enum { SPIN_COUNT = 20000, SLEEP_NS = 20000, YIELD_EVERY = 32 };
 static const int64_t drain_ns = 2000000000;
 
 /* What a prepared call holds. */
@@ -226,7 +227,10 @@ lk_status lki_cuda_wait(lki_cuda *cuda)
         cudaError_t error = cudaStreamQuery(cuda->compute);
         if (error == cudaSuccess) return lki_host->comm_check(cuda->comm);
         if (error != cudaErrorNotReady) return lki_cuda_error(error, "a step");
-        if (turn < SPIN_COUNT) continue;
+        if (turn < SPIN_COUNT) {
+            if (turn % YIELD_EVERY == 0) sched_yield(); /* the comm's own threads may have no other core */
+            continue;
+        }
         if (!deadline_ns) deadline_ns = now_ns() + timeout_ms * 1000000;
         lk_status status = lki_host->comm_check(cuda->comm);
         if (status == LK_OK && now_ns() >= deadline_ns) status = give_up(cuda, timeout_ms);
