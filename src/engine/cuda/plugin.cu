@@ -5,9 +5,20 @@
 
 static lk_status device_count(int *count)
 {
+    int driver = 0;
     *count = 0;
-    LKI_CUDA(cudaGetDeviceCount(count));
-    return LK_OK;
+    cudaError_t error = cudaGetDeviceCount(count);
+    if (error == cudaSuccess && *count > 0) return LK_OK;
+    *count = 0;
+    cudaGetLastError();
+    if (error == cudaSuccess || error == cudaErrorNoDevice)
+        return lki_cuda_fail(LK_ERR_DEVICE, "no GPU is visible to this process");
+    if (error != cudaErrorInsufficientDriver) return lki_cuda_error(error, "looking for GPUs");
+    cudaDriverGetVersion(&driver);
+    if (!driver) return lki_cuda_fail(LK_ERR_DEVICE, "there is no NVIDIA driver here");
+    return lki_cuda_fail(LK_ERR_DEVICE, "the NVIDIA driver is one for CUDA %d.%d, too old for CUDA %d.%d",
+                         driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+                         CUDART_VERSION % 1000 / 10);
 }
 
 static lk_status describe(int device, lki_cuda_device *out)
