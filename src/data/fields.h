@@ -20,6 +20,9 @@ struct lk_fields {
 /* How many of the sizes are given; fails where a 0 lies between them or one is negative. */
 lk_status lki_count_dims(const int64_t *size, const char *what, int *dims);
 
+/* Puts the first file of a template and its array in front of the current error: what could not be cut. */
+void lki_fields_fail_at(const char *path_template, const lk_fields_options *options);
+
 /* The last `dims` axes of a tensor, the number of samples and of channels before them. */
 lk_status lki_field_axes(const lk_tensor *field, int dims, lki_box *box, int64_t *samples, int64_t *channels);
 

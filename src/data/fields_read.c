@@ -8,6 +8,7 @@
 #include "data/hdf5.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* One array that has been read: (channels, size...) f32, sampled. */
@@ -261,6 +262,20 @@ static void free_blocks(reading *reading)
     lki_free(reading->firsts);
 }
 
+void lki_fields_fail_at(const char *path_template, const lk_fields_options *options)
+{
+    lk_status status = lki_last_status();
+    char sentence[512], text[200] = "";
+    snprintf(sentence, sizeof sentence, "%s", lk_error());
+    char *path = lk_field_path(path_template, options->features.items[0],
+                               options->checkpoints.count ? options->checkpoints.items[0] : 0);
+    const char *label = label_for(options->feature_labels, 0);
+    if (path) label = label_text(path, label, text, sizeof text);
+    lki_fail(status, "%s: array \"%s\": %s", path ? path : path_template,
+             label && *label ? label : options->features.items[0], sentence);
+    lki_free(path);
+}
+
 lk_fields *lk_hdf5_fields_create(const char *path, lk_fields_options options)
 {
     reading reading = {.path_template = path, .options = &options};
@@ -281,6 +296,6 @@ lk_fields *lk_hdf5_fields_create(const char *path, lk_fields_options options)
     }
     memset(options.sample_to, 0, sizeof options.sample_to); /* the blocks have been sampled */
     lk_fields *fields = lk_tensor_fields_create(features, targets, options);
-    if (!fields) lki_fail_prefix(lki_last_status(), "%s: \"%s\"", path, options.features.items[0]);
+    if (!fields) lki_fields_fail_at(path, &options);
     return fields;
 }

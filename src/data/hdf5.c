@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static pthread_mutex_t hdf5_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -111,6 +112,9 @@ static lk_tensor *read_array(hid_t array, const char *path, const char *label)
 
 static lk_tensor *read_file(const char *path, const char *label)
 {
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return lki_fail_null(LK_ERR_INVALID, "%s: a folder, not a file", path);
     if (!lki_file_exists(path)) return lki_fail_null(LK_ERR_NOT_FOUND, "%s: no such file", path);
     hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
     if (file < 0) return lki_fail_null(LK_ERR_FORMAT, "%s: not a readable HDF5 file", path);

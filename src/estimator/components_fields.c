@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "config/build.h"
+#include "data/fields.h"
 
 #include <string.h>
 
@@ -135,10 +136,10 @@ static lk_fields *cut_fields(lk_args *args, const wish *w)
     memset(options.sample_to, 0, sizeof options.sample_to); /* they have been sampled */
     fields =
         lk_tensor_fields_create(lk_tensor_view(x), x->data == y->data ? NULL : lk_tensor_view(y), options);
-    if (!fields)
-        return lki_fail_prefix(lki_last_status(), "%s: \"%s\"", lk_arg_string(args, "path"),
-                               options.features.items[0]),
-               NULL;
+    if (!fields) {
+        lki_fields_fail_at(lk_arg_string(args, "path"), &options);
+        return NULL;
+    }
     return lki_plan_keep(args->plan, key, fields, free_fields) == LK_OK ? fields : NULL;
 }
 

@@ -96,7 +96,7 @@ static void test_mistakes_name_file_and_feature(void **state)
     char filled[1024];
     static const struct {
         const char *more, *fragment;
-    } cases[] = {{"batch_size: [5, 5, 5]", "nowhere/{feature}.h5: \"u\": "},
+    } cases[] = {{"batch_size: [5, 5, 5]", "nowhere/u.h5: array \"u\": 32 points do not divide"},
                  {"sample_to: [33, 33, 33]", "33"},
                  {"batch_size: [8, 8, 8, 8]", "batch_size: at most 3 axes, found 4"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -263,8 +263,7 @@ static void bad_files_are_named(void **state)
            .feature_labels = lk_names("w"));
     EXPECT("u_0.h5: array \"u_last\" has shape (2, 4, 4), input_size is (5, 4)", .input_size = {5, 4});
     EXPECT("u_0.h5: array \"u_last\": sampling: 4 points cannot be sampled to 3", .sample_to = {3, 3});
-    EXPECT("{feature}_{checkpoint:.0f}.h5: \"u\": 4 points do not divide into sub-cubes of 3",
-           .batch_size = {3, 3});
+    EXPECT("u_0.h5: array \"u_last\": 4 points do not divide into sub-cubes of 3", .batch_size = {3, 3});
     EXPECT("feature_labels: 3 labels for 2 names", .feature_labels = lk_names("a", "b", "c"));
     EXPECT("input_size: expected one to three positive sizes", .input_size = {4, 0, 4});
 
