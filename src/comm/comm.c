@@ -172,7 +172,9 @@ static int describe_behind(lk_comm *comm, const lk_comm_request *request, char *
         comm->vtable->progress(comm, rank, &at);
         if (!at.known || at.started >= request->seq || ++behind > RANKS_IN_ERRORS || length >= capacity)
             continue;
-        if (at.started == 0)
+        if (at.silent)
+            length += (size_t)snprintf(text + length, capacity - length, "; rank %d has not come", rank);
+        else if (at.started == 0)
             length += (size_t)snprintf(text + length, capacity - length,
                                        "; rank %d is behind: it has started none", rank);
         else

@@ -39,6 +39,7 @@ typedef struct tree_comm {
     void *context;
     int host, host_count, local_size, widest; /* widest: the most ranks on one host */
     int *host_of, *local_of;                  /* by rank */
+    int *rank_counts;                         /* by host */
     _Atomic uint64_t started, finished;       /* what the monitor's thread reads */
     _Atomic int kind;
     _Atomic int64_t count;
@@ -331,6 +332,9 @@ static void tree_progress(lk_comm *comm, int rank, lk_comm_progress *out)
         tree->up->vtable->progress(tree->up, tree->local_of[rank], out);
     else if (tree->monitor)
         lki_monitor_progress(tree->monitor, rank, out);
+    else if (tree->leaders && tree->leaders->vtable->progress && tree->rank_counts[tree->host_of[rank]] == 1)
+        tree->leaders->vtable->progress(tree->leaders, tree->host_of[rank], out);
+    /* Which rank of a larger host is behind is seen there. */
 }
 
 static void tree_abort(lk_comm *comm, const char *reason)
@@ -353,6 +357,7 @@ static void tree_free(lk_comm *comm)
     for (int i = 0; i < LK_COMM_MAX_REQUESTS; i++) lki_free(tree->staging[i]);
     lki_free(tree->host_of);
     lki_free(tree->local_of);
+    lki_free(tree->rank_counts);
     lki_free(tree);
 }
 
@@ -384,11 +389,9 @@ static lk_status number_ranks(tree_comm *tree, const lki_hierarchy_options *opti
 {
     tree->host_of = LKI_NEW_ARRAY(int, options->size);
     tree->local_of = LKI_NEW_ARRAY(int, options->size);
-    int *counts = LKI_NEW_ARRAY(int, options->size);
-    if (!tree->host_of || !tree->local_of || !counts) {
-        lki_free(counts);
-        return LK_ERR_NOMEM;
-    }
+    tree->rank_counts = LKI_NEW_ARRAY(int, options->size);
+    if (!tree->host_of || !tree->local_of || !tree->rank_counts) return LK_ERR_NOMEM;
+    int *counts = tree->rank_counts;
     for (int r = 0; r < options->size; r++) {
         int host = options->host_of[r];
         tree->host_of[r] = host;
@@ -398,7 +401,6 @@ static lk_status number_ranks(tree_comm *tree, const lki_hierarchy_options *opti
     }
     tree->host = options->host_of[options->rank];
     tree->local_size = counts[tree->host];
-    lki_free(counts);
     return LK_OK;
 }
 
@@ -411,6 +413,7 @@ lk_status lki_comm_hierarchy_create(lk_comm **out, const lki_hierarchy_options *
     if (status != LK_OK) {
         lki_free(tree->host_of);
         lki_free(tree->local_of);
+        lki_free(tree->rank_counts);
         lki_free(tree);
         return status;
     }

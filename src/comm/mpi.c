@@ -3,12 +3,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/mpi_rollcall.h"
 #include "comm/reduce.h"
-
-/* The C++ bindings of old MPIs are not wanted. */
-#define OMPI_SKIP_MPICXX  1
-#define MPICH_SKIP_MPICXX 1
-#include <mpi.h>
 
 #include <limits.h>
 #include <sched.h>
@@ -17,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPIN_COUNT = 5000 };
+enum { SPIN_COUNT = 5000, ROLLCALL_COUNT = 1000 };
 
 /* Set when a comm ended badly: the peers may never come to a proper end. */
 static atomic_bool spoiled;
@@ -31,6 +27,7 @@ typedef struct mpi_comm {
                                             free */
     size_t staging_nbytes[LK_COMM_MAX_REQUESTS];
     int idle; /* tests in a row that found nothing done */
+    lki_rollcall rollcall;
     atomic_bool aborted;
     char reason[256];
 } mpi_comm;
@@ -195,9 +192,16 @@ static lk_status mpi_test(lk_comm *comm, lk_comm_request *request, bool *done)
 static lk_status mpi_pause(lk_comm *comm, lk_comm_request *request, int64_t deadline_ns)
 {
     mpi_comm *self = (mpi_comm *)comm;
-    (void)request, (void)deadline_ns;
-    if (++self->idle > SPIN_COUNT) sched_yield();
+    (void)deadline_ns;
+    if (++self->idle <= SPIN_COUNT) return LK_OK;
+    if (self->idle % ROLLCALL_COUNT == 0) lki_rollcall_turn(&self->rollcall, comm, request);
+    sched_yield();
     return LK_OK;
+}
+
+static void mpi_progress(lk_comm *comm, int rank, lk_comm_progress *out)
+{
+    lki_rollcall_progress(&((mpi_comm *)comm)->rollcall, rank, out);
 }
 
 /* MPI cannot end one collective: the peers are told by MPI_Abort when this rank leaves without a proper end,
@@ -220,6 +224,8 @@ static void mpi_free(lk_comm *comm)
             if (self->half_ops[half][op] != MPI_OP_NULL) MPI_Op_free(&self->half_ops[half][op]);
         if (self->half_types[half] != MPI_DATATYPE_NULL) MPI_Type_free(&self->half_types[half]);
     }
+    if (!clean) atomic_store(&spoiled, true);
+    lki_rollcall_fini(&self->rollcall, clean);
     if (clean && self->comm != MPI_COMM_NULL)
         MPI_Comm_free(&self->comm); /* a collective: not with a broken peer */
     for (int i = 0; clean && i < LK_COMM_MAX_REQUESTS; i++)
@@ -232,6 +238,7 @@ static const lk_comm_vtable mpi_vtable = {
     .start = mpi_start,
     .test = mpi_test,
     .pause = mpi_pause,
+    .progress = mpi_progress,
     .abort = mpi_abort,
     .free = mpi_free,
 };
@@ -286,6 +293,7 @@ lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options)
     if (status == LK_OK) status = make_half_types(self);
     if (status == LK_OK) status = check(MPI_Comm_rank(self->comm, &rank), "MPI_Comm_rank");
     if (status == LK_OK) status = check(MPI_Comm_size(self->comm, &size), "MPI_Comm_size");
+    if (status == LK_OK) status = lki_rollcall_init(&self->rollcall, self->comm, size);
     self->base.timeout_ms = options->timeout_ms;
     lk_comm_init(&self->base, &mpi_vtable, rank, size);
     if (status != LK_OK) {

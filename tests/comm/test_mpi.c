@@ -47,6 +47,45 @@ static const char *one_dies(int rank, int size, void *context)
     return NULL;
 }
 
+/* Rank 1 of three does not come to the third collective: the two others say who is missing, and the end of
+ * the first of them ends the job, rank 1 included. */
+static const char *one_stays_away(int rank, int size, void *context)
+{
+    conformance *suite = context;
+    lk_comm *comm = NULL;
+    float value = 1;
+    rank_ok(suite->connect(&comm, rank, size, NULL));
+    rank_ok(lk_comm_barrier(comm));
+    rank_ok(lk_comm_barrier(comm));
+    if (rank == 1) nanosleep(&(struct timespec){.tv_sec = 150}, NULL);
+    if (rank == 2) nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); /* comes late, but comes */
+    comm->timeout_ms = 1500;
+    rank_check(lk_comm_all_reduce(comm, &value, 1, LK_F32, LK_REDUCE_SUM) == LK_ERR_TIMEOUT);
+    rank_check(strstr(lk_error(), "all-reduce #3 of 1 f32: no end after 1.5 s") != NULL);
+    rank_check(strstr(lk_error(), "; rank 1 has not come; last here") != NULL);
+    atomic_fetch_add(suite->arrived, 1);
+    while (atomic_load(suite->arrived) < 2) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    lk_comm_free(comm);
+    return NULL;
+}
+
+/* A rank that is only slow costs nobody anything, and what was said about it is forgotten. */
+static const char *one_is_slow(int rank, int size, void *context)
+{
+    conformance *suite = context;
+    lk_comm *comm = NULL;
+    rank_ok(suite->connect(&comm, rank, size, NULL));
+    comm->timeout_ms = 20000;
+    for (int round = 0; round < 3; round++) {
+        if (rank == round % size) nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 300000000}, NULL);
+        float value = (float)rank;
+        rank_ok(lk_comm_all_reduce(comm, &value, 1, LK_F32, LK_REDUCE_SUM));
+        rank_check(value == (float)(size * (size - 1) / 2));
+    }
+    lk_comm_free(comm);
+    return NULL;
+}
+
 static int be_a_rank(const char *part, const char *shared_path)
 {
     lk_comm *comm = NULL;
@@ -63,6 +102,8 @@ static int be_a_rank(const char *part, const char *shared_path)
     rank_body body = strcmp(part, "conforms") == 0 ? conformance_body
                      : strcmp(part, "steady") == 0 ? steady_body
                      : strcmp(part, "some") == 0   ? odd_ones_out
+                     : strcmp(part, "stalls") == 0 ? one_stays_away
+                     : strcmp(part, "slow") == 0   ? one_is_slow
                                                    : one_dies;
     const char *failure = body(rank, size, &suite);
     if (failure) fprintf(stderr, "%s\n", failure);
@@ -82,7 +123,7 @@ static int run_under_mpirun(int size, const char *part)
              "--as-rank %s '%s' 2>'%s.err'",
              size, self_path, part, path, path);
     int status = system(command);
-    if (status != 0 && strcmp(part, "dies") != 0) {
+    if (status != 0 && strcmp(part, "dies") != 0 && strcmp(part, "stalls") != 0) {
         snprintf(command, sizeof command, "cat '%s.err' >&2", path);
         if (system(command) != 0) fail_msg("no output");
     }
@@ -123,6 +164,22 @@ static void some_of_the_ranks(void **state)
     assert_int_equal(run_under_mpirun(4, "some"), 0);
 }
 
+static void a_stall_names_who_is_missing(void **state)
+{
+    (void)state;
+    need_mpirun();
+    int status = run_under_mpirun(3, "stalls"), arrived = 0;
+    char path[1200];
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 124);
+    snprintf(path, sizeof path, "%s/tests/scratch/mpi/shared", LK_BUILD_DIR);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(&arrived, sizeof arrived, 1, file), 1);
+    fclose(file);
+    assert_int_equal(arrived, 2); /* both have said what was expected */
+    assert_int_equal(run_under_mpirun(3, "slow"), 0);
+}
+
 static void a_death_ends_the_job(void **state)
 {
     (void)state;
@@ -141,6 +198,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(conforms),
         cmocka_unit_test(steady_state),
         cmocka_unit_test(some_of_the_ranks),
+        cmocka_unit_test(a_stall_names_who_is_missing),
         cmocka_unit_test(a_death_ends_the_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,7 +124,8 @@ typedef struct lk_comm_progress {
     uint64_t started, finished;
     lk_comm_kind kind; /* of the one it started last */
     int64_t count;
-    bool known; /* false: this backend cannot tell */
+    bool known;  /* false: this backend cannot tell */
+    bool silent; /* it was asked and has not answered: it is somewhere before */
 } lk_comm_progress;
 
 typedef struct lk_comm lk_comm;
