@@ -212,7 +212,7 @@ static inline int64_t lki_winograd_columns(const lki_winograd *w)
 
 static inline int64_t lki_winograd_stage_count(const lki_winograd *w)
 {
-    return 6 * lki_winograd_columns(w) * 16;
+    return (6 * lki_winograd_columns(w) + 16) * 16; /* sixteen columns more, since runs end in whole blocks */
 }
 
 #endif

@@ -23,6 +23,8 @@ typedef struct tile {
     int64_t a_row, a_col;
     const float *b; /* (k, columns), unit column stride (outer) or (columns, k) with unit k stride (dot) */
     int64_t b_row;
+    const float *ahead; /* what the next block will copy, as many rows of PANEL numbers */
+    int64_t ahead_row;
     float *c;
     int64_t c_row;
     int64_t tail; /* columns in the last vector */
@@ -59,11 +61,17 @@ INLINE void outer_tile(const int rows, const int columns, const tile *t)
 {
     v acc[OUTER_ROWS][2];
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < columns; j++) acc[i][j] = v_set(0.0f);
-    const float *a = t->a, *b = t->b;
-    const int64_t a_row = t->a_row, a_col = t->a_col, b_row = t->b_row, tail = t->tail;
+    const float *a = t->a, *b = t->b, *ahead = t->ahead;
+    const int64_t a_row = t->a_row, a_col = t->a_col, b_row = t->b_row, tail = t->tail,
+                  ahead_row = t->ahead_row;
     for (int64_t p = 0; p < t->k; p++) {
         v b0 = columns == 1 ? load_tail(b, tail) : v_load(b),
           b1 = columns == 1 ? b0 : load_tail(b + VN, tail);
+        if (rows >= 8 && columns == 2) {
+            __builtin_prefetch(ahead, 0, 2);
+            __builtin_prefetch(ahead + VN, 0, 2);
+            ahead += ahead_row;
+        }
         UNROLL for (int i = 0; i < rows; i++)
         {
             v x = v_set(a[i * a_row]);
@@ -320,6 +328,9 @@ static void outer_block(const lki_gemm *g, range r, int64_t p0, int64_t k, bool 
                 .accumulate = g->accumulate || p0,
                 .relu = final && g->relu,
             };
+            bool more = pack && i == 0 && g->b_col == 1 && j + BLOCK_N < g->n;
+            t.ahead = more ? g->b + p0 * g->b_row + j + BLOCK_N : t.b;
+            t.ahead_row = more ? g->b_row : t.b_row;
             outer_run[rows - 1][columns > VN](&t);
         }
     }

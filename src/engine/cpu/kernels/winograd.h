@@ -32,43 +32,77 @@ INLINE void zero_columns(float *to, int64_t count)
     for (int64_t i = 0; i < count; i++) v_store(to + i * 16, v_set(0.0f));
 }
 
-/* to (columns, 16) = `columns` of at most 16 numbers of each plane from place `at` on. */
-INLINE void gather_columns(float *to, const planes *p, int64_t at, int64_t columns)
+/* to (16, 16) = 16 numbers of each plane from place `at` on, zero beyond `columns` of them. Planes are read a
+ * few rows at a time, each far from the other: the next strip, four rows on, is asked for early. */
+INLINE void gather_columns(float *to, const planes *p, const int channels, int64_t at, int64_t columns)
 {
     const float *from = p->data + at;
-    int64_t plane = p->height * p->width;
-    if (p->channels == 16 && columns == 16)
-        transpose_16(to, 16, from, plane, 16, 16);
-    else
-        transpose_16(to, 16, from, plane, p->channels, columns);
+    const __mmask16 mask = (__mmask16)((1u << columns) - 1);
+    int64_t plane = p->height * p->width, ahead = 4 * p->width;
+    __m512 r[16];
+    UNROLL for (int i = 0; i < 16; i++)
+    {
+        bool exists = channels == 16 || i < p->channels;
+        r[i] = exists ? _mm512_maskz_loadu_ps(mask, from + i * plane) : _mm512_setzero_ps();
+        __builtin_prefetch(from + i * plane + ahead, 0, 2);
+    }
+    transpose_registers(r);
+    UNROLL for (int i = 0; i < 16; i++) _mm512_storeu_ps(to + i * 16, r[i]);
 }
 
-INLINE void scatter_columns(const planes *p, int64_t at, const float *from, int64_t columns)
+INLINE void scatter_columns(const planes *p, const int channels, int64_t at, const float *from,
+                            int64_t columns)
 {
-    __m512 r[16];
     const __mmask16 mask = (__mmask16)((1u << columns) - 1);
     int64_t plane = p->height * p->width;
     float *to = p->data + at;
-    UNROLL for (int i = 0; i < 16; i++) r[i] =
-        i < columns ? _mm512_loadu_ps(from + i * 16) : _mm512_setzero_ps();
+    __m512 r[16];
+    UNROLL for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_ps(from + i * 16);
     transpose_registers(r);
-    UNROLL for (int i = 0; i < 16; i++) if (i < p->channels)
+    UNROLL for (int i = 0; i < 16; i++) if (channels == 16 || i < p->channels)
         _mm512_mask_storeu_ps(to + i * plane, mask, r[i]);
 }
 
-/* stage (rows, columns, 16) = the planes' rows from y and columns from x on, zero outside of them. */
+/* A run of `count` places; the last sixteen columns of `to` are written whole, of `from` read whole. */
+INLINE void gather_planes(float *to, const planes *p, int64_t at, int64_t count)
+{
+    for (int64_t c = 0; c < count; c += 16) {
+        int64_t columns = count - c < 16 ? count - c : 16;
+        if (p->channels == 16)
+            gather_columns(to + c * 16, p, 16, at + c, columns);
+        else
+            gather_columns(to + c * 16, p, 0, at + c, columns);
+    }
+}
+
+INLINE void spread_planes(const planes *p, int64_t at, const float *from, int64_t count)
+{
+    for (int64_t c = 0; c < count; c += 16) {
+        int64_t columns = count - c < 16 ? count - c : 16;
+        if (p->channels == 16)
+            scatter_columns(p, 16, at + c, from + c * 16, columns);
+        else
+            scatter_columns(p, 0, at + c, from + c * 16, columns);
+    }
+}
+
+/* stage (rows, columns, 16) = the planes' rows from y and columns from x on, zero outside of them. Rows as
+ * long as the planes' own are one run. */
 static void fill_stage(float *stage, const planes *p, int64_t y, int64_t rows, int64_t x, int64_t columns)
 {
     int64_t low = x < 0 ? -x : 0, high = p->width - x < columns ? p->width - x : columns;
+    if (x == 0 && columns == p->width && y >= 0 && y + rows <= p->height) {
+        gather_planes(stage, p, y * columns, rows * columns);
+        return;
+    }
     for (int64_t r = 0; r < rows; r++, y++, stage += columns * 16) {
         if (y < 0 || y >= p->height) {
             zero_columns(stage, columns);
             continue;
         }
         zero_columns(stage, low);
+        gather_planes(stage + low * 16, p, y * p->width + x + low, high - low);
         zero_columns(stage + high * 16, columns - high);
-        for (int64_t c = low; c < high; c += 16)
-            gather_columns(stage + c * 16, p, y * p->width + x + c, high - c < 16 ? high - c : 16);
     }
 }
 
@@ -77,9 +111,12 @@ static void empty_stage(const planes *p, const float *stage, int64_t y, int64_t 
                         int64_t columns)
 {
     int64_t low = x < 0 ? -x : 0, high = p->width - x < columns ? p->width - x : columns;
+    if (x == 0 && columns == p->width && y >= 0 && y + rows <= p->height) {
+        spread_planes(p, y * columns, stage, rows * columns);
+        return;
+    }
     for (int64_t r = 0; r < rows; r++, y++, stage += columns * 16)
-        for (int64_t c = low; y >= 0 && y < p->height && c < high; c += 16)
-            scatter_columns(p, y * p->width + x + c, stage + c * 16, high - c < 16 ? high - c : 16);
+        if (y >= 0 && y < p->height) spread_planes(p, y * p->width + x + low, stage + low * 16, high - low);
 }
 
 /* Along each column of the stage, in place: its 4 or 6 rows become 6. */
