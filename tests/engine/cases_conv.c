@@ -35,6 +35,13 @@ static const conv convs[] = {
      2,
      {.rank = 3, .kernel = {2, 3, 2}, .stride = {2, 1, 2}, .padding = {1, 1, 0}, .dilation = {1, 2, 2}},
      {5, 7, 6}},
+    {2, 6, 14, 2, {.rank = 3, .kernel = {2, 2, 2}, .stride = {2, 2, 2}, .padding = {1, 1, 1}}, {5, 6, 32}},
+    {1,
+     3,
+     4,
+     1,
+     {.rank = 3, .kernel = {2, 3, 2}, .stride = {1, 2, 2}, .padding = {1, 2, 1}, .dilation = {2, 2, 1}},
+     {6, 7, 15}},
     {1, 16, 16, 1, {.rank = 3, .kernel = {3, 3, 3}, .padding = {1, 1, 1}}, {6, 5, 4}},
 };
 

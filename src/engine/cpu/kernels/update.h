@@ -59,7 +59,7 @@ INLINE void adam_apply(const lki_update_args *u, v p, v g, span s)
     v m, second;
     adam_moments(u, g, &m, &second, s);
     v denominator = v_fma(v_sqrt(second), v_set(u->inverse_root), v_set(u->eps));
-    put(u->param, v_fma(v_set(-u->lr), m / denominator, p), s);
+    put(u->param, v_fma(v_set(-u->lr), v_divide(m, denominator), p), s);
 }
 
 INLINE void adam_step(const lki_update_args *u, span s)
