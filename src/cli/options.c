@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "config/components.h"
 #include "config/suggest.h"
 #include "config/tree.h"
 
@@ -63,20 +64,9 @@ static lk_status append(const parser *p, size_t offset, const char *text)
     return LK_OK;
 }
 
-static bool is_choice(const char *choices, const char *text)
-{
-    size_t length = strlen(text);
-    for (const char *at = choices; *at; at += *at == '|') {
-        size_t choice = strcspn(at, "|");
-        if (choice == length && !strncmp(at, text, length)) return true;
-        at += choice;
-    }
-    return false;
-}
-
 static lk_status set(const parser *p, const lki_option *o, const char *text)
 {
-    if (o->choices && !is_choice(o->choices, text))
+    if (o->choices && lki_choice_index(o->choices, text) < 0)
         return lki_fail(LK_ERR_CONFIG, "%s: --%s: expected one of %s, found \"%.60s\"", p->command->name,
                         o->name, o->choices, text);
     if (o->type == LKI_OPTION_TEXTS) return append(p, o->offset, text);

@@ -74,6 +74,26 @@
 #define LKI_CALLBACK_NAMES(name_)                                                                            \
     name_ "Callback catalyst.callbacks." name_ "Callback catalyst.dl." name_ "Callback"
 
+/* A callback with the table and the function of that name; and one that its constructor alone makes. */
+#define LKI_CALLBACK(name_, help_, table_)                                                                   \
+    {                                                                                                        \
+        .name = name_, .aliases = LKI_CALLBACK_NAMES(name_), .kind = LK_KIND_CALLBACK, .help = help_,        \
+        .parameters = table_##_parameters, .build = build_##table_                                           \
+    }
+#define LKI_PLAIN_CALLBACK(name_, help_, create_)                                                            \
+    {                                                                                                        \
+        .name = name_, .aliases = LKI_CALLBACK_NAMES(name_), .kind = LK_KIND_CALLBACK, .help = help_,        \
+        .build = lki_build_plain_callback, .context = &(const lki_plain_callback)                            \
+        {                                                                                                    \
+            create_                                                                                          \
+        }                                                                                                    \
+    }
+struct lk_callback;
+typedef struct lki_plain_callback {
+    struct lk_callback *(*create)(void);
+} lki_plain_callback;
+lk_status lki_build_plain_callback(const lk_component *self, lk_args *args, void **out);
+
 extern const lk_component lki_module_components[];
 extern const lk_component lki_window_components[];
 extern const lk_component lki_criterion_components[];

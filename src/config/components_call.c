@@ -102,37 +102,35 @@ static lk_status take_evaluation(lk_args *args, lki_call_lists *l, lk_loader **l
     return args->status;
 }
 
-static lk_status call_evaluate(const lk_component *self, lk_args *args, void **out)
+/* Metrics to the log, or the model's outputs to a file where there is one. */
+static lk_status evaluate(lk_args *args, const char *output)
 {
     lk_evaluate_options options = {0};
     lki_call_lists l = {0};
     lk_loader *loader = NULL;
-    (void)self;
-    (void)out;
+    lk_runner *runner = lk_args_runner(args);
     lk_status status = take_evaluation(args, &l, &loader, &options);
     if (status)
         lki_call_drop_evaluation(loader, &options);
+    else if (output)
+        status = lki_predict_to_file(runner, loader, options, output);
     else
-        status = lk_evaluate_loader_with(lk_args_runner(args), loader, options);
-    if (status == LK_OK) lki_config_report(lk_args_runner(args)->loader_metrics);
+        status = lk_evaluate_loader_with(runner, loader, options);
+    if (status == LK_OK && !output) lki_config_report(runner->loader_metrics);
     lki_call_lists_fini(&l);
     return status;
 }
 
+static lk_status call_evaluate(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self, (void)out;
+    return evaluate(args, NULL);
+}
+
 static lk_status call_predict(const lk_component *self, lk_args *args, void **out)
 {
-    lk_evaluate_options options = {0};
-    lki_call_lists l = {0};
-    lk_loader *loader = NULL;
-    (void)self;
-    (void)out;
-    lk_status status = take_evaluation(args, &l, &loader, &options);
-    if (status)
-        lki_call_drop_evaluation(loader, &options);
-    else
-        status = lki_predict_to_file(lk_args_runner(args), loader, options, lk_arg_string(args, "output"));
-    lki_call_lists_fini(&l);
-    return status;
+    (void)self, (void)out;
+    return evaluate(args, lk_arg_string(args, "output"));
 }
 
 #define ENGINE_PARAMETERS                                                                                    \
@@ -141,7 +139,7 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
         LKI_BOOL("ddp", LKI_OPTIONAL, "ranks on all GPUs, or on all cores"),                                 \
         LKI_BOOL("distributed", "false", "the same, as older configs say it"),                               \
         LKI_INT("nproc", "0", "how many ranks; 0: as many as there are"),                                    \
-        LKI_CHOICE("comm", LKI_OPTIONAL, "auto|shm|gloo|mpi|nccl", "what the ranks speak"),                       \
+        LKI_CHOICE("comm", LKI_OPTIONAL, "auto|shm|gloo|mpi|nccl", "what the ranks speak"),                  \
         LKI_BOOL("sync_batch_norm", "false", "batch norms look at the batches of all ranks"),                \
         LKI_BOOL("compress_gradients", "false", "gradients travel as bf16, with error feedback"),            \
         LKI_STRING("device", LKI_OPTIONAL, "auto, cpu, cuda or ref"),                                        \

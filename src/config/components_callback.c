@@ -88,17 +88,6 @@ static lk_status build_checkpoint(const lk_component *self, lk_args *args, void 
                      out);
 }
 
-typedef struct plain {
-    lk_callback *(*create)(void);
-} plain;
-
-static lk_status build_plain(const lk_component *self, lk_args *args, void **out)
-{
-    const plain *kind = self->context;
-    (void)args;
-    return lki_built(kind->create(), out);
-}
-
 #define METRIC_KEY LKI_STRING("metric_key", LKI_OPTIONAL, "the metric; the run's own where left out")
 #define LOADER_KEY                                                                                           \
     LKI_STRING("loader_key", LKI_OPTIONAL, "whose metric; the run's valid_loader where left out")
@@ -160,34 +149,20 @@ static const lk_parameter checkpoint_parameters[] = {
     {0},
 };
 
-#define ENTRY(name_, help_, table_)                                                                          \
-    {                                                                                                        \
-        .name = name_, .aliases = LKI_CALLBACK_NAMES(name_), .kind = LK_KIND_CALLBACK, .help = help_,        \
-        .parameters = table_##_parameters, .build = build_##table_                                           \
-    }
-#define PLAIN(name_, help_, create_)                                                                         \
-    {                                                                                                        \
-        .name = name_, .aliases = LKI_CALLBACK_NAMES(name_), .kind = LK_KIND_CALLBACK, .help = help_,        \
-        .build = build_plain, .context = &(const plain)                                                      \
-        {                                                                                                    \
-            create_                                                                                          \
-        }                                                                                                    \
-    }
-
 const lk_component lki_callback_components[] = {
-    ENTRY("Criterion", "Reports the loss.", criterion),
+    LKI_CALLBACK("Criterion", "Reports the loss.", criterion),
     {.name = "Backward",
      .aliases = LKI_CALLBACK_NAMES("Backward"),
      .kind = LK_KIND_CALLBACK,
      .help = "Clips the gradients.",
      .parameters = backward_parameters,
      .build = build_optimizer},
-    ENTRY("Optimizer", "Says how updates are made; reports lr and momentum.", optimizer),
-    ENTRY("Scheduler", "Says when the schedule steps.", scheduler),
-    ENTRY("EarlyStopping", "Ends the run when the metric gets no better.", early_stopping),
-    ENTRY("Checkpoint", "Keeps the weights of the best and the last epoch.", checkpoint),
-    PLAIN("SkipCheckpoint", "No checkpoints.", lk_skip_checkpoint_callback),
-    PLAIN("Timer", "Reports the times of loading and computing.", lk_timer_callback),
-    PLAIN("Tqdm", "The progress bar.", lk_progress_callback),
+    LKI_CALLBACK("Optimizer", "Says how updates are made; reports lr and momentum.", optimizer),
+    LKI_CALLBACK("Scheduler", "Says when the schedule steps.", scheduler),
+    LKI_CALLBACK("EarlyStopping", "Ends the run when the metric gets no better.", early_stopping),
+    LKI_CALLBACK("Checkpoint", "Keeps the weights of the best and the last epoch.", checkpoint),
+    LKI_PLAIN_CALLBACK("SkipCheckpoint", "No checkpoints.", lk_skip_checkpoint_callback),
+    LKI_PLAIN_CALLBACK("Timer", "Reports the times of loading and computing.", lk_timer_callback),
+    LKI_PLAIN_CALLBACK("Tqdm", "The progress bar.", lk_progress_callback),
     {0},
 };

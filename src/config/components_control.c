@@ -10,17 +10,6 @@
 
 enum { MAX_NAMES = 64 };
 
-typedef struct plain {
-    lk_callback *(*create)(void);
-} plain;
-
-static lk_status build_plain(const lk_component *self, lk_args *args, void **out)
-{
-    const plain *kind = self->context;
-    (void)args;
-    return lki_built(kind->create(), out);
-}
-
 static lk_status build_lr_finder(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
@@ -203,21 +192,8 @@ static const lk_parameter weight_decay_parameters[] = {LKI_FLOAT("rate", "5e-4",
 static const lk_parameter check_run_parameters[] = {
     LKI_INT("num_batch_steps", "3", "batches"), LKI_INT("num_epoch_steps", "3", "epochs"), {0}};
 
-#define ENTRY(name_, help_, table_)                                                                          \
-    {                                                                                                        \
-        .name = name_, .aliases = LKI_CALLBACK_NAMES(name_), .kind = LK_KIND_CALLBACK, .help = help_,        \
-        .parameters = table_##_parameters, .build = build_##table_                                           \
-    }
-#define PLAIN(name_, help_, create_)                                                                         \
-    {                                                                                                        \
-        .name = name_, .aliases = LKI_CALLBACK_NAMES(name_), .kind = LK_KIND_CALLBACK, .help = help_,        \
-        .build = build_plain, .context = &(const plain)                                                      \
-        {                                                                                                    \
-            create_                                                                                          \
-        }                                                                                                    \
-    }
 const lk_component lki_control_components[] = {
-    ENTRY("LRFinder", "Raises the rate over one epoch and writes the losses down.", lr_finder),
+    LKI_CALLBACK("LRFinder", "Raises the rate over one epoch and writes the losses down.", lr_finder),
     {.name = "PeriodicLoader",
      .aliases = LKI_CALLBACK_NAMES("PeriodicLoader"),
      .kind = LK_KIND_CALLBACK,
@@ -245,10 +221,11 @@ const lk_component lki_control_components[] = {
      .help = "Several metrics into one.",
      .parameters = aggregation_parameters,
      .build = build_aggregation},
-    ENTRY("EMA", "Evaluates and keeps a moving average of the weights.", ema),
-    ENTRY("SWA", "Evaluates and keeps the mean of the weights of the last epochs.", swa),
-    PLAIN("TerminateOnNaN", "Ends the run where a loss is not a number.", lk_terminate_on_nan_callback),
-    ENTRY("CheckRun", "A few batches and epochs, to see whether it runs at all.", check_run),
+    LKI_CALLBACK("EMA", "Evaluates and keeps a moving average of the weights.", ema),
+    LKI_CALLBACK("SWA", "Evaluates and keeps the mean of the weights of the last epochs.", swa),
+    LKI_PLAIN_CALLBACK("TerminateOnNaN", "Ends the run where a loss is not a number.",
+                       lk_terminate_on_nan_callback),
+    LKI_CALLBACK("CheckRun", "A few batches and epochs, to see whether it runs at all.", check_run),
     {.name = "L1WeightDecay",
      .kind = LK_KIND_CALLBACK,
      .help = "Adds the sum of the weights' sizes to the loss.",
@@ -261,6 +238,6 @@ const lk_component lki_control_components[] = {
      .parameters = weight_decay_parameters,
      .build = build_weight_decay,
      .context = &(const weight_decay){lk_l2_weight_decay_callback}},
-    PLAIN("GradientNorm", "Reports the norm of the gradients.", lk_gradient_norm_callback),
+    LKI_PLAIN_CALLBACK("GradientNorm", "Reports the norm of the gradients.", lk_gradient_norm_callback),
     {0},
 };
