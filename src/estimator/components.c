@@ -3,15 +3,10 @@
 #include "estimator/estimator.h"
 
 #include "base/status.h"
+#include "config/components.h"
 #include "config/registry.h"
 
 #include <lockstep/config.h>
-
-static lk_status built(void *object, void **out)
-{
-    *out = object;
-    return object ? LK_OK : lki_last_status();
-}
 
 /* ---- Models ---- */
 
@@ -46,7 +41,7 @@ static lk_status build_cnn3d(const lk_component *self, lk_args *args, void **out
     lk_estimator like = {0};
     (void)self;
     LKI_TRY(read_shapes(args, 3, &like));
-    return built(lki_cnn3d_model(&like), out);
+    return lki_built(lki_cnn3d_model(&like), out);
 }
 
 static lk_status build_picae(const lk_component *self, lk_args *args, void **out)
@@ -55,7 +50,7 @@ static lk_status build_picae(const lk_component *self, lk_args *args, void **out
     (void)self;
     LKI_TRY(read_shapes(args, 3, &like));
     if (like.config.nfilters < 1) return lki_fail(LK_ERR_CONFIG, "nfilters: expected at least 1");
-    return built(lki_picae_model(&like), out);
+    return lki_built(lki_picae_model(&like), out);
 }
 
 static lk_status build_pimlturb(const lk_component *self, lk_args *args, void **out)
@@ -64,7 +59,7 @@ static lk_status build_pimlturb(const lk_component *self, lk_args *args, void **
     lk_estimator like = {
         .config = {.sigma = lk_arg_float(args, "sigma"), .activation = lk_arg_string(args, "activation")}};
     LKI_TRY(read_shapes(args, dims, &like));
-    return built(lki_pimlturb_model(&like, dims), out);
+    return lki_built(lki_pimlturb_model(&like, dims), out);
 }
 
 /* ---- Losses ---- */
@@ -72,7 +67,7 @@ static lk_status build_pimlturb(const lk_component *self, lk_args *args, void **
 static lk_status build_field_loss(const lk_component *self, lk_args *args, void **out)
 {
     (void)self, (void)args;
-    return built(lki_field_loss(), out);
+    return lki_built(lki_field_loss(), out);
 }
 
 static lk_status build_ks_loss(const lk_component *self, lk_args *args, void **out)
@@ -82,7 +77,7 @@ static lk_status build_ks_loss(const lk_component *self, lk_args *args, void **o
                                   .ks_scale = lk_arg_float(args, "ks_scale"),
                                   .l1_beta = lk_arg_float(args, "l1_beta")};
     (void)self;
-    return built(lki_pimlturb_criterion(&config), out);
+    return lki_built(lki_pimlturb_criterion(&config), out);
 }
 
 /* ---- The tables ---- */

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/build.h"
+#include "config/components.h"
 
 #include <string.h>
 
@@ -126,15 +127,14 @@ static lk_status build_known(const lk_component *self, lk_args *args, void **out
     parts p = {0};
     LKI_TRY(read_own(args, known, &p.config));
     LKI_TRY(read_parts(args, &p));
-    *out = known->create(p.loader_list, p.config);
-    return *out ? LK_OK : lki_last_status();
+    return lki_built(known->create(p.loader_list, p.config), out);
 }
 
 static lk_status build_own(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    *out = lk_estimator_from_args(lk_arg_string(args, "name"), lk_arg_take(args, "model"), args);
-    return *out ? LK_OK : lki_last_status();
+    return lki_built(lk_estimator_from_args(lk_arg_string(args, "name"), lk_arg_take(args, "model"), args),
+                     out);
 }
 
 /* ---- train_estimator ---- */

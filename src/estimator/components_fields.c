@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "config/build.h"
+#include "config/components.h"
 #include "data/fields.h"
 
 #include <string.h>
@@ -150,9 +151,9 @@ static lk_status build_fields(const lk_component *self, lk_args *args, void **ou
     LKI_TRY(read_wish(args, &w));
     lk_fields *fields = cut_fields(args, &w);
     if (!fields) return lki_last_status();
-    *out = lk_fields_dataset(fields, lk_arg_bool(args, "train") ? "train" : "valid",
-                             lk_arg_float(args, "train_fraction"));
-    return *out ? LK_OK : lki_last_status();
+    return lki_built(lk_fields_dataset(fields, lk_arg_bool(args, "train") ? "train" : "valid",
+                                       lk_arg_float(args, "train_fraction")),
+                     out);
 }
 
 static const lk_parameter parameters[] = {

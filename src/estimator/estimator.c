@@ -134,6 +134,31 @@ lk_status lk_estimator_set_loaders(lk_estimator *estimator, lk_loader_list loade
     return field_shape(loaders.items[0].loader, "targets", &estimator->targets);
 }
 
+static lk_tensor *tensor_for(const lk_dataset *dataset, int field)
+{
+    const lk_field *info = lk_dataset_field(dataset, field);
+    lk_shape shape = {.rank = info->shape.rank + 1, .dim = {lk_dataset_length(dataset)}};
+    memcpy(shape.dim + 1, info->shape.dim, sizeof *shape.dim * (size_t)info->shape.rank);
+    return lk_tensor_create(info->dtype, shape);
+}
+
+lk_status lki_gather_samples(lk_dataset *dataset, lk_tensor **features, lk_tensor **targets)
+{
+    int64_t count = lk_dataset_length(dataset);
+    int x = lk_dataset_find_field(dataset, "features"), y = lk_dataset_find_field(dataset, "targets");
+    void *destinations[LK_MAX_FIELDS] = {0};
+    LKI_SCOPED int64_t *indices = LKI_NEW_ARRAY(int64_t, count);
+    if (lk_dataset_field_count(dataset) != 2 || x < 0 || y < 0)
+        return lki_fail(LK_ERR_INVALID, "the samples have other fields than features and targets");
+    *features = tensor_for(dataset, x);
+    *targets = *features ? tensor_for(dataset, y) : NULL;
+    if (!indices || !*targets) return LK_ERR_NOMEM;
+    for (int64_t i = 0; i < count; i++) indices[i] = i;
+    destinations[x] = (*features)->data;
+    destinations[y] = (*targets)->data;
+    return lk_dataset_gather(dataset, NULL, indices, count, destinations);
+}
+
 /* ---- Life ---- */
 
 lk_estimator *lki_estimator_new(const char *name, lk_loader_list loaders, lk_estimator_config config)

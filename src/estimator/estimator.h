@@ -51,6 +51,8 @@ lk_estimator *lki_estimator_new(const char *name, lk_loader_list loaders, lk_est
 /* Gives it its model, which may be NULL after a failure: then the estimator is freed and NULL is returned. */
 lk_estimator *lki_estimator_with_model(lk_estimator *estimator, lk_module *model_owned);
 void lki_free_loader_list(lk_loader_list loaders);
+/* All samples of a dataset: features and targets, (samples, ...) each, the caller's, on failure too. */
+lk_status lki_gather_samples(lk_dataset *dataset, lk_tensor **features, lk_tensor **targets);
 lk_status lki_history_add(lk_estimator *estimator, const char *key, double loss);
 /* The config with every default filled in. */
 lk_status lki_config_resolve(lk_estimator_config *config);

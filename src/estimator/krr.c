@@ -85,26 +85,22 @@ static lk_status gather(const lk_estimator *estimator, int64_t points, lki_krr *
 {
     lk_dataset *dataset = lk_loader_dataset(estimator->loaders[0].loader);
     int64_t samples = lk_dataset_length(dataset);
-    int x_field = lk_dataset_find_field(dataset, "features"),
-        y_field = lk_dataset_find_field(dataset, "targets");
+    lk_tensor *x = NULL, *y = NULL;
+    lk_status status;
     krr->count = samples * points;
     LKI_TRY(check_memory(krr->count));
-    LKI_SCOPED int64_t *indices = LKI_NEW_ARRAY(int64_t, samples);
-    LKI_SCOPED float *x = LKI_NEW_ARRAY(float, krr->count * krr->features);
-    LKI_SCOPED float *y = LKI_NEW_ARRAY(float, krr->count * krr->targets);
+    LKI_TRY_OUT(lki_gather_samples(dataset, &x, &y));
     krr->points = LKI_NEW_ARRAY(double, krr->count * krr->features);
     krr->weights = LKI_NEW_ARRAY(double, krr->count * krr->targets);
-    if (!indices || !x || !y || !krr->points || !krr->weights) return LK_ERR_NOMEM;
-    for (int64_t i = 0; i < samples; i++) indices[i] = i;
-    if (lk_dataset_field_count(dataset) != 2)
-        return lki_fail(LK_ERR_INVALID, "the samples have other fields than features and targets");
-    void *destinations[LK_MAX_FIELDS] = {0};
-    destinations[x_field] = x;
-    destinations[y_field] = y;
-    LKI_TRY(lk_dataset_gather(dataset, NULL, indices, samples, destinations));
-    to_rows(krr->points, x, samples, krr->features, points, false);
-    to_rows(krr->weights, y, samples, krr->targets, points, true);
-    return LK_OK;
+    LKI_TRY_OUT(krr->points && krr->weights ? LK_OK : LK_ERR_NOMEM);
+    if (x->dtype != LK_F32 || y->dtype != LK_F32)
+        LKI_TRY_OUT(lki_fail(LK_ERR_DTYPE, "expected features and targets of float32"));
+    to_rows(krr->points, x->data, samples, krr->features, points, false);
+    to_rows(krr->weights, y->data, samples, krr->targets, points, true);
+out:
+    lk_tensor_free(x);
+    lk_tensor_free(y);
+    return status;
 }
 
 static lk_status fit(lk_estimator *estimator, lki_krr *krr)

@@ -12,6 +12,12 @@
 
 enum { WIDTH = 1400, HEIGHT = 600, MAX_PANELS = 4 };
 
+/* Where panels lie in a page of that height. */
+#define UPRIGHT    .bottom = 0.16, .top = 0.9
+#define LEFT_HALF  .left = 0.09, .right = 0.48, UPRIGHT
+#define RIGHT_HALF .left = 0.59, .right = 0.98, UPRIGHT
+#define WHOLE_PAGE .left = 0.16, .right = 0.96, UPRIGHT
+
 static const double *numbers(const lk_tensor *tensor)
 {
     return tensor->data;
@@ -49,25 +55,12 @@ static lk_status draw_distributions(const char *path, const distributions *all, 
     snprintf(note, sizeof note, "KS distance %.4f", ks);
     LKI_TRY(lki_page_begin(&page, path, WIDTH, HEIGHT));
     lki_page_curves(page,
-                    &(lki_panel){.left = 0.09,
-                                 .right = 0.48,
-                                 .bottom = 0.16,
-                                 .top = 0.9,
-                                 .x_text = "value",
-                                 .y_text = "PDF",
-                                 .title = "probability density",
-                                 .log_y = true},
+                    &(lki_panel){LEFT_HALF, .x_text = "value", .y_text = "PDF",
+                                 .title = "probability density", .log_y = true},
                     pdf, 2);
     lki_page_curves(page,
-                    &(lki_panel){.left = 0.59,
-                                 .right = 0.98,
-                                 .bottom = 0.16,
-                                 .top = 0.9,
-                                 .x_text = "value",
-                                 .y_text = "CDF",
-                                 .title = "distribution function",
-                                 .note = note,
-                                 .names_below = true},
+                    &(lki_panel){RIGHT_HALF, .x_text = "value", .y_text = "CDF",
+                                 .title = "distribution function", .note = note, .names_below = true},
                     cdf, 2);
     return lki_page_end(page);
 }
@@ -148,25 +141,12 @@ static void draw_lines(lki_page *page, double *const lines[3], const lki_box *bo
     int64_t count = box->size[2];
     lki_curve both[] = {{"target", places, lines[0], count, LKI_CURVE_LINE},
                         {"prediction", places, lines[1], count, LKI_CURVE_LINE}};
-    lki_page_curves(page,
-                    &(lki_panel){.left = 0.09,
-                                 .right = 0.48,
-                                 .bottom = 0.16,
-                                 .top = 0.9,
-                                 .x_text = "point",
-                                 .y_text = "value",
-                                 .title = "field"},
+    lki_page_curves(page, &(lki_panel){LEFT_HALF, .x_text = "point", .y_text = "value", .title = "field"},
                     both, 2);
     lki_curve error = {"error", places, lines[2], count, LKI_CURVE_LINE};
-    lki_page_curves(page,
-                    &(lki_panel){.left = 0.59,
-                                 .right = 0.98,
-                                 .bottom = 0.16,
-                                 .top = 0.9,
-                                 .x_text = "point",
-                                 .y_text = "prediction - target",
-                                 .title = "error"},
-                    &error, 1);
+    lki_page_curves(
+        page, &(lki_panel){RIGHT_HALF, .x_text = "point", .y_text = "prediction - target", .title = "error"},
+        &error, 1);
 }
 
 static lk_status draw_slices(const char *path, double *const planes[3], const lki_box *box)
@@ -264,15 +244,8 @@ static lk_status draw_spectra(const char *path, const lk_tensor *k, const lk_ten
                           {"k#u-5/3#d", numbers(k), line, count, LKI_CURVE_DASHED}};
     LKI_TRY(lki_page_begin(&page, path, 800, HEIGHT));
     lki_page_curves(page,
-                    &(lki_panel){.left = 0.16,
-                                 .right = 0.96,
-                                 .bottom = 0.16,
-                                 .top = 0.9,
-                                 .x_text = "wave number k",
-                                 .y_text = "E(k)",
-                                 .title = "power spectrum",
-                                 .log_x = true,
-                                 .log_y = true},
+                    &(lki_panel){WHOLE_PAGE, .x_text = "wave number k", .y_text = "E(k)",
+                                 .title = "power spectrum", .log_x = true, .log_y = true},
                     curves, 3);
     return lki_page_end(page);
 }
@@ -314,13 +287,7 @@ lk_status lk_plot_losses(const char *path, const lk_estimator *estimator)
     }
     LKI_TRY(lki_page_begin(&page, path, 800, HEIGHT));
     lki_page_curves(page,
-                    &(lki_panel){.left = 0.16,
-                                 .right = 0.96,
-                                 .bottom = 0.16,
-                                 .top = 0.9,
-                                 .x_text = "epoch",
-                                 .y_text = "loss",
-                                 .title = estimator->name,
+                    &(lki_panel){WHOLE_PAGE, .x_text = "epoch", .y_text = "loss", .title = estimator->name,
                                  .log_y = true},
                     curves, estimator->history_count);
     return lki_page_end(page);

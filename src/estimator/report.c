@@ -21,35 +21,10 @@ static void free_samples(samples *s)
     lk_tensor_free(s->prediction);
 }
 
-static lk_tensor *tensor_for(const lk_dataset *dataset, int field)
-{
-    const lk_field *info = lk_dataset_field(dataset, field);
-    lk_shape shape = {.rank = info->shape.rank + 1, .dim = {lk_dataset_length(dataset)}};
-    memcpy(shape.dim + 1, info->shape.dim, sizeof *shape.dim * (size_t)info->shape.rank);
-    return lk_tensor_create(info->dtype, shape);
-}
-
-static lk_status gather(lk_dataset *dataset, samples *s)
-{
-    int64_t count = lk_dataset_length(dataset);
-    int x = lk_dataset_find_field(dataset, "features"), y = lk_dataset_find_field(dataset, "targets");
-    void *destinations[LK_MAX_FIELDS] = {0};
-    LKI_SCOPED int64_t *indices = LKI_NEW_ARRAY(int64_t, count);
-    if (lk_dataset_field_count(dataset) != 2 || x < 0 || y < 0)
-        return lki_fail(LK_ERR_INVALID, "the samples have other fields than features and targets");
-    s->features = tensor_for(dataset, x);
-    s->targets = s->features ? tensor_for(dataset, y) : NULL;
-    if (!indices || !s->targets) return LK_ERR_NOMEM;
-    for (int64_t i = 0; i < count; i++) indices[i] = i;
-    destinations[x] = s->features->data;
-    destinations[y] = s->targets->data;
-    return lk_dataset_gather(dataset, NULL, indices, count, destinations);
-}
-
 static lk_status measure(lk_estimator *estimator, lk_dataset *dataset, samples *s)
 {
     lk_evaluation eval;
-    LKI_TRY(gather(dataset, s));
+    LKI_TRY(lki_gather_samples(dataset, &s->features, &s->targets));
     double start = lki_now_s();
     s->prediction = lk_estimator_predict(estimator, s->features);
     if (!s->prediction) return lki_last_status();
