@@ -181,6 +181,25 @@ static lk_status call_train(const lk_component *self, lk_args *args, void **out)
     return status;
 }
 
+/* A saved one on a loader of the config that it was trained with. */
+static lk_status call_evaluate(const lk_component *self, lk_args *args, void **out)
+{
+    lk_estimator *estimator = lk_arg_peek(args, "estimator");
+    lk_dataset *dataset = NULL;
+    lki_report_options options = {.pictures = lk_arg_string(args, "pictures"),
+                                  .format = lk_arg_string(args, "format")};
+    (void)self, (void)out;
+    if (args->status) return args->status;
+    LKI_TRY(find_dataset(estimator, lk_arg_string(args, "evaluate"), &dataset));
+    lk_status status = LK_OK;
+    if (lki_estimator_is_master()) {
+        status = lk_estimator_load(estimator, lk_arg_string(args, "load"));
+        if (!status) status = lki_estimator_report(estimator, dataset, &options);
+    }
+    lk_dataset_free(dataset);
+    return status;
+}
+
 /* ---- The tables ---- */
 
 #define NUMBER(name_, default_, help_) LK_ESTIMATOR_PARAMETER_(name_, FLOAT, default_, help_)
@@ -212,18 +231,19 @@ static const lk_parameter own_parameters[] = {
     LK_ESTIMATOR_PART_("model", OBJECT, MODULE, NULL, "Its output has as many numbers as the targets."),
     LK_ESTIMATOR_PARAMETERS,
     {0}};
-static const lk_parameter call_parameters[] = {
-    LK_ESTIMATOR_PART_("estimator", OBJECT, ESTIMATOR, NULL, "Which one."),
-    LK_ESTIMATOR_PARAMETER_("seed", INT64, "42", "Of all random numbers."),
-    LK_ESTIMATOR_PARAMETER_("evaluate", STRING, "", "The loader to measure it on; the last one."),
-    LK_ESTIMATOR_PARAMETER_("save", STRING, "", "A folder for the model."),
-    LK_ESTIMATOR_PARAMETER_("pictures", STRING, "", "A folder for pictures of what it predicts."),
-    {.name = "format",
-     .type = LK_PARAMETER_STRING,
-     .default_value = "png",
-     .choices = "png|svg",
-     .help = "Of the pictures."},
-    {0}};
+#define CALL_PARAMETERS                                                                                      \
+    LK_ESTIMATOR_PART_("estimator", OBJECT, ESTIMATOR, NULL, "Which one."),                                  \
+        LK_ESTIMATOR_PARAMETER_("seed", INT64, "42", "Of all random numbers."),                              \
+        LK_ESTIMATOR_PARAMETER_("evaluate", STRING, "", "The loader to measure it on; the last one."),       \
+        LK_ESTIMATOR_PARAMETER_("pictures", STRING, "", "A folder for pictures of what it predicts."),       \
+    {                                                                                                        \
+        .name = "format", .type = LK_PARAMETER_STRING, .default_value = "png", .choices = "png|svg",         \
+        .help = "Of the pictures."                                                                           \
+    }
+static const lk_parameter train_parameters[] = {
+    CALL_PARAMETERS, LK_ESTIMATOR_PARAMETER_("save", STRING, "", "A folder for the model."), {0}};
+static const lk_parameter evaluate_parameters[] = {
+    CALL_PARAMETERS, LK_ESTIMATOR_PARAMETER_("load", STRING, NULL, "The folder that it was saved in."), {0}};
 
 static const known_estimator cnn3d = {.create = lk_cnn3d_create};
 static const known_estimator picae = {.create = lk_picae_create, .picae = true};
@@ -256,7 +276,12 @@ const lk_component lki_estimator_table[] = {
     {.name = "train_estimator",
      .kind = LK_KIND_CALL,
      .help = "Trains an estimator, then measures it, saves it and draws what it predicts.",
-     .parameters = call_parameters,
+     .parameters = train_parameters,
      .build = call_train},
+    {.name = "evaluate_estimator",
+     .kind = LK_KIND_CALL,
+     .help = "Measures a saved estimator and draws what it predicts.",
+     .parameters = evaluate_parameters,
+     .build = call_evaluate},
     {0},
 };

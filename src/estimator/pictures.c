@@ -128,8 +128,10 @@ static void draw_planes(lki_page *page, double *const planes[3], const lki_box *
                            .bottom = 0.18,
                            .top = 0.88,
                            .title = titles[i],
-                           .x_text = "z",
-                           .y_text = i ? "" : "y"};
+                           .x_text = box->dims == 2 ? "y" : "z",
+                           .y_text = i                ? ""
+                                     : box->dims == 2 ? "x"
+                                                      : "y"};
         lki_page_image(page, &panel, planes[i], rows, columns, i < 2 ? low : -error, i < 2 ? high : error,
                        i == 2);
     }
@@ -189,8 +191,8 @@ static void draw_profiles(lki_page *page, const lk_tensor *truth, const lk_tenso
             count = truth->shape.dim[1];
     double width = 1.0 / (double)panels;
     for (int64_t i = 0; i < panels; i++) {
-        char title[32];
-        snprintf(title, sizeof title, "channel %lld", (long long)i);
+        char title[48];
+        snprintf(title, sizeof title, "mean of channel %lld", (long long)i);
         lki_curve curves[] = {{"target", places, numbers(truth) + i * count, count, LKI_CURVE_LINE},
                               {"prediction", places, numbers(guess) + i * count, count, LKI_CURVE_LINE}};
         lki_page_curves(page,
@@ -199,7 +201,6 @@ static void draw_profiles(lki_page *page, const lk_tensor *truth, const lk_tenso
                                      .bottom = 0.16,
                                      .top = 0.9,
                                      .x_text = "point",
-                                     .y_text = i ? "" : "mean",
                                      .title = title},
                         curves, 2);
     }

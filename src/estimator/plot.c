@@ -161,21 +161,23 @@ static void add_margin(range *range, double share)
 
 /* ---- Numbers beside the axes ---- */
 
-/* "0.04", "-250", and "2 x 10^-7" where it would be long. */
-static void write_number(char *text, size_t capacity, double value, double span)
+static void write_power(char *text, size_t capacity, double mantissa, int power)
 {
-    double size = fabs(value);
-    if (size < 1e-9 * span) value = size = 0; /* a sum of steps that should have ended in nothing */
-    int power = size > 0 ? (int)floor(log10(size) + 1e-9) : 0;
-    if (power > -4 && power < 5) {
-        snprintf(text, capacity, "%.6g", value);
-        return;
-    }
-    double mantissa = value / pow(10, power);
-    if (fabs(mantissa - 1) < 1e-6)
-        snprintf(text, capacity, "10#u%d#d", power);
+    if (fabs(fabs(mantissa) - 1) < 1e-6)
+        snprintf(text, capacity, "%s10#u%d#d", mantissa < 0 ? "-" : "", power);
     else
         snprintf(text, capacity, "%.4g\302\26710#u%d#d", mantissa, power);
+}
+
+/* "0.04", "-250"; and where an axis is of very small or large numbers all of them as "2 x 10^-7". */
+static void write_number(char *text, size_t capacity, double value, double span)
+{
+    int power = (int)floor(log10(span) + 1e-9);
+    if (fabs(value) < 1e-9 * span) value = 0; /* a sum of steps that should have ended in nothing */
+    if (value == 0 || (power > -4 && power < 5))
+        snprintf(text, capacity, "%.6g", value);
+    else
+        write_power(text, capacity, value / pow(10, power), power);
 }
 
 static void label_tick(PLINT axis, PLFLT value, char *text, PLINT capacity, PLPointer spans)
@@ -190,13 +192,17 @@ static void label_powers(const range *range, bool upright)
     double span = range->high - range->low;
     const double *steps = span > 2.5 ? few : span > 0.8 ? some : all;
     int count = span > 2.5 ? 1 : span > 0.8 ? 3 : 9, every = 1 + (int)(span / 8);
+    bool is_plain = range->low > -3.6 && range->high < 4.6;
     for (int power = (int)floor(range->low); power <= (int)ceil(range->high); power++) {
         if (power % every != 0) continue;
         for (int i = 0; i < count; i++) {
             char text[32];
             double at = (power + log10(steps[i]) - range->low) / span;
             if (at < 0 || at > 1) continue;
-            write_number(text, sizeof text, steps[i] * pow(10, power), 0);
+            if (is_plain)
+                snprintf(text, sizeof text, "%.6g", steps[i] * pow(10, power));
+            else
+                write_power(text, sizeof text, steps[i], power);
             plmtex(upright ? "lv" : "b", upright ? 0.8 : 1.6, at, upright ? 1 : 0.5, text);
         }
     }

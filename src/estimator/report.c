@@ -30,7 +30,8 @@ static lk_status measure(lk_estimator *estimator, lk_dataset *dataset, samples *
     if (!s->prediction) return lki_last_status();
     eval.runtime_s = lki_now_s() - start;
     LKI_TRY(lki_estimator_score(estimator, s->prediction, s->targets, &eval));
-    printf("train - loss: %.4e, train - runtime: %.2f s\n", estimator->loss, estimator->runtime_s);
+    if (estimator->runtime_s > 0)
+        printf("train - loss: %.4e, train - runtime: %.2f s\n", estimator->loss, estimator->runtime_s);
     printf("eval - MSE Loss: %.4e, eval - KS Stat: %.4f, eval - runtime: %.2f s\n", eval.mse, eval.ks,
            eval.runtime_s);
     return LK_OK;
@@ -59,7 +60,8 @@ static lk_tensor *first_field(const lk_estimator *estimator, const lk_tensor *al
 static lk_status draw(const lk_estimator *estimator, picture which, const char *path, const samples *s)
 {
     int dims = estimator->features.rank - 1;
-    if (which == LOSSES) return estimator->is_krr ? LK_OK : lk_plot_losses(path, estimator);
+    bool has_losses = !estimator->is_krr && estimator->history_count > 0;
+    if (which == LOSSES) return has_losses ? lk_plot_losses(path, estimator) : LK_OK;
     if (which == DISTRIBUTIONS) return lk_plot_distributions(path, s->prediction, s->targets);
     if (dims < 1 || dims > LK_MAX_SPATIAL) return LK_OK;
     lk_tensor *prediction = first_field(estimator, s->prediction),

@@ -21,6 +21,14 @@ static const said *check_done(const char *arguments)
     return r;
 }
 
+/* As check_refused, after the warning that the data are made up. */
+static void check_wrong(const char *arguments, int exit_code, const char *fragment)
+{
+    const said *r = lockstep_in(folder, arguments);
+    if (r->exit_code != exit_code) fail_msg("lockstep %s: exit code %d\n%s", arguments, r->exit_code, r->err);
+    lkt_contains(r->err, fragment);
+}
+
 static const char *path_of(const char *name)
 {
     static char path[2][4096];
@@ -135,6 +143,34 @@ static void test_every_network(void **state)
     check_file("pictures/losses.svg");
 }
 
+/* What was saved is measured the same. */
+static void test_a_saved_one_is_measured(void **state)
+{
+    (void)state;
+    char trained[4096];
+    enter("estimators_saved");
+    static const char *const names[] = {"KRR", "CNN3dEstimator"};
+    for (int i = 0; i < 2; i++) {
+        char words[1024];
+        snprintf(words, sizeof words, AS("%s") "-e 2", names[i]);
+        const char *line = strstr(check_done(words)->out, "eval - MSE");
+        assert_non_null(line);
+        snprintf(trained, sizeof trained, "%.*s", (int)(strstr(line, ", eval - runtime") - line), line);
+        snprintf(words, sizeof words,
+                 AS("%s") "--run/0/_call_=evaluate_estimator --run/0/load=model --run/0/save=null", names[i]);
+        check_wrong(words, 2, "unknown key \"save\"");
+        snprintf(words, sizeof words,
+                 "sed -e 's/train_estimator/evaluate_estimator/' -e 's/save:/load:/' -e 's/_target_: "
+                 "KRR/_target_: "
+                 "%s/' '%s' > '%s'",
+                 names[i], CONFIG, path_of("evaluate.yml"));
+        assert_int_equal(system(words), 0);
+        lkt_contains(check_done("run -C evaluate.yml --run/0/pictures=again")->out, trained);
+        check_file("again/spectra.png");
+    }
+    check_wrong("run -C evaluate.yml --run/0/load=nowhere", 1, "nowhere/params.json: no such file");
+}
+
 /* A flat field of one dimension: the estimators of lines. */
 static void test_one_dimension(void **state)
 {
@@ -179,14 +215,6 @@ static void test_of_ones_own(void **state)
     lkt_contains(check_done("help SmoothEstimator --expdir my")->out, "patience");
 }
 
-/* As check_refused, after the warning that the data are made up. */
-static void check_wrong(const char *arguments, const char *fragment)
-{
-    const said *r = lockstep_in(folder, arguments);
-    if (r->exit_code != 2) fail_msg("lockstep %s: exit code %d\n%s", arguments, r->exit_code, r->err);
-    lkt_contains(r->err, fragment);
-}
-
 static void test_mistakes(void **state)
 {
     (void)state;
@@ -194,15 +222,15 @@ static void test_mistakes(void **state)
     check_refused(folder, AS("CNN3d"), 2, "krr.yml:9: CNN3d: unknown key");
     check_refused(folder, AS("KR"), 2, "unknown component \"KR\"");
     check_refused(folder, AS("KRR") "--run/0/estimator/alhpa=2", 2, "did you mean \"alpha\"");
-    check_wrong(AS("KRR") "--run/0/estimator/n_epochs=0", "n_epochs: expected at least 1, found 0");
-    check_wrong(AS("KRR") "--run/0/estimator/gamma=0", "gamma: expected more than 0");
+    check_wrong(AS("KRR") "--run/0/estimator/n_epochs=0", 2, "n_epochs: expected at least 1, found 0");
+    check_wrong(AS("KRR") "--run/0/estimator/gamma=0", 2, "gamma: expected more than 0");
     check_refused(folder, AS("KRR") "--run/0/estimator/loaders=[]", 2, "loaders");
     check_refused(folder, AS("KRR") "--resume x", 2, "an estimator takes --logdir, --num-epochs");
     check_refused(folder,
                   AS("KRR") "--run/0/evaluate=test --run/0/estimator/loaders/train/dataset/missing=error", 2,
                   "data/cnn_krr/t0/u_dim32_fm15.h5");
     check_refused(folder, AS("CNN3dEstimator") "--run/0/_call_=train", 2, "train: unknown key \"estimator\"");
-    check_wrong(AS("KRR") "--run/0/evaluate=test", "evaluate: there is no loader \"test\"");
+    check_wrong(AS("KRR") "--run/0/evaluate=test", 2, "evaluate: there is no loader \"test\"");
 }
 
 int main(void)
@@ -213,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_one_dimension),
         cmocka_unit_test(test_of_ones_own),
         cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_a_saved_one_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
