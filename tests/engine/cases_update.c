@@ -1,6 +1,8 @@
 /* Cases of the update half: every rule with its options, at the first step and later, and clipping. */
 #include "case.h"
 
+#include <math.h>
+
 static const lk_hyper sgds[] = {
     {.lr = 0.1},
     {.lr = 0.1, .weight_decay = 0.01},
@@ -99,6 +101,27 @@ static void zero_parameter(lkt_case_list *list)
     lkt_in_f32(c, LK_SHAPE(19), LKT_ZERO);
 }
 
+/* Denominators that have no reciprocal: second moments that overflowed, and an eps below all normal numbers.
+ */
+static void extreme_denominators(lkt_case_list *list)
+{
+    for (int tiny = 0; tiny < 2; tiny++) {
+        lkt_case *c =
+            lkt_case_add(list, LK_OP_UPDATE, "adam with denominators %s", tiny ? "too small" : "too large");
+        c->attr.mode = LK_UPDATE_ADAM;
+        c->hyper = adams[0];
+        c->hyper.step = 3;
+        if (tiny) c->hyper.eps = 1e-40;
+        lkt_in_f32(c, LK_SHAPE(83), LKT_NORMAL);
+        lkt_in_f32(c, LK_SHAPE(83), tiny ? LKT_ZERO : LKT_NORMAL);
+        lkt_in_f32(c, LK_SHAPE(83), tiny ? LKT_ZERO : LKT_NORMAL);
+        lk_tensor *second = lkt_in(c, LK_F32, LK_SHAPE(83), tiny ? LKT_ZERO : LKT_POSITIVE);
+        for (int i = 0; i < 83 && !tiny; i += 3) lk_tensor_set(second, i, i % 2 ? INFINITY : 1e38);
+        lkt_in_absent(c);
+        c->tolerance = 1e-6;
+    }
+}
+
 static void clips(lkt_case_list *list)
 {
     static const int64_t sizes[] = {0, 1, 67, 1027, 50021};
@@ -132,5 +155,6 @@ void lkt_cases_update(lkt_case_list *list)
     updates(list, LK_UPDATE_ADAGRAD, adagrads, COUNT(adagrads));
     updates(list, LK_UPDATE_LAMB, lambs, COUNT(lambs));
     zero_parameter(list);
+    extreme_denominators(list);
     clips(list);
 }

@@ -18,11 +18,17 @@ typedef struct kernel_rows {
     int64_t low, high, first;
 } kernel_rows;
 
+/* How many steps reach `distance`; a division only where it takes one. */
+INLINE int64_t steps_to(int64_t distance, int64_t step)
+{
+    return step == 1 ? distance : (distance + step - 1) / step;
+}
+
 INLINE kernel_rows kernel_rows_at(const lki_conv *c, int axis, int64_t place)
 {
     int64_t first = place * c->stride[axis] - c->padding[axis], step = c->dilation[axis];
-    int64_t low = first < 0 ? (-first + step - 1) / step : 0, room = c->in[axis] - 1 - first;
-    int64_t high = room < 0 ? 0 : room / step + 1;
+    int64_t low = first < 0 ? steps_to(-first, step) : 0;
+    int64_t high = c->in[axis] > first ? steps_to(c->in[axis] - first, step) : 0;
     if (high > c->kernel[axis]) high = c->kernel[axis];
     return (kernel_rows){low, high, first};
 }
@@ -145,14 +151,16 @@ static void pairs_forward(float *y, const lki_pairs *p, const float *x, float *w
         for (int64_t o = 0; o < 16; o++) wt[t * 16 + o] = o < p->outs ? p->w[o * p->k + t] : 0;
     for (int64_t begin = 0; begin < columns; begin += 16) {
         lane_run run = lane_run_at(c, begin);
-        for (int64_t oz = 0; oz < c->out[0]; oz++)
+        for (int64_t oz = 0; oz < c->out[0]; oz++) {
+            kernel_rows zs = kernel_rows_at(c, 0, oz);
             for (int64_t oy = 0; oy < c->out[1]; oy++) {
-                kernel_rows zs = kernel_rows_at(c, 0, oz), ys = kernel_rows_at(c, 1, oy);
+                kernel_rows ys = kernel_rows_at(c, 1, oy);
                 float *to = y + (oz * c->out[1] + oy) * c->out[2];
                 pairs_row(to, plane, p, x, zs, ys, run);
                 for (int64_t i = columns; i < c->out[2] && begin + 16 >= columns; i++)
                     pairs_column(to, plane, p, x, wt, zs, ys, i);
             }
+        }
     }
 }
 
@@ -252,9 +260,9 @@ INLINE void gather_channels(float *lanes, const lki_pairs *p, const float *dy, i
 /* The output rows [low, high) that kernel row ky reaches the input from. */
 INLINE kernel_rows output_rows_of(const lki_conv *c, int64_t ky)
 {
-    int64_t shift = ky * c->dilation[1] - c->padding[1], room = c->in[1] - 1 - shift;
-    int64_t low = shift < 0 ? (-shift + c->stride[1] - 1) / c->stride[1] : 0;
-    int64_t high = room < 0 ? 0 : room / c->stride[1] + 1;
+    int64_t shift = ky * c->dilation[1] - c->padding[1];
+    int64_t low = shift < 0 ? steps_to(-shift, c->stride[1]) : 0;
+    int64_t high = c->in[1] > shift ? steps_to(c->in[1] - shift, c->stride[1]) : 0;
     return (kernel_rows){low, high < c->out[1] ? high : c->out[1], shift};
 }
 
@@ -262,12 +270,14 @@ static void pairs_gradient(float *dw, const lki_pairs *p, const float *x, const 
 {
     const lki_conv *c = &p->one;
     int64_t plane = c->out[0] * c->out[1] * c->out[2];
+    kernel_rows known[8];
+    for (int64_t ky = 0; ky < c->kernel[1] && ky < 8; ky++) known[ky] = output_rows_of(c, ky);
     for (int64_t oz = 0; oz < c->out[0]; oz++, dy += c->out[1] * c->out[2]) {
         kernel_rows zs = kernel_rows_at(c, 0, oz), all = {0, c->kernel[1], 0};
         gather_channels(lanes, p, dy, plane);
         FOR_EACH_KERNEL_ROW(c, zs, all)
         {
-            kernel_rows rows = output_rows_of(c, ky);
+            kernel_rows rows = ky < 8 ? known[ky] : output_rows_of(c, ky);
             const float *from = x + input_row(c, zs, all, channel, kz, ky) - c->padding[1] * c->in[2];
             pairs_grad_row(dw + first_tap(c, channel, kz, ky), p, from, dy, plane, lanes, rows.low,
                            rows.high);

@@ -141,7 +141,7 @@ INLINE cover cover_of(const lki_conv *c, int axis, int64_t place)
 {
     int64_t step = c->dilation[axis], low = place * c->stride[axis] - c->padding[axis];
     int64_t high = low + (c->kernel[axis] - 1) * step + 1;
-    if (low < 0) low += (-low + step - 1) / step * step;
+    if (low < 0) low = step == 1 ? 0 : low + (-low + step - 1) / step * step;
     return (cover){low, high < c->in[axis] ? high : c->in[axis]};
 }
 
@@ -152,9 +152,10 @@ static void max_pool_pairs(float *y, int32_t *index, const lki_conv *c, const fl
     int64_t n = c->out[2] - begin < VN ? c->out[2] - begin : VN, at = begin;
     const __mmask16 kept = (__mmask16)((1u << n) - 1);
     const window_pairs p = window_pairs_of(c, begin, n);
-    for (int64_t oz = 0; oz < c->out[0]; oz++)
+    for (int64_t oz = 0; oz < c->out[0]; oz++) {
+        const cover zs = cover_of(c, 0, oz);
         for (int64_t oy = 0; oy < c->out[1]; oy++, at += c->out[2]) {
-            cover zs = cover_of(c, 0, oz), ys = cover_of(c, 1, oy);
+            const cover ys = cover_of(c, 1, oy);
             int64_t row = (zs.low * c->in[1] + ys.low) * c->in[2];
             __m512 best = _mm512_set1_ps(-INFINITY);
             __mmask16 any = zs.low < zs.high && ys.low < ys.high ? p.even | p.odd : 0;
@@ -173,6 +174,7 @@ static void max_pool_pairs(float *y, int32_t *index, const lki_conv *c, const fl
             if (y) _mm512_mask_storeu_ps(y + at, kept, best);
             if (index) _mm512_mask_storeu_epi32(index + at, kept, place);
         }
+    }
 }
 #endif
 

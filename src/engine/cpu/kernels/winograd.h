@@ -271,7 +271,10 @@ INLINE void merge_down(float *stage, int64_t columns, float *carry, bool first)
         v d[6], r[6];
         UNROLL for (int i = 0; i < 6; i++) d[i] = v_load(stage + i * row);
         wino_b(r, d);
-        UNROLL for (int i = 0; i < 2 && !first; i++) r[i] += v_load(carry + i * row);
+        if (!first) {
+            r[0] += v_load(carry);
+            r[1] += v_load(carry + row);
+        }
         UNROLL for (int i = 0; i < 6; i++) v_store(stage + i * row, r[i]);
         UNROLL for (int i = 0; i < 2; i++) v_store(carry + i * row, r[4 + i]);
     }
