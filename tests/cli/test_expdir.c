@@ -220,6 +220,33 @@ static void test_a_component_that_fails(void **state)
                   "Spirals: count: expected at least 2, found 1");
 }
 
+/* The kinds that the example has none of; a call of one's own needs no runner. */
+static void test_other_kinds(void **state)
+{
+    (void)state;
+    enter("expdir_kinds");
+    write_source(
+        "my/other.c",
+        "static lk_status sgd(const lk_component *s, lk_args *a, void **out)\n"
+        "{ (void)s; *out = lk_sgd(.lr = lk_arg_float(a, \"lr\"), .momentum = 0.9);\n"
+        "  return *out ? LK_OK : lk_error_status(); }\n"
+        "static lk_status fall(const lk_component *s, lk_args *a, void **out)\n"
+        "{ (void)s; (void)a; *out = lk_exponential_lr(0.5); return *out ? LK_OK : lk_error_status(); }\n"
+        "static lk_status hello(const lk_component *s, lk_args *a, void **out)\n"
+        "{ (void)s; (void)out; lk_log_to_stderr(\"note\", lk_arg_string(a, \"text\"), NULL); return LK_OK; "
+        "}\n"
+        "static const lk_parameter lr[] = {{.name = \"lr\", .type = LK_PARAMETER_FLOAT}, {0}};\n"
+        "static const lk_parameter text[] = {{.name = \"text\", .type = LK_PARAMETER_STRING}, {0}};\n"
+        "static const lk_component a = {.name = \"Heavy\", .kind = LK_KIND_OPTIMIZER, .parameters = lr,\n"
+        "    .build = sgd}, b = {.name = \"Fall\", .kind = LK_KIND_SCHEDULER, .build = fall},\n"
+        "    c = {.name = \"hello\", .kind = LK_KIND_CALL, .parameters = text, .build = hello};\n"
+        "LK_COMPONENTS(&a, &b, &c);\n");
+    check_done(RUN "'--run/0/optimizer={_target_: Heavy, lr: 0.02}' --run/0/scheduler=Fall");
+    shell("printf 'run:\\n  - {_call_: hello, text: good morning}\\n' > hello.yml", NULL);
+    lkt_contains(check_done("run -C hello.yml --expdir my")->err, "good morning");
+    check_refused(folder, "run -C hello.yml", 2, "unknown component \"hello\"");
+}
+
 /* Without the command: a program opens a shared object itself; a second with the same names adds nothing. */
 static void test_from_a_program(void **state)
 {
@@ -241,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_a_folder_that_cannot_be_written),
         cmocka_unit_test(test_sources_that_do_not_do),
         cmocka_unit_test(test_a_component_that_fails),
+        cmocka_unit_test(test_other_kinds),
         cmocka_unit_test(test_from_a_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
