@@ -33,9 +33,29 @@ static lk_status start_bucket(lk_graph *graph, lki_bucket *bucket)
     return LK_OK;
 }
 
+/* Between the ops that follow the first bucket: not every comm has a thread that goes on by itself. */
+static lk_status poll_in_between(lk_graph *graph)
+{
+    lki_bucket *latest = NULL;
+    for (lki_node *node = graph->first, *next; node; node = next) {
+        next = node->next;
+        if (node->op == LK_OP_REDUCE_START) {
+            latest = node->attr.bucket;
+        } else if (latest && next) {
+            lk_attr attr = {.bucket = latest};
+            lki_node *poll = lki_graph_insert(graph, next, LK_OP_REDUCE_POLL, NULL, 0, &attr);
+            if (!poll) return lki_last_status();
+            poll->section = LKI_SECTION_BACKWARD;
+            poll->scope = NULL;
+        }
+    }
+    return LK_OK;
+}
+
 lk_status lki_pass_ddp(lk_graph *graph, const lki_ddp *ddp)
 {
     for (int i = 0; i < ddp->bucket_count; i++) LKI_TRY(start_bucket(graph, &ddp->buckets[i]));
+    LKI_TRY(poll_in_between(graph));
     for (int i = 0; i < ddp->bucket_count; i++) {
         lk_attr attr = {.bucket = &ddp->buckets[i]};
         lki_node *wait = lki_graph_insert(graph, NULL, LK_OP_REDUCE_WAIT, NULL, 0, &attr);

@@ -26,8 +26,17 @@ typedef struct lki_ddp {
     int bucket_count;
 } lki_ddp;
 
-/* The pass: starts the averaging of each bucket as soon as its last gradient is there, and waits for all at
- * the end. */
+enum { LKI_BUCKET_NBYTES = 4 << 20, LKI_FIRST_BUCKET_DIVISOR = 4 };
+
+/* A bucket is closed as soon as it holds so many bytes. `bucket_nbytes` is the option, 0 the default. */
+static inline int64_t lki_bucket_room(int index, int64_t bucket_nbytes)
+{
+    int64_t room = bucket_nbytes ? bucket_nbytes : LKI_BUCKET_NBYTES;
+    return index == 0 ? room / LKI_FIRST_BUCKET_DIVISOR : room;
+}
+
+/* The pass: starts the averaging of each bucket as soon as its last gradient is there, moves it on between
+ * the ops that follow, and waits for all at the end. */
 lk_status lki_pass_ddp(lk_graph *graph, const lki_ddp *ddp);
 
 /* batch_norm over the batches of all ranks of graph->sync_comm, out of smaller ops; the arguments are
