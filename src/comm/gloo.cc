@@ -10,6 +10,7 @@ extern "C" {
 #include "base/memory.h"
 #include "base/status.h"
 }
+#include "comm/model.h"
 #include "comm/reduce.h"
 
 #include <gloo/allgather.h>
@@ -159,12 +160,23 @@ std::vector<connection> list_connections(int store_port)
     return found;
 }
 
+/* Gloo's own, with the timeout of those of its waits that are given none within reach. */
+class Context : public gloo::rendezvous::Context
+{
+  public:
+    using gloo::rendezvous::Context::Context;
+    void set_wait_timeout(int64_t timeout_ms)
+    {
+        transportContext_->setTimeout(std::chrono::milliseconds(timeout_ms));
+    }
+};
+
 /* What a request's scratch[0] says. INLINE waits for its caller, who will run it. */
 enum work_state : uint64_t { QUEUED, INLINE, RUNNING, FINISHED };
 
 struct gloo_comm {
     lk_comm base; /* first: a lk_comm * is a gloo_comm * */
-    std::shared_ptr<gloo::rendezvous::Context> context;
+    std::shared_ptr<Context> context;
     lki_monitor *monitor;
     std::thread worker;
     std::mutex lock;
@@ -206,6 +218,16 @@ void set_buffers(gloo::AllreduceOptions &options, const void *in, void *out, siz
     options.setOutput(static_cast<T *>(out), count);
 }
 
+/* The ring's 2 (size - 1) messages a rank, one after the other, are worth their latencies only where each of
+ * them is large; the cube has 2 log2(size) and moves as many bytes. The waits
+ * of Gloo's cube are given no timeout. */
+void choose_algorithm(gloo_comm *self, gloo::AllreduceOptions &options, size_t nbytes)
+{
+    if (!lki_gloo_takes_cube(self->base.size, (double)nbytes)) return;
+    options.setAlgorithm(gloo::AllreduceOptions::Algorithm::BCUBE);
+    self->context->set_wait_timeout(self->base.timeout_ms);
+}
+
 void all_reduce(gloo_comm *self, const lk_comm_op &op, uint64_t seq, const void *in, void *out, int64_t count)
 {
     gloo::AllreduceOptions options(self->context);
@@ -218,6 +240,7 @@ void all_reduce(gloo_comm *self, const lk_comm_op &op, uint64_t seq, const void 
     options.setReduceFunction(reduction(op));
     options.setTag((uint32_t)seq);
     options.setTimeout(std::chrono::milliseconds(self->base.timeout_ms));
+    choose_algorithm(self, options, (size_t)count * lk_dtype_nbytes(op.dtype));
     gloo::allreduce(options);
     if (op.reduce == LK_REDUCE_AVG) lki_scale(out, count, op.dtype, self->base.size);
 }
@@ -436,7 +459,7 @@ void connect_all(gloo_comm *self, const lki_gloo_options *options)
         attributes.hostname = options->host;
     auto device = gloo::transport::tcp::CreateDevice(attributes);
     RendezvousStore store(options->store, options->prefix, timeout_ms);
-    self->context = std::make_shared<gloo::rendezvous::Context>(options->rank, options->size);
+    self->context = std::make_shared<Context>(options->rank, options->size);
     self->context->setTimeout(std::chrono::milliseconds(timeout_ms));
     int store_port = lki_store_port(options->store);
     std::vector<connection> before = list_connections(store_port);

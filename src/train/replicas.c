@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_BUCKET_NBYTES = 4 << 20, FIRST_BUCKET_DIVISOR = 4 };
-
 /* ---- The same model everywhere ---- */
 
 /* One line a parameter: "0.weight f32 (10, 784)". */
@@ -116,13 +114,12 @@ static void close_bucket(lki_replicas *replicas, int first, int last, int used)
 static lk_status make_buckets(lki_replicas *replicas)
 {
     const lki_flat *flat = replicas->flat;
-    int64_t limit = replicas->options.bucket_nbytes ? replicas->options.bucket_nbytes : DEFAULT_BUCKET_NBYTES;
     int64_t element = (int64_t)lk_dtype_nbytes(flat->dtype), nbytes = 0;
     replicas->ddp.buckets = LKI_NEW_ARRAY(lki_bucket, flat->slice_count);
     replicas->bucket_params = LKI_NEW_ARRAY(lk_param *, flat->slice_count);
     if (!replicas->ddp.buckets || !replicas->bucket_params) return LK_ERR_NOMEM;
     for (int i = flat->slice_count - 1, last = i, used = 0; i >= 0; i--) {
-        int64_t room = replicas->ddp.bucket_count == 0 ? limit / FIRST_BUCKET_DIVISOR : limit;
+        int64_t room = lki_bucket_room(replicas->ddp.bucket_count, replicas->options.bucket_nbytes);
         nbytes += flat->slices[i].count * element;
         if (nbytes < room && i > 0) continue;
         close_bucket(replicas, i, last, used);
