@@ -462,6 +462,11 @@ const lk_call *lki_plan_call(const lki_plan *plan, int index)
     return &plan->calls[index];
 }
 
+int lki_plan_section_begin(const lki_plan *plan, lki_section section)
+{
+    return plan->section_begin[section];
+}
+
 size_t lki_plan_arena_nbytes(const lki_plan *plan)
 {
     return plan->arena_nbytes;

@@ -60,6 +60,8 @@ lk_status lki_plan_explain_nan(lki_plan *plan);
 
 int lki_plan_call_count(const lki_plan *plan);
 const lk_call *lki_plan_call(const lki_plan *plan, int index);
+/* The first call of a section; of LKI_SECTION_COUNT, the end of the last. */
+int lki_plan_section_begin(const lki_plan *plan, lki_section section);
 size_t lki_plan_arena_nbytes(const lki_plan *plan);
 
 /* A listing of the plan, one call a line, for tests and `--dump-plan`. The caller frees it with lki_free. */
