@@ -4,7 +4,7 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "run evaluate predict create gtb get-examples test hash components help doctor completion version" -- "$word"))
+        COMPREPLY=($(compgen -W "run evaluate predict create gtb get-examples test bench hash components help doctor completion version" -- "$word"))
         return
     fi
     case $command:$before in
@@ -38,6 +38,19 @@ _lockstep()
     predict:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
     predict:--output | predict:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
     create:--name | create:-n) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    bench:--config | bench:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    bench:--model | bench:-m) COMPREPLY=($(compgen -W "mnist-linear mlp convnet cnn3d resnet-50" -- "$word")); return ;;
+    bench:--latency-us) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    bench:--bandwidth-gbit) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    bench:--overhead-us) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    bench:--ranks-per-host) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    bench:--max-ranks) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    bench:--backend) COMPREPLY=($(compgen -W "auto shm gloo mpi" -- "$word")); return ;;
+    bench:--bucket-mb) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    bench:--accumulate) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    bench:--compute-ms) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    bench:--nproc) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    bench:--seconds) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--kind | components:-k) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -50,6 +63,7 @@ _lockstep()
     gtb) options="--help" ;;
     get-examples) options="--help" ;;
     test) options="--help" ;;
+    bench) options="--config -C --model -m --simulate --measure --latency-us --bandwidth-gbit --overhead-us --ranks-per-host --max-ranks --backend --bucket-mb --accumulate --compress --compute-ms --nproc --seconds --json --help" ;;
     hash) options="--help" ;;
     components) options="--kind -k --expdir --names --markdown --help" ;;
     help) options="--expdir --help" ;;

@@ -11,6 +11,7 @@ extern const lki_command lki_command_create;
 extern const lki_command lki_command_gtb;
 extern const lki_command lki_command_get_examples;
 extern const lki_command lki_command_test;
+extern const lki_command lki_command_bench;
 extern const lki_command lki_command_hash;
 extern const lki_command lki_command_components;
 extern const lki_command lki_command_help;
