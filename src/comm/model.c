@@ -6,7 +6,10 @@ enum {
     SEGMENTS_IN_FLIGHT = 2,   /* of Gloo's ring */
     SHM_SPLIT_NBYTES = 16384, /* see shm_steps.c */
     MAX_SEGMENT_NBYTES = 1 << 20,
-    CUBE_SHARE_NBYTES = 128 << 10, /* of each host's share of the data, below which the cube is asked for */
+    MPI_EAGER_NBYTES = 64 << 10, /* over TCP */
+    MPI_HALVING_HOSTS = 4,
+    MPI_HALVING_NBYTES = 65536,
+    CUBE_SHARE_NBYTES = 512 << 10, /* of each host's share of the data, below which the cube is asked for */
 };
 
 static void fill_in(double *value, double otherwise)
@@ -86,11 +89,36 @@ double lki_model_gloo(const lki_network *n, int hosts, double nbytes)
     return lki_gloo_takes_cube(hosts, nbytes) ? cube_s(n, hosts, nbytes) : ring_s(n, hosts, nbytes);
 }
 
+bool lki_mpi_halves(int hosts, double nbytes)
+{
+    return hosts >= MPI_HALVING_HOSTS && nbytes >= MPI_HALVING_NBYTES;
+}
+
+/* A message; a large one is announced and asked for first. */
+static double mpi_message_s(const lki_network *n, double nbytes)
+{
+    double hop_s = n->latency_s + n->overhead_s;
+    return (nbytes > MPI_EAGER_NBYTES ? 3 : 1) * hop_s + nbytes / n->bandwidth;
+}
+
+/* Hosts beyond a power of two hand theirs to another one first, and get the result in the end. */
+static double halving_s(const lki_network *n, int hosts, double nbytes)
+{
+    int power = 1;
+    while (2 * power <= hosts) power *= 2;
+    double seconds = power < hosts ? 2 * mpi_message_s(n, nbytes) + nbytes / n->reduce_rate : 0;
+    for (; power > 1; power /= 2) {
+        nbytes /= 2;
+        seconds += 2 * mpi_message_s(n, nbytes) + nbytes / n->reduce_rate;
+    }
+    return seconds;
+}
+
 double lki_model_mpi(const lki_network *n, int hosts, double nbytes)
 {
-    if (hosts < 2) return 0;
-    double rounds = ceil(log2(hosts)), hop_s = n->latency_s + n->overhead_s + nbytes / n->bandwidth;
-    return rounds * (2 * hop_s + nbytes / n->reduce_rate);
+    if (hosts < 2 || nbytes <= 0) return 0;
+    if (lki_mpi_halves(hosts, nbytes)) return halving_s(n, hosts, nbytes);
+    return ceil(log2(hosts)) * (2 * mpi_message_s(n, nbytes) + nbytes / n->reduce_rate);
 }
 
 /* Every rank moves `passes` times the data; together they are held to what the memory delivers. */

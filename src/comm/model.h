@@ -32,7 +32,11 @@ bool lki_gloo_takes_cube(int hosts, double nbytes);
 /* Gloo's all-reduce between `hosts` ranks on as many hosts. */
 double lki_model_gloo(const lki_network *network, int hosts, double nbytes);
 
-/* Open MPI's MPI_Iallreduce in place between as many hosts: a binomial tree up, another one down. */
+/* Whether our MPI comm hands large data over in a way that Open MPI halves and doubles. */
+bool lki_mpi_halves(int hosts, double nbytes);
+
+/* Open MPI's MPI_Iallreduce between as many hosts over TCP: a binomial tree up and another one down, or
+ * recursive halving and doubling. */
 double lki_model_mpi(const lki_network *network, int hosts, double nbytes);
 
 /* Shared memory between the ranks of one host. */

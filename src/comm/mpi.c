@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/model.h"
 #include "comm/mpi_rollcall.h"
 #include "comm/reduce.h"
 
@@ -23,8 +24,7 @@ typedef struct mpi_comm {
     MPI_Comm comm;
     MPI_Op half_ops[2][3]; /* of bf16 and f16: sum, max, min */
     MPI_Datatype half_types[2];
-    void *staging[LK_COMM_MAX_REQUESTS]; /* of each request's reduce-scatter; grown, never given back before
-                                            free */
+    void *staging[LK_COMM_MAX_REQUESTS]; /* of each request; grown, never given back before free */
     size_t staging_nbytes[LK_COMM_MAX_REQUESTS];
     int idle; /* tests in a row that found nothing done */
     lki_rollcall rollcall;
@@ -117,20 +117,45 @@ static int begin_all_reduce(mpi_comm *self, const lk_comm_op *op, const void *se
                           op_of(self, op), self->comm, request);
 }
 
+/* Memory of the request's own. */
+static lk_status take_staging(mpi_comm *self, const lk_comm_request *request, size_t nbytes, void **out)
+{
+    size_t slot = (size_t)(request - self->base.requests);
+    if (self->staging_nbytes[slot] < nbytes) {
+        void *grown = lki_realloc(self->staging[slot], nbytes, "a collective over MPI");
+        if (!grown) return LK_ERR_NOMEM;
+        self->staging[slot] = grown;
+        self->staging_nbytes[slot] = nbytes;
+    }
+    *out = self->staging[slot];
+    return LK_OK;
+}
+
+/* In place, Open MPI sends all the data up and down a tree, whatever its size. From a copy, it halves and
+ * doubles large data between four ranks and more, which moves a fraction of the bytes. */
+static lk_status begin_plain(mpi_comm *self, lk_comm_request *request)
+{
+    const lk_comm_op *op = &request->op;
+    size_t nbytes = (size_t)op->count * lk_dtype_nbytes(op->dtype);
+    const void *send = op->send;
+    if (op->send == op->recv && lki_mpi_halves(self->base.size, (double)nbytes)) {
+        void *copy;
+        LKI_TRY(take_staging(self, request, nbytes, &copy));
+        memcpy(copy, op->send, nbytes);
+        send = copy;
+    }
+    return check(begin_all_reduce(self, op, send, op->recv, op->count, &work_of(request)->request),
+                 "MPI_Iallreduce");
+}
+
 /* Reduces all of it aside: Open MPI's own reduce-scatter adds in an order that depends on the rank. */
 static lk_status begin_reduce_scatter(mpi_comm *self, lk_comm_request *request)
 {
     const lk_comm_op *op = &request->op;
     int64_t count = op->count * self->base.size;
-    size_t nbytes = (size_t)count * lk_dtype_nbytes(op->dtype),
-           slot = (size_t)(request - self->base.requests);
-    if (self->staging_nbytes[slot] < nbytes) {
-        void *grown = lki_realloc(self->staging[slot], nbytes, "a reduce-scatter");
-        if (!grown) return LK_ERR_NOMEM;
-        self->staging[slot] = grown;
-        self->staging_nbytes[slot] = nbytes;
-    }
-    return check(begin_all_reduce(self, op, op->send, self->staging[slot], count, &work_of(request)->request),
+    void *all;
+    LKI_TRY(take_staging(self, request, (size_t)count * lk_dtype_nbytes(op->dtype), &all));
+    return check(begin_all_reduce(self, op, op->send, all, count, &work_of(request)->request),
                  "MPI_Iallreduce");
 }
 
@@ -147,9 +172,7 @@ static lk_status mpi_start(lk_comm *comm, lk_comm_request *request)
         return lki_fail(LK_ERR_UNSUPPORTED, "MPI counts to %d elements at a time; this has %lld x %d",
                         INT_MAX, (long long)op->count, comm->size);
     switch (op->kind) {
-    case LK_COMM_ALL_REDUCE:
-        return check(begin_all_reduce(self, op, op->send, op->recv, op->count, &work->request),
-                     "MPI_Iallreduce");
+    case LK_COMM_ALL_REDUCE: return begin_plain(self, request);
     case LK_COMM_BROADCAST:
         return check(MPI_Ibcast(op->recv, (int)op->count, type_of(self, op->dtype), op->root, self->comm,
                                 &work->request),

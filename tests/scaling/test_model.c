@@ -51,8 +51,11 @@ static void a_tree_takes_its_rounds(void **state)
 {
     (void)state;
     lki_network n = network_of(1e-3, 1e9);
-    lkt_close(1e3 * lki_model_mpi(&n, 8, 1e6), 2 * 3 * (1 + 1), 1e-6);
-    lkt_close(1e3 * lki_model_mpi(&n, 9, 1e6), 2 * 4 * (1 + 1), 1e-6);
+    lkt_close(1e3 * lki_model_mpi(&n, 8, 5e4), 2 * 3 * (1 + 0.05), 1e-6);
+    lkt_close(1e3 * lki_model_mpi(&n, 9, 5e4), 2 * 4 * (1 + 0.05), 1e-6);
+    lkt_close(1e3 * lki_model_mpi(&n, 2, 1e6), 2 * (3 + 1), 1e-6); /* announced, and asked for */
+    lkt_close(1e3 * lki_model_mpi(&n, 8, 8e6), 2 * (3 * 3 + 7), 1e-6);
+    lkt_close(1e3 * lki_model_mpi(&n, 9, 8e6), 2 * (3 + 8) + 2 * (3 * 3 + 7), 1e-6);
     assert_true(lki_model_mpi(&n, 1, 1e6) == 0);
 }
 
