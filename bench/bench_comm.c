@@ -1,8 +1,11 @@
 /* How long an all-reduce takes, ours beside Open MPI and Gloo called directly, in one run on the same cores.
  *
- *     bench_comm [RANKS]            the table
- *     bench_comm --part NAME RANKS  one row of it: "COUNT median-us best-us" a line; the mpi parts are for
- * mpirun */
+ *     bench_comm [RANKS]            the tables
+ *     bench_comm --part NAME RANKS  one row: "COUNT median-us best-us" a line; the mpi parts are for mpirun
+ *
+ * A second table says what our comm costs over the library below it: the same ranks reduce the same buffer
+ * once through the comm and once directly, in turns, so that what else the machine does hits both alike. A
+ * line of such a row is "COUNT our-us their-us", of the fastest tenth of each. */
 #include "base/clock.h"
 #include "comm/comm.h"
 #include "launch/devices.h"
@@ -58,6 +61,43 @@ static int measure(int rank, int few, int (*reduce)(void *context, float *data, 
     return 0;
 }
 
+typedef int (*reducer)(void *context, float *data, int64_t count);
+
+static double timed_us(reducer reduce, void *context, float *data, int64_t count)
+{
+    int64_t start = lki_now_ns();
+    if (reduce(context, data, count) != 0) exit(1);
+    return (double)(lki_now_ns() - start) / 1e3;
+}
+
+/* Times both in turns, each first every other time, and prints rank 0's lines. */
+static int compare(int rank, int few, reducer ours, void *our_context, reducer theirs, void *their_context)
+{
+    for (int c = 0; c < COUNTS; c++) {
+        int n = repeats(counts[c], few);
+        float *data = calloc((size_t)counts[c], sizeof *data);
+        double *our_us = calloc((size_t)n, sizeof *our_us), *their_us = calloc((size_t)n, sizeof *their_us);
+        if (!data || !our_us || !their_us) return 1;
+        for (int i = -n / 10; i < n; i++) {
+            double a = 0, b = 0;
+            if (i & 1) b = timed_us(theirs, their_context, data, counts[c]);
+            a = timed_us(ours, our_context, data, counts[c]);
+            if (!(i & 1)) b = timed_us(theirs, their_context, data, counts[c]);
+            if (i < 0) continue;
+            our_us[i] = a;
+            their_us[i] = b;
+        }
+        qsort(our_us, (size_t)n, sizeof *our_us, ascending);
+        qsort(their_us, (size_t)n, sizeof *their_us, ascending);
+        if (rank == 0) printf("%lld %.2f %.2f\n", (long long)counts[c], our_us[n / 20], their_us[n / 20]);
+        fflush(stdout);
+        free(data);
+        free(our_us);
+        free(their_us);
+    }
+    return 0;
+}
+
 static int reduce_with_comm(void *comm, float *data, int64_t count)
 {
     if (lk_comm_all_reduce(comm, data, count, LK_F32, LK_REDUCE_SUM) == LK_OK) return 0;
@@ -81,7 +121,8 @@ static int shm_rank(const job *job, int rank)
     return failed;
 }
 
-static int gloo_rank(const job *job, int rank)
+/* Our comm over Gloo; by itself, or in turns with Gloo where `beside` is its context. */
+static int gloo_rank_beside(const job *job, int rank, void *beside)
 {
     lki_store_client *store = NULL;
     lk_comm *comm = NULL;
@@ -91,10 +132,22 @@ static int gloo_rank(const job *job, int rank)
     lki_gloo_options options = {
         .rank = rank, .size = job->size, .store = store, .prefix = "g/", .host = "127.0.0.1"};
     if (lki_comm_gloo_create(&comm, &options) != LK_OK) return 1;
-    int failed = measure(rank, 500, reduce_with_comm, comm);
+    int failed = beside ? compare(rank, 500, reduce_with_comm, comm, gloo_direct_reduce, beside)
+                        : measure(rank, 500, reduce_with_comm, comm);
     lk_comm_free(comm);
     lki_store_close(store);
     return failed;
+}
+
+static int gloo_rank(const job *job, int rank)
+{
+    return gloo_rank_beside(job, rank, NULL);
+}
+
+static int gloo_both_rank(const job *job, int rank)
+{
+    void *direct = gloo_direct_connect(rank, job->size, job->folder);
+    return !direct || gloo_rank_beside(job, rank, direct);
 }
 
 static int gloo_direct_rank(const job *job, int rank)
@@ -150,6 +203,8 @@ static int mpi_part(const char *part)
     lk_comm *comm = NULL;
     if (lki_comm_mpi_create(&comm, &(lki_mpi_options){0}) != LK_OK) return 1;
     int failed = strcmp(part, "mpi") == 0 ? measure(comm->rank, 5000, reduce_with_comm, comm)
+                 : strcmp(part, "mpi-both") == 0
+                     ? compare(comm->rank, 2000, reduce_with_comm, comm, reduce_with_mpi_request, NULL)
                  : strcmp(part, "mpi-nonblocking") == 0
                      ? measure(comm->rank, 5000, reduce_with_mpi_request, NULL)
                      : measure(comm->rank, 5000, reduce_with_mpi, NULL);
@@ -163,6 +218,7 @@ static int run_part(const char *part, int size)
     if (strcmp(part, "shm") == 0) return run_forked(size, shm_rank);
     if (strcmp(part, "gloo") == 0) return run_forked(size, gloo_rank);
     if (strcmp(part, "gloo-direct") == 0) return run_forked(size, gloo_direct_rank);
+    if (strcmp(part, "gloo-both") == 0) return run_forked(size, gloo_both_rank);
 #ifdef LOCKSTEP_HAVE_MPI
     if (strncmp(part, "mpi", 3) == 0) return mpi_part(part);
 #endif
@@ -214,6 +270,30 @@ static int print_table(int size)
     return 0;
 }
 
+/* What the comm adds: ours over theirs, in percent. */
+static void print_costs(int size)
+{
+    static const struct {
+        const char *part, *label;
+    } rows[] = {{"gloo-both", "gloo"}, {"mpi-both", "mpi"}};
+    char self[1024] = "";
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return;
+    printf("\nThrough our comm and directly, in turns, the fastest tenth: microseconds of each, and what "
+           "ours adds\n");
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        double ours[COUNTS], theirs[COUNTS];
+        printf("%-6s", rows[r].label);
+        fflush(stdout);
+        if (read_row(self, rows[r].part, size, ours, theirs) != 0) {
+            printf("  not here\n");
+            continue;
+        }
+        for (int c = 0; c < COUNTS; c++)
+            printf("%10.1f %9.1f %+5.1f%%", ours[c], theirs[c], 100 * (ours[c] / theirs[c] - 1));
+        printf("\n");
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "--part") == 0) return run_part(argv[2], atoi(argv[3]));
@@ -222,5 +302,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_comm: expected 1 to 9 ranks, found \"%s\"\n", argv[1]);
         return 2;
     }
-    return print_table(size);
+    int failed = print_table(size);
+    print_costs(size);
+    return failed;
 }

@@ -180,7 +180,8 @@ struct gloo_comm {
     lki_monitor *monitor;
     std::thread worker;
     std::mutex lock;
-    std::condition_variable changed;
+    std::condition_variable wanted;  /* the worker waits for something to do */
+    std::condition_variable settled; /* a caller waits for its collective */
     lk_comm_request *queue[LK_COMM_MAX_REQUESTS];
     uint64_t queue_begin, queue_end; /* counted through the comm's life */
     bool busy;                       /* somebody runs a collective */
@@ -316,14 +317,15 @@ void run_next(gloo_comm *self, std::unique_lock<std::mutex> &hold)
     request->scratch[0] = FINISHED;
     self->queue_begin++;
     self->busy = false;
-    self->changed.notify_all();
+    self->settled.notify_all();
+    if (self->queue_begin < self->queue_end) self->wanted.notify_all(); /* else let the worker sleep */
 }
 
 void work(gloo_comm *self)
 {
     std::unique_lock<std::mutex> hold(self->lock);
     for (;;) {
-        self->changed.wait(hold, [self] {
+        self->wanted.wait(hold, [self] {
             return self->stopping ||
                    (!self->busy && !self->failed && self->queue_begin < self->queue_end &&
                     self->queue[self->queue_begin % LK_COMM_MAX_REQUESTS]->scratch[0] != INLINE);
@@ -356,7 +358,7 @@ lk_status gloo_start(lk_comm *comm, lk_comm_request *request)
     bool first = self->queue_begin == self->queue_end;
     request->scratch[0] = request->op.blocking && first ? INLINE : QUEUED;
     self->queue[self->queue_end++ % LK_COMM_MAX_REQUESTS] = request;
-    if (request->scratch[0] == QUEUED) self->changed.notify_all();
+    if (request->scratch[0] == QUEUED) self->wanted.notify_all();
     return LK_OK;
 }
 
@@ -386,7 +388,7 @@ lk_status gloo_pause(lk_comm *comm, lk_comm_request *request, int64_t deadline_n
     }
     int64_t left_ns = deadline_ns - lki_now_ns();
     if (left_ns <= 0) return LK_OK;
-    self->changed.wait_for(hold, std::chrono::nanoseconds(left_ns), settled);
+    self->settled.wait_for(hold, std::chrono::nanoseconds(left_ns), settled);
     return LK_OK;
 }
 
@@ -414,7 +416,7 @@ void give_up(gloo_comm *self, const char *reason)
         if (self->failed) return;
         self->failed = true;
         self->sentence = reason;
-        self->changed.notify_all();
+        self->settled.notify_all();
     }
     shut_down(self);
 }
@@ -437,7 +439,8 @@ void gloo_free(lk_comm *comm)
         outstanding = self->busy;
         self->stopping = true;
         self->failed = true;
-        self->changed.notify_all();
+        self->wanted.notify_all();
+        self->settled.notify_all();
     }
     if (outstanding) shut_down(self);
     if (self->worker.joinable()) self->worker.join();

@@ -24,7 +24,7 @@ void lki_network_defaults(lki_network *network)
     fill_in(&network->overhead_s, 20e-6);
     fill_in(&network->queue_s, 1e-3);
     fill_in(&network->reduce_rate, 10e9);
-    fill_in(&network->shm_latency_s, 0.5e-6);
+    fill_in(&network->shm_latency_s, 1.5e-6);
     fill_in(&network->copy_rate, 45e9);
     fill_in(&network->memory_rate, 150e9);
 }
