@@ -55,7 +55,7 @@ static lk_status poll_in_between(lk_graph *graph)
 lk_status lki_pass_ddp(lk_graph *graph, const lki_ddp *ddp)
 {
     for (int i = 0; i < ddp->bucket_count; i++) LKI_TRY(start_bucket(graph, &ddp->buckets[i]));
-    LKI_TRY(poll_in_between(graph));
+    if (ddp->polls) LKI_TRY(poll_in_between(graph));
     for (int i = 0; i < ddp->bucket_count; i++) {
         lk_attr attr = {.bucket = &ddp->buckets[i]};
         lki_node *wait = lki_graph_insert(graph, NULL, LK_OP_REDUCE_WAIT, NULL, 0, &attr);

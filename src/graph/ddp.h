@@ -24,6 +24,7 @@ typedef struct lki_bucket {
 typedef struct lki_ddp {
     lki_bucket *buckets; /* in the order in which they are started */
     int bucket_count;
+    bool polls; /* look after them between ops: engines with memory of their own have streams for that */
 } lki_ddp;
 
 enum { LKI_BUCKET_NBYTES = 4 << 20, LKI_FIRST_BUCKET_DIVISOR = 4 };

@@ -132,6 +132,7 @@ static lk_status append_backward(lk_step *step, lk_graph *graph, lk_value *loss)
     LKI_TRY(warn_unused(step, &report));
     /* Gradients that are added up over several batches travel once, as their sum: see lk_step_update. */
     if (!lki_replicas_overlap(&step->replicas) || step->flat.sums) return LK_OK;
+    step->replicas.ddp.polls = !step->engine->ops->alloc;
     return lki_pass_ddp(graph, &step->replicas.ddp);
 }
 

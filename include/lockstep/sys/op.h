@@ -158,13 +158,13 @@ extern "C" {
     X(CLIP_VALUE, "clip_value", 0, LK_OP_S | LK_OP_N) \
     X(ACCUMULATE, "accumulate", 0, LK_OP_S | LK_OP_N) \
     /* Between ranks. all_reduce: (x f) -> the sum over all ranks of attr.comm. reduce_start: (gradients...) begins to average \
-     * attr.bucket, a slice of the flat gradients; reduce_poll moves what is under way on; reduce_wait ends it. assign: (param, \
+     * attr.bucket, a slice of the flat gradients; reduce_poll moves what is under way on (in host memory alone); reduce_wait ends it. assign: (param, \
      * value): param = value. */ \
     X(ALL_REDUCE, "all_reduce", 1, LK_OP_H) \
     X(REDUCE_START, "reduce_start", 0, LK_OP_S | LK_OP_N | LK_OP_H) \
-    X(REDUCE_POLL, "reduce_poll", 0, LK_OP_S | LK_OP_N | LK_OP_H) \
     X(REDUCE_WAIT, "reduce_wait", 0, LK_OP_S | LK_OP_N | LK_OP_H) \
-    X(ASSIGN, "assign", 0, LK_OP_S | LK_OP_N | LK_OP_H)
+    X(ASSIGN, "assign", 0, LK_OP_S | LK_OP_N | LK_OP_H) \
+    X(REDUCE_POLL, "reduce_poll", 0, LK_OP_S | LK_OP_N | LK_OP_H)
 /* clang-format on */
 
 typedef enum lk_op {
