@@ -45,6 +45,7 @@ lk_step *lk_step_create(lk_step_options options)
     step->engine = options.engine;
     if (!step->engine) step->engine = step->own_engine = lk_engine_open("auto", (lk_engine_options){0});
     if (!step->engine) goto fail;
+    step->residents.engine = step->engine;
     step->workspace = lki_workspace_create(step->engine);
     if (!step->workspace || lk_module_params(options.model, &step->params)) goto fail;
     if (options.optimizer && prepare_training(step)) goto fail;
@@ -73,6 +74,7 @@ void lk_step_free(lk_step *step)
     forget_plans(step);
     lki_replicas_fini(&step->replicas);
     lki_update_fini(&step->update);
+    lki_residents_fini(&step->residents);
     lki_step_release_params(step);
     lki_flat_fini(&step->flat);
     lk_param_list_free(&step->params);
@@ -226,13 +228,16 @@ static lk_status find_or_compile(lk_step *step, const lk_input *fields, int coun
     return LK_OK;
 }
 
-static lk_status check_fields(const lk_input *fields, int count)
+static lk_status check_fields(const lk_step *step, const lk_input *fields, int count)
 {
     if (count < 1 || count > LKI_MAX_STEP_FIELDS)
         return lki_fail(LK_ERR_INVALID, "a batch has 1 to %d fields, not %d", LKI_MAX_STEP_FIELDS, count);
     for (int i = 0; i < count; i++) {
         if (!fields[i].tensor)
             return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch has no tensor", fields[i].name);
+        bool has_values = fields[i].tensor->data || lk_tensor_count(fields[i].tensor) == 0;
+        if (!has_values && !lki_residents_has(&step->residents, fields[i].name))
+            return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch has no values", fields[i].name);
         if (!lk_tensor_is_contiguous(fields[i].tensor))
             return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch is not contiguous", fields[i].name);
     }
@@ -280,10 +285,12 @@ lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool t
 {
     if (training && !step->options.optimizer)
         return lki_fail(LK_ERR_INVALID, "a step without an optimizer cannot train");
-    LKI_TRY(check_fields(fields, count));
+    LKI_TRY(check_fields(step, fields, count));
     LKI_TRY(follow_moved_params(step, training));
     LKI_TRY(find_or_compile(step, fields, count, training, &step->current));
-    for (int i = 0; i < count; i++) LKI_TRY(lki_plan_bind(step->current->plan, i, fields[i].tensor->data));
+    for (int i = 0; i < count; i++)
+        LKI_TRY(lki_residents_bind(&step->residents, step->current->plan, i, &fields[i]));
+    lki_residents_forget(&step->residents);
     LKI_TRY(step->mirror ? lki_mirror_push(step->mirror) : pull_params(step));
     step->has_loss = false;
     step->loss = NAN;
@@ -377,6 +384,13 @@ lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count)
     if (lki_step_records(step)) return lki_step_run_recorded(step, false);
     LKI_TRY(lk_step_forward(step));
     return lk_step_criterion(step);
+}
+
+lk_status lk_step_take_rows(lk_step *step, const char *name, const lk_rows *rows, const int64_t *indices)
+{
+    if (!rows || !rows->data || !indices)
+        return lki_fail(LK_ERR_INVALID, "field \"%s\" has no rows, or no indices of them", name);
+    return lki_residents_announce(&step->residents, (lki_announced){name, rows, indices});
 }
 
 lk_status lk_step_wait(lk_step *step)

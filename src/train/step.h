@@ -8,6 +8,7 @@
 #include "graph/plan.h"
 #include "train/flat.h"
 #include "train/replicas.h"
+#include "train/resident.h"
 #include "train/update.h"
 
 enum { LKI_MAX_STEP_FIELDS = 16 };
@@ -44,6 +45,7 @@ struct lk_step {
     lki_flat flat;
     lki_update update;
     lki_replicas replicas;
+    lki_residents residents; /* datasets whose rows are the batches */
     lki_step_plan *plans;
     int plan_count;
     uint64_t generation; /* of the parameters' places when the plans were compiled */

@@ -197,6 +197,22 @@ static lk_status fetch(lk_engine *engine, void *host, const void *device, size_t
     return LK_OK;
 }
 
+/* Bytes become f32, all else is copied. */
+static lk_status gather_rows(lk_engine *engine, void *out, lk_dtype dtype, const lk_rows *rows,
+                             const void *stored, const int64_t *indices, int64_t count)
+{
+    (void)engine;
+    size_t size = lk_dtype_nbytes(dtype);
+    for (int64_t i = 0; i < count * rows->width; i++) {
+        int64_t from = indices[i / rows->width] * rows->width + i % rows->width;
+        if (rows->stored == dtype)
+            memcpy((char *)out + (size_t)i * size, (const char *)stored + (size_t)from * size, size);
+        else
+            ((float *)out)[i] = (((const uint8_t *)stored)[from] / rows->divisor - rows->mean) / rows->std;
+    }
+    return LK_OK;
+}
+
 static void watch_now(far *f, const lk_tensor *loss, double *host, bool guard)
 {
     *host = lk_tensor_get(loss, 0);
@@ -285,6 +301,7 @@ static const lk_engine_ops far_ops = {
     .release_host = release_host,
     .feed = copy,
     .fetch = fetch,
+    .gather_rows = gather_rows,
     .synchronize = synchronize,
     .begin_step = begin_step,
     .record_begin = record_begin,

@@ -274,6 +274,52 @@ static void asynchronous_steps(void **state)
     free_pair(&p);
 }
 
+/* The rows of a dataset of bytes, gathered by the step, are the batch. */
+static void rows_are_gathered_where_the_engine_is(void **state)
+{
+    (void)state;
+    enum { LENGTH = 40 };
+    static uint8_t pixels[LENGTH * INPUTS];
+    for (int i = 0; i < LENGTH * INPUTS; i++) pixels[i] = (uint8_t)(i * 37 % 251);
+    lk_rows rows = {.data = pixels,
+                    .stored = LK_U8,
+                    .length = LENGTH,
+                    .width = INPUTS,
+                    .divisor = 255,
+                    .mean = 0.5f,
+                    .std = 0.25f};
+    pair p = make_pair((lk_step_options){0});
+    lk_tensor description = {.dtype = LK_F32, .shape = LK_SHAPE(BATCH, INPUTS), .stride = {INPUTS, 1}};
+    for (int i = 0; i < 5; i++) {
+        batch b = make_batch(BATCH, (uint64_t)i);
+        int64_t indices[BATCH];
+        for (int r = 0; r < BATCH; r++) {
+            indices[r] = (r * 7 + i) % LENGTH;
+            for (int k = 0; k < INPUTS; k++)
+                ((float *)b.x->data)[r * INPUTS + k] =
+                    (pixels[indices[r] * INPUTS + k] / rows.divisor - rows.mean) / rows.std;
+        }
+        lkt_ok(train(p.on_host, &b));
+        lk_input fields[] = {{"features", &description}, {"targets", b.y}};
+        lkt_ok(lk_step_take_rows(p.on_far, "features", &rows, indices));
+        lkt_ok(lk_step_train(p.on_far, fields, 2));
+        assert_true(lk_step_loss(p.on_host) == lk_step_loss(p.on_far));
+        lk_step *both[] = {p.on_host, p.on_far};
+        double losses[2];
+        for (int k = 0; k < 2; k++) {
+            lkt_ok(lk_step_take_rows(both[k], "features", &rows, indices));
+            lkt_ok(lk_step_evaluate(both[k], fields, 2));
+            losses[k] = lk_step_loss(both[k]);
+            lkt_fails(lk_step_evaluate(both[k], fields, 2), LK_ERR_INVALID,
+                      "\"features\" of the batch has no values");
+        }
+        assert_true(losses[0] == losses[1]);
+        free_batch(&b);
+    }
+    same_weights(p.on_host, p.on_far);
+    free_pair(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +333,7 @@ int main(void)
         cmocka_unit_test(the_host_reads_and_writes_in_between),
         cmocka_unit_test(the_model_comes_back),
         cmocka_unit_test(asynchronous_steps),
+        cmocka_unit_test(rows_are_gathered_where_the_engine_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

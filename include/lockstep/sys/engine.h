@@ -39,6 +39,15 @@ struct lk_call {
     size_t scratch_nbytes; /* set by prepare */
 };
 
+/* Samples of one field that lie in memory one after the other: (length, width) elements of a dtype. Bytes
+ * that become f32 are (stored / divisor - mean) / std, each operation rounded to f32. */
+typedef struct lk_rows {
+    const void *data;
+    lk_dtype stored;
+    int64_t length, width;
+    float divisor, mean, std; /* 1, 0, 1 where values are stored as they are */
+} lk_rows;
+
 typedef struct lk_engine_options {
     int thread_count; /* 0: the cores this process may run on */
     int device;       /* which GPU, for engines that have several */
@@ -70,6 +79,10 @@ typedef struct lk_engine_ops {
     void (*release_host)(lk_engine *engine, void *data);
     lk_status (*feed)(lk_engine *engine, void *device, const void *host, size_t nbytes);
     lk_status (*fetch)(lk_engine *engine, void *host, const void *device, size_t nbytes);
+    /* Optional, with alloc: `count` rows of a copy of rows->data on the device, by their indices, back to
+     * back as elements of `dtype`. Has read the indices when it returns. */
+    lk_status (*gather_rows)(lk_engine *engine, void *out, lk_dtype dtype, const lk_rows *rows,
+                             const void *stored, const int64_t *indices, int64_t count);
     /* Optional: waits until all calls so far are done. Where one of them failed for what its data held, that
      * call goes to *failed (which may be NULL), and its status and sentence come back. */
     lk_status (*synchronize)(lk_engine *engine, const lk_call **failed);

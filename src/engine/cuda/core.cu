@@ -552,6 +552,7 @@ const lk_engine_ops lki_cuda_ops = {
     .release_host = release_host,
     .feed = feed,
     .fetch = fetch,
+    .gather_rows = lki_cuda_gather_rows,
     .synchronize = synchronize,
     .begin_step = begin_step,
     .record_begin = record_begin,

@@ -261,6 +261,9 @@ lk_status lki_cuda_prepare_update(lki_cuda *cuda,
                                   lk_call *call); /* update, clip_norm, clip_value, accumulate */
 lk_status lki_cuda_prepare_ranks(lki_cuda *cuda, lk_call *call); /* all_reduce, reduce_start/_wait, assign */
 
+lk_status lki_cuda_gather_rows(lk_engine *engine, void *out, lk_dtype dtype, const lk_rows *rows, const void *stored,
+                               const int64_t *indices, int64_t count); /* rows.cu */
+
 /* ---- For the plugin's table ---- */
 
 extern const lk_engine_ops lki_cuda_ops;

@@ -378,6 +378,7 @@ lk_status run(const lk_call *call)
     s.slot = state->slot;
     for (int i = 0; i < call->input_count && i < 5; i++) s.data[i] = call->in[i].data;
     if (!s.count && call->op != LK_OP_CLIP_NORM) return LK_OK;
+    LKI_TRY(lki_cuda_join(state->cuda)); /* whether to skip is found beside the backward half */
     return call->in[0].dtype == LK_F64 ? run_typed<double>(call, s, state->cuda)
                                        : run_typed<float>(call, s, state->cuda);
 }

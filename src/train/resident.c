@@ -1,0 +1,101 @@
+#include "train/resident.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "data/rows.h"
+
+#include <string.h>
+
+void lki_residents_fini(lki_residents *residents)
+{
+    for (int i = 0; i < residents->count; i++)
+        if (residents->items[i].device)
+            residents->engine->ops->release(residents->engine, residents->items[i].device);
+    for (int i = 0; i < LKI_MAX_RESIDENTS; i++) lk_tensor_free(residents->gathered[i]);
+    *residents = (lki_residents){.engine = residents->engine};
+}
+
+static size_t rows_nbytes(const lk_rows *rows)
+{
+    return (size_t)(rows->length * rows->width) * lk_dtype_nbytes(rows->stored);
+}
+
+/* A dataset that does not fit is no failure: its batches travel one by one. */
+static lk_status keep(lki_residents *residents, const lk_rows *rows, lki_resident **out)
+{
+    lk_engine *engine = residents->engine;
+    *out = NULL;
+    for (int i = 0; i < residents->count; i++)
+        if (residents->items[i].data == rows->data) *out = &residents->items[i];
+    if (*out || residents->count == LKI_MAX_RESIDENTS) return LK_OK;
+    *out = &residents->items[residents->count++];
+    **out = (lki_resident){.data = rows->data};
+    (*out)->device = engine->ops->alloc(engine, rows_nbytes(rows), "the dataset");
+    if (!(*out)->device) {
+        lki_log(LKI_LOG_WARNING, "batches are copied to the device one by one: %s", lk_error());
+        return LK_OK;
+    }
+    return engine->ops->upload(engine, (*out)->device, rows->data, rows_nbytes(rows));
+}
+
+static const lki_announced *find(const lki_residents *residents, const char *name)
+{
+    for (int i = 0; i < residents->announced_count; i++)
+        if (strcmp(residents->announced[i].name, name) == 0) return &residents->announced[i];
+    return NULL;
+}
+
+lk_status lki_residents_announce(lki_residents *residents, lki_announced announced)
+{
+    if (residents->announced_count == LKI_MAX_RESIDENTS)
+        return lki_fail(LK_ERR_INVALID, "at most %d fields of a batch may be rows", LKI_MAX_RESIDENTS);
+    residents->announced[residents->announced_count++] = announced;
+    return LK_OK;
+}
+
+bool lki_residents_has(const lki_residents *residents, const char *name)
+{
+    return find(residents, name) != NULL;
+}
+
+void lki_residents_forget(lki_residents *residents)
+{
+    residents->announced_count = 0;
+}
+
+static lk_status bind_gathered(lki_residents *residents, lki_plan *plan, int index, const lk_input *field,
+                               const lki_announced *announced)
+{
+    const lk_rows *rows = announced->rows;
+    lk_tensor **gathered = &residents->gathered[index];
+    if (!*gathered || (*gathered)->dtype != field->tensor->dtype ||
+        !lk_shape_equal((*gathered)->shape, field->tensor->shape)) {
+        lk_tensor_free(*gathered);
+        *gathered = lk_tensor_create(field->tensor->dtype, field->tensor->shape);
+        if (!*gathered) return LK_ERR_NOMEM;
+    }
+    lki_rows source = {.data = rows->data,
+                       .width = rows->width,
+                       .stored = rows->stored,
+                       .dtype = field->tensor->dtype,
+                       .divisor = rows->divisor,
+                       .mean = rows->mean,
+                       .std = rows->std};
+    LKI_TRY(lki_rows_check(&source, field->name));
+    lki_rows_gather(&source, announced->indices, field->tensor->shape.dim[0], (*gathered)->data);
+    return lki_plan_bind(plan, index, (*gathered)->data);
+}
+
+lk_status lki_residents_bind(lki_residents *residents, lki_plan *plan, int index, const lk_input *field)
+{
+    lk_engine *engine = residents->engine;
+    const lki_announced *announced = find(residents, field->name);
+    if (!announced) return lki_plan_bind(plan, index, field->tensor->data);
+    lki_resident *resident = NULL;
+    if (engine->ops->gather_rows) LKI_TRY(keep(residents, announced->rows, &resident));
+    if (!resident || !resident->device) return bind_gathered(residents, plan, index, field, announced);
+    void *input = lki_plan_device_input_of(plan, index);
+    return engine->ops->gather_rows(engine, input, field->tensor->dtype, announced->rows, resident->device,
+                                    announced->indices, field->tensor->shape.dim[0]);
+}
