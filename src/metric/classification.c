@@ -221,17 +221,17 @@ static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *o
     return &metric->base;
 }
 
+/* What both have in common: they differ in how a batch is counted. */
+#define PRF_REST                                                                                             \
+    .reset = prf_reset, .parts = prf_parts, .compute = prf_compute, .compute_batch = prf_compute_batch,      \
+    .fini = prf_fini, .set_classes = prf_set_classes
+
 lk_metric *lk_precision_recall_f1_support_metric_create(lk_metric_options options)
 {
     static const lki_metric_kind kind = {
         .name = "precision, recall, f1",
         .update = multiclass_update,
-        .reset = prf_reset,
-        .parts = prf_parts,
-        .compute = prf_compute,
-        .compute_batch = prf_compute_batch,
-        .fini = prf_fini,
-        .set_classes = prf_set_classes,
+        PRF_REST,
     };
     return create(&kind, &options);
 }
@@ -241,12 +241,7 @@ lk_metric *lk_multilabel_precision_recall_f1_support_metric_create(lk_metric_opt
     static const lki_metric_kind kind = {
         .name = "multilabel precision, recall, f1",
         .update = multilabel_update,
-        .reset = prf_reset,
-        .parts = prf_parts,
-        .compute = prf_compute,
-        .compute_batch = prf_compute_batch,
-        .fini = prf_fini,
-        .set_classes = prf_set_classes,
+        PRF_REST,
     };
     return create(&kind, &options);
 }
