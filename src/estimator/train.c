@@ -197,8 +197,10 @@ lk_status lk_estimator_train(lk_estimator *estimator)
     } else {
         if (!estimator->runner && !(estimator->runner = lk_supervised_runner())) return LK_ERR_NOMEM;
         LKI_TRY(make_parts(estimator));
-        LKI_TRY(lki_logdir_wipe(estimator->config.logdir));
-        LKI_TRY(write_details(estimator));
+        if (lki_estimator_is_master()) {
+            LKI_TRY(lki_logdir_wipe(estimator->config.logdir));
+            LKI_TRY(write_details(estimator));
+        }
         status = run(estimator);
     }
     estimator->runtime_s = lki_now_s() - start;

@@ -181,6 +181,32 @@ static void test_one_dimension(void **state)
     check_file("pictures/slices.png");
 }
 
+/* Ranks that were started one by one: the first alone measures, saves, draws and records. */
+static void test_ranks_by_hand(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"CNN3dEstimator", "KRR"};
+    char command[4096];
+    enter("estimators_hand");
+    for (int i = 0; i < 2; i++) {
+        snprintf(
+            command, sizeof command,
+            "cd '%s' || exit 1; export MASTER_ADDR=127.0.0.1 MASTER_PORT=%d WORLD_SIZE=2; one() { RANK=$1 "
+            "LOCAL_RANK=$1 '%s/lockstep' run -C '%s' --run/0/estimator/_target_=%s -e 2 > $1.out "
+            "2>/dev/null; }; "
+            "one 1 & one 0 && wait $!",
+            folder, 20000 + ((int)getpid() + i) % 20000, LK_BUILD_DIR, CONFIG, names[i]);
+        assert_int_equal(system(command), 0);
+        char text[4096];
+        read_whole(path_of("0.out"), text, sizeof text);
+        lkt_contains(text, "eval - KS Stat");
+        read_whole(path_of("1.out"), text, sizeof text);
+        assert_string_equal(text, "");
+    }
+    snprintf(command, sizeof command, "test $(ls -d '%s'/mlruns/*/*/params | wc -l) -eq 2", folder);
+    assert_int_equal(system(command), 0);
+}
+
 /* An estimator of a user's own, by name. */
 static void test_of_ones_own(void **state)
 {
@@ -243,6 +269,7 @@ int main(void)
         cmocka_unit_test(test_one_dimension),
         cmocka_unit_test(test_of_ones_own),
         cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_ranks_by_hand),
         cmocka_unit_test(test_a_saved_one_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
