@@ -46,12 +46,15 @@ int main(int argc, char **argv)
         return 2;
     }
     lk_runner *runner = lk_supervised_runner();
-    lk_status status = lk_train(runner,
-        .model = lk_sequential(lk_flatten(), lk_linear(28 * 28, 10)),
+    lk_status status = lk_train(
+        runner, .model = lk_sequential(lk_flatten(), lk_linear(28 * 28, 10)),
         .criterion = lk_cross_entropy_loss(), .optimizer = lk_adam(.lr = 0.02),
-        .loaders = lk_loaders({"train", lk_loader(lk_mnist(argv[1], .train = true), .batch_size = 32, .shuffle = true)}),
-        .callbacks = lk_callbacks(lk_on(epoch_start, start_watch, &watch), lk_on(epoch_end, stop_watch, &watch)),
-        .num_epochs = argc > 3 ? atoi(argv[3]) : 20, .nproc = argc > 2 ? atoi(argv[2]) : 1, .thread_count = 1);
+        .loaders = lk_loaders(
+            {"train", lk_loader(lk_mnist(argv[1], .train = true), .batch_size = 32, .shuffle = true)}),
+        .callbacks =
+            lk_callbacks(lk_on(epoch_start, start_watch, &watch), lk_on(epoch_end, stop_watch, &watch)),
+        .num_epochs = argc > 3 ? atoi(argv[3]) : 20, .nproc = argc > 2 ? atoi(argv[2]) : 1,
+        .thread_count = 1);
     if (status) fprintf(stderr, "bench_epoch: %s\n", lk_error());
     if (!status) printf("%.2f %lld\n", watch.best_s * 1e3, watch.steps);
     lk_runner_free(runner);

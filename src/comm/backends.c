@@ -31,6 +31,12 @@ lk_status lki_comm_gloo_create(lk_comm **out, const lki_gloo_options *options)
 #endif
 
 #ifndef LOCKSTEP_HAVE_MPI
+lk_status lki_comm_mpi_meet(lk_comm **out, const lki_mpi_meet_options *options)
+{
+    (void)options;
+    return lki_comm_mpi_create(out, NULL);
+}
+
 lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options)
 {
     (void)options;

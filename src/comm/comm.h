@@ -78,6 +78,15 @@ lk_status lki_comm_nccl_create(lk_comm **out, const lki_comm_nccl_options *optio
 /* How far this rank is, by what the comm has counted; from any thread, and then a moment old. */
 void lki_comm_progress_of(lk_comm *comm, lk_comm_progress *out);
 
+/* Processes that were started one by one, and know each other through a store: they become one MPI job.
+ * Collective over all of them. */
+typedef struct lki_mpi_meet_options {
+    int rank, size;
+    lki_store_client *store; /* borrowed while connecting */
+    int64_t join_timeout_ms, timeout_ms;
+} lki_mpi_meet_options;
+lk_status lki_comm_mpi_meet(lk_comm **out, const lki_mpi_meet_options *options);
+
 /* Ranks of several hosts: shared memory inside a host, another comm between one leader a host. */
 typedef struct lki_hierarchy_options {
     int rank, size;

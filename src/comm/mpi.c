@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/model.h"
-#include "comm/mpi_rollcall.h"
+#include "comm/mpi_internal.h"
 #include "comm/reduce.h"
 
 #include <limits.h>
@@ -44,7 +44,7 @@ static mpi_work *work_of(lk_comm_request *request)
     return (mpi_work *)request->scratch;
 }
 
-static lk_status check(int code, const char *what)
+lk_status lki_mpi_check(int code, const char *what)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
@@ -73,10 +73,12 @@ static lk_status make_half_types(mpi_comm *self)
     static MPI_User_function *const functions[2][3] = {{bf16_sum, bf16_max, bf16_min},
                                                        {f16_sum, f16_max, f16_min}};
     for (int half = 0; half < 2; half++) {
-        LKI_TRY(check(MPI_Type_contiguous(2, MPI_BYTE, &self->half_types[half]), "MPI_Type_contiguous"));
-        LKI_TRY(check(MPI_Type_commit(&self->half_types[half]), "MPI_Type_commit"));
+        LKI_TRY(
+            lki_mpi_check(MPI_Type_contiguous(2, MPI_BYTE, &self->half_types[half]), "MPI_Type_contiguous"));
+        LKI_TRY(lki_mpi_check(MPI_Type_commit(&self->half_types[half]), "MPI_Type_commit"));
         for (int op = 0; op < 3; op++)
-            LKI_TRY(check(MPI_Op_create(functions[half][op], 1, &self->half_ops[half][op]), "MPI_Op_create"));
+            LKI_TRY(lki_mpi_check(MPI_Op_create(functions[half][op], 1, &self->half_ops[half][op]),
+                                  "MPI_Op_create"));
     }
     return LK_OK;
 }
@@ -144,8 +146,8 @@ static lk_status begin_plain(mpi_comm *self, lk_comm_request *request)
         memcpy(copy, op->send, nbytes);
         send = copy;
     }
-    return check(begin_all_reduce(self, op, send, op->recv, op->count, &work_of(request)->request),
-                 "MPI_Iallreduce");
+    return lki_mpi_check(begin_all_reduce(self, op, send, op->recv, op->count, &work_of(request)->request),
+                         "MPI_Iallreduce");
 }
 
 /* Reduces all of it aside: Open MPI's own reduce-scatter adds in an order that depends on the rank. */
@@ -155,8 +157,8 @@ static lk_status begin_reduce_scatter(mpi_comm *self, lk_comm_request *request)
     int64_t count = op->count * self->base.size;
     void *all;
     LKI_TRY(take_staging(self, request, (size_t)count * lk_dtype_nbytes(op->dtype), &all));
-    return check(begin_all_reduce(self, op, op->send, all, count, &work_of(request)->request),
-                 "MPI_Iallreduce");
+    return lki_mpi_check(begin_all_reduce(self, op, op->send, all, count, &work_of(request)->request),
+                         "MPI_Iallreduce");
 }
 
 static lk_status mpi_start(lk_comm *comm, lk_comm_request *request)
@@ -174,16 +176,16 @@ static lk_status mpi_start(lk_comm *comm, lk_comm_request *request)
     switch (op->kind) {
     case LK_COMM_ALL_REDUCE: return begin_plain(self, request);
     case LK_COMM_BROADCAST:
-        return check(MPI_Ibcast(op->recv, (int)op->count, type_of(self, op->dtype), op->root, self->comm,
-                                &work->request),
-                     "MPI_Ibcast");
+        return lki_mpi_check(MPI_Ibcast(op->recv, (int)op->count, type_of(self, op->dtype), op->root,
+                                        self->comm, &work->request),
+                             "MPI_Ibcast");
     case LK_COMM_ALL_GATHER:
-        return check(MPI_Iallgather(op->send == mine ? MPI_IN_PLACE : op->send, (int)op->count,
-                                    type_of(self, op->dtype), op->recv, (int)op->count,
-                                    type_of(self, op->dtype), self->comm, &work->request),
-                     "MPI_Iallgather");
+        return lki_mpi_check(MPI_Iallgather(op->send == mine ? MPI_IN_PLACE : op->send, (int)op->count,
+                                            type_of(self, op->dtype), op->recv, (int)op->count,
+                                            type_of(self, op->dtype), self->comm, &work->request),
+                             "MPI_Iallgather");
     case LK_COMM_REDUCE_SCATTER: return begin_reduce_scatter(self, request);
-    case LK_COMM_BARRIER: return check(MPI_Ibarrier(self->comm, &work->request), "MPI_Ibarrier");
+    case LK_COMM_BARRIER: return lki_mpi_check(MPI_Ibarrier(self->comm, &work->request), "MPI_Ibarrier");
     }
     return LK_OK;
 }
@@ -205,7 +207,7 @@ static lk_status mpi_test(lk_comm *comm, lk_comm_request *request, bool *done)
     mpi_comm *self = (mpi_comm *)comm;
     int flag = 0;
     if (atomic_load_explicit(&self->aborted, memory_order_relaxed)) return aborted(self);
-    LKI_TRY(check(MPI_Test(&work_of(request)->request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
+    LKI_TRY(lki_mpi_check(MPI_Test(&work_of(request)->request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
     *done = flag;
     if (*done) finish(self, request);
     return LK_OK;
@@ -276,54 +278,70 @@ static void finalise(void)
     MPI_Finalize();
 }
 
-static lk_status initialise(void)
+bool lki_mpi_is_initialised(void)
 {
-    int initialised = 0, provided = 0;
+    int initialised = 0;
     MPI_Initialized(&initialised);
-    if (initialised) return LK_OK; /* by the program itself, which then finalises it too */
-    LKI_TRY(check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread"));
+    return initialised;
+}
+
+lk_status lki_mpi_initialise(void)
+{
+    int provided = 0;
+    if (lki_mpi_is_initialised()) return LK_OK; /* by the program itself, which then finalises it too */
+    LKI_TRY(lki_mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread"));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     atexit(finalise);
     return LK_OK;
 }
 
-static lk_status make_communicator(mpi_comm *self, const lki_mpi_options *options)
+static lk_status make_communicator(MPI_Comm *out, const lki_mpi_options *options)
 {
     MPI_Group world, ours;
-    if (!options->ranks) return check(MPI_Comm_dup(MPI_COMM_WORLD, &self->comm), "MPI_Comm_dup");
-    LKI_TRY(check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group"));
-    LKI_TRY(check(MPI_Group_incl(world, options->count, options->ranks, &ours), "MPI_Group_incl"));
+    if (!options->ranks) return lki_mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, out), "MPI_Comm_dup");
+    LKI_TRY(lki_mpi_check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group"));
+    LKI_TRY(lki_mpi_check(MPI_Group_incl(world, options->count, options->ranks, &ours), "MPI_Group_incl"));
     lk_status status =
-        check(MPI_Comm_create_group(MPI_COMM_WORLD, ours, 0, &self->comm), "MPI_Comm_create_group");
+        lki_mpi_check(MPI_Comm_create_group(MPI_COMM_WORLD, ours, 0, out), "MPI_Comm_create_group");
     MPI_Group_free(&ours);
     MPI_Group_free(&world);
     return status;
 }
 
-lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options)
+lk_status lki_mpi_wrap(lk_comm **out, MPI_Comm comm, int64_t timeout_ms)
 {
     int rank = 0, size = 1;
     *out = NULL;
-    LKI_TRY(initialise());
     mpi_comm *self = LKI_NEW(mpi_comm);
-    if (!self) return LK_ERR_NOMEM;
-    self->comm = MPI_COMM_NULL;
+    if (!self) {
+        MPI_Comm_free(&comm);
+        return LK_ERR_NOMEM;
+    }
+    self->comm = comm;
     for (int half = 0; half < 2; half++) {
         self->half_types[half] = MPI_DATATYPE_NULL;
         for (int op = 0; op < 3; op++) self->half_ops[half][op] = MPI_OP_NULL;
     }
-    lk_status status = make_communicator(self, options);
-    if (status == LK_OK) status = make_half_types(self);
-    if (status == LK_OK) status = check(MPI_Comm_rank(self->comm, &rank), "MPI_Comm_rank");
-    if (status == LK_OK) status = check(MPI_Comm_size(self->comm, &size), "MPI_Comm_size");
-    if (status == LK_OK) status = lki_rollcall_init(&self->rollcall, self->comm, size);
-    self->base.timeout_ms = options->timeout_ms;
+    lk_status status = make_half_types(self);
+    if (status == LK_OK) status = lki_mpi_check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+    if (status == LK_OK) status = lki_mpi_check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+    if (status == LK_OK) status = lki_rollcall_init(&self->rollcall, comm, size);
+    self->base.timeout_ms = timeout_ms;
     lk_comm_init(&self->base, &mpi_vtable, rank, size);
     if (status != LK_OK) {
         mpi_free(&self->base);
         return status;
     }
-    MPI_Comm_set_errhandler(self->comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     *out = &self->base;
     return LK_OK;
+}
+
+lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options)
+{
+    MPI_Comm comm = MPI_COMM_NULL;
+    *out = NULL;
+    LKI_TRY(lki_mpi_initialise());
+    LKI_TRY(make_communicator(&comm, options));
+    return lki_mpi_wrap(out, comm, options->timeout_ms);
 }

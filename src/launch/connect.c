@@ -37,8 +37,8 @@ static lk_status check_backend(const lki_connect_options *options, const lki_rol
                         options->backend);
     if (wants(options, "self") && role->world_size > 1)
         return lki_fail(LK_ERR_CONFIG, "--comm self is for one rank, not %d", role->world_size);
-    if (wants(options, "mpi") && role->source != LKI_ROLE_MPI && role->source != LKI_ROLE_SLURM)
-        return lki_fail(LK_ERR_CONFIG, "--comm mpi: start the ranks with mpirun or srun");
+    if (wants(options, "mpi") && role->shm_fd >= 0)
+        return lki_fail(LK_ERR_CONFIG, "--comm mpi is not for forked ranks: start them with mpirun or srun");
     return LK_OK;
 }
 
@@ -142,6 +142,12 @@ static lk_status join_leaders(lk_comm **out, session *s, const lki_role *role,
         return status;
     }
     LKI_TRY(start_monitor(s, role));
+    if (wants(options, "mpi"))
+        return lki_comm_mpi_meet(out, &(lki_mpi_meet_options){.rank = meeting->host_of[role->rank],
+                                                              .size = meeting->host_count,
+                                                              .store = meeting->store,
+                                                              .join_timeout_ms = options->join_timeout_ms,
+                                                              .timeout_ms = options->timeout_ms});
     const char *interface = getenv("LOCKSTEP_INTERFACE");
     lki_gloo_options gloo = {.rank = meeting->host_of[role->rank],
                              .size = meeting->host_count,
@@ -260,7 +266,7 @@ static lk_status connect_by_store(lk_comm **out, lki_role *role, const lki_conne
     if (planned != LK_OK) lki_meeting_close(meeting);
     if (planned != LK_OK) return planned;
     if (plan.nccl) return build_nccl(out, meeting, role, options, &plan);
-    if (wants(options, "gloo")) split_hosts(meeting, role->rank, role->world_size);
+    if (wants(options, "gloo") || wants(options, "mpi")) split_hosts(meeting, role->rank, role->world_size);
     if (meeting->host_count == 1) {
         lk_status status = join_shm(out, meeting, options, "job");
         lki_meeting_close(meeting);
@@ -393,7 +399,7 @@ lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_opti
     }
     if (role->shm_fd >= 0)
         status = connect_forked(out, role, options);
-    else if (wants(options, "mpi") ||
+    else if ((wants(options, "mpi") && role->source == LKI_ROLE_SLURM) ||
              (role->source == LKI_ROLE_MPI && !wants(options, "gloo") && !wants(options, "nccl")))
         status = connect_by_mpi(out, role, options);
     else

@@ -169,8 +169,10 @@ static void nobody_there(void **state)
     close(fd);
     lkt_fails(lki_comm_connect(&comm, &role, &(lki_connect_options){.backend = "nccl9"}), LK_ERR_CONFIG,
               "unknown \"nccl9\"");
-    lkt_fails(lki_comm_connect(&comm, &role, &(lki_connect_options){.backend = "mpi"}), LK_ERR_CONFIG,
-              "mpirun");
+    lki_role forked = role;
+    forked.shm_fd = 0;
+    lkt_fails(lki_comm_connect(&comm, &forked, &(lki_connect_options){.backend = "mpi"}), LK_ERR_CONFIG,
+              "--comm mpi is not for forked ranks");
     lkt_fails(lki_comm_connect(&comm, &role, &(lki_connect_options){.backend = "self"}), LK_ERR_CONFIG,
               "not 2");
     assert_null(comm);
