@@ -7,13 +7,13 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/config.h"
-#include "config/registry.h"
 #include "config/run.h"
 #include "launch/restart.h"
 #include "launch/role.h"
 
 #include <lockstep/launch.h>
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -235,8 +235,10 @@ static int attempt_run(void *context, int number)
     lk_status status;
     if (number > 0 && go_on_from_last(run, number)) return lki_report(LKI_EXIT_FAILED);
     int exit_code = run_config(run->config, run->expdir, &status);
-    lk_config_free(run->config);
-    lki_registry_reset();
+    if (fflush(stdout) != 0 && exit_code == LKI_EXIT_DONE) {
+        lki_fail(LK_ERR_IO, "the output could not be written: %s", strerror(errno));
+        exit_code = lki_report(LKI_EXIT_FAILED);
+    }
     return status == LK_ERR_PEER || status == LK_ERR_TIMEOUT ? LKI_EXIT_PEER : exit_code;
 }
 

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -33,7 +32,8 @@ static _Noreturn void be_the_attempt(lki_attempt attempt, void *context, int num
     setpgid(0, 0); /* Ctrl-C reaches the waiting process alone, which passes it on once */
     sigprocmask(SIG_SETMASK, mask, NULL);
     int exit_code = attempt(context, number);
-    exit(exit_code);
+    fflush(NULL);
+    _exit(exit_code); /* what the caller holds is the waiting process's to free */
 }
 
 /* Waits for the end of the attempt and hands signals on to it; *told says whether there were any. */
