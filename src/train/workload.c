@@ -19,6 +19,13 @@ static void take_less(double *best_s, double *begin_s)
     *begin_s = now_s;
 }
 
+static lk_status end_half(lk_step *step, double *best_s, double *begin_s)
+{
+    LKI_TRY(lk_step_wait(step));
+    take_less(best_s, begin_s);
+    return LK_OK;
+}
+
 /* The best of many: what the machine does when nobody disturbs it. */
 static lk_status time_halves(lki_workload *w, lk_step *step, double seconds)
 {
@@ -28,12 +35,26 @@ static lk_status time_halves(lki_workload *w, lk_step *step, double seconds)
         double begin_s = lki_now_s();
         LKI_TRY(lk_step_forward(step));
         LKI_TRY(lk_step_criterion(step));
-        take_less(&w->forward_s, &begin_s);
+        LKI_TRY(end_half(step, &w->forward_s, &begin_s));
         LKI_TRY(lk_step_backward(step));
-        take_less(&w->backward_s, &begin_s);
+        LKI_TRY(end_half(step, &w->backward_s, &begin_s));
         LKI_TRY(lk_step_update(step));
-        take_less(&w->update_s, &begin_s);
+        LKI_TRY(end_half(step, &w->update_s, &begin_s));
     }
+    return LK_OK;
+}
+
+/* As one recorded program the step is faster than its halves one by one, which then only say how it is
+ * divided. */
+static lk_status time_recorded(lki_workload *w, lk_step *step, double seconds)
+{
+    double end_s = lki_now_s() + seconds, best_s = INFINITY;
+    for (int round = 0; round < LEAST_ROUNDS || lki_now_s() < end_s; round++) {
+        double begin_s = lki_now_s();
+        LKI_TRY(lki_step_run_recorded(step, true));
+        LKI_TRY(end_half(step, &best_s, &begin_s));
+    }
+    lki_workload_scale(w, best_s);
     return LK_OK;
 }
 
@@ -62,6 +83,13 @@ static bool writes_into(const lk_call *call, const char *begin, size_t nbytes)
         if (out && out >= begin && out < begin + nbytes) return true;
     }
     return false;
+}
+
+/* On a device calls are not timed one by one: the last gradients first, evenly. */
+static void spread_gradients(lki_workload *w)
+{
+    for (int i = 0; i < w->gradient_count; i++)
+        w->gradients[i].ready_s = w->backward_s * (w->gradient_count - i) / w->gradient_count;
 }
 
 /* A gradient is ready after the last call that writes into its slice. The calls' shares are of the backward
@@ -99,6 +127,10 @@ static lk_status measure(lki_workload *w, lk_step *step, double seconds)
         w->parameter_count += flat->slices[i].count;
     }
     LKI_TRY(time_halves(w, step, 0.7 * seconds));
+    if (step->engine->ops->alloc) {
+        spread_gradients(w);
+        return lki_step_records(step) ? time_recorded(w, step, 0.3 * seconds) : LK_OK;
+    }
     LKI_TRY(time_calls(step, best_s, 0.3 * seconds));
     place_gradients(w, step, best_s);
     return LK_OK;
