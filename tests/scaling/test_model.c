@@ -169,7 +169,8 @@ static void a_step_is_measured(void **state)
     (void)state;
     lki_trial trial;
     lki_workload w, named;
-    for (const char *const *name = lki_workload_names(); strcmp(*name, "resnet-50") != 0; name++) {
+    static const char *const small[] = {"mnist-linear", "mlp", NULL};
+    for (const char *const *name = small; *name; name++) {
         lkt_ok(lki_trial_init(&trial, *name, 1));
         lkt_ok(lki_workload_measure(&w, trial.step, *name, 0.01));
         lkt_ok(lki_workload_named(&named, *name));
