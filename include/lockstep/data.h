@@ -203,6 +203,8 @@ lk_transform *lk_cutmix_create(lk_mix_options options);
 typedef struct lk_batch_field {
     const char *name;
     lk_tensor tensor; /* (count, ...); 64-byte aligned; a view into the loader's ring */
+    const lk_rows
+        *rows; /* not gathered yet: a GPU does that from its own copy of these. lk_batch_get gathers */
 } lk_batch_field;
 
 typedef struct lk_batch {
@@ -213,7 +215,7 @@ typedef struct lk_batch {
     lk_batch_field *fields;
 } lk_batch;
 
-/* The tensor of a field, or NULL where there is none (no error is set). */
+/* The tensor of a field with its values, or NULL where there is none (no error is set). */
 lk_tensor *lk_batch_get(const lk_batch *batch, const char *name);
 
 /* ---- The loader ---- */

@@ -20,6 +20,7 @@ struct lk_loader {
     lk_transform_list transforms; /* owned array and items */
     lk_generator own;             /* used where .seed is given */
 
+    bool defer;
     lki_ring *ring;
     int64_t *order; /* (pass size) of this rank */
     int64_t order_capacity;
@@ -145,6 +146,15 @@ lk_status lk_loader_set_name(lk_loader *loader, const char *name)
     return LK_OK;
 }
 
+void lki_loader_defer(lk_loader *loader, bool defer)
+{
+    if (loader->defer == defer) return;
+    loader->defer = defer;
+    lki_ring_free(loader->ring);
+    loader->ring = NULL;
+    loader->in_pass = false;
+}
+
 void lki_loader_memory(const lk_loader *loader, void **data, size_t *nbytes)
 {
     *data = NULL;
@@ -211,6 +221,7 @@ static lk_status make_ring(lk_loader *loader)
                             .worker_count = options->num_workers,
                             .slot_count = options->num_workers ? options->prefetch + 2 : 2,
                             .raw = options->raw,
+                            .defer = loader->defer,
                             .transforms = loader->transforms};
     return lki_ring_create(&loader->ring, &setup);
 }

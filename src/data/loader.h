@@ -5,6 +5,10 @@
 
 #include <lockstep/data.h>
 
+/* Whether batches may come with large fields that are not gathered yet (lk_batch_field.rows). From the next
+ * pass on. */
+void lki_loader_defer(lk_loader *loader, bool defer);
+
 /* The memory of all batches; {NULL, 0} before the first pass begins. It stays in place until the loader is
  * freed. */
 void lki_loader_memory(const lk_loader *loader, void **data, size_t *nbytes);

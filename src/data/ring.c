@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { ALIGNMENT = 64, ERROR_CAPACITY = 1024 };
+enum { ALIGNMENT = 64, ERROR_CAPACITY = 1024, LARGE_WIDTH = 64 };
 
 typedef struct slot {
     lk_batch batch;
@@ -26,6 +26,7 @@ struct lki_ring {
     lki_ring_setup setup;
     bool use_rows; /* every field lies in memory and is gathered as it is stored */
     lki_rows rows[LK_MAX_FIELDS];
+    lk_rows deferred[LK_MAX_FIELDS]; /* data is NULL for fields that are gathered here */
     void *memory;
     size_t nbytes;
     slot *slots;
@@ -72,6 +73,32 @@ static lk_status find_rows(lki_ring *ring)
     return LK_OK;
 }
 
+/* Deferring is an offer: where some field does not lie in memory, or batches are transformed, nothing is. */
+static void find_deferred(lki_ring *ring)
+{
+    const lk_dataset *dataset = ring->setup.dataset;
+    int field_count = lk_dataset_field_count(dataset);
+    lk_rows found[LK_MAX_FIELDS] = {{0}};
+    if (!ring->setup.defer || ring->setup.raw || ring->setup.transforms.count > 0) return;
+    for (int f = 0; f < field_count; f++) {
+        const lk_field *field = lk_dataset_field(dataset, f);
+        lk_storage storage;
+        if (!lk_dataset_storage(dataset, f, &storage)) return;
+        found[f] = (lk_rows){.data = storage.data,
+                             .stored = storage.dtype,
+                             .length = lk_dataset_length(dataset),
+                             .width = lk_shape_count(field->shape),
+                             .divisor = storage.divisor,
+                             .mean = storage.mean,
+                             .std = storage.std};
+        ring->rows[f] = lki_rows_of(&found[f], field->dtype);
+        if (lki_rows_check(&ring->rows[f], field->name)) return;
+    }
+    for (int f = 0; f < field_count; f++)
+        if (found[f].width >= LARGE_WIDTH) ring->deferred[f] = found[f];
+    ring->use_rows = true;
+}
+
 static lk_status make_slots(lki_ring *ring)
 {
     int field_count = lk_dataset_field_count(ring->setup.dataset);
@@ -112,7 +139,10 @@ static void prepare(const lki_ring *ring, slot *one, int64_t number)
     one->batch.count = count;
     one->batch.number = number;
     one->batch.indices = ring->pass.indices + begin;
-    for (int f = 0; f < one->batch.field_count; f++) one->fields[f].tensor.shape.dim[0] = count;
+    for (int f = 0; f < one->batch.field_count; f++) {
+        one->fields[f].tensor.shape.dim[0] = count;
+        one->fields[f].rows = ring->deferred[f].data ? &ring->deferred[f] : NULL;
+    }
 }
 
 static lk_status fill(const lki_ring *ring, slot *one, int64_t number)
@@ -121,7 +151,8 @@ static lk_status fill(const lki_ring *ring, slot *one, int64_t number)
     const lk_batch *batch = &one->batch;
     if (ring->use_rows) {
         for (int f = 0; f < batch->field_count; f++)
-            lki_rows_gather(&ring->rows[f], batch->indices, batch->count, one->destinations[f]);
+            if (!ring->deferred[f].data)
+                lki_rows_gather(&ring->rows[f], batch->indices, batch->count, one->destinations[f]);
     } else {
         LKI_TRY(lki_dataset_gather(ring->setup.dataset, &ring->pass.pass, batch->indices, batch->count,
                                    one->destinations));
@@ -240,6 +271,7 @@ lk_status lki_ring_create(lki_ring **out, const lki_ring_setup *setup)
     pthread_cond_init(&ring->done, NULL);
     ring->slots = LKI_NEW_ARRAY(slot, setup->slot_count);
     lk_status status = ring->slots ? find_rows(ring) : LK_ERR_NOMEM;
+    if (status == LK_OK) find_deferred(ring);
     if (status == LK_OK) status = make_slots(ring);
     if (status == LK_OK) status = start_workers(ring);
     if (status != LK_OK) {

@@ -15,6 +15,7 @@ typedef struct lki_ring_setup {
     int64_t batch_size;
     int worker_count, slot_count;
     bool raw;
+    bool defer; /* leave large fields that lie in memory to whoever reads the batch: lk_batch_field.rows */
     lk_transform_list transforms; /* borrowed: act on whole batches */
 } lki_ring_setup;
 

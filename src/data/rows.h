@@ -16,6 +16,18 @@ typedef struct lki_rows {
     float divisor, mean, std; /* 1, 0, 1 where values are stored as they are */
 } lki_rows;
 
+/* As elements of `dtype`. */
+static inline lki_rows lki_rows_of(const lk_rows *rows, lk_dtype dtype)
+{
+    return (lki_rows){.data = rows->data,
+                      .width = rows->width,
+                      .stored = rows->stored,
+                      .dtype = dtype,
+                      .divisor = rows->divisor,
+                      .mean = rows->mean,
+                      .std = rows->std};
+}
+
 /* LK_ERR_DTYPE where no loop converts the stored dtype to the field's. */
 lk_status lki_rows_check(const lki_rows *rows, const char *name);
 

@@ -32,7 +32,7 @@ enum { LKI_BUCKET_NBYTES = 4 << 20, LKI_FIRST_BUCKET_DIVISOR = 4 };
 /* A bucket is closed as soon as it holds so many bytes. `bucket_nbytes` is the option, 0 the default. */
 static inline int64_t lki_bucket_room(int index, int64_t bucket_nbytes)
 {
-    int64_t room = bucket_nbytes ? bucket_nbytes : LKI_BUCKET_NBYTES;
+    int64_t room = bucket_nbytes ? bucket_nbytes : (int64_t)LKI_BUCKET_NBYTES;
     return index == 0 ? room / LKI_FIRST_BUCKET_DIVISOR : room;
 }
 

@@ -40,11 +40,15 @@ lk_status lki_run_prepare_step(lk_runner *runner)
     return runner->step ? LK_OK : lki_last_status();
 }
 
-static int collect_inputs(const lk_batch *batch, lk_input *inputs)
+/* What nobody has gathered yet the step gathers itself, from its own copy. */
+static lk_status collect_inputs(lk_step *step, const lk_batch *batch, lk_input *inputs)
 {
-    for (int i = 0; i < batch->field_count; i++)
-        inputs[i] = (lk_input){batch->fields[i].name, &batch->fields[i].tensor};
-    return batch->field_count;
+    for (int i = 0; i < batch->field_count; i++) {
+        const lk_batch_field *field = &batch->fields[i];
+        inputs[i] = (lk_input){field->name, &field->tensor};
+        if (field->rows) LKI_TRY(lk_step_take_rows(step, field->name, field->rows, batch->indices));
+    }
+    return LK_OK;
 }
 
 static bool somebody_looks_inside(const lki_run *run)
@@ -89,9 +93,9 @@ static lk_status end_with_nan(lk_runner *runner)
 lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
 {
     lk_input inputs[LK_MAX_FIELDS];
-    int count = collect_inputs(batch, inputs);
     LKI_TRY(lki_run_prepare_step(runner));
-    lk_status status = run_step(runner, inputs, count);
+    LKI_TRY(collect_inputs(runner->step, batch, inputs));
+    lk_status status = run_step(runner, inputs, batch->field_count);
     if (status) return status == LK_ERR_NAN ? end_with_nan(runner) : status;
     if (!lk_step_has_loss(runner->step)) return LK_OK;
     return lk_metrics_set(runner->batch_metrics, runner->loss_key, lk_step_loss(runner->step));

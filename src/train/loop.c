@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/loader.h"
 
 #include <string.h>
 
@@ -95,6 +96,8 @@ static lk_status start_loader(lk_runner *runner, int index)
     /* Each rank's batches have moved its running statistics; what is evaluated is rank 0's model. */
     if (!runner->is_train_loader && runner->step)
         LKI_TRY(lki_replicas_share_buffers(&runner->step->replicas));
+    bool own_batches = runner->ops && runner->ops->handle_batch;
+    lki_loader_defer(runner->loader, !own_batches && runner->engine && runner->engine->ops->gather_rows);
     LKI_TRY(begin_pass(runner, index, &size));
     for (int i = 0; i < run->metric_count && !run->resuming_loader; i++) lk_metric_reset(run->metrics[i]);
     runner->loader_batch_size = lk_loader_batch_size(runner->loader);

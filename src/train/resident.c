@@ -75,13 +75,7 @@ static lk_status bind_gathered(lki_residents *residents, lki_plan *plan, int ind
         *gathered = lk_tensor_create(field->tensor->dtype, field->tensor->shape);
         if (!*gathered) return LK_ERR_NOMEM;
     }
-    lki_rows source = {.data = rows->data,
-                       .width = rows->width,
-                       .stored = rows->stored,
-                       .dtype = field->tensor->dtype,
-                       .divisor = rows->divisor,
-                       .mean = rows->mean,
-                       .std = rows->std};
+    lki_rows source = lki_rows_of(rows, field->tensor->dtype);
     LKI_TRY(lki_rows_check(&source, field->name));
     lki_rows_gather(&source, announced->indices, field->tensor->shape.dim[0], (*gathered)->data);
     return lki_plan_bind(plan, index, (*gathered)->data);

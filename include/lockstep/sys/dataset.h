@@ -40,6 +40,15 @@ typedef struct lk_storage {
     float divisor, mean, std; /* 1, 0, 1 where values are stored as they are */
 } lk_storage;
 
+/* Samples of one field that lie in memory one after the other: (length, width) elements of a dtype. Bytes
+ * that become f32 are (stored / divisor - mean) / std, each operation rounded to f32. */
+typedef struct lk_rows {
+    const void *data;
+    lk_dtype stored;
+    int64_t length, width;
+    float divisor, mean, std; /* 1, 0, 1 where values are stored as they are */
+} lk_rows;
+
 typedef struct lk_dataset_ops {
     /* Required. The number of samples, the same at every call. */
     int64_t (*length)(void *context);

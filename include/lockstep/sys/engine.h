@@ -7,6 +7,7 @@
 #ifndef LOCKSTEP_SYS_ENGINE_H
 #define LOCKSTEP_SYS_ENGINE_H
 
+#include <lockstep/sys/dataset.h>
 #include <lockstep/sys/op.h>
 
 #ifdef __cplusplus
@@ -38,15 +39,6 @@ struct lk_call {
     void *scratch;         /* scratch_nbytes of memory, 64-byte aligned, shared by all calls of the plan */
     size_t scratch_nbytes; /* set by prepare */
 };
-
-/* Samples of one field that lie in memory one after the other: (length, width) elements of a dtype. Bytes
- * that become f32 are (stored / divisor - mean) / std, each operation rounded to f32. */
-typedef struct lk_rows {
-    const void *data;
-    lk_dtype stored;
-    int64_t length, width;
-    float divisor, mean, std; /* 1, 0, 1 where values are stored as they are */
-} lk_rows;
 
 typedef struct lk_engine_options {
     int thread_count; /* 0: the cores this process may run on */
