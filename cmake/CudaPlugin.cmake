@@ -14,7 +14,7 @@ if(LOCKSTEP_WERROR)
 endif()
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS engine/cuda/*.cu)
-file(GLOB cuda_headers CONFIGURE_DEPENDS engine/cuda/*.cuh engine/cuda/*.h)
+file(GLOB cuda_headers CONFIGURE_DEPENDS engine/cuda/*.cuh device/*.h)
 set(cuda_objects "")
 foreach(source ${cuda_sources})
     get_filename_component(name ${source} NAME)

@@ -67,7 +67,7 @@ lockstep_feature(FFTW "filters and spectra of fields (FFTW)" "${FFTW_FOUND}" Pkg
 pkg_check_modules(PLPLOT IMPORTED_TARGET plplot)
 lockstep_feature(PLPLOT "pictures of fields (PLplot)" "${PLPLOT_FOUND}" PkgConfig::PLPLOT)
 
-# The CUDA toolkit with cuBLAS, cuDNN and NCCL's header. Nothing of it is linked into liblockstep: see src/engine/cuda/plugin.h.
+# The CUDA toolkit with cuBLAS, cuDNN and NCCL's header. Nothing of it is linked into liblockstep: see src/device/plugin.h.
 if(NOT LOCKSTEP_CUDA STREQUAL "OFF" AND NOT LOCKSTEP_SANITIZE)
     find_program(LOCKSTEP_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda/bin)
     if(LOCKSTEP_NVCC)

@@ -2,7 +2,7 @@
 #include "cli/commands.h"
 
 #include "base/memory.h"
-#include "engine/cuda/loader.h"
+#include "device/loader.h"
 
 #include <string.h>
 

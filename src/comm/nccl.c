@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "engine/cuda/loader.h"
+#include "device/loader.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "engine/cuda/loader.h"
+#include "device/loader.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "engine/cuda/loader.h"
+#include "device/loader.h"
 #include "launch/devices.h"
 
 #include <stdio.h>

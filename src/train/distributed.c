@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
-#include "engine/cuda/loader.h"
+#include "device/loader.h"
 #include "launch/connect.h"
 #include "launch/devices.h"
 #include "launch/ranks.h"

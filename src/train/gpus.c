@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "engine/cuda/loader.h"
+#include "device/loader.h"
 #include "launch/gpus.h"
 
 #include <stdio.h>

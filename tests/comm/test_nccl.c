@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "comm/monitor.h"
 #include "comm/store.h"
-#include "engine/cuda/loader.h"
+#include "device/loader.h"
 
 #include <lockstep/sys/engine.h>
 

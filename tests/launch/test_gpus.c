@@ -2,7 +2,7 @@
 #include "../comm/conformance.h"
 
 #include "comm/net.h"
-#include "engine/cuda/loader.h"
+#include "device/loader.h"
 #include "launch/connect.h"
 #include "launch/gpus.h"
 

@@ -317,8 +317,8 @@ static lk_status explain_fault(lki_cuda *cuda, int number)
             cudaMemcpy(&index, (const char *)indices->data + position * size, size, cudaMemcpyDeviceToHost));
         if (indices->dtype == LK_I32) index = (int32_t)index;
         if (is_probability(indices->dtype, index, &probability))
-            return lki_cuda_fail(LK_ERR_RANGE, "probability %g at position %lld is outside of 0..1", probability,
-                                 (long long)position);
+            return lki_cuda_fail(LK_ERR_RANGE, "probability %g at position %lld is outside of 0..1",
+                                 probability, (long long)position);
     }
     return lki_cuda_fail(LK_ERR_RANGE, "%lld at position %lld is outside of 0..%lld", (long long)index,
                          (long long)position, (long long)check.limit - 1);

@@ -10,7 +10,7 @@
 #ifndef LKI_CUDA_CUDA_CUH
 #define LKI_CUDA_CUDA_CUH
 
-#include "engine/cuda/plugin.h"
+#include "device/plugin.h"
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>

@@ -22,7 +22,7 @@ static void add_l2(float *grad, const float *value, int64_t count, double rate)
 }
 
 static lk_status add_decay(lk_runner *runner, double rate,
-                      void (*add)(float *grad, const float *value, int64_t count, double rate))
+                           void (*add)(float *grad, const float *value, int64_t count, double rate))
 {
     float *grads;
     double scale;

@@ -3,8 +3,8 @@
  * All that needs CUDA lies in a library of its own, opened when a GPU is first asked for: a run on the CPU
  * neither loads half a gigabyte of GPU libraries nor needs them to be there. The plugin reports failures and
  * allocates through the host's table, so it links against nothing of liblockstep. */
-#ifndef LKI_CUDA_PLUGIN_H
-#define LKI_CUDA_PLUGIN_H
+#ifndef LKI_DEVICE_PLUGIN_H
+#define LKI_DEVICE_PLUGIN_H
 
 #include <lockstep/sys/comm.h>
 #include <lockstep/sys/engine.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* dladdr */
-#include "engine/cuda/loader.h"
+#include "device/loader.h"
 
 #include "base/log.h"
 #include "base/memory.h"

@@ -2,10 +2,10 @@
  *
  * It is looked for at $LOCKSTEP_CUDA_PLUGIN, beside liblockstep.so or the program, in the library folder of
  * the installation that the program belongs to, and where the system's linker looks. Thread-safe. */
-#ifndef LKI_CUDA_LOADER_H
-#define LKI_CUDA_LOADER_H
+#ifndef LKI_DEVICE_LOADER_H
+#define LKI_DEVICE_LOADER_H
 
-#include "engine/cuda/plugin.h"
+#include "device/plugin.h"
 
 /* NULL with the reason where there is none, or where a process forked this one after it had started CUDA:
  * that does not survive a fork. Starts nothing itself. Stays loaded until the process ends. */
