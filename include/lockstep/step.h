@@ -88,8 +88,8 @@ lk_status lk_step_take_rows(lk_step *step, const char *name, const lk_rows *rows
 /* With .asynchronous: waits for the last batch; its error comes back here, and its loss is known from here
  * on. Outputs wait by themselves. */
 lk_status lk_step_wait(lk_step *step);
-/* A GPU trains copies of the parameters: brings lk_param.value up to date with them. Runners, checkpoints and
- * lk_step_free do it by themselves. */
+/* A GPU trains copies of the parameters: brings lk_param.value and .grad up to date with them. Runners,
+ * checkpoints and lk_step_free do that for the values by themselves. */
 lk_status lk_step_pull(lk_step *step);
 
 /* The same in parts, for those who look in between. `begin` compiles where needed and binds the fields. */

@@ -401,7 +401,8 @@ lk_status lk_step_wait(lk_step *step)
 lk_status lk_step_pull(lk_step *step)
 {
     LKI_TRY(lki_step_finish(step));
-    return lki_mirror_pull(step->mirror);
+    LKI_TRY(lki_mirror_pull(step->mirror));
+    return step->flat.grads ? lki_mirror_pull_block(step->mirror, lki_buffer_data(step->flat.grads)) : LK_OK;
 }
 
 double lk_step_loss(const lk_step *step)

@@ -91,6 +91,7 @@ static void check_value_and_gradients(const parity_case *test, lk_module *probe,
     lkt_ok(lk_step_criterion(step));
     lkt_near(lk_step_output(step, "unreduced"), y, lkt_largest(y), TOLERANCE, test->name);
     lkt_ok(lk_step_backward(step));
+    lkt_ok(lk_step_pull(step));
     compare_section(test, probe, "grad", true, TOLERANCE);
 }
 

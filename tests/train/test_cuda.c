@@ -90,7 +90,7 @@ static lk_optimizer *adam(void)
 
 static lk_optimizer *sgd(void)
 {
-    return lk_sgd(.lr = 0.01, .momentum = 0.9);
+    return lk_sgd(.lr = 1e-3, .momentum = 0.9);
 }
 
 static const workload workloads[] = {

@@ -364,82 +364,6 @@ void lki_cuda_hyper_release(lki_cuda *cuda, int slot)
     cuda->norm_hypers[slot] = NULL;
 }
 
-static lki_cuda_hyper widened(const lk_hyper *h)
-{
-    lki_cuda_hyper out;
-    memset(&out, 0, sizeof out); /* compared byte by byte */
-    out.lr = h->lr;
-    out.momentum = h->momentum;
-    out.dampening = h->dampening;
-    out.weight_decay = h->weight_decay;
-    out.beta1 = h->beta1;
-    out.beta2 = h->beta2;
-    out.eps = h->eps;
-    out.alpha = h->alpha;
-    out.lr_decay = h->lr_decay;
-    out.clip = h->clip;
-    out.grad_scale = h->grad_scale == 0 ? 1 : h->grad_scale;
-    out.bias1 = 1 - pow(h->beta1, (double)h->step);
-    out.bias2 = 1 - pow(h->beta2, (double)h->step);
-    out.nesterov = h->nesterov;
-    out.amsgrad = h->amsgrad;
-    out.centered = h->centered;
-    out.maximize = h->maximize;
-    out.first = h->first;
-    out.is_first_step = h->step <= 1;
-    out.step = h->step;
-    return out;
-}
-
-/* The numbers travel as the arguments of a kernel: the launch copies them, so the host may change them at
- * once, and one launch is all that a step costs. */
-typedef struct news {
-    bool starts; /* a step starts: a new draw, and nothing to skip yet */
-    unsigned long long draw;
-    int count;
-    short slot[LKI_CUDA_NEWS];
-    lki_cuda_hyper hyper[LKI_CUDA_NEWS];
-} news;
-
-static __global__ void take_news(lki_cuda_live *live, const __grid_constant__ news n)
-{
-    constexpr int words = sizeof(lki_cuda_hyper) / sizeof(unsigned long long);
-    static_assert(sizeof(lki_cuda_hyper) % sizeof(unsigned long long) == 0, "copied in words");
-    if (threadIdx.x == 0 && n.starts) {
-        live->draw = n.draw;
-        live->skip = 0;
-    }
-    for (int i = threadIdx.x; i < n.count * words; i += blockDim.x) {
-        unsigned long long *to = (unsigned long long *)&live->hyper[n.slot[i / words]];
-        to[i % words] = ((const unsigned long long *)&n.hyper[i / words])[i % words];
-    }
-}
-
-static lk_status begin_step(lk_engine *engine, lk_generator *generator)
-{
-    lki_cuda *cuda = state_of(engine);
-    news n;
-    n.starts = generator != NULL;
-    n.draw = n.starts && cuda->dropout_count ? lki_host->draw(generator) : 0;
-    n.count = 0;
-    for (int slot = 0; slot < cuda->hyper_count; slot++) {
-        if (!cuda->hypers[slot]) continue;
-        lki_cuda_hyper now = widened(cuda->hypers[slot]);
-        if (memcmp(&now, &cuda->sent.hyper[slot], sizeof now) == 0) continue;
-        cuda->sent.hyper[slot] = now;
-        n.slot[n.count] = (short)slot;
-        n.hyper[n.count++] = now;
-        if (n.count < LKI_CUDA_NEWS) continue;
-        take_news<<<1, 128, 0, cuda->compute>>>(cuda->live, n);
-        n.count = 0;
-    }
-    bool start_matters = n.starts && (cuda->dropout_count || cuda->may_skip);
-    if (n.count == 0 && !start_matters) return LK_OK;
-    take_news<<<1, 128, 0, cuda->compute>>>(cuda->live, n);
-    LKI_LAUNCHED();
-    return LK_OK;
-}
-
 template <typename T>
 static __global__ void publish_loss(const T *loss, double *host, lki_cuda_live *live,
                                     const volatile int *fault, bool guard)
@@ -554,7 +478,7 @@ const lk_engine_ops lki_cuda_ops = {
     .fetch = fetch,
     .gather_rows = lki_cuda_gather_rows,
     .synchronize = synchronize,
-    .begin_step = begin_step,
+    .begin_step = lki_cuda_begin_step,
     .record_begin = record_begin,
     .record_end = record_end,
     .replay = replay,

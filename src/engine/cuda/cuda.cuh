@@ -53,7 +53,14 @@ lk_status lki_cudnn_error(cudnnStatus_t error, const char *what);
 
 /* ---- The engine ---- */
 
-enum { LKI_CUDA_MAX_HYPERS = 64, LKI_CUDA_MAX_FAULTS = 1024, LKI_CUDA_NEWS = 16, LKI_CUDA_BLOCK = 256 };
+enum {
+    LKI_CUDA_MAX_HYPERS = 64,
+    LKI_CUDA_MAX_FAULTS = 1024,
+    LKI_CUDA_NEWS = 16,
+    LKI_CUDA_MAX_GATHERS = 2,
+    LKI_CUDA_GATHER_ROWS = 128,
+    LKI_CUDA_BLOCK = 256
+};
 
 /* The live numbers of an update on the device: what begin_step made of an lk_hyper. */
 typedef struct lki_cuda_hyper {
@@ -77,6 +84,16 @@ typedef struct lki_cuda_fault {
     volatile int *number;         /* host, mapped: 0 while nothing is wrong */
     int *number_on_device;
 } lki_cuda_fault;
+
+/* Rows of a dataset on the device that the coming step reads: gathered by the launch that begins it. */
+typedef struct lki_cuda_gather {
+    void *out;
+    const void *stored;
+    int64_t width;
+    int row_count, conversion; /* prologue.cu's */
+    float divisor, mean, std;
+    int64_t index[LKI_CUDA_GATHER_ROWS];
+} lki_cuda_gather;
 
 /* A call that can find a wrong index: its number, which input holds the indices, and how many there are to
  * choose from. */
@@ -106,6 +123,9 @@ typedef struct lki_cuda {
     double *norms, *norms_on_device;             /* mapped host memory */
     int hyper_count;
     int dropout_count; /* prepared so far: without one nothing is drawn */
+
+    lki_cuda_gather gathers[LKI_CUDA_MAX_GATHERS]; /* asked for, not launched yet */
+    int gather_count;
 
     lki_cuda_fault fault;
     const lk_call *fault_calls[LKI_CUDA_MAX_FAULTS];
@@ -261,8 +281,11 @@ lk_status lki_cuda_prepare_update(lki_cuda *cuda,
                                   lk_call *call); /* update, clip_norm, clip_value, accumulate */
 lk_status lki_cuda_prepare_ranks(lki_cuda *cuda, lk_call *call); /* all_reduce, reduce_start/_wait, assign */
 
-lk_status lki_cuda_gather_rows(lk_engine *engine, void *out, lk_dtype dtype, const lk_rows *rows, const void *stored,
-                               const int64_t *indices, int64_t count); /* rows.cu */
+/* prologue.cu: what a step starts with. Gathers are kept until the step begins, or until somebody waits. */
+lk_status lki_cuda_gather_rows(lk_engine *engine, void *out, lk_dtype dtype, const lk_rows *rows,
+                               const void *stored, const int64_t *indices, int64_t count);
+lk_status lki_cuda_flush_gathers(lki_cuda *cuda);
+lk_status lki_cuda_begin_step(lk_engine *engine, lk_generator *generator);
 
 /* ---- For the plugin's table ---- */
 
