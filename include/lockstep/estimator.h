@@ -152,6 +152,8 @@ lk_status lk_estimator_set_loaders(lk_estimator *estimator, lk_loader_list loade
 
 /* The model's output for (samples, ...), on the CPU, in the shape of the targets; the caller frees it. */
 lk_tensor *lk_estimator_predict(lk_estimator *estimator, const lk_tensor *features);
+/* The same on a device by its name: "cpu", "cuda", ... KRR knows the CPU alone. */
+lk_tensor *lk_estimator_predict_on(lk_estimator *estimator, const lk_tensor *features, const char *device);
 
 typedef struct lk_evaluation {
     double mse;       /* eval - MSE Loss */

@@ -1,4 +1,4 @@
-/* Predicting and evaluating: always on the CPU, a few samples at a time. */
+/* Predicting and evaluating: on the CPU unless asked otherwise, a few samples at a time. */
 #include "estimator/estimator.h"
 
 #include "base/clock.h"
@@ -8,11 +8,11 @@
 
 enum { SAMPLES_AT_ONCE = 16 };
 
-static const char *cpu_engine(void)
+/* Without a look at the GPUs, which a later run could not fork with. */
+static lk_engine *open_cpu(void)
 {
-    for (const char *const *name = lk_engine_names(); *name; name++)
-        if (strcmp(*name, "cpu") == 0) return "cpu";
-    return "ref";
+    lk_engine *engine = lk_engine_open("cpu", (lk_engine_options){0});
+    return engine ? engine : lk_engine_open("ref", (lk_engine_options){0});
 }
 
 static lk_status check_features(const lk_estimator *estimator, const lk_tensor *features)
@@ -53,11 +53,13 @@ static lk_status predict_some(lk_step *step, const lk_tensor *features, int64_t 
 }
 
 /* An engine has threads, which a later run could not fork with: it is opened for this call alone. */
-static lk_status predict_all(lk_estimator *estimator, const lk_tensor *features, lk_tensor *out)
+static lk_status predict_all(lk_estimator *estimator, const lk_tensor *features, const char *device,
+                             lk_tensor *out)
 {
     lk_status status = LK_OK;
     int64_t count = features->shape.dim[0];
-    lk_engine *engine = lk_engine_open(cpu_engine(), (lk_engine_options){0});
+    lk_engine *engine =
+        strcmp(device, "cpu") == 0 ? open_cpu() : lk_engine_open(device, (lk_engine_options){0});
     lk_step *step = engine ? lk_step(.model = estimator->model, .engine = engine) : NULL;
     if (!step) status = lki_last_status();
     for (int64_t begin = 0; begin < count && !status; begin += SAMPLES_AT_ONCE) {
@@ -71,6 +73,11 @@ static lk_status predict_all(lk_estimator *estimator, const lk_tensor *features,
 
 lk_tensor *lk_estimator_predict(lk_estimator *estimator, const lk_tensor *features)
 {
+    return lk_estimator_predict_on(estimator, features, "cpu");
+}
+
+lk_tensor *lk_estimator_predict_on(lk_estimator *estimator, const lk_tensor *features, const char *device)
+{
     if (!estimator || !features || check_features(estimator, features)) return NULL;
     if (estimator->is_krr) return lki_krr_predict(estimator, features);
     bool ready = features->dtype == LK_F32 && lk_tensor_is_contiguous(features);
@@ -78,7 +85,7 @@ lk_tensor *lk_estimator_predict(lk_estimator *estimator, const lk_tensor *featur
     lk_shape shape = {.rank = estimator->targets.rank + 1, .dim = {features->shape.dim[0]}};
     memcpy(shape.dim + 1, estimator->targets.dim, sizeof *shape.dim * (size_t)estimator->targets.rank);
     lk_tensor *out = values ? lk_tensor_create(LK_F32, shape) : NULL;
-    if (out && predict_all(estimator, values, out)) {
+    if (out && predict_all(estimator, values, device, out)) {
         lki_fail_prefix(lki_last_status(), "%s", estimator->name);
         lk_tensor_free(out);
         out = NULL;

@@ -1,6 +1,8 @@
 /* CNN3d: the losses of the same network in PyTorch, ranks, saving and loading, and what may go wrong. */
 #include "case.h"
 
+#include "device/loader.h"
+
 #include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -220,6 +222,39 @@ static void stops_early(void **state)
     lk_fields_free(fields);
 }
 
+/* Trained on a GPU, saved, loaded, and evaluated on the CPU and on the GPU. */
+static void trained_on_a_gpu(void **state)
+{
+    (void)state;
+    char why[256];
+    if (lki_cuda_device_count(why) == 0) {
+        print_message("SKIPPED: %s\n", why);
+        skip();
+    }
+    lk_manual_seed(0);
+    lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(4, 3, 16, 16, 16)), NULL);
+    const char *folder = lkt_scratch_folder("cnn3d_gpu");
+    lk_estimator *estimator =
+        lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 5, .device = "cuda", .quiet = true, .logdir = folder);
+    lkt_ok(lk_estimator_train(estimator));
+    lkt_ok(lk_estimator_save(estimator, folder));
+    lk_estimator *loaded = lk_estimator_open(folder);
+    lkt_not_null(loaded);
+    lk_tensor *before = lk_estimator_predict(estimator, lk_fields_features(fields));
+    lk_tensor *on_cpu = lk_estimator_predict(loaded, lk_fields_features(fields));
+    lk_tensor *on_gpu = lk_estimator_predict_on(loaded, lk_fields_features(fields), "cuda");
+    lkt_not_null(on_gpu);
+    assert_memory_equal(before->data, on_cpu->data, lk_tensor_nbytes(before));
+    for (int64_t i = 0; i < lk_tensor_count(on_cpu); i++)
+        assert_true(fabs(lk_tensor_get(on_cpu, i) - lk_tensor_get(on_gpu, i)) < 1e-4);
+    lk_tensor_free(before);
+    lk_tensor_free(on_cpu);
+    lk_tensor_free(on_gpu);
+    lk_estimator_free(loaded);
+    lk_estimator_free(estimator);
+    lk_fields_free(fields);
+}
+
 static void mistakes_are_named(void **state)
 {
     (void)state;
@@ -256,6 +291,7 @@ int main(void)
         cmocka_unit_test(logdir_is_wiped_with_care),
         cmocka_unit_test(stops_early),
         cmocka_unit_test(tracked_as_mlflow_does),
+        cmocka_unit_test(trained_on_a_gpu),
         cmocka_unit_test(mistakes_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
