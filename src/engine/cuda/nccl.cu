@@ -72,8 +72,8 @@ static void give_up(lki_nccl_comm *self, const char *sentence)
         snprintf(self->sentence, sizeof self->sentence, "%s", sentence);
         __atomic_store_n(&self->failed, true, __ATOMIC_RELEASE);
     }
+    if (nccl) lki_nccl_start_abort(self, nccl);
     pthread_mutex_unlock(&self->lock);
-    if (nccl) self->library->CommAbort(nccl);
 }
 
 void lki_nccl_fail(lk_comm *comm, const char *sentence)

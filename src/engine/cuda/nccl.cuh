@@ -41,14 +41,22 @@ typedef struct lki_nccl_staging {
     size_t nbytes;
 } lki_nccl_staging;
 
+/* NCCL's abort, under way in a thread of its own. */
+typedef struct lki_nccl_aborter {
+    const lki_nccl *library;
+    ncclComm_t nccl;
+    bool done; /* atomic */
+} lki_nccl_aborter;
+
 typedef struct lki_nccl_comm {
     lk_comm base; /* first: a lk_comm * is a lki_nccl_comm * */
     const lki_nccl *library;
     lki_nccl_options options;
-    pthread_mutex_t lock; /* over the next three */
+    pthread_mutex_t lock; /* over the next four */
     ncclComm_t nccl;      /* NULL once given up */
     bool failed;
-    char sentence[512]; /* of what failed */
+    char sentence[512];        /* of what failed */
+    lki_nccl_aborter *aborter; /* NULL while it has not failed */
     cudaStream_t stream;
     cudaEvent_t events[LK_COMM_MAX_REQUESTS];
     lki_nccl_staging staging[LK_COMM_MAX_REQUESTS]; /* grown, never given back before free */
@@ -60,6 +68,9 @@ typedef struct lki_nccl_comm {
 
 extern const lk_comm_vtable lki_nccl_vtable;
 void lki_nccl_free(lk_comm *comm);
+/* Starts NCCL's abort: the device's part ends at once, the rest when no recorded program uses the
+ * communicator any more, which may need the calling thread. The caller holds the lock, or is alone. */
+void lki_nccl_start_abort(lki_nccl_comm *self, ncclComm_t nccl);
 /* NCCL's own state: ncclInProgress while it still works on the last call. Fails where the comm has. */
 lk_status lki_nccl_look(lki_nccl_comm *self, ncclResult_t *state);
 

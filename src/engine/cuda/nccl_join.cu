@@ -94,13 +94,55 @@ static lk_status join_as_own_host(lki_nccl_comm *self)
 
 /* ---- Leaving ---- */
 
+static void *abort_communicator(void *argument)
+{
+    lki_nccl_aborter *aborter = (lki_nccl_aborter *)argument;
+    aborter->library->CommAbort(aborter->nccl);
+    __atomic_store_n(&aborter->done, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+void lki_nccl_start_abort(lki_nccl_comm *self, ncclComm_t nccl)
+{
+    pthread_t thread;
+    sigset_t before;
+    lki_nccl_aborter *aborter = (lki_nccl_aborter *)lki_host->alloc(sizeof *aborter, "an end of NCCL's");
+    if (!aborter) return; /* the process is about to end anyway */
+    *aborter = (lki_nccl_aborter){self->library, nccl, false};
+    lki_nccl_signals_off(&before);
+    bool started = pthread_create(&thread, NULL, abort_communicator, aborter) == 0;
+    lki_nccl_signals_on(&before);
+    if (started) {
+        pthread_detach(thread);
+        self->aborter = aborter;
+    } else {
+        lki_host->free(aborter);
+    }
+}
+
+/* Where it does not end in time the thread keeps what it works on. */
+static void wait_for_abort(lki_nccl_comm *self)
+{
+    int64_t deadline_ms = lki_nccl_now_ms() + finalize_ms;
+    if (!self->aborter) return;
+    while (!__atomic_load_n(&self->aborter->done, __ATOMIC_ACQUIRE)) {
+        if (lki_nccl_now_ms() >= deadline_ms) return;
+        lki_nccl_sleep_us(200);
+    }
+    lki_host->free(self->aborter);
+    self->aborter = NULL;
+}
+
 /* A proper end where nothing is outstanding: what was sent is flushed, for no longer than finalize_ms. */
 static void end_communicator(lki_nccl_comm *self)
 {
     ncclComm_t nccl = self->nccl;
     ncclResult_t state = ncclInProgress;
     bool clean = self->base.free_count == LK_COMM_MAX_REQUESTS && !self->base.broken && !self->failed;
-    if (!nccl) return;
+    if (!nccl) {
+        wait_for_abort(self);
+        return;
+    }
     self->nccl = NULL;
     if (clean && cudaStreamSynchronize(self->stream) == cudaSuccess) {
         int64_t deadline_ms = lki_nccl_now_ms() + finalize_ms;
@@ -113,7 +155,8 @@ static void end_communicator(lki_nccl_comm *self)
     if (state == ncclSuccess)
         self->library->CommDestroy(nccl);
     else
-        self->library->CommAbort(nccl);
+        lki_nccl_start_abort(self, nccl);
+    wait_for_abort(self);
 }
 
 void lki_nccl_free(lk_comm *comm)
