@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/fields_host.h"
 #include "data/fields_twin.h"
 #include "data/hdf5.h"
 
@@ -276,10 +277,10 @@ void lki_fields_fail_at(const char *path_template, const lk_fields_options *opti
     lki_free(path);
 }
 
-lk_fields *lk_hdf5_fields_create(const char *path, lk_fields_options options)
+static lk_fields *load(const char *path, lk_fields_options options)
 {
     reading reading = {.path_template = path, .options = &options};
-    if (check_options(&options, &reading.dims)) return NULL;
+    check_options(&options, &reading.dims);
     lk_number_list checkpoints = options.checkpoints.count ? options.checkpoints : lk_numbers(0);
     reading.wants_twins = checkpoints.count > 1;
     lk_tensor *features = stack(&reading, options.features, options.feature_labels, checkpoints);
@@ -298,4 +299,10 @@ lk_fields *lk_hdf5_fields_create(const char *path, lk_fields_options options)
     lk_fields *fields = lk_tensor_fields_create(features, targets, options);
     if (!fields) lki_fields_fail_at(path, &options);
     return fields;
+}
+
+lk_fields *lk_hdf5_fields_create(const char *path, lk_fields_options options)
+{
+    int dims;
+    return check_options(&options, &dims) ? NULL : lki_fields_of_host(path, &options, load);
 }
