@@ -277,7 +277,7 @@ enum { ONE_BLOCK = 16384, MAX_GRID = 1024, FEW_SAMPLES = 4096 };
  * samples than a block has warps to spare for. */
 bool takes_threads(const class_loss &l, bool single)
 {
-    return l.inner >= 32 || l.classes == 1 || single || (l.classes <= 16 && l.samples > 128);
+    return l.inner >= 32 || l.classes == 1 || single || (l.classes <= 16 && l.samples >= 64);
 }
 
 int grid_of(const lki_cuda *cuda, const class_loss &l, int lanes)
