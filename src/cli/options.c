@@ -64,9 +64,22 @@ static lk_status append(const parser *p, size_t offset, const char *text)
     return LK_OK;
 }
 
+/* One of the choices, or one with a number behind it: "cuda:1". */
+static bool is_choice(const char *choices, const char *text)
+{
+    char word[64];
+    size_t length = strcspn(text, ":");
+    const char *number = text[length] ? text + length + 1 : NULL;
+    if (lki_choice_index(choices, text) >= 0) return true;
+    if (!number || !*number || number[strspn(number, "0123456789")] || length >= sizeof word) return false;
+    memcpy(word, text, length);
+    word[length] = '\0';
+    return lki_choice_index(choices, word) >= 0;
+}
+
 static lk_status set(const parser *p, const lki_option *o, const char *text)
 {
-    if (o->choices && lki_choice_index(o->choices, text) < 0)
+    if (o->choices && !is_choice(o->choices, text))
         return lki_fail(LK_ERR_CONFIG, "%s: --%s: expected one of %s, found \"%.60s\"", p->command->name,
                         o->name, o->choices, text);
     if (o->type == LKI_OPTION_TEXTS) return append(p, o->offset, text);

@@ -63,6 +63,7 @@ static const char *fastest(void)
 static const lk_engine_ops *find_ops(const char *name, const char *from, int *device)
 {
     if (names_gpu(name, device)) {
+        if (!lki_cuda_has_device()) return lki_fail_null(LK_ERR_DEVICE, "this machine has no NVIDIA GPU");
         const lki_cuda_plugin *plugin = lki_cuda_plugin_get();
         if (plugin) lki_cuda_note_start();
         return plugin ? plugin->engine_ops : NULL;
