@@ -4,87 +4,16 @@
  * last-loss"
  *
  * bench/peer_step.py does the same with PyTorch; bench/run and bench/also_ranks show them side by side. */
+#include "workloads.h"
+
 #include "base/status.h"
 #include "launch/connect.h"
-
-#include <lockstep/lockstep.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <zlib.h>
-
-typedef struct workload {
-    const char *name;
-    lk_module *(*model)(void);
-    lk_criterion *(*criterion)(void);
-    lk_optimizer *(*optimizer)(void);
-    lk_shape input, target; /* a target of rank 1 is a class of ten */
-} workload;
-
-static lk_module *mnist_linear(void)
-{
-    return lk_sequential(lk_flatten(), lk_linear(784, 10));
-}
-
-static lk_module *toy_mlp(void)
-{
-    return lk_sequential(lk_linear(784, 100), lk_relu(), lk_linear(100, 10));
-}
-
-/* Sapsan's network for cubes whose flat target has `outputs` numbers. */
-static lk_module *cnn3d(int64_t channels, int64_t outputs)
-{
-    return lk_sequential(
-        lk_conv3d(channels, 2 * channels, 2, .stride = 2, .padding = 1), lk_max_pool3d(2, .padding = 1),
-        lk_relu(), lk_conv3d(2 * channels, 2 * channels, 2, .stride = 2, .padding = 1),
-        lk_max_pool3d(2, .padding = 1), lk_relu(),
-        lk_conv3d(2 * channels, 4 * channels, 2, .stride = 2, .padding = 1), lk_max_pool3d(2), lk_flatten(),
-        lk_linear(4 * channels, 8 * channels), lk_relu(), lk_linear(8 * channels, outputs));
-}
-
-static lk_module *cnn3d_16(void)
-{
-    return cnn3d(3, 3 * 16 * 16 * 16);
-}
-
-static lk_module *cnn3d_32(void)
-{
-    return cnn3d(3, 3 * 32 * 32 * 32);
-}
-
-static lk_module *convnet(void)
-{
-    return lk_sequential(lk_conv2d(1, 32, 3), lk_relu(), lk_conv2d(32, 64, 3), lk_relu(), lk_max_pool2d(2),
-                         lk_flatten(), lk_linear(9216, 128), lk_relu(), lk_linear(128, 10));
-}
-
-static lk_criterion *cross_entropy(void)
-{
-    return lk_cross_entropy_loss();
-}
-
-static lk_criterion *smooth_l1(void)
-{
-    return lk_smooth_l1_loss();
-}
-
-static lk_optimizer *adam_002(void)
-{
-    return lk_adam(.lr = 0.02);
-}
-
-static lk_optimizer *adam_0001(void)
-{
-    return lk_adam(.lr = 1e-3);
-}
-
-static lk_optimizer *sgd(void)
-{
-    return lk_sgd(.lr = 1e-3);
-}
 
 static const workload workloads[] = {
     {"mnist-linear", mnist_linear, cross_entropy, adam_002, {4, {32, 1, 28, 28}}, {1, {32}}},
@@ -93,13 +22,6 @@ static const workload workloads[] = {
     {"cnn3d-32", cnn3d_32, smooth_l1, adam_0001, {5, {16, 3, 32, 32, 32}}, {2, {16, 98304}}},
     {"convnet", convnet, cross_entropy, adam_0001, {4, {64, 1, 28, 28}}, {1, {64}}},
 };
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* The first digits of MNIST where the model reads such pictures and the file is there
  * ($LOCKSTEP_SHARED/data/mnist), else random numbers. */
