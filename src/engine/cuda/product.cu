@@ -153,28 +153,9 @@ static void free_product(void *state)
     lki_host->free(state);
 }
 
-/* A result or a bias is of the factors' dtype, or f32 beside short factors. */
-static bool dtype_fits(const lk_tensor *tensor, lk_dtype dtype)
-{
-    bool is_short = dtype == LK_BF16 || dtype == LK_F16;
-    return !tensor->data || tensor->dtype == dtype || (is_short && tensor->dtype == LK_F32);
-}
-
-static lk_status check_dtypes(const lk_call *call)
-{
-    lk_dtype dtype = call->in[0].dtype;
-    bool fits = dtype <= LK_F16 && call->in[1].dtype == dtype;
-    for (int i = 2; i < call->input_count; i++) fits = fits && dtype_fits(&call->in[i], dtype);
-    for (int i = 0; i < call->output_count; i++) fits = fits && dtype_fits(&call->out[i], dtype);
-    if (fits) return LK_OK;
-    return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for a product of %s and %s to %s",
-                         lki_cuda_dtype_name(dtype), lki_cuda_dtype_name(call->in[1].dtype),
-                         lki_cuda_dtype_name(call->out[0].dtype));
-}
-
 lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call)
 {
-    LKI_TRY(check_dtypes(call));
+    LKI_TRY(lki_cuda_check_factors(call, "product"));
     lki_cuda_product *p = (lki_cuda_product *)lki_cuda_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
     call->free_state = free_product;
