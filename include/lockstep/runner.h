@@ -129,6 +129,7 @@ typedef struct lk_train_options {
     int check_replicas;         /* compare the ranks' weights every so many updates */
     const char *device;         /* "auto", "cpu", "ref" */
     const char *precision;      /* "fp32" or "bf16" */
+    bool tf32;                  /* products of fp32 may round their operands to TF32, where a GPU has it */
     int thread_count;           /* of the CPU engine; 0: the cores of this process */
     bool no_checkpoints;        /* do not add a checkpoint callback */
     const char *config_text;    /* written as logdir/config.yml where given */
@@ -137,7 +138,7 @@ typedef struct lk_train_options {
 /* What a custom runner does differently; NULL slots do as the supervised one. `context` is lk_runner.user. */
 typedef struct lk_runner_ops {
     lk_status (*get_engine)(lk_runner *runner,
-                            lk_train_options *options); /* sets device, ddp, nproc, precision */
+                            lk_train_options *options); /* sets device, ddp, nproc, precision, tf32 */
     lk_status (*get_loaders)(lk_runner *runner, lk_named_loader *out, int capacity, int *count);
     lk_module *(*get_model)(lk_runner *runner);
     lk_criterion *(*get_criterion)(lk_runner *runner);

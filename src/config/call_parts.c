@@ -186,6 +186,7 @@ static void apply_wish(const lki_object *engine, lk_train_options *options)
     if (!wish) return;
     if (wish->device) options->device = wish->device;
     options->ddp |= wish->ddp;
+    options->tf32 |= wish->tf32;
     if (wish->half) options->precision = "bf16";
 }
 
@@ -206,6 +207,9 @@ void lki_call_read_engine(lk_args *args, lk_train_options *options)
                 "%s: fp16 is computed as bf16, which needs no loss scaling; precision: bf16 "
                 "says so and precision: fp32 turns it off",
                 args->place);
+    static const char *const tf32[] = {"allow_tf32", "tf32"};
+    for (int i = 0; i < 2; i++)
+        if (lk_arg_given(args, tf32[i])) options->tf32 = lk_arg_bool(args, tf32[i]);
     options->nproc = lk_arg_int(args, "nproc");
     if (lk_arg_given(args, "comm")) options->comm = lk_arg_string(args, "comm");
     options->sync_batch_norm = lk_arg_bool(args, "sync_batch_norm");

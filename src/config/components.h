@@ -27,6 +27,10 @@
     {                                                                                                        \
         .name = name_, .type = LK_PARAMETER_BOOL, .default_value = default_, .help = help_                   \
     }
+/* Of calls and of engines. */
+#define LKI_TF32_PARAMETERS                                                                                  \
+    LKI_BOOL("tf32", LKI_OPTIONAL, "products of fp32 may round their factors to TF32 on a GPU"),             \
+        LKI_BOOL("allow_tf32", LKI_OPTIONAL, "the same, as PyTorch calls it")
 #define LKI_STRING(name_, default_, help_)                                                                   \
     {                                                                                                        \
         .name = name_, .type = LK_PARAMETER_STRING, .default_value = default_, .help = help_                 \

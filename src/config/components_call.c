@@ -143,7 +143,7 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
         LKI_BOOL("sync_batch_norm", "false", "batch norms look at the batches of all ranks"),                \
         LKI_BOOL("compress_gradients", "false", "gradients travel as bf16, with error feedback"),            \
         LKI_STRING("device", LKI_OPTIONAL, "auto, cpu, cuda or ref"),                                        \
-        LKI_CHOICE("precision", LKI_OPTIONAL, "fp32|bf16", "of the computation")
+        LKI_CHOICE("precision", LKI_OPTIONAL, "fp32|bf16", "of the computation"), LKI_TF32_PARAMETERS
 
 static const lk_parameter train_parameters[] = {
     LKI_OBJECTS("loaders", LOADER, LKI_REQUIRED,

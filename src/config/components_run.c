@@ -46,6 +46,7 @@ static lk_status build_engine(const lk_component *self, lk_args *args, void **ou
     if (!wish) return LK_ERR_NOMEM;
     *wish = *(const lki_engine_wish *)self->context;
     wish->half = lk_arg_bool(args, "fp16");
+    wish->tf32 = lk_arg_bool(args, "tf32") || lk_arg_bool(args, "allow_tf32");
     if (!strcmp(self->name, "DeviceEngine")) wish->device = lk_arg_string(args, "device");
     *out = wish;
     return LK_OK;
@@ -83,9 +84,9 @@ static const lk_parameter csv_parameters[] = {LKI_STRING("logdir", LKI_REQUIRED,
 static const lk_parameter tensorboard_parameters[] = {
     LKI_STRING("logdir", LKI_REQUIRED, "the folder"), POSTFIX, BATCHES, EPOCHS, {0}};
 static const lk_parameter jsonl_parameters[] = {LKI_STRING("path", LKI_REQUIRED, "the file"), BATCHES, {0}};
-static const lk_parameter engine_parameters[] = {FP16, {0}};
+static const lk_parameter engine_parameters[] = {FP16, LKI_TF32_PARAMETERS, {0}};
 static const lk_parameter device_parameters[] = {
-    LKI_STRING("device", "auto", "auto, cpu, cuda or ref"), FP16, {0}};
+    LKI_STRING("device", "auto", "auto, cpu, cuda or ref"), FP16, LKI_TF32_PARAMETERS, {0}};
 static const lk_parameter supervised_parameters[] = {
     LKI_OBJECTS("model", MODULE, LKI_OPTIONAL, "the model"),
     LKI_OBJECT("engine", ENGINE, LKI_OPTIONAL, "where it runs; the best that is there where left out"),

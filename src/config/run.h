@@ -9,7 +9,7 @@
 /* What an engine of a config asks for. */
 typedef struct lki_engine_wish {
     const char *device; /* NULL: the best that is there */
-    bool ddp, half;
+    bool ddp, half, tf32;
 } lki_engine_wish;
 
 /* Plans a config, seeds the generator and builds all objects: what comes before the calls. The plan must be

@@ -68,6 +68,7 @@ typedef struct lki_run {
     int part_count;
 
     lk_engine *engine;
+    bool engine_tf32; /* what it was opened with */
     lk_comm *comm;
     lki_metric_collectives collectives;
     char *logdir, *valid_loader, *valid_metric, *device, *resume;

@@ -301,12 +301,31 @@ static lk_status parse_precision(const char *name, lk_dtype *out)
     return lki_fail(LK_ERR_INVALID, "precision: expected fp32 or bf16, found \"%s\"", name);
 }
 
+/* An earlier run's engine rounds otherwise. Everything that was compiled for it goes with it. */
+static void close_engine(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    lk_step_free(runner->step);
+    runner->step = NULL;
+    for (int i = 0; i < run->part_count; i++) {
+        lk_step_free(run->parts[i].step);
+        run->parts[i].step = NULL;
+    }
+    lk_engine_close(run->engine);
+    runner->engine = run->engine = NULL;
+}
+
 lk_status lki_run_open_engine(lk_runner *runner)
 {
     lki_run *run = runner->run;
+    bool differs = run->engine_tf32 != run->options.tf32 && !run->evaluating;
+    if (run->engine && differs) close_engine(runner);
     if (run->engine) return LK_OK;
-    lk_engine_options options = {.thread_count = run->options.thread_count, .device = lki_run_gpu(run)};
+    lk_engine_options options = {.thread_count = run->options.thread_count,
+                                 .device = lki_run_gpu(run),
+                                 .allow_tf32 = run->options.tf32};
     run->engine = lk_engine_open(run->device, options);
+    run->engine_tf32 = run->options.tf32;
     runner->engine = run->engine;
     return run->engine ? LK_OK : lki_fail_prefix(lki_last_status(), "device");
 }
@@ -385,7 +404,7 @@ void lki_run_teardown(lk_runner *runner)
     runner->loader_metrics = NULL;
     runner->batch = NULL;
     runner->logdir = runner->valid_loader = runner->valid_metric = runner->loader_key = NULL;
-    lki_run kept = {.engine = run->engine, .part_count = run->part_count};
+    lki_run kept = {.engine = run->engine, .engine_tf32 = run->engine_tf32, .part_count = run->part_count};
     memcpy(kept.parts, run->parts, sizeof kept.parts);
     *run = kept;
 }

@@ -247,6 +247,25 @@ static void test_callbacks(void **state)
     assert_true(logged("other7/csv_logger/train.csv", "grad_norm", 1) > 0);
 }
 
+/* A CPU has no TF32: the run is one of fp32, to the bit, and the header says so. */
+static void test_tf32_is_a_wish(void **state)
+{
+    (void)state;
+    enter("cli_tf32");
+    static const char *const ways[] = {"--logdir a", "--tf32 --logdir b", "--run/0/allow_tf32=y --logdir c"};
+    for (int i = 0; i < 3; i++) {
+        char arguments[160];
+        snprintf(arguments, sizeof arguments, "run -C " EXAMPLES "/digits.json -v --device cpu %s", ways[i]);
+        const said *r = lockstep_in(folder, arguments);
+        assert_int_equal(r->exit_code, 0);
+        lkt_contains(r->out, "precision fp32;");
+    }
+    char first[80];
+    snprintf(first, sizeof first, "%s", hash_of(LAST("a")));
+    assert_string_equal(first, hash_of(LAST("b")));
+    assert_string_equal(first, hash_of(LAST("c")));
+}
+
 /* fp16 is bf16 here: a line says so, unless the config has said it itself. */
 static void test_fp16_is_said(void **state)
 {
@@ -462,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_multilabel),
         cmocka_unit_test(test_tensors_of_pytorch),
         cmocka_unit_test(test_callbacks),
+        cmocka_unit_test(test_tf32_is_a_wish),
         cmocka_unit_test(test_fp16_is_said),
         cmocka_unit_test(test_the_kept_config_runs_the_same),
         cmocka_unit_test(test_the_example),

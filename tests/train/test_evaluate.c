@@ -1,6 +1,8 @@
 /* A trained model on other data: its metrics, its predictions; and what lk_train refuses. */
 #include "case.h"
 
+#include "train/run.h"
+
 static lk_runner *trained(const char *logdir)
 {
     lk_runner *runner = lk_supervised_runner();
@@ -218,6 +220,24 @@ static void datasets_instead_of_loaders(void **state)
     lk_runner_free(runner);
 }
 
+/* The engine is opened with what the run asks for; one that rounds otherwise is not kept for the next run,
+ * and an evaluation takes the one that is there. */
+static void tf32_reaches_the_engine(void **state)
+{
+    (void)state;
+    lk_runner *runner = lk_supervised_runner();
+    lk_train_options options = usual();
+    options.tf32 = true;
+    lkt_ok(lk_train_with(runner, options));
+    assert_true(runner->run->engine_tf32);
+    lkt_ok(lk_evaluate_loader(runner, lk_loader(lkt_points(16, 1), .batch_size = 8)));
+    assert_true(runner->run->engine_tf32);
+    lk_named_loader again = {"train", lk_loader(lkt_points(16, 1), .batch_size = 8)};
+    lkt_ok(lk_train_with(runner, (lk_train_options){.loaders = {&again, 1}}));
+    assert_false(runner->run->engine_tf32);
+    lk_runner_free(runner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +248,7 @@ int main(void)
         cmocka_unit_test(wrong_arguments),
         cmocka_unit_test(two_loaders_of_one_name),
         cmocka_unit_test(datasets_instead_of_loaders),
+        cmocka_unit_test(tf32_reaches_the_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
