@@ -41,18 +41,36 @@ void lk_comm_init(lk_comm *comm, const lk_comm_vtable *vtable, int rank, int siz
     comm->rank = rank;
     comm->size = size;
     if (comm->timeout_ms == 0) comm->timeout_ms = LK_COMM_DEFAULT_TIMEOUT_MS;
+    comm->origin_ns = lki_now_ns();
+    comm->origin_ticks = lki_now_ticks();
     comm->free_count = LK_COMM_MAX_REQUESTS;
     for (int i = 0; i < LK_COMM_MAX_REQUESTS; i++)
         comm->free_list[i] = (uint8_t)(LK_COMM_MAX_REQUESTS - 1 - i);
 }
 
+/* What is done for every collective takes tens of nanoseconds, as a small one through MPI takes but half a
+ * microsecond: it is compiled into its callers, so that a description goes straight into the request, and
+ * what is done about failures stays out of the way. */
+#define INLINE static inline __attribute__((always_inline))
+#define COLD   static __attribute__((cold, noinline))
+
+/* Whether `op` obviously keeps the rules below. */
+INLINE bool is_plain(const lk_comm_op *op)
+{
+    enum { SMALL_COUNT = 1 << 27 };
+    return op->kind == LK_COMM_ALL_REDUCE && op->reduce == LK_REDUCE_SUM && (unsigned)op->dtype <= LK_BOOL &&
+           (uint64_t)op->count < SMALL_COUNT && op->send && op->recv && !op->stream;
+}
+
 /* The rules that every backend may rely on. */
-static lk_status check_op(const lk_comm *comm, const lk_comm_op *op)
+static __attribute__((noinline)) lk_status check_op(const lk_comm *comm, const lk_comm_op *op)
 {
     const char *name = lk_comm_kind_name(op->kind);
     bool reduces = op->kind == LK_COMM_ALL_REDUCE || op->kind == LK_COMM_REDUCE_SCATTER;
     if ((unsigned)op->kind > LK_COMM_BARRIER)
         return lki_fail(LK_ERR_INVALID, "no collective has the number %d", op->kind);
+    if (op->stream && !comm->vtable->on_device)
+        return lki_fail(LK_ERR_INVALID, "%s: comm %s knows no streams of a device", name, comm->vtable->name);
     if (op->kind == LK_COMM_BARRIER) return LK_OK;
     if (op->count < 0 || op->count > INT64_MAX / 16 / comm->size)
         return lki_fail(LK_ERR_INVALID, "%s: impossible count %lld", name, (long long)op->count);
@@ -71,13 +89,13 @@ static lk_status check_op(const lk_comm *comm, const lk_comm_op *op)
     return LK_OK;
 }
 
-static lk_status broken(const lk_comm *comm)
+COLD lk_status broken(const lk_comm *comm)
 {
     return lki_fail(comm->broken, "%s", comm->broken_text);
 }
 
 /* Keeps the current error sentence: the comm cannot be used again. */
-static lk_status break_comm(lk_comm *comm, lk_status status, const lk_comm_request *request)
+COLD lk_status break_comm(lk_comm *comm, lk_status status, const lk_comm_request *request)
 {
     char count[48] = "";
     if (comm->broken) return broken(comm);
@@ -91,58 +109,72 @@ static lk_status break_comm(lk_comm *comm, lk_status status, const lk_comm_reque
     return broken(comm);
 }
 
-static void record(lk_comm *comm, const lk_comm_request *request, int64_t end_ns)
+/* The description goes into the flight recorder once; only how it went is added. */
+INLINE void record(lk_comm *comm, const lk_comm_request *request)
 {
     comm->records[request->seq % LK_COMM_RECORD_COUNT] = (lk_comm_record){
         .seq = request->seq,
         .kind = request->op.kind,
         .dtype = request->op.dtype,
-        .state = request->state,
+        .state = LK_COMM_STARTED,
         .count = request->op.count,
-        .start_ns = request->start_ns,
-        .end_ns = end_ns,
+        .start_ticks = lki_now_ticks(),
     };
 }
 
-static void give_back(lk_comm *comm, lk_comm_request *request, lk_comm_state state)
+INLINE void give_back(lk_comm *comm, lk_comm_request *request, lk_comm_state state)
 {
+    lk_comm_record *record = &comm->records[request->seq % LK_COMM_RECORD_COUNT];
     if (request->state != LK_COMM_STARTED) return;
     request->state = state;
-    record(comm, request, lki_now_ns());
+    if (record->seq == request->seq) { /* else it was forgotten for later ones */
+        record->state = state;
+        record->end_ticks = lki_now_ticks();
+    }
     if (state == LK_COMM_DONE && request->seq > comm->finished_seq)
         __atomic_store_n(&comm->finished_seq, request->seq, __ATOMIC_RELAXED);
     comm->free_list[comm->free_count++] = (uint8_t)(request - comm->requests);
 }
 
-lk_status lk_comm_start(lk_comm *comm, const lk_comm_op *op, lk_comm_request **out)
+COLD lk_status too_many(const lk_comm_op *op)
+{
+    return lki_fail(LK_ERR_RANGE, "%s: %d collectives are outstanding already: wait for one first",
+                    lk_comm_kind_name(op->kind), LK_COMM_MAX_REQUESTS);
+}
+
+COLD lk_status fail_request(lk_comm *comm, lk_comm_request *request, lk_status status)
+{
+    status = break_comm(comm, status, request);
+    give_back(comm, request, LK_COMM_FAILED);
+    return status;
+}
+
+INLINE lk_status start(lk_comm *comm, const lk_comm_op *op, bool blocking, lk_comm_request **out)
 {
     *out = NULL;
     if (comm->broken) return broken(comm);
-    LKI_TRY(check_op(comm, op));
-    if (op->stream && !comm->vtable->on_device)
-        return lki_fail(LK_ERR_INVALID, "%s: comm %s knows no streams of a device",
-                        lk_comm_kind_name(op->kind), comm->vtable->name);
-    if (comm->free_count == 0)
-        return lki_fail(LK_ERR_RANGE, "%s: %d collectives are outstanding already: wait for one first",
-                        lk_comm_kind_name(op->kind), LK_COMM_MAX_REQUESTS);
+    if (!is_plain(op)) LKI_TRY(check_op(comm, op));
+    if (comm->free_count == 0) return too_many(op);
     lk_comm_request *request = &comm->requests[comm->free_list[--comm->free_count]];
     request->op = *op;
     if (op->kind == LK_COMM_BARRIER)
         request->op = (lk_comm_op){.kind = LK_COMM_BARRIER, .dtype = LK_U8, .stream = op->stream};
     if (op->kind == LK_COMM_BROADCAST) request->op.send = op->recv;
-    request->seq = __atomic_add_fetch(&comm->last_seq, 1, __ATOMIC_RELAXED); /* a monitor may look */
+    request->op.blocking = blocking;
+    request->seq = comm->last_seq + 1;
+    __atomic_store_n(&comm->last_seq, request->seq, __ATOMIC_RELAXED); /* a monitor may look */
     request->state = LK_COMM_STARTED;
-    request->start_ns = lki_now_ns();
     memset(request->scratch, 0, sizeof request->scratch);
-    record(comm, request, 0);
+    record(comm, request);
     lk_status status = comm->vtable->start(comm, request);
-    if (status != LK_OK) {
-        status = break_comm(comm, status, request);
-        give_back(comm, request, LK_COMM_FAILED);
-        return status;
-    }
+    if (status != LK_OK) return fail_request(comm, request, status);
     *out = request;
     return LK_OK;
+}
+
+lk_status lk_comm_start(lk_comm *comm, const lk_comm_op *op, lk_comm_request **out)
+{
+    return start(comm, op, op->blocking, out);
 }
 
 lk_status lk_comm_test(lk_comm *comm, lk_comm_request *request, bool *done)
@@ -150,13 +182,9 @@ lk_status lk_comm_test(lk_comm *comm, lk_comm_request *request, bool *done)
     *done = false;
     if (comm->broken) return broken(comm);
     lk_status status = comm->vtable->test(comm, request, done);
-    if (status != LK_OK) {
-        status = break_comm(comm, status, request);
-        give_back(comm, request, LK_COMM_FAILED);
-    } else if (*done) {
-        give_back(comm, request, LK_COMM_DONE);
-    }
-    return status;
+    if (status != LK_OK) return fail_request(comm, request, status);
+    if (*done) give_back(comm, request, LK_COMM_DONE);
+    return LK_OK;
 }
 
 /* Appends "rank 1 is behind, at #15 (barrier, 0)" for those that have not come as far as `request`; says how
@@ -206,51 +234,70 @@ static lk_status timed_out(lk_comm *comm, const lk_comm_request *request, int64_
                     lk_comm_history(comm, HISTORY_IN_ERRORS, history, sizeof history));
 }
 
-lk_status lk_comm_wait(lk_comm *comm, lk_comm_request *request)
+/* Until `request` is over; `status` is what a first test said of it, which found it under way. */
+static __attribute__((noinline)) lk_status wait_on(lk_comm *comm, lk_comm_request *request, lk_status status)
 {
     bool done = false, listened = false;
     int64_t deadline_ns = 0;
-    if (comm->broken) {
-        give_back(comm, request, LK_COMM_FAILED);
-        return broken(comm);
-    }
     for (;;) {
-        lk_status status = comm->vtable->test(comm, request, &done);
-        if (status == LK_OK && done) break;
         int64_t now = lki_now_ns();
         if (deadline_ns == 0) deadline_ns = now + comm->timeout_ms * 1000000;
         if (status == LK_OK && now >= deadline_ns) status = timed_out(comm, request, &deadline_ns, &listened);
         if (status == LK_OK && comm->vtable->pause) status = comm->vtable->pause(comm, request, deadline_ns);
         if (status == LK_OK && !comm->vtable->pause) sched_yield();
-        if (status != LK_OK) {
-            status = break_comm(comm, status, request);
-            give_back(comm, request, LK_COMM_FAILED);
-            if (status == LK_ERR_TIMEOUT)
-                comm->vtable->abort(comm, comm->broken_text); /* spare the others the wait */
-            return status;
-        }
+        if (status == LK_OK) status = comm->vtable->test(comm, request, &done);
+        if (status == LK_OK && done) break;
+        if (status == LK_OK) continue;
+        status = fail_request(comm, request, status);
+        if (status == LK_ERR_TIMEOUT)
+            comm->vtable->abort(comm, comm->broken_text); /* spare the others the wait */
+        return status;
     }
     give_back(comm, request, LK_COMM_DONE);
     return LK_OK;
 }
 
+COLD lk_status give_up(lk_comm *comm, lk_comm_request *request)
+{
+    give_back(comm, request, LK_COMM_FAILED);
+    return broken(comm);
+}
+
+INLINE lk_status wait(lk_comm *comm, lk_comm_request *request)
+{
+    bool done = false;
+    if (comm->broken) return give_up(comm, request);
+    lk_status status = comm->vtable->test(comm, request, &done);
+    if (status != LK_OK || !done) return wait_on(comm, request, status);
+    give_back(comm, request, LK_COMM_DONE);
+    return LK_OK;
+}
+
+INLINE lk_status run(lk_comm *comm, const lk_comm_op *op)
+{
+    lk_comm_request *request;
+    LKI_TRY(start(comm, op, true, &request));
+    return wait(comm, request);
+}
+
+lk_status lk_comm_wait(lk_comm *comm, lk_comm_request *request)
+{
+    return wait(comm, request);
+}
+
 lk_status lk_comm_run(lk_comm *comm, const lk_comm_op *op)
 {
-    lk_comm_op now = *op;
-    lk_comm_request *request;
-    now.blocking = true;
-    LKI_TRY(lk_comm_start(comm, &now, &request));
-    return lk_comm_wait(comm, request);
+    return run(comm, op);
 }
 
 lk_status lk_comm_all_reduce(lk_comm *comm, void *data, int64_t count, lk_dtype dtype, lk_reduce reduce)
 {
-    return lk_comm_run(comm, &(lk_comm_op){.kind = LK_COMM_ALL_REDUCE,
-                                           .reduce = reduce,
-                                           .dtype = dtype,
-                                           .send = data,
-                                           .recv = data,
-                                           .count = count});
+    return run(comm, &(lk_comm_op){.kind = LK_COMM_ALL_REDUCE,
+                                   .reduce = reduce,
+                                   .dtype = dtype,
+                                   .send = data,
+                                   .recv = data,
+                                   .count = count});
 }
 
 lk_status lk_comm_broadcast(lk_comm *comm, void *data, int64_t count, lk_dtype dtype, int root)
@@ -304,7 +351,14 @@ void lk_comm_free(lk_comm *comm)
     if (comm) comm->vtable->free(comm);
 }
 
-static size_t describe_record(const lk_comm_record *record, char *text, size_t capacity)
+/* The clock has run beside the counter since the comm began. */
+static double us_a_tick(const lk_comm *comm)
+{
+    double ticks = (double)(lki_now_ticks() - comm->origin_ticks);
+    return ticks > 0 ? (double)(lki_now_ns() - comm->origin_ns) / ticks / 1e3 : 0;
+}
+
+static size_t describe_record(const lk_comm *comm, const lk_comm_record *record, char *text, size_t capacity)
 {
     static const char *const states[] = {"idle", "started", "done", "failed"};
     int length = snprintf(text, capacity, "#%llu %s", (unsigned long long)record->seq,
@@ -314,9 +368,9 @@ static size_t describe_record(const lk_comm_record *record, char *text, size_t c
                            lk_dtype_name(record->dtype));
     if (length > 0 && (size_t)length < capacity)
         length += snprintf(text + length, capacity - (size_t)length, " %s", states[record->state]);
-    if (record->end_ns && length > 0 && (size_t)length < capacity)
+    if (record->end_ticks && length > 0 && (size_t)length < capacity)
         length += snprintf(text + length, capacity - (size_t)length, " in %.0f us",
-                           (double)(record->end_ns - record->start_ns) / 1e3);
+                           (double)(record->end_ticks - record->start_ticks) * us_a_tick(comm));
     return length > 0 ? (size_t)length : 0;
 }
 
@@ -329,8 +383,8 @@ const char *lk_comm_history(const lk_comm *comm, int limit, char *text, size_t c
     uint64_t last = comm->last_seq, first = last > (uint64_t)limit ? last - (uint64_t)limit + 1 : 1;
     for (uint64_t seq = first; seq <= last && length + 4 < capacity; seq++) {
         if (seq > first) length += (size_t)snprintf(text + length, capacity - length, "; ");
-        length +=
-            describe_record(&comm->records[seq % LK_COMM_RECORD_COUNT], text + length, capacity - length);
+        length += describe_record(comm, &comm->records[seq % LK_COMM_RECORD_COUNT], text + length,
+                                  capacity - length);
     }
     return text;
 }

@@ -61,8 +61,10 @@ static void speak(lki_rollcall *call, const lk_comm *comm, const lk_comm_request
 void lki_rollcall_turn(lki_rollcall *call, const lk_comm *comm, const lk_comm_request *request)
 {
     int64_t patience_ms = comm->timeout_ms / 4 < SPEAK_AFTER_MS ? comm->timeout_ms / 4 : SPEAK_AFTER_MS;
-    bool is_late = lki_now_ns() - request->start_ns > patience_ms * 1000000;
+    int64_t now_ns = lki_now_ns();
+    if (call->waits_for != request->seq) call->since_ns = now_ns;
     call->waits_for = request->seq;
+    bool is_late = now_ns - call->since_ns > patience_ms * 1000000;
     listen(call);
     if (call->said_at < request->seq && (is_late || is_asked(call, comm, request->seq)))
         speak(call, comm, request);

@@ -20,6 +20,7 @@ typedef struct lki_rollcall {
     int64_t *heard;     /* by rank: LKI_ROLLCALL_WORDS of the last thing it said */
     MPI_Request *sends; /* by rank */
     int64_t said[LKI_ROLLCALL_WORDS];
+    int64_t since_ns;            /* when the wait for the latter was noticed */
     uint64_t said_at, waits_for; /* sequence numbers: of what was said last, of what is being waited for */
 } lki_rollcall;
 

@@ -105,7 +105,6 @@ typedef struct lk_comm_request {
     lk_comm_op op;
     uint64_t seq;
     lk_comm_state state;
-    int64_t start_ns;
     uint64_t scratch[LK_COMM_SCRATCH_WORDS]; /* the backend's own, zeroed before start */
 } lk_comm_request;
 
@@ -116,7 +115,7 @@ typedef struct lk_comm_record {
     lk_dtype dtype;
     lk_comm_state state;
     int64_t count;
-    int64_t start_ns, end_ns; /* monotonic; end is 0 until it is over */
+    uint64_t start_ticks, end_ticks; /* of the processor's counter; end is 0 until it is over */
 } lk_comm_record;
 
 /* How far a rank has come: the last collective it started and the last it finished, 0 for none. */
@@ -172,7 +171,9 @@ struct lk_comm {
     uint64_t finished_seq; /* all collectives up to this one are over */
     lk_status broken;      /* LK_OK while it works */
     char broken_text[768]; /* the sentence of what broke it */
-    int free_count;        /* requests that are free: their numbers are free_list[0 .. free_count) */
+    int64_t origin_ns;     /* the clock and the counter of the records when this comm began: what a tick is */
+    uint64_t origin_ticks;
+    int free_count; /* requests that are free: their numbers are free_list[0 .. free_count) */
     uint8_t free_list[LK_COMM_MAX_REQUESTS];
     lk_comm_request requests[LK_COMM_MAX_REQUESTS];
     lk_comm_record records[LK_COMM_RECORD_COUNT]; /* of seq s in records[s % LK_COMM_RECORD_COUNT] */
