@@ -9,6 +9,7 @@ enum {
     MPI_EAGER_NBYTES = 64 << 10, /* over TCP */
     MPI_HALVING_HOSTS = 4,
     MPI_HALVING_NBYTES = 65536,
+    MPI_PAIRS_HALVING_NBYTES = 16384,
     CUBE_SHARE_NBYTES = 512 << 10, /* of each host's share of the data, below which the cube is asked for */
 };
 
@@ -89,8 +90,14 @@ double lki_model_gloo(const lki_network *n, int hosts, double nbytes)
     return lki_gloo_takes_cube(hosts, nbytes) ? cube_s(n, hosts, nbytes) : ring_s(n, hosts, nbytes);
 }
 
+bool lki_mpi_goes_by_pairs(int hosts)
+{
+    return hosts > 1 && (hosts & (hosts - 1)) == 0;
+}
+
 bool lki_mpi_halves(int hosts, double nbytes)
 {
+    if (lki_mpi_goes_by_pairs(hosts)) return nbytes >= MPI_PAIRS_HALVING_NBYTES;
     return hosts >= MPI_HALVING_HOSTS && nbytes >= MPI_HALVING_NBYTES;
 }
 
@@ -118,7 +125,8 @@ double lki_model_mpi(const lki_network *n, int hosts, double nbytes)
 {
     if (hosts < 2 || nbytes <= 0) return 0;
     if (lki_mpi_halves(hosts, nbytes)) return halving_s(n, hosts, nbytes);
-    return ceil(log2(hosts)) * (2 * mpi_message_s(n, nbytes) + nbytes / n->reduce_rate);
+    int ways = lki_mpi_goes_by_pairs(hosts) ? 1 : 2; /* both at once, or up and down */
+    return ceil(log2(hosts)) * (ways * mpi_message_s(n, nbytes) + nbytes / n->reduce_rate);
 }
 
 /* Every rank moves `passes` times the data; together they are held to what the memory delivers. */

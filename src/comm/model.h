@@ -32,11 +32,15 @@ bool lki_gloo_takes_cube(int hosts, double nbytes);
 /* Gloo's all-reduce between `hosts` ranks on as many hosts. */
 double lki_model_gloo(const lki_network *network, int hosts, double nbytes);
 
-/* Whether our MPI comm hands large data over in a way that Open MPI halves and doubles. */
+/* Whether our MPI comm exchanges messages between pairs of ranks (mpi_pairs.h) instead of asking for
+ * MPI_Iallreduce: where they are a power of two. */
+bool lki_mpi_goes_by_pairs(int hosts);
+
+/* Whether data of this size is halved and doubled, by pairs or in the way that we hand it to Open MPI. */
 bool lki_mpi_halves(int hosts, double nbytes);
 
-/* Open MPI's MPI_Iallreduce between as many hosts over TCP: a binomial tree up and another one down, or
- * recursive halving and doubling. */
+/* Our MPI comm between as many hosts over TCP: by pairs, or as Open MPI's MPI_Iallreduce does it: a binomial
+ * tree up and another one down, or recursive halving and doubling. */
 double lki_model_mpi(const lki_network *network, int hosts, double nbytes);
 
 /* Shared memory between the ranks of one host. */

@@ -1,10 +1,12 @@
-/* MPI behind the comm's vtable: its non-blocking collectives, on a communicator of our own. */
+/* MPI behind the comm's vtable: its non-blocking collectives, or messages between pairs of ranks
+ * (mpi_pairs.h), on a communicator of our own. */
 #include "comm/comm.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/model.h"
 #include "comm/mpi_internal.h"
+#include "comm/mpi_pairs.h"
 #include "comm/reduce.h"
 
 #include <limits.h>
@@ -14,7 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPIN_COUNT = 5000, ROLLCALL_COUNT = 1000 };
+enum {
+    SPIN_COUNT = 5000,
+    SPINS_A_PAUSE = 50,
+    LOOKS_OF_WHO_WAITS = 20, /* about a microsecond, which is what a small message takes */
+    ROLLCALL_COUNT = 1000
+};
 
 /* Set when a comm ended badly: the peers may never come to a proper end. */
 static atomic_bool spoiled;
@@ -26,6 +33,8 @@ typedef struct mpi_comm {
     MPI_Datatype half_types[2];
     void *staging[LK_COMM_MAX_REQUESTS]; /* of each request; grown, never given back before free */
     size_t staging_nbytes[LK_COMM_MAX_REQUESTS];
+    lk_comm_request *paired[LK_COMM_MAX_REQUESTS]; /* those that go by pairs and are under way, in order */
+    int paired_count;
     int idle; /* tests in a row that found nothing done */
     lki_rollcall rollcall;
     atomic_bool aborted;
@@ -34,7 +43,9 @@ typedef struct mpi_comm {
 
 /* What a request holds; lies in its scratch. */
 typedef struct mpi_work {
-    MPI_Request request;
+    MPI_Request request; /* of MPI's own collective */
+    lki_pairs pairs;
+    bool by_pairs, over;
 } mpi_work;
 
 _Static_assert(sizeof(mpi_work) <= sizeof(((lk_comm_request *)0)->scratch), "an MPI request fits");
@@ -44,11 +55,10 @@ static mpi_work *work_of(lk_comm_request *request)
     return (mpi_work *)request->scratch;
 }
 
-lk_status lki_mpi_check(int code, const char *what)
+lk_status lki_mpi_fail(int code, const char *what)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
-    if (code == MPI_SUCCESS) return LK_OK;
     MPI_Error_string(code, text, &length);
     return lki_fail(LK_ERR_PEER, "%s: %s", what, text);
 }
@@ -150,6 +160,19 @@ static lk_status begin_plain(mpi_comm *self, lk_comm_request *request)
                          "MPI_Iallreduce");
 }
 
+static lk_status begin_pairs(mpi_comm *self, lk_comm_request *request)
+{
+    mpi_work *work = work_of(request);
+    size_t nbytes = lki_pairs_staging_nbytes(&self->base, &request->op);
+    work->pairs.comm = self->comm;
+    work->pairs.type = type_of(self, request->op.dtype);
+    work->by_pairs = true;
+    LKI_TRY(take_staging(self, request, nbytes, &work->pairs.staging));
+    LKI_TRY(lki_pairs_start(&work->pairs, &self->base, request));
+    self->paired[self->paired_count++] = request;
+    return LK_OK;
+}
+
 /* Reduces all of it aside: Open MPI's own reduce-scatter adds in an order that depends on the rank. */
 static lk_status begin_reduce_scatter(mpi_comm *self, lk_comm_request *request)
 {
@@ -174,7 +197,8 @@ static lk_status mpi_start(lk_comm *comm, lk_comm_request *request)
         return lki_fail(LK_ERR_UNSUPPORTED, "MPI counts to %d elements at a time; this has %lld x %d",
                         INT_MAX, (long long)op->count, comm->size);
     switch (op->kind) {
-    case LK_COMM_ALL_REDUCE: return begin_plain(self, request);
+    case LK_COMM_ALL_REDUCE:
+        return lki_mpi_goes_by_pairs(comm->size) ? begin_pairs(self, request) : begin_plain(self, request);
     case LK_COMM_BROADCAST:
         return lki_mpi_check(MPI_Ibcast(op->recv, (int)op->count, type_of(self, op->dtype), op->root,
                                         self->comm, &work->request),
@@ -202,14 +226,37 @@ static void finish(mpi_comm *self, lk_comm_request *request)
     if (reduces && op->reduce == LK_REDUCE_AVG) lki_scale(op->recv, op->count, op->dtype, self->base.size);
 }
 
+/* Each as far as it goes: a peer may wait for any of them. */
+static lk_status advance_pairs(mpi_comm *self, const lk_comm_request *wanted)
+{
+    int left = 0, looks = self->paired_count == 1 && wanted->op.blocking ? LOOKS_OF_WHO_WAITS : 1;
+    for (int i = 0; i < self->paired_count; i++) {
+        lk_comm_request *request = self->paired[i];
+        mpi_work *work = work_of(request);
+        LKI_TRY(lki_pairs_advance(&work->pairs, &self->base, request, looks, &work->over));
+        if (!work->over) self->paired[left++] = request;
+    }
+    self->paired_count = left;
+    return LK_OK;
+}
+
+static lk_status advance_own(mpi_comm *self, lk_comm_request *request)
+{
+    int flag = 0;
+    LKI_TRY(lki_mpi_check(MPI_Test(&work_of(request)->request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
+    if (flag) finish(self, request);
+    work_of(request)->over = flag;
+    return LK_OK;
+}
+
 static lk_status mpi_test(lk_comm *comm, lk_comm_request *request, bool *done)
 {
     mpi_comm *self = (mpi_comm *)comm;
-    int flag = 0;
+    mpi_work *work = work_of(request);
     if (atomic_load_explicit(&self->aborted, memory_order_relaxed)) return aborted(self);
-    LKI_TRY(lki_mpi_check(MPI_Test(&work_of(request)->request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
-    *done = flag;
-    if (*done) finish(self, request);
+    if (self->paired_count > 0) LKI_TRY(advance_pairs(self, request));
+    if (!work->by_pairs && !work->over) LKI_TRY(advance_own(self, request));
+    *done = work->over;
     return LK_OK;
 }
 
@@ -217,9 +264,12 @@ static lk_status mpi_test(lk_comm *comm, lk_comm_request *request, bool *done)
 static lk_status mpi_pause(lk_comm *comm, lk_comm_request *request, int64_t deadline_ns)
 {
     mpi_comm *self = (mpi_comm *)comm;
+    bool done = false;
     (void)deadline_ns;
-    if (++self->idle <= SPIN_COUNT) return LK_OK;
-    if (self->idle % ROLLCALL_COUNT == 0) lki_rollcall_turn(&self->rollcall, comm, request);
+    for (int i = 0; i < SPINS_A_PAUSE && !done && self->idle <= SPIN_COUNT; i++, self->idle++)
+        LKI_TRY(mpi_test(comm, request, &done));
+    if (done || self->idle <= SPIN_COUNT) return LK_OK;
+    if (++self->idle % ROLLCALL_COUNT == 0) lki_rollcall_turn(&self->rollcall, comm, request);
     sched_yield();
     return LK_OK;
 }
