@@ -128,7 +128,8 @@ typedef struct lk_train_options {
     bool compress_gradients;    /* gradients travel as bf16, with error feedback */
     int check_replicas;         /* compare the ranks' weights every so many updates */
     const char *device;         /* "auto", "cpu", "ref" */
-    const char *precision;      /* "fp32" or "bf16" */
+    const char *precision;      /* "fp32", "bf16", or "fp16", whose loss is scaled */
+    lk_scaler_options scaler;   /* how, where PyTorch's defaults do not suit */
     bool tf32;                  /* products of fp32 may round their operands to TF32, where a GPU has it */
     int thread_count;           /* of the CPU engine; 0: the cores of this process */
     bool no_checkpoints;        /* do not add a checkpoint callback */

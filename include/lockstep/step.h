@@ -40,6 +40,14 @@ typedef struct lk_input {
 typedef lk_value *(*lk_step_function)(lk_graph *graph, const char *const *names, lk_value *const *inputs,
                                       int count, void *context);
 
+/* How the loss is scaled where the precision is f16: as PyTorch's GradScaler, with its defaults for zeros. */
+typedef struct lk_scaler_options {
+    double init_scale;       /* 65536 */
+    double growth_factor;    /* 2 */
+    double backoff_factor;   /* 0.5: after gradients that are not finite, whose update is skipped */
+    int64_t growth_interval; /* 2000: updates without such gradients before the scale grows */
+} lk_scaler_options;
+
 typedef struct lk_step_options {
     lk_module *model;
     lk_criterion *criterion;   /* NULL: the step only predicts */
@@ -52,10 +60,11 @@ typedef struct lk_step_options {
     void *context;
     lk_engine *engine;       /* NULL: one of its own, "auto" */
     lk_generator *generator; /* for dropout; NULL: the default one */
-    lk_dtype precision;      /* LK_F32 or LK_BF16 */
-    int accumulation_steps;  /* batches to an update, by the mean of their gradients, as one larger batch; 0
-                                means 1 */
-    double clip_norm;        /* 0: gradients are not clipped */
+    lk_dtype precision;      /* LK_F32, LK_BF16, or LK_F16, whose loss is scaled */
+    lk_scaler_options scaler;
+    int accumulation_steps; /* batches to an update, by the mean of their gradients, as one larger batch; 0
+                               means 1 */
+    double clip_norm;       /* 0: gradients are not clipped */
     double clip_value;
     struct lk_comm *comm; /* with other ranks: gradients are averaged, replicas stay identical; NULL: alone */
     bool sync_batch_norm; /* batch norms look at the batches of all ranks */
@@ -105,6 +114,10 @@ bool lk_step_has_loss(const lk_step *step);
 const lk_tensor *lk_step_output(lk_step *step, const char *name);
 /* The gradients' norm before clipping, where clip_norm is on. */
 double lk_step_grad_norm(const lk_step *step);
+/* In f16: what the loss is multiplied with, and how many updates were skipped because of gradients that were
+ * not finite. 1 and 0 otherwise. */
+double lk_step_loss_scale(lk_step *step);
+int64_t lk_step_skipped_updates(lk_step *step);
 
 /* The flat buffers, for those who communicate or inspect: all trainable parameters, and their gradients, of a
  * GPU as fresh copies. NULL before a step with an optimizer has been created; `count` is in elements of the

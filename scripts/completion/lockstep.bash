@@ -19,7 +19,7 @@ _lockstep()
     run:--max-restarts) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--comm) COMPREPLY=($(compgen -W "auto shm gloo mpi nccl" -- "$word")); return ;;
     run:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
-    run:--precision) COMPREPLY=($(compgen -W "fp32 bf16" -- "$word")); return ;;
+    run:--precision) COMPREPLY=($(compgen -W "fp32 bf16 fp16" -- "$word")); return ;;
     run:--world-size) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--rank | run:-r) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--host | run:-m) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -56,7 +56,7 @@ _lockstep()
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
-    run) options="--config -C --expdir --logdir --num-epochs -e --seed --resume --autoresume --ddp --nproc --max-restarts --comm --device --precision --check --overfit --timeit --verbose -v --world-size --rank -r --host -m --master --master-addr --port --help" ;;
+    run) options="--config -C --expdir --logdir --num-epochs -e --seed --resume --autoresume --ddp --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --check --overfit --timeit --verbose -v --world-size --rank -r --host -m --master --master-addr --port --help" ;;
     evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --verbose -v --help" ;;
     predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
     create) options="--name -n --gtb --get-train-backend --help" ;;

@@ -22,7 +22,7 @@ typedef struct run_options {
     lki_config_options config;
     const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host;
     lki_option_int seed, num_epochs, nproc, max_restarts, world_size, rank, port;
-    bool ddp, tf32, check, overfit, timeit, verbose;
+    bool ddp, fp16, tf32, check, overfit, timeit, verbose;
 } run_options;
 
 #define OFFSET(field) offsetof(run_options, field)
@@ -43,7 +43,9 @@ static const lki_option table[] = {
      "when a local rank dies, go on from the last checkpoint, so many times", 0},
     {"comm", 0, LKI_OPTION_TEXT, OFFSET(comm), NULL, "auto|shm|gloo|mpi|nccl", "what the ranks speak", 0},
     {"device", 0, LKI_OPTION_TEXT, OFFSET(device), NULL, "auto|cpu|cuda|ref", "where it runs", 0},
-    {"precision", 0, LKI_OPTION_TEXT, OFFSET(precision), NULL, "fp32|bf16", "of the computation", 0},
+    {"precision", 0, LKI_OPTION_TEXT, OFFSET(precision), NULL, "fp32|bf16|fp16", "of the computation", 0},
+    {"fp16", 0, LKI_OPTION_FLAG, OFFSET(fp16), NULL, NULL, "the same as --precision fp16", 0},
+    {"amp", 0, LKI_OPTION_FLAG, OFFSET(fp16), NULL, NULL, "the same as --fp16", 0},
     {"tf32", 0, LKI_OPTION_FLAG, OFFSET(tf32), NULL, NULL,
      "products of fp32 may round their factors to TF32 on a GPU", 0},
     {"check", 0, LKI_OPTION_FLAG, OFFSET(check), NULL, NULL, "a few batches and epochs: does it run at all?",
@@ -94,6 +96,7 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
     LKI_TRY(set_int(config, call, "seed", &options->seed));
     LKI_TRY(set_int(config, call, "nproc", &options->nproc));
     LKI_TRY(set_flag(config, call, "ddp", options->ddp));
+    LKI_TRY(set_flag(config, call, "fp16", options->fp16));
     LKI_TRY(set_flag(config, call, "tf32", options->tf32));
     LKI_TRY(set_flag(config, call, "check", options->check));
     LKI_TRY(set_flag(config, call, "overfit", options->overfit));
@@ -104,8 +107,8 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
 /* An estimator has its own names for what a run has, and no others. */
 static lk_status apply_to_estimator(lk_config *config, int call, const run_options *options)
 {
-    if (options->resume || options->autoresume || options->precision || options->tf32 || options->comm ||
-        options->check || options->overfit || options->timeit)
+    if (options->resume || options->autoresume || options->precision || options->fp16 || options->tf32 ||
+        options->comm || options->check || options->overfit || options->timeit)
         return lki_fail(LK_ERR_CONFIG,
                         "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp "
                         "and --nproc only");

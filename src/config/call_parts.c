@@ -187,7 +187,15 @@ static void apply_wish(const lki_object *engine, lk_train_options *options)
     if (wish->device) options->device = wish->device;
     options->ddp |= wish->ddp;
     options->tf32 |= wish->tf32;
-    if (wish->half) options->precision = "bf16";
+    if (wish->half) options->precision = "fp16";
+}
+
+static void read_scaler(lk_args *args, lk_scaler_options *scaler)
+{
+    scaler->init_scale = lk_arg_float(args, "init_scale");
+    scaler->growth_factor = lk_arg_float(args, "growth_factor");
+    scaler->backoff_factor = lk_arg_float(args, "backoff_factor");
+    scaler->growth_interval = lk_arg_int(args, "growth_interval");
 }
 
 /* The call's own arguments win over its engine, and that over the runner's. */
@@ -199,14 +207,9 @@ void lki_call_read_engine(lk_args *args, lk_train_options *options)
     if (lk_arg_given(args, "device")) options->device = lk_arg_string(args, "device");
     if (lk_arg_given(args, "ddp")) options->ddp = lk_arg_bool(args, "ddp");
     if (lk_arg_bool(args, "distributed")) options->distributed = true;
-    if (lk_arg_bool(args, "fp16")) options->precision = "bf16";
-    if (lk_arg_given(args, "precision"))
-        options->precision = lk_arg_string(args, "precision");
-    else if (options->precision && !strcmp(options->precision, "bf16"))
-        lki_log(LKI_LOG_WARNING,
-                "%s: fp16 is computed as bf16, which needs no loss scaling; precision: bf16 "
-                "says so and precision: fp32 turns it off",
-                args->place);
+    if (lk_arg_bool(args, "fp16") || lk_arg_bool(args, "amp")) options->precision = "fp16";
+    if (lk_arg_given(args, "precision")) options->precision = lk_arg_string(args, "precision");
+    read_scaler(args, &options->scaler);
     static const char *const tf32[] = {"allow_tf32", "tf32"};
     for (int i = 0; i < 2; i++)
         if (lk_arg_given(args, tf32[i])) options->tf32 = lk_arg_bool(args, tf32[i]);

@@ -135,7 +135,12 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
 
 #define ENGINE_PARAMETERS                                                                                    \
     LKI_BOOL("cpu", "false", "on the CPU whatever else is there"),                                           \
-        LKI_BOOL("fp16", "false", "half precision where it helps; it is bf16, and a line says so"),          \
+        LKI_BOOL("fp16", "false", "products in fp16, with loss scaling; precision: bf16 needs none"),        \
+        LKI_BOOL("amp", "false", "the same, as older configs say it"),                                       \
+        LKI_FLOAT("init_scale", "65536", "fp16: what the loss is multiplied with at first"),                 \
+        LKI_FLOAT("growth_factor", "2", "fp16: by how much that grows"),                                     \
+        LKI_FLOAT("backoff_factor", "0.5", "fp16: and shrinks, where gradients are not finite"),             \
+        LKI_INT("growth_interval", "2000", "fp16: updates in a row after which it grows"),                   \
         LKI_BOOL("ddp", LKI_OPTIONAL, "ranks on all GPUs, or on all cores"),                                 \
         LKI_BOOL("distributed", "false", "the same, as older configs say it"),                               \
         LKI_INT("nproc", "0", "how many ranks; 0: as many as there are"),                                    \
@@ -143,7 +148,7 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
         LKI_BOOL("sync_batch_norm", "false", "batch norms look at the batches of all ranks"),                \
         LKI_BOOL("compress_gradients", "false", "gradients travel as bf16, with error feedback"),            \
         LKI_STRING("device", LKI_OPTIONAL, "auto, cpu, cuda or ref"),                                        \
-        LKI_CHOICE("precision", LKI_OPTIONAL, "fp32|bf16", "of the computation"), LKI_TF32_PARAMETERS
+        LKI_CHOICE("precision", LKI_OPTIONAL, "fp32|bf16|fp16", "of the computation"), LKI_TF32_PARAMETERS
 
 static const lk_parameter train_parameters[] = {
     LKI_OBJECTS("loaders", LOADER, LKI_REQUIRED,

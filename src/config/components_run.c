@@ -45,7 +45,7 @@ static lk_status build_engine(const lk_component *self, lk_args *args, void **ou
     lki_engine_wish *wish = LKI_NEW(lki_engine_wish);
     if (!wish) return LK_ERR_NOMEM;
     *wish = *(const lki_engine_wish *)self->context;
-    wish->half = lk_arg_bool(args, "fp16");
+    wish->half |= lk_arg_bool(args, "fp16");
     wish->tf32 = lk_arg_bool(args, "tf32") || lk_arg_bool(args, "allow_tf32");
     if (!strcmp(self->name, "DeviceEngine")) wish->device = lk_arg_string(args, "device");
     *out = wish;
@@ -76,7 +76,7 @@ static lk_status build_supervised(const lk_component *self, lk_args *args, void 
     LKI_IGNORED("use_logdir_postfix", "accepted, without effect: files have a folder of their own")
 #define BATCHES LKI_BOOL("log_batch_metrics", "false", "every batch too")
 #define EPOCHS  LKI_IGNORED("log_epoch_metrics", "accepted, without effect: epochs are always logged")
-#define FP16    LKI_BOOL("fp16", "false", "half precision where it helps; it is bf16, and a line says so")
+#define FP16    LKI_BOOL("fp16", "false", "products in fp16, with loss scaling")
 
 static const lk_parameter console_parameters[] = {
     LKI_IGNORED("log_hparams", "accepted, without effect: they are in the run's header"), {0}};
@@ -125,6 +125,9 @@ const lk_component lki_run_components[] = {
     ENGINE("CPUEngine", "This machine's cores, as one process.", .device = "cpu"),
     ENGINE("GPUEngine", "One GPU.", .device = "cuda"),
     ENGINE("DistributedDataParallelEngine", "Ranks on all GPUs, or on all cores.", .ddp = true),
+    ENGINE("AMPEngine", "One GPU, products in fp16.", .device = "cuda", .half = true),
+    ENGINE("DistributedDataParallelAMPEngine", "Ranks on all GPUs, products in fp16.", .ddp = true,
+           .half = true),
     {"DeviceEngine", "catalyst.engines.DeviceEngine catalyst.dl.DeviceEngine", LK_KIND_ENGINE,
      "A device by its name.", .parameters = device_parameters, .build = build_engine, .free = lki_free,
      .context = &(const lki_engine_wish){0}},

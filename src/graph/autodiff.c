@@ -85,7 +85,7 @@ static lk_status seed_loss(lk_graph *graph, lk_value *loss)
         return lki_fail(LK_ERR_INVALID, "the loss does not depend on any trainable parameter");
     graph->section = LKI_SECTION_BACKWARD;
     lk_attr attr = {.alpha = 1, .shape = loss->shape, .dtype = loss->dtype};
-    loss->gradient = lki_record(graph, LK_OP_FULL, NULL, 0, 0, &attr);
+    loss->gradient = graph->seed ? graph->seed : lki_record(graph, LK_OP_FULL, NULL, 0, 0, &attr);
     return loss->gradient ? LK_OK : graph->status;
 }
 

@@ -80,6 +80,7 @@ struct lk_graph {
     lki_scope *scope;
     const char *scope_override; /* autodiff's: the layer of the node whose gradient is being recorded */
     struct lk_comm *sync_comm;  /* batch norms look at the batches of all its ranks; NULL: at their own */
+    lk_value *seed;             /* the loss's gradient; NULL: one */
     lk_value **inputs, **outputs, **params;
     int input_count, output_count, param_count;
 };

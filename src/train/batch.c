@@ -9,6 +9,14 @@
 #include <math.h>
 #include <string.h>
 
+static bool same_scaling(const lk_step_options *a, const lk_step_options *b)
+{
+    return a->scaler.init_scale == b->scaler.init_scale &&
+           a->scaler.growth_factor == b->scaler.growth_factor &&
+           a->scaler.backoff_factor == b->scaler.backoff_factor &&
+           a->scaler.growth_interval == b->scaler.growth_interval;
+}
+
 /* Whether the step was compiled for what the runner has now: a second lk_train may have changed it. */
 static bool step_is_current(const lk_runner *runner)
 {
@@ -19,7 +27,7 @@ static bool step_is_current(const lk_runner *runner)
     if (runner->run->evaluating) return true;
     return made->optimizer == runner->optimizer && made_every == wanted_every &&
            made->clip_norm == wanted->clip_norm && made->clip_value == wanted->clip_value &&
-           made->precision == wanted->precision;
+           made->precision == wanted->precision && same_scaling(made, wanted);
 }
 
 lk_status lki_run_prepare_step(lk_runner *runner)

@@ -26,7 +26,10 @@ static lk_status place_flat(lk_step *step)
     for (int i = 0; i < flat->state_count; i++)
         LKI_TRY(lki_mirror_add(step->mirror, lki_buffer_data(flat->states[i]), nbytes, false,
                                "the optimizer's state"));
-    return LK_OK;
+    if (!step->scaler.numbers) return LK_OK;
+    step->scaler.scale->mirror = step->mirror;
+    return lki_mirror_add(step->mirror, lki_buffer_data(step->scaler.numbers),
+                          LK_SCALER_COUNT * lk_dtype_nbytes(step->scaler.dtype), false, "the loss scale");
 }
 
 /* Frozen ones and buffers, or all of a step that does not train. Counters stay on the host. */
@@ -74,6 +77,7 @@ void lki_step_release_params(lk_step *step)
         lk_param *param = step->params.items[i].param;
         if (param->mirror == step->mirror) param->mirror = NULL;
     }
+    if (step->scaler.scale) step->scaler.scale->mirror = NULL;
     lki_mirror_free(step->mirror);
     step->mirror = NULL;
     if (step->watched_loss) step->engine->ops->release_host(step->engine, step->watched_loss);

@@ -143,6 +143,11 @@ static void print_model(FILE *stream, const lk_runner *runner)
     lk_text_free(text);
 }
 
+static const char *precision_name(lk_dtype dtype)
+{
+    return dtype == LK_F16 ? "fp16 with loss scaling" : dtype == LK_BF16 ? "bf16" : "fp32";
+}
+
 /* Exactly what runs: nobody has to guess what ddp did. */
 static void print_header(FILE *stream, const lk_runner *runner, const char *gpus)
 {
@@ -158,10 +163,9 @@ static void print_header(FILE *stream, const lk_runner *runner, const char *gpus
         "lockstep %s: %s parameters; device %s%s%s%s, precision %s%s; %d rank%s%s%s%s; batch %lld, global "
         "batch %lld; seed %llu\n",
         lk_version(), parameters, lk_engine_name(runner->engine), *gpus ? " (" : "", gpus, *gpus ? ")" : "",
-        run->step_options.precision == LK_F32 ? "fp32" : lk_dtype_name(run->step_options.precision),
-        tf32 ? " with tf32 products" : "", runner->world_size, runner->world_size == 1 ? "" : "s",
-        run->comm ? " over " : "", over, staged ? " through the host's memory" : "",
-        (long long)lk_loader_batch_size(run->loaders[0].loader),
+        precision_name(run->step_options.precision), tf32 ? " with tf32 products" : "", runner->world_size,
+        runner->world_size == 1 ? "" : "s", run->comm ? " over " : "", over,
+        staged ? " through the host's memory" : "", (long long)lk_loader_batch_size(run->loaders[0].loader),
         (long long)lk_loader_batch_size(run->loaders[0].loader) * runner->world_size,
         (unsigned long long)runner->seed);
     for (int i = 0; i < run->loader_count; i++) {

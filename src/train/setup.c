@@ -292,13 +292,18 @@ static lk_status choose_valid_loader(lk_runner *runner)
 
 static lk_status parse_precision(const char *name, lk_dtype *out)
 {
+    static const struct {
+        const char *name;
+        lk_dtype dtype;
+    } known[] = {{"fp32", LK_F32}, {"f32", LK_F32}, {"bf16", LK_BF16}, {"fp16", LK_F16}, {"f16", LK_F16}};
     *out = LK_F32;
-    if (!name || strcmp(name, "fp32") == 0 || strcmp(name, "f32") == 0) return LK_OK;
-    if (strcmp(name, "bf16") == 0) {
-        *out = LK_BF16;
+    if (!name) return LK_OK;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(name, known[i].name) != 0) continue;
+        *out = known[i].dtype;
         return LK_OK;
     }
-    return lki_fail(LK_ERR_INVALID, "precision: expected fp32 or bf16, found \"%s\"", name);
+    return lki_fail(LK_ERR_INVALID, "precision: expected fp32, bf16 or fp16, found \"%s\"", name);
 }
 
 /* An earlier run's engine rounds otherwise. Everything that was compiled for it goes with it. */
@@ -371,6 +376,7 @@ lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
     bool own_batches = runner->ops && runner->ops->handle_batch;
     if (!runner->model && !own_batches)
         return lki_last_status() ? lki_last_status() : lki_fail(LK_ERR_INVALID, "there is no model to train");
+    run->step_options.scaler = options->scaler;
     run->step_options.sync_batch_norm = options->sync_batch_norm;
     run->step_options.compress_gradients = options->compress_gradients;
     run->step_options.check_every = options->check_replicas;

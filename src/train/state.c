@@ -122,6 +122,53 @@ static lk_tensor *state_slice(const lki_flat *flat, lk_buffer *buffer, const lki
                            slice->param->value->shape);
 }
 
+/* PyTorch's names of what a GradScaler keeps. Updates that were skipped do not count. */
+static lk_status put_scaler(lk_state_dict *state, const lki_scaler *scaler, const char *prefix)
+{
+    const lk_scaler_options *options = &scaler->options;
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"scale", lki_scaler_get(scaler, LK_SCALER_SCALE)},
+                   {"_growth_tracker", lki_scaler_get(scaler, LK_SCALER_TRACKER)},
+                   {"growth_factor", options->growth_factor},
+                   {"backoff_factor", options->backoff_factor},
+                   {"growth_interval", (double)options->growth_interval}};
+    for (int i = 0; i < 5; i++) {
+        LKI_SCOPED char *name = lki_format("%s.scaler.%s", prefix, numbers[i].name);
+        if (!name) return LK_ERR_NOMEM;
+        LKI_TRY(lk_state_dict_put_f64(state, name, numbers[i].value));
+    }
+    return LK_OK;
+}
+
+/* How the scale changes is the run's own; where it stands is the checkpoint's. One of another precision has
+ * none. */
+static lk_status get_scaler(const lk_state_dict *state, lki_scaler *scaler, const char *prefix)
+{
+    static const struct {
+        const char *name;
+        lk_scaler_field field;
+    } numbers[] = {{"scale", LK_SCALER_SCALE}, {"_growth_tracker", LK_SCALER_TRACKER}};
+    lki_scaler_set(scaler, LK_SCALER_SKIPPED, 0);
+    lki_scaler_set(scaler, LK_SCALER_FOUND, 0);
+    for (int i = 0; i < 2; i++) {
+        LKI_SCOPED char *name = lki_format("%s.scaler.%s", prefix, numbers[i].name);
+        double value;
+        if (!name) return LK_ERR_NOMEM;
+        if (!lk_state_dict_has(state, name)) continue;
+        LKI_TRY(lk_state_dict_get_f64(state, name, &value));
+        lki_scaler_set(scaler, numbers[i].field, value);
+    }
+    return LK_OK;
+}
+
+static int64_t updates_made(const lk_step *step)
+{
+    int64_t skipped = step->scaler.numbers ? (int64_t)lki_scaler_get(&step->scaler, LK_SCALER_SKIPPED) : 0;
+    return step->update.step_count - skipped;
+}
+
 static lk_status put_step(lk_state_dict *state, const lk_step *step, const char *prefix)
 {
     const lki_flat *flat = &step->flat;
@@ -131,7 +178,8 @@ static lk_status put_step(lk_state_dict *state, const lk_step *step, const char 
     LKI_SCOPED char *count_name = lki_format("%s.step", prefix);
     LKI_SCOPED char *pending_name = lki_format("%s.accumulated", prefix);
     if (!count_name || !pending_name) return LK_ERR_NOMEM;
-    LKI_TRY(lk_state_dict_put_i64(state, count_name, step->update.step_count));
+    LKI_TRY(lk_state_dict_put_i64(state, count_name, updates_made(step)));
+    if (step->scaler.numbers) LKI_TRY(put_scaler(state, &step->scaler, prefix));
     LKI_TRY(lk_state_dict_put_i64(state, pending_name, step->update.accumulated));
     for (int s = 0; s < flat->state_count + (flat->sums != NULL); s++) {
         bool sums = s == flat->state_count;
@@ -192,6 +240,7 @@ static lk_status get_step(const lk_state_dict *state, lk_step *step, const char 
     LKI_TRY(lk_state_dict_get_i64(state, count_name, &step->update.step_count));
     LKI_TRY(lk_state_dict_get_i64(state, pending_name, &accumulated));
     step->update.accumulated = (int)accumulated;
+    if (step->scaler.numbers) LKI_TRY(get_scaler(state, &step->scaler, prefix));
     for (int s = 0; s < flat->state_count + (flat->sums != NULL); s++) {
         bool sums = s == flat->state_count;
         for (int i = 0; i < flat->slice_count; i++) {

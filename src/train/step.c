@@ -22,11 +22,18 @@ static lk_status prepare_training(lk_step *step)
     int state_count = lki_optimizer_state_count(options->optimizer);
     options->optimizer->has_step = true;
     LKI_TRY(lki_flat_init(&step->flat, &step->params, state_count, options->accumulation_steps > 1));
+    if (options->precision == LK_F16)
+        LKI_TRY(lki_scaler_init(&step->scaler, step->flat.dtype, options->scaler));
     LKI_TRY(lki_step_place_params(step));
-    lki_update_options update = {options->accumulation_steps, options->clip_norm, options->clip_value};
+    lki_update_options update = {options->accumulation_steps, options->clip_norm, options->clip_value,
+                                 &step->scaler};
     LKI_TRY(
         lki_update_init(&step->update, step->engine, &step->flat, step->mirror, options->optimizer, update));
     if (!options->comm || options->comm->size == 1) return LK_OK;
+    if (options->compress_gradients && step->scaler.numbers)
+        return lki_fail(LK_ERR_UNSUPPORTED,
+                        "gradients of f16 are not compressed: what one step leaves out has another scale "
+                        "than the next; use bf16");
     lki_replicas_options replicas = {.bucket_nbytes = options->bucket_nbytes,
                                      .compress = options->compress_gradients,
                                      .check_every = options->check_every};
@@ -76,6 +83,7 @@ void lk_step_free(lk_step *step)
     lki_update_fini(&step->update);
     lki_residents_fini(&step->residents);
     lki_step_release_params(step);
+    lki_scaler_fini(&step->scaler);
     lki_flat_fini(&step->flat);
     lk_param_list_free(&step->params);
     lki_workspace_free(step->workspace);
@@ -128,7 +136,8 @@ static lk_status append_backward(lk_step *step, lk_graph *graph, lk_value *loss)
     lki_autodiff_report report;
     if (!params) return LK_ERR_NOMEM;
     for (int i = 0; i < step->flat.slice_count; i++) params[i] = step->flat.slices[i].param;
-    lk_status status = lki_pass_autodiff(graph, loss, params, step->flat.slice_count, &report);
+    lk_status status = lki_scaler_seed(&step->scaler, graph, loss);
+    if (status == LK_OK) status = lki_pass_autodiff(graph, loss, params, step->flat.slice_count, &report);
     lki_free(params);
     if (status) return status;
     LKI_TRY(warn_unused(step, &report));
@@ -433,6 +442,25 @@ static void *host_copy(lk_step *step, lk_buffer *buffer, int64_t *count)
 double lk_step_grad_norm(const lk_step *step)
 {
     return step->update.norm_hyper.grad_norm;
+}
+
+/* The host's copy of the scaler's numbers, up to date; NULL where there are none. */
+static const lki_scaler *pulled_scaler(lk_step *step)
+{
+    bool usable = step->scaler.numbers && !lki_step_finish(step) && !lki_mirror_pull(step->mirror);
+    return usable ? &step->scaler : NULL;
+}
+
+double lk_step_loss_scale(lk_step *step)
+{
+    const lki_scaler *scaler = pulled_scaler(step);
+    return scaler ? lki_scaler_get(scaler, LK_SCALER_SCALE) : 1;
+}
+
+int64_t lk_step_skipped_updates(lk_step *step)
+{
+    const lki_scaler *scaler = pulled_scaler(step);
+    return scaler ? (int64_t)lki_scaler_get(scaler, LK_SCALER_SKIPPED) : 0;
 }
 
 void *lk_step_flat_params(lk_step *step, int64_t *count)

@@ -9,6 +9,7 @@
 #include "train/flat.h"
 #include "train/replicas.h"
 #include "train/resident.h"
+#include "train/scaler.h"
 #include "train/update.h"
 
 enum { LKI_MAX_STEP_FIELDS = 16 };
@@ -43,6 +44,7 @@ struct lk_step {
     double *watched_loss; /* where such an engine writes the loss */
     lk_param_list params; /* of the model, with full names */
     lki_flat flat;
+    lki_scaler scaler;
     lki_update update;
     lki_replicas replicas;
     lki_residents residents; /* datasets whose rows are the batches */

@@ -3,7 +3,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-enum { MAX_OPERANDS = 2 + LKI_MAX_STATES, EXTRA_CALLS = 3 };
+/* Operands of an update; a scaler is the last of them. */
+enum { SCALER = 2 + LKI_MAX_STATES, MAX_OPERANDS, EXTRA_CALLS = 4 };
 
 static void set_operand(lki_update *update, lk_tensor *operand, lk_buffer *buffer, int64_t offset,
                         int64_t count)
@@ -33,6 +34,16 @@ static lk_buffer *gradients(const lki_update *update)
     return update->flat->sums ? update->flat->sums : update->flat->grads;
 }
 
+/* Whether there is anything to update is known beside the gradients alone. */
+static void add_scaler(lki_update *update, lk_call *call, int place)
+{
+    const lki_scaler *scaler = update->scaler;
+    if (!scaler->numbers) return;
+    call->in[place] = (lk_tensor){.dtype = scaler->dtype, .shape = LK_SHAPE(LK_SCALER_COUNT), .stride = {1}};
+    call->in[place].data = lki_mirror_address(update->mirror, lki_buffer_data(scaler->numbers));
+    call->input_count = place + 1;
+}
+
 static void add_rule_call(lki_update *update, int group, int64_t offset, int64_t count)
 {
     lki_flat *flat = update->flat;
@@ -42,6 +53,7 @@ static void add_rule_call(lki_update *update, int group, int64_t offset, int64_t
     set_operand(update, &call->in[1], gradients(update), offset, count);
     for (int i = 0; i < flat->state_count; i++)
         set_operand(update, &call->in[2 + i], flat->states[i], offset, count);
+    add_scaler(update, call, SCALER);
 }
 
 /* One call for each run of neighbouring slices of the same group. */
@@ -66,6 +78,17 @@ static void add_gradient_call(lki_update *update, int *place, lk_op op, lk_hyper
     *place = update->call_count;
     lk_call *call = add_call(update, op, hyper, 1);
     set_operand(update, &call->in[0], gradients(update), 0, update->flat->count);
+    add_scaler(update, call, 1);
+}
+
+static void add_unscale_call(lki_update *update)
+{
+    const lk_scaler_options *options = &update->scaler->options;
+    add_gradient_call(update, &update->unscale, LK_OP_UNSCALE, NULL);
+    lk_attr *attr = &update->attrs[update->unscale];
+    attr->alpha = options->growth_factor;
+    attr->beta = options->backoff_factor;
+    attr->index = options->growth_interval;
 }
 
 static void add_accumulate_call(lki_update *update)
@@ -114,7 +137,9 @@ lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat,
                            .flat = flat,
                            .mirror = mirror,
                            .optimizer = optimizer,
+                           .scaler = options.scaler,
                            .accumulate = -1,
+                           .unscale = -1,
                            .clip_norm = -1,
                            .clip_value = -1};
     int capacity = EXTRA_CALLS + flat->slice_count;
@@ -130,6 +155,7 @@ lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat,
     /* The mean of the accumulated gradients: that of one larger batch. */
     update->norm_hyper.grad_scale = update->value_hyper.grad_scale = 1.0 / update->accumulation_steps;
     if (flat->sums) add_accumulate_call(update);
+    if (update->scaler->numbers) add_unscale_call(update);
     if (options.clip_norm > 0)
         add_gradient_call(update, &update->clip_norm, LK_OP_CLIP_NORM, &update->norm_hyper);
     if (options.clip_value > 0)
@@ -202,6 +228,7 @@ lk_status lki_update_accumulate(lki_update *update)
 
 lk_status lki_update_apply(lki_update *update)
 {
+    LKI_TRY(run(update, update->unscale));
     LKI_TRY(run(update, update->clip_norm));
     LKI_TRY(run(update, update->clip_value));
     for (int i = update->first_rule; i < update->call_count; i++) LKI_TRY(run(update, i));

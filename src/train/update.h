@@ -9,6 +9,7 @@
 #include "optim/optimizer.h"
 #include "graph/mirror.h"
 #include "train/flat.h"
+#include "train/scaler.h"
 
 #include <lockstep/sys/engine.h>
 
@@ -17,12 +18,13 @@ typedef struct lki_update {
     lki_flat *flat;
     const lki_mirror *mirror; /* of the flat buffers; NULL on the host */
     lk_optimizer *optimizer;
-    lk_call *calls; /* [accumulate] [clip_norm] [clip_value] update... */
+    const lki_scaler *scaler;
+    lk_call *calls; /* [accumulate] [unscale] [clip_norm] [clip_value] update... */
     lk_attr *attrs;
     lk_tensor *operands;
     int *layouts;
     int call_count;
-    int accumulate, clip_norm, clip_value, first_rule; /* where each stands; -1 for none */
+    int accumulate, unscale, clip_norm, clip_value, first_rule; /* where each stands; -1 for none */
     lk_hyper accumulate_hyper, norm_hyper, value_hyper;
     void *scratch;
     int accumulation_steps, accumulated;
@@ -32,6 +34,7 @@ typedef struct lki_update {
 typedef struct lki_update_options {
     int accumulation_steps;
     double clip_norm, clip_value;
+    const lki_scaler *scaler; /* borrowed; without numbers nothing is scaled */
 } lki_update_options;
 
 lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat, const lki_mirror *mirror,
@@ -49,6 +52,6 @@ void lki_update_advance(lki_update *update);
 void lki_update_retreat(lki_update *update, bool advanced);
 
 lk_status lki_update_accumulate(lki_update *update); /* adds the batch's gradients up */
-lk_status lki_update_apply(lki_update *update);      /* clips and applies the rule */
+lk_status lki_update_apply(lki_update *update);      /* unscales, clips and applies the rule */
 
 #endif

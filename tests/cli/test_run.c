@@ -266,18 +266,29 @@ static void test_tf32_is_a_wish(void **state)
     assert_string_equal(first, hash_of(LAST("c")));
 }
 
-/* fp16 is bf16 here: a line says so, unless the config has said it itself. */
-static void test_fp16_is_said(void **state)
+/* The same run by all of its names; another one than bf16's. */
+static void test_fp16_by_its_names(void **state)
 {
     (void)state;
     enter("cli_fp16");
-    const said *r = lockstep_in(folder, "run -C " EXAMPLES "/digits.json --run/0/fp16=y --logdir a");
-    assert_int_equal(r->exit_code, 0);
-    lkt_contains(r->err, "fp16 is computed as bf16");
-    r = lockstep_in(folder, "run -C " EXAMPLES "/digits.json --run/0/fp16=y --precision bf16 --logdir b");
-    assert_int_equal(r->exit_code, 0);
-    assert_null(strstr(r->err, "fp16"));
-    assert_string_equal(hash_of(LAST("a")), hash_of(LAST("b")));
+    static const char *const ways[] = {
+        "--run/0/fp16=y --logdir a", "--precision fp16 --logdir b", "--amp --logdir c",
+        "'--run/0/engine={_target_: DeviceEngine, device: cpu, fp16: y}' --logdir d",
+        "--precision bf16 --logdir e"};
+    char arguments[200], first[80];
+    for (int i = 0; i < 5; i++) {
+        snprintf(arguments, sizeof arguments, "run -C " EXAMPLES "/digits.json -v %s", ways[i]);
+        const said *r = lockstep_in(folder, arguments);
+        assert_int_equal(r->exit_code, 0);
+        lkt_contains(r->out, i < 4 ? "precision fp16 with loss scaling;" : "precision bf16;");
+    }
+    snprintf(first, sizeof first, "%s", hash_of(LAST("a")));
+    assert_string_equal(first, hash_of(LAST("b")));
+    assert_string_equal(first, hash_of(LAST("c")));
+    assert_string_equal(first, hash_of(LAST("d")));
+    assert_string_not_equal(first, hash_of(LAST("e")));
+    const said *r = lockstep_in(folder, "run -C " EXAMPLES "/digits.json --fp16 --run/0/backoff_factor=2");
+    lkt_contains(r->err, "backoff_factor: expected a number between 0 and 1");
 }
 
 static void test_the_kept_config_runs_the_same(void **state)
@@ -482,7 +493,7 @@ int main(void)
         cmocka_unit_test(test_tensors_of_pytorch),
         cmocka_unit_test(test_callbacks),
         cmocka_unit_test(test_tf32_is_a_wish),
-        cmocka_unit_test(test_fp16_is_said),
+        cmocka_unit_test(test_fp16_by_its_names),
         cmocka_unit_test(test_the_kept_config_runs_the_same),
         cmocka_unit_test(test_the_example),
         cmocka_unit_test(test_json_and_options),

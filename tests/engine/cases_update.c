@@ -144,6 +144,69 @@ static void clips(lkt_case_list *list)
         }
 }
 
+static void add_scaler(lkt_case *c, double scale, double tracker, double found, double skipped)
+{
+    lk_tensor *scaler = lkt_in_f32(c, LK_SHAPE(LK_SCALER_COUNT), LKT_ZERO);
+    lk_tensor_set(scaler, LK_SCALER_SCALE, scale);
+    lk_tensor_set(scaler, LK_SCALER_TRACKER, tracker);
+    lk_tensor_set(scaler, LK_SCALER_FOUND, found);
+    lk_tensor_set(scaler, LK_SCALER_SKIPPED, skipped);
+}
+
+/* Updates and clips after gradients that were not finite change nothing; later ones count what was skipped.
+ */
+static void scaled(lkt_case_list *list)
+{
+    static const lk_hyper *const hypers[] = {&sgds[3],     &adams[0],    &adams[1],
+                                             &rmsprops[0], &adagrads[1], &lambs[0]};
+    for (int rule = LK_UPDATE_SGD; rule <= LK_UPDATE_LAMB; rule++)
+        for (int found = 0; found < 2; found++)
+            for (int64_t step = 4; step < 7; step += 2) {
+                lkt_case *c = lkt_case_add(list, LK_OP_UPDATE, "rule %d scaled found %d step %lld", rule,
+                                           found, (long long)step);
+                lk_shape shape = LK_SHAPE(1027);
+                c->attr.mode = rule;
+                c->hyper = *hypers[rule];
+                c->hyper.step = step;
+                lkt_in_f32(c, shape, LKT_POSITIVE);
+                lkt_in_f32(c, shape, LKT_POSITIVE);
+                for (int state = 0; state < 3; state++) {
+                    if (has_state(rule, &c->hyper, state))
+                        lkt_in_f32(c, shape, fill_of(rule, state, false));
+                    else
+                        lkt_in_absent(c);
+                }
+                add_scaler(c, 1024, 2, found, 3);
+                c->tolerance = 1e-6;
+            }
+    for (int op = 0; op < 4; op++) {
+        lkt_case *c =
+            lkt_case_add(list, op & 1 ? LK_OP_CLIP_NORM : LK_OP_CLIP_VALUE, "scaled found %d", op / 2);
+        c->hyper.clip = 0.25;
+        lkt_in_f32(c, LK_SHAPE(50021), LKT_NORMAL);
+        add_scaler(c, 1024, 2, op / 2, 3);
+    }
+}
+
+static void unscales(lkt_case_list *list)
+{
+    static const int64_t sizes[] = {0, 1, 7, 67, 1027, 50021};
+    static const double bad[] = {0, INFINITY, -INFINITY, NAN};
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 4; k++)
+            for (int tracker = 0; tracker < 3; tracker++) {
+                if (k && !sizes[i]) continue;
+                lkt_case *c = lkt_case_add(list, LK_OP_UNSCALE, "of %lld with %g tracker %d",
+                                           (long long)sizes[i], bad[k], tracker);
+                c->attr.alpha = tracker == 1 ? 1e38 : 2; /* a scale that f32 does not hold is not taken */
+                c->attr.beta = 0.5;
+                c->attr.index = tracker ? 2 : 1;
+                lk_tensor *grad = lkt_in_f32(c, LK_SHAPE(sizes[i]), LKT_NORMAL);
+                if (k) lk_tensor_set(grad, sizes[i] * 2 / 3, bad[k]);
+                add_scaler(c, 4096, tracker, k == 2, 5);
+            }
+}
+
 #define COUNT(array) (int)(sizeof(array) / sizeof *(array))
 
 void lkt_cases_update(lkt_case_list *list)
@@ -157,4 +220,6 @@ void lkt_cases_update(lkt_case_list *list)
     zero_parameter(list);
     extreme_denominators(list);
     clips(list);
+    scaled(list);
+    unscales(list);
 }

@@ -65,7 +65,8 @@ static bool is_far(const far *f, const void *data)
 
 static bool is_update(lk_op op)
 {
-    return op == LK_OP_UPDATE || op == LK_OP_ACCUMULATE || op == LK_OP_CLIP_NORM || op == LK_OP_CLIP_VALUE;
+    return op == LK_OP_UPDATE || op == LK_OP_ACCUMULATE || op == LK_OP_CLIP_NORM || op == LK_OP_CLIP_VALUE ||
+           op == LK_OP_UNSCALE;
 }
 
 static lk_status run_now(far *f, const lk_call *call, const lk_call *original)

@@ -150,13 +150,16 @@ extern "C" {
     X(POINTWISE_LOSS_GRAD, "pointwise_loss_grad", 1, LK_OP_N) \
     /* An engine's own change of memory layout, made by its layout pass. */ \
     X(REORDER, "reorder", 1, LK_OP_N) \
-    /* The update half of a step, over flat slices. update: (param, grad, state0?, state1?, state2?) in place, attr.mode \
-     * lk_update_rule, live numbers in attr.hyper. clip_norm: (grad) in place by hyper->clip, the norm found goes to \
-     * hyper->grad_norm; clip_value: (grad). accumulate: (sum, grad): sum += grad, or sum = grad where hyper->first. */ \
+    /* The update half of a step, over flat slices. update: (param, grad, state0?, state1?, state2?, scaler?) in place, attr.mode \
+     * lk_update_rule, live numbers in attr.hyper. clip_norm: (grad, scaler?) in place by hyper->clip, the norm found goes to \
+     * hyper->grad_norm; clip_value: (grad, scaler?). accumulate: (sum, grad): sum += grad, or sum = grad where hyper->first. \
+     * unscale: (grad, scaler) of one dtype: grad /= the scale, which then shrinks by beta where a gradient is not finite and grows \
+     * by alpha after attr.index updates without such a one. Updates and clips do nothing after the former: see lk_scaler_field. */ \
     X(UPDATE, "update", 0, LK_OP_S | LK_OP_N) \
     X(CLIP_NORM, "clip_norm", 0, LK_OP_S | LK_OP_N) \
     X(CLIP_VALUE, "clip_value", 0, LK_OP_S | LK_OP_N) \
     X(ACCUMULATE, "accumulate", 0, LK_OP_S | LK_OP_N) \
+    X(UNSCALE, "unscale", 0, LK_OP_S | LK_OP_N) \
     /* Between ranks. all_reduce: (x f) -> the sum over all ranks of attr.comm. reduce_start: (gradients...) begins to average \
      * attr.bucket, a slice of the flat gradients; reduce_poll moves what is under way on (in host memory alone); reduce_wait ends it. assign: (param, \
      * value): param = value. */ \
@@ -233,6 +236,17 @@ typedef struct lk_hyper {
     double grad_scale; /* gradients are multiplied by it first; 0 stands for 1 */
     double grad_norm;  /* out: what clip_norm measured */
 } lk_hyper;
+
+/* What a scaler holds: the factor that a loss in f16 is multiplied with, so that its gradients do not vanish,
+ * and what became of it. It lies beside the gradients, so that no host has to be asked whether to update. */
+typedef enum lk_scaler_field {
+    LK_SCALER_SCALE,
+    LK_SCALER_TRACKER, /* updates since the scale has last changed */
+    LK_SCALER_FOUND,   /* 1: the last gradients were not finite; updates and clips change nothing */
+    LK_SCALER_SKIPPED, /* how many updates that were; an update is number hyper->step less these */
+    LK_SCALER_PENDING, /* an engine's own, 0 between calls */
+    LK_SCALER_COUNT = 8
+} lk_scaler_field;
 
 typedef struct lk_window {
     int rank; /* spatial dimensions, 1 to 3 */

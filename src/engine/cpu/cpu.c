@@ -59,6 +59,7 @@ static const lki_cpu_prepare prepares[LK_OP_COUNT] = {
     [LK_OP_CLIP_NORM] = lki_cpu_prepare_clip,
     [LK_OP_CLIP_VALUE] = lki_cpu_prepare_clip,
     [LK_OP_ACCUMULATE] = lki_cpu_prepare_accumulate,
+    [LK_OP_UNSCALE] = lki_cpu_prepare_unscale,
 };
 
 /* LOCKSTEP_CPU_LEVEL (avx512, avx2, base) asks for a narrower level than the machine's best: for tests. */

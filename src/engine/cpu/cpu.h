@@ -60,6 +60,7 @@ lk_status lki_cpu_prepare_pointwise_loss_grad(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_update(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_clip(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_accumulate(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_unscale(lki_cpu *cpu, lk_call *call);
 
 /* Products of bf16 by oneDNN; leaves call->run NULL where it has none. */
 lk_status lki_cpu_prepare_low(lki_cpu *cpu, lk_call *call);

@@ -11,11 +11,20 @@ static double scale_of(const lk_hyper *hyper)
     return hyper->grad_scale != 0 ? hyper->grad_scale : 1;
 }
 
+enum { UPDATE_SCALER = 5, CLIP_SCALER = 1 }; /* where a scaler stands among the operands */
+
+/* A number of the scaler in operand `index`; 0 where there is none. */
+static float scaler_at(const lk_call *call, int index, lk_scaler_field field)
+{
+    const float *scaler = index < call->input_count ? call->in[index].data : NULL;
+    return scaler ? scaler[field] : 0;
+}
+
 /* The numbers that a rule's formula needs, rounded once to f32 from doubles, as PyTorch's scalars are. */
 static lki_update_args ready(const lk_call *call)
 {
     const lk_hyper *h = call->attr->hyper;
-    double step = (double)h->step;
+    double step = (double)h->step - scaler_at(call, UPDATE_SCALER, LK_SCALER_SKIPPED);
     lki_update_args args = {
         .param = call->in[0].data,
         .grad = call->in[1].data,
@@ -31,7 +40,7 @@ static lki_update_args ready(const lk_call *call)
         .eps = (float)h->eps,
         .decay = (float)(1 - h->lr * h->weight_decay),
         .nesterov = h->nesterov,
-        .first = h->step <= 1,
+        .first = step <= 1,
         .amsgrad = h->amsgrad,
         .centered = h->centered,
     };
@@ -68,6 +77,7 @@ static void update_range(int64_t begin, int64_t end, int thread, void *context)
 static lk_status run_update(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
+    if (scaler_at(call, UPDATE_SCALER, LK_SCALER_FOUND) != 0) return LK_OK;
     slice s = {ready(call), cpu->kernels->update[call->attr->mode]};
     lki_parallel_for(cpu->pool, lk_tensor_count(&call->in[0]), LKI_CPU_GRAIN, update_range, &s);
     return LK_OK;
@@ -127,6 +137,7 @@ static lk_status run_clip_norm(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
     lk_hyper *hyper = call->attr->hyper;
+    if (scaler_at(call, CLIP_SCALER, LK_SCALER_FOUND) != 0) return LK_OK;
     clip c = {cpu->kernels, call->in[0].data, call->scratch, lk_tensor_count(&call->in[0]), 0};
     lki_parallel_for(cpu->pool, clip_blocks(c.count), 1, square_blocks, &c);
     double square = 0;
@@ -143,6 +154,7 @@ static lk_status run_clip_value(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
     const lk_hyper *hyper = call->attr->hyper;
+    if (scaler_at(call, CLIP_SCALER, LK_SCALER_FOUND) != 0) return LK_OK;
     clip c = {cpu->kernels, call->in[0].data, NULL, lk_tensor_count(&call->in[0]),
               (float)(hyper->clip / fabs(scale_of(hyper)))};
     lki_parallel_for(cpu->pool, c.count, LKI_CPU_GRAIN, clamp_elements, &c);
@@ -187,5 +199,56 @@ lk_status lki_cpu_prepare_accumulate(lki_cpu *cpu, lk_call *call)
 {
     (void)cpu;
     if (lki_cpu_all_f32(call, 0)) call->run = run_accumulate;
+    return LK_OK;
+}
+
+typedef struct unscaling {
+    float *grad;
+    float factor;
+    _Atomic int found;
+} unscaling;
+
+static void unscale_range(int64_t begin, int64_t end, int thread, void *context)
+{
+    (void)thread;
+    unscaling *u = context;
+    int found = 0;
+    for (int64_t i = begin; i < end; i++) {
+        found |= !isfinite(u->grad[i]);
+        u->grad[i] *= u->factor;
+    }
+    if (found) u->found = 1;
+}
+
+/* A scale that has been right for long enough is made larger, unless it could not be larger in f32. */
+static void settle(const lk_call *call, float *scaler, bool found)
+{
+    float tracker = scaler[LK_SCALER_TRACKER] + 1;
+    scaler[LK_SCALER_FOUND] = found;
+    if (found) {
+        scaler[LK_SCALER_SCALE] = (float)(scaler[LK_SCALER_SCALE] * call->attr->beta);
+        scaler[LK_SCALER_SKIPPED] += 1;
+        tracker = 0;
+    } else if (tracker >= (float)call->attr->index) {
+        float grown = (float)(scaler[LK_SCALER_SCALE] * call->attr->alpha);
+        if (isfinite(grown)) scaler[LK_SCALER_SCALE] = grown;
+        tracker = 0;
+    }
+    scaler[LK_SCALER_TRACKER] = tracker;
+}
+
+static lk_status run_unscale(const lk_call *call)
+{
+    float *scaler = call->in[1].data;
+    unscaling u = {.grad = call->in[0].data, .factor = (float)(1 / (double)scaler[LK_SCALER_SCALE])};
+    lki_parallel_for(lki_cpu_of(call)->pool, lk_tensor_count(&call->in[0]), LKI_CPU_GRAIN, unscale_range, &u);
+    settle(call, scaler, u.found);
+    return LK_OK;
+}
+
+lk_status lki_cpu_prepare_unscale(lki_cpu *cpu, lk_call *call)
+{
+    (void)cpu;
+    if (lki_cpu_all_f32(call, 0)) call->run = run_unscale;
     return LK_OK;
 }

@@ -281,6 +281,7 @@ lk_status lki_cuda_prepare_dropout(lki_cuda *cuda, lk_call *call);
 lk_status lki_cuda_prepare_loss(lki_cuda *cuda, lk_call *call); /* cross_entropy, nll, pointwise, gradients */
 lk_status lki_cuda_prepare_update(lki_cuda *cuda,
                                   lk_call *call); /* update, clip_norm, clip_value, accumulate */
+lk_status lki_cuda_prepare_unscale(lki_cuda *cuda, lk_call *call);
 lk_status lki_cuda_prepare_ranks(lki_cuda *cuda, lk_call *call); /* all_reduce, reduce_start/_wait, assign */
 
 /* prologue.cu: what a step starts with. Gathers are kept until the step begins, or until somebody waits. */

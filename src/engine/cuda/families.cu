@@ -60,6 +60,7 @@ static lki_cuda_prepare family_of(lk_op op, unsigned flags)
     case LK_OP_CLIP_NORM:
     case LK_OP_CLIP_VALUE:
     case LK_OP_ACCUMULATE: return lki_cuda_prepare_update;
+    case LK_OP_UNSCALE: return lki_cuda_prepare_unscale;
     case LK_OP_ALL_REDUCE:
     case LK_OP_REDUCE_START:
     case LK_OP_REDUCE_WAIT:

@@ -1,7 +1,8 @@
 /* The update half of a step, over flat slices and in place: optimizers, clipping, accumulation.
  *
  * What changes from step to step is read on the device from live->hyper, so a recorded program needs no new
- * parameters; where live->skip is set every kernel returns at once. Throughout g = grad_scale * gradient
+ * parameters; where live->skip is set, or the scaler says that the gradients were not finite, every kernel
+ * returns at once. Throughout g = grad_scale * gradient
  * (negated with maximize), p is the parameter. */
 #include "engine/cuda/kernels.cuh"
 
@@ -18,7 +19,18 @@ struct slices {
     int64_t count;
     const lki_cuda_live *live;
     int slot;
+    const void *scaler; /* of the gradients' dtype; NULL where there is none */
 };
+
+template <typename T> __device__ T scaler_at(const slices &s, lk_scaler_field field)
+{
+    return s.scaler ? ((const T *)s.scaler)[field] : (T)0;
+}
+
+template <typename T> __device__ bool skips(const slices &s)
+{
+    return s.live->skip || scaler_at<T>(s, LK_SCALER_FOUND) != (T)0;
+}
 
 /* One element of each slice, in what it is computed in. */
 template <typename W> struct element {
@@ -32,8 +44,12 @@ template <typename W> struct numbers {
     bool nesterov, amsgrad, centered, is_first_step;
 };
 
-template <typename W> __device__ numbers<W> read_numbers(const lki_cuda_hyper *h, int rule)
+template <typename T>
+__device__ numbers<typename lki_cuda_wide<T>::type> read_numbers(const slices &s, int rule)
 {
+    using W = typename lki_cuda_wide<T>::type;
+    const lki_cuda_hyper *h = &s.live->hyper[s.slot];
+    const double skipped = (double)scaler_at<T>(s, LK_SCALER_SKIPPED), step = (double)h->step - skipped;
     numbers<W> n;
     n.lr = (W)h->lr;
     n.momentum = (W)h->momentum;
@@ -47,14 +63,14 @@ template <typename W> __device__ numbers<W> read_numbers(const lki_cuda_hyper *h
     n.alpha = (W)h->alpha;
     n.rest_alpha = (W)(1 - h->alpha);
     n.scale = (W)(h->maximize ? -h->grad_scale : h->grad_scale);
-    n.bias1 = (W)h->bias1;
-    n.bias2 = (W)h->bias2;
-    n.rate = rule == LK_UPDATE_ADAGRAD ? n.lr / ((W)1 + (W)(h->step - 1) * (W)h->lr_decay) : n.lr / n.bias1;
+    n.bias1 = (W)(skipped == 0 ? h->bias1 : 1 - pow(h->beta1, step));
+    n.bias2 = (W)(skipped == 0 ? h->bias2 : 1 - pow(h->beta2, step));
+    n.rate = rule == LK_UPDATE_ADAGRAD ? n.lr / ((W)1 + (W)(step - 1) * (W)h->lr_decay) : n.lr / n.bias1;
     n.root2 = sqrt(n.bias2);
     n.nesterov = h->nesterov;
     n.amsgrad = h->amsgrad;
     n.centered = h->centered;
-    n.is_first_step = h->step <= 1;
+    n.is_first_step = step <= 1;
     return n;
 }
 
@@ -186,8 +202,8 @@ template <typename T, int N, int RULE>
 __global__ void __launch_bounds__(LKI_CUDA_BLOCK) update_kernel(slices s)
 {
     using W = typename lki_cuda_wide<T>::type;
-    if (s.live->skip) return;
-    const numbers<W> n = read_numbers<W>(&s.live->hyper[s.slot], RULE);
+    if (skips<T>(s)) return;
+    const numbers<W> n = read_numbers<T>(s, RULE);
     over_slices<T, N, PARAM | STATES>(s, [&](element<W> &e) { apply_rule<W, RULE>(n, e); });
 }
 
@@ -201,7 +217,7 @@ struct norms {
 template <typename T, int N> __device__ void lamb_apply(const slices &s, norms total)
 {
     using W = typename lki_cuda_wide<T>::type;
-    const numbers<W> n = read_numbers<W>(&s.live->hyper[s.slot], LK_UPDATE_LAMB);
+    const numbers<W> n = read_numbers<T>(s, LK_UPDATE_LAMB);
     bool trusted = total.param > 0 && total.direction > 0;
     W rate = (W)(s.live->hyper[s.slot].lr * (trusted ? sqrt(total.param) / sqrt(total.direction) : 1));
     over_slices<T, N, PARAM>(s, [&](element<W> &e) { e.p -= rate * lamb_direction(n, e); });
@@ -213,8 +229,8 @@ template <typename T, int N>
 __global__ void __launch_bounds__(LKI_CUDA_BLOCK) lamb_average_kernel(slices s, norms *partial)
 {
     using W = typename lki_cuda_wide<T>::type;
-    if (s.live->skip) return;
-    const numbers<W> n = read_numbers<W>(&s.live->hyper[s.slot], LK_UPDATE_LAMB);
+    if (skips<T>(s)) return;
+    const numbers<W> n = read_numbers<T>(s, LK_UPDATE_LAMB);
     norms sum = {0, 0};
     over_slices<T, N, STATES>(s, [&](element<W> &e) {
         lamb_average(n, e);
@@ -233,7 +249,7 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK) lamb_average_kernel(slices s, 
 template <typename T, int N>
 __global__ void __launch_bounds__(LKI_CUDA_BLOCK) lamb_apply_kernel(slices s, const norms *partial, int count)
 {
-    if (s.live->skip) return;
+    if (skips<T>(s)) return;
     norms sum = {0, 0};
     for (int i = threadIdx.x; i < count; i += blockDim.x) {
         sum.param += partial[i].param;
@@ -263,7 +279,7 @@ template <typename T, int N>
 __global__ void __launch_bounds__(LKI_CUDA_BLOCK) norm_kernel(slices s, double *partial, double *norm_out)
 {
     using W = typename lki_cuda_wide<T>::type;
-    if (s.live->skip) return;
+    if (skips<T>(s)) return;
     double sum = 0;
     over_slices<T, N, READS>(s, [&](element<W> &e) { sum += (double)e.p * (double)e.p; });
     sum = lki_cuda_block_sum(sum);
@@ -277,7 +293,7 @@ template <typename T, int N>
 __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
     clip_kernel(slices s, const double *partial, int count, double *norm_out)
 {
-    if (s.live->skip) return;
+    if (skips<T>(s)) return;
     double sum = 0;
     for (int i = threadIdx.x; i < count; i += blockDim.x) sum += partial[i];
     clip_apply<T, N>(s, lki_cuda_block_sum(sum), norm_out);
@@ -287,7 +303,7 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
 template <typename T, int N> __global__ void __launch_bounds__(LKI_CUDA_BLOCK) clip_value_kernel(slices s)
 {
     using W = typename lki_cuda_wide<T>::type;
-    if (s.live->skip) return;
+    if (skips<T>(s)) return;
     const lki_cuda_hyper *h = &s.live->hyper[s.slot];
     W limit = (W)(h->clip / fabs(h->grad_scale));
     over_slices<T, N, PARAM>(s, [&](element<W> &e) {
@@ -298,7 +314,7 @@ template <typename T, int N> __global__ void __launch_bounds__(LKI_CUDA_BLOCK) c
 template <typename T, int N> __global__ void __launch_bounds__(LKI_CUDA_BLOCK) accumulate_kernel(slices s)
 {
     using W = typename lki_cuda_wide<T>::type;
-    if (s.live->skip) return;
+    if (skips<T>(s)) return;
     bool first = s.live->hyper[s.slot].first;
     over_slices<T, N, PARAM>(s, [&](element<W> &e) { e.p = first ? e.g : e.p + e.g; });
 }
@@ -376,7 +392,9 @@ lk_status run(const lk_call *call)
     s.count = lki_cuda_count(&call->in[0]);
     s.live = state->cuda->live;
     s.slot = state->slot;
-    for (int i = 0; i < call->input_count && i < 5; i++) s.data[i] = call->in[i].data;
+    int scaler = call->op == LK_OP_UPDATE ? 5 : call->op == LK_OP_ACCUMULATE ? call->input_count : 1;
+    for (int i = 0; i < call->input_count && i < 5 && i != scaler; i++) s.data[i] = call->in[i].data;
+    if (scaler < call->input_count) s.scaler = call->in[scaler].data;
     if (!s.count && call->op != LK_OP_CLIP_NORM) return LK_OK;
     LKI_TRY(lki_cuda_join(state->cuda)); /* whether to skip is found beside the backward half */
     return call->in[0].dtype == LK_F64 ? run_typed<double>(call, s, state->cuda)

@@ -108,6 +108,7 @@ static const lk_kernel kernels[LK_OP_COUNT] = {
     [LK_OP_CLIP_NORM] = lki_ref_clip_norm,
     [LK_OP_CLIP_VALUE] = lki_ref_clip_value,
     [LK_OP_ACCUMULATE] = lki_ref_accumulate,
+    [LK_OP_UNSCALE] = lki_ref_unscale,
 };
 
 static lk_status open_ref(void **state, const lk_engine_options *options)

@@ -70,6 +70,7 @@ lk_status lki_ref_update(const lk_call *call);
 lk_status lki_ref_clip_norm(const lk_call *call);
 lk_status lki_ref_clip_value(const lk_call *call);
 lk_status lki_ref_accumulate(const lk_call *call);
+lk_status lki_ref_unscale(const lk_call *call);
 
 /* One elementwise op of up to three numbers; the attributes are those of the op's line in op.h. */
 double lki_ref_scalar(lk_op op, int mode, double alpha, double beta, double a, double b, double c);

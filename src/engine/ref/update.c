@@ -7,9 +7,24 @@
 
 #include <math.h>
 
+enum { UPDATE_SCALER = 5, CLIP_SCALER = 1 }; /* where a scaler stands among the operands */
+
 static double scale_of(const lk_hyper *hyper)
 {
     return hyper->grad_scale != 0 ? hyper->grad_scale : 1;
+}
+
+/* A number of the scaler in operand `index`; 0 where there is none. */
+static double scaler_at(const lk_call *call, int index, lk_scaler_field field)
+{
+    const lk_tensor *scaler = lki_ref_in(call, index);
+    return scaler ? lki_ref_get(scaler, field) : 0;
+}
+
+/* t: updates that were made count, skipped ones do not. */
+static double step_of(const lk_call *call)
+{
+    return (double)call->attr->hyper->step - scaler_at(call, UPDATE_SCALER, LK_SCALER_SKIPPED);
 }
 
 static double gradient_at(const lk_call *call, int64_t i)
@@ -37,7 +52,7 @@ static void sgd(const lk_call *call, int64_t count)
         double p = lki_ref_get(param, i);
         double g = gradient_at(call, i) + h->weight_decay * p;
         if (h->momentum != 0) {
-            double b = h->step <= 1 ? g : h->momentum * lki_ref_get(buffer, i) + (1 - h->dampening) * g;
+            double b = step_of(call) <= 1 ? g : h->momentum * lki_ref_get(buffer, i) + (1 - h->dampening) * g;
             lki_ref_set(buffer, i, b);
             g = h->nesterov ? g + h->momentum * b : b;
         }
@@ -51,7 +66,7 @@ static void adam(const lk_call *call, int64_t count, bool decoupled)
 {
     const lk_hyper *h = call->attr->hyper;
     const lk_tensor *param = &call->in[0], *m = &call->in[2], *v = &call->in[3], *v_max = lki_ref_in(call, 4);
-    double correction1 = 1 - pow(h->beta1, (double)h->step), correction2 = 1 - pow(h->beta2, (double)h->step);
+    double correction1 = 1 - pow(h->beta1, step_of(call)), correction2 = 1 - pow(h->beta2, step_of(call));
     for (int64_t i = 0; i < count; i++) {
         double p = lki_ref_get(param, i), g = gradient_at(call, i);
         if (decoupled)
@@ -97,7 +112,7 @@ static void adagrad(const lk_call *call, int64_t count)
 {
     const lk_hyper *h = call->attr->hyper;
     const lk_tensor *param = &call->in[0], *sum = &call->in[2];
-    double lr = h->lr / (1 + (double)(h->step - 1) * h->lr_decay);
+    double lr = h->lr / (1 + (step_of(call) - 1) * h->lr_decay);
     for (int64_t i = 0; i < count; i++) {
         double p = lki_ref_get(param, i);
         double g = gradient_at(call, i) + h->weight_decay * p;
@@ -111,8 +126,8 @@ static void adagrad(const lk_call *call, int64_t count)
 static double lamb_direction(const lk_call *call, int64_t i)
 {
     const lk_hyper *h = call->attr->hyper;
-    double m = lki_ref_get(&call->in[2], i) / (1 - pow(h->beta1, (double)h->step));
-    double v = lki_ref_get(&call->in[3], i) / (1 - pow(h->beta2, (double)h->step));
+    double m = lki_ref_get(&call->in[2], i) / (1 - pow(h->beta1, step_of(call)));
+    double v = lki_ref_get(&call->in[3], i) / (1 - pow(h->beta2, step_of(call)));
     return m / (sqrt(v) + h->eps) + h->weight_decay * lki_ref_get(&call->in[0], i);
 }
 
@@ -139,6 +154,7 @@ static void lamb(const lk_call *call, int64_t count)
 lk_status lki_ref_update(const lk_call *call)
 {
     int64_t count = lk_tensor_count(&call->in[0]);
+    if (scaler_at(call, UPDATE_SCALER, LK_SCALER_FOUND) != 0) return LK_OK;
     switch ((lk_update_rule)call->attr->mode) {
     case LK_UPDATE_SGD: sgd(call, count); return LK_OK;
     case LK_UPDATE_ADAM: adam(call, count, false); return LK_OK;
@@ -158,6 +174,7 @@ lk_status lki_ref_clip_norm(const lk_call *call)
     const lk_tensor *grad = &call->in[0];
     int64_t count = lk_tensor_count(grad);
     double square = 0;
+    if (scaler_at(call, CLIP_SCALER, LK_SCALER_FOUND) != 0) return LK_OK;
     for (int64_t i = 0; i < count; i++) square += lki_ref_get(grad, i) * lki_ref_get(grad, i);
     hyper->grad_norm = sqrt(square) * fabs(scale_of(hyper));
     double factor = hyper->clip / (hyper->grad_norm + 1e-6);
@@ -173,6 +190,7 @@ lk_status lki_ref_clip_value(const lk_call *call)
     const lk_tensor *grad = &call->in[0];
     int64_t count = lk_tensor_count(grad);
     double limit = hyper->clip / fabs(scale_of(hyper));
+    if (scaler_at(call, CLIP_SCALER, LK_SCALER_FOUND) != 0) return LK_OK;
     for (int64_t i = 0; i < count; i++) {
         double g = lki_ref_get(grad, i);
         lki_ref_set(grad, i, g > limit ? limit : g < -limit ? -limit : g);
@@ -188,5 +206,37 @@ lk_status lki_ref_accumulate(const lk_call *call)
         double before = call->attr->hyper->first ? 0 : lki_ref_get(sum, i);
         lki_ref_set(sum, i, before + lki_ref_get(grad, i));
     }
+    return LK_OK;
+}
+
+/* A scale that has been right for long enough is made larger, unless it could not be larger in f32. */
+static void settle(const lk_call *call, const lk_tensor *scaler, bool found)
+{
+    double scale = lki_ref_get(scaler, LK_SCALER_SCALE), tracker = lki_ref_get(scaler, LK_SCALER_TRACKER) + 1;
+    lki_ref_set(scaler, LK_SCALER_FOUND, found);
+    if (found) {
+        lki_ref_set(scaler, LK_SCALER_SCALE, scale * call->attr->beta);
+        lki_ref_add(scaler, LK_SCALER_SKIPPED, 1);
+        tracker = 0;
+    } else if (tracker >= (double)call->attr->index) {
+        float grown = (float)(scale * call->attr->alpha);
+        if (isfinite(grown)) lki_ref_set(scaler, LK_SCALER_SCALE, grown);
+        tracker = 0;
+    }
+    lki_ref_set(scaler, LK_SCALER_TRACKER, tracker);
+}
+
+lk_status lki_ref_unscale(const lk_call *call)
+{
+    const lk_tensor *grad = &call->in[0], *scaler = &call->in[1];
+    int64_t count = lk_tensor_count(grad);
+    double factor = 1 / lki_ref_get(scaler, LK_SCALER_SCALE);
+    bool found = false;
+    for (int64_t i = 0; i < count; i++) {
+        double g = lki_ref_get(grad, i);
+        found = found || !isfinite(g);
+        lki_ref_set(grad, i, g * factor);
+    }
+    settle(call, scaler, found);
     return LK_OK;
 }
