@@ -47,6 +47,7 @@ typedef struct lki_gloo_options {
     const char *host;        /* the address to listen on, which the others can reach */
     const char *interface;   /* or the network interface; both NULL: the host name's address */
     int64_t join_timeout_ms, timeout_ms;
+    int name_wait_ms; /* how long a failure waits for the monitor to name its rank; 0: 3 s */
 } lki_gloo_options;
 lk_status lki_comm_gloo_create(lk_comm **out, const lki_gloo_options *options);
 

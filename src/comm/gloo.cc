@@ -42,7 +42,7 @@ namespace
 {
 
 constexpr int64_t default_join_timeout_ms = 60000;
-constexpr int name_wait_ms = 3000; /* for the store to say who has died */
+constexpr int default_name_wait_ms = 3000;
 
 /* Gloo's rendezvous over our store; a failure is an exception, as Gloo expects. */
 class RendezvousStore : public gloo::rendezvous::Store
@@ -178,6 +178,7 @@ struct gloo_comm {
     lk_comm base; /* first: a lk_comm * is a gloo_comm * */
     std::shared_ptr<Context> context;
     lki_monitor *monitor;
+    int name_wait_ms; /* for the store to say who has died */
     std::thread worker;
     std::mutex lock;
     std::condition_variable wanted;  /* the worker waits for something to do */
@@ -339,7 +340,7 @@ void work(gloo_comm *self)
 lk_status failure(gloo_comm *self)
 {
     char text[512];
-    if (self->monitor && lki_monitor_failure(self->monitor, name_wait_ms, text, sizeof text))
+    if (self->monitor && lki_monitor_failure(self->monitor, self->name_wait_ms, text, sizeof text))
         return lki_fail(LK_ERR_PEER, "%s", text);
     return lki_fail(LK_ERR_PEER, "gloo: %s", self->sentence.c_str());
 }
@@ -480,6 +481,7 @@ extern "C" lk_status lki_comm_gloo_create(lk_comm **out, const lki_gloo_options 
     if (!self) return lki_fail(LK_ERR_NOMEM, "out of memory for a comm");
     self->base.timeout_ms = options->timeout_ms;
     self->monitor = options->monitor;
+    self->name_wait_ms = options->name_wait_ms ? options->name_wait_ms : default_name_wait_ms;
     lk_comm_init(&self->base, &gloo_vtable, options->rank, options->size);
     try {
         SignalsOff quiet(true);

@@ -116,7 +116,11 @@ lk_status lki_monitor_start(lki_monitor **out, const lki_monitor_options *option
     snprintf(monitor->host, sizeof monitor->host, "%s", options->host);
     pthread_mutex_init(&monitor->lock, NULL);
     pthread_mutex_init(&monitor->ask_lock, NULL);
-    pthread_cond_init(&monitor->changed, NULL);
+    pthread_condattr_t steady; /* a wall clock that is set in the middle of a wait must not end it */
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&monitor->changed, &steady);
+    pthread_condattr_destroy(&steady);
     monitor->published = LKI_NEW_ARRAY(uint64_t, options->rank_count + 1);
     lk_status status = monitor->published ? open_monitor(monitor, options) : LK_ERR_NOMEM;
     if (status != LK_OK) {
@@ -142,7 +146,7 @@ void lki_monitor_on_failure(lki_monitor *monitor, void (*callback)(void *context
 bool lki_monitor_failure(lki_monitor *monitor, int wait_ms, char *text, size_t capacity)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += wait_ms % 1000 * 1000000L;
     until.tv_sec += wait_ms / 1000 + until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;

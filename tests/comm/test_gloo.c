@@ -7,6 +7,8 @@
 
 #include <stdatomic.h>
 
+enum { PATIENCE_MS = 60000 }; /* a busy machine is slow, not wrong */
+
 /* Rank 0 of the job holds the store, so each rank's comm comes with what belongs to it. */
 typedef struct job {
     _Atomic int port; /* shared: published by rank 0 */
@@ -21,7 +23,9 @@ typedef struct suite_context {
     bool with_monitor;
 } suite_context;
 
+/* What the monitor's thread reads of the rank's comm, which the rank frees while that thread lives. */
 typedef struct own_progress {
+    pthread_mutex_t lock;
     lk_comm *comm;
 } own_progress;
 
@@ -29,13 +33,17 @@ typedef struct own_progress {
 __attribute__((no_sanitize_thread)) static void report_progress(void *context, int index,
                                                                 lk_comm_progress *out)
 {
-    lk_comm *comm = ((own_progress *)context)->comm;
+    own_progress *progress = context;
     (void)index;
-    if (!comm) return;
-    uint64_t last = __atomic_load_n(&comm->last_seq, __ATOMIC_RELAXED);
-    uint64_t finished = __atomic_load_n(&comm->finished_seq, __ATOMIC_RELAXED);
-    *out = (lk_comm_progress){.started = last, .finished = finished, .known = true};
-    if (last) out->kind = comm->records[last % LK_COMM_RECORD_COUNT].kind;
+    pthread_mutex_lock(&progress->lock);
+    lk_comm *comm = progress->comm;
+    if (comm) {
+        uint64_t last = __atomic_load_n(&comm->last_seq, __ATOMIC_RELAXED);
+        uint64_t finished = __atomic_load_n(&comm->finished_seq, __ATOMIC_RELAXED);
+        *out = (lk_comm_progress){.started = last, .finished = finished, .known = true};
+        if (last) out->kind = comm->records[last % LK_COMM_RECORD_COUNT].kind;
+    }
+    pthread_mutex_unlock(&progress->lock);
 }
 
 typedef struct rank_context {
@@ -45,7 +53,20 @@ typedef struct rank_context {
     lki_store_client *store;
 } rank_context;
 
-static _Thread_local rank_context mine;
+static _Thread_local rank_context mine = {.progress.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void watch_progress(lk_comm *comm)
+{
+    pthread_mutex_lock(&mine.progress.lock);
+    mine.progress.comm = comm;
+    pthread_mutex_unlock(&mine.progress.lock);
+}
+
+static void forget_progress(lk_comm *comm)
+{
+    (void)comm;
+    watch_progress(NULL);
+}
 
 static lk_status connect_gloo(lk_comm **out, int rank, int size, void *context)
 {
@@ -76,8 +97,9 @@ static lk_status connect_gloo(lk_comm **out, int rank, int size, void *context)
                                                            .store = mine.store,
                                                            .prefix = "gloo/",
                                                            .monitor = mine.monitor,
-                                                           .host = "127.0.0.1"});
-    mine.progress.comm = *out;
+                                                           .host = "127.0.0.1",
+                                                           .name_wait_ms = PATIENCE_MS});
+    watch_progress(*out);
     return status;
 }
 
@@ -85,7 +107,7 @@ static const char *body_with_store(int rank, int size, void *context)
 {
     suite_context *shared = context;
     lki_store_server *server = NULL;
-    mine = (rank_context){.shared = shared};
+    mine.shared = shared;
     if (rank == 0) {
         rank_ok(
             lki_store_server_start(&server, &(lki_store_server_options){.world_size = size, .token = "t"}));
@@ -93,20 +115,25 @@ static const char *body_with_store(int rank, int size, void *context)
     }
     while (atomic_load(&shared->job->port) == 0) usleep(500);
     const char *failure = shared->body(rank, size, shared);
-    mine.progress.comm = NULL;
+    forget_progress(NULL);
     lki_monitor_stop(mine.monitor);
     lki_store_close(mine.store);
-    if (server) lki_store_server_stop(server, 5000);
+    mine.monitor = NULL;
+    mine.store = NULL;
+    if (server) lki_store_server_stop(server, PATIENCE_MS);
     return failure;
 }
 
 static void run_suite(int size, bool threads, rank_body body, int killed, bool with_monitor)
 {
     if (!lki_comm_has_gloo()) skip();
-    suite_context shared = {
-        .suite = {.connect = connect_gloo, .largest = 300000, .stall_ms = 3000, .stride = 5},
-        .body = body,
-        .with_monitor = with_monitor};
+    suite_context shared = {.suite = {.connect = connect_gloo,
+                                      .forget = forget_progress,
+                                      .largest = 300000,
+                                      .stall_ms = 3000,
+                                      .stride = 5},
+                            .body = body,
+                            .with_monitor = with_monitor};
     shared.job = shared_zeros(sizeof *shared.job);
     shared.suite.arrived = shared_zeros(sizeof(int));
     shared.suite.context = &shared;
@@ -143,7 +170,7 @@ static const char *hundred_megabytes(int rank, int size, void *context)
     lk_comm *comm = NULL;
     rank_ok(suite->connect(&comm, rank, size, suite->context));
     RUN_PART(same_bits_everywhere(comm, rank, 25000003, false));
-    lk_comm_free(comm);
+    end_comm(suite, comm);
     return NULL;
 }
 
