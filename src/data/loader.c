@@ -219,7 +219,7 @@ static lk_status make_ring(lk_loader *loader)
     lki_ring_setup setup = {.dataset = loader->dataset,
                             .batch_size = options->batch_size,
                             .worker_count = options->num_workers,
-                            .slot_count = options->num_workers ? options->prefetch + 2 : 2,
+                            .slot_count = options->num_workers ? options->prefetch + 3 : 2,
                             .raw = options->raw,
                             .defer = loader->defer,
                             .transforms = loader->transforms};

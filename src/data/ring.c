@@ -41,7 +41,8 @@ struct lki_ring {
     pthread_cond_t work, done;
     bool active, stopping;
     int64_t next_fill; /* the batch that the next idle worker takes */
-    int64_t held;      /* the batch in the reader's hands: slots from here on are not free */
+    int64_t first;     /* of this pass */
+    int64_t held;      /* the oldest batch in the reader's hands: slots from here on are not free */
     int busy_count;
 };
 
@@ -227,7 +228,7 @@ void lki_ring_start(lki_ring *ring, const lki_ring_pass *pass, int64_t first)
     lki_ring_stop(ring);
     pthread_mutex_lock(&ring->lock);
     ring->pass = *pass;
-    ring->next_read = ring->next_fill = ring->held = first;
+    ring->next_read = ring->next_fill = ring->held = ring->first = first;
     for (int s = 0; s < ring->setup.slot_count; s++) ring->slots[s].ready = -1;
     ring->active = true;
     pthread_cond_broadcast(&ring->work);
@@ -237,7 +238,7 @@ void lki_ring_start(lki_ring *ring, const lki_ring_pass *pass, int64_t first)
 static void wait_for(lki_ring *ring, const slot *one, int64_t number)
 {
     pthread_mutex_lock(&ring->lock);
-    ring->held = number;
+    ring->held = number > ring->first ? number - 1 : number;
     pthread_cond_broadcast(&ring->work);
     while (one->ready != number) pthread_cond_wait(&ring->done, &ring->lock);
     pthread_mutex_unlock(&ring->lock);

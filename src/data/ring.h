@@ -38,7 +38,8 @@ bool lki_ring_is_inherited(const lki_ring *ring);
 void lki_ring_start(lki_ring *ring, const lki_ring_pass *pass, int64_t first);
 void lki_ring_stop(lki_ring *ring);
 
-/* The next batch, or NULL after the last. The batch before becomes free to be overwritten. */
+/* The next batch, or NULL after the last. The batch before stays as it is until the next call, the one before
+ * that becomes free to be overwritten. Needs at least two slots. */
 lk_status lki_ring_next(lki_ring *ring, lk_batch **out);
 
 /* The block that all slots lie in. */

@@ -35,7 +35,7 @@ struct lki_plan {
     size_t arena_nbytes, scratch_nbytes;
     void **param_data;     /* where each parameter and its gradient lay then, two a parameter */
     uint64_t seen_version; /* of the workspace, when addresses were last looked up */
-    bool all_bound;
+    bool all_bound, draws;
 };
 
 static bool has_kernel(const lki_node *node)
@@ -207,6 +207,7 @@ static lk_status resolve_kernels(lki_plan *plan)
     for (int c = 0; c < plan->call_count; c++) {
         lk_call *call = &plan->calls[c];
         bool on_host = (lk_op_flags(call->op) & LK_OP_H) && !engine->ops->alloc;
+        plan->draws = plan->draws || (lk_op_flags(call->op) & LK_OP_R);
         lk_status status = on_host ? lki_host_prepare(call) : engine->ops->prepare(engine, call);
         if (status) return fail_in_layer(status, plan->nodes[c]);
         if (call->scratch_nbytes > plan->scratch_nbytes) plan->scratch_nbytes = call->scratch_nbytes;
@@ -362,7 +363,7 @@ lk_status lki_plan_fetch_outputs(lki_plan *plan)
     return LK_OK;
 }
 
-lk_status lki_plan_watch(lki_plan *plan, const char *name, double *host, bool guard)
+lk_status lki_plan_watch(lki_plan *plan, const char *name, lk_watched *host, bool guard)
 {
     int index = output_index(plan, name);
     lk_engine *engine = plan->options.engine;
@@ -379,6 +380,21 @@ lk_status lki_plan_finish(lki_plan *plan)
     if (status == LK_OK) lki_plan_device_finished(plan->device);
     if (failed < plan->calls || failed >= plan->calls + plan->call_count) return status;
     return fail_in_layer(status, plan->nodes[failed - plan->calls]);
+}
+
+lk_status lki_plan_enter(lki_plan *plan, int lane, bool ahead)
+{
+    return plan->device ? lki_plan_device_enter(plan->device, lane, ahead) : LK_OK;
+}
+
+void lki_plan_leave(lki_plan *plan)
+{
+    if (plan->device) lki_plan_device_leave(plan->device);
+}
+
+void lki_plan_arrived(lki_plan *plan, int lane, bool overtaken)
+{
+    lki_plan_device_arrived(plan->device, lane, overtaken);
 }
 
 void lki_plan_replayed(lki_plan *plan)
@@ -450,6 +466,11 @@ lk_status lki_plan_explain_nan(lki_plan *plan)
                 return blame(plan->nodes[c], &call->out[i]);
     }
     return lki_fail(LK_ERR_NAN, "the loss is not finite");
+}
+
+bool lki_plan_draws(const lki_plan *plan)
+{
+    return plan->draws;
 }
 
 int lki_plan_call_count(const lki_plan *plan)

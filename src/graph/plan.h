@@ -9,6 +9,8 @@
 
 #include "graph/graph.h"
 
+enum { LKI_LANES = 2 }; /* batches that can be under way at once */
+
 typedef struct lki_plan lki_plan;
 typedef struct lki_workspace lki_workspace;
 
@@ -49,8 +51,12 @@ const lk_tensor *lki_plan_output(lki_plan *plan, const char *name);
  * waits; a failure has the layer's name in front. version: changes when a recorded program would not be right
  * any more. */
 lk_status lki_plan_fetch_outputs(lki_plan *plan);
-lk_status lki_plan_watch(lki_plan *plan, const char *name, double *host, bool guard);
+lk_status lki_plan_watch(lki_plan *plan, const char *name, lk_watched *host, bool guard);
 lk_status lki_plan_finish(lki_plan *plan);
+/* Where the next batch goes, and which batch is looked at: see plan_device.h. */
+lk_status lki_plan_enter(lki_plan *plan, int lane, bool ahead);
+void lki_plan_arrived(lki_plan *plan, int lane, bool overtaken);
+void lki_plan_leave(lki_plan *plan);
 void lki_plan_replayed(lki_plan *plan); /* a recorded program was started */
 uint64_t lki_plan_version(const lki_plan *plan);
 
@@ -58,6 +64,7 @@ uint64_t lki_plan_version(const lki_plan *plan);
  * made the first value that is not a number. Always fails, with LK_ERR_NAN. */
 lk_status lki_plan_explain_nan(lki_plan *plan);
 
+bool lki_plan_draws(const lki_plan *plan); /* whether a call of it takes random numbers */
 int lki_plan_call_count(const lki_plan *plan);
 const lk_call *lki_plan_call(const lki_plan *plan, int index);
 /* The first call of a section; of LKI_SECTION_COUNT, the end of the last. */

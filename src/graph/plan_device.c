@@ -14,15 +14,16 @@ typedef struct constant_copy {
 } constant_copy;
 
 typedef struct input_place {
-    void *device;
-    char *staging; /* slot_count pieces of nbytes */
+    void *device[LKI_LANES]; /* NULL before a lane is first used */
+    char *staging;           /* slot_count pieces of nbytes */
     size_t nbytes;
     int slot_count, slot; /* the next to use; all are in use where it is slot_count */
 } input_place;
 
 typedef struct output_place {
-    lk_tensor host;       /* over pinned memory, made when it is first asked for */
-    bool wanted, fetched; /* fetched: on its way, or there */
+    lk_tensor host[LKI_LANES]; /* over pinned memory, made when it is first asked for */
+    bool wanted;
+    bool fetched[LKI_LANES]; /* on its way, or there */
 } output_place;
 
 struct lki_plan_device {
@@ -33,7 +34,10 @@ struct lki_plan_device {
     int input_count;
     output_place *outputs;
     int output_count;
-    bool finished; /* nothing is under way */
+    int lane;
+    bool ahead;     /* that lane's batch is fed beside what is under way */
+    bool finished;  /* nothing is under way, or nothing of this lane */
+    bool overtaken; /* what the step left on the device is another's by now */
     uint64_t version;
 };
 
@@ -65,8 +69,8 @@ static lk_status make_inputs(lki_plan_device *device, const lk_graph *graph)
         input_place *input = &device->inputs[device->input_count++];
         input->nbytes = lki_value_nbytes(graph->inputs[i]);
         input->slot_count = input->nbytes > LARGE_NBYTES ? FEW_SLOTS : MANY_SLOTS;
-        input->device = engine->ops->alloc(engine, input->nbytes, "the batch");
-        if (!input->device) return LK_ERR_NOMEM;
+        input->device[0] = engine->ops->alloc(engine, input->nbytes, "the batch");
+        if (!input->device[0]) return LK_ERR_NOMEM;
     }
     return LK_OK;
 }
@@ -98,11 +102,12 @@ void lki_plan_device_free(lki_plan_device *device)
     for (int i = 0; i < device->constant_count; i++)
         ops->release(device->engine, device->constants[i].device);
     for (int i = 0; i < device->input_count; i++) {
-        ops->release(device->engine, device->inputs[i].device);
+        for (int k = 0; k < LKI_LANES; k++) ops->release(device->engine, device->inputs[i].device[k]);
         ops->release_host(device->engine, device->inputs[i].staging);
     }
     for (int i = 0; device->outputs && i < device->output_count; i++)
-        ops->release_host(device->engine, device->outputs[i].host.data);
+        for (int k = 0; k < LKI_LANES; k++)
+            ops->release_host(device->engine, device->outputs[i].host[k].data);
     lki_free(device->constants);
     lki_free(device->inputs);
     lki_free(device->outputs);
@@ -118,7 +123,58 @@ void *lki_plan_device_constant(const lki_plan_device *device, const lk_tensor *c
 
 void *lki_plan_device_input(const lki_plan_device *device, int index)
 {
-    return device->inputs[index].device;
+    return device->inputs[index].device[device->lane];
+}
+
+/* Memory on the host for what the device says of it. */
+static lk_status make_host(lki_plan_device *device, lk_tensor *host, const lk_tensor *shaped_as)
+{
+    lk_engine *engine = device->engine;
+    if (host->data) return LK_OK;
+    *host = *shaped_as;
+    host->buffer = NULL;
+    host->data = engine->ops->alloc_host(engine, lk_tensor_nbytes(shaped_as), "the outputs of the step");
+    return host->data ? LK_OK : LK_ERR_NOMEM;
+}
+
+static const lk_tensor *any_host(const output_place *output)
+{
+    int lane = 0;
+    while (lane < LKI_LANES - 1 && !output->host[lane].data) lane++;
+    return &output->host[lane];
+}
+
+lk_status lki_plan_device_enter(lki_plan_device *device, int lane, bool ahead)
+{
+    lk_engine *engine = device->engine;
+    for (int i = 0; i < device->input_count; i++) {
+        input_place *input = &device->inputs[i];
+        if (!input->device[lane])
+            input->device[lane] = engine->ops->alloc(engine, input->nbytes, "the batch after this one");
+        if (!input->device[lane]) return LK_ERR_NOMEM;
+    }
+    for (int i = 0; i < device->output_count; i++)
+        if (device->outputs[i].wanted)
+            LKI_TRY(make_host(device, &device->outputs[i].host[lane], any_host(&device->outputs[i])));
+    device->lane = lane;
+    device->ahead = ahead;
+    return LK_OK;
+}
+
+void lki_plan_device_leave(lki_plan_device *device)
+{
+    for (int i = 0; i < device->input_count; i++)
+        for (int k = 1; k < LKI_LANES; k++) {
+            device->engine->ops->release(device->engine, device->inputs[i].device[k]);
+            device->inputs[i].device[k] = NULL;
+        }
+}
+
+void lki_plan_device_arrived(lki_plan_device *device, int lane, bool overtaken)
+{
+    device->lane = lane;
+    device->finished = true;
+    device->overtaken = overtaken;
 }
 
 static lk_status wait(lki_plan_device *device)
@@ -128,31 +184,34 @@ static lk_status wait(lki_plan_device *device)
     return LK_OK;
 }
 
+/* A lane that is fed ahead has a slot of its own, free since its last batch has arrived. */
+static lk_status choose_slot(lki_plan_device *device, input_place *input, char **out)
+{
+    lk_engine *engine = device->engine;
+    if (!input->staging)
+        input->staging =
+            engine->ops->alloc_host(engine, input->nbytes * (size_t)input->slot_count, "batches");
+    if (!input->staging) return LK_ERR_NOMEM;
+    if (!device->ahead && input->slot == input->slot_count) LKI_TRY(wait(device));
+    *out = input->staging + input->nbytes * (size_t)(device->ahead ? device->lane : input->slot++);
+    return LK_OK;
+}
+
 lk_status lki_plan_device_feed(lki_plan_device *device, int index, const void *host)
 {
     lk_engine *engine = device->engine;
     input_place *input = &device->inputs[index];
-    if (!input->staging) {
-        input->staging =
-            engine->ops->alloc_host(engine, input->nbytes * (size_t)input->slot_count, "batches");
-        if (!input->staging) return LK_ERR_NOMEM;
-    }
-    if (input->slot == input->slot_count) LKI_TRY(wait(device));
-    char *slot = input->staging + input->nbytes * (size_t)input->slot++;
+    char *slot;
+    LKI_TRY(choose_slot(device, input, &slot));
     memcpy(slot, host, input->nbytes);
     device->finished = false;
-    return engine->ops->feed(engine, input->device, slot, input->nbytes);
+    return (device->ahead ? engine->ops->feed_ahead : engine->ops->feed)(engine, input->device[device->lane],
+                                                                         slot, input->nbytes);
 }
 
 static lk_status want(lki_plan_device *device, output_place *output, const lk_tensor *on_device)
 {
-    lk_engine *engine = device->engine;
-    output->host = *on_device;
-    output->host.data = NULL;
-    output->host.buffer = NULL;
-    output->host.data =
-        engine->ops->alloc_host(engine, lk_tensor_nbytes(on_device), "the outputs of the step");
-    if (!output->host.data) return LK_ERR_NOMEM;
+    LKI_TRY(make_host(device, &output->host[device->lane], on_device));
     output->wanted = true;
     device->version++;
     return LK_OK;
@@ -160,32 +219,38 @@ static lk_status want(lki_plan_device *device, output_place *output, const lk_te
 
 const lk_tensor *lki_plan_device_output(lki_plan_device *device, int index, const lk_tensor *on_device)
 {
+    lk_engine *engine = device->engine;
     output_place *output = &device->outputs[index];
+    int lane = device->lane;
     if (!output->wanted && want(device, output, on_device)) return NULL;
-    size_t nbytes = lk_tensor_nbytes(on_device);
-    if (!output->fetched &&
-        device->engine->ops->download(device->engine, output->host.data, on_device->data, nbytes))
+    if (!output->fetched[lane]) {
+        if (device->overtaken)
+            return lki_fail_null(LK_ERR_INVALID, "an output that was not asked for when the loader began is "
+                                                 "gone: the next batch has been started");
+        size_t nbytes = lk_tensor_nbytes(on_device);
+        if (engine->ops->download(engine, output->host[lane].data, on_device->data, nbytes)) return NULL;
+    } else if (!device->finished && wait(device)) {
         return NULL;
-    if (output->fetched && !device->finished && wait(device)) return NULL;
-    output->fetched = true;
-    return &output->host;
+    }
+    output->fetched[lane] = true;
+    return &output->host[lane];
 }
 
 lk_status lki_plan_device_fetch(lki_plan_device *device, int index, const lk_tensor *on_device)
 {
     output_place *output = &device->outputs[index];
     if (!output->wanted) return LK_OK;
-    output->fetched = true;
-    return device->engine->ops->fetch(device->engine, output->host.data, on_device->data,
+    output->fetched[device->lane] = true;
+    return device->engine->ops->fetch(device->engine, output->host[device->lane].data, on_device->data,
                                       lk_tensor_nbytes(on_device));
 }
 
 void lki_plan_device_started(lki_plan_device *device, bool fetches)
 {
     if (!device) return;
-    device->finished = false;
+    device->finished = device->overtaken = false;
     for (int i = 0; i < device->output_count; i++)
-        device->outputs[i].fetched = fetches && device->outputs[i].wanted;
+        device->outputs[i].fetched[device->lane] = fetches && device->outputs[i].wanted;
 }
 
 void lki_plan_device_finished(lki_plan_device *device)

@@ -3,11 +3,14 @@
  *
  * Inputs go through a few staging slots of pinned memory, so that the host can prepare the next batch while
  * the last one is still being read; when all are in use the plan waits for the device. An output that has
- * been asked for once is fetched with every replay from then on. */
+ * been asked for once is fetched with every replay from then on.
+ *
+ * A batch has a lane: its inputs on the device and the place of its outputs on the host. Batches in different
+ * lanes can be under way at once, the later one fed beside the computation of the earlier. */
 #ifndef LKI_GRAPH_PLAN_DEVICE_H
 #define LKI_GRAPH_PLAN_DEVICE_H
 
-#include "graph/graph.h"
+#include "graph/plan.h"
 
 typedef struct lki_plan_device lki_plan_device;
 
@@ -17,6 +20,14 @@ void lki_plan_device_free(lki_plan_device *device);
 
 /* The constant's own data where `device` is NULL. */
 void *lki_plan_device_constant(const lki_plan_device *device, const lk_tensor *constant);
+/* The lane of all that follows. `ahead`: nothing under way is in it, so that its batch can be fed beside what
+ * is; the caller then waits for the lane itself and says so with arrived. */
+lk_status lki_plan_device_enter(lki_plan_device *device, int lane, bool ahead);
+/* Gives back the memory of all lanes but the first; nothing is under way in them. */
+void lki_plan_device_leave(lki_plan_device *device);
+/* The lane's outputs are there, and become the ones to look at. `overtaken`: those that were not fetched are
+ * not on the device any more. */
+void lki_plan_device_arrived(lki_plan_device *device, int lane, bool overtaken);
 void *lki_plan_device_input(const lki_plan_device *device, int index);
 lk_status lki_plan_device_feed(lki_plan_device *device, int index, const void *host);
 

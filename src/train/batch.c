@@ -59,6 +59,11 @@ static lk_status collect_inputs(lk_step *step, const lk_batch *batch, lk_input *
     return LK_OK;
 }
 
+static bool is_training(const lk_runner *runner)
+{
+    return runner->is_train_loader && runner->optimizer;
+}
+
 static bool somebody_looks_inside(const lki_run *run)
 {
     return run->has_listener[LKI_MOMENT_forward] || run->has_listener[LKI_MOMENT_criterion] ||
@@ -82,7 +87,7 @@ static lk_status run_in_parts(lk_runner *runner, const lk_input *inputs, int cou
 
 static lk_status run_step(lk_runner *runner, const lk_input *inputs, int count)
 {
-    bool training = runner->is_train_loader && runner->optimizer;
+    bool training = is_training(runner);
     if (somebody_looks_inside(runner->run)) return run_in_parts(runner, inputs, count, training);
     return training ? lk_step_train(runner->step, inputs, count)
                     : lk_step_evaluate(runner->step, inputs, count);
@@ -106,6 +111,29 @@ lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
     lk_status status = run_step(runner, inputs, batch->field_count);
     if (status) return status == LK_ERR_NAN ? end_with_nan(runner) : status;
     if (!lk_step_has_loss(runner->step)) return LK_OK;
+    return lk_metrics_set(runner->batch_metrics, runner->loss_key, lk_step_loss(runner->step));
+}
+
+bool lki_run_may_launch_batch(lk_runner *runner, const lk_batch *batch)
+{
+    lk_input inputs[LK_MAX_FIELDS];
+    if (!runner->step || !step_is_current(runner)) return false;
+    for (int i = 0; i < batch->field_count; i++)
+        inputs[i] = (lk_input){batch->fields[i].name, &batch->fields[i].tensor};
+    return lki_step_may_launch(runner->step, inputs, batch->field_count, is_training(runner));
+}
+
+lk_status lki_run_launch_batch(lk_runner *runner, const lk_batch *batch)
+{
+    lk_input inputs[LK_MAX_FIELDS];
+    LKI_TRY(collect_inputs(runner->step, batch, inputs));
+    return lki_step_launch(runner->step, inputs, batch->field_count, is_training(runner));
+}
+
+lk_status lki_run_land_batch(lk_runner *runner, bool *lost)
+{
+    LKI_TRY(lki_step_land(runner->step, lost));
+    if (*lost) return LK_OK;
     return lk_metrics_set(runner->batch_metrics, runner->loss_key, lk_step_loss(runner->step));
 }
 

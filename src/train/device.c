@@ -64,9 +64,10 @@ lk_status lki_step_place_params(lk_step *step)
         adopt_flat(step);
     }
     if (!step->mirror) return LK_OK;
-    if (!step->watched_loss)
-        step->watched_loss = step->engine->ops->alloc_host(step->engine, sizeof(double), "the loss");
-    return step->watched_loss ? place_others(step) : LK_ERR_NOMEM;
+    if (!step->watched)
+        step->watched =
+            step->engine->ops->alloc_host(step->engine, sizeof *step->watched * LKI_LANES, "the loss");
+    return step->watched ? place_others(step) : LK_ERR_NOMEM;
 }
 
 void lki_step_release_params(lk_step *step)
@@ -80,8 +81,8 @@ void lki_step_release_params(lk_step *step)
     if (step->scaler.scale) step->scaler.scale->mirror = NULL;
     lki_mirror_free(step->mirror);
     step->mirror = NULL;
-    if (step->watched_loss) step->engine->ops->release_host(step->engine, step->watched_loss);
-    step->watched_loss = NULL;
+    if (step->watched) step->engine->ops->release_host(step->engine, step->watched);
+    step->watched = NULL;
     lki_flat_moved(); /* other steps of the same parameters must look for them again */
 }
 
@@ -103,7 +104,7 @@ static lk_status make_calls(lk_step *step, lki_program_kind kind)
     LKI_TRY(lki_plan_run_section(plan, LKI_SECTION_CRITERION));
     bool guard = kind != LKI_PROGRAM_EVALUATE && !step->options.allow_nan;
     if (step->current->has_loss)
-        LKI_TRY(lki_plan_watch(plan, step->options.loss_key, step->watched_loss, guard));
+        LKI_TRY(lki_plan_watch(plan, step->options.loss_key, &step->watched[step->lane], guard));
     LKI_TRY(lki_plan_fetch_outputs(plan));
     if (kind == LKI_PROGRAM_EVALUATE) return LK_OK;
     LKI_TRY(lki_plan_run_section(plan, LKI_SECTION_BACKWARD));
@@ -115,8 +116,9 @@ static lk_status record(lk_step *step, lki_program_kind kind)
 {
     lki_step_plan *current = step->current;
     lk_engine *engine = step->engine;
-    if (current->programs[kind]) engine->ops->program_free(engine, current->programs[kind]);
-    current->programs[kind] = NULL;
+    void **place = &current->programs[step->lane][kind];
+    if (*place) engine->ops->program_free(engine, *place);
+    *place = NULL;
     LKI_TRY(engine->ops->record_begin(engine));
     lk_status status = make_calls(step, kind);
     void *program = NULL;
@@ -126,8 +128,8 @@ static lk_status record(lk_step *step, lki_program_kind kind)
         if (program) engine->ops->program_free(engine, program);
         return status;
     }
-    current->programs[kind] = program;
-    current->versions[kind] = lki_plan_version(current->plan);
+    *place = program;
+    current->versions[step->lane][kind] = lki_plan_version(current->plan);
     return LK_OK;
 }
 
@@ -139,23 +141,30 @@ static lk_status start(lk_step *step, lki_program_kind kind)
         current->has_run = true;
         return LK_OK;
     }
-    bool fresh = current->programs[kind] && current->versions[kind] == lki_plan_version(current->plan);
+    void **place = &current->programs[step->lane][kind];
+    bool fresh = *place && current->versions[step->lane][kind] == lki_plan_version(current->plan);
     if (!fresh) LKI_TRY(record(step, kind));
     lki_plan_replayed(current->plan);
-    return step->engine->ops->replay(step->engine, current->programs[kind]);
+    return step->engine->ops->replay(step->engine, *place);
+}
+
+lk_status lki_step_start(lk_step *step, bool training, bool *advanced)
+{
+    lki_program_kind kind = LKI_PROGRAM_EVALUATE;
+    if (training) kind = lki_update_count(&step->update) ? LKI_PROGRAM_UPDATE : LKI_PROGRAM_ACCUMULATE;
+    *advanced = kind == LKI_PROGRAM_UPDATE;
+    if (*advanced) lki_update_advance(&step->update);
+    LKI_TRY(step->engine->ops->begin_step(step->engine, lki_step_source(step)));
+    if (training) lki_mirror_device_changed(step->mirror);
+    LKI_TRY(start(step, kind));
+    if (training) lki_step_count_batches(step, 1);
+    return LK_OK;
 }
 
 lk_status lki_step_run_recorded(lk_step *step, bool training)
 {
     LKI_TRY(step->in_flight && !step->options.asynchronous ? lki_step_finish(step) : LK_OK);
-    lki_program_kind kind = LKI_PROGRAM_EVALUATE;
-    if (training) kind = lki_update_count(&step->update) ? LKI_PROGRAM_UPDATE : LKI_PROGRAM_ACCUMULATE;
-    step->in_flight_advanced = kind == LKI_PROGRAM_UPDATE;
-    if (step->in_flight_advanced) lki_update_advance(&step->update);
-    LKI_TRY(step->engine->ops->begin_step(step->engine, lki_step_generator(step)));
-    if (training) lki_mirror_device_changed(step->mirror);
-    LKI_TRY(start(step, kind));
-    if (training) lki_step_count_batches(step);
+    LKI_TRY(lki_step_start(step, training, &step->in_flight_advanced));
     step->in_flight = true;
     return step->options.asynchronous && training ? LK_OK : lki_step_finish(step);
 }
@@ -166,8 +175,11 @@ lk_status lki_step_finish(lk_step *step)
     step->in_flight = false;
     lk_status status = lki_plan_finish(step->current->plan);
     if (status == LK_OK && step->current->has_loss) {
-        step->loss = *step->watched_loss;
+        step->loss = step->watched[step->lane].loss;
         status = lki_step_check_loss(step);
+        if (status == LK_OK && step->watched[step->lane].lost)
+            status = lki_fail(LK_ERR_NAN, "the loss of an earlier batch was not finite: nothing was updated "
+                                          "since");
     }
     /* The device has left the weights as they were. */
     if (status != LK_OK && step->current->training)
@@ -176,8 +188,15 @@ lk_status lki_step_finish(lk_step *step)
     return lki_replicas_check_if_due(&step->replicas, step->update.step_count);
 }
 
+void lki_step_free_lane(lk_step *step, lki_step_plan *plan, int lane)
+{
+    for (int i = 0; i < LKI_PROGRAM_COUNT; i++) {
+        if (plan->programs[lane][i]) step->engine->ops->program_free(step->engine, plan->programs[lane][i]);
+        plan->programs[lane][i] = NULL;
+    }
+}
+
 void lki_step_free_programs(lk_step *step, lki_step_plan *plan)
 {
-    for (int i = 0; i < LKI_PROGRAM_COUNT; i++)
-        if (plan->programs[i]) step->engine->ops->program_free(step->engine, plan->programs[i]);
+    for (int lane = 0; lane < LKI_LANES; lane++) lki_step_free_lane(step, plan, lane);
 }

@@ -64,7 +64,9 @@ lk_status lk_predict_loader_with(lk_runner *runner, lk_loader *loader, lk_take_p
     static const lk_callback_ops ops = {.name = "Predict", .on_batch_end = hand_over};
     prediction_taker taker = {take, context};
     LKI_TRY(set_up(runner, loader, "infer", &options));
-    LKI_TRY(lki_run_add_callback(runner, lk_callback_create(&ops, &taker, LK_ORDER_EXTERNAL)));
+    lk_callback *callback = lk_callback_create(&ops, &taker, LK_ORDER_EXTERNAL);
+    if (callback) callback->may_lag = true;
+    LKI_TRY(lki_run_add_callback(runner, callback));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
     lk_status status = lki_run_one_loader(runner, 0);
     lki_run_teardown(runner); /* the taker lives on this stack */

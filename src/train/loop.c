@@ -106,58 +106,10 @@ static lk_status start_loader(lk_runner *runner, int index)
     return lki_run_call(runner, LKI_MOMENT_loader_start);
 }
 
-static lk_status next_batch(lk_runner *runner, lk_batch **out)
-{
-    *out = NULL;
-    if (runner->loader_batch_step >= runner->loader_batch_len || runner->need_loader_stop) return LK_OK;
-    return lk_loader_next(runner->loader, out);
-}
-
-static lk_status handle_batch(lk_runner *runner, lk_batch *batch)
-{
-    runner->batch = batch;
-    runner->run->made_count = 0;
-    runner->batch_size = batch->count;
-    runner->loader_batch_step++;
-    runner->loader_sample_step += batch->count * runner->world_size;
-    if (runner->is_train_loader) {
-        runner->batch_step++;
-        runner->sample_step += batch->count * runner->world_size;
-    }
-    lki_metrics_clear(runner->batch_metrics);
-    LKI_TRY(lki_run_call(runner, LKI_MOMENT_batch_start));
-    LKI_TRY(lki_run_call(runner, LKI_MOMENT_sample));
-    if (runner->ops && runner->ops->handle_batch)
-        LKI_TRY(runner->ops->handle_batch(runner, batch));
-    else
-        LKI_TRY(lk_runner_supervised_batch(runner, batch));
-    LKI_TRY(lki_run_call(runner, LKI_MOMENT_batch_end));
-    LKI_TRY(lki_report_batch(runner));
-    return lki_run_call(runner, LKI_MOMENT_settled);
-}
-
-/* A signal asked for an orderly end: everything that resume needs is saved by the checkpoint callback's
- * exception slot. */
-static lk_status stop_if_asked(lk_runner *runner)
-{
-    bool asked;
-    LKI_TRY(lki_distributed_stop_asked(runner, &asked));
-    if (!asked) return LK_OK;
-    runner->run->stopped = true;
-    return lki_fail(LK_ERR_STOPPED, "stopped by a signal in epoch %lld, after batch %lld of loader \"%s\"",
-                    (long long)runner->epoch_step, (long long)runner->loader_batch_step, runner->loader_key);
-}
-
 lk_status lki_run_one_loader(lk_runner *runner, int index)
 {
     LKI_TRY(start_loader(runner, index));
-    for (;;) {
-        lk_batch *batch;
-        LKI_TRY(stop_if_asked(runner));
-        LKI_TRY(next_batch(runner, &batch));
-        if (!batch) break;
-        LKI_TRY(handle_batch(runner, batch));
-    }
+    LKI_TRY(lki_run_batches(runner));
     runner->batch = NULL;
     LKI_TRY(lki_metric_reduce(runner->run->metrics, runner->run->metric_count, &runner->run->collectives));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_loader_end));

@@ -16,6 +16,20 @@ void lki_residents_fini(lki_residents *residents)
     *residents = (lki_residents){.engine = residents->engine};
 }
 
+bool lki_residents_give_way(lki_residents *residents)
+{
+    bool had_some = false;
+    for (int i = 0; i < residents->count; i++) {
+        if (!residents->items[i].device) continue;
+        had_some = true;
+        residents->engine->ops->release(residents->engine, residents->items[i].device);
+        residents->items[i].device = NULL;
+    }
+    if (had_some)
+        lki_log(LKI_LOG_WARNING, "from here on batches are copied to the device one by one: %s", lk_error());
+    return had_some;
+}
+
 static size_t rows_nbytes(const lk_rows *rows)
 {
     return (size_t)(rows->length * rows->width) * lk_dtype_nbytes(rows->stored);

@@ -32,6 +32,9 @@ typedef struct lki_residents {
 
 void lki_residents_fini(lki_residents *residents);
 
+/* Gives the copies' memory back, from now on; false where there are none. */
+bool lki_residents_give_way(lki_residents *residents);
+
 lk_status lki_residents_announce(lki_residents *residents, lki_announced announced);
 bool lki_residents_has(const lki_residents *residents, const char *name);
 void lki_residents_forget(lki_residents *residents); /* the batch has begun */

@@ -1,7 +1,8 @@
 /* A run inside: what lk_train makes of its options, and the parts that the runner's files share.
  *
- * setup.c takes the options over, loop.c walks epochs, loaders and batches, batch.c does one batch, state.c
- * saves and restores, report.c talks to loggers and console, evaluate.c is everything but training. */
+ * setup.c takes the options over, loop.c walks epochs and loaders, batches.c the batches of one, batch.c does
+ * one of them, state.c saves and restores, report.c talks to loggers and console, evaluate.c is everything
+ * but training. */
 #ifndef LKI_TRAIN_RUN_H
 #define LKI_TRAIN_RUN_H
 
@@ -79,13 +80,14 @@ typedef struct lki_run {
     lki_made made[LKI_MAX_MADE];
     int made_count;
     lki_epoch_table table;
-    FILE *log_file;           /* LOGDIR/log.txt, on the master */
-    lk_logger *text_logger;   /* the one that writes it */
-    bool wants_batch_metrics; /* a logger writes batches down */
-    bool resuming_loader;     /* the loader goes on in its middle: metrics keep what they have seen */
-    int batch_limit;          /* check, overfit: batches of a loader; 0 for all */
-    bool evaluating;          /* not a training run: nothing moves optimizer or scheduler */
-    bool nan_ends_run;        /* a loss that is not a number ends the run in order instead of failing it */
+    FILE *log_file;            /* LOGDIR/log.txt, on the master */
+    lk_logger *text_logger;    /* the one that writes it */
+    bool wants_batch_metrics;  /* a logger writes batches down */
+    bool resuming_loader;      /* the loader goes on in its middle: metrics keep what they have seen */
+    int batch_limit;           /* check, overfit: batches of a loader; 0 for all */
+    const lk_batch *under_way; /* launched, and nobody has looked at it yet; NULL for none */
+    bool evaluating;           /* not a training run: nothing moves optimizer or scheduler */
+    bool nan_ends_run;         /* a loss that is not a number ends the run in order instead of failing it */
 
     /* Where a resumed run goes on. */
     bool resumed_inside_epoch;
@@ -161,7 +163,15 @@ lk_status lki_report_epoch(lk_runner *runner);
 lk_status lki_report_run_end(lk_runner *runner);
 void lki_run_close_log(lki_run *run);
 
+/* batches.c: all batches of the loader that has begun. */
+lk_status lki_run_batches(lk_runner *runner);
+
 /* batch.c */
 lk_status lki_run_prepare_step(lk_runner *runner);
+/* One batch ahead: whether this one can be launched while another is under way, doing so, and waiting for the
+ * oldest; see lki_step_land. */
+bool lki_run_may_launch_batch(lk_runner *runner, const lk_batch *batch);
+lk_status lki_run_launch_batch(lk_runner *runner, const lk_batch *batch);
+lk_status lki_run_land_batch(lk_runner *runner, bool *lost);
 
 #endif

@@ -53,6 +53,7 @@ lk_step *lk_step_create(lk_step_options options)
     if (!step->engine) step->engine = step->own_engine = lk_engine_open("auto", (lk_engine_options){0});
     if (!step->engine) goto fail;
     step->residents.engine = step->engine;
+    lk_generator_seed(&step->spare, 0);
     step->workspace = lki_workspace_create(step->engine);
     if (!step->workspace || lk_module_params(options.model, &step->params)) goto fail;
     if (options.optimizer && prepare_training(step)) goto fail;
@@ -210,20 +211,27 @@ static bool fits(const lki_step_plan *plan, const lk_input *fields, int count, b
     return true;
 }
 
+lki_step_plan *lki_step_find_plan(lk_step *step, const lk_input *fields, int count, bool training)
+{
+    if (step->current && fits(step->current, fields, count, training)) return step->current;
+    for (int i = 0; i < step->plan_count; i++)
+        if (fits(&step->plans[i], fields, count, training)) return &step->plans[i];
+    return NULL;
+}
+
 static lk_status find_or_compile(lk_step *step, const lk_input *fields, int count, bool training,
                                  lki_step_plan **out)
 {
-    if (step->current && fits(step->current, fields, count, training)) {
-        *out = step->current;
-        return LK_OK;
-    }
-    for (int i = 0; i < step->plan_count; i++) {
-        if (!fits(&step->plans[i], fields, count, training)) continue;
-        *out = &step->plans[i];
-        return LK_OK;
-    }
+    *out = lki_step_find_plan(step, fields, count, training);
+    if (*out) return LK_OK;
     lki_step_plan fresh;
-    LKI_TRY(compile(step, fields, count, training, &fresh));
+    lk_status status = compile(step, fields, count, training, &fresh);
+    /* What only makes steps faster gives way. */
+    if (status == LK_ERR_NOMEM && lki_step_leave_lanes(step))
+        status = compile(step, fields, count, training, &fresh);
+    if (status == LK_ERR_NOMEM && lki_residents_give_way(&step->residents))
+        status = compile(step, fields, count, training, &fresh);
+    LKI_TRY(status);
     lki_step_plan *grown =
         lki_realloc(step->plans, sizeof *grown * (size_t)(step->plan_count + 1), "a list of plans");
     if (!grown) {
@@ -290,13 +298,19 @@ lk_generator *lki_step_generator(const lk_step *step)
     return step->options.generator ? step->options.generator : lk_default_generator();
 }
 
-lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training)
+lk_generator *lki_step_source(lk_step *step)
 {
-    if (training && !step->options.optimizer)
-        return lki_fail(LK_ERR_INVALID, "a step without an optimizer cannot train");
+    return lki_plan_draws(step->current->plan) ? lki_step_generator(step) : &step->spare;
+}
+
+lk_status lki_step_begin_in_lane(lk_step *step, const lk_input *fields, int count, bool training, int lane,
+                                 bool ahead)
+{
     LKI_TRY(check_fields(step, fields, count));
     LKI_TRY(follow_moved_params(step, training));
     LKI_TRY(find_or_compile(step, fields, count, training, &step->current));
+    LKI_TRY(lki_plan_enter(step->current->plan, lane, ahead));
+    step->lane = lane;
     for (int i = 0; i < count; i++)
         LKI_TRY(lki_residents_bind(&step->residents, step->current->plan, i, &fields[i]));
     lki_residents_forget(&step->residents);
@@ -306,9 +320,19 @@ lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool t
     return LK_OK;
 }
 
+lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training)
+{
+    if (training && !step->options.optimizer)
+        return lki_fail(LK_ERR_INVALID, "a step without an optimizer cannot train");
+    if (step->flight_count)
+        return lki_fail(LK_ERR_INVALID, "the runner's step is under way with the next batch: a callback that "
+                                        "uses it must not lag (lk_callback.may_lag)");
+    return lki_step_begin_in_lane(step, fields, count, training, 0, false);
+}
+
 lk_status lk_step_forward(lk_step *step)
 {
-    LKI_TRY(announce(step, lki_step_generator(step)));
+    LKI_TRY(announce(step, lki_step_source(step)));
     if (step->current->training)
         lki_mirror_device_changed(step->mirror); /* batch norms move their statistics */
     return lki_plan_run_section(step->current->plan, LKI_SECTION_FORWARD);
@@ -325,9 +349,9 @@ static lk_status read_loss(lk_step *step)
 {
     lki_plan *plan = step->current->plan;
     if (step->mirror) {
-        LKI_TRY(lki_plan_watch(plan, step->options.loss_key, step->watched_loss, false));
+        LKI_TRY(lki_plan_watch(plan, step->options.loss_key, &step->watched[step->lane], false));
         LKI_TRY(lki_plan_finish(plan));
-        step->loss = *step->watched_loss;
+        step->loss = step->watched[step->lane].loss;
         return LK_OK;
     }
     const lk_tensor *loss = lki_plan_output(plan, step->options.loss_key);
@@ -345,20 +369,20 @@ lk_status lk_step_criterion(lk_step *step)
 }
 
 /* PyTorch counts the batches that a batch norm has seen. */
-void lki_step_count_batches(lk_step *step)
+void lki_step_count_batches(lk_step *step, int count)
 {
     for (int i = 0; i < step->params.count; i++) {
         lk_param *param = step->params.items[i].param;
         if (param->is_buffer && param->value->dtype == LK_I64 &&
             strcmp(param->name, "num_batches_tracked") == 0)
-            *(int64_t *)param->value->data += 1;
+            *(int64_t *)param->value->data += count;
     }
 }
 
 lk_status lk_step_backward(lk_step *step)
 {
     LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_BACKWARD));
-    lki_step_count_batches(step);
+    lki_step_count_batches(step, 1);
     step->update_due = lki_update_count(&step->update);
     LKI_TRY(announce(step, NULL));
     return lki_update_accumulate(&step->update);

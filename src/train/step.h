@@ -31,17 +31,26 @@ typedef struct lki_step_plan {
     lk_shape shapes[LKI_MAX_STEP_FIELDS];
     const char *names[LKI_MAX_STEP_FIELDS]; /* the plan's own */
     bool has_loss;
-    bool has_run;                         /* once call by call: kernels have warmed up */
-    void *programs[LKI_PROGRAM_COUNT];    /* the engine's recordings; NULL before they are made */
-    uint64_t versions[LKI_PROGRAM_COUNT]; /* of the plan when each was made */
+    bool has_room, lacks_room;                    /* for the batch after this one; once it was looked for */
+    bool has_run;                                 /* once call by call: kernels have warmed up */
+    void *programs[LKI_LANES][LKI_PROGRAM_COUNT]; /* the engine's recordings; NULL before they are made */
+    uint64_t versions[LKI_LANES][LKI_PROGRAM_COUNT]; /* of the plan when each was made */
 } lki_step_plan;
+
+/* A batch under way that others may follow before it is waited for. */
+typedef struct lki_flight {
+    int plan, lane; /* plans[plan] */
+    bool training, advanced;
+    bool draws;
+    lk_generator before; /* where the generator stood when it was launched; only of one that draws */
+} lki_flight;
 
 struct lk_step {
     lk_step_options options;
     lk_engine *engine, *own_engine;
     lki_workspace *workspace;
     lki_mirror *mirror;   /* the parameters on the engine's device; NULL on the host */
-    double *watched_loss; /* where such an engine writes the loss */
+    lk_watched *watched;  /* where such an engine writes the losses, one a lane */
     lk_param_list params; /* of the model, with full names */
     lki_flat flat;
     lki_scaler scaler;
@@ -51,11 +60,15 @@ struct lk_step {
     lki_step_plan *plans;
     int plan_count;
     uint64_t generation; /* of the parameters' places when the plans were compiled */
+    lk_generator spare;  /* what batches without random numbers draw from */
     lki_step_plan *current;
     double loss;
     bool has_loss, update_due;
     bool in_flight; /* a recorded step was started and not waited for */
     bool in_flight_advanced;
+    int lane;                      /* of the batch that begins */
+    lki_flight flights[LKI_LANES]; /* the oldest first */
+    int flight_count;
 };
 
 /* device.c: steps on engines with memory of their own, and those that can be recorded. */
@@ -69,10 +82,34 @@ bool lki_step_records(const lk_step *step);
 lk_status lki_step_run_recorded(lk_step *step, bool training);
 lk_status lki_step_finish(lk_step *step);
 void lki_step_free_programs(lk_step *step, lki_step_plan *plan);
+void lki_step_free_lane(lk_step *step, lki_step_plan *plan, int lane);
 
-/* step.c's, for device.c. */
+/* Starts what was begun in the step's lane; `training` or not. *advanced: with an update. */
+lk_status lki_step_start(lk_step *step, bool training, bool *advanced);
+
+/* flight.c: one batch ahead. */
+
+/* Whether a batch can be launched while another is under way: not one that must be compiled first, or without
+ * a loss to watch, or of several ranks. */
+bool lki_step_may_launch(lk_step *step, const lk_input *fields, int count, bool training);
+/* Gives back what running ahead takes of the device's memory, from now on; false where that is nothing. */
+bool lki_step_leave_lanes(lk_step *step);
+/* Starts a batch without waiting for it; at most LKI_LANES are under way. */
+lk_status lki_step_launch(lk_step *step, const lk_input *fields, int count, bool training);
+/* Waits for the oldest batch under way: its loss and its outputs are the step's from here on. *lost: it went
+ * wrong; it and those behind it have changed nothing, count as never launched, and are to be made again one
+ * by one, so that what went wrong is found and said as ever. */
+lk_status lki_step_land(lk_step *step, bool *lost);
+
+/* step.c's, for the others. */
+lk_status lki_step_begin_in_lane(lk_step *step, const lk_input *fields, int count, bool training, int lane,
+                                 bool ahead);
+lki_step_plan *lki_step_find_plan(lk_step *step, const lk_input *fields, int count, bool training);
 lk_status lki_step_check_loss(lk_step *step);
-void lki_step_count_batches(lk_step *step);
+void lki_step_count_batches(lk_step *step, int count);
 lk_generator *lki_step_generator(const lk_step *step);
+/* Where a device takes the draws of the batch that begins: one that needs none does not move the step's
+ * generator, whatever other plans the engine has. */
+lk_generator *lki_step_source(lk_step *step);
 
 #endif

@@ -69,6 +69,13 @@ struct lk_callback {
     const lk_callback_ops *ops;
     void *context; /* the callback's own */
     int order;
+    /* Says that on_batch_end and on_settled may be called when the next batch is under way already, which
+     * lets a GPU work while the host looks at the last batch. Everything about the batch is as it was (the
+     * runner's counters, lk_runner_tensor, batch_metrics), but nothing may be changed for the next one, the
+     * weights and the optimizer must not be looked at, and of the outputs only those that were asked for at
+     * the first batch of the loader too. Unless all callbacks of a run say so, each batch is waited for. May
+     * be set until the experiment has started. */
+    bool may_lag;
 };
 
 /* A callback of one's own. `ops` must outlive it. NULL with the reason on failure. */

@@ -40,6 +40,14 @@ struct lk_call {
     size_t scratch_nbytes; /* set by prepare */
 };
 
+/* What the host learns of a step's loss (lk_engine_ops.watch). */
+typedef struct lk_watched {
+    double loss;
+    int64_t lost; /* not 0: the step failed, or one that it followed */
+} lk_watched;
+
+enum { LK_ENGINE_MARKS = 4 };
+
 typedef struct lk_engine_options {
     int thread_count; /* 0: the cores this process may run on */
     int device;       /* which GPU, for engines that have several */
@@ -78,6 +86,14 @@ typedef struct lk_engine_ops {
     /* Optional: waits until all calls so far are done. Where one of them failed for what its data held, that
      * call goes to *failed (which may be NULL), and its status and sentence come back. */
     lk_status (*synchronize)(lk_engine *engine, const lk_call **failed);
+    /* Optional, all or none, with synchronize and watch: for a host that runs ahead by a step. `mark` gives
+     * what was asked for so far a number below LK_ENGINE_MARKS; wait_for waits until that is done, whatever
+     * was asked for since. It says nothing of calls that failed: what they lost, watch tells. feed_ahead is
+     * feed beside the work under way, none of which uses `device`: what begins with the next begin_step sees
+     * it. */
+    lk_status (*mark)(lk_engine *engine, int number);
+    lk_status (*wait_for)(lk_engine *engine, int number);
+    lk_status (*feed_ahead)(lk_engine *engine, void *device, const void *host, size_t nbytes);
 
     /* Optional, all or none: calls between record_begin and record_end are not run but kept as one program,
      * which replay runs as often as wanted. Addresses are frozen in it. The numbers behind attr.hyper and
@@ -88,10 +104,11 @@ typedef struct lk_engine_ops {
     lk_status (*record_end)(lk_engine *engine, void **program);
     lk_status (*replay)(lk_engine *engine, void *program);
     void (*program_free)(lk_engine *engine, void *program);
-    /* With them: after the next synchronize *host holds the scalar `loss`, and where that is not finite, or a
-     * call before it has failed, the updates of this step change nothing, if `guard` is on. *host is
-     * alloc_host's. */
-    lk_status (*watch)(lk_engine *engine, const lk_tensor *loss, double *host, bool guard);
+    /* With them: after the next synchronize, or wait_for of a later mark, *host holds the scalar `loss`. The
+     * step is lost where a call before this one has failed or, if `guard` is on, the loss is not finite; so
+     * are all steps that begin before the next synchronize. Updates of lost steps that are guarded change
+     * nothing. *host is alloc_host's. */
+    lk_status (*watch)(lk_engine *engine, const lk_tensor *loss, lk_watched *host, bool guard);
 } lk_engine_ops;
 
 struct lk_engine {

@@ -73,6 +73,10 @@ static lk_status open_streams(lki_cuda *cuda)
     LKI_CUDA(cudaStreamCreateWithPriority(&cuda->side, cudaStreamNonBlocking, greatest));
     LKI_CUDA(cudaEventCreateWithFlags(&cuda->fork, cudaEventDisableTiming));
     LKI_CUDA(cudaEventCreateWithFlags(&cuda->join, cudaEventDisableTiming));
+    LKI_CUDA(cudaStreamCreateWithFlags(&cuda->copy, cudaStreamNonBlocking));
+    LKI_CUDA(cudaEventCreateWithFlags(&cuda->fed, cudaEventDisableTiming));
+    for (int i = 0; i < LK_ENGINE_MARKS; i++)
+        LKI_CUDA(cudaEventCreateWithFlags(&cuda->marks[i], cudaEventDisableTiming));
     return LK_OK;
 }
 
@@ -91,6 +95,7 @@ static lk_status open_shared_words(lki_cuda *cuda)
     LKI_CUDA(cudaHostGetDevicePointer((void **)&cuda->fault.number_on_device, (void *)cuda->fault.number, 0));
     *cuda->fault.number = 0;
     cuda->fault_count = 1; /* number 0 says that nothing is wrong */
+    cuda->settled = true;
     return LK_OK;
 }
 
@@ -101,6 +106,7 @@ static void close_engine(void *state)
     cudaSetDevice(cuda->device);
     if (cuda->compute) cudaStreamSynchronize(cuda->compute);
     if (cuda->side) cudaStreamSynchronize(cuda->side);
+    if (cuda->copy) cudaStreamSynchronize(cuda->copy);
     if (cuda->cudnn) cudnnDestroy(cuda->cudnn);
     if (cuda->cublas) cublasLtDestroy(cuda->cublas);
     cudaFree(cuda->live);
@@ -109,6 +115,10 @@ static void close_engine(void *state)
     cudaFreeHost((void *)cuda->fault.number);
     if (cuda->fork) cudaEventDestroy(cuda->fork);
     if (cuda->join) cudaEventDestroy(cuda->join);
+    if (cuda->fed) cudaEventDestroy(cuda->fed);
+    for (int i = 0; i < LK_ENGINE_MARKS; i++)
+        if (cuda->marks[i]) cudaEventDestroy(cuda->marks[i]);
+    if (cuda->copy) cudaStreamDestroy(cuda->copy);
     if (cuda->side) cudaStreamDestroy(cuda->side);
     if (cuda->compute) cudaStreamDestroy(cuda->compute);
     lki_host->free(cuda);
@@ -162,7 +172,8 @@ static void format_nbytes(char text[32], size_t nbytes)
         snprintf(text, 32, "%.1f MiB", (double)nbytes / (1 << 20));
 }
 
-/* One byte more than asked for where nothing was: an address must be there. */
+/* One byte more than asked for where nothing was: an address must be there. Zeroed when it returns: whoever
+ * writes there next may do so beside the computation. */
 static void *alloc_device(lk_engine *engine, size_t nbytes, const char *what)
 {
     lki_cuda *cuda = state_of(engine);
@@ -170,6 +181,7 @@ static void *alloc_device(lk_engine *engine, size_t nbytes, const char *what)
     if (nbytes == 0) nbytes = 1;
     cudaError_t error = cudaMalloc(&data, nbytes);
     if (error == cudaSuccess) error = cudaMemsetAsync(data, 0, nbytes, cuda->compute);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(cuda->compute);
     if (error == cudaSuccess) return data;
     cudaFree(data);
     if (error != cudaErrorMemoryAllocation) {
@@ -189,11 +201,17 @@ static void *alloc_device(lk_engine *engine, size_t nbytes, const char *what)
 }
 
 /* Work under way may still use the memory. */
+static void wait_for_streams(lki_cuda *cuda)
+{
+    cudaStreamSynchronize(cuda->compute);
+    cudaStreamSynchronize(cuda->side);
+    cudaStreamSynchronize(cuda->copy);
+}
+
 static void release_device(lk_engine *engine, void *data)
 {
     if (!data) return;
-    cudaStreamSynchronize(state_of(engine)->compute);
-    cudaStreamSynchronize(state_of(engine)->side);
+    wait_for_streams(state_of(engine));
     cudaFree(data);
 }
 
@@ -213,8 +231,7 @@ static void *alloc_host(lk_engine *engine, size_t nbytes, const char *what)
 static void release_host(lk_engine *engine, void *data)
 {
     if (!data) return;
-    cudaStreamSynchronize(state_of(engine)->compute);
-    cudaStreamSynchronize(state_of(engine)->side);
+    wait_for_streams(state_of(engine));
     cudaFreeHost(data);
 }
 
@@ -238,6 +255,25 @@ static lk_status feed(lk_engine *engine, void *device, const void *host, size_t 
 {
     if (nbytes == 0) return LK_OK;
     LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, state_of(engine)->compute));
+    return LK_OK;
+}
+
+/* On a stream of its own, which the next step waits for (lki_cuda_take_fed). */
+static lk_status feed_ahead(lk_engine *engine, void *device, const void *host, size_t nbytes)
+{
+    lki_cuda *cuda = state_of(engine);
+    if (nbytes == 0) return LK_OK;
+    LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, cuda->copy));
+    cuda->is_fed_ahead = true;
+    return LK_OK;
+}
+
+lk_status lki_cuda_take_fed(lki_cuda *cuda)
+{
+    if (!cuda->is_fed_ahead) return LK_OK;
+    LKI_CUDA(cudaEventRecord(cuda->fed, cuda->copy));
+    LKI_CUDA(cudaStreamWaitEvent(cuda->compute, cuda->fed, 0));
+    cuda->is_fed_ahead = false;
     return LK_OK;
 }
 
@@ -327,8 +363,10 @@ static lk_status explain_fault(lki_cuda *cuda, int number)
 static lk_status synchronize(lk_engine *engine, const lk_call **failed)
 {
     lki_cuda *cuda = state_of(engine);
+    LKI_TRY(lki_cuda_take_fed(cuda));
     LKI_TRY(lki_cuda_join(cuda));
     LKI_TRY(lki_cuda_wait(cuda));
+    cuda->settled = true;
     for (int i = 0; i < cuda->hyper_count; i++)
         if (cuda->norm_hypers[i]) cuda->norm_hypers[i]->grad_norm = cuda->norms[i];
     int number = *cuda->fault.number;
@@ -336,6 +374,20 @@ static lk_status synchronize(lk_engine *engine, const lk_call **failed)
     *cuda->fault.number = 0;
     if (failed) *failed = cuda->fault_calls[number];
     return explain_fault(cuda, number);
+}
+
+static lk_status mark(lk_engine *engine, int number)
+{
+    lki_cuda *cuda = state_of(engine);
+    LKI_TRY(lki_cuda_join(cuda));
+    LKI_CUDA(cudaEventRecord(cuda->marks[number], cuda->compute));
+    return LK_OK;
+}
+
+static lk_status wait_for(lk_engine *engine, int number)
+{
+    LKI_CUDA(cudaEventSynchronize(state_of(engine)->marks[number]));
+    return LK_OK;
 }
 
 /* ---- What changes from step to step ---- */
@@ -365,19 +417,21 @@ void lki_cuda_hyper_release(lki_cuda *cuda, int slot)
 }
 
 template <typename T>
-static __global__ void publish_loss(const T *loss, double *host, lki_cuda_live *live,
+static __global__ void publish_loss(const T *loss, lk_watched *host, lki_cuda_live *live,
                                     const volatile int *fault, bool guard)
 {
     double value = (double)(typename lki_cuda_wide<T>::type) * loss;
-    *host = value;
-    if (guard && (!isfinite(value) || *fault)) live->skip = 1;
+    bool lost = *fault || live->skip || (guard && !isfinite(value));
+    host->loss = value;
+    host->lost = lost;
+    if (guard && lost) live->skip = 1;
 }
 
 /* Beside the backward half: the updates wait for it, nobody else does. */
-static lk_status watch(lk_engine *engine, const lk_tensor *loss, double *host, bool guard)
+static lk_status watch(lk_engine *engine, const lk_tensor *loss, lk_watched *host, bool guard)
 {
     lki_cuda *cuda = state_of(engine);
-    double *host_on_device = NULL;
+    lk_watched *host_on_device = NULL;
     LKI_CUDA(cudaHostGetDevicePointer((void **)&host_on_device, host, 0));
     cuda->may_skip = cuda->may_skip || guard;
     LKI_TRY(lki_cuda_fork(cuda));
@@ -478,6 +532,9 @@ const lk_engine_ops lki_cuda_ops = {
     .fetch = fetch,
     .gather_rows = lki_cuda_gather_rows,
     .synchronize = synchronize,
+    .mark = mark,
+    .wait_for = wait_for,
+    .feed_ahead = feed_ahead,
     .begin_step = lki_cuda_begin_step,
     .record_begin = record_begin,
     .record_end = record_end,

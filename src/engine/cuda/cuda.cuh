@@ -106,7 +106,11 @@ typedef struct lki_cuda {
     int device, major, minor, processor_count;
     size_t shared_nbytes;       /* a block may opt in to so much shared memory */
     cudaStream_t compute, side; /* side: communication and copies beside the computation */
-    cudaEvent_t fork, join;
+    cudaStream_t copy;          /* batches on their way here, beside both */
+    cudaEvent_t fork, join, fed;
+    cudaEvent_t marks[LK_ENGINE_MARKS];
+    bool is_fed_ahead; /* something is on the copy stream that no step has waited for */
+    bool settled;      /* nothing that was under way can have failed unseen: the next step takes `skip` back */
     bool recording;
     bool side_is_busy;       /* work was forked to the side stream and not joined yet */
     lk_comm *comm;           /* whose collectives are among the engine's work: whoever waits looks after it */
@@ -117,7 +121,7 @@ typedef struct lki_cuda {
 
     lki_cuda_live *live; /* device */
     lki_cuda_live sent;  /* what it holds, as far as hypers go */
-    bool may_skip;       /* a loss is watched: each step starts by taking `skip` back */
+    bool may_skip;       /* a loss is watched */
     const lk_hyper *hypers[LKI_CUDA_MAX_HYPERS]; /* whose numbers live->hyper[i] holds */
     lk_hyper *norm_hypers[LKI_CUDA_MAX_HYPERS];  /* whose grad_norm norms[i] is */
     double *norms, *norms_on_device;             /* mapped host memory */
@@ -169,6 +173,9 @@ static __device__ inline void lki_cuda_report(unsigned long long *positions, int
  * far, join makes the compute stream wait for the side stream. */
 lk_status lki_cuda_fork(lki_cuda *cuda);
 lk_status lki_cuda_join(lki_cuda *cuda);
+
+/* What begins from here on sees what was fed ahead. */
+lk_status lki_cuda_take_fed(lki_cuda *cuda);
 
 /* Until the computation has come to its end, or the other ranks have failed: then with their sentence. */
 lk_status lki_cuda_wait(lki_cuda *cuda);

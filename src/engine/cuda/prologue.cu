@@ -73,7 +73,8 @@ lk_status find_conversion(const lk_rows *rows, lk_dtype dtype, int *out)
 /* Two sizes: most steps have one group of parameters, and a launch is faster the less it copies. */
 template <int HYPERS, int GATHERS> struct news {
     unsigned long long draw;
-    int starts; /* a step starts: a new draw, and nothing to skip yet */
+    int starts; /* a step starts: a new draw */
+    int clears; /* nothing to skip yet */
     int hyper_count, gather_count;
     short slot[HYPERS];
     lki_cuda_hyper hyper[HYPERS];
@@ -85,10 +86,8 @@ __device__ void take_numbers(lki_cuda_live *live, const news<HYPERS, GATHERS> &n
 {
     constexpr int words = sizeof(lki_cuda_hyper) / sizeof(unsigned long long);
     static_assert(sizeof(lki_cuda_hyper) % sizeof(unsigned long long) == 0, "copied in words");
-    if (threadIdx.x == 0 && n.starts) {
-        live->draw = n.draw;
-        live->skip = 0;
-    }
+    if (threadIdx.x == 0 && n.starts) live->draw = n.draw;
+    if (threadIdx.x == 0 && n.clears) live->skip = 0;
     for (int i = threadIdx.x; i < n.hyper_count * words; i += BLOCK) {
         unsigned long long *to = (unsigned long long *)&live->hyper[n.slot[i / words]];
         to[i % words] = ((const unsigned long long *)&n.hyper[i / words])[i % words];
@@ -229,16 +228,19 @@ lk_status lki_cuda_begin_step(lk_engine *engine, lk_generator *generator)
 {
     lki_cuda *cuda = (lki_cuda *)engine->state;
     int slot = 0, single = -1;
+    LKI_TRY(lki_cuda_take_fed(cuda));
     if (next_change(cuda, &slot)) LKI_TRY(send_many(cuda, slot, &single));
     news<1, LKI_CUDA_MAX_GATHERS> n = {};
     n.starts = generator != NULL;
+    n.clears = n.starts && cuda->settled && cuda->may_skip;
     n.draw = n.starts && cuda->dropout_count ? lki_host->draw(generator) : 0;
     if (single >= 0) {
         n.hyper_count = 1;
         n.slot[0] = (short)single;
         n.hyper[0] = cuda->sent.hyper[single];
     }
-    bool start_matters = n.starts && (cuda->dropout_count || cuda->may_skip);
+    if (n.starts) cuda->settled = false;
+    bool start_matters = n.clears || (n.starts && cuda->dropout_count);
     add_gathers(cuda, &n);
     return n.hyper_count || n.gather_count || start_matters ? launch(cuda, n) : LK_OK;
 }

@@ -263,6 +263,7 @@ lk_callback *lk_checkpoint_callback_create(lk_checkpoint_callback_options option
     lk_callback *callback = lki_callback_new(&ops, sizeof(checkpoint_context), LK_ORDER_CHECKPOINT);
     if (!callback) return NULL;
     checkpoint_context *context = callback->context;
+    callback->may_lag = options.save_every_batches <= 0;
     context->whole_runner = options.mode && strcmp(options.mode, "runner") == 0;
     context->options = options;
     context->options.mode = NULL;

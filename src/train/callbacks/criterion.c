@@ -79,6 +79,7 @@ lk_callback *lk_criterion_callback_create(lk_criterion_callback_options options)
     lk_callback *callback = lki_callback_new(&ops, sizeof(criterion_context), LK_ORDER_METRIC);
     if (!callback) return NULL;
     criterion_context *context = callback->context;
+    callback->may_lag = true;
     context->metric_key = lki_strdup(options.metric_key);
     if (options.metric_key && !context->metric_key) {
         lk_callback_free(callback);

@@ -158,6 +158,7 @@ lk_callback *lki_metric_callback_new(lk_metric *metric, const lk_metric_callback
         return NULL;
     }
     metric_context *context = callback->context;
+    callback->may_lag = true;
     *context = (metric_context){.metric = metric, .publish = publish, .publish_context = publish_context};
     context->input_key = lki_strdup(options->input_key);
     context->target_key = lki_strdup(options->target_key);

@@ -154,6 +154,7 @@ lk_callback *lk_metric_aggregation_callback_create(lk_metric_aggregation_options
     if (check(&options, mode, scope)) return NULL;
     lk_callback *callback = lki_callback_new(&ops, sizeof(aggregation_context), LK_ORDER_AGGREGATION);
     if (!callback) return NULL;
+    callback->may_lag = true;
     if (fill(callback->context, &options, mode, scope)) {
         lk_callback_free(callback);
         return NULL;

@@ -55,6 +55,8 @@ lk_callback *lk_optimizer_callback_create(lk_optimizer_callback_options options)
         return lki_fail_null(LK_ERR_INVALID,
                              "OptimizerCallback: accumulation_steps and clipping must not be negative");
     lk_callback *callback = lki_callback_new(&ops, sizeof options, LK_ORDER_OPTIMIZER);
-    if (callback) *(lk_optimizer_callback_options *)callback->context = options;
+    if (!callback) return NULL;
+    *(lk_optimizer_callback_options *)callback->context = options;
+    callback->may_lag = true; /* who changes the numbers between batches does not */
     return callback;
 }

@@ -49,6 +49,8 @@ lk_callback *lk_progress_callback(void)
         .free = lki_callback_free_context,
     };
     lk_callback *callback = lki_callback_new(&ops, sizeof(lki_progress), LK_ORDER_EXTERNAL);
-    if (callback) ((lki_progress *)callback->context)->fd = -1;
+    if (!callback) return NULL;
+    ((lki_progress *)callback->context)->fd = -1;
+    callback->may_lag = true;
     return callback;
 }

@@ -27,6 +27,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
         return lki_fail(LK_ERR_INVALID,
                         "SchedulerCallback: %s looks at the epoch's metric and cannot step every batch",
                         lk_scheduler_name(runner->scheduler));
+    callback->may_lag = !context->every_batch;
     return LK_OK;
 }
 
