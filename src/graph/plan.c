@@ -303,6 +303,11 @@ void *lki_plan_device_input_of(lki_plan *plan, int index)
     return plan->input_data[index];
 }
 
+lki_plan_device *lki_plan_device_of(lki_plan *plan)
+{
+    return plan->device;
+}
+
 static lk_status check_bound(lki_plan *plan)
 {
     if (plan->all_bound) return LK_OK;

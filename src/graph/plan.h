@@ -12,6 +12,7 @@
 enum { LKI_LANES = 2 }; /* batches that can be under way at once */
 
 typedef struct lki_plan lki_plan;
+typedef struct lki_plan_device lki_plan_device;
 typedef struct lki_workspace lki_workspace;
 
 lki_workspace *lki_workspace_create(lk_engine *engine);
@@ -35,6 +36,7 @@ void lki_plan_free(lki_plan *plan);
 lk_status lki_plan_bind(lki_plan *plan, int index, void *data);
 /* Instead: the device's memory of an input, for those who fill it there. NULL on the host. */
 void *lki_plan_device_input_of(lki_plan *plan, int index);
+lki_plan_device *lki_plan_device_of(lki_plan *plan);
 int lki_plan_find_input(const lki_plan *plan, const char *name); /* -1 where there is none */
 
 /* Replays all sections, or one of them. A kernel's error comes back with the layer's name in front. */

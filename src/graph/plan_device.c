@@ -15,6 +15,8 @@ typedef struct constant_copy {
 
 typedef struct input_place {
     void *device[LKI_LANES]; /* NULL before a lane is first used */
+    void *stored[LKI_LANES]; /* rows as they are stored, on their way into the batch; NULL before there are
+                                any */
     char *staging;           /* slot_count pieces of nbytes */
     size_t nbytes;
     int slot_count, slot; /* the next to use; all are in use where it is slot_count */
@@ -34,6 +36,8 @@ struct lki_plan_device {
     int input_count;
     output_place *outputs;
     int output_count;
+    int64_t *counting; /* 0, 1, 2 ... */
+    int64_t counting_count;
     int lane;
     bool ahead;     /* that lane's batch is fed beside what is under way */
     bool finished;  /* nothing is under way, or nothing of this lane */
@@ -102,12 +106,16 @@ void lki_plan_device_free(lki_plan_device *device)
     for (int i = 0; i < device->constant_count; i++)
         ops->release(device->engine, device->constants[i].device);
     for (int i = 0; i < device->input_count; i++) {
-        for (int k = 0; k < LKI_LANES; k++) ops->release(device->engine, device->inputs[i].device[k]);
+        for (int k = 0; k < LKI_LANES; k++) {
+            ops->release(device->engine, device->inputs[i].device[k]);
+            ops->release(device->engine, device->inputs[i].stored[k]);
+        }
         ops->release_host(device->engine, device->inputs[i].staging);
     }
     for (int i = 0; device->outputs && i < device->output_count; i++)
         for (int k = 0; k < LKI_LANES; k++)
             ops->release_host(device->engine, device->outputs[i].host[k].data);
+    lki_free(device->counting);
     lki_free(device->constants);
     lki_free(device->inputs);
     lki_free(device->outputs);
@@ -166,7 +174,8 @@ void lki_plan_device_leave(lki_plan_device *device)
     for (int i = 0; i < device->input_count; i++)
         for (int k = 1; k < LKI_LANES; k++) {
             device->engine->ops->release(device->engine, device->inputs[i].device[k]);
-            device->inputs[i].device[k] = NULL;
+            device->engine->ops->release(device->engine, device->inputs[i].stored[k]);
+            device->inputs[i].device[k] = device->inputs[i].stored[k] = NULL;
         }
 }
 
@@ -197,16 +206,67 @@ static lk_status choose_slot(lki_plan_device *device, input_place *input, char *
     return LK_OK;
 }
 
+lk_status lki_plan_device_stage(lki_plan_device *device, int index, void **out)
+{
+    char *slot = NULL;
+    LKI_TRY(choose_slot(device, &device->inputs[index], &slot));
+    *out = slot;
+    return LK_OK;
+}
+
+static lk_status send(lki_plan_device *device, void *to, const void *slot, size_t nbytes)
+{
+    lk_engine *engine = device->engine;
+    device->finished = false;
+    return (device->ahead ? engine->ops->feed_ahead : engine->ops->feed)(engine, to, slot, nbytes);
+}
+
+lk_status lki_plan_device_feed_staged(lki_plan_device *device, int index, const void *slot)
+{
+    const input_place *input = &device->inputs[index];
+    return send(device, input->device[device->lane], slot, input->nbytes);
+}
+
 lk_status lki_plan_device_feed(lki_plan_device *device, int index, const void *host)
+{
+    void *slot;
+    LKI_TRY(lki_plan_device_stage(device, index, &slot));
+    memcpy(slot, host, device->inputs[index].nbytes);
+    return lki_plan_device_feed_staged(device, index, slot);
+}
+
+static lk_status count_up_to(lki_plan_device *device, int64_t count)
+{
+    if (count <= device->counting_count) return LK_OK;
+    int64_t *grown = lki_realloc(device->counting, sizeof *grown * (size_t)count, "the numbers of rows");
+    if (!grown) return LK_ERR_NOMEM;
+    for (int64_t i = device->counting_count; i < count; i++) grown[i] = i;
+    device->counting = grown;
+    device->counting_count = count;
+    return LK_OK;
+}
+
+bool lki_plan_device_takes_rows(lki_plan_device *device, int index, size_t nbytes)
 {
     lk_engine *engine = device->engine;
     input_place *input = &device->inputs[index];
-    char *slot;
-    LKI_TRY(choose_slot(device, input, &slot));
-    memcpy(slot, host, input->nbytes);
-    device->finished = false;
-    return (device->ahead ? engine->ops->feed_ahead : engine->ops->feed)(engine, input->device[device->lane],
-                                                                         slot, input->nbytes);
+    void **stored = &input->stored[device->lane];
+    if (!engine->ops->gather_rows || nbytes > input->nbytes) return false;
+    if (!*stored) *stored = engine->ops->alloc(engine, input->nbytes, "rows of the dataset");
+    return *stored != NULL;
+}
+
+lk_status lki_plan_device_feed_rows(lki_plan_device *device, int index, const void *slot, const lk_rows *rows,
+                                    lk_dtype dtype, int64_t count)
+{
+    lk_engine *engine = device->engine;
+    const input_place *input = &device->inputs[index];
+    void *stored = input->stored[device->lane];
+    size_t nbytes = (size_t)(count * rows->width) * lk_dtype_nbytes(rows->stored);
+    LKI_TRY(count_up_to(device, count));
+    LKI_TRY(send(device, stored, slot, nbytes));
+    return engine->ops->gather_rows(engine, input->device[device->lane], dtype, rows, stored,
+                                    device->counting, count);
 }
 
 static lk_status want(lki_plan_device *device, output_place *output, const lk_tensor *on_device)

@@ -12,8 +12,6 @@
 
 #include "graph/plan.h"
 
-typedef struct lki_plan_device lki_plan_device;
-
 /* NULL, without an error, for engines that work on the host's memory; every function takes that. */
 lk_status lki_plan_device_create(lki_plan_device **out, lk_engine *engine, lk_graph *graph);
 void lki_plan_device_free(lki_plan_device *device);
@@ -30,6 +28,14 @@ void lki_plan_device_leave(lki_plan_device *device);
 void lki_plan_device_arrived(lki_plan_device *device, int lane, bool overtaken);
 void *lki_plan_device_input(const lki_plan_device *device, int index);
 lk_status lki_plan_device_feed(lki_plan_device *device, int index, const void *host);
+/* The same without a copy on the host: `stage` gives the memory to fill, feed_staged sends it on its way. Or
+ * as rows in the dtype that they are stored in, which the device turns into the input's: where takes_rows
+ * says, before they are staged, that there is room for so many bytes. */
+lk_status lki_plan_device_stage(lki_plan_device *device, int index, void **out);
+lk_status lki_plan_device_feed_staged(lki_plan_device *device, int index, const void *slot);
+bool lki_plan_device_takes_rows(lki_plan_device *device, int index, size_t nbytes);
+lk_status lki_plan_device_feed_rows(lki_plan_device *device, int index, const void *slot, const lk_rows *rows,
+                                    lk_dtype dtype, int64_t count);
 
 /* The output on the host: waits for the device where it is not there yet. NULL with a sentence. */
 const lk_tensor *lki_plan_device_output(lki_plan_device *device, int index, const lk_tensor *on_device);

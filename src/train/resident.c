@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "data/rows.h"
+#include "graph/plan_device.h"
 
 #include <string.h>
 
@@ -95,6 +96,28 @@ static lk_status bind_gathered(lki_residents *residents, lki_plan *plan, int ind
     return lki_plan_bind(plan, index, (*gathered)->data);
 }
 
+/* Straight into the memory that the device reads, as they are stored where that is shorter. */
+static lk_status feed_gathered(lki_plan *plan, int index, const lk_input *field,
+                               const lki_announced *announced)
+{
+    lki_plan_device *device = lki_plan_device_of(plan);
+    const lk_rows *rows = announced->rows;
+    int64_t count = field->tensor->shape.dim[0];
+    lk_dtype dtype = field->tensor->dtype;
+    size_t nbytes = (size_t)(count * rows->width) * lk_dtype_nbytes(rows->stored);
+    lki_rows source = lki_rows_of(rows, dtype);
+    void *slot;
+    LKI_TRY(lki_rows_check(&source, field->name));
+    bool as_stored = rows->stored != dtype && lki_plan_device_takes_rows(device, index, nbytes);
+    LKI_TRY(lki_plan_device_stage(device, index, &slot));
+    if (!as_stored) {
+        lki_rows_gather(&source, announced->indices, count, slot);
+        return lki_plan_device_feed_staged(device, index, slot);
+    }
+    lki_rows_gather_raw(&source, announced->indices, count, slot);
+    return lki_plan_device_feed_rows(device, index, slot, rows, dtype, count);
+}
+
 lk_status lki_residents_bind(lki_residents *residents, lki_plan *plan, int index, const lk_input *field)
 {
     lk_engine *engine = residents->engine;
@@ -102,8 +125,9 @@ lk_status lki_residents_bind(lki_residents *residents, lki_plan *plan, int index
     if (!announced) return lki_plan_bind(plan, index, field->tensor->data);
     lki_resident *resident = NULL;
     if (engine->ops->gather_rows) LKI_TRY(keep(residents, announced->rows, &resident));
-    if (!resident || !resident->device) return bind_gathered(residents, plan, index, field, announced);
     void *input = lki_plan_device_input_of(plan, index);
+    if (!input) return bind_gathered(residents, plan, index, field, announced);
+    if (!resident || !resident->device) return feed_gathered(plan, index, field, announced);
     return engine->ops->gather_rows(engine, input, field->tensor->dtype, announced->rows, resident->device,
                                     announced->indices, field->tensor->shape.dim[0]);
 }

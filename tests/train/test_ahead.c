@@ -56,10 +56,14 @@ static lk_callback *witness_callback(witness *w, bool may_lag)
     return callback;
 }
 
-/* `wide` points are left to the engine to gather. */
-static lk_dataset *points(int64_t count, bool wide, uint64_t seed)
+/* What the batches are: small enough to be gathered by the loader, rows that are left to the engine to
+ * gather, or rows of bytes. */
+typedef enum samples { SMALL, WIDE, BYTES } samples;
+
+static lk_dataset *points(int64_t count, samples kind, uint64_t seed)
 {
-    if (!wide) return lkt_points(count, seed);
+    if (kind == SMALL) return lkt_points(count, seed);
+    if (kind == BYTES) return lk_synthetic_digits(.count = count, .seed = seed);
     lk_generator generator;
     lk_generator_seed(&generator, seed);
     lk_tensor *x = lk_tensor_create(LK_F32, LK_SHAPE(count, WIDTH)),
@@ -69,16 +73,23 @@ static lk_dataset *points(int64_t count, bool wide, uint64_t seed)
     return lk_tensor_dataset({"features", x}, {"targets", y});
 }
 
-static lk_module *wide_model(void)
+static int class_count(samples kind)
 {
+    return kind == BYTES ? 10 : LKT_CLASSES;
+}
+
+static lk_module *model_for(samples kind)
+{
+    if (kind == SMALL) return lkt_deep_model();
     lk_manual_seed(7);
-    return lk_sequential(lk_linear(WIDTH, 12), lk_batch_norm1d(12), lk_relu(), lk_dropout(0.25),
-                         lk_linear(12, LKT_CLASSES));
+    return lk_sequential(lk_flatten(), lk_linear(kind == BYTES ? 784 : WIDTH, 12), lk_batch_norm1d(12),
+                         lk_relu(), lk_dropout(0.25), lk_linear(12, class_count(kind)));
 }
 
 typedef struct trial {
     lkt_far_options engine;
-    bool wide, waits, one_cycle;
+    samples kind;
+    bool waits, one_cycle;
     int workers, accumulation_steps;
     lk_dataset *train; /* instead of the usual */
     const char *logdir, *autoresume;
@@ -100,18 +111,19 @@ static lk_runner *far_runner(const trial *t)
 static lk_status run(trial *t)
 {
     lk_runner *runner = far_runner(t);
-    lk_dataset *train = t->train ? t->train : points(SAMPLES, t->wide, 1);
+    lk_dataset *train = t->train ? t->train : points(SAMPLES, t->kind, 1);
     lk_named_loader loaders[] = {
         {"train", lk_loader(train, .batch_size = BATCH, .shuffle = true, .num_workers = t->workers)},
-        {"valid", lk_loader(points(VALID, t->wide, 2), .batch_size = BATCH, .num_workers = t->workers)}};
+        {"valid", lk_loader(points(VALID, t->kind, 2), .batch_size = BATCH, .num_workers = t->workers)}};
     lk_status status = lk_train(
-        runner, .model = t->wide ? wide_model() : lkt_deep_model(), .criterion = lk_cross_entropy_loss(),
+        runner, .model = model_for(t->kind), .criterion = lk_cross_entropy_loss(),
         .optimizer = lk_adam(.lr = 0.02), .seed = 5, .num_epochs = EPOCHS, .logdir = t->logdir,
         .autoresume = t->autoresume,
         .scheduler = t->one_cycle ? lk_one_cycle_lr(0.1, .total_steps = 100) : NULL, .loaders = {loaders, 2},
-        .callbacks = lk_callbacks(lk_accuracy_callback(.num_classes = LKT_CLASSES), lk_auc_callback(),
-                                  lk_optimizer_callback(.accumulation_steps = t->accumulation_steps),
-                                  witness_callback(t->witness, !t->waits)));
+        .callbacks =
+            lk_callbacks(lk_accuracy_callback(.num_classes = class_count(t->kind)), lk_auc_callback(),
+                         lk_optimizer_callback(.accumulation_steps = t->accumulation_steps),
+                         witness_callback(t->witness, !t->waits)));
     snprintf(t->hash, sizeof t->hash, "%s", runner->model ? lkt_hash(runner->model) : "");
     const lk_metrics *train_metrics = lk_runner_loader_metrics(runner, "train"),
                      *valid_metrics = lk_runner_loader_metrics(runner, "valid");
@@ -171,8 +183,9 @@ static void one_ahead_is_as_waiting(void **state)
 static void rows_one_ahead(void **state)
 {
     (void)state;
-    compare((trial){.wide = true});
-    compare((trial){.wide = true, .workers = 2});
+    compare((trial){.kind = WIDE});
+    compare((trial){.kind = WIDE, .workers = 2});
+    compare((trial){.kind = BYTES});
 }
 
 /* Neither the data set nor a second batch needs to fit. */
@@ -180,7 +193,9 @@ static void little_memory(void **state)
 {
     (void)state;
     for (size_t nbytes = 36 << 10; nbytes <= 96 << 10; nbytes += 10 << 10)
-        compare((trial){.wide = true, .engine.memory_nbytes = nbytes});
+        compare((trial){.kind = WIDE, .engine.memory_nbytes = nbytes});
+    for (size_t nbytes = 340 << 10; nbytes <= 640 << 10; nbytes += 40 << 10)
+        compare((trial){.kind = BYTES, .engine.memory_nbytes = nbytes});
 }
 
 /* A schedule that moves with each batch is one that must not be late. */
@@ -198,15 +213,15 @@ static void a_schedule_of_batches_waits(void **state)
 
 /* ---- What goes wrong ---- */
 
-static lk_dataset *spoiled(bool wide, bool by_target)
+static lk_dataset *spoiled(samples kind, bool by_target)
 {
-    lk_dataset *dataset = points(SAMPLES, wide, 1);
+    lk_dataset *dataset = points(SAMPLES, kind, 1);
     lk_storage x, y;
     assert_true(lk_dataset_storage(dataset, 0, &x) && lk_dataset_storage(dataset, 1, &y));
     if (by_target)
         ((int64_t *)y.data)[77] = LKT_CLASSES + 4;
     else
-        ((float *)x.data)[77 * (wide ? WIDTH : LKT_FEATURES) + 2] = NAN;
+        ((float *)x.data)[77 * (kind == WIDE ? WIDTH : LKT_FEATURES) + 2] = NAN;
     return dataset;
 }
 
@@ -216,12 +231,13 @@ static void a_bad_batch_is_found(void **state)
     (void)state;
     static witness seen_waiting, seen_ahead;
     for (int i = 0; i < 8; i++) {
-        bool by_target = i & 1, wide = i & 2, eager = i & 4;
-        trial waiting = {.wide = wide, .waits = true, .witness = &seen_waiting, .engine.eager = eager};
-        trial ahead = {.wide = wide, .witness = &seen_ahead, .engine.eager = eager};
+        bool by_target = i & 1, eager = i & 4;
+        samples kind = i & 2 ? WIDE : SMALL;
+        trial waiting = {.kind = kind, .waits = true, .witness = &seen_waiting, .engine.eager = eager};
+        trial ahead = {.kind = kind, .witness = &seen_ahead, .engine.eager = eager};
         seen_waiting.count = seen_ahead.count = 0;
-        waiting.train = spoiled(wide, by_target);
-        ahead.train = spoiled(wide, by_target);
+        waiting.train = spoiled(kind, by_target);
+        ahead.train = spoiled(kind, by_target);
         lk_status expected = by_target ? LK_ERR_RANGE : LK_ERR_NAN;
         const char *fragment = by_target ? "7 at position" : "the input \"features\" already is not";
         lkt_fails(run(&waiting), expected, fragment);
@@ -348,12 +364,12 @@ static void evaluated_one_ahead(void **state)
         trial t = {.engine.waits_always = !ahead};
         lk_runner *runner = far_runner(&t);
         lkt_ok(
-            lk_evaluate_loader(runner, lk_loader(points(VALID, true, 2), .batch_size = BATCH),
-                               .model = wide_model(), .criterion = lk_cross_entropy_loss(),
+            lk_evaluate_loader(runner, lk_loader(points(VALID, WIDE, 2), .batch_size = BATCH),
+                               .model = model_for(WIDE), .criterion = lk_cross_entropy_loss(),
                                .callbacks = lk_callbacks(lk_accuracy_callback(.num_classes = LKT_CLASSES))));
         losses[ahead] = lk_metrics_get(runner->loader_metrics, "loss");
         int evaluated = lkt_far_ahead_count(runner->engine);
-        lkt_ok(lk_predict_loader(runner, lk_loader(points(VALID, true, 2), .batch_size = BATCH), take,
+        lkt_ok(lk_predict_loader(runner, lk_loader(points(VALID, WIDE, 2), .batch_size = BATCH), take,
                                  sums[ahead]));
         assert_true(ahead ? evaluated >= 2 : evaluated == 0);
         assert_true(ahead ? lkt_far_ahead_count(runner->engine) > evaluated : true);

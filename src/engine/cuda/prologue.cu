@@ -194,6 +194,7 @@ lk_status send_many(lki_cuda *cuda, int first, int *left)
 lk_status lki_cuda_flush_gathers(lki_cuda *cuda)
 {
     if (!cuda->gather_count) return LK_OK;
+    LKI_TRY(lki_cuda_take_fed(cuda));
     news<1, LKI_CUDA_MAX_GATHERS> n = {};
     add_gathers(cuda, &n);
     return launch(cuda, n);
