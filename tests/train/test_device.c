@@ -274,6 +274,80 @@ static void asynchronous_steps(void **state)
     free_pair(&p);
 }
 
+/* In asynchronous steps nothing is updated after a batch that went wrong, and whoever waits hears of it. */
+static void asynchronous_steps_stop_at_nan(void **state)
+{
+    (void)state;
+    pair p = make_pair((lk_step_options){.asynchronous = true});
+    batch good = make_batch(BATCH, 1), bad = make_batch(BATCH, 2);
+    ((float *)bad.x->data)[3] = NAN;
+    for (int i = 0; i < 5; i++) {
+        lkt_ok(train(p.on_host, &good));
+        lkt_ok(train(p.on_far, &good));
+    }
+    lkt_ok(train(p.on_far, &bad));
+    lkt_ok(train(p.on_far, &good));
+    /* The bad batch has spoiled the running statistics, which training does not look at. */
+    lkt_fails(lk_step_wait(p.on_far), LK_ERR_NAN, "of an earlier batch was not finite");
+    same_weights(p.on_host, p.on_far);
+    lkt_ok(train(p.on_far, &good));
+    lkt_ok(lk_step_wait(p.on_far));
+    free_batch(&good);
+    free_batch(&bad);
+    free_pair(&p);
+}
+
+static lk_status launch(lk_step *step, const batch *b)
+{
+    lk_input fields[] = {{"features", b->x}, {"targets", b->y}};
+    assert_true(lki_step_may_launch(step, fields, 2, true));
+    return lki_step_launch(step, fields, 2, true);
+}
+
+/* Batches that were launched behind one that was lost count as never launched: made again they are as ever,
+ * the optimizer's count of updates and the accumulated gradients too. */
+static void lost_batches_are_taken_back(void **state)
+{
+    (void)state;
+    for (int accumulation = 1; accumulation <= 3; accumulation++) {
+        pair p = make_pair((lk_step_options){.accumulation_steps = accumulation});
+        train_both(&p, 4, false);
+        for (int i = 0; i < 8; i++) {
+            batch first = make_batch(BATCH, 20 + (uint64_t)i), second = make_batch(BATCH, 40 + (uint64_t)i),
+                  bad = make_batch(BATCH, 60 + (uint64_t)i);
+            ((int64_t *)bad.y->data)[4] = CLASSES;
+            bool lost, spoil = i % 3 == 1;
+            if (spoil) {
+                lkt_ok(launch(p.on_far, &bad));
+                lkt_ok(launch(p.on_far, &first));
+                lkt_ok(lki_step_land(p.on_far, &lost));
+                assert_true(lost);
+                assert_int_equal(p.on_far->flight_count, 0);
+            }
+            lkt_ok(launch(p.on_far, &first));
+            lkt_ok(launch(p.on_far, &second));
+            lkt_fails(launch(p.on_far, &second), LK_ERR_INVALID, "under way already");
+            const batch *both[] = {&first, &second};
+            for (int k = 0; k < 2; k++) {
+                lkt_ok(lki_step_land(p.on_far, &lost));
+                assert_false(lost);
+                lkt_ok(train(p.on_host, both[k]));
+                assert_true(lk_step_loss(p.on_host) == lk_step_loss(p.on_far));
+                const lk_tensor *logits = lk_step_output(p.on_host, "logits"),
+                                *far_logits = lk_step_output(p.on_far, "logits");
+                lkt_not_null(far_logits);
+                assert_memory_equal(logits->data, far_logits->data, lk_tensor_nbytes(logits));
+            }
+            same_weights(p.on_host, p.on_far);
+            assert_int_equal(p.on_host->update.step_count, p.on_far->update.step_count);
+            free_batch(&first);
+            free_batch(&second);
+            free_batch(&bad);
+        }
+        free_pair(&p);
+    }
+}
+
 /* The rows of a dataset of bytes, gathered by the step, are the batch. */
 static void rows_are_gathered_where_the_engine_is(void **state)
 {
@@ -333,6 +407,8 @@ int main(void)
         cmocka_unit_test(the_host_reads_and_writes_in_between),
         cmocka_unit_test(the_model_comes_back),
         cmocka_unit_test(asynchronous_steps),
+        cmocka_unit_test(asynchronous_steps_stop_at_nan),
+        cmocka_unit_test(lost_batches_are_taken_back),
         cmocka_unit_test(rows_are_gathered_where_the_engine_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
