@@ -20,7 +20,7 @@ static void fold_activation(lk_graph *graph, lki_node *relu)
     lki_node *product = x->node;
     bool foldable = (product->op == LK_OP_LINEAR || product->op == LK_OP_CONV) &&
                     product->attr.activation == LK_ACTIVATION_NONE && is_private(x) &&
-                    product->section == relu->section;
+                    product->section == relu->section && x->dtype == relu->out[0]->dtype;
     if (!foldable) return;
     product->attr.activation = LK_ACTIVATION_RELU;
     lk_value *y = relu->out[0];
@@ -42,7 +42,8 @@ static lk_status exchange_with_pool(lk_graph *graph, lki_node *relu)
     lki_node *pool = fits ? pool_grad->in[1]->node : NULL;
     if (!pool || pool->op != LK_OP_MAX_POOL || pool->in[0] != y) return LK_OK;
     lk_value *inputs[] = {pool_grad->in[0], pool->out[0]};
-    if (!lk_shape_equal(inputs[0]->shape, inputs[1]->shape) || inputs[0]->dtype != inputs[1]->dtype)
+    if (!lk_shape_equal(inputs[0]->shape, inputs[1]->shape) || inputs[0]->dtype != inputs[1]->dtype ||
+        dx->dtype != relu->out[0]->dtype || dx->dtype != inputs[0]->dtype)
         return LK_OK;
     lki_node *smaller = lki_graph_insert(graph, pool_grad, LK_OP_RELU_GRAD, inputs, 2, &relu->attr);
     if (!smaller) return LK_ERR_NOMEM;
@@ -66,7 +67,7 @@ static bool is_fusable(const lki_node *node)
     default: break;
     }
     if (node->dead || !(lk_op_flags(node->op) & LK_OP_E)) return false;
-    if (node->out[0]->dtype != LK_F32 && node->out[0]->dtype != LK_F64) return false;
+    if (!lk_dtype_is_float(node->out[0]->dtype)) return false;
     for (int i = 0; i < node->input_count; i++)
         if (!node->in[i] || node->in[i]->dtype != node->out[0]->dtype) return false;
     return true;

@@ -45,7 +45,7 @@ struct lk_value {
     int layout;           /* 0: row-major; else the engine's own */
     size_t layout_nbytes; /* with a layout: how much memory it takes */
     lk_value *gradient;   /* autodiff's: the sum of the contributions so far */
-    lk_value *low;        /* precision's: the same value in 16 bits */
+    lk_value *low, *wide; /* precision's: the same value in 16 bits, and in f32 */
     int use_count;        /* how many node inputs refer to it; kept by lki_graph_count_uses */
     size_t offset;        /* place's */
     int first, last;      /* place's: first and last instruction that touch its memory */
@@ -133,8 +133,9 @@ typedef struct lki_autodiff_report {
  */
 lk_status lki_pass_autodiff(lk_graph *graph, lk_value *loss, lk_param *const *params, int param_count,
                             lki_autodiff_report *report);
-/* Casts the operands of ops that gain from it (flag L) to `low`; results stay f32. */
-lk_status lki_pass_precision(lk_graph *graph, lk_dtype low);
+/* Casts the operands of ops that gain from it (flag L) to `low`; results stay f32, or with `activations`
+ * become `low` too and are kept so by ops that can (flag K). */
+lk_status lki_pass_precision(lk_graph *graph, lk_dtype low, bool activations);
 /* Folds activations into products and chains of elementwise ops into one. */
 lk_status lki_pass_fuse(lk_graph *graph);
 /* Gives every arena value an offset; returns the arena's size. */

@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* An operand whose address is that of a bound input. */
@@ -215,13 +216,22 @@ static lk_status resolve_kernels(lki_plan *plan)
     return lki_workspace_reserve(plan->options.workspace, plan->arena_nbytes, plan->scratch_nbytes);
 }
 
+/* LOCKSTEP_LOW_ACTIVATIONS=1 or 0 decides for the engine. */
+static bool keeps_low(lk_engine *engine)
+{
+    const char *wanted = getenv("LOCKSTEP_LOW_ACTIVATIONS");
+    if (wanted && *wanted) return strcmp(wanted, "0") != 0;
+    return engine->ops->keeps_low;
+}
+
 static lk_status run_passes(lki_plan *plan)
 {
     lk_graph *graph = plan->graph;
     lk_engine *engine = plan->options.engine;
     if (graph->status) return lki_fail(graph->status, "%s", graph->error ? graph->error : "out of memory");
     lki_graph_count_uses(graph);
-    if (plan->options.precision != LK_F32) LKI_TRY(lki_pass_precision(graph, plan->options.precision));
+    if (plan->options.precision != LK_F32)
+        LKI_TRY(lki_pass_precision(graph, plan->options.precision, keeps_low(engine)));
     if (!plan->options.no_fusion) LKI_TRY(lki_pass_fuse(graph));
     if (engine->ops->assign_layouts) LKI_TRY(engine->ops->assign_layouts(engine, graph));
     lki_graph_count_uses(graph);

@@ -231,7 +231,7 @@ static void make_operands(const lkt_case *c, lkt_variant variant, lkt_result *re
     }
     for (int i = 0; i < c->output_count; i++) {
         if (!c->out[i] || c->unwanted[i] || variant.hidden_output == i + 1) continue;
-        bool casts = variant.cast && lk_dtype_is_float(c->out[i]->dtype);
+        bool casts = variant.cast && lk_dtype_is_float(c->out[i]->dtype) && (i == 0 || !variant.keeps);
         result->out[i] = lk_tensor_create(casts ? variant.out_dtype : c->out[i]->dtype, c->out[i]->shape);
         lkt_not_null(result->out[i]);
         memset(result->out[i]->data, POISON, lk_tensor_nbytes(result->out[i]));

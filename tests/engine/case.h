@@ -28,6 +28,7 @@ typedef struct lkt_case {
 typedef struct lkt_variant {
     bool cast; /* float operands become `dtype`, float results `out_dtype` */
     lk_dtype dtype, out_dtype;
+    bool keeps; /* only result 0 becomes `out_dtype`: the others are statistics and weights' gradients */
     int offset_nbytes; /* data pointers lie this far past a 64-byte boundary, or one element */
     int alias;         /* 1 + the input that output 0 lies over */
     bool moves;        /* prepared at one set of addresses, run at another */

@@ -28,10 +28,12 @@ static void norm_pair(lkt_case_list *list, lk_op op, lk_op gradient, lk_shape sh
     lkt_out_f32(c, shape);
     lkt_out_f32(c, moments);
     lkt_out_f32(c, moments);
+    for (int i = 1; i < LKT_MAX_INPUTS; i++) c->keeps_f32[i] = true;
     lkt_case *backward = lkt_case_add(list, gradient, "%s by %lld affine %d running %d training %d", text,
                                       (long long)attr.index, affine, running, attr.training);
     backward->attr = attr;
     backward->tolerance = 5e-5;
+    for (int i = 2; i < LKT_MAX_INPUTS; i++) backward->keeps_f32[i] = true;
     lkt_in_f32(backward, shape, LKT_NORMAL);
     lkt_in_operand(backward, c, 0);
     lkt_in_operand(backward, c, 1);

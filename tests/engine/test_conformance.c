@@ -184,6 +184,23 @@ static void run_low(report *r, const lkt_case *c, lk_dtype low)
     lkt_result_free(&expected);
 }
 
+/* Activations of 16 bits in and out, the rest f32, as the precision pass leaves them. */
+static void run_kept(report *r, const lkt_case *c, lk_dtype low)
+{
+    lkt_result expected;
+    expect(c, low, &expected);
+    lkt_variant kept = {.cast = true, .dtype = low, .out_dtype = low, .keeps = true}, odd = kept,
+                placed = kept;
+    odd.offset_nbytes = 2;
+    run_variant(r, c, low == LK_BF16 ? "kept as bf16" : "kept as f16", kept, &expected, 2e-2, false);
+    run_variant(r, c, low == LK_BF16 ? "bf16, misaligned" : "f16, misaligned", odd, &expected, 2e-2, false);
+    for (int i = 0; i < c->input_count; i++) {
+        placed.alias = i + 1;
+        if (can_alias(c, i)) run_variant(r, c, "16 bits in place", placed, &expected, 2e-2, false);
+    }
+    lkt_result_free(&expected);
+}
+
 static void engine_conforms(void **state)
 {
     report r = {.engine = lk_engine_open(*state, (lk_engine_options){0})};
@@ -193,6 +210,10 @@ static void engine_conforms(void **state)
         const lkt_case *c = cases.items[i];
         if (only && strcmp(only, lkt_op_name(c->op))) continue;
         run_f32(&r, c);
+        if (lkt_op_flags(c->op) & LK_OP_K) {
+            run_kept(&r, c, LK_BF16);
+            run_kept(&r, c, LK_F16);
+        }
         if (!(lkt_op_flags(c->op) & LK_OP_L)) continue;
         run_low(&r, c, LK_BF16);
         run_low(&r, c, LK_F16);

@@ -487,6 +487,7 @@ static const lk_engine_ops far_ops = {
     .open = open_far,
     .close = close_far,
     .prepare = prepare,
+    .keeps_low = true,
     .alloc = alloc,
     .release = release,
     .upload = copy_and_wait,

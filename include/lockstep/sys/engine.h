@@ -63,6 +63,9 @@ typedef struct lk_engine_ops {
     /* Required. Picks the kernel for a call whose operands are all placed: sets run, and where wanted state,
      * free_state and scratch_nbytes. LK_ERR_UNSUPPORTED with a sentence where it has none. */
     lk_status (*prepare)(lk_engine *engine, lk_call *call);
+    /* Whether 16-bit activations are kept as such between ops with flag K, in a run of such precision; else
+     * those get and give f32, and only the factors of products are of 16 bits. */
+    bool keeps_low;
     /* Optional: gives values of a graph (the internal lk_graph) other layouts than row-major, inserting
      * LK_OP_REORDER nodes where they meet. NULL: everything stays row-major. */
     lk_status (*assign_layouts)(lk_engine *engine, void *graph);

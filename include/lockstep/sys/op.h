@@ -17,8 +17,9 @@ extern "C" {
 /* clang-format off */
 /* X(SYMBOL, name, output_count, flags), then what it takes and what it gives.
  * Flags: E elementwise (one output, the shape of the broadcast inputs; may work in place and may be fused), V a view (no
- * kernel), R draws random numbers, S writes to its operands in place, L gains from 16-bit operands, N has no gradient, H runs on
- * the host for every engine whose memory is the host's: the graph brings the kernel. */
+ * kernel), R draws random numbers, S writes to its operands in place, L gains from 16-bit operands, K keeps 16-bit
+ * numbers (reads and writes them, and computes in f32 between; statistics and weights stay f32), N has no gradient, H runs on
+ * the host for every engine whose memory is the host's: the graph brings the kernel. L and K follow PyTorch's autocast. */
 #define LK_OP_LIST(X) \
     /* Leaves: they have storage and no kernel. full is an ordinary op: attr.alpha everywhere, attr.shape, attr.dtype. */ \
     X(INPUT, "input", 1, LK_OP_LEAF) \
@@ -26,20 +27,20 @@ extern "C" {
     X(CONSTANT, "constant", 1, LK_OP_LEAF) \
     X(FULL, "full", 1, LK_OP_N) \
     /* Elementwise with broadcasting: (a f, b f) -> f. Comparisons give bool. where: (cond bool, a, b). */ \
-    X(ADD, "add", 1, LK_OP_E) \
-    X(SUB, "sub", 1, LK_OP_E) \
-    X(MUL, "mul", 1, LK_OP_E) \
+    X(ADD, "add", 1, LK_OP_E | LK_OP_K) \
+    X(SUB, "sub", 1, LK_OP_E | LK_OP_K) \
+    X(MUL, "mul", 1, LK_OP_E | LK_OP_K) \
     X(DIV, "div", 1, LK_OP_E) \
     X(POW, "pow", 1, LK_OP_E) \
-    X(MAXIMUM, "maximum", 1, LK_OP_E) \
-    X(MINIMUM, "minimum", 1, LK_OP_E) \
+    X(MAXIMUM, "maximum", 1, LK_OP_E | LK_OP_K) \
+    X(MINIMUM, "minimum", 1, LK_OP_E | LK_OP_K) \
     X(GREATER, "greater", 1, LK_OP_E | LK_OP_N) \
     X(GREATER_EQUAL, "greater_equal", 1, LK_OP_E | LK_OP_N) \
     X(EQUAL, "equal", 1, LK_OP_E | LK_OP_N) \
     X(WHERE, "where", 1, LK_OP_E) \
     /* Elementwise: (x f) -> f. */ \
-    X(NEG, "neg", 1, LK_OP_E) \
-    X(ABS, "abs", 1, LK_OP_E) \
+    X(NEG, "neg", 1, LK_OP_E | LK_OP_K) \
+    X(ABS, "abs", 1, LK_OP_E | LK_OP_K) \
     X(SIGN, "sign", 1, LK_OP_E | LK_OP_N) \
     X(EXP, "exp", 1, LK_OP_E) \
     X(LOG, "log", 1, LK_OP_E) \
@@ -47,30 +48,30 @@ extern "C" {
     X(SIN, "sin", 1, LK_OP_E) \
     X(COS, "cos", 1, LK_OP_E) \
     X(ERF, "erf", 1, LK_OP_E) \
-    X(TANH, "tanh", 1, LK_OP_E) \
-    X(SIGMOID, "sigmoid", 1, LK_OP_E) \
-    X(RELU, "relu", 1, LK_OP_E) \
-    X(LEAKY_RELU, "leaky_relu", 1, LK_OP_E)   /* alpha: the slope below 0 */ \
-    X(ELU, "elu", 1, LK_OP_E)                 /* alpha */ \
-    X(GELU, "gelu", 1, LK_OP_E)               /* mode: 0 erf, 1 tanh */ \
-    X(SILU, "silu", 1, LK_OP_E) \
+    X(TANH, "tanh", 1, LK_OP_E | LK_OP_K) \
+    X(SIGMOID, "sigmoid", 1, LK_OP_E | LK_OP_K) \
+    X(RELU, "relu", 1, LK_OP_E | LK_OP_K) \
+    X(LEAKY_RELU, "leaky_relu", 1, LK_OP_E | LK_OP_K)   /* alpha: the slope below 0 */ \
+    X(ELU, "elu", 1, LK_OP_E | LK_OP_K)                 /* alpha */ \
+    X(GELU, "gelu", 1, LK_OP_E | LK_OP_K)               /* mode: 0 erf, 1 tanh */ \
+    X(SILU, "silu", 1, LK_OP_E | LK_OP_K) \
     X(SOFTPLUS, "softplus", 1, LK_OP_E)       /* alpha: PyTorch's beta; beta: its threshold */ \
-    X(CLAMP, "clamp", 1, LK_OP_E)             /* alpha: min; beta: max */ \
-    X(ADD_SCALAR, "add_scalar", 1, LK_OP_E)   /* x + alpha */ \
-    X(MUL_SCALAR, "mul_scalar", 1, LK_OP_E)   /* x * alpha */ \
+    X(CLAMP, "clamp", 1, LK_OP_E | LK_OP_K)             /* alpha: min; beta: max */ \
+    X(ADD_SCALAR, "add_scalar", 1, LK_OP_E | LK_OP_K)   /* x + alpha */ \
+    X(MUL_SCALAR, "mul_scalar", 1, LK_OP_E | LK_OP_K)   /* x * alpha */ \
     X(POW_SCALAR, "pow_scalar", 1, LK_OP_E)   /* x ^ alpha */ \
     X(CAST, "cast", 1, LK_OP_E)               /* to attr.dtype, any to any */ \
-    X(COPY, "copy", 1, LK_OP_E) \
+    X(COPY, "copy", 1, LK_OP_E | LK_OP_K) \
     /* Their gradients: (dy, y or x) -> dx; same attributes as the op. */ \
-    X(TANH_GRAD, "tanh_grad", 1, LK_OP_E | LK_OP_N)             /* (dy, y) */ \
-    X(SIGMOID_GRAD, "sigmoid_grad", 1, LK_OP_E | LK_OP_N)       /* (dy, y) */ \
-    X(RELU_GRAD, "relu_grad", 1, LK_OP_E | LK_OP_N)             /* (dy, y): dy where y > 0 */ \
-    X(LEAKY_RELU_GRAD, "leaky_relu_grad", 1, LK_OP_E | LK_OP_N) /* (dy, x) */ \
-    X(ELU_GRAD, "elu_grad", 1, LK_OP_E | LK_OP_N)               /* (dy, x) */ \
-    X(GELU_GRAD, "gelu_grad", 1, LK_OP_E | LK_OP_N)             /* (dy, x) */ \
-    X(SILU_GRAD, "silu_grad", 1, LK_OP_E | LK_OP_N)             /* (dy, x) */ \
+    X(TANH_GRAD, "tanh_grad", 1, LK_OP_E | LK_OP_N | LK_OP_K)             /* (dy, y) */ \
+    X(SIGMOID_GRAD, "sigmoid_grad", 1, LK_OP_E | LK_OP_N | LK_OP_K)       /* (dy, y) */ \
+    X(RELU_GRAD, "relu_grad", 1, LK_OP_E | LK_OP_N | LK_OP_K)             /* (dy, y): dy where y > 0 */ \
+    X(LEAKY_RELU_GRAD, "leaky_relu_grad", 1, LK_OP_E | LK_OP_N | LK_OP_K) /* (dy, x) */ \
+    X(ELU_GRAD, "elu_grad", 1, LK_OP_E | LK_OP_N | LK_OP_K)               /* (dy, x) */ \
+    X(GELU_GRAD, "gelu_grad", 1, LK_OP_E | LK_OP_N | LK_OP_K)             /* (dy, x) */ \
+    X(SILU_GRAD, "silu_grad", 1, LK_OP_E | LK_OP_N | LK_OP_K)             /* (dy, x) */ \
     X(SOFTPLUS_GRAD, "softplus_grad", 1, LK_OP_E | LK_OP_N)     /* (dy, x) */ \
-    X(CLAMP_GRAD, "clamp_grad", 1, LK_OP_E | LK_OP_N)           /* (dy, x): dy where alpha <= x <= beta */ \
+    X(CLAMP_GRAD, "clamp_grad", 1, LK_OP_E | LK_OP_N | LK_OP_K)           /* (dy, x): dy where alpha <= x <= beta */ \
     /* A chain of elementwise ops, made by the fuse pass: attr.fused, (inputs...) -> f of attr.shape. */ \
     X(FUSED, "fused", 1, LK_OP_E | LK_OP_N) \
     /* Reductions over attr.axes (bit i = axis i), attr.keep_dims: (x f) -> f. var: attr.index is the correction. */ \
@@ -80,20 +81,20 @@ extern "C" {
     X(VAR, "var", 1, 0) \
     X(MAX_GRAD, "max_grad", 1, LK_OP_N)   /* (dy, x, y), all of x's rank -> dx: shared evenly by all that equal the maximum */ \
     X(ARGMAX, "argmax", 1, LK_OP_N)       /* over attr.axis, attr.keep_dims -> i64, the first of equals */ \
-    X(EXPAND, "expand", 1, 0)             /* broadcast x to attr.shape */ \
+    X(EXPAND, "expand", 1, LK_OP_K)             /* broadcast x to attr.shape */ \
     /* Over attr.axis. The gradients take (dy, y). */ \
     X(SOFTMAX, "softmax", 1, 0) \
     X(LOG_SOFTMAX, "log_softmax", 1, 0) \
     X(SOFTMAX_GRAD, "softmax_grad", 1, LK_OP_N) \
     X(LOG_SOFTMAX_GRAD, "log_softmax_grad", 1, LK_OP_N) \
     /* Moving data. */ \
-    X(RESHAPE, "reshape", 1, LK_OP_V)         /* to attr.shape: the same memory */ \
-    X(PERMUTE, "permute", 1, 0)               /* y.dim[i] = x.dim[attr.order[i]] */ \
-    X(SLICE, "slice", 1, 0)                   /* attr.begin, attr.end, attr.step per axis, step >= 1 */ \
-    X(SLICE_GRAD, "slice_grad", 1, LK_OP_N)   /* (dy) -> dx of attr.shape, zero outside of the slice */ \
-    X(CONCAT, "concat", 1, 0)                 /* (x0, x1, ...) along attr.axis */ \
-    X(PAD, "pad", 1, 0)                       /* attr.begin before and attr.end after per axis; mode lk_pad_mode; alpha the value */ \
-    X(PAD_GRAD, "pad_grad", 1, LK_OP_N)       /* (dy) -> dx of attr.shape */ \
+    X(RESHAPE, "reshape", 1, LK_OP_V | LK_OP_K)         /* to attr.shape: the same memory */ \
+    X(PERMUTE, "permute", 1, LK_OP_K)               /* y.dim[i] = x.dim[attr.order[i]] */ \
+    X(SLICE, "slice", 1, LK_OP_K)                   /* attr.begin, attr.end, attr.step per axis, step >= 1 */ \
+    X(SLICE_GRAD, "slice_grad", 1, LK_OP_N | LK_OP_K)   /* (dy) -> dx of attr.shape, zero outside of the slice */ \
+    X(CONCAT, "concat", 1, LK_OP_K)                 /* (x0, x1, ...) along attr.axis */ \
+    X(PAD, "pad", 1, LK_OP_K)                       /* attr.begin before and attr.end after per axis; mode lk_pad_mode; alpha the value */ \
+    X(PAD_GRAD, "pad_grad", 1, LK_OP_N | LK_OP_K)       /* (dy) -> dx of attr.shape */ \
     X(GATHER, "gather", 1, 0)                 /* (x f, index i64 of x's rank) along attr.axis, as torch.gather */ \
     X(GATHER_GRAD, "gather_grad", 1, LK_OP_N) /* (dy, index) -> dx of attr.shape */ \
     X(EMBEDDING, "embedding", 1, 0)           /* (weight (n, d), index i64 (...)) -> (..., d); attr.index: padding_idx or -1 */ \
@@ -113,28 +114,28 @@ extern "C" {
     X(CONV_TRANSPOSE, "conv_transpose", 1, LK_OP_L) \
     /* Pooling over the last attr.window.rank axes. max_pool: (x) -> y, index i32: the flat place of the winner (the first of \
      * equals; a NaN wins) inside its (s...) plane. The gradients give dx of attr.shape. */ \
-    X(MAX_POOL, "max_pool", 2, 0) \
-    X(MAX_POOL_GRAD, "max_pool_grad", 1, LK_OP_N)                   /* (dy, index) */ \
-    X(AVG_POOL, "avg_pool", 1, 0) \
-    X(AVG_POOL_GRAD, "avg_pool_grad", 1, LK_OP_N)                   /* (dy) */ \
-    X(ADAPTIVE_AVG_POOL, "adaptive_avg_pool", 1, 0)                 /* (x) -> attr.shape; window.rank spatial axes */ \
-    X(ADAPTIVE_AVG_POOL_GRAD, "adaptive_avg_pool_grad", 1, LK_OP_N) /* (dy) -> dx of attr.shape */ \
+    X(MAX_POOL, "max_pool", 2, LK_OP_K) \
+    X(MAX_POOL_GRAD, "max_pool_grad", 1, LK_OP_N | LK_OP_K)                   /* (dy, index) */ \
+    X(AVG_POOL, "avg_pool", 1, LK_OP_K) \
+    X(AVG_POOL_GRAD, "avg_pool_grad", 1, LK_OP_N | LK_OP_K)                   /* (dy) */ \
+    X(ADAPTIVE_AVG_POOL, "adaptive_avg_pool", 1, LK_OP_K)                 /* (x) -> attr.shape; window.rank spatial axes */ \
+    X(ADAPTIVE_AVG_POOL_GRAD, "adaptive_avg_pool_grad", 1, LK_OP_N | LK_OP_K) /* (dy) -> dx of attr.shape */ \
     X(UPSAMPLE, "upsample", 1, 0)             /* (x) -> attr.shape; mode lk_upsample_mode; index 1: align_corners; window.rank axes; \
                                               * scale factors, where given, in window.scale */ \
     X(UPSAMPLE_GRAD, "upsample_grad", 1, LK_OP_N)                   /* (dy) -> dx of attr.shape */ \
     /* Normalisation. alpha: eps; beta: momentum. batch_norm: (x (n, c, ...), weight? (c), bias? (c), running_mean? (c), \
      * running_var? (c)) -> y, mean (c), inverse std (c). With attr.training it normalises by the batch and moves the running \
      * values in place (running var takes the unbiased variance), else by the running ones. */ \
-    X(BATCH_NORM, "batch_norm", 3, LK_OP_S) \
-    X(BATCH_NORM_GRAD, "batch_norm_grad", 3, LK_OP_N) /* (dy, x, weight?, mean, istd) -> dx, dweight, dbias; attr.training as forward */ \
+    X(BATCH_NORM, "batch_norm", 3, LK_OP_S | LK_OP_K) \
+    X(BATCH_NORM_GRAD, "batch_norm_grad", 3, LK_OP_N | LK_OP_K) /* (dy, x, weight?, mean, istd) -> dx, dweight, dbias; attr.training as forward */ \
     X(LAYER_NORM, "layer_norm", 3, 0)                 /* over the last attr.index axes: (x, w?, b?) -> y, mean, istd (one a row) */ \
     X(LAYER_NORM_GRAD, "layer_norm_grad", 3, LK_OP_N) /* (dy, x, weight?, mean, istd) -> dx, dweight, dbias */ \
     X(GROUP_NORM, "group_norm", 3, 0)                 /* attr.index groups: (x (n, c, ...), w? (c), b? (c)) -> y, mean, istd (n, g) */ \
     X(GROUP_NORM_GRAD, "group_norm_grad", 3, LK_OP_N) /* (dy, x, weight?, mean, istd) -> dx, dweight, dbias */ \
     /* dropout: (x) -> y, mask u8. alpha: p. Draws one f64 an element, in order, from call->generator: keeps an element where the \
      * draw < 1 - p, and scales it by 1 / (1 - p), as PyTorch. dropout_grad: (dy, mask) -> dx. */ \
-    X(DROPOUT, "dropout", 2, LK_OP_R) \
-    X(DROPOUT_GRAD, "dropout_grad", 1, LK_OP_N) \
+    X(DROPOUT, "dropout", 2, LK_OP_R | LK_OP_K) \
+    X(DROPOUT_GRAD, "dropout_grad", 1, LK_OP_N | LK_OP_K) \
     /* Losses. cross_entropy: (logits (n, c, s...), target i64 (n, s...) or f of the logits' shape, weight? (c)) -> loss, \
      * log-probabilities (the logits' shape). alpha: label smoothing; index: ignore_index; reduction mean (weighted), sum, none. \
      * Its gradient: (dloss, logp, target, weight?) -> dlogits. nll: (logp, target i64, weight?); nll_grad: (dloss, logp, target, \
@@ -186,6 +187,7 @@ enum {
     LK_OP_N = 32,
     LK_OP_LEAF = 64,
     LK_OP_H = 128,
+    LK_OP_K = 256,
     LK_MAX_OUTPUTS = 3,
     LK_MAX_FUSED_STEPS = 16,
     LK_MAX_FUSED_INPUTS = 8,

@@ -141,6 +141,7 @@ const lk_engine_ops lki_cpu_engine_ops = {
     .open = open_cpu,
     .close = close_cpu,
     .prepare = prepare,
+    .keeps_low = true,
 };
 
 bool lki_cpu_all_f32(const lk_call *call, unsigned others)

@@ -21,6 +21,16 @@ static bool is_low(lk_dtype dtype)
     return dtype == LK_BF16 || dtype == LK_F16;
 }
 
+/* What is changed in place has to be there as it is: of a batch norm those are the running values. */
+static bool writes_to_no_low(const lk_call *call)
+{
+    if (!(lk_op_flags(call->op) & LK_OP_S)) return true;
+    if (call->op != LK_OP_BATCH_NORM) return false;
+    for (int i = 3; i < call->input_count; i++)
+        if (is_low(call->in[i].dtype)) return false;
+    return true;
+}
+
 bool lki_cpu_has_low_operands(const lk_call *call)
 {
     bool low = false;
@@ -32,7 +42,7 @@ bool lki_cpu_has_low_operands(const lk_call *call)
         if (call->out[i].dtype == LK_F64) return false;
         low = low || is_low(call->out[i].dtype);
     }
-    return low && call->input_count <= MAX_INPUTS && !(lk_op_flags(call->op) & LK_OP_S);
+    return low && call->input_count <= MAX_INPUTS && writes_to_no_low(call);
 }
 
 typedef struct conversion {

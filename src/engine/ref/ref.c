@@ -123,12 +123,44 @@ static void close_ref(void *state)
     (void)state;
 }
 
+/* Ops that add to their result element by element, and would round each sum of a short dtype. */
+static bool adds_up(lk_op op)
+{
+    switch (op) {
+    case LK_OP_PAD_GRAD:
+    case LK_OP_EMBEDDING_GRAD:
+    case LK_OP_GATHER_GRAD:
+    case LK_OP_MAX_POOL_GRAD:
+    case LK_OP_AVG_POOL_GRAD:
+    case LK_OP_ADAPTIVE_AVG_POOL_GRAD:
+    case LK_OP_UPSAMPLE_GRAD: return true;
+    default: return false;
+    }
+}
+
+/* Such an op into doubles, rounded once. */
+static lk_status run_wide(const lk_call *call)
+{
+    lk_call wide = *call;
+    if (!call->out[0].data) return LK_OK;
+    wide.out[0].dtype = LK_F64;
+    wide.out[0].data = call->scratch;
+    LKI_TRY(kernels[call->op](&wide));
+    int64_t count = lk_tensor_count(&call->out[0]);
+    for (int64_t i = 0; i < count; i++) lki_ref_set(&call->out[0], i, lki_ref_get(&wide.out[0], i));
+    return LK_OK;
+}
+
 static lk_status prepare(lk_engine *engine, lk_call *call)
 {
     (void)engine;
     if (!kernels[call->op])
         return lki_fail(LK_ERR_UNSUPPORTED, "the ref engine has no kernel for %s", lk_op_name(call->op));
     call->run = kernels[call->op];
+    bool is_short = call->output_count && (call->out[0].dtype == LK_BF16 || call->out[0].dtype == LK_F16);
+    if (!is_short || !adds_up(call->op)) return LK_OK;
+    call->scratch_nbytes = (size_t)lk_tensor_count(&call->out[0]) * sizeof(double);
+    call->run = run_wide;
     return LK_OK;
 }
 
@@ -137,6 +169,7 @@ const lk_engine_ops lki_ref_engine_ops = {
     .open = open_ref,
     .close = close_ref,
     .prepare = prepare,
+    .keeps_low = true,
 };
 
 void lki_ref_fill(const lk_tensor *tensor, double value)
