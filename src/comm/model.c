@@ -101,11 +101,12 @@ bool lki_mpi_halves(int hosts, double nbytes)
     return hosts >= MPI_HALVING_HOSTS && nbytes >= MPI_HALVING_NBYTES;
 }
 
-/* A message; a large one is announced and asked for first. */
-static double mpi_message_s(const lki_network *n, double nbytes)
+/* A message; a large one is announced and asked for first, unless it is sent in pieces. */
+static double mpi_message_s(const lki_network *n, int hosts, double nbytes)
 {
     double hop_s = n->latency_s + n->overhead_s;
-    return (nbytes > MPI_EAGER_NBYTES ? 3 : 1) * hop_s + nbytes / n->bandwidth;
+    bool is_announced = nbytes > MPI_EAGER_NBYTES && !lki_mpi_goes_by_pairs(hosts);
+    return (is_announced ? 3 : 1) * hop_s + nbytes / n->bandwidth;
 }
 
 /* Hosts beyond a power of two hand theirs to another one first, and get the result in the end. */
@@ -113,10 +114,10 @@ static double halving_s(const lki_network *n, int hosts, double nbytes)
 {
     int power = 1;
     while (2 * power <= hosts) power *= 2;
-    double seconds = power < hosts ? 2 * mpi_message_s(n, nbytes) + nbytes / n->reduce_rate : 0;
+    double seconds = power < hosts ? 2 * mpi_message_s(n, hosts, nbytes) + nbytes / n->reduce_rate : 0;
     for (; power > 1; power /= 2) {
         nbytes /= 2;
-        seconds += 2 * mpi_message_s(n, nbytes) + nbytes / n->reduce_rate;
+        seconds += 2 * mpi_message_s(n, hosts, nbytes) + nbytes / n->reduce_rate;
     }
     return seconds;
 }
@@ -126,7 +127,7 @@ double lki_model_mpi(const lki_network *n, int hosts, double nbytes)
     if (hosts < 2 || nbytes <= 0) return 0;
     if (lki_mpi_halves(hosts, nbytes)) return halving_s(n, hosts, nbytes);
     int ways = lki_mpi_goes_by_pairs(hosts) ? 1 : 2; /* both at once, or up and down */
-    return ceil(log2(hosts)) * (ways * mpi_message_s(n, nbytes) + nbytes / n->reduce_rate);
+    return ceil(log2(hosts)) * (ways * mpi_message_s(n, hosts, nbytes) + nbytes / n->reduce_rate);
 }
 
 /* Every rank moves `passes` times the data; together they are held to what the memory delivers. */

@@ -33,9 +33,11 @@ typedef struct mpi_comm {
     MPI_Datatype half_types[2];
     void *staging[LK_COMM_MAX_REQUESTS]; /* of each request; grown, never given back before free */
     size_t staging_nbytes[LK_COMM_MAX_REQUESTS];
+    MPI_Request messages[LK_COMM_MAX_REQUESTS][LKI_PAIRS_REQUESTS]; /* of each request */
     lk_comm_request *paired[LK_COMM_MAX_REQUESTS]; /* those that go by pairs and are under way, in order */
     int paired_count;
-    int idle; /* tests in a row that found nothing done */
+    int64_t piece_nbytes; /* of a message between a pair, at most */
+    int idle;             /* tests in a row that found nothing done */
     lki_rollcall rollcall;
     atomic_bool aborted;
     char reason[256];
@@ -165,6 +167,8 @@ static lk_status begin_pairs(mpi_comm *self, lk_comm_request *request)
     mpi_work *work = work_of(request);
     size_t nbytes = lki_pairs_staging_nbytes(&self->base, &request->op);
     work->pairs.comm = self->comm;
+    work->pairs.piece_nbytes = self->piece_nbytes;
+    work->pairs.requests = self->messages[request - self->base.requests];
     work->pairs.type = type_of(self, request->op.dtype);
     work->by_pairs = true;
     LKI_TRY(take_staging(self, request, nbytes, &work->pairs.staging));
@@ -376,6 +380,8 @@ lk_status lki_mpi_wrap(lk_comm **out, MPI_Comm comm, int64_t timeout_ms)
     if (status == LK_OK) status = lki_mpi_check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
     if (status == LK_OK) status = lki_mpi_check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
     if (status == LK_OK) status = lki_rollcall_init(&self->rollcall, comm, size);
+    if (status == LK_OK && lki_mpi_goes_by_pairs(size))
+        status = lki_pairs_probe(comm, rank, size, &self->piece_nbytes);
     self->base.timeout_ms = timeout_ms;
     lk_comm_init(&self->base, &mpi_vtable, rank, size);
     if (status != LK_OK) {

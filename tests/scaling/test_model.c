@@ -56,9 +56,9 @@ static void pairs_and_trees_take_their_rounds(void **state)
     lkt_close(1e3 * lki_model_mpi(&n, 8, 1e4), 3 * (1 + 0.01), 1e-6);
     lkt_close(1e3 * lki_model_mpi(&n, 8, 4e4), 2 * (3 + 0.035), 1e-6);
     lkt_close(1e3 * lki_model_mpi(&n, 9, 5e4), 2 * 4 * (1 + 0.05), 1e-6);
-    lkt_close(1e3 * lki_model_mpi(&n, 2, 1e6), 2 * (3 + 0.5), 1e-6); /* announced, and asked for */
-    lkt_close(1e3 * lki_model_mpi(&n, 3, 1e6), 2 * 2 * (3 + 1), 1e-6);
-    lkt_close(1e3 * lki_model_mpi(&n, 8, 8e6), 2 * (3 * 3 + 7), 1e-6);
+    lkt_close(1e3 * lki_model_mpi(&n, 2, 1e6), 2 * (1 + 0.5), 1e-6);
+    lkt_close(1e3 * lki_model_mpi(&n, 3, 1e6), 2 * 2 * (3 + 1), 1e-6); /* announced, and asked for */
+    lkt_close(1e3 * lki_model_mpi(&n, 8, 8e6), 2 * (3 + 7), 1e-6);
     lkt_close(1e3 * lki_model_mpi(&n, 9, 8e6), 2 * (3 + 8) + 2 * (3 * 3 + 7), 1e-6);
     assert_true(lki_model_mpi(&n, 1, 1e6) == 0);
 }

@@ -126,6 +126,7 @@ static void measure_link(lki_network *network)
 
 /* ---- One point ---- */
 
+/* Below 0 where a rank failed. */
 static double measure(const network_kind *l, const point *p)
 {
     FILE *outputs[MAX_HOSTS * 2] = {0};
@@ -142,8 +143,8 @@ static double measure(const network_kind *l, const point *p)
                   p->repeats, p->backward_ms * 1e3, buckets);
     int read = fscanf(outputs[0], "%lf", &seconds), failed = 0;
     for (int r = 0; r < size; r++) failed += pclose(outputs[r]) != 0;
-    if (failed || read != 1) fail_msg("%d ranks failed", failed);
-    return seconds;
+    if (failed || read != 1) print_message("  %d of %d ranks failed\n", failed, size);
+    return failed || read != 1 ? -1 : seconds;
 }
 
 static double predict(const network_kind *l, const point *p, const lki_network *network)
@@ -159,7 +160,9 @@ static double predict(const network_kind *l, const point *p, const lki_network *
     lki_cluster cluster = {.network = *network,
                            .ranks_per_host = p->ranks_per_host,
                            .bucket_nbytes = 1, /* every gradient is a bucket */
-                           .backend = strcmp(p->backend, "gloo") == 0 ? LKI_SCALING_GLOO : LKI_SCALING_AUTO};
+                           .backend = strcmp(p->backend, "gloo") == 0  ? LKI_SCALING_GLOO
+                                      : strcmp(p->backend, "mpi") == 0 ? LKI_SCALING_MPI
+                                                                       : LKI_SCALING_AUTO};
     lki_predict(&w, &cluster, l->hosts * p->ranks_per_host, &prediction);
     return prediction.step_s;
 }
@@ -183,21 +186,27 @@ static void describe(const network_kind *l, const point *p, double measured, dou
     double nbytes = 0;
     for (int b = 0; b < MAX_POINT_BUCKETS; b++) nbytes += p->buckets[b].nbytes;
     print_message(
-        "  %d ranks, %d a host, %8.0f bytes, backward %3.0f ms: measured %6.1f ms, predicted %6.1f ms, "
+        "  %d ranks, %d a host, %s, %8.0f bytes, backward %3.0f ms: measured %6.1f ms, predicted %6.1f ms, "
         "%+.1f%%\n",
-        l->hosts * p->ranks_per_host, p->ranks_per_host, nbytes, p->backward_ms, measured * 1e3,
+        l->hosts * p->ranks_per_host, p->ranks_per_host, p->backend, nbytes, p->backward_ms, measured * 1e3,
         predicted * 1e3, 100 * (predicted / measured - 1));
 }
 
-/* What else the machine does makes single measurements worse, never the model better: a point may be measured
- * again, with the link. */
+/* Points over MPI are measured for the reader alone: its ranks wait busily, and here they share their cores
+ * with the network. What else the machine does makes single measurements worse, never the model better: a
+ * point may be measured again, with the link. */
 static bool holds(const network_kind *l, const point *p, lki_network *network)
 {
+    bool is_mpi = strcmp(p->backend, "mpi") == 0;
+    if (is_mpi && (!lki_comm_has_mpi() || system("command -v ompi-server >/dev/null") != 0)) {
+        print_message("  NOT TESTED: MPI between ranks started by hand needs ompi-server\n");
+        return true;
+    }
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         if (attempt > 0) measure_link(network);
         double measured = measure(l, p), predicted = predict(l, p, network);
-        describe(l, p, measured, predicted);
-        if (fabs(predicted / measured - 1) <= TOLERANCE) return true;
+        if (measured > 0) describe(l, p, measured, predicted);
+        if (is_mpi || fabs(predicted / measured - 1) <= TOLERANCE) return true;
     }
     return false;
 }
@@ -246,7 +255,8 @@ static void two_hosts(void **state)
     CHECK({1, "gloo", 9, 0, {{31400, 0}}}, {1, "gloo", 5, 0, {{407080, 0}}},
           {1, "gloo", 3, 0, {{2400000, 0}}},
           {1, "auto", 5, 200, {{101770, 30}, {407080, 100}, {407080, 200}}}, {2, "auto", 7, 0, {{31400, 0}}},
-          {2, "auto", 5, 200, {{101770, 30}, {407080, 100}, {407080, 200}}});
+          {2, "auto", 5, 200, {{101770, 30}, {407080, 100}, {407080, 200}}}, {1, "mpi", 5, 0, {{407080, 0}}},
+          {1, "mpi", 3, 0, {{2400000, 0}}}, {1, "mpi", 5, 200, {{101770, 30}, {407080, 100}, {407080, 200}}});
 }
 
 static void three_hosts(void **state)
@@ -260,7 +270,8 @@ static void four_hosts(void **state)
     static const network_kind network = {4, 40, 2000};
     CHECK({1, "gloo", 5, 0, {{407080, 0}}}, {1, "auto", 3, 0, {{2400000, 0}}},
           {1, "auto", 5, 200, {{101770, 30}, {407080, 100}, {407080, 200}}}, {2, "auto", 5, 0, {{407080, 0}}},
-          {2, "auto", 5, 200, {{101770, 30}, {407080, 100}, {407080, 200}}});
+          {2, "auto", 5, 200, {{101770, 30}, {407080, 100}, {407080, 200}}}, {1, "mpi", 5, 0, {{407080, 0}}},
+          {1, "mpi", 3, 0, {{2400000, 0}}});
 }
 
 static void eight_hosts(void **state)
