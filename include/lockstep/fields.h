@@ -7,7 +7,8 @@
  *     lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 5, .ddp = true);
  *
  * Features are stacked as channels: a sample is (channels, size...), in one, two or three dimensions, f32.
- * Every file is read once, before any rank is forked, so the ranks of a host share one copy.
+ * Every array is read once on a host, by its ranks together or, before they are forked, by several threads;
+ * the ranks share one copy.
  *
  * Life: lk_hdf5_fields returns an object that the caller frees; loaders made from it share its tensors and
  * may outlive it. A failed constructor returns NULL with one line in lk_error() that names the file and the

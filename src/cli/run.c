@@ -8,7 +8,6 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "config/run.h"
-#include "data/fields_host.h"
 #include "launch/restart.h"
 #include "launch/role.h"
 
@@ -152,7 +151,6 @@ static lk_status apply_launch(const run_options *options)
         words[count++] = (char *)numbers[i].flag;
         words[count++] = texts[i];
     }
-    if (options->world_size.given && options->world_size.value > 1) lki_fields_expect_others();
     if (options->host) {
         words[count++] = "--host";
         words[count++] = (char *)options->host;

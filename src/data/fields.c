@@ -16,44 +16,43 @@ static int64_t whole_root(int64_t number, int degree)
     return power == number ? root : 0;
 }
 
-/* The sub-cube that the options ask for; false where the field is not cut. */
-static lk_status choose_cube(const lk_fields *fields, const lk_fields_options *options, int64_t *cube,
-                             bool *cuts)
+lk_status lki_choose_cube(int dims, const int64_t *size, const lk_fields_options *options, int64_t *cube)
 {
-    int dims;
-    *cuts = false;
-    LKI_TRY(lki_count_dims(options->batch_size, "batch_size", &dims));
-    if (dims && dims != fields->dims)
-        return lki_fail(LK_ERR_INVALID, "batch_size: expected %d sizes, found %d", fields->dims, dims);
-    if (dims) memcpy(cube, options->batch_size, sizeof *cube * (size_t)dims);
-    *cuts = dims > 0;
-    if (dims || options->batch_num == 0 || options->batch_num == 1) return LK_OK;
-    int64_t parts = options->batch_num > 0 ? whole_root(options->batch_num, fields->dims) : 0;
+    int given;
+    LKI_TRY(lki_count_dims(options->batch_size, "batch_size", &given));
+    if (given && given != dims)
+        return lki_fail(LK_ERR_INVALID, "batch_size: expected %d sizes, found %d", dims, given);
+    bool counted = !given && options->batch_num != 0 && options->batch_num != 1;
+    memcpy(cube, given ? options->batch_size : size, sizeof *cube * (size_t)dims);
+    if (!counted) return LK_OK;
+    int64_t parts = options->batch_num > 0 ? whole_root(options->batch_num, dims) : 0;
     if (parts == 0)
         return lki_fail(LK_ERR_INVALID, "batch_num: %lld is not as many sub-cubes along each of %d axes",
-                        (long long)options->batch_num, fields->dims);
-    for (int i = 0; i < fields->dims; i++) {
-        if (fields->size[i] % parts != 0)
+                        (long long)options->batch_num, dims);
+    for (int i = 0; i < dims; i++) {
+        if (size[i] % parts != 0)
             return lki_fail(LK_ERR_SHAPE, "batch_num: %lld points do not divide into %lld parts",
-                            (long long)fields->size[i], (long long)parts);
-        cube[i] = fields->size[i] / parts;
+                            (long long)size[i], (long long)parts);
+        cube[i] = size[i] / parts;
     }
-    *cuts = true;
     return LK_OK;
 }
 
-/* One of the two tensors: sampled, cut and flattened. The caller frees what it gave and what it gets. */
+/* One of the two tensors: sampled and cut. The caller frees what it gave and what it gets. */
 static lk_tensor *prepare(lk_fields *fields, const lk_tensor *tensor, const lk_fields_options *options)
 {
     int64_t cube[LK_MAX_SPATIAL];
-    bool cuts, samples = options->sample_to[0] > 0;
+    bool samples = options->sample_to[0] > 0;
     lk_tensor *sampled =
         samples ? lk_sample_equidistant(tensor, fields->dims, options->sample_to) : lk_tensor_view(tensor);
     if (!sampled) return NULL;
-    memcpy(fields->size, sampled->shape.dim + 2, sizeof *fields->size * (size_t)fields->dims);
+    size_t axes_nbytes = sizeof *fields->size * (size_t)fields->dims;
+    memcpy(fields->size, sampled->shape.dim + 2, axes_nbytes);
     lk_tensor *parts = NULL;
-    if (choose_cube(fields, options, cube, &cuts) == LK_OK)
+    if (lki_choose_cube(fields->dims, fields->size, options, cube) == LK_OK) {
+        bool cuts = memcmp(cube, fields->size, axes_nbytes) != 0;
         parts = cuts ? lk_split_cubes(sampled, fields->dims, cube) : lk_tensor_view(sampled);
+    }
     lk_tensor_free(sampled);
     return parts;
 }

@@ -20,6 +20,22 @@ struct lk_fields {
 /* How many of the sizes are given; fails where a 0 lies between them or one is negative. */
 lk_status lki_count_dims(const int64_t *size, const char *what, int *dims);
 
+lki_box lki_box_of(int dims, const int64_t *size);
+
+/* Every how many points of each axis are taken to leave those of `to`; fails where that cannot be. */
+lk_status lki_sample_steps(const lki_box *box, const lki_box *to, int64_t step[LK_MAX_SPATIAL]);
+
+/* The sub-cubes in a box; fails where they do not divide it. */
+lk_status lki_count_cubes(const lki_box *box, const lki_box *cube, int64_t *count);
+
+/* Cuts some channels of one sample into sub-cubes that have `all_channels`: `cubes` is where the first of
+ * them lies in the first sub-cube. */
+void lki_cut_channels(float *cubes, const float *whole, int64_t channels, int64_t all_channels,
+                      const lki_box *box, const lki_box *cube);
+
+/* The sub-cube that the options ask for in a field of this size: the whole field where it is not cut. */
+lk_status lki_choose_cube(int dims, const int64_t *size, const lk_fields_options *options, int64_t *cube);
+
 /* Puts the first file of a template and its array in front of the current error: what could not be cut. */
 void lki_fields_fail_at(const char *path_template, const lk_fields_options *options);
 

@@ -20,7 +20,7 @@ lk_status lki_count_dims(const int64_t *size, const char *what, int *dims)
     return LK_OK;
 }
 
-static lki_box box_of(int dims, const int64_t *size)
+lki_box lki_box_of(int dims, const int64_t *size)
 {
     lki_box box = {.dims = dims, .size = {1, 1, 1}};
     for (int i = 0; i < dims; i++) box.size[LK_MAX_SPATIAL - dims + i] = size[i];
@@ -40,7 +40,7 @@ lk_status lki_field_axes(const lk_tensor *field, int dims, lki_box *box, int64_t
     if (lk_tensor_count(field) == 0)
         return lki_fail(LK_ERR_SHAPE, "a field of shape %s has no points",
                         lk_shape_format(text, sizeof text, field->shape));
-    *box = box_of(dims, field->shape.dim + rank - dims);
+    *box = lki_box_of(dims, field->shape.dim + rank - dims);
     *channels = rank > dims ? field->shape.dim[rank - dims - 1] : 1;
     *samples = rank > dims + 1 ? field->shape.dim[0] : 1;
     return LK_OK;
@@ -71,22 +71,27 @@ static int64_t find_step(int64_t size, int64_t sample)
     return 0;
 }
 
+lk_status lki_sample_steps(const lki_box *box, const lki_box *to, int64_t step[LK_MAX_SPATIAL])
+{
+    for (int i = 0; i < LK_MAX_SPATIAL; i++) {
+        step[i] = find_step(box->size[i], to->size[i]);
+        if (step[i] == 0)
+            return lki_fail(LK_ERR_SHAPE,
+                            "sampling: %lld points cannot be sampled to %lld: no whole step leaves as many",
+                            (long long)box->size[i], (long long)to->size[i]);
+    }
+    return LK_OK;
+}
+
 lk_tensor *lk_sample_equidistant(const lk_tensor *field, int dims, const int64_t *sample)
 {
     lki_box box;
     int64_t samples, channels, step[LK_MAX_SPATIAL];
     lk_tensor *source = dense(field, dims, &box, &samples, &channels);
     if (!source) return NULL;
-    lki_box to = box_of(dims, sample);
+    lki_box to = lki_box_of(dims, sample);
     lk_tensor *out = NULL;
-    for (int i = 0; i < LK_MAX_SPATIAL; i++) {
-        step[i] = find_step(box.size[i], to.size[i]);
-        if (step[i]) continue;
-        lki_fail(LK_ERR_SHAPE,
-                 "sampling: %lld points cannot be sampled to %lld: no whole step leaves as many",
-                 (long long)box.size[i], (long long)to.size[i]);
-        goto out;
-    }
+    if (lki_sample_steps(&box, &to, step)) goto out;
     out = lk_tensor_create(LK_F32, shape_of(samples, channels, dims, sample));
     if (!out) goto out;
     const float *from = source->data;
@@ -102,15 +107,16 @@ out:
     return out;
 }
 
-/* Copies between a whole cube and its sub-cubes, line by line; `to_cubes` says which way. */
+/* Copies between a whole cube and its sub-cubes, line by line; `to_cubes` says which way. Between the
+ * channels of one sub-cube and those of the next lie `gap` numbers of others. */
 static void copy_cubes(float *whole, float *cubes, int64_t channels, const lki_box *box, const lki_box *cube,
-                       bool to_cubes)
+                       int64_t gap, bool to_cubes)
 {
     int64_t plane = box->size[Y] * box->size[Z], points = box->size[X] * plane;
     size_t line = (size_t)cube->size[Z] * sizeof(float);
     for (int64_t x0 = 0; x0 < box->size[X]; x0 += cube->size[X])
         for (int64_t y0 = 0; y0 < box->size[Y]; y0 += cube->size[Y])
-            for (int64_t z0 = 0; z0 < box->size[Z]; z0 += cube->size[Z])
+            for (int64_t z0 = 0; z0 < box->size[Z]; z0 += cube->size[Z], cubes += gap)
                 for (int64_t c = 0; c < channels; c++)
                     for (int64_t x = x0; x < x0 + cube->size[X]; x++)
                         for (int64_t y = y0; y < y0 + cube->size[Y]; y++, cubes += cube->size[Z]) {
@@ -119,7 +125,17 @@ static void copy_cubes(float *whole, float *cubes, int64_t channels, const lki_b
                         }
 }
 
-static lk_status count_cubes(const lki_box *box, const lki_box *cube, int64_t *count)
+void lki_cut_channels(float *cubes, const float *whole, int64_t channels, int64_t all_channels,
+                      const lki_box *box, const lki_box *cube)
+{
+    int64_t points = cube->size[X] * cube->size[Y] * cube->size[Z];
+    if (memcmp(box->size, cube->size, sizeof box->size) == 0)
+        memcpy(cubes, whole, (size_t)(channels * points) * sizeof(float));
+    else
+        copy_cubes((float *)whole, cubes, channels, box, cube, (all_channels - channels) * points, true);
+}
+
+lk_status lki_count_cubes(const lki_box *box, const lki_box *cube, int64_t *count)
 {
     *count = 1;
     for (int i = 0; i < LK_MAX_SPATIAL; i++) {
@@ -137,14 +153,14 @@ lk_tensor *lk_split_cubes(const lk_tensor *field, int dims, const int64_t *cube_
     int64_t samples, channels, count;
     lk_tensor *source = dense(field, dims, &box, &samples, &channels);
     if (!source) return NULL;
-    lki_box cube = box_of(dims, cube_size);
+    lki_box cube = lki_box_of(dims, cube_size);
     lk_tensor *out = NULL;
-    if (count_cubes(&box, &cube, &count) == LK_OK)
+    if (lki_count_cubes(&box, &cube, &count) == LK_OK)
         out = lk_tensor_create(LK_F32, shape_of(samples * count, channels, dims, cube_size));
     int64_t numbers = out ? channels * box.size[X] * box.size[Y] * box.size[Z] : 0;
     for (int64_t n = 0; out && n < samples; n++)
         copy_cubes((float *)source->data + n * numbers, (float *)out->data + n * numbers, channels, &box,
-                   &cube, true);
+                   &cube, 0, true);
     lk_tensor_free(source);
     return out;
 }
@@ -155,9 +171,9 @@ lk_tensor *lk_combine_cubes(const lk_tensor *cubes, int dims, const int64_t *siz
     int64_t samples, channels, count;
     lk_tensor *source = dense(cubes, dims, &cube, &samples, &channels);
     if (!source) return NULL;
-    lki_box box = box_of(dims, size);
+    lki_box box = lki_box_of(dims, size);
     lk_tensor *out = NULL;
-    if (count_cubes(&box, &cube, &count) == LK_OK) {
+    if (lki_count_cubes(&box, &cube, &count) == LK_OK) {
         if (samples % count == 0)
             out = lk_tensor_create(LK_F32, shape_of(samples / count, channels, dims, size));
         else
@@ -167,7 +183,7 @@ lk_tensor *lk_combine_cubes(const lk_tensor *cubes, int dims, const int64_t *siz
     int64_t numbers = out ? channels * box.size[X] * box.size[Y] * box.size[Z] : 0;
     for (int64_t n = 0; out && n < samples / count; n++)
         copy_cubes((float *)out->data + n * numbers, (float *)source->data + n * numbers, channels, &box,
-                   &cube, false);
+                   &cube, 0, false);
     lk_tensor_free(source);
     return out;
 }

@@ -1,22 +1,49 @@
-/* Fields that several processes of one host read: one of them loads, the others map what it has made.
+/* Fields that several processes of one host read: each array is read by one of them, and all see the same
+ * memory.
  *
- * Ranks that are forked share the fields of the process they come from. Ranks that were started one by one
- * (tasks of Slurm, mpirun, by hand) meet here: the result, sampled and cut, lies in a file of /dev/shm
- * ($LOCKSTEP_SHM) that is named after the options and the files' names, sizes and times. Who comes first
- * locks it and loads; the others wait and map the same pages. The last one takes the file away; what a killed
- * process has left is taken away by the next. Where any of this fails the process loads for itself. */
+ * Ranks that are forked share the fields of the process they come from, which reads large ones with several
+ * threads, or, where HDF5 lets only one at a time in, with short-lived processes. Ranks that were started one
+ * by one (tasks of Slurm, mpirun, by hand) meet in a file of /dev/shm ($LOCKSTEP_SHM) that is named after the
+ * options and the files' names, sizes and times: each takes the next array that nobody has read, until all
+ * are there. The last one takes the file away; what a killed process has left is used, or taken away, by the
+ * next. Where any of this cannot be, the process reads for itself. */
 #ifndef LKI_DATA_FIELDS_HOST_H
 #define LKI_DATA_FIELDS_HOST_H
 
 #include <lockstep/fields.h>
 
-typedef lk_fields *(*lki_fields_loader)(const char *path, lk_fields_options options);
+/* What fields in one piece of memory look like: plain numbers, the same in every process. */
+typedef struct lki_fields_layout {
+    int dims;
+    int64_t size[LK_MAX_SPATIAL];
+    lk_shape features, targets, target_shape;
+    bool same; /* the targets are the features */
+    uint64_t targets_offset, nbytes;
+    int64_t block_count;  /* what is read at once */
+    uint64_t read_nbytes; /* of all blocks, in their files */
+    bool independent;     /* several threads can read at once without waiting for each other */
+} lki_fields_layout;
 
-/* What `load` gives, or the same from another process. */
-lk_fields *lki_fields_of_host(const char *path, const lk_fields_options *options, lki_fields_loader load);
+/* Where fields come from. `read` is called by several threads, or by a forked process. */
+typedef struct lki_fields_source {
+    /* Finds out what there is to read, or remembers it: called before any `read`, perhaps again. */
+    lk_status (*plan)(void *context, lki_fields_layout *out);
+    /* Reads one block to where it belongs in the memory of the fields (aligned to 64 bytes). */
+    lk_status (*read)(void *context, int64_t block, void *memory);
+    void *context;
+} lki_fields_source;
 
-/* Says that this process is one of several that read the same: the environment of Slurm and MPI says so by
- * itself. Large fields are shared in any case. */
-void lki_fields_expect_others(void);
+/* The fields of a source that reads these files; NULL on failure, with the sentence of the first block that
+ * cannot be read, the same in all processes. */
+lk_fields *lki_fields_of_host(const char *path, const lk_fields_options *options,
+                              const lki_fields_source *source);
+
+/* Tensors over memory that has been read; the buffer gains views. */
+lk_fields *lki_fields_over(const lki_fields_layout *layout, lk_buffer *buffer);
+
+/* Reads together with whoever opens the same file, and with as many forked readers. *out is NULL where the
+ * file cannot be used (the folder is full, or has no locks). A path of NULL is memory of this process and its
+ * readers alone. */
+lk_status lki_fields_share(lk_fields **out, const char *path, const lki_fields_source *source, int readers);
 
 #endif

@@ -1,7 +1,6 @@
 #include "data/fields_twin.h"
 
 #include "base/memory.h"
-#include "tensor/buffer.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -54,10 +53,10 @@ static char *remember(const lki_twin *twin, int fd)
     return NULL;
 }
 
-void lki_twin_init(lki_twin *twin, const char *path, const char *label)
+void lki_twin_init(lki_twin *twin, const char *path, const lki_hdf5_place *place)
 {
-    *twin = (lki_twin){0};
-    if (lki_hdf5_find_place(path, label, &twin->place)) return;
+    *twin = (lki_twin){.place = *place};
+    if (place->offset < 0) return;
     int fd = open_regular(path, &twin->file_nbytes);
     if (fd < 0) return;
     twin->around = remember(twin, fd);
@@ -70,35 +69,27 @@ void lki_twin_fini(lki_twin *twin)
     twin->around = NULL;
 }
 
-/* A tensor whose memory has not been written to: all of it will be. */
-static lk_tensor *new_tensor(const lki_hdf5_place *place)
-{
-    void *data = lki_alloc_aligned((size_t)place->nbytes, "a field");
-    lk_buffer *buffer = data ? lki_buffer_adopt(data, (size_t)place->nbytes, NULL, NULL) : NULL;
-    lk_tensor *tensor = buffer ? lki_tensor_over(buffer, 0, place->dtype, place->shape) : NULL;
-    if (buffer)
-        lki_buffer_release(buffer);
-    else
-        lki_free(data);
-    return tensor;
-}
-
-lk_tensor *lki_twin_read(const lki_twin *twin, const char *path)
+bool lki_twin_read(const lki_twin *twin, const char *path, void *data)
 {
     char around[MAX_AROUND];
     int64_t nbytes = 0;
-    lk_tensor *tensor = NULL;
-    if (!twin->around) return NULL;
+    if (!twin->around) return false;
     int fd = open_regular(path, &nbytes);
-    if (fd < 0) return NULL;
+    if (fd < 0) return false;
     size_t around_nbytes = (size_t)(twin->file_nbytes - twin->place.nbytes);
-    bool same = nbytes == twin->file_nbytes && read_around(fd, twin, around) &&
-                memcmp(around, twin->around, around_nbytes) == 0;
-    if (same) tensor = new_tensor(&twin->place);
-    if (tensor && !read_at(fd, tensor->data, twin->place.nbytes, twin->place.offset)) {
-        lk_tensor_free(tensor);
-        tensor = NULL;
-    }
+    bool whole = nbytes == twin->file_nbytes && read_around(fd, twin, around) &&
+                 memcmp(around, twin->around, around_nbytes) == 0 &&
+                 read_at(fd, data, twin->place.nbytes, twin->place.offset);
     close(fd);
-    return tensor;
+    return whole;
+}
+
+bool lki_place_read(const lki_hdf5_place *place, const char *path, void *data)
+{
+    int64_t nbytes;
+    int fd = open_regular(path, &nbytes);
+    if (fd < 0) return false;
+    bool whole = read_at(fd, data, place->nbytes, place->offset);
+    close(fd);
+    return whole;
 }

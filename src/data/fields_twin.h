@@ -15,11 +15,15 @@ typedef struct lki_twin {
     char *around; /* the bytes before the array, then those behind it; NULL: the file cannot have twins */
 } lki_twin;
 
-/* Remembers a file; one that cannot have twins gives an empty one. */
-void lki_twin_init(lki_twin *twin, const char *path, const char *label);
+/* Remembers a file and where its array lies; one that cannot have twins gives an empty one. */
+void lki_twin_init(lki_twin *twin, const char *path, const lki_hdf5_place *place);
 void lki_twin_fini(lki_twin *twin);
 
-/* The array of a file that is a twin; NULL where it is none (without an error). */
-lk_tensor *lki_twin_read(const lki_twin *twin, const char *path);
+/* Reads the array of a file that is a twin (the first one is, too) into place.nbytes of memory. False where
+ * it is none; without an error. */
+bool lki_twin_read(const lki_twin *twin, const char *path, void *data);
+
+/* Reads an array from where it lies; false where the file is shorter. */
+bool lki_place_read(const lki_hdf5_place *place, const char *path, void *data);
 
 #endif

@@ -110,16 +110,22 @@ static lk_tensor *read_array(hid_t array, const char *path, const char *label)
     return lki_fail_null(LK_ERR_FORMAT, "%s: array \"%s\" cannot be read: the file is damaged", path, label);
 }
 
-static lk_tensor *read_file(const char *path, const char *label)
+static lk_status open_file(const char *path, hid_t *file)
 {
     struct stat info;
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return lki_fail_null(LK_ERR_INVALID, "%s: a folder, not a file", path);
-    if (!lki_file_exists(path)) return lki_fail_null(LK_ERR_NOT_FOUND, "%s: no such file", path);
-    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    if (file < 0) return lki_fail_null(LK_ERR_FORMAT, "%s: not a readable HDF5 file", path);
+        return lki_fail(LK_ERR_INVALID, "%s: a folder, not a file", path);
+    if (!lki_file_exists(path)) return lki_fail(LK_ERR_NOT_FOUND, "%s: no such file", path);
+    *file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    return *file >= 0 ? LK_OK : lki_fail(LK_ERR_FORMAT, "%s: not a readable HDF5 file", path);
+}
+
+static lk_tensor *read_file(const char *path, const char *label)
+{
+    hid_t file;
     labels found = {0};
     lk_tensor *tensor = NULL;
+    if (open_file(path, &file)) return NULL;
     if (choose_label(file, path, &label, &found) == LK_OK) {
         hid_t array = H5Dopen2(file, label, H5P_DEFAULT);
         tensor = read_array(array, path, label);
@@ -135,9 +141,27 @@ typedef struct quiet {
     void *context;
 } quiet;
 
-static void begin_quietly(quiet *before)
+static void lock_hdf5(void)
 {
     pthread_mutex_lock(&hdf5_lock);
+}
+
+static void unlock_hdf5(void)
+{
+    pthread_mutex_unlock(&hdf5_lock);
+}
+
+/* A process that is forked while another thread is inside HDF5 would find it half-way, and locked. */
+static void watch_forks(void)
+{
+    pthread_atfork(lock_hdf5, unlock_hdf5, unlock_hdf5);
+}
+
+static void begin_quietly(quiet *before)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    lock_hdf5();
     H5Eget_auto2(H5E_DEFAULT, &before->printer, &before->context);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 }
@@ -145,7 +169,7 @@ static void begin_quietly(quiet *before)
 static void end_quietly(const quiet *before)
 {
     H5Eset_auto2(H5E_DEFAULT, before->printer, before->context);
-    pthread_mutex_unlock(&hdf5_lock);
+    unlock_hdf5();
 }
 
 lk_tensor *lk_hdf5_read(const char *path, const char *label)
@@ -159,26 +183,27 @@ lk_tensor *lk_hdf5_read(const char *path, const char *label)
 
 static lk_status place_of(hid_t array, const char *path, const char *label, lki_hdf5_place *out)
 {
-    hid_t memory_type = H5I_INVALID_HID, type = H5Dget_type(array);
-    lk_status status = choose_dtype(array, path, label, &out->dtype, &memory_type);
-    if (!status) status = choose_shape(array, path, label, &out->shape);
-    bool plain = !status && H5Tequal(type, memory_type) > 0;
+    hid_t memory_type = H5I_INVALID_HID;
+    LKI_TRY(choose_dtype(array, path, label, &out->dtype, &memory_type));
+    LKI_TRY(choose_shape(array, path, label, &out->shape));
+    hid_t type = H5Dget_type(array);
+    bool plain = H5Tequal(type, memory_type) > 0;
     H5Tclose(type);
     haddr_t offset = H5Dget_offset(array); /* undefined where the array lies in chunks or elsewhere */
-    out->offset = (int64_t)offset;
-    out->nbytes = status ? 0 : lk_shape_count(out->shape) * (int64_t)lk_dtype_nbytes(out->dtype);
-    if (plain && offset != HADDR_UNDEF && (int64_t)H5Dget_storage_size(array) == out->nbytes) return LK_OK;
-    return lki_fail(LK_ERR_NOT_FOUND, "%s: array \"%s\" does not lie in the file as it is", path, label);
+    out->nbytes = lk_shape_count(out->shape) * (int64_t)lk_dtype_nbytes(out->dtype);
+    plain = plain && offset != HADDR_UNDEF && (int64_t)H5Dget_storage_size(array) == out->nbytes;
+    out->offset = plain ? (int64_t)offset : -1;
+    return LK_OK;
 }
 
 lk_status lki_hdf5_find_place(const char *path, const char *label, lki_hdf5_place *out)
 {
     quiet before;
     labels found = {0};
-    lk_status status = LK_ERR_FORMAT;
+    hid_t file;
     begin_quietly(&before);
-    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    if (file >= 0) {
+    lk_status status = open_file(path, &file);
+    if (status == LK_OK) {
         status = choose_label(file, path, &label, &found);
         hid_t array = status ? H5I_INVALID_HID : H5Dopen2(file, label, H5P_DEFAULT);
         if (!status) status = place_of(array, path, label, out);

@@ -10,8 +10,8 @@
 /* The label that lk_hdf5_read(path, NULL) reads, for messages; "" where there is none. */
 void lki_hdf5_last_label(const char *path, char *label, size_t capacity);
 
-/* Where an array lies in its file as plain numbers of this machine: LK_ERR_NOT_FOUND where it does not
- * (chunks, compression, another byte order). Label as in lk_hdf5_read. */
+/* What an array is, and where it lies in its file as plain numbers of this machine: `offset` is -1 where it
+ * does not (chunks, compression, another byte order). Label and errors as of lk_hdf5_read. */
 typedef struct lki_hdf5_place {
     int64_t offset, nbytes;
     lk_dtype dtype;

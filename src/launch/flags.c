@@ -3,6 +3,7 @@
 
 #include "launch/role.h"
 
+#include "base/job.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -101,5 +102,8 @@ lk_status lk_launch_arguments(int *argc, char **argv)
     LKI_TRY(lki_launch_flags_parse(&flags, argc, argv));
     process_flags = flags;
     lki_role role;
-    return lki_launch_role(&role, &flags, NULL, -1); /* an impossible combination is said now */
+    LKI_TRY(lki_launch_role(&role, &flags, NULL, -1)); /* an impossible combination is said now */
+    bool apart = role.source == LKI_ROLE_FLAGS && role.world_size > 1 && role.fork_count <= 1;
+    if (apart) lki_job_expect_others();
+    return LK_OK;
 }
