@@ -175,7 +175,9 @@ static lk_status enter_cache(const char *folder, char **cache, int *lock)
 static lk_status compile(const build *b, const char *folder, const char *object)
 {
     lki_words words = {0};
-    LKI_SCOPED char *fresh = lki_format("%s.%d", object, (int)getpid());
+    struct utsname machine = {0};
+    uname(&machine); /* hosts that share the folder have the same process numbers */
+    LKI_SCOPED char *fresh = lki_format("%s.%s.%d", object, machine.nodename, (int)getpid());
     LKI_SCOPED char *what = lki_format("--expdir: %s", folder);
     lk_status status = fresh && what ? LK_OK : LK_ERR_NOMEM;
     for (int i = 0; i < b->compiler.count && !status; i++)
