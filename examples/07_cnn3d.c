@@ -13,7 +13,7 @@ static lk_fields *velocity(const char *root)
     lk_fields *fields = lk_hdf5_fields(path, .features = lk_names("u"), .targets = lk_names("u"),
                                        .checkpoints = lk_numbers(0), .input_size = {32, 32, 32},
                                        .sample_to = {16, 16, 16}, .batch_size = {8, 8, 8});
-    if (fields) return fields;
+    if (fields || lk_error_status() != LK_ERR_NOT_FOUND) return fields;
     printf("%s\nturbulence with a spectrum of k^(-5/3) is made up instead\n", lk_error());
     lk_tensor *made_up = lk_synthetic_turbulence(3, 3, (int64_t[]){32, 32, 32}, -5.0 / 3, NULL);
     lk_tensor *sample = made_up ? lk_tensor_reshape(made_up, LK_SHAPE(1, 3, 32, 32, 32)) : NULL;

@@ -41,12 +41,12 @@ static herr_t note_label(hid_t group, const char *name, const H5L_info_t *info, 
 static lk_status choose_label(hid_t file, const char *path, const char **label, labels *found)
 {
     H5Literate(file, H5_INDEX_NAME, H5_ITER_INC, NULL, note_label, found);
-    if (!*found->text && !*label) return lki_fail(LK_ERR_NOT_FOUND, "%s: the file has no array", path);
+    if (!*found->text && !*label) return lki_fail(LK_ERR_FORMAT, "%s: the file has no array", path);
     if (!*label) *label = found->last;
     /* A path through groups ("a/b") is tried as it is; each part must exist or HDF5 complains. */
     hid_t probe = H5Dopen2(file, *label, H5P_DEFAULT);
     if (probe < 0)
-        return lki_fail(LK_ERR_NOT_FOUND, "%s: no array \"%s\": the file has %s", path, *label,
+        return lki_fail(LK_ERR_INVALID, "%s: no array \"%s\": the file has %s", path, *label,
                         *found->text ? found->text : "none");
     H5Dclose(probe);
     return LK_OK;

@@ -8,6 +8,7 @@
 #include "data/fields.h"
 
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_NAMES = 64, MAX_CHECKPOINTS = 4096 };
 
@@ -85,11 +86,22 @@ static void free_fields(void *object)
     lk_fields_free(object);
 }
 
+/* Where some files are there, one that is missing is a mistake. */
+static bool has_first(lk_args *args, const lk_fields_options *options)
+{
+    char *path = lk_field_path(lk_arg_string(args, "path"), options->features.items[0],
+                               options->checkpoints.count ? options->checkpoints.items[0] : 0);
+    bool there = path && access(path, F_OK) == 0;
+    lk_text_free(path);
+    return there;
+}
+
 /* `missing: turbulence` is for first steps: a machine without the files makes its own, and says so. */
 static lk_fields *made_up(lk_args *args, const lk_fields_options *options)
 {
     int dims = 0;
-    if (lki_last_status() != LK_ERR_NOT_FOUND || strcmp(lk_arg_string(args, "missing"), "turbulence") != 0)
+    if (lki_last_status() != LK_ERR_NOT_FOUND || has_first(args, options) ||
+        strcmp(lk_arg_string(args, "missing"), "turbulence") != 0)
         return NULL;
     lki_log(LKI_LOG_WARNING, "%s: turbulence is made up instead", lk_error());
     while (dims < LK_MAX_SPATIAL && options->input_size[dims] > 0) dims++;

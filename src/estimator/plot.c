@@ -243,25 +243,38 @@ static void add_point(stroke *stroke, double x, double y)
     stroke->y[stroke->count++] = y;
 }
 
+/* A histogram stands on the lower edge, and returns to it where a bin is empty. */
+static void draw_steps(const lki_panel *panel, const lki_curve *curve, double floor)
+{
+    stroke stroke = {.count = 0};
+    add_point(&stroke, on_axis(curve->x[0], panel->log_x), floor);
+    for (int64_t i = 0; i < curve->count; i++) {
+        double y = fits(curve->y[i], panel->log_y) ? on_axis(curve->y[i], panel->log_y) : floor;
+        add_point(&stroke, on_axis(curve->x[i], panel->log_x), y);
+        add_point(&stroke, on_axis(curve->x[i + 1], panel->log_x), y);
+    }
+    add_point(&stroke, on_axis(curve->x[curve->count], panel->log_x), floor);
+    end_stroke(&stroke);
+}
+
 /* A curve of very many points is drawn through some of them: nobody could see more. */
-static void draw_curve(const lki_panel *panel, const lki_curve *curve, int index)
+static void draw_curve(const lki_panel *panel, const lki_curve *curve, int index, double floor)
 {
     stroke stroke = {.count = 0};
     bool dashed = curve->kind == LKI_CURVE_DASHED, steps = curve->kind == LKI_CURVE_STEPS;
-    int64_t every = steps ? 1 : 1 + curve->count / 2000;
+    int64_t every = 1 + curve->count / 2000;
     plcol0(dashed ? GREY : FIRST_CURVE + index % 5);
     /* The first curve is broad, so that one that covers it does not hide it. */
     plwidth(dashed ? 1.5 : steps ? 2 : index ? 1.8 : 4);
     pllsty(dashed ? 2 : 1);
-    for (int64_t i = 0; i < curve->count; i++) {
+    if (steps) draw_steps(panel, curve, floor);
+    for (int64_t i = 0; i < curve->count && !steps; i++) {
         if (i % every != 0 && i != curve->count - 1) continue;
         if (!fits(curve->x[i], panel->log_x) || !fits(curve->y[i], panel->log_y)) {
             end_stroke(&stroke);
             continue;
         }
-        double y = on_axis(curve->y[i], panel->log_y);
-        add_point(&stroke, on_axis(curve->x[i], panel->log_x), y);
-        if (steps) add_point(&stroke, on_axis(curve->x[i + 1], panel->log_x), y);
+        add_point(&stroke, on_axis(curve->x[i], panel->log_x), on_axis(curve->y[i], panel->log_y));
     }
     end_stroke(&stroke);
     pllsty(1);
@@ -271,8 +284,8 @@ static void draw_curve(const lki_panel *panel, const lki_curve *curve, int index
 static void draw_names(const lki_panel *panel, const lki_curve *curves, int count)
 {
     const char *side = panel->names_below ? "b" : "t";
-    double line = panel->names_below ? -1.8 - 1.9 * (count - (panel->note ? 0 : 1)) : -1.8;
-    double step = panel->names_below ? 1.9 : -1.9;
+    double line = panel->names_below ? -1.8 - 2.2 * (count - (panel->note ? 0 : 1)) : -1.8;
+    double step = panel->names_below ? 2.2 : -2.2;
     plschr(0, 0.7);
     for (int i = 0; i < count; i++, line += step) {
         plcol0(curves[i].kind == LKI_CURVE_DASHED ? GREY : FIRST_CURVE + i % 5);
@@ -294,10 +307,10 @@ void lki_page_curves(lki_page *page, const lki_panel *panel, const lki_curve *cu
     }
     add_margin(&x, 0.02);
     add_margin(&y, 0.06);
-    if (!panel->names_below) y.high += (y.high - y.low) * (0.03 + 0.06 * count); /* room for the names */
+    if (!panel->names_below) y.high += (y.high - y.low) * (0.03 + 0.07 * count); /* room for the names */
     plvpor(panel->left, panel->right, panel->bottom, panel->top);
     plwind(x.low, x.high, y.low, y.high);
-    for (int i = 0; i < count; i++) draw_curve(panel, &curves[i], i);
+    for (int i = 0; i < count; i++) draw_curve(panel, &curves[i], i, y.low);
     plcol0(BLACK);
     plwidth(1);
     plschr(0, 0.75);

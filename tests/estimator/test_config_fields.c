@@ -115,6 +115,32 @@ static void test_mistakes_name_file_and_feature(void **state)
     }
 }
 
+/* What is made up stands in for files that are not there at all, not for those that are wrong. */
+static void test_files_that_are_wrong_are_not_made_up(void **state)
+{
+    (void)state;
+    NEEDS_SAPSAN(folder);
+    char filled[2048];
+    static const struct {
+        const char *more, *fragment;
+    } cases[] = {{"feature_labels: w", "u_dim32_fm15.h5: no array \"w\": the file has u00000"},
+                 {"checkpoints: [0, 77]", "t77/u_dim32_fm15.h5: no such file"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(filled, sizeof filled,
+                 "a: {_var_: a, _target_: HDF5Fields, path: "
+                 "'%s/cnn_krr/t{checkpoint:1.0f}/{feature}_dim32_fm15.h5', features: u, "
+                 "input_size: [32, 32, 32], missing: turbulence, %s}\n"
+                 "run:\n  - {_call_: train_estimator, estimator: {_target_: KRR, loaders: {train: "
+                 "{_target_: DataLoader, dataset: {_var_: a}}}}}\n",
+                 folder, cases[i].more);
+        config = lk_config_create();
+        lkt_ok(lk_config_load_text(config, "c.yml", filled));
+        assert_int_not_equal(lki_config_build(config, &plan), LK_OK);
+        lkt_contains(lk_error(), cases[i].fragment);
+        drop();
+    }
+}
+
 static int add_components(void **state)
 {
     (void)state;
@@ -134,6 +160,7 @@ int main(void)
         cmocka_unit_test(test_made_up),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_mistakes_name_file_and_feature),
+        cmocka_unit_test(test_files_that_are_wrong_are_not_made_up),
     };
     return cmocka_run_group_tests(tests, add_components, forget_components);
 }

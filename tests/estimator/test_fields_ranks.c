@@ -43,7 +43,9 @@ static void write_array(const char *name, const char *label, lk_tensor *owned, b
 static lk_tensor *numbers(lk_shape shape, double first)
 {
     lk_tensor *out = lk_tensor_create(LK_F32, shape);
-    for (int64_t i = 0; i < lk_tensor_count(out); i++) lk_tensor_set(out, i, first + (double)(i % 9973) / 64);
+    float *values = out->data;
+    for (int64_t i = 0, n = lk_tensor_count(out); i < n; i++)
+        values[i] = (float)(first + (double)(i % 9973) / 64);
     return out;
 }
 
@@ -279,7 +281,7 @@ static void forked_readers_read_the_same(void **state)
 {
     (void)state;
     make_files("fields_ranks_large", 64); /* 4 * 7 MB and the packed ones */
-    for (int way = 0; way < WAYS; way++) {
+    for (int way = 0; way < WAYS; way += CUT) {
         lk_fields *fields = read_fields(way, 64);
         expect_fields(fields, way, 64);
         lk_fields_free(fields);
