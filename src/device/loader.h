@@ -14,7 +14,8 @@ const lki_cuda_plugin *lki_cuda_plugin_get(void);
 /* This process starts CUDA now. */
 void lki_cuda_note_start(void);
 
-/* Whether this machine has an NVIDIA GPU at all: a look at /dev, without loading anything. */
+/* Whether this machine has an NVIDIA GPU at all, or a plugin that $LOCKSTEP_CUDA_PLUGIN names: a look at
+ * /dev, without loading anything. */
 bool lki_cuda_has_device(void);
 
 /* The number of GPUs that this process may use; 0 where there is none, or where they cannot be used: *why, if

@@ -7,6 +7,10 @@
 
 enum { LOSS_STEPS = 50 };
 
+/* How many of them are trained: LOCKSTEP_TEST_STEPS says so where an engine is slow. What comes after is 0.
+ */
+int lkt_loss_steps(void);
+
 /* MNIST-linear, toy MLP, CNN3d, ResNet-8 and, last and longest, ResNet-18. */
 enum { LOSS_SHORT_WORKLOADS = 4, LOSS_WORKLOADS = 5 };
 extern const workload lkt_loss_workloads[LOSS_WORKLOADS];

@@ -13,7 +13,8 @@ static void losses_are_the_cpus_and_pytorchs(void **state)
         print_message("SKIPPED: %s\n", why);
         skip();
     }
-    for (int k = 0; k < LOSS_WORKLOADS; k++) {
+    int workloads = lkt_loss_steps() < LOSS_STEPS ? LOSS_SHORT_WORKLOADS : LOSS_WORKLOADS;
+    for (int k = 0; k < workloads; k++) {
         const workload *w = &lkt_loss_workloads[k];
         double on_cpu[LOSS_STEPS], on_gpu[LOSS_STEPS], again[LOSS_STEPS], expected[LOSS_STEPS];
         lkt_losses_on("cpu", w, on_cpu);

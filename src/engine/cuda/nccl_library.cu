@@ -106,14 +106,14 @@ static void launch_encode(void *keys, const void *floats, int64_t count, lk_redu
 {
     using K = typename key_of<T>::type;
     K nan = reduce == LK_REDUCE_MAX ? std::numeric_limits<K>::max() : std::numeric_limits<K>::min();
-    encode<<<grid_of(count), LKI_CUDA_BLOCK, 0, stream>>>((K *)keys, (const T *)floats, count, nan);
+    encode<T, K><<<grid_of(count), LKI_CUDA_BLOCK, 0, stream>>>((K *)keys, (const T *)floats, count, nan);
 }
 
 template <typename T>
 static void launch_decode(void *floats, const void *keys, int64_t count, cudaStream_t stream)
 {
     using K = typename key_of<T>::type;
-    decode<<<grid_of(count), LKI_CUDA_BLOCK, 0, stream>>>((T *)floats, (const K *)keys, count);
+    decode<T, K><<<grid_of(count), LKI_CUDA_BLOCK, 0, stream>>>((T *)floats, (const K *)keys, count);
 }
 
 lk_status lki_nccl_encode(void *keys, const void *floats, int64_t count, lk_dtype dtype, lk_reduce reduce,

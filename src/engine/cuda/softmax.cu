@@ -155,11 +155,11 @@ void launch_warps(const lines &l, const T *first, const T *second, T *out, cudaS
     constexpr int each = LKI_CUDA_BLOCK / 32;
     unsigned grid = (unsigned)((l.count + each - 1) / each);
     if (l.length <= 32)
-        warp_kernel<OP, 1><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(l, first, second, out);
+        warp_kernel<OP, 1, T><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(l, first, second, out);
     else if (l.length <= 128)
-        warp_kernel<OP, 4><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(l, first, second, out);
+        warp_kernel<OP, 4, T><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(l, first, second, out);
     else
-        warp_kernel<OP, 16><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(l, first, second, out);
+        warp_kernel<OP, 16, T><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(l, first, second, out);
 }
 
 enum { WARP_LENGTH = 512 };
@@ -172,12 +172,12 @@ template <int OP, typename T> lk_status launch(const lk_call *call)
     T *out = lki_cuda_out<T>(call, 0);
     cudaStream_t stream = state->cuda->compute;
     if (l.inner > 1)
-        apart_kernel<OP><<<(unsigned)((l.count + LINES - 1) / LINES), dim3(LINES, PARTS), 0, stream>>>(
+        apart_kernel<OP, T><<<(unsigned)((l.count + LINES - 1) / LINES), dim3(LINES, PARTS), 0, stream>>>(
             l, first, second, out);
     else if (l.length <= WARP_LENGTH)
         launch_warps<OP>(l, first, second, out, stream);
     else
-        block_kernel<OP>
+        block_kernel<OP, T>
             <<<(unsigned)l.count, l.length <= 4096 ? 256 : 1024, 0, stream>>>(l, first, second, out);
     LKI_LAUNCHED();
     return LK_OK;
