@@ -58,8 +58,8 @@ void launch(const char *name, void (*kernel)(P...), const config &how, typename 
 
 void *dynamic_shared(void);
 
-/* Every thread of the block; `line` tells barriers apart. */
-void wait_for_block(int line);
+/* Every thread of the block; `line` tells barriers apart. Returns in how many threads `truth` was true. */
+int wait_for_block(int line, bool truth = false);
 
 enum { SLOT_NBYTES = 16 };
 
@@ -78,7 +78,10 @@ template <typename T> T take(const unsigned char *slots, int from)
 
 /* ---- Threads of a block and of a warp ---- */
 
-#define __syncthreads() lkt_gpu::wait_for_block(__LINE__)
+#define __syncthreads()            ((void)lkt_gpu::wait_for_block(__LINE__))
+#define __syncthreads_count(truth) lkt_gpu::wait_for_block(__LINE__, (truth) != 0)
+#define __syncthreads_or(truth)    (lkt_gpu::wait_for_block(__LINE__, (truth) != 0) > 0)
+#define __syncthreads_and(truth)   (lkt_gpu::wait_for_block(__LINE__, (truth) == 0) == 0)
 
 template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32)
 {
@@ -162,6 +165,27 @@ template <typename T, typename V> static inline T atomicAdd(T *at, V value)
 {
     T before = *at;
     *at = (T)(before + (T)value);
+    return before;
+}
+
+template <typename T, typename V> static inline T atomicOr(T *at, V value)
+{
+    T before = *at;
+    *at = (T)(before | (T)value);
+    return before;
+}
+
+template <typename T, typename V> static inline T atomicExch(T *at, V value)
+{
+    T before = *at;
+    *at = (T)value;
+    return before;
+}
+
+template <typename T, typename C, typename V> static inline T atomicCAS(T *at, C expected, V value)
+{
+    T before = *at;
+    if (before == (T)expected) *at = (T)value;
     return before;
 }
 

@@ -87,6 +87,7 @@ struct {
     int started, live;          /* of them */
     fiber *owner[MOST_THREADS]; /* of a thread that waits */
     int at_barrier, barrier_line;
+    int votes, counted; /* for the next barrier, and at the last one */
     int at_exchange[WARPS];
     unsigned char turn[MOST_THREADS]; /* which of the two slots is next */
     unsigned char slots[2][MOST_THREADS][SLOT_NBYTES];
@@ -216,6 +217,8 @@ void release_barrier(void)
                    block.name, block.at_exchange[warp], warp_size(warp));
     if (block.at_barrier != block.live) refuse("%s: a thread neither runs nor waits", block.name);
     block.at_barrier = 0;
+    block.counted = block.votes;
+    block.votes = 0;
     make_ready(0, block.count);
 }
 
@@ -247,13 +250,15 @@ void *dynamic_shared(void)
     return dynamic;
 }
 
-void wait_for_block(int line)
+int wait_for_block(int line, bool truth)
 {
+    block.votes += truth;
     if (block.at_barrier++ == 0) block.barrier_line = line;
     if (block.barrier_line != line)
         refuse("%s: threads of one block stand at different barriers, in lines %d and %d", block.name,
                block.barrier_line, line);
     wait_for_others();
+    return block.counted;
 }
 
 const unsigned char *exchange(const void *mine, size_t nbytes, unsigned mask, int *lane)
