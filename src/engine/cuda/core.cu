@@ -405,6 +405,7 @@ int lki_cuda_hyper_slot(lki_cuda *cuda, lk_hyper *hyper, bool with_norm)
     if (slot == cuda->hyper_count) cuda->hyper_count++;
     cuda->hypers[slot] = hyper;
     cuda->norm_hypers[slot] = with_norm ? hyper : NULL;
+    if (with_norm) cuda->norms[slot] = hyper->grad_norm; /* a step that is skipped measures none */
     cuda->sent.hyper[slot].step = -1; /* not yet on the device */
     return slot;
 }
