@@ -12,6 +12,7 @@
 enum {
     HISTORY_IN_ERRORS = 3,
     RANKS_IN_ERRORS = 4,
+    STOPPED_MS = 5000, /* that nobody looks beyond a deadline: this process did not run */
     HEARSAY_MS = 2000, /* what a rank that knows no culprit waits for the word of one that does */
 };
 
@@ -241,7 +242,8 @@ static __attribute__((noinline)) lk_status wait_on(lk_comm *comm, lk_comm_reques
     int64_t deadline_ns = 0;
     for (;;) {
         int64_t now = lki_now_ns();
-        if (deadline_ns == 0) deadline_ns = now + comm->timeout_ms * 1000000;
+        if (deadline_ns == 0 || now - deadline_ns > STOPPED_MS * 1000000LL)
+            deadline_ns = now + comm->timeout_ms * 1000000; /* a job that was stopped begins anew */
         if (status == LK_OK && now >= deadline_ns) status = timed_out(comm, request, &deadline_ns, &listened);
         if (status == LK_OK && comm->vtable->pause) status = comm->vtable->pause(comm, request, deadline_ns);
         if (status == LK_OK && !comm->vtable->pause) sched_yield();

@@ -136,6 +136,7 @@ static lk_status fork_all(lki_ranks *ranks)
     if (ranks->count == 1) return LK_OK;
     LKI_TRY(lki_quiet_thread_start(&ranks->supervisor, lki_supervise, ranks, "the supervisor of the ranks"));
     ranks->supervised = true;
+    lki_stop_together_begin(ranks);
     return LK_OK;
 }
 
@@ -229,6 +230,7 @@ lk_status lki_ranks_finish(lki_ranks *ranks, lk_status status)
         ssize_t ignored = write(ranks->wakeup, &one, sizeof one);
         (void)ignored;
         pthread_join(ranks->supervisor, NULL);
+        lki_stop_together_end(ranks);
         status = conclude(ranks, status, own_end_ns);
     }
     lki_unpin_rank();

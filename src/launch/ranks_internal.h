@@ -1,4 +1,4 @@
-/* What fork.c and supervise.c share. */
+/* What fork.c, supervise.c and job_control.c share. */
 #ifndef LKI_LAUNCH_RANKS_INTERNAL_H
 #define LKI_LAUNCH_RANKS_INTERNAL_H
 
@@ -55,6 +55,11 @@ struct lki_ranks {
     _Atomic int caller; /* 0 at work, 1 has finished well, 2 has failed */
     int64_t fail_ns;
 };
+
+/* job_control.c: from here on Ctrl-Z stops the forked ranks with the caller, unless the program looks after
+ * that signal itself. */
+void lki_stop_together_begin(lki_ranks *ranks);
+void lki_stop_together_end(const lki_ranks *ranks);
 
 /* supervise.c */
 void *lki_supervise(void *ranks);

@@ -20,6 +20,7 @@ static sigset_t watched_signals(void)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGTSTP);
     sigaddset(&set, SIGCHLD);
     return set;
 }
@@ -36,14 +37,24 @@ static _Noreturn void be_the_attempt(lki_attempt attempt, void *context, int num
     _exit(exit_code); /* what the caller holds is the waiting process's to free */
 }
 
-/* Waits for the end of the attempt and hands signals on to it; *told says whether there were any. */
+/* Ctrl-Z reaches this process alone as well: it stops after the attempt, whose ranks stop with it, and
+ * continues it when it is continued itself. */
+static void stop_with(pid_t pid)
+{
+    kill(pid, SIGTSTP);
+    raise(SIGSTOP);
+    kill(pid, SIGCONT);
+}
+
+/* Waits for the end of the attempt and hands signals on to it; *told says whether one asked it to stop. */
 static int wait_for(pid_t pid, const sigset_t *set, bool *told)
 {
     int status = 0;
     for (;;) {
         int number = sigwaitinfo(set, NULL);
         if (number == SIGCHLD && waitpid(pid, &status, WNOHANG) == pid) return status;
-        if (number <= 0 || number == SIGCHLD) continue;
+        if (number == SIGTSTP) stop_with(pid);
+        if (number <= 0 || number == SIGCHLD || number == SIGTSTP) continue;
         *told = true;
         kill(pid, number);
     }

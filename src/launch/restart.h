@@ -1,8 +1,8 @@
 /* Running a job of local ranks again when one of them has died.
  *
  * Each attempt is a process of its own, forked from this one, so that it starts from nothing but what it
- * reads: also the death of rank 0 is survived. This process only waits, passes on SIGINT, SIGTERM and
- * SIGUSR1, and counts. Call it from the main thread, before other threads exist. */
+ * reads: also the death of rank 0 is survived. This process only waits, passes on SIGINT, SIGTERM,
+ * SIGUSR1 and SIGTSTP, and counts. Call it from the main thread, before other threads exist. */
 #ifndef LKI_LAUNCH_RESTART_H
 #define LKI_LAUNCH_RESTART_H
 

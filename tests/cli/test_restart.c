@@ -147,6 +147,49 @@ static void test_no_more_than_so_often(void **state)
     assert_null(strstr(text, "restart"));
 }
 
+/* The letter of /proc/PID/stat: 'T' is stopped. */
+static char state_of(pid_t pid)
+{
+    char path[64], line[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    const char *name_end = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+    fclose(file);
+    return name_end ? name_end[2] : 0;
+}
+
+static void until(pid_t pid, bool stopped)
+{
+    enum { TURNS = 60000 };
+    for (int i = 0; (state_of(pid) == 'T') != stopped; i++, nap())
+        if (i == TURNS) fail_msg("process %d is in state %c", (int)pid, state_of(pid));
+}
+
+/* Ctrl-Z stops the one that waits, the attempt and its other rank; fg lets all of them go on. */
+static void test_ctrl_z(void **state)
+{
+    (void)state;
+    need_children_files();
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("cli_restart"));
+    int status = 0;
+    pid_t run = start("paused", "100000", "1");
+    while (!checkpoint("paused")) nap();
+    for (int round = 0; round < 2; round++) {
+        pid_t family[] = {run, child_of(run), child_of(child_of(run))};
+        for (int i = 0; i < 3; i++) assert_true(family[i] > 0);
+        kill(run, SIGTSTP);
+        for (int i = 0; i < 3; i++) until(family[i], true);
+        ino_t before = checkpoint("paused");
+        kill(run, SIGCONT);
+        for (int i = 0; i < 3; i++) until(family[i], false);
+        while (checkpoint("paused") == before) nap();
+    }
+    kill(run, SIGTERM);
+    assert_int_equal(waitpid(run, &status, 0), run);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -160,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed_ranks),
         cmocka_unit_test(test_no_more_than_so_often),
+        cmocka_unit_test(test_ctrl_z),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "lktest.h"
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "comm/comm.h"
 #include "launch/ranks.h"
@@ -19,6 +20,7 @@
 typedef struct shared_state {
     _Atomic int pids[16];
     _Atomic int sum;
+    _Atomic int64_t failed_ns; /* when the rank that fails was about to */
 } shared_state;
 
 static shared_state *shared;
@@ -91,6 +93,7 @@ typedef struct ending {
 
 static lk_status end_somehow(way_to_go way)
 {
+    atomic_store(&shared->failed_ns, lki_now_ns());
     fprintf(stderr, "first words\nabout to go\nfamous last words");
     switch (way) {
     case RETURNS_ERROR: return lki_fail(LK_ERR_NAN, "the loss is not a number at step 7");
@@ -161,7 +164,9 @@ static lk_status stubborn(void *context)
         for (;;) pause();
     }
     lk_comm_free(comm);
-    return lk_rank() == 2 ? lki_fail(LK_ERR_IO, "the disk is full") : LK_OK;
+    if (lk_rank() != 2) return LK_OK;
+    atomic_store(&shared->failed_ns, lki_now_ns());
+    return lki_fail(LK_ERR_IO, "the disk is full");
 }
 
 static void a_stubborn_rank_is_killed(void **state)
@@ -170,6 +175,33 @@ static void a_stubborn_rank_is_killed(void **state)
     start_over();
     lkt_fails(lk_distributed_run(stubborn, NULL, .nproc = 3), LK_ERR_IO, "failed: the disk is full");
     assert_all_gone(3);
+}
+
+/* Whether the whole job is over within 5 s of the failure. A machine that does other things may take longer:
+ * then it is tried again. */
+static bool ends_in_time(lk_status (*body)(void *), void *context)
+{
+    enum { TRIES = 4, LIMIT_MS = 5000 };
+    for (int i = 0; i < TRIES; i++) {
+        start_over();
+        assert_true(lk_distributed_run(body, context, .nproc = 3) != LK_OK);
+        int64_t since_ms = (lki_now_ns() - atomic_load(&shared->failed_ns)) / 1000000;
+        assert_true(atomic_load(&shared->failed_ns) > 0);
+        assert_all_gone(3);
+        if (since_ms <= LIMIT_MS) return true;
+        print_message("over after %lld ms\n", (long long)since_ms);
+    }
+    return false;
+}
+
+/* Whether they wait for the one that fails, or do not even listen. */
+static void the_others_stop_within_five_seconds(void **state)
+{
+    (void)state;
+    assert_true(ends_in_time(one_goes, &((ending){KILLED, 1})));
+    assert_true(ends_in_time(one_goes, &((ending){RETURNS_ERROR, 0})));
+    assert_true(ends_in_time(one_goes, &((ending){EXITS, 2})));
+    assert_true(ends_in_time(stubborn, NULL));
 }
 
 static lk_status sleeps(void *context)
@@ -213,6 +245,59 @@ static void children_do_not_outlive_the_caller(int how)
     }
 }
 
+/* The letter of /proc/PID/stat: 'T' is stopped. */
+static char state_of(pid_t pid)
+{
+    char path[64], line[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    const char *name_end = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+    fclose(file);
+    return name_end ? name_end[2] : 0;
+}
+
+static void until_stopped(pid_t pid, bool stopped)
+{
+    for (int turn = 0; (state_of(pid) == 'T') != stopped; turn++, usleep(1000))
+        if (turn == 120000) fail_msg("process %d is in state %c", (int)pid, state_of(pid));
+}
+
+static lk_status counts(void *context)
+{
+    lk_comm *comm = NULL;
+    LKI_TRY(join_comm(&comm));
+    (void)context;
+    for (float value = 1;; value = 1) {
+        LKI_TRY(lk_comm_all_reduce(comm, &value, 1, LK_F32, LK_REDUCE_SUM));
+        if (lk_rank() == 0) atomic_fetch_add(&shared->sum, 1);
+        usleep(1000);
+    }
+}
+
+/* Ctrl-Z and fg: the other ranks stop and go on with the caller. */
+static void stopped_caller(void **state)
+{
+    (void)state;
+    start_over();
+    pid_t caller = fork();
+    if (caller == 0) {
+        lk_distributed_run(counts, NULL, .nproc = 3);
+        _exit(0);
+    }
+    while (atomic_load(&shared->sum) == 0) usleep(1000);
+    for (int round = 0; round < 3; round++) {
+        kill(caller, SIGTSTP);
+        for (int rank = 0; rank < 3; rank++) until_stopped(atomic_load(&shared->pids[rank]), true);
+        int sum = atomic_load(&shared->sum);
+        kill(caller, SIGCONT);
+        for (int rank = 0; rank < 3; rank++) until_stopped(atomic_load(&shared->pids[rank]), false);
+        while (atomic_load(&shared->sum) < sum + 3) usleep(1000);
+    }
+    kill(caller, SIGKILL);
+    waitpid(caller, NULL, 0);
+}
+
 static void killed_caller(void **state)
 {
     (void)state;
@@ -249,6 +334,8 @@ int main(void)
         cmocka_unit_test(the_first_failure_is_reported),
         cmocka_unit_test(the_callers_own_failure_is_reported),
         cmocka_unit_test(a_stubborn_rank_is_killed),
+        cmocka_unit_test(the_others_stop_within_five_seconds),
+        cmocka_unit_test(stopped_caller),
         cmocka_unit_test(killed_caller),
         cmocka_unit_test(interrupted_caller),
         cmocka_unit_test(wrong_numbers),
