@@ -28,14 +28,16 @@ find_path(DNNL_INCLUDE_DIR NAMES dnnl.h)
 if(DNNL_LIBRARY AND DNNL_INCLUDE_DIR)
     set(DNNL_OK TRUE)
 endif()
-lockstep_feature(DNNL "fast CPU kernels (oneDNN)" "${DNNL_OK}" ${DNNL_LIBRARY})
+# Loaded at run time, by the first bf16: src/engine/cpu/dnnl_library.c.
+lockstep_feature(DNNL "fast CPU kernels (oneDNN)" "${DNNL_OK}")
 
 find_library(OPENBLAS_LIBRARY NAMES openblas)
 find_path(CBLAS_INCLUDE_DIR NAMES cblas.h PATH_SUFFIXES openblas x86_64-linux-gnu)
 if(OPENBLAS_LIBRARY AND CBLAS_INCLUDE_DIR)
     set(BLAS_OK TRUE)
 endif()
-lockstep_feature(BLAS "BLAS (OpenBLAS)" "${BLAS_OK}" ${OPENBLAS_LIBRARY})
+# Loaded at run time, by kernel ridge regression: src/estimator/krr.c.
+lockstep_feature(BLAS "BLAS (OpenBLAS)" "${BLAS_OK}")
 
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES PkgConfig::YAML)

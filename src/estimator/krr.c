@@ -2,6 +2,7 @@
  * is one point of a field: its channels are the features, the targets' channels at that point the values. */
 #include "estimator/estimator.h"
 
+#include "base/library.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -11,14 +12,19 @@
 #include <unistd.h>
 
 #if LOCKSTEP_HAVE_BLAS
-/* LAPACK's own name; OpenBLAS brings it. */
-void dposv_(const char *uplo, const int *n, const int *columns, double *a, const int *lda, double *b,
-            const int *ldb, int *info);
+/* LAPACK's dposv from OpenBLAS, which is loaded when a regression is first solved. */
+typedef void (*dposv_function)(const char *uplo, const int *n, const int *columns, double *a, const int *lda,
+                               double *b, const int *ldb, int *info);
 
 static lk_status solve(double *kernel, double *values, int n, int columns)
 {
+    void *library = lki_library_open("libopenblas.so.0", LOCKSTEP_OPENBLAS_PATH);
+    dposv_function dposv = NULL;
     int info = 0;
-    dposv_("L", &n, &columns, kernel, &n, values, &n, &info);
+    if (!library) return lki_last_status();
+    if (!lki_library_function(library, "dposv_", &dposv))
+        return lki_fail(LK_ERR_UNSUPPORTED, "%s has no LAPACK in it", LOCKSTEP_OPENBLAS_PATH);
+    dposv("L", &n, &columns, kernel, &n, values, &n, &info);
     if (info == 0) return LK_OK;
     return lki_fail(LK_ERR_RANGE,
                     "the kernel matrix is not positive definite: points repeat, use a larger alpha");

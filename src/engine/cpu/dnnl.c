@@ -3,9 +3,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-#include <dlfcn.h>
-#include <string.h>
-
 enum { MAX_ARGUMENTS = 4 };
 
 typedef struct argument {
@@ -32,26 +29,26 @@ struct lki_dnnl {
 
 lki_dnnl_device *lki_dnnl_open(void)
 {
-    if (dnnl_get_effective_cpu_isa() < dnnl_cpu_isa_avx512_core_bf16) return NULL;
+    if (!lki_onednn_load()) return NULL;
+    if (lki_onednn.get_effective_cpu_isa() < dnnl_cpu_isa_avx512_core_bf16) return NULL;
     lki_dnnl_device *device = LKI_NEW(lki_dnnl_device);
     if (!device) return NULL;
     bool started =
-        dnnl_engine_create(&device->engine, dnnl_cpu, 0) == dnnl_success &&
-        dnnl_stream_create(&device->stream, device->engine, dnnl_stream_default_flags) == dnnl_success;
+        lki_onednn.engine_create(&device->engine, dnnl_cpu, 0) == dnnl_success &&
+        lki_onednn.stream_create(&device->stream, device->engine, dnnl_stream_default_flags) == dnnl_success;
     if (!started) {
         lki_dnnl_close(device);
         return NULL;
     }
-    void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
-    memcpy(&device->set_threads, &symbol, sizeof symbol);
+    device->set_threads = lki_onednn.omp_set_num_threads;
     return device;
 }
 
 void lki_dnnl_close(lki_dnnl_device *device)
 {
     if (!device) return;
-    if (device->stream) dnnl_stream_destroy(device->stream);
-    if (device->engine) dnnl_engine_destroy(device->engine);
+    if (device->stream) lki_onednn.stream_destroy(device->stream);
+    if (device->engine) lki_onednn.engine_destroy(device->engine);
     lki_free(device);
 }
 
@@ -63,7 +60,7 @@ static dnnl_data_type_t data_type(lk_dtype dtype)
 dnnl_memory_desc_t lki_dnnl_strided(lk_dtype dtype, int rank, const int64_t *dims, const int64_t *strides)
 {
     dnnl_memory_desc_t desc;
-    dnnl_memory_desc_init_by_strides(&desc, rank, dims, data_type(dtype), strides);
+    lki_onednn.memory_desc_init_by_strides(&desc, rank, dims, data_type(dtype), strides);
     return desc;
 }
 
@@ -75,7 +72,7 @@ dnnl_memory_desc_t lki_dnnl_dense(lk_dtype dtype, int rank, const int64_t *dims)
 dnnl_memory_desc_t lki_dnnl_any(lk_dtype dtype, int rank, const int64_t *dims)
 {
     dnnl_memory_desc_t desc;
-    dnnl_memory_desc_init_by_tag(&desc, rank, dims, data_type(dtype), dnnl_format_tag_any);
+    lki_onednn.memory_desc_init_by_tag(&desc, rank, dims, data_type(dtype), dnnl_format_tag_any);
     return desc;
 }
 
@@ -92,28 +89,28 @@ static void free_kernel(void *state)
     for (int i = 0; i < kernel->argument_count; i++) {
         argument *a = &kernel->arguments[i];
         if (a->reorder) {
-            dnnl_primitive_destroy(a->reorder);
-            dnnl_memory_destroy(a->inner);
+            lki_onednn.primitive_destroy(a->reorder);
+            lki_onednn.memory_destroy(a->inner);
         }
-        if (a->user) dnnl_memory_destroy(a->user);
+        if (a->user) lki_onednn.memory_destroy(a->user);
     }
-    if (kernel->scratchpad) dnnl_memory_destroy(kernel->scratchpad);
-    if (kernel->primitive) dnnl_primitive_destroy(kernel->primitive);
-    if (kernel->desc) dnnl_primitive_desc_destroy(kernel->desc);
+    if (kernel->scratchpad) lki_onednn.memory_destroy(kernel->scratchpad);
+    if (kernel->primitive) lki_onednn.primitive_destroy(kernel->primitive);
+    if (kernel->desc) lki_onednn.primitive_desc_destroy(kernel->desc);
     lki_free(kernel);
 }
 
 static lk_status make_attributes(dnnl_primitive_attr_t *attr, bool relu)
 {
     dnnl_post_ops_t post_ops = NULL;
-    LKI_TRY(check(dnnl_primitive_attr_create(attr), "make attributes"));
-    lk_status status = check(dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user),
+    LKI_TRY(check(lki_onednn.primitive_attr_create(attr), "make attributes"));
+    lk_status status = check(lki_onednn.primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user),
                              "set its scratchpad");
     if (status || !relu) return status;
-    LKI_TRY(check(dnnl_post_ops_create(&post_ops), "make post-ops"));
-    status = check(dnnl_post_ops_append_eltwise(post_ops, 1, dnnl_eltwise_relu, 0, 0), "append a ReLU");
-    if (!status) status = check(dnnl_primitive_attr_set_post_ops(*attr, post_ops), "set post-ops");
-    dnnl_post_ops_destroy(post_ops);
+    LKI_TRY(check(lki_onednn.post_ops_create(&post_ops), "make post-ops"));
+    status = check(lki_onednn.post_ops_append_eltwise(post_ops, 1, dnnl_eltwise_relu, 0, 0), "append a ReLU");
+    if (!status) status = check(lki_onednn.primitive_attr_set_post_ops(*attr, post_ops), "set post-ops");
+    lki_onednn.post_ops_destroy(post_ops);
     return status;
 }
 
@@ -128,11 +125,12 @@ lk_status lki_dnnl_begin(lki_dnnl **out, lki_cpu *cpu, lk_call *call, const_dnnl
     dnnl_primitive_attr_t attr = NULL;
     lk_status status = make_attributes(&attr, relu);
     if (!status)
-        status = check(dnnl_primitive_desc_create(&kernel->desc, op_desc, attr, cpu->dnnl->engine, NULL),
-                       "describe a primitive");
+        status =
+            check(lki_onednn.primitive_desc_create(&kernel->desc, op_desc, attr, cpu->dnnl->engine, NULL),
+                  "describe a primitive");
     if (!status)
-        status = check(dnnl_primitive_create(&kernel->primitive, kernel->desc), "create a primitive");
-    if (attr) dnnl_primitive_attr_destroy(attr);
+        status = check(lki_onednn.primitive_create(&kernel->primitive, kernel->desc), "create a primitive");
+    if (attr) lki_onednn.primitive_attr_destroy(attr);
     return status;
 }
 
@@ -142,18 +140,19 @@ static lk_status make_reorder(lki_dnnl *kernel, argument *a, const dnnl_memory_d
     dnnl_primitive_desc_t desc = NULL;
     const dnnl_memory_desc_t *from = a->is_output ? inner : user, *to = a->is_output ? user : inner;
     dnnl_engine_t engine = kernel->device->engine;
-    LKI_TRY(check(dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, NULL),
+    LKI_TRY(check(lki_onednn.reorder_primitive_desc_create(&desc, from, engine, to, engine, NULL),
                   "describe a reorder"));
-    lk_status status = check(dnnl_primitive_create(&a->reorder, desc), "create a reorder");
-    dnnl_primitive_desc_destroy(desc);
+    lk_status status = check(lki_onednn.primitive_create(&a->reorder, desc), "create a reorder");
+    lki_onednn.primitive_desc_destroy(desc);
     if (status) return status;
-    status = check(dnnl_memory_create(&a->inner, inner, engine, DNNL_MEMORY_NONE), "create a memory object");
+    status =
+        check(lki_onednn.memory_create(&a->inner, inner, engine, DNNL_MEMORY_NONE), "create a memory object");
     if (status) {
-        dnnl_primitive_destroy(a->reorder);
+        lki_onednn.primitive_destroy(a->reorder);
         a->reorder = NULL;
         return status;
     }
-    a->nbytes = dnnl_memory_desc_get_size(inner);
+    a->nbytes = lki_onednn.memory_desc_get_size(inner);
     a->offset = kernel->scratch_nbytes;
     kernel->scratch_nbytes += (a->nbytes + 63) / 64 * 64;
     return LK_OK;
@@ -163,10 +162,11 @@ lk_status lki_dnnl_add(lki_dnnl *kernel, int arg, bool is_output, int operand, c
 {
     argument *a = &kernel->arguments[kernel->argument_count++];
     *a = (argument){.arg = arg, .is_output = is_output, .operand = operand};
-    const dnnl_memory_desc_t *inner = dnnl_primitive_desc_query_md(kernel->desc, dnnl_query_exec_arg_md, arg);
-    LKI_TRY(check(dnnl_memory_create(&a->user, user, kernel->device->engine, DNNL_MEMORY_NONE),
+    const dnnl_memory_desc_t *inner =
+        lki_onednn.primitive_desc_query_md(kernel->desc, dnnl_query_exec_arg_md, arg);
+    LKI_TRY(check(lki_onednn.memory_create(&a->user, user, kernel->device->engine, DNNL_MEMORY_NONE),
                   "create a memory object"));
-    if (!inner || dnnl_memory_desc_equal(user, inner)) {
+    if (!inner || lki_onednn.memory_desc_equal(user, inner)) {
         a->inner = a->user;
         return LK_OK;
     }
@@ -179,7 +179,7 @@ static void place(lki_dnnl *kernel, const lk_call *call)
     for (int i = 0; i < kernel->argument_count; i++) {
         argument *a = &kernel->arguments[i];
         void *data = a->is_output ? call->out[a->operand].data : call->in[a->operand].data;
-        if (data != a->data) dnnl_memory_set_data_handle_v2(a->user, data, kernel->device->stream);
+        if (data != a->data) lki_onednn.memory_set_data_handle_v2(a->user, data, kernel->device->stream);
         a->data = data;
     }
     if (kernel->scratch == call->scratch) return;
@@ -187,19 +187,19 @@ static void place(lki_dnnl *kernel, const lk_call *call)
     for (int i = 0; i < kernel->argument_count; i++) {
         argument *a = &kernel->arguments[i];
         if (a->reorder)
-            dnnl_memory_set_data_handle_v2(a->inner, (char *)call->scratch + a->offset,
-                                           kernel->device->stream);
+            lki_onednn.memory_set_data_handle_v2(a->inner, (char *)call->scratch + a->offset,
+                                                 kernel->device->stream);
     }
     if (kernel->scratchpad)
-        dnnl_memory_set_data_handle_v2(kernel->scratchpad, (char *)call->scratch + kernel->scratchpad_offset,
-                                       kernel->device->stream);
+        lki_onednn.memory_set_data_handle_v2(
+            kernel->scratchpad, (char *)call->scratch + kernel->scratchpad_offset, kernel->device->stream);
 }
 
 static dnnl_status_t reorder(const lki_dnnl *kernel, const argument *a)
 {
     dnnl_exec_arg_t arguments[2] = {{DNNL_ARG_FROM, a->is_output ? a->inner : a->user},
                                     {DNNL_ARG_TO, a->is_output ? a->user : a->inner}};
-    return dnnl_primitive_execute(a->reorder, kernel->device->stream, 2, arguments);
+    return lki_onednn.primitive_execute(a->reorder, kernel->device->stream, 2, arguments);
 }
 
 lk_status lki_dnnl_run(const lk_call *call)
@@ -216,23 +216,24 @@ lk_status lki_dnnl_run(const lk_call *call)
         if (a->reorder && !a->is_output && !status) status = reorder(kernel, a);
     }
     if (kernel->scratchpad) arguments[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, kernel->scratchpad};
-    if (!status) status = dnnl_primitive_execute(kernel->primitive, kernel->device->stream, count, arguments);
+    if (!status)
+        status = lki_onednn.primitive_execute(kernel->primitive, kernel->device->stream, count, arguments);
     for (int i = 0; i < kernel->argument_count && !status; i++)
         if (kernel->arguments[i].reorder && kernel->arguments[i].is_output)
             status = reorder(kernel, &kernel->arguments[i]);
-    if (!status) status = dnnl_stream_wait(kernel->device->stream);
+    if (!status) status = lki_onednn.stream_wait(kernel->device->stream);
     return check(status, "run a primitive");
 }
 
 lk_status lki_dnnl_finish(lki_dnnl *kernel, lk_call *call)
 {
     const dnnl_memory_desc_t *scratchpad =
-        dnnl_primitive_desc_query_md(kernel->desc, dnnl_query_scratchpad_md, 0);
-    size_t nbytes = scratchpad ? dnnl_memory_desc_get_size(scratchpad) : 0;
+        lki_onednn.primitive_desc_query_md(kernel->desc, dnnl_query_scratchpad_md, 0);
+    size_t nbytes = scratchpad ? lki_onednn.memory_desc_get_size(scratchpad) : 0;
     if (nbytes) {
-        LKI_TRY(check(
-            dnnl_memory_create(&kernel->scratchpad, scratchpad, kernel->device->engine, DNNL_MEMORY_NONE),
-            "create a memory object"));
+        LKI_TRY(check(lki_onednn.memory_create(&kernel->scratchpad, scratchpad, kernel->device->engine,
+                                               DNNL_MEMORY_NONE),
+                      "create a memory object"));
         kernel->scratchpad_offset = kernel->scratch_nbytes;
         kernel->scratch_nbytes += (nbytes + 63) / 64 * 64;
     }

@@ -8,8 +8,7 @@
 #define LKI_CPU_DNNL_H
 
 #include "engine/cpu/cpu.h"
-
-#include <dnnl.h>
+#include "engine/cpu/dnnl_library.h"
 
 typedef struct lki_dnnl lki_dnnl;
 

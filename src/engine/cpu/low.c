@@ -28,7 +28,8 @@ typedef struct matrices {
 static lk_status prepare_product(lki_cpu *cpu, lk_call *call, const matrices *p)
 {
     dnnl_matmul_desc_t desc;
-    if (dnnl_matmul_desc_init(&desc, &p->a, &p->b, p->has_bias ? &p->bias : NULL, &p->c) != dnnl_success)
+    if (lki_onednn.matmul_desc_init(&desc, &p->a, &p->b, p->has_bias ? &p->bias : NULL, &p->c) !=
+        dnnl_success)
         return LK_ERR_UNSUPPORTED;
     lki_dnnl *kernel;
     LKI_TRY(lki_dnnl_begin(&kernel, cpu, call, &desc, p->relu));
@@ -152,9 +153,9 @@ static lk_status prepare_conv(lki_cpu *cpu, lk_call *call)
     dnnl_memory_desc_t y = lki_dnnl_any(call->out[0].dtype, v.rank, v.out),
                        b = lki_dnnl_dense(call->in[2 * has_bias].dtype, 1, &v.out[1]);
     dnnl_convolution_desc_t desc;
-    if (dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct, &x,
-                                                   &w, has_bias ? &b : NULL, &y, v.stride, v.dilation,
-                                                   v.before, v.after) != dnnl_success)
+    if (lki_onednn.dilated_convolution_forward_desc_init(
+            &desc, dnnl_forward_training, dnnl_convolution_direct, &x, &w, has_bias ? &b : NULL, &y, v.stride,
+            v.dilation, v.before, v.after) != dnnl_success)
         return LK_ERR_UNSUPPORTED;
     lki_dnnl *kernel;
     LKI_TRY(lki_dnnl_begin(&kernel, cpu, call, &desc, call->attr->activation == LK_ACTIVATION_RELU));
@@ -177,9 +178,9 @@ static lk_status prepare_conv_grad_input(lki_cpu *cpu, lk_call *call)
                        w = lki_dnnl_any(LK_BF16, v.weight_rank, v.weight);
     dnnl_memory_desc_t dy = lki_dnnl_any(LK_BF16, v.rank, v.out);
     dnnl_convolution_desc_t desc;
-    if (dnnl_dilated_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &dx, &w, &dy,
-                                                         v.stride, v.dilation, v.before,
-                                                         v.after) != dnnl_success)
+    if (lki_onednn.dilated_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &dx, &w, &dy,
+                                                               v.stride, v.dilation, v.before,
+                                                               v.after) != dnnl_success)
         return LK_ERR_UNSUPPORTED;
     lki_dnnl *kernel;
     LKI_TRY(lki_dnnl_begin(&kernel, cpu, call, &desc, false));
@@ -201,9 +202,9 @@ static lk_status prepare_conv_grad_weight(lki_cpu *cpu, lk_call *call)
     dnnl_memory_desc_t dw = lki_dnnl_any(call->out[0].dtype, v.weight_rank, v.weight),
                        db = lki_dnnl_dense(LK_F32, 1, &v.out[1]);
     dnnl_convolution_desc_t desc;
-    if (dnnl_dilated_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &x, &dw,
-                                                            has_bias ? &db : NULL, &dy, v.stride, v.dilation,
-                                                            v.before, v.after) != dnnl_success)
+    if (lki_onednn.dilated_convolution_backward_weights_desc_init(
+            &desc, dnnl_convolution_direct, &x, &dw, has_bias ? &db : NULL, &dy, v.stride, v.dilation,
+            v.before, v.after) != dnnl_success)
         return LK_ERR_UNSUPPORTED;
     lki_dnnl *kernel;
     LKI_TRY(lki_dnnl_begin(&kernel, cpu, call, &desc, false));
