@@ -1,135 +1,15 @@
-/* Times one training step of the models of docs/performance.md, data in memory, one thread a rank.
+/* Times one training step of the models of docs/performance.md, data in memory, one thread.
  *
- *     build/bench/bench_step WORKLOAD [SECONDS [RANKS]]     prints "WORKLOAD microseconds peak-memory-in-MB
+ *     build/bench/bench_step WORKLOAD [SECONDS]     prints "WORKLOAD microseconds peak-memory-in-MB
  * last-loss"
  *
- * bench/peer_step.py does the same with PyTorch; bench/run and bench/also_ranks show them side by side. */
-#include "workloads.h"
-
-#include "base/status.h"
-#include "launch/connect.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <zlib.h>
-
-static const workload workloads[] = {
-    {"mnist-linear", mnist_linear, cross_entropy, adam_002, {4, {32, 1, 28, 28}}, {1, {32}}},
-    {"toy-mlp", toy_mlp, cross_entropy, sgd, {2, {128, 784}}, {1, {128}}},
-    {"cnn3d-16", cnn3d_16, smooth_l1, adam_0001, {5, {8, 3, 16, 16, 16}}, {2, {8, 12288}}},
-    {"cnn3d-32", cnn3d_32, smooth_l1, adam_0001, {5, {16, 3, 32, 32, 32}}, {2, {16, 98304}}},
-    {"convnet", convnet, cross_entropy, adam_0001, {4, {64, 1, 28, 28}}, {1, {64}}},
-};
-
-/* The first digits of MNIST where the model reads such pictures and the file is there
- * ($LOCKSTEP_SHARED/data/mnist), else random numbers. */
-static lk_tensor *make_input(lk_shape shape)
-{
-    enum { HEADER_NBYTES = 16 };
-    const char *shared = getenv("LOCKSTEP_SHARED");
-    char path[1024];
-    int64_t count = lk_shape_count(shape);
-    snprintf(path, sizeof path, "%s/data/mnist/train-images-idx3-ubyte.gz", shared ? shared : "../shared");
-    gzFile file = count == shape.dim[0] * 784 ? gzopen(path, "rb") : NULL;
-    if (!file) return lk_rand(shape);
-    lk_tensor *x = lk_tensor_create(LK_F32, shape);
-    uint8_t *bytes = malloc((size_t)count + HEADER_NBYTES);
-    bool complete = gzread(file, bytes, (unsigned)count + HEADER_NBYTES) == count + HEADER_NBYTES;
-    for (int64_t i = 0; complete && i < count; i++) lk_tensor_set(x, i, bytes[HEADER_NBYTES + i] / 255.0f);
-    gzclose(file);
-    free(bytes);
-    return x;
-}
-
-static lk_tensor *make_target(lk_shape shape)
-{
-    if (shape.rank > 1) return lk_rand(shape);
-    lk_tensor *target = lk_tensor_create(LK_I64, shape);
-    for (int64_t i = 0; target && i < shape.dim[0]; i++) lk_tensor_set(target, i, (double)(i % 10));
-    return target;
-}
-
-static void fail(void)
-{
-    fprintf(stderr, "bench_step: %s\n", lk_error());
-    exit(1);
-}
-
-/* How many steps the next block has; 0 ends it. Rank 0 says so. */
-static int agree(lk_comm *comm, int block)
-{
-    int32_t said = block;
-    if (comm && lk_comm_broadcast(comm, &said, 1, LK_I32, 0)) fail();
-    return said;
-}
-
-/* The best of many short blocks: what the machine can do when nobody disturbs it. */
-static double best_step_s(lk_step *step, const lk_input *inputs, double seconds, lk_comm *comm)
-{
-    double best = 1e9, end = now_s() + seconds;
-    int block = 1;
-    for (int i = 0; i < 3; i++)
-        if (lk_step_train(step, inputs, 2)) fail();
-    do {
-        double start = now_s();
-        for (int i = 0; i < block; i++)
-            if (lk_step_train(step, inputs, 2)) fail();
-        double block_s = now_s() - start;
-        if (block_s / block < best) best = block_s / block;
-        block = agree(comm, now_s() >= end ? 0 : block_s < 0.02 ? 2 * block : block);
-    } while (block > 0);
-    return best;
-}
-
-typedef struct benchmark {
-    const workload *workload;
-    double seconds;
-    bool has_ranks;
-} benchmark;
-
-static lk_status run_rank(void *context)
-{
-    const benchmark *b = context;
-    lk_comm *comm = NULL;
-    lki_role role = *lki_process_role();
-    if (b->has_ranks && lki_comm_connect(&comm, &role, NULL)) return lki_last_status();
-    lk_manual_seed(0);
-    lk_engine *engine = lk_engine_open("auto", (lk_engine_options){.thread_count = 1});
-    lk_step *step =
-        lk_step(.model = b->workload->model(), .criterion = b->workload->criterion(),
-                .optimizer = b->workload->optimizer(), .engine = engine, .comm = comm, .owned = true);
-    lk_tensor *x = make_input(b->workload->input), *y = make_target(b->workload->target);
-    if (!engine || !step || !x || !y) fail();
-    lk_input inputs[] = {{"features", x}, {"targets", y}};
-    double step_s = best_step_s(step, inputs, b->seconds, comm);
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    if (role.rank == 0)
-        printf("%s %.1f %.1f %.6g\n", b->workload->name, step_s * 1e6, (double)usage.ru_maxrss / 1024,
-               lk_step_loss(step));
-    lk_step_free(step);
-    lk_comm_free(comm);
-    lk_engine_close(engine);
-    lk_tensor_free(x);
-    lk_tensor_free(y);
-    return LK_OK;
-}
+ * It uses the public interface alone, as a user's program of one process does. bench/peer_step.py does the
+ * same with PyTorch; bench/run shows them side by side. */
+#include "step_timer.h"
 
 int main(int argc, char **argv)
 {
-    const workload *chosen = NULL;
-    for (size_t i = 0; i < sizeof workloads / sizeof *workloads && argc > 1; i++)
-        if (strcmp(argv[1], workloads[i].name) == 0) chosen = &workloads[i];
-    if (!chosen) {
-        fprintf(stderr,
-                "usage: bench_step mnist-linear|toy-mlp|cnn3d-16|cnn3d-32|convnet [SECONDS [RANKS]]\n");
-        return 2;
-    }
-    int ranks = argc > 3 ? atoi(argv[3]) : 1;
-    benchmark b = {chosen, argc > 2 ? atof(argv[2]) : 2, ranks > 1};
-    lk_status status = b.has_ranks ? lk_distributed_run(run_rank, &b, .nproc = ranks) : run_rank(&b);
-    if (status) fail();
+    const workload *chosen = find_workload(argc, argv);
+    time_step(chosen, argc > 2 ? atof(argv[2]) : 2, 0, NULL, NULL);
     return 0;
 }
