@@ -522,6 +522,7 @@ const lk_engine_ops lki_cuda_ops = {
     .open = open_engine,
     .close = close_engine,
     .prepare = prepare,
+    .keeps_low = false, /* the kernels take 16-bit activations, but no GPU has run a step of them yet */
     .assign_layouts = NULL,
     .alloc = alloc_device,
     .release = release_device,
