@@ -7,9 +7,10 @@
 #include "train/step.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* As tests/oracle/scaler.py. */
+/* As tests/oracle/scaler.py. LOCKSTEP_TEST_ENGINE=cuda asks for a GPU's steps too. */
 enum { BATCH = 12, INPUTS = 20, HIDDEN = 16, CLASSES = 5, STEPS = 24 };
 
 typedef struct batch {
@@ -81,10 +82,21 @@ static void check_step(lk_step *step, const row *expected)
     lkt_close(squares, expected->squares, 2e-2);
 }
 
+enum { REF, CPU, FAR, GPU };
+
 static lk_engine *open_engine(int which)
 {
-    static const char *const names[] = {"ref", "cpu"};
-    return which < 2 ? lk_engine_open(names[which], (lk_engine_options){0}) : lkt_far_engine_open();
+    static const char *const names[] = {"ref", "cpu", NULL, "cuda"};
+    lk_engine *engine =
+        names[which] ? lk_engine_open(names[which], (lk_engine_options){0}) : lkt_far_engine_open();
+    lkt_not_null(engine);
+    return engine;
+}
+
+static int engine_count(void)
+{
+    const char *asked = getenv("LOCKSTEP_TEST_ENGINE");
+    return asked && !strcmp(asked, "cuda") ? GPU + 1 : FAR + 1;
 }
 
 static void the_scale_and_the_weights_are_pytorchs(void **state)
@@ -92,7 +104,7 @@ static void the_scale_and_the_weights_are_pytorchs(void **state)
     (void)state;
     row expected[STEPS];
     read_golden(expected);
-    for (int which = 0; which < 3; which++) {
+    for (int which = 0; which < engine_count(); which++) {
         lk_engine *engine = open_engine(which);
         batch b;
         lk_step *step = make_step(engine, (lk_step_options){0}, &b);
@@ -121,7 +133,7 @@ static void a_recorded_run_ahead_gives_the_same(void **state)
     static const lk_step_options cases[] = {
         {0}, {.accumulation_steps = 2, .clip_norm = 0.5}, {.clip_value = 0.01}};
     for (int k = 0; k < 3; k++) {
-        lk_engine *host = open_engine(0), *far = open_engine(2);
+        lk_engine *host = open_engine(REF), *far = open_engine(FAR);
         lk_step_options ahead = cases[k];
         ahead.asynchronous = true;
         batch b;
@@ -140,6 +152,26 @@ static void a_recorded_run_ahead_gives_the_same(void **state)
     }
 }
 
+static void a_gpu_that_runs_ahead_gives_the_same(void **state)
+{
+    (void)state;
+    if (engine_count() <= GPU) skip();
+    lk_engine *gpu = open_engine(GPU);
+    batch b;
+    lk_step *waiting = make_step(gpu, (lk_step_options){.accumulation_steps = 2, .clip_norm = 0.5}, &b);
+    lk_step *ahead = make_step(
+        gpu, (lk_step_options){.accumulation_steps = 2, .clip_norm = 0.5, .asynchronous = true}, NULL);
+    for (int i = 0; i < STEPS; i++) train(waiting, &b);
+    for (int i = 0; i < STEPS; i++) train(ahead, &b);
+    lkt_ok(lk_step_wait(ahead));
+    same_weights(waiting, ahead);
+    assert_true(lk_step_skipped_updates(ahead) > 2);
+    free_batch(&b);
+    lk_step_free(waiting);
+    lk_step_free(ahead);
+    lk_engine_close(gpu);
+}
+
 static double kept(const lk_state_dict *state, const char *name)
 {
     double value;
@@ -152,7 +184,7 @@ static void a_step_goes_on_from_its_state(void **state)
 {
     (void)state;
     for (int stop = 1; stop < STEPS; stop += 5)
-        for (int which = 0; which < 3; which += 2) {
+        for (int which = 0; which < engine_count(); which++) {
             lk_engine *engine = open_engine(which);
             batch b;
             lk_step *first = make_step(engine, (lk_step_options){0}, &b);
@@ -237,6 +269,7 @@ int main(void)
         cmocka_unit_test(two_ranks_skip_together), /* forks, before engines start threads */
         cmocka_unit_test(the_scale_and_the_weights_are_pytorchs),
         cmocka_unit_test(a_recorded_run_ahead_gives_the_same),
+        cmocka_unit_test(a_gpu_that_runs_ahead_gives_the_same),
         cmocka_unit_test(a_step_goes_on_from_its_state),
         cmocka_unit_test(numbers_that_cannot_be),
     };
