@@ -155,7 +155,10 @@ static void a_recorded_run_ahead_gives_the_same(void **state)
 static void a_gpu_that_runs_ahead_gives_the_same(void **state)
 {
     (void)state;
-    if (engine_count() <= GPU) skip();
+    if (engine_count() <= GPU) {
+        print_message("SKIPPED: LOCKSTEP_TEST_ENGINE does not ask for a GPU\n");
+        skip();
+    }
     lk_engine *gpu = open_engine(GPU);
     batch b;
     lk_step *waiting = make_step(gpu, (lk_step_options){.accumulation_steps = 2, .clip_norm = 0.5}, &b);
