@@ -133,7 +133,7 @@ static const char *strangers(int rank, int size, void *context)
     if (rank == 1) setenv("LOCKSTEP_TOKEN", "another", 1);
     rank_ok(lki_launch_role(&role, &flags, NULL, 0));
     lk_status status =
-        lki_comm_connect(&comm, &role, &(lki_connect_options){.join_timeout_ms = rank == 0 ? 1500 : 30000});
+        lki_comm_connect(&comm, &role, &(lki_connect_options){.join_timeout_ms = rank == 0 ? 6000 : 60000});
     if (rank == 0) {
         rank_check(status == LK_ERR_TIMEOUT);
         rank_check(strstr(lk_error(), "1 of 2 ranks have joined; missing: rank 1") != NULL);
