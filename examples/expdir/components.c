@@ -1,7 +1,7 @@
-/* Components of one's own for a config: a dataset, a model, a loss and a callback.
+/* Components of one's own for a config: a dataset, a model, a loss, an optimizer and a callback.
  *
  *     lockstep run -C examples/expdir/config.yml --expdir examples/expdir --verbose
- *     lockstep help Spirals WideNet LogCosh --expdir examples/expdir
+ *     lockstep help Spirals WideNet LogCosh Signum --expdir examples/expdir
  *
  * Each is declared once: its name, parameters and help beside the function that builds it. */
 #include <lockstep/lockstep.h>
@@ -68,6 +68,32 @@ static lk_status build_log_cosh(const lk_component *self, lk_args *args, void **
 static const lk_component log_cosh_loss = {
     .name = "LogCosh", .kind = LK_KIND_CRITERION, .help = "The mean of log(cosh(x - y)).", .build = build_log_cosh};
 
+/* An update rule: the sign of the averaged gradient. In the config: {_target_: Signum, lr: 0.01}. */
+static void signum(const lk_update *u)
+{
+    for (int64_t i = 0; i < u->count; i++) {
+        float *average = &u->states[0][i];
+        *average = (float)u->momentum * *average + (float)(1 - u->momentum) * u->grads[i];
+        u->values[i] -= (float)u->lr * (float)((*average > 0) - (*average < 0));
+    }
+}
+
+static lk_status build_signum(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    *out = lk_custom_optimizer(.name = "Signum", .update = signum, .state_count = 1, .lr = lk_arg_float(args, "lr"),
+                               .momentum = lk_arg_float(args, "momentum"));
+    return *out ? LK_OK : lk_error_status();
+}
+
+static const lk_component signum_optimizer = {
+    .name = "Signum", .kind = LK_KIND_OPTIMIZER, .help = "Steps of one size, by the averaged gradient's sign.",
+    .build = build_signum,
+    .parameters = (const lk_parameter[]){
+        {.name = "lr", .type = LK_PARAMETER_FLOAT, .help = "The size of a step."},
+        {.name = "momentum", .type = LK_PARAMETER_FLOAT, .default_value = "0.9", .help = "How long it remembers."},
+        {0}}};
+
 /* A metric of one's own: the root of the loss, after each loader. */
 static lk_status root_of_loss(lk_callback *callback, lk_runner *runner)
 {
@@ -85,4 +111,4 @@ static lk_status build_root(const lk_component *self, lk_args *args, void **out)
 static const lk_component root = {
     .name = "RootOfLoss", .kind = LK_KIND_CALLBACK, .help = "Reports the root of the loss.", .build = build_root};
 
-LK_COMPONENTS(&spirals, &wide_net, &log_cosh_loss, &root);
+LK_COMPONENTS(&spirals, &wide_net, &log_cosh_loss, &signum_optimizer, &root);

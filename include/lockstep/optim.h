@@ -84,6 +84,42 @@ typedef struct lk_adagrad_options {
 #define lk_adagrad(...) lk_adagrad_create((lk_adagrad_options){__VA_ARGS__})
 lk_optimizer *lk_adagrad_create(lk_adagrad_options options);
 
+/* A rule of one's own, in C, for engines that compute in the host's memory (device "cpu"):
+ *
+ *     static void sign_sgd(const lk_update *u)
+ *     {
+ *         for (int64_t i = 0; i < u->count; i++)
+ *             u->values[i] -= (float)u->lr * (float)((u->grads[i] > 0) - (u->grads[i] < 0));
+ *     }
+ *     lk_custom_optimizer(.name = "SignSGD", .update = sign_sgd, .lr = 0.01)
+ *
+ * It is called at every update, once for each run of neighbouring parameters of one group; what is clipped,
+ * accumulated or averaged over ranks has been. Its state begins at 0 and is saved and resumed. */
+enum { LK_MAX_UPDATE_STATES = 3 };
+typedef struct lk_update {
+    float *values;
+    const float *grads;
+    float *states[LK_MAX_UPDATE_STATES]; /* as many as were asked for */
+    int64_t count;
+    double lr, momentum, weight_decay, beta1, beta2, eps; /* of the group, as schedules have set them */
+    int64_t step;                                         /* 1 at the first update */
+    void *context;
+} lk_update;
+typedef void (*lk_update_function)(const lk_update *update);
+
+typedef struct lk_custom_optimizer_options {
+    const char *name; /* "custom" */
+    lk_update_function update;
+    int state_count; /* numbers to keep for each parameter: 0 to LK_MAX_UPDATE_STATES */
+    double lr;       /* required */
+    double momentum, weight_decay, beta1, beta2, eps; /* 0; what they mean is the rule's */
+    lk_param_group_list groups;
+    void *context; /* borrowed: it must outlive the optimizer, unless free_context is given */
+    void (*free_context)(void *context);
+} lk_custom_optimizer_options;
+#define lk_custom_optimizer(...) lk_custom_optimizer_create((lk_custom_optimizer_options){__VA_ARGS__})
+lk_optimizer *lk_custom_optimizer_create(lk_custom_optimizer_options options);
+
 void lk_optimizer_free(lk_optimizer *optimizer);
 
 /* The groups in their order; the last one is the default group, of all parameters that no other names. */

@@ -143,10 +143,47 @@ lk_optimizer *lk_adagrad_create(lk_adagrad_options options)
     return optimizer;
 }
 
+static lk_status check_custom(const char *name, const lk_custom_optimizer_options *options)
+{
+    if (!options->update) return lki_fail(LK_ERR_INVALID, "%s: an update function is needed", name);
+    if (options->lr == 0 && !signbit(options->lr))
+        return lki_fail(LK_ERR_INVALID, "%s: lr is required", name);
+    if (options->state_count >= 0 && options->state_count <= LK_MAX_UPDATE_STATES) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "%s: state_count: expected 0 to %d, found %d", name, LK_MAX_UPDATE_STATES,
+                    options->state_count);
+}
+
+lk_optimizer *lk_custom_optimizer_create(lk_custom_optimizer_options options)
+{
+    char *name = lki_strdup(options.name ? options.name : "custom");
+    lk_hyper hyper = {.lr = or_default(options.lr, 0),
+                      .momentum = or_default(options.momentum, 0),
+                      .weight_decay = or_default(options.weight_decay, 0),
+                      .beta1 = or_default(options.beta1, 0),
+                      .beta2 = or_default(options.beta2, 0),
+                      .eps = or_default(options.eps, 0)};
+    lk_optimizer *optimizer = name && check_custom(name, &options) == LK_OK
+                                  ? create(name, LK_UPDATE_SGD, hyper, options.groups)
+                                  : NULL;
+    if (!optimizer) {
+        if (options.free_context) options.free_context(options.context);
+        lki_free(name);
+        return NULL;
+    }
+    optimizer->own_name = name;
+    optimizer->update = options.update;
+    optimizer->state_count = options.state_count;
+    optimizer->context = options.context;
+    optimizer->free_context = options.free_context;
+    return optimizer;
+}
+
 void lk_optimizer_free(lk_optimizer *optimizer)
 {
     if (!optimizer) return;
     for (int i = 0; i < optimizer->group_count; i++) lki_free(optimizer->groups[i].prefix);
+    if (optimizer->free_context) optimizer->free_context(optimizer->context);
+    lki_free(optimizer->own_name);
     lki_free(optimizer->groups);
     lki_free(optimizer);
 }
@@ -174,6 +211,7 @@ int lki_optimizer_group_of(const lk_optimizer *optimizer, const char *path, cons
 int lki_optimizer_state_count(const lk_optimizer *optimizer)
 {
     bool momentum = false;
+    if (optimizer->update) return optimizer->state_count;
     for (int i = 0; i < optimizer->group_count; i++)
         momentum = momentum || optimizer->groups[i].hyper.momentum != 0;
     const lk_hyper *hyper = &optimizer->groups[0].hyper;
@@ -198,7 +236,8 @@ const char *lki_optimizer_state_name(const lk_optimizer *optimizer, int state)
         [LK_UPDATE_ADAGRAD] = {"sum"},
         [LK_UPDATE_LAMB] = {"exp_avg", "exp_avg_sq"},
     };
-    return names[optimizer->rule][state];
+    static const char *const own_names[LK_MAX_UPDATE_STATES] = {"state0", "state1", "state2"};
+    return optimizer->update ? own_names[state] : names[optimizer->rule][state];
 }
 
 double *lki_group_momentum(const lk_optimizer *optimizer, int group)

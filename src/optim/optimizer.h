@@ -18,8 +18,13 @@ struct lk_optimizer {
     lk_update_rule rule;
     lki_group *groups; /* the default group is the last */
     int group_count;
-    double initial_state; /* what state 0 starts from: Adagrad's accumulator */
-    bool has_step;        /* a step has made its state: a momentum that was 0 must stay so */
+    double initial_state;      /* what state 0 starts from: Adagrad's accumulator */
+    lk_update_function update; /* a rule of the user's own; NULL: `rule` */
+    int state_count;           /* of that */
+    void *context;
+    void (*free_context)(void *context);
+    char *own_name;
+    bool has_step; /* a step has made its state: a momentum that was 0 must stay so */
 };
 
 /* Which group a parameter belongs to. */

@@ -99,10 +99,53 @@ static void add_accumulate_call(lki_update *update)
     set_operand(update, &call->in[1], update->flat->grads, 0, update->flat->count);
 }
 
+/* A rule of the user's own; the gradients are nobody's after it. */
+static lk_status run_custom(const lk_call *call)
+{
+    const lk_optimizer *optimizer = call->state;
+    const lk_hyper *hyper = call->attr->hyper;
+    const float *scaler = call->input_count > SCALER ? call->in[SCALER].data : NULL;
+    float *grads = call->in[1].data;
+    lk_update own = {.values = call->in[0].data,
+                     .grads = grads,
+                     .count = lk_tensor_count(&call->in[0]),
+                     .lr = hyper->lr,
+                     .momentum = hyper->momentum,
+                     .weight_decay = hyper->weight_decay,
+                     .beta1 = hyper->beta1,
+                     .beta2 = hyper->beta2,
+                     .eps = hyper->eps,
+                     .step = hyper->step - (scaler ? (int64_t)scaler[LK_SCALER_SKIPPED] : 0),
+                     .context = optimizer->context};
+    if (scaler && scaler[LK_SCALER_FOUND] != 0) return LK_OK;
+    for (int i = 0; i < optimizer->state_count; i++) own.states[i] = call->in[2 + i].data;
+    bool scales = hyper->grad_scale != 0 && hyper->grad_scale != 1;
+    for (int64_t i = 0; scales && i < own.count; i++) grads[i] *= (float)hyper->grad_scale;
+    optimizer->update(&own);
+    return LK_OK;
+}
+
+static lk_status prepare_custom(lki_update *update)
+{
+    const char *name = lk_optimizer_name(update->optimizer);
+    if (update->engine->ops->alloc)
+        return lki_fail(LK_ERR_UNSUPPORTED,
+                        "%s: an update rule of one's own is C, and runs on the CPU: choose device cpu", name);
+    if (update->flat->dtype != LK_F32)
+        return lki_fail(LK_ERR_DTYPE, "%s: an update rule of one's own is for parameters of f32", name);
+    for (int i = update->first_rule; i < update->call_count; i++) {
+        update->calls[i].run = run_custom;
+        update->calls[i].state = update->optimizer;
+    }
+    return LK_OK;
+}
+
 static lk_status prepare_calls(lki_update *update)
 {
     size_t scratch_nbytes = 0;
-    for (int i = 0; i < update->call_count; i++) {
+    bool custom = update->optimizer->update != NULL;
+    if (custom) LKI_TRY(prepare_custom(update));
+    for (int i = 0; i < (custom ? update->first_rule : update->call_count); i++) {
         LKI_TRY(update->engine->ops->prepare(update->engine, &update->calls[i]));
         if (update->calls[i].scratch_nbytes > scratch_nbytes)
             scratch_nbytes = update->calls[i].scratch_nbytes;

@@ -87,6 +87,20 @@ static void test_a_config_names_them(void **state)
     shell("cmp logs/checkpoints/model.last.safetensors again/checkpoints/model.last.safetensors", NULL);
 }
 
+/* Its state is kept and taken up again. */
+static void test_an_update_rule_of_ones_own(void **state)
+{
+    (void)state;
+#define SIGNUM                                                                                               \
+    "run -C my/config.yml --expdir my --device cpu '--run/0/optimizer={_target_: Signum, lr: 0.003}' "
+    enter("expdir_rule");
+    check_done(SIGNUM "-e 4 --logdir straight");
+    check_done(SIGNUM "-e 2 --logdir parts");
+    check_done(SIGNUM "-e 4 --logdir parts --autoresume last");
+    shell("cmp straight/checkpoints/model.last.safetensors parts/checkpoints/model.last.safetensors", NULL);
+#undef SIGNUM
+}
+
 static void test_it_is_compiled_when_something_changed(void **state)
 {
     (void)state;
@@ -262,6 +276,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_config_names_them),
+        cmocka_unit_test(test_an_update_rule_of_ones_own),
         cmocka_unit_test(test_it_is_compiled_when_something_changed),
         cmocka_unit_test(test_ranks_of_one_run_and_several_at_once),
         cmocka_unit_test(test_folders_that_do_not_do),

@@ -37,6 +37,59 @@ static void accumulation_equals_a_larger_batch(void **state)
     }
 }
 
+/* ---- A rule of one's own ---- */
+
+/* PyTorch's SGD with momentum, as a user would write it. */
+static void own_sgd(const lk_update *u)
+{
+    for (int64_t i = 0; i < u->count; i++) {
+        float *buffer = &u->states[0][i];
+        *buffer = u->step == 1 ? u->grads[i] : (float)u->momentum * *buffer + u->grads[i];
+        u->values[i] -= (float)u->lr * *buffer;
+    }
+    if (u->context) ++*(int *)u->context;
+}
+
+static lk_runner *run_rule(lk_optimizer *optimizer, int accumulation_steps, lk_status *status)
+{
+    lk_runner *runner = lk_supervised_runner();
+    *status = lk_train(
+        runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(), .optimizer = optimizer,
+        .loaders = lk_loaders({"train", lk_loader(lkt_points(96, 1), .batch_size = 16)}),
+        .callbacks =
+            lk_callbacks(lk_optimizer_callback(.accumulation_steps = accumulation_steps, .clip_norm = 0.3)),
+        .num_epochs = 3, .device = "cpu");
+    return runner;
+}
+
+static void a_rule_of_ones_own(void **state)
+{
+    (void)state;
+    lk_status status;
+    for (int accumulation = 1; accumulation <= 3; accumulation += 2) {
+        double theirs[COUNT], ours[COUNT];
+        int calls = 0;
+        lk_runner *library = run_rule(lk_sgd(.lr = 0.5, .momentum = 0.9), accumulation, &status);
+        lkt_ok(status);
+        lk_runner *own = run_rule(lk_custom_optimizer(.name = "OwnSGD", .update = own_sgd, .state_count = 1,
+                                                      .lr = 0.5, .momentum = 0.9, .context = &calls),
+                                  accumulation, &status);
+        lkt_ok(status);
+        assert_int_equal(calls, 3 * 6 / accumulation);
+        lkt_weights(library->model, "0.weight", theirs, COUNT);
+        lkt_weights(own->model, "0.weight", ours, COUNT);
+        for (int i = 0; i < COUNT; i++) lkt_close(ours[i], theirs[i], 1e-6);
+        lk_runner_free(library);
+        lk_runner_free(own);
+    }
+    assert_null(lk_custom_optimizer(.name = "Nothing", .lr = 1));
+    lkt_contains(lk_error(), "Nothing: an update function is needed");
+    assert_null(lk_custom_optimizer(.update = own_sgd));
+    lkt_contains(lk_error(), "custom: lr is required");
+    assert_null(lk_custom_optimizer(.update = own_sgd, .lr = 1, .state_count = 4));
+    lkt_contains(lk_error(), "state_count: expected 0 to 3, found 4");
+}
+
 /* ---- Clipping: what one batch changes ---- */
 
 static lk_status change_of_one_batch(lk_optimizer_callback_options options, double *change, double *norm)
@@ -216,6 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accumulation_equals_a_larger_batch),
+        cmocka_unit_test(a_rule_of_ones_own),
         cmocka_unit_test(clipping),
         cmocka_unit_test(schedules_by_epoch_and_by_batch),
         cmocka_unit_test(plateau_looks_at_the_metric),
