@@ -165,6 +165,45 @@ static void optimizer_equals_pytorch(void **state)
     lk_engine_close(engine);
 }
 
+/* ---- A rule of one's own: SGD, written by its formula, where PyTorch's numbers are known ---- */
+
+static void own_sgd(const lk_update *u)
+{
+    for (int64_t i = 0; i < u->count; i++) {
+        float *buffer = &u->states[0][i];
+        *buffer = u->step == 1 ? u->grads[i] : (float)u->momentum * *buffer + u->grads[i];
+        u->values[i] -= (float)u->lr * *buffer;
+    }
+}
+
+static lk_optimizer *make_own(void)
+{
+    return lk_custom_optimizer(.name = "OwnSGD", .update = own_sgd, .state_count = 1, .lr = 0.1,
+                               .momentum = 0.9);
+}
+
+static lk_optimizer *make_own_faster(void)
+{
+    return lk_custom_optimizer(.name = "OwnSGD", .update = own_sgd, .state_count = 1, .lr = 0.2,
+                               .momentum = 0.9);
+}
+
+static void own_rules_meet_clipping_accumulation_and_schedules(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"sgd_momentum", "clip_norm", "clip_value", "accumulate", "one_cycle"};
+    static const char *const engines[] = {"cpu", "ref"};
+    lkt_golden *golden = lkt_golden_open("optim/optimizers.lkg");
+    for (int i = 0; i < 10; i++) {
+        descent test = describe(names[i / 2], i / 2 ? make_own_faster : make_own);
+        void *as_state = &test;
+        test.engine = engines[i % 2];
+        test.golden = golden;
+        optimizer_equals_pytorch(&as_state);
+    }
+    lkt_golden_free(golden);
+}
+
 /* A group by module takes the same parameters as one by prefix. */
 static void groups_by_module(void **state)
 {
@@ -236,7 +275,8 @@ int main(void)
 #undef X
     };
     enum { CASE_COUNT = sizeof names / sizeof *names };
-    const struct CMUnitTest plain[] = {cmocka_unit_test(groups_by_module), cmocka_unit_test(bad_arguments)};
+    const struct CMUnitTest plain[] = {cmocka_unit_test(groups_by_module), cmocka_unit_test(bad_arguments),
+                                       cmocka_unit_test(own_rules_meet_clipping_accumulation_and_schedules)};
     lkt_golden *golden = lkt_golden_open("optim/optimizers.lkg");
     int engine_count = 0, count = 0;
     while (lk_engine_names()[engine_count]) engine_count++;

@@ -394,9 +394,31 @@ static void rows_are_gathered_where_the_engine_is(void **state)
     free_pair(&p);
 }
 
+static void descend(const lk_update *u)
+{
+    for (int64_t i = 0; i < u->count; i++) u->values[i] -= (float)u->lr * u->grads[i];
+}
+
+/* C cannot reach that memory. */
+static void a_rule_of_ones_own_is_refused(void **state)
+{
+    (void)state;
+    lk_engine *far = lkt_far_engine_open();
+    lkt_not_null(far);
+    assert_null(lk_step_create(
+        (lk_step_options){.model = lk_linear(INPUTS, CLASSES),
+                          .criterion = lk_cross_entropy_loss(),
+                          .optimizer = lk_custom_optimizer(.name = "Descend", .update = descend, .lr = 0.1),
+                          .engine = far,
+                          .owned = true}));
+    lkt_contains(lk_error(), "Descend: an update rule of one's own is C, and runs on the CPU");
+    lk_engine_close(far);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rule_of_ones_own_is_refused),
         cmocka_unit_test(recorded_steps_equal_the_hosts),
         cmocka_unit_test(steps_in_parts_equal_the_hosts),
         cmocka_unit_test(accumulation_and_clipping),
