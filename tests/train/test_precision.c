@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 30, COMPARED = 22, BATCH = 16 };
+enum { STEPS = 30, COMPARED = 22, FEW = 5, BATCH = 16 };
 
 /* As tests/oracle/autocast.py. */
 static lk_module *network(void)
@@ -74,7 +74,8 @@ static lk_engine *open_engine(int which)
     return engine;
 }
 
-/* LOCKSTEP_TEST_ENGINE=cuda asks for a GPU's steps too; 16-bit activations have to be asked for there. */
+/* LOCKSTEP_TEST_ENGINE=cuda asks for a GPU's steps; slow engines make a few. 16-bit
+ * activations have to be asked for there. */
 static bool has_gpu(void)
 {
     const char *asked = getenv("LOCKSTEP_TEST_ENGINE");
@@ -90,18 +91,20 @@ static void losses_follow_f32_and_pytorchs_autocast(void **state)
     lkt_not_null(file);
     for (int i = 0; i < STEPS; i++) assert_int_equal(fscanf(file, "%lf %lf", &wide[i], &low[i]), 2);
     fclose(file);
-    for (int which = 0; which < (has_gpu() ? GPU + 1 : FAR); which++)
-        for (int d = 0; d < 3 && which != FAR; d++) {
+    int first = has_gpu() ? GPU : REF, last = has_gpu() ? GPU : CPU;
+    for (int which = first; which <= last; which++)
+        for (int d = 0; d < 3; d++) {
             static const double most[] = {2e-4, 0.012, 0.006};
+            int steps = which == CPU ? STEPS : FEW;
             if (which == GPU) setenv("LOCKSTEP_LOW_ACTIVATIONS", "1", 1);
             job j = start(open_engine(which), dtypes[d]);
-            for (int i = 0; i < STEPS; i++) {
+            for (int i = 0; i < steps; i++) {
                 double loss = train(&j);
                 if (i >= COMPARED) continue; /* from there on PyTorch's own two runs part */
                 lkt_close(loss, wide[i], most[d]);
                 if (d == 1) lkt_close(loss, low[i], most[d]);
             }
-            assert_true(lk_step_loss(j.step) < 1.1);
+            assert_true(steps < STEPS || lk_step_loss(j.step) < 1.1);
             end(&j);
             unsetenv("LOCKSTEP_LOW_ACTIVATIONS");
         }
