@@ -22,6 +22,7 @@ typedef struct seen {
 typedef struct witness {
     seen items[MAX_SEEN];
     int count;
+    int aheads; /* batches that were looked at when the next one was under way */
     int act_at; /* the batch at which `act` is called */
     lk_status (*act)(lk_runner *runner);
 } witness;
@@ -34,6 +35,7 @@ static lk_status look(lk_callback *callback, lk_runner *runner)
     lkt_not_null(y);
     assert_true(w->count < MAX_SEEN);
     assert_int_equal(logits->shape.dim[0], runner->batch_size);
+    w->aheads += runner->step->flight_count > 0;
     seen *s = &w->items[w->count++];
     memset(s, 0, sizeof *s);
     s->batch_step = runner->batch_step;
@@ -88,6 +90,7 @@ static lk_module *model_for(samples kind)
 
 typedef struct trial {
     lkt_far_options engine;
+    bool gpu; /* instead of it */
     samples kind;
     bool waits, one_cycle;
     int workers, accumulation_steps;
@@ -97,14 +100,16 @@ typedef struct trial {
     /* What came of it. */
     char hash[80];
     double train_loss, valid_loss, accuracy, auc;
-    int aheads;
 } trial;
 
 static lk_runner *far_runner(const trial *t)
 {
     lk_runner *runner = lk_supervised_runner();
     lkt_not_null(runner);
-    runner->run->engine = runner->engine = lkt_far_engine_create(t->engine);
+    lk_engine *engine =
+        t->gpu ? lk_engine_open("cuda", (lk_engine_options){0}) : lkt_far_engine_create(t->engine);
+    lkt_not_null(engine);
+    runner->run->engine = runner->engine = engine;
     return runner;
 }
 
@@ -131,7 +136,6 @@ static lk_status run(trial *t)
     t->valid_loss = lk_metrics_get(valid_metrics, "loss");
     t->accuracy = lk_metrics_get(valid_metrics, "accuracy01");
     t->auc = lk_metrics_get(valid_metrics, "auc");
-    t->aheads = lkt_far_ahead_count(runner->engine);
     char sentence[512];
     snprintf(sentence, sizeof sentence, "%s", lk_error());
     lk_runner_free(runner);
@@ -152,23 +156,23 @@ static void same_trials(const trial *a, const trial *b)
 static void compare(trial like)
 {
     static witness seen_waiting, seen_ahead;
-    seen_waiting.count = 0;
+    seen_waiting = (witness){0};
     trial waiting = like;
     waiting.waits = true;
     waiting.witness = &seen_waiting;
     lkt_ok(run(&waiting));
-    assert_int_equal(waiting.aheads, 0);
+    assert_int_equal(seen_waiting.aheads, 0);
     assert_int_equal(seen_waiting.count, EPOCHS * (BATCHES + VALID_BATCHES));
-    for (int eager = 0; eager < 2; eager++) {
+    for (int eager = 0; eager < (like.gpu ? 1 : 2); eager++) {
         trial ahead = like;
         ahead.engine.eager = eager;
         ahead.witness = &seen_ahead;
-        seen_ahead.count = 0;
+        seen_ahead = (witness){0};
         lkt_ok(run(&ahead));
         same_trials(&ahead, &waiting);
         /* All but the first and the last batch of a pass, and the last one's own shape once. */
         if (!like.engine.memory_nbytes)
-            assert_true(ahead.aheads >= EPOCHS * (BATCHES + VALID_BATCHES - 4) - 4);
+            assert_true(seen_ahead.aheads >= EPOCHS * (BATCHES + VALID_BATCHES - 4) - 4);
     }
 }
 
@@ -207,7 +211,7 @@ static void a_schedule_of_batches_waits(void **state)
     trial ahead = {.one_cycle = true, .witness = &seen_ahead};
     lkt_ok(run(&waiting));
     lkt_ok(run(&ahead));
-    assert_int_equal(ahead.aheads, 0);
+    assert_int_equal(seen_ahead.aheads, 0);
     same_trials(&ahead, &waiting);
 }
 
@@ -226,28 +230,47 @@ static lk_dataset *spoiled(samples kind, bool by_target)
 }
 
 /* The batch fails as it does when it is waited for: the same sentence, and the weights as they were. */
+static void compare_bad(trial like, bool by_target)
+{
+    static witness seen_waiting, seen_ahead;
+    trial waiting = like, ahead = like;
+    waiting.waits = true;
+    waiting.witness = &seen_waiting;
+    ahead.witness = &seen_ahead;
+    seen_waiting = seen_ahead = (witness){0};
+    waiting.train = spoiled(like.kind, by_target);
+    ahead.train = spoiled(like.kind, by_target);
+    lk_status expected = by_target ? LK_ERR_RANGE : LK_ERR_NAN;
+    const char *fragment = by_target ? "7 at position" : "the input \"features\" already is not";
+    lkt_fails(run(&waiting), expected, fragment);
+    char sentence[512];
+    snprintf(sentence, sizeof sentence, "%s", lk_error());
+    lkt_fails(run(&ahead), expected, fragment);
+    assert_string_equal(lk_error(), sentence);
+    assert_int_equal(seen_ahead.count, seen_waiting.count);
+    assert_memory_equal(seen_ahead.items, seen_waiting.items, sizeof(seen) * (size_t)seen_ahead.count);
+}
+
 static void a_bad_batch_is_found(void **state)
 {
     (void)state;
-    static witness seen_waiting, seen_ahead;
-    for (int i = 0; i < 8; i++) {
-        bool by_target = i & 1, eager = i & 4;
-        samples kind = i & 2 ? WIDE : SMALL;
-        trial waiting = {.kind = kind, .waits = true, .witness = &seen_waiting, .engine.eager = eager};
-        trial ahead = {.kind = kind, .witness = &seen_ahead, .engine.eager = eager};
-        seen_waiting.count = seen_ahead.count = 0;
-        waiting.train = spoiled(kind, by_target);
-        ahead.train = spoiled(kind, by_target);
-        lk_status expected = by_target ? LK_ERR_RANGE : LK_ERR_NAN;
-        const char *fragment = by_target ? "7 at position" : "the input \"features\" already is not";
-        lkt_fails(run(&waiting), expected, fragment);
-        char sentence[512];
-        snprintf(sentence, sizeof sentence, "%s", lk_error());
-        lkt_fails(run(&ahead), expected, fragment);
-        assert_string_equal(lk_error(), sentence);
-        assert_int_equal(seen_ahead.count, seen_waiting.count);
-        assert_memory_equal(seen_ahead.items, seen_waiting.items, sizeof(seen) * (size_t)seen_ahead.count);
+    for (int i = 0; i < 8; i++)
+        compare_bad((trial){.kind = i & 2 ? WIDE : SMALL, .engine.eager = i & 4}, i & 1);
+}
+
+static void on_a_gpu(void **state)
+{
+    (void)state;
+    lk_engine *engine = lk_engine_open("cuda", (lk_engine_options){0});
+    if (!engine) {
+        print_message("%s\n", lk_error());
+        skip();
     }
+    lk_engine_close(engine);
+    compare((trial){.gpu = true});
+    compare((trial){.gpu = true, .kind = WIDE, .workers = 2});
+    compare((trial){.gpu = true, .kind = BYTES, .accumulation_steps = 2});
+    for (int i = 0; i < 4; i++) compare_bad((trial){.gpu = true, .kind = i & 2 ? WIDE : SMALL}, i & 1);
 }
 
 static lk_status refuse(lk_runner *runner)
@@ -342,7 +365,7 @@ static void a_callback_that_acts_is_in_time(void **state)
     trial t = {.witness = &w, .waits = true};
     lkt_ok(run(&t));
     assert_int_equal(w.count, 4 + VALID_BATCHES);
-    assert_int_equal(t.aheads, 0);
+    assert_int_equal(w.aheads, 0);
 }
 
 /* ---- Evaluation ---- */
@@ -393,5 +416,9 @@ int main(void)
         cmocka_unit_test(a_callback_that_acts_is_in_time),
         cmocka_unit_test(evaluated_one_ahead),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest gpu_tests[] = {cmocka_unit_test(on_a_gpu)};
+    const char *engine = getenv("LOCKSTEP_TEST_ENGINE");
+    if (engine && strcmp(engine, "cuda") == 0) return cmocka_run_group_tests(gpu_tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed + cmocka_run_group_tests(gpu_tests, NULL, NULL);
 }
