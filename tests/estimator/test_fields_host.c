@@ -335,7 +335,7 @@ enum { CANNOT_MOUNT = 77 };
 static int use_fields_on_a_small_disk(const char *path, int index)
 {
     const char *folder = getenv("LOCKSTEP_SHM");
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", "none", MS_REC | MS_PRIVATE, "") != 0 ||
         mount("none", folder, "tmpfs", 0, "size=16k") != 0)
         return CANNOT_MOUNT;
     return use_fields(path, index) || count_files() != 0;
