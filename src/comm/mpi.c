@@ -20,7 +20,6 @@ enum {
     SPIN_COUNT = 5000,
     SPINS_A_PAUSE = 50,
     LOOKS_OF_WHO_WAITS = 20, /* about a microsecond, which is what a small message takes */
-    ROLLCALL_COUNT = 1000
 };
 
 /* Set when a comm ended badly: the peers may never come to a proper end. */
@@ -273,7 +272,7 @@ static lk_status mpi_pause(lk_comm *comm, lk_comm_request *request, int64_t dead
     for (int i = 0; i < SPINS_A_PAUSE && !done && self->idle <= SPIN_COUNT; i++, self->idle++)
         LKI_TRY(mpi_test(comm, request, &done));
     if (done || self->idle <= SPIN_COUNT) return LK_OK;
-    if (++self->idle % ROLLCALL_COUNT == 0) lki_rollcall_turn(&self->rollcall, comm, request);
+    lki_rollcall_turn(&self->rollcall, comm, request);
     sched_yield();
     return LK_OK;
 }

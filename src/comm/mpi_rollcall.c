@@ -5,7 +5,7 @@
 
 /* Of the messages. A rank speaks when it has waited this long, or a quarter of its patience where that is
  * less. */
-enum { TAG = 7411, SPEAK_AFTER_MS = 1000 };
+enum { TAG = 7411, SPEAK_AFTER_MS = 1000, TURN_MS = 5 };
 
 /* What the words are. */
 enum { WORD_STARTED, WORD_FINISHED, WORD_KIND, WORD_COUNT };
@@ -62,7 +62,11 @@ void lki_rollcall_turn(lki_rollcall *call, const lk_comm *comm, const lk_comm_re
 {
     int64_t patience_ms = comm->timeout_ms / 4 < SPEAK_AFTER_MS ? comm->timeout_ms / 4 : SPEAK_AFTER_MS;
     int64_t now_ns = lki_now_ns();
-    if (call->waits_for != request->seq) call->since_ns = now_ns;
+    if (call->waits_for != request->seq)
+        call->since_ns = now_ns;
+    else if (now_ns - call->turned_ns < TURN_MS * 1000000LL)
+        return;
+    call->turned_ns = now_ns;
     call->waits_for = request->seq;
     bool is_late = now_ns - call->since_ns > patience_ms * 1000000;
     listen(call);

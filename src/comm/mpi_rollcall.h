@@ -20,7 +20,7 @@ typedef struct lki_rollcall {
     int64_t *heard;     /* by rank: LKI_ROLLCALL_WORDS of the last thing it said */
     MPI_Request *sends; /* by rank */
     int64_t said[LKI_ROLLCALL_WORDS];
-    int64_t since_ns;            /* when the wait for the latter was noticed */
+    int64_t since_ns, turned_ns; /* when the wait for the latter was noticed; of the last turn */
     uint64_t said_at, waits_for; /* sequence numbers: of what was said last, of what is being waited for */
 } lki_rollcall;
 
@@ -28,7 +28,8 @@ lk_status lki_rollcall_init(lki_rollcall *call, MPI_Comm comm, int size);
 /* `clean` says that MPI still works between all ranks: messages that came are then read. */
 void lki_rollcall_fini(lki_rollcall *call, bool clean);
 
-/* From time to time while this rank waits for `request`. */
+/* Again and again while this rank waits for `request`: by the clock, since on a busy machine every look may
+ * take long. */
 void lki_rollcall_turn(lki_rollcall *call, const lk_comm *comm, const lk_comm_request *request);
 
 /* What is known of a rank. */
