@@ -124,9 +124,14 @@ bool write_file(const std::string &path, const std::string &text)
 /* Runs the compiler with what it says in `log`. */
 bool run_compiler(const std::string &source, const std::string &library, const std::string &log)
 {
-    const char *command[] = {
-        LKT_GPU_COMPILER, "-std=gnu++17", "-O1",           "-w", "-shared", "-fPIC", "-nostdlib", "-x", "c++",
-        source.c_str(),   "-o",           library.c_str(), NULL};
+#ifdef __SANITIZE_ADDRESS__
+    const char *check = "-fsanitize=address";
+#else
+    const char *check = "-fno-sanitize=all";
+#endif
+    const char *command[] = {LKT_GPU_COMPILER, "-std=gnu++17", "-O1",           "-w", check,
+                             "-shared",        "-fPIC",        "-nostdlib",     "-x", "c++",
+                             source.c_str(),   "-o",           library.c_str(), NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);

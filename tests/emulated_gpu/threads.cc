@@ -170,13 +170,14 @@ void fiber_main(void)
 
 fiber *new_fiber(void)
 {
-    fiber *f = new fiber();
     char *memory = (char *)mmap(NULL, GUARD_NBYTES + STACK_NBYTES, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED || mprotect(memory, GUARD_NBYTES, PROT_NONE) != 0)
         refuse("no memory for stacks");
+    char *end = memory + GUARD_NBYTES + STACK_NBYTES;
+    fiber *f = (fiber *)(end - 64); /* it lies behind its own stack */
     f->stack = memory + GUARD_NBYTES;
-    void **sp = (void **)(f->stack + STACK_NBYTES);
+    void **sp = (void **)f;
     *--sp = NULL; /* where fiber_main would return to; keeps the stack aligned as after a call */
     *--sp = (void *)fiber_main;
     for (int i = 0; i < 6; i++) *--sp = NULL;

@@ -84,6 +84,7 @@ void lkt_cases_product(lkt_case_list *list)
     matmul(list, LK_SHAPE(3), none, LK_SHAPE(3), 5, 6, 7);
     matmul(list, none, LK_SHAPE(3), LK_SHAPE(3), 5, 6, 7);
     matmul(list, LK_SHAPE(2, 1), LK_SHAPE(3), LK_SHAPE(2, 3), 9, 8, 17);
+    matmul(list, LK_SHAPE(2, 1), LK_SHAPE(3), LK_SHAPE(2, 3), 96, 90, 88);
     matmul(list, LK_SHAPE(2, 4), LK_SHAPE(2, 4), LK_SHAPE(2, 4), 16, 16, 8);
     matmul(list, LK_SHAPE(2, 1, 3), LK_SHAPE(5, 1), LK_SHAPE(2, 5, 3), 3, 2, 4);
     linear(list, LK_SHAPE(1), 1, 1);
