@@ -406,7 +406,7 @@ int lki_cuda_hyper_slot(lki_cuda *cuda, lk_hyper *hyper, bool with_norm)
     cuda->hypers[slot] = hyper;
     cuda->norm_hypers[slot] = with_norm ? hyper : NULL;
     if (with_norm) cuda->norms[slot] = hyper->grad_norm; /* a step that is skipped measures none */
-    cuda->sent.hyper[slot].step = -1; /* not yet on the device */
+    cuda->sent.hyper[slot].step = -1;                    /* not yet on the device */
     return slot;
 }
 
@@ -522,7 +522,8 @@ const lk_engine_ops lki_cuda_ops = {
     .open = open_engine,
     .close = close_engine,
     .prepare = prepare,
-    .keeps_low = false, /* the kernels take 16-bit activations, but only the emulated GPU has run a step of them */
+    .keeps_low =
+        false, /* the kernels take 16-bit activations, but only the emulated GPU has run a step of them */
     .assign_layouts = NULL,
     .alloc = alloc_device,
     .release = release_device,
