@@ -271,8 +271,9 @@ static lk_status mpi_pause(lk_comm *comm, lk_comm_request *request, int64_t dead
     (void)deadline_ns;
     for (int i = 0; i < SPINS_A_PAUSE && !done && self->idle <= SPIN_COUNT; i++, self->idle++)
         LKI_TRY(mpi_test(comm, request, &done));
-    if (done || self->idle <= SPIN_COUNT) return LK_OK;
+    if (done) return LK_OK;
     lki_rollcall_turn(&self->rollcall, comm, request);
+    if (self->idle <= SPIN_COUNT) return LK_OK;
     sched_yield();
     return LK_OK;
 }

@@ -62,12 +62,10 @@ void lki_rollcall_turn(lki_rollcall *call, const lk_comm *comm, const lk_comm_re
 {
     int64_t patience_ms = comm->timeout_ms / 4 < SPEAK_AFTER_MS ? comm->timeout_ms / 4 : SPEAK_AFTER_MS;
     int64_t now_ns = lki_now_ns();
-    if (call->waits_for != request->seq)
-        call->since_ns = now_ns;
-    else if (now_ns - call->turned_ns < TURN_MS * 1000000LL)
-        return;
-    call->turned_ns = now_ns;
+    if (call->waits_for != request->seq) call->since_ns = call->turned_ns = now_ns;
     call->waits_for = request->seq;
+    if (now_ns - call->turned_ns < TURN_MS * 1000000LL) return;
+    call->turned_ns = now_ns;
     bool is_late = now_ns - call->since_ns > patience_ms * 1000000;
     listen(call);
     if (call->said_at < request->seq && (is_late || is_asked(call, comm, request->seq)))
