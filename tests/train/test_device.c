@@ -405,13 +405,14 @@ static void a_rule_of_ones_own_is_refused(void **state)
     (void)state;
     lk_engine *far = lkt_far_engine_open();
     lkt_not_null(far);
-    assert_null(lk_step_create(
-        (lk_step_options){.model = lk_linear(INPUTS, CLASSES),
-                          .criterion = lk_cross_entropy_loss(),
-                          .optimizer = lk_custom_optimizer(.name = "Descend", .update = descend, .lr = 0.1),
-                          .engine = far,
-                          .owned = true}));
+    lk_module *model = lk_linear(INPUTS, CLASSES);
+    lk_criterion *criterion = lk_cross_entropy_loss();
+    lk_optimizer *optimizer = lk_custom_optimizer(.name = "Descend", .update = descend, .lr = 0.1);
+    assert_null(lk_step(.model = model, .criterion = criterion, .optimizer = optimizer, .engine = far));
     lkt_contains(lk_error(), "Descend: an update rule of one's own is C, and runs on the CPU");
+    lk_optimizer_free(optimizer);
+    lk_criterion_free(criterion);
+    lk_module_free(model);
     lk_engine_close(far);
 }
 
