@@ -15,6 +15,8 @@ function(lockstep_add_tests folder)
         target_link_libraries(${target} PRIVATE lockstep_test_support)
         set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
         add_test(NAME ${folder_name}.${name} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+        # A program writes to scratch folders of its own: where it is more than one test, they take turns.
+        set_tests_properties(${folder_name}.${name} PROPERTIES RESOURCE_LOCK ${target})
         if(LOCKSTEP_SANITIZE MATCHES "address") # it ends in a crash of its own over the thread-local memory of what was loaded late
             set_tests_properties(${folder_name}.${name} PROPERTIES ENVIRONMENT ASAN_OPTIONS=intercept_tls_get_addr=0)
         endif()
