@@ -147,25 +147,6 @@ static void test_no_more_than_so_often(void **state)
     assert_null(strstr(text, "restart"));
 }
 
-/* The letter of /proc/PID/stat: 'T' is stopped. */
-static char state_of(pid_t pid)
-{
-    char path[64], line[512] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "r");
-    if (!file) return 0;
-    const char *name_end = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
-    fclose(file);
-    return name_end ? name_end[2] : 0;
-}
-
-static void until(pid_t pid, bool stopped)
-{
-    enum { TURNS = 60000 };
-    for (int i = 0; (state_of(pid) == 'T') != stopped; i++, nap())
-        if (i == TURNS) fail_msg("process %d is in state %c", (int)pid, state_of(pid));
-}
-
 /* Ctrl-Z stops the one that waits, the attempt and its other rank; fg lets all of them go on. */
 static void test_ctrl_z(void **state)
 {
@@ -179,10 +160,10 @@ static void test_ctrl_z(void **state)
         pid_t family[] = {run, child_of(run), child_of(child_of(run))};
         for (int i = 0; i < 3; i++) assert_true(family[i] > 0);
         kill(run, SIGTSTP);
-        for (int i = 0; i < 3; i++) until(family[i], true);
+        for (int i = 0; i < 3; i++) lkt_until_stopped(family[i], true);
         ino_t before = checkpoint("paused");
         kill(run, SIGCONT);
-        for (int i = 0; i < 3; i++) until(family[i], false);
+        for (int i = 0; i < 3; i++) lkt_until_stopped(family[i], false);
         while (checkpoint("paused") == before) nap();
     }
     kill(run, SIGTERM);

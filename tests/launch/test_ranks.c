@@ -245,24 +245,6 @@ static void children_do_not_outlive_the_caller(int how)
     }
 }
 
-/* The letter of /proc/PID/stat: 'T' is stopped. */
-static char state_of(pid_t pid)
-{
-    char path[64], line[512] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "r");
-    if (!file) return 0;
-    const char *name_end = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
-    fclose(file);
-    return name_end ? name_end[2] : 0;
-}
-
-static void until_stopped(pid_t pid, bool stopped)
-{
-    for (int turn = 0; (state_of(pid) == 'T') != stopped; turn++, usleep(1000))
-        if (turn == 120000) fail_msg("process %d is in state %c", (int)pid, state_of(pid));
-}
-
 static lk_status counts(void *context)
 {
     lk_comm *comm = NULL;
@@ -288,10 +270,10 @@ static void stopped_caller(void **state)
     while (atomic_load(&shared->sum) == 0) usleep(1000);
     for (int round = 0; round < 3; round++) {
         kill(caller, SIGTSTP);
-        for (int rank = 0; rank < 3; rank++) until_stopped(atomic_load(&shared->pids[rank]), true);
+        for (int rank = 0; rank < 3; rank++) lkt_until_stopped(atomic_load(&shared->pids[rank]), true);
         int sum = atomic_load(&shared->sum);
         kill(caller, SIGCONT);
-        for (int rank = 0; rank < 3; rank++) until_stopped(atomic_load(&shared->pids[rank]), false);
+        for (int rank = 0; rank < 3; rank++) lkt_until_stopped(atomic_load(&shared->pids[rank]), false);
         while (atomic_load(&shared->sum) < sum + 3) usleep(1000);
     }
     kill(caller, SIGKILL);

@@ -12,6 +12,7 @@
 #include <lockstep/status.h>
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,5 +53,8 @@
 
 /* A folder for this test's files, empty at the start, under the build folder. The text is static. */
 const char *lkt_scratch_folder(const char *name);
+
+/* Waits until a process is stopped (SIGSTOP), or is not any more. */
+void lkt_until_stopped(pid_t pid, bool stopped);
 
 #endif

@@ -1,6 +1,6 @@
 /* Training with 16-bit activations: the losses of f32 and of PyTorch's autocast within what 16 bits allow, on
  * every engine; which casts a plan is left with; what stays f32. */
-#include "far_engine.h"
+#include "engines.h"
 #include "lktest.h"
 
 #include <lockstep/lockstep.h>
@@ -63,25 +63,6 @@ static void end(job *j)
     lk_tensor_free(j->y);
 }
 
-enum { REF, CPU, FAR, GPU };
-
-static lk_engine *open_engine(int which)
-{
-    static const char *const names[] = {"ref", "cpu", NULL, "cuda"};
-    lk_engine *engine =
-        names[which] ? lk_engine_open(names[which], (lk_engine_options){0}) : lkt_far_engine_open();
-    lkt_not_null(engine);
-    return engine;
-}
-
-/* LOCKSTEP_TEST_ENGINE=cuda asks for a GPU's steps; slow engines make a few. 16-bit
- * activations have to be asked for there. */
-static bool has_gpu(void)
-{
-    const char *asked = getenv("LOCKSTEP_TEST_ENGINE");
-    return asked && !strcmp(asked, "cuda");
-}
-
 static void losses_follow_f32_and_pytorchs_autocast(void **state)
 {
     (void)state;
@@ -91,7 +72,8 @@ static void losses_follow_f32_and_pytorchs_autocast(void **state)
     lkt_not_null(file);
     for (int i = 0; i < STEPS; i++) assert_int_equal(fscanf(file, "%lf %lf", &wide[i], &low[i]), 2);
     fclose(file);
-    int first = has_gpu() ? GPU : REF, last = has_gpu() ? GPU : CPU;
+    bool gpu = gpu_is_asked_for(); /* slow engines make a few steps */
+    int first = gpu ? GPU : REF, last = gpu ? GPU : CPU;
     for (int which = first; which <= last; which++)
         for (int d = 0; d < 3; d++) {
             static const double most[] = {2e-4, 0.012, 0.006};

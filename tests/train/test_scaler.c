@@ -1,7 +1,7 @@
 /* Training in fp16: the scale, what is skipped and the weights against PyTorch's GradScaler, on every engine
  * of the host and on one with memory of its own; what is kept and resumed; bad numbers; two ranks. */
 #include "case.h"
-#include "far_engine.h"
+#include "engines.h"
 
 #include "train/run.h"
 #include "train/step.h"
@@ -82,21 +82,9 @@ static void check_step(lk_step *step, const row *expected)
     lkt_close(squares, expected->squares, 2e-2);
 }
 
-enum { REF, CPU, FAR, GPU };
-
-static lk_engine *open_engine(int which)
-{
-    static const char *const names[] = {"ref", "cpu", NULL, "cuda"};
-    lk_engine *engine =
-        names[which] ? lk_engine_open(names[which], (lk_engine_options){0}) : lkt_far_engine_open();
-    lkt_not_null(engine);
-    return engine;
-}
-
 static int engine_count(void)
 {
-    const char *asked = getenv("LOCKSTEP_TEST_ENGINE");
-    return asked && !strcmp(asked, "cuda") ? GPU + 1 : FAR + 1;
+    return gpu_is_asked_for() ? GPU + 1 : FAR + 1;
 }
 
 static void the_scale_and_the_weights_are_pytorchs(void **state)
