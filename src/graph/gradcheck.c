@@ -3,8 +3,11 @@
  * The inputs become parameters of an f64 graph, the result is summed with fixed pseudo-random weights into
  * one number, and the plan is replayed with each element of each input moved a little up and a little down.
  */
+#include "graph/gradcheck.h"
+
 #include "base/memory.h"
 #include "base/status.h"
+#include "graph/mirror.h"
 #include "graph/plan.h"
 #include "graph/record_util.h"
 
@@ -23,6 +26,7 @@ typedef struct check {
     double tolerance;
     lk_generator generator; /* for dropout: seeded anew before every replay, so that each drops the same */
     lk_engine *engine;
+    lki_mirror *mirror; /* NULL on an engine that works on the host's memory */
     lki_workspace *workspace;
     lki_plan *plan;
 } check;
@@ -90,14 +94,31 @@ out:
     return status;
 }
 
-static lk_status compile(check *self, lk_graph_function function, void *context, lk_tensor *const *inputs)
+/* Puts the parameters and their gradients where the engine can reach them. */
+static lk_status place_params(check *self)
 {
-    self->engine = lk_engine_open("ref", (lk_engine_options){.thread_count = 1});
+    LKI_TRY(lki_mirror_create(&self->mirror, self->engine));
+    for (int i = 0; self->mirror && i < self->count; i++) {
+        lk_param *param = self->params[i];
+        if (!param) continue;
+        size_t nbytes = lk_tensor_nbytes(param->value);
+        LKI_TRY(lki_mirror_add(self->mirror, param->value->data, nbytes, false, param->name));
+        LKI_TRY(lki_mirror_add(self->mirror, param->grad->data, nbytes, true, param->name));
+        param->mirror = self->mirror;
+    }
+    return LK_OK;
+}
+
+static lk_status compile(check *self, const char *engine, lk_graph_function function, void *context,
+                         lk_tensor *const *inputs)
+{
+    self->engine = lk_engine_open(engine, (lk_engine_options){.thread_count = 1});
     if (!self->engine) return lki_last_status();
     self->workspace = lki_workspace_create(self->engine);
     lk_graph *graph = self->workspace ? lk_graph_create(true) : NULL;
     if (!graph) return LK_ERR_NOMEM;
     lk_status status = record(self, graph, function, context, inputs);
+    if (!status) status = place_params(self);
     if (status) {
         lk_graph_free(graph);
         return status;
@@ -107,13 +128,24 @@ static lk_status compile(check *self, lk_graph_function function, void *context,
     return lki_plan_compile(&self->plan, graph, options);
 }
 
+/* Every replay draws the same numbers and sees the parameters as the host has them. */
+static lk_status begin_replay(check *self)
+{
+    lk_engine *engine = self->engine;
+    lk_generator_seed(&self->generator, DRAW_SEED);
+    lki_mirror_host_changed(self->mirror);
+    LKI_TRY(lki_mirror_push(self->mirror));
+    return engine->ops->begin_step ? engine->ops->begin_step(engine, &self->generator) : LK_OK;
+}
+
 /* The gradients as autodiff has them; the replays that follow write over the parameters' own. */
 static lk_status keep_gradients(check *self)
 {
-    lk_generator_seed(&self->generator, DRAW_SEED);
+    LKI_TRY(begin_replay(self));
     LKI_TRY(lki_plan_run(self->plan));
     for (int i = 0; i < self->count; i++) {
         if (!self->params[i]) continue;
+        if (self->mirror) LKI_TRY(lki_mirror_pull_block(self->mirror, self->params[i]->grad->data));
         self->gradients[i] = lk_tensor_clone(self->params[i]->grad);
         if (!self->gradients[i]) return lki_last_status();
     }
@@ -124,11 +156,13 @@ static lk_status loss_with(check *self, double *element, double value, double *l
 {
     double before = *element;
     *element = value;
-    lk_generator_seed(&self->generator, DRAW_SEED);
-    lk_status status = lki_plan_run_section(self->plan, LKI_SECTION_FORWARD);
+    lk_status status = begin_replay(self);
+    if (!status) status = lki_plan_run_section(self->plan, LKI_SECTION_FORWARD);
     *element = before;
     LKI_TRY(status);
-    *loss = lk_tensor_get(lki_plan_output(self->plan, "loss"), 0);
+    const lk_tensor *output = lki_plan_output(self->plan, "loss");
+    if (!output) return lki_last_status();
+    *loss = lk_tensor_get(output, 0);
     return LK_OK;
 }
 
@@ -146,7 +180,7 @@ static lk_shape place_of(lk_shape shape, int64_t index)
 static lk_status compare_element(check *self, int input, int64_t index)
 {
     double *element = (double *)self->params[input]->value->data + index;
-    double gradient = lk_tensor_get(self->gradients[input], index), up, down;
+    double gradient = lk_tensor_get(self->gradients[input], index), up = NAN, down = NAN;
     double step = STEP * fmax(1, fabs(*element));
     LKI_TRY(loss_with(self, element, *element + step, &up));
     LKI_TRY(loss_with(self, element, *element - step, &down));
@@ -160,10 +194,16 @@ static lk_status compare_element(check *self, int input, int64_t index)
 lk_status lk_gradcheck(lk_graph_function function, void *context, lk_tensor *const *inputs, int count,
                        double tolerance)
 {
+    return lki_gradcheck_on("ref", function, context, inputs, count, tolerance);
+}
+
+lk_status lki_gradcheck_on(const char *engine, lk_graph_function function, void *context,
+                           lk_tensor *const *inputs, int count, double tolerance)
+{
     check self = {.count = count, .tolerance = tolerance};
     lk_status status;
     LKI_TRY_OUT(make_params(&self, inputs));
-    LKI_TRY_OUT(compile(&self, function, context, inputs));
+    LKI_TRY_OUT(compile(&self, engine, function, context, inputs));
     LKI_TRY_OUT(keep_gradients(&self));
     for (int i = 0; i < count; i++)
         for (int64_t k = 0; self.params[i] && k < lk_tensor_count(self.gradients[i]); k++)
@@ -171,6 +211,7 @@ lk_status lk_gradcheck(lk_graph_function function, void *context, lk_tensor *con
 out:
     lki_plan_free(self.plan);
     lki_workspace_free(self.workspace);
+    lki_mirror_free(self.mirror);
     lk_engine_close(self.engine);
     for (int i = 0; i < count; i++) {
         if (self.params) lk_param_free(self.params[i]);
