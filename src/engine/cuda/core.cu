@@ -258,11 +258,12 @@ static lk_status feed(lk_engine *engine, void *device, const void *host, size_t 
     return LK_OK;
 }
 
-/* On a stream of its own, which the next step waits for (lki_cuda_take_fed). */
+/* On a stream of its own, which the next step waits for (lki_cuda_take_fed); little with the step's first
+ * launch, which costs neither a copy nor a wait. */
 static lk_status feed_ahead(lk_engine *engine, void *device, const void *host, size_t nbytes)
 {
     lki_cuda *cuda = state_of(engine);
-    if (nbytes == 0) return LK_OK;
+    if (nbytes == 0 || lki_cuda_gather_bytes(cuda, device, host, nbytes)) return LK_OK;
     LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, cuda->copy));
     cuda->is_fed_ahead = true;
     return LK_OK;

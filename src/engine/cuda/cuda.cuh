@@ -294,6 +294,9 @@ lk_status lki_cuda_prepare_ranks(lki_cuda *cuda, lk_call *call); /* all_reduce, 
 /* prologue.cu: what a step starts with. Gathers are kept until the step begins, or until somebody waits. */
 lk_status lki_cuda_gather_rows(lk_engine *engine, void *out, lk_dtype dtype, const lk_rows *rows,
                                const void *stored, const int64_t *indices, int64_t count);
+/* A few bytes of pinned host memory, with the next step's first launch. False where they are too many, or
+ * that launch is full. */
+bool lki_cuda_gather_bytes(lki_cuda *cuda, void *out, const void *host, size_t nbytes);
 lk_status lki_cuda_flush_gathers(lki_cuda *cuda);
 lk_status lki_cuda_begin_step(lk_engine *engine, lk_generator *generator);
 

@@ -11,6 +11,7 @@ namespace
 {
 
 constexpr int64_t BLOCK = 256, PER_BLOCK = 4 * BLOCK;
+constexpr size_t MAX_FED_BYTES = 4096; /* more is faster by a copy of its own */
 
 /* ---- Rows ---- */
 
@@ -223,6 +224,20 @@ lk_status lki_cuda_gather_rows(lk_engine *engine, void *out, lk_dtype dtype, con
         for (int i = 0; i < g->row_count; i++) g->index[i] = indices[begin + i];
     }
     return LK_OK;
+}
+
+bool lki_cuda_gather_bytes(lki_cuda *cuda, void *out, const void *host, size_t nbytes)
+{
+    bool in_words = (((uintptr_t)out | (uintptr_t)host | nbytes) & 7) == 0;
+    if (nbytes > MAX_FED_BYTES || cuda->gather_count == LKI_CUDA_MAX_GATHERS) return false;
+    lki_cuda_gather *g = &cuda->gathers[cuda->gather_count++];
+    g->out = out;
+    g->stored = host; /* pinned: its address is the same on the device */
+    g->width = (int64_t)(in_words ? nbytes / 8 : nbytes);
+    g->row_count = 1;
+    g->conversion = in_words ? COPY_8 : COPY_1;
+    g->index[0] = 0;
+    return true;
 }
 
 lk_status lki_cuda_begin_step(lk_engine *engine, lk_generator *generator)
