@@ -450,7 +450,7 @@ void gloo_free(lk_comm *comm)
 }
 
 const lk_comm_vtable gloo_vtable = {
-    "gloo", gloo_start, gloo_test, gloo_pause, gloo_progress, gloo_abort, gloo_free, nullptr, false,
+    "gloo", gloo_start, gloo_test, gloo_pause, gloo_progress, gloo_abort, gloo_free, nullptr, false, nullptr,
 };
 
 void connect_all(gloo_comm *self, const lki_gloo_options *options)

@@ -5,6 +5,10 @@
 #include <pthread.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 /* A block of accumulators stays in the first-level cache while all inputs pass over it. */
 enum { BLOCK_COUNT = 2048 };
 
@@ -244,3 +248,27 @@ void lki_scale(void *data, int64_t count, lk_dtype dtype, int divisor)
     if (dtype == LK_F64) t->f64_scale(data, data, data, count, scale);
     if (chain.widen) reduce_half(&chain, data, in, 1, count, scale);
 }
+
+#if defined(__x86_64__)
+void lki_stream(void *to_data, const void *from_data, size_t nbytes)
+{
+    char *to = to_data;
+    const char *from = from_data;
+    size_t at = (16 - ((uintptr_t)to & 15)) & 15;
+    if (nbytes < 64 + at) {
+        memcpy(to, from, nbytes);
+        return;
+    }
+    memcpy(to, from, at);
+    for (; at + 64 <= nbytes; at += 64)
+        for (size_t i = 0; i < 64; i += 16)
+            _mm_stream_si128((__m128i *)(to + at + i), _mm_loadu_si128((const __m128i *)(from + at + i)));
+    memcpy(to + at, from + at, nbytes - at);
+    _mm_sfence(); /* before the flag that says it is there */
+}
+#else
+void lki_stream(void *to, const void *from, size_t nbytes)
+{
+    memcpy(to, from, nbytes);
+}
+#endif

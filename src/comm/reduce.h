@@ -17,6 +17,10 @@ void lki_reduce(void *out, const void *const *in, int in_count, int64_t count, l
 /* data times 1/divisor, for the second half of an average that was summed elsewhere. Floats alone. */
 void lki_scale(void *data, int64_t count, lk_dtype dtype, int divisor);
 
+/* A copy past this core's caches, into memory that another one reads next. It is there before anything that
+ * is written after it. */
+void lki_stream(void *to, const void *from, size_t nbytes);
+
 #ifdef __cplusplus
 }
 #endif

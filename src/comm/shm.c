@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/window.h"
 
 #include <stdio.h>
 
@@ -205,6 +206,7 @@ static const lk_comm_vtable shm_vtable = {
     .progress = shm_progress,
     .abort = shm_abort,
     .free = shm_free,
+    .share = lki_shm_share,
 };
 
 lk_status lki_comm_shm_create(lk_comm **out, const lki_shm_options *options)

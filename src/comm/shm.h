@@ -10,6 +10,9 @@
  * peers have reduced t (only where each rank reduces a part): copy their parts out; then set my `consumed` to
  * t + 1
  *
+ * Where the data lies in a window (window.h), a step is a whole collective: `post` says that it is there,
+ * `reduce` writes this rank's part of the result to everybody, and `gather` waits for theirs.
+ *
  * A rank runs the stages of its steps in order, as far as they go, whenever it starts, tests or waits. */
 #ifndef LKI_COMM_SHM_H
 #define LKI_COMM_SHM_H
@@ -35,6 +38,7 @@ typedef struct lki_shm_note {
     int64_t count;
     uint8_t kind, reduce, dtype;
     int32_t root;
+    uint64_t place; /* 0, or 1 + where in the ranks' blocks of a window the data lies */
 } lki_shm_note;
 
 /* Before the data of each slot. */
@@ -80,6 +84,7 @@ typedef struct lki_shm_work {
     int64_t step_elements; /* of one step; of one piece for reduce-scatter */
     uint64_t finished;     /* 1 when all steps are over */
     uint64_t split;        /* 1: each rank reduces a part and gathers the rest */
+    uint64_t place;        /* of the note; where it is not 0, nothing is copied through slots */
 } lki_shm_work;
 
 /* Where a stage stands: the request at ring[index % LK_COMM_MAX_REQUESTS] and the step within. */

@@ -4,18 +4,15 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "comm/reduce.h"
+#include "comm/window.h"
 
 #include <string.h>
 
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
-
 /* Above this, ranks reduce a part each and gather the rest; below, each reduces all: one exchange less. Two
  * ranks read each other's data once either way. */
-enum { SPLIT_NBYTES = 16384 };
+enum { SPLIT_NBYTES = 16384, WINDOW_NBYTES = 65536 };
 
-static const lki_shm_note *note_of(const lk_comm_request *request, lki_shm_note *note)
+static const lki_shm_note *note_of(lk_comm_request *request, lki_shm_note *note)
 {
     const lk_comm_op *op = &request->op;
     bool reduces = op->kind == LK_COMM_ALL_REDUCE || op->kind == LK_COMM_REDUCE_SCATTER;
@@ -26,8 +23,20 @@ static const lki_shm_note *note_of(const lk_comm_request *request, lki_shm_note 
         .reduce = reduces ? (uint8_t)op->reduce : 0,
         .dtype = (uint8_t)op->dtype,
         .root = op->kind == LK_COMM_BROADCAST ? op->root : 0,
+        .place = lki_shm_work_of(request)->place,
     };
     return note;
+}
+
+/* Where in the ranks' blocks of a window the collective's data lies, counted from 1; 0: it goes through the
+ * slots, as few bytes do, which arrive sooner that way. */
+static uint64_t place_of(const lki_shm_comm *shm, const lk_comm_op *op)
+{
+    size_t nbytes = (size_t)op->count * lk_dtype_nbytes(op->dtype);
+    if (!op->window || op->kind != LK_COMM_ALL_REDUCE || op->send != op->recv || nbytes <= WINDOW_NBYTES ||
+        !lki_window_holds(op->window, shm->base.rank, op->recv, nbytes))
+        return 0;
+    return 1 + (uint64_t)((char *)op->recv - (char *)lk_comm_window_block(op->window, shm->base.rank));
 }
 
 void lki_shm_plan(lki_shm_comm *shm, lk_comm_request *request)
@@ -41,6 +50,11 @@ void lki_shm_plan(lki_shm_comm *shm, lk_comm_request *request)
     work->first_step = shm->next_step;
     work->split = op->kind == LK_COMM_ALL_REDUCE && shm->base.size > 2 &&
                   (size_t)op->count * lk_dtype_nbytes(op->dtype) > SPLIT_NBYTES;
+    work->place = place_of(shm, op);
+    if (work->place) {
+        work->step_elements = op->count;
+        work->step_count = work->split = 1;
+    }
     shm->next_step += work->step_count;
 }
 
@@ -75,25 +89,6 @@ static void copy(void *to, const void *from, int64_t count, size_t nbytes)
     if (count > 0 && to != from) memcpy(to, from, (size_t)count * nbytes);
 }
 
-#if defined(__x86_64__)
-/* Past this core's caches, into memory that a peer reads next. */
-static void stream(char *to, const char *from, size_t nbytes)
-{
-    size_t at = (16 - ((uintptr_t)to & 15)) & 15;
-    memcpy(to, from, at);
-    for (; at + 64 <= nbytes; at += 64)
-        for (size_t i = 0; i < 64; i += 16)
-            _mm_stream_si128((__m128i *)(to + at + i), _mm_loadu_si128((const __m128i *)(from + at + i)));
-    memcpy(to + at, from + at, nbytes - at);
-    _mm_sfence(); /* before the flag that says it is there */
-}
-#else
-static void stream(char *to, const char *from, size_t nbytes)
-{
-    memcpy(to, from, nbytes);
-}
-#endif
-
 /* A line that a peer has read must be taken from it before it can be written through the caches again, one
  * after the other: where the two cores share no cache, that costs four times as much as all the rest. Such
  * copies are streamed. Small ones are quicker through the caches all the same; in the middle streaming costs
@@ -114,15 +109,23 @@ static void copy_measured(lki_shm_comm *shm, void *to, const void *from, size_t 
     shm->was_far = far;
 }
 
+static void copy_large(lki_shm_comm *shm, void *to, const void *from, size_t nbytes)
+{
+    if (shm->far_peers && ++shm->large_copies % MEASURE_EVERY)
+        lki_stream(to, from, nbytes);
+    else
+        copy_measured(shm, to, from, nbytes);
+}
+
 static void copy_to_peers(lki_shm_comm *shm, void *to, const void *from, int64_t count, size_t nbytes)
 {
     size_t total = count > 0 ? (size_t)count * nbytes : 0;
     if (total < STREAM_LEAST_NBYTES)
         copy(to, from, count, nbytes);
-    else if (total <= STREAM_MEASURED_NBYTES || (shm->far_peers && ++shm->large_copies % MEASURE_EVERY))
-        stream(to, from, total);
+    else if (total <= STREAM_MEASURED_NBYTES)
+        lki_stream(to, from, total);
     else
-        copy_measured(shm, to, from, total);
+        copy_large(shm, to, from, total);
 }
 
 static const char *element(const void *data, int64_t index, size_t nbytes)
@@ -137,7 +140,9 @@ void lki_shm_post(lki_shm_comm *shm, lk_comm_request *request, uint64_t step)
     span s = span_of(request, step);
     int me = shm->base.rank;
     note_of(request, &slot->note);
-    if (op->kind == LK_COMM_REDUCE_SCATTER) {
+    if (lki_shm_work_of(request)->place) {
+        /* It is where it can be read. */
+    } else if (op->kind == LK_COMM_REDUCE_SCATTER) {
         for (int r = 0; r < shm->base.size; r++)
             if (r != me)
                 copy_to_peers(shm, slot->data + (size_t)(r * s.count) * s.nbytes,
@@ -157,6 +162,9 @@ void lki_shm_post(lki_shm_comm *shm, lk_comm_request *request, uint64_t step)
 
 static lk_status mismatch(lki_shm_comm *shm, lk_comm_request *request, int rank, const lki_shm_note *theirs)
 {
+    if (theirs->seq == request->seq && theirs->place != lki_shm_work_of(request)->place)
+        return lki_fail(LK_ERR_PEER, "ranks disagree: the data of rank %d lies elsewhere in the window",
+                        lki_shm_name(shm, rank));
     return lki_fail(
         LK_ERR_PEER,
         "ranks disagree: rank %d is at %s #%llu of %lld %s (%s, root %d), rank %d at %s #%llu of %lld %s",
@@ -176,7 +184,8 @@ static lk_status check_notes(lki_shm_comm *shm, lk_comm_request *request, uint64
         if (r == shm->base.rank || (mine.kind == LK_COMM_BROADCAST && r != mine.root)) continue;
         const lki_shm_note *theirs = &lki_shm_slot_of(shm, r, step)->note;
         if (theirs->seq != mine.seq || theirs->count != mine.count || theirs->kind != mine.kind ||
-            theirs->reduce != mine.reduce || theirs->dtype != mine.dtype || theirs->root != mine.root)
+            theirs->reduce != mine.reduce || theirs->dtype != mine.dtype || theirs->root != mine.root ||
+            theirs->place != mine.place)
             return mismatch(shm, request, r, theirs);
     }
     return LK_OK;
@@ -196,6 +205,29 @@ static void reduce_span(lki_shm_comm *shm, lk_comm_request *request, uint64_t st
                    shm->base.size);
 }
 
+/* This rank's part of what lies in a window: from everybody's block into everybody's, a stretch that fits the
+ * first caches at a time. */
+static void reduce_in_window(lki_shm_comm *shm, lk_comm_request *request, span whole)
+{
+    enum { STRETCH_NBYTES = 16384 };
+    const lk_comm_op *op = &request->op;
+    span mine = part_of(shm, whole, shm->base.rank);
+    size_t place = lki_shm_work_of(request)->place - 1;
+    int64_t stretch = (int64_t)(STRETCH_NBYTES / mine.nbytes);
+    for (int64_t begin = mine.begin, end = mine.begin + mine.count; begin < end; begin += stretch) {
+        int64_t count = end - begin < stretch ? end - begin : stretch;
+        size_t offset = place + (size_t)begin * mine.nbytes;
+        char *out = (char *)lk_comm_window_block(op->window, shm->base.rank) + offset;
+        for (int r = 0; r < shm->base.size; r++)
+            shm->inputs[r] = (char *)lk_comm_window_block(op->window, r) + offset;
+        lki_reduce(out, shm->inputs, shm->base.size, count, op->dtype, op->reduce, shm->base.size);
+        for (int r = 0; r < shm->base.size; r++)
+            if (r != shm->base.rank)
+                copy_large(shm, (char *)lk_comm_window_block(op->window, r) + offset, out,
+                           (size_t)count * mine.nbytes);
+    }
+}
+
 lk_status lki_shm_reduce(lki_shm_comm *shm, lk_comm_request *request, uint64_t step)
 {
     const lk_comm_op *op = &request->op;
@@ -205,7 +237,10 @@ lk_status lki_shm_reduce(lki_shm_comm *shm, lk_comm_request *request, uint64_t s
     LKI_TRY(check_notes(shm, request, step));
     switch (op->kind) {
     case LK_COMM_ALL_REDUCE:
-        if (lki_shm_work_of(request)->split) {
+        if (lki_shm_work_of(request)->place) {
+            reduce_in_window(shm, request, s);
+            atomic_store_explicit(&lki_shm_slot_of(shm, me, step)->reduced, step + 1, memory_order_release);
+        } else if (lki_shm_work_of(request)->split) {
             lki_shm_slot *slot = lki_shm_slot_of(shm, me, step);
             span mine = part_of(shm, s, me);
             char *result = out + (size_t)mine.begin * s.nbytes;
@@ -240,6 +275,7 @@ void lki_shm_gather(lki_shm_comm *shm, lk_comm_request *request, uint64_t step)
 {
     span s = span_of(request, step);
     char *out = (char *)request->op.recv + (size_t)s.begin * s.nbytes;
+    if (lki_shm_work_of(request)->place) return; /* the others have written it here */
     for (int r = 0; r < shm->base.size; r++) {
         span part = part_of(shm, s, r);
         if (r == shm->base.rank) continue;

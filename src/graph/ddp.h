@@ -15,7 +15,8 @@ typedef struct lki_bucket {
     lk_dtype dtype;
     void *data;
     int64_t count;
-    lk_param **params; /* whose gradients lie in it */
+    const lk_comm_window *window; /* that it lies in; NULL: in memory of this rank's own */
+    lk_param **params;            /* whose gradients lie in it */
     int param_count;
     lk_comm_request *request; /* while it is under way */
     void *staging;            /* while it is under way on an engine whose memory the comm cannot read */

@@ -27,7 +27,8 @@ static lk_status reduce_start(const lk_call *call)
                      .dtype = bucket->dtype,
                      .send = bucket->data,
                      .recv = bucket->data,
-                     .count = bucket->count};
+                     .count = bucket->count,
+                     .window = bucket->window};
     return lk_comm_start(bucket->comm, &op, &bucket->request);
 }
 

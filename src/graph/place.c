@@ -3,7 +3,7 @@
  *
  * A value's life goes from the node that writes it to the last node that reads it or one of its views. Values
  * are placed from the largest to the smallest, each at the lowest offset that is free for its whole life. An
- * elementwise node may write over an input that dies there. */
+ * elementwise node writes over an input that dies there, where it can. */
 #include "graph/graph.h"
 
 #include "base/memory.h"
@@ -114,6 +114,25 @@ static size_t lowest_free_offset(const placement *placed, int placed_count, cons
     return offset;
 }
 
+static bool is_free(const placement *placed, int placed_count, const placement *fresh, size_t offset)
+{
+    for (int i = 0; i < placed_count; i++)
+        if (conflicts(fresh, offset, &placed[i])) return false;
+    return true;
+}
+
+/* The place of the input that was written last, where the node may write over it: those bytes are in the
+ * caches. */
+static size_t best_offset(const placement *placed, int placed_count, const placement *fresh)
+{
+    const lk_value *victim = NULL;
+    for (int i = 0; i < placed_count; i++)
+        if (overwrites(fresh->value, placed[i].value) && (!victim || placed[i].value->first > victim->first))
+            victim = placed[i].value;
+    if (victim && is_free(placed, placed_count, fresh, victim->offset)) return victim->offset;
+    return lowest_free_offset(placed, placed_count, fresh);
+}
+
 lk_status lki_pass_place(lk_graph *graph, size_t *arena_nbytes)
 {
     int count = measure_lives(graph), filled = 0;
@@ -128,7 +147,7 @@ lk_status lki_pass_place(lk_graph *graph, size_t *arena_nbytes)
     }
     qsort(placements, (size_t)filled, sizeof *placements, by_size);
     for (int i = 0; i < filled; i++) {
-        size_t offset = lowest_free_offset(placements, i, &placements[i]);
+        size_t offset = best_offset(placements, i, &placements[i]);
         placements[i].value->offset = offset;
         if (offset + placements[i].nbytes > *arena_nbytes) *arena_nbytes = offset + placements[i].nbytes;
     }

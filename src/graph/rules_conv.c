@@ -145,14 +145,12 @@ static bool bias_needs_grad(const lki_node *node)
 
 /* dx[n, c, p] = the sum over o, k of dy[n, o, q] w[o, c, k] with p = q stride + k dilation - padding;
  * dw[o, c, k] = the sum over n, q of dy[n, o, q] x[n, c, p]; db[o] = the sum over n, q of dy[n, o, q] */
+/* The weights' gradient comes first: x's is then read while it is still in the caches, by the layer before,
+ * and other ranks hear of the weights' earlier. */
 lk_status lki_backward_conv(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     lk_value *x = node->in[0], *weight = node->in[1], *dy = grad_out[0];
     lk_attr attr = {.window = node->attr.window};
-    if (x->needs_grad) {
-        attr.shape = x->shape;
-        grad_in[0] = LKI_EMIT(LK_OP_CONV_GRAD_INPUT, &attr, dy, weight);
-    }
     if (weight->needs_grad) {
         attr.shape = weight->shape;
         attr.index = bias_needs_grad(node);
@@ -161,6 +159,9 @@ lk_status lki_backward_conv(lki_node *node, lk_value *const *grad_out, lk_value 
     } else if (bias_needs_grad(node)) {
         grad_in[2] = lki_sum_but(dy, 1);
     }
+    if (x->needs_grad)
+        grad_in[0] = LKI_EMIT(LK_OP_CONV_GRAD_INPUT, LKI_ATTR(.window = node->attr.window, .shape = x->shape),
+                              dy, weight);
     return lki_recorded(node);
 }
 

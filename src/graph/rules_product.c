@@ -97,12 +97,11 @@ lk_status lki_backward_matmul(lki_node *node, lk_value *const *grad_out, lk_valu
     return lki_recorded(node);
 }
 
-/* y = x w^T + b: dx = dy w, dw = dy^T x, db = the sum of dy over all rows */
+/* y = x w^T + b: dx = dy w, dw = dy^T x, db = the sum of dy over all rows; dw first, as for a convolution */
 lk_status lki_backward_linear(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     lk_value *x = node->in[0], *weight = node->in[1], *dy = as_rows(grad_out[0]);
     bool bias_needs = lki_has_input(node, 2) && node->in[2]->needs_grad;
-    if (x->needs_grad) grad_in[0] = lki_reshaped(product(dy, false, weight, false), x->shape);
     if (weight->needs_grad) {
         lk_value *both = LKI_EMIT(LK_OP_LINEAR_GRAD, LKI_ATTR(.index = bias_needs), dy, as_rows(x));
         grad_in[1] = both;
@@ -110,5 +109,6 @@ lk_status lki_backward_linear(lki_node *node, lk_value *const *grad_out, lk_valu
     } else if (bias_needs) {
         grad_in[2] = lki_sum_to(dy, node->in[2]->shape);
     }
+    if (x->needs_grad) grad_in[0] = lki_reshaped(product(dy, false, weight, false), x->shape);
     return lki_recorded(node);
 }

@@ -31,16 +31,45 @@ static lk_status plan_slices(lki_flat *flat, const lk_param_list *params)
     return LK_OK;
 }
 
-static lk_status allocate(lki_flat *flat, int state_count, bool with_sums)
+static void leave_window(void *data, void *window)
+{
+    (void)data;
+    lk_comm_window_release(window);
+}
+
+static lk_buffer *in_window(lki_flat *flat, void *data, size_t nbytes)
+{
+    lk_buffer *buffer = lki_buffer_adopt(data, nbytes, leave_window, lk_comm_window_use(flat->window));
+    if (!buffer) lk_comm_window_release(flat->window);
+    return buffer;
+}
+
+static lk_buffer *new_state(lki_flat *flat, size_t nbytes)
+{
+    if (!flat->common_states) return lki_buffer_create(nbytes, "the optimizer's state");
+    char *common = lk_comm_window_common(flat->window);
+    return in_window(flat, common + (size_t)flat->state_count * nbytes, nbytes);
+}
+
+static lk_status allocate(lki_flat *flat, const lki_flat_options *options)
 {
     size_t nbytes = (size_t)flat->count * lk_dtype_nbytes(flat->dtype);
-    flat->values = lki_buffer_create(nbytes, "the parameters");
-    flat->grads = lki_buffer_create(nbytes, "the gradients");
+    size_t common_nbytes = options->common_states ? (size_t)options->state_count * nbytes : 0;
+    if (options->comm) LKI_TRY(lk_comm_share(options->comm, 2 * nbytes, common_nbytes, &flat->window));
+    if (flat->window) {
+        char *block = lk_comm_window_block(flat->window, options->comm->rank);
+        flat->common_states = options->common_states;
+        flat->values = in_window(flat, block, nbytes);
+        flat->grads = in_window(flat, block + nbytes, nbytes);
+    } else {
+        flat->values = lki_buffer_create(nbytes, "the parameters");
+        flat->grads = lki_buffer_create(nbytes, "the gradients");
+    }
     if (!flat->values || !flat->grads) return LK_ERR_NOMEM;
-    if (with_sums && !(flat->sums = lki_buffer_create(nbytes, "the accumulated gradients")))
+    if (options->with_sums && !(flat->sums = lki_buffer_create(nbytes, "the accumulated gradients")))
         return LK_ERR_NOMEM;
-    for (; flat->state_count < state_count; flat->state_count++) {
-        flat->states[flat->state_count] = lki_buffer_create(nbytes, "the optimizer's state");
+    for (; flat->state_count < options->state_count; flat->state_count++) {
+        flat->states[flat->state_count] = new_state(flat, nbytes);
         if (!flat->states[flat->state_count]) return LK_ERR_NOMEM;
     }
     return LK_OK;
@@ -77,12 +106,12 @@ void lki_flat_moved(void)
     generation++;
 }
 
-lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, int state_count, bool with_sums)
+lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, lki_flat_options options)
 {
     *flat = (lki_flat){0};
     lk_status status;
     LKI_TRY_OUT(plan_slices(flat, params));
-    LKI_TRY_OUT(allocate(flat, state_count, with_sums));
+    LKI_TRY_OUT(allocate(flat, &options));
     generation++;
     for (int i = 0; i < flat->slice_count; i++) LKI_TRY_OUT(move_param(flat, &flat->slices[i]));
     return LK_OK;
@@ -98,6 +127,7 @@ void lki_flat_fini(lki_flat *flat)
     lki_buffer_release(flat->grads);
     lki_buffer_release(flat->sums);
     for (int i = 0; i < flat->state_count; i++) lki_buffer_release(flat->states[i]);
+    lk_comm_window_release(flat->window);
     lki_free(flat->slices);
     *flat = (lki_flat){0};
 }

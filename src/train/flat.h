@@ -2,11 +2,16 @@
  *
  * A parameter is a slice; slices start at multiples of 64 bytes and the gaps between them stay zero in all
  * the buffers, so an update or an all-reduce may run over them. Creating the buffers moves the parameters'
- * values into them. */
+ * values into them.
+ *
+ * Ranks of one host have their parameters and gradients in a window, where they reach each other's: gradients
+ * are averaged where they lie. Where the ranks also divide the update (divide.h), its state is held once for
+ * all of them. */
 #ifndef LKI_TRAIN_FLAT_H
 #define LKI_TRAIN_FLAT_H
 
 #include <lockstep/nn.h>
+#include <lockstep/sys/comm.h>
 
 #include "tensor/buffer.h"
 
@@ -25,11 +30,19 @@ typedef struct lki_flat {
     int slice_count;
     lk_buffer *values, *grads, *sums, *states[LKI_MAX_STATES];
     int state_count;
+    lk_comm_window *window; /* of the values, the gradients and a common state; NULL: all of it is private */
+    bool common_states;
 } lki_flat;
 
-/* Takes every trainable parameter of the list. `sums` (of accumulated gradients) is made only where asked
- * for. */
-lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, int state_count, bool with_sums);
+typedef struct lki_flat_options {
+    int state_count;
+    bool with_sums;     /* makes `sums`, of accumulated gradients */
+    lk_comm *comm;      /* whose ranks may share memory; NULL: none do */
+    bool common_states; /* one state for all of them, where they share memory */
+} lki_flat_options;
+
+/* Takes every trainable parameter of the list. */
+lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, lki_flat_options options);
 void lki_flat_fini(lki_flat *flat);
 /* Changes whenever parameters of any model have moved: what was compiled before may point to where they were.
  */

@@ -105,6 +105,7 @@ static void close_bucket(lki_replicas *replicas, int first, int last, int used)
                      .data = (char *)lki_mirror_address(replicas->mirror, lki_buffer_data(flat->grads)) +
                              begin * (int64_t)lk_dtype_nbytes(flat->dtype),
                      .count = end - begin,
+                     .window = flat->window,
                      .params = replicas->bucket_params + used,
                      .param_count = last - first + 1};
     for (int i = first; i <= last; i++) bucket->params[i - first] = flat->slices[i].param;

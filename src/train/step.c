@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "tensor/element.h"
+#include "train/divide.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,12 +22,23 @@ static lk_status prepare_training(lk_step *step)
     const lk_step_options *options = &step->options;
     int state_count = lki_optimizer_state_count(options->optimizer);
     options->optimizer->has_step = true;
-    LKI_TRY(lki_flat_init(&step->flat, &step->params, state_count, options->accumulation_steps > 1));
+    bool on_host = !step->engine->ops->alloc;
+    lki_flat_options flat = {.state_count = state_count,
+                             .with_sums = options->accumulation_steps > 1,
+                             .comm = on_host ? options->comm : NULL,
+                             .common_states = lki_step_may_divide(step)};
+    LKI_TRY(lki_flat_init(&step->flat, &step->params, flat));
     if (options->precision == LK_F16)
         LKI_TRY(lki_scaler_init(&step->scaler, step->flat.dtype, options->scaler));
     LKI_TRY(lki_step_place_params(step));
-    lki_update_options update = {options->accumulation_steps, options->clip_norm, options->clip_value,
-                                 &step->scaler};
+    lki_update_options update = {.accumulation_steps = options->accumulation_steps,
+                                 .clip_norm = options->clip_norm,
+                                 .clip_value = options->clip_value,
+                                 .scaler = &step->scaler};
+    if (step->flat.common_states) {
+        update.part = options->comm->rank;
+        update.part_count = options->comm->size;
+    }
     LKI_TRY(
         lki_update_init(&step->update, step->engine, &step->flat, step->mirror, options->optimizer, update));
     if (!options->comm || options->comm->size == 1) return LK_OK;
@@ -396,7 +408,7 @@ lk_status lk_step_update(lk_step *step)
         LKI_TRY(lki_replicas_average(&step->replicas, step->flat.sums ? step->flat.sums : step->flat.grads));
     lki_update_advance(&step->update);
     LKI_TRY(announce(step, NULL));
-    LKI_TRY(lki_update_apply(&step->update));
+    LKI_TRY(step->flat.common_states ? lki_step_divided_update(step) : lki_update_apply(&step->update));
     lki_mirror_device_changed(step->mirror);
     return lki_replicas_check_if_due(&step->replicas, step->update.step_count);
 }

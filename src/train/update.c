@@ -5,6 +5,7 @@
 
 /* Operands of an update; a scaler is the last of them. */
 enum { SCALER = 2 + LKI_MAX_STATES, MAX_OPERANDS, EXTRA_CALLS = 4 };
+enum { LINE_NBYTES = 64, PIECE_COUNT = 1 << 15 };
 
 static void set_operand(lki_update *update, lk_tensor *operand, lk_buffer *buffer, int64_t offset,
                         int64_t count)
@@ -56,6 +57,24 @@ static void add_rule_call(lki_update *update, int group, int64_t offset, int64_t
     add_scaler(update, call, SCALER);
 }
 
+bool lki_update_divides(const lk_optimizer *optimizer)
+{
+    return optimizer->rule != LK_UPDATE_LAMB && !optimizer->update;
+}
+
+/* This rank's part of [offset, offset + count), whole cache lines, and in pieces that are still in the caches
+ * when they are handed on. */
+static void add_part_calls(lki_update *update, int group, int64_t offset, int64_t count)
+{
+    int64_t line = (int64_t)(LINE_NBYTES / lk_dtype_nbytes(update->flat->dtype));
+    int64_t lines = (count + line - 1) / line;
+    int64_t begin = lines * update->part / update->part_count * line,
+            end = lines * (update->part + 1) / update->part_count * line;
+    if (end > count) end = count;
+    for (; begin < end; begin += PIECE_COUNT)
+        add_rule_call(update, group, offset + begin, end - begin < PIECE_COUNT ? end - begin : PIECE_COUNT);
+}
+
 /* One call for each run of neighbouring slices of the same group. */
 static void add_rule_calls(lki_update *update)
 {
@@ -68,8 +87,11 @@ static void add_rule_calls(lki_update *update)
                                        flat->slices[next].param) != group)
                 break;
         const lki_slice *last = &flat->slices[next - 1];
-        add_rule_call(update, group, flat->slices[i].offset,
-                      last->offset + last->count - flat->slices[i].offset);
+        int64_t offset = flat->slices[i].offset, count = last->offset + last->count - offset;
+        if (update->part_count)
+            add_part_calls(update, group, offset, count);
+        else
+            add_rule_call(update, group, offset, count);
     }
 }
 
@@ -181,11 +203,14 @@ lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat,
                            .mirror = mirror,
                            .optimizer = optimizer,
                            .scaler = options.scaler,
+                           .part = options.part,
+                           .part_count = options.part_count,
                            .accumulate = -1,
                            .unscale = -1,
                            .clip_norm = -1,
                            .clip_value = -1};
     int capacity = EXTRA_CALLS + flat->slice_count;
+    if (options.part_count) capacity += flat->slice_count + (int)(flat->count / PIECE_COUNT);
     update->calls = LKI_NEW_ARRAY(lk_call, capacity);
     update->attrs = LKI_NEW_ARRAY(lk_attr, capacity);
     update->operands = LKI_NEW_ARRAY(lk_tensor, capacity * MAX_OPERANDS);
@@ -269,11 +294,24 @@ lk_status lki_update_accumulate(lki_update *update)
     return run(update, update->accumulate);
 }
 
-lk_status lki_update_apply(lki_update *update)
+lk_status lki_update_prepare(lki_update *update)
 {
     LKI_TRY(run(update, update->unscale));
     LKI_TRY(run(update, update->clip_norm));
-    LKI_TRY(run(update, update->clip_value));
+    return run(update, update->clip_value);
+}
+
+lk_status lki_update_apply_call(lki_update *update, int index, void **data, size_t *nbytes)
+{
+    const lk_tensor *values = &update->calls[update->first_rule + index].in[0];
+    *data = values->data;
+    *nbytes = lk_tensor_nbytes(values);
+    return run(update, update->first_rule + index);
+}
+
+lk_status lki_update_apply(lki_update *update)
+{
+    LKI_TRY(lki_update_prepare(update));
     for (int i = update->first_rule; i < update->call_count; i++) LKI_TRY(run(update, i));
     return LK_OK;
 }

@@ -29,13 +29,18 @@ typedef struct lki_update {
     void *scratch;
     int accumulation_steps, accumulated;
     int64_t step_count; /* updates made */
+    int part, part_count;
 } lki_update;
 
 typedef struct lki_update_options {
     int accumulation_steps;
     double clip_norm, clip_value;
     const lki_scaler *scaler; /* borrowed; without numbers nothing is scaled */
+    int part, part_count;     /* applies the rule to this of so many parts; 0 parts: to all */
 } lki_update_options;
+
+/* Whether the rule can be applied to any part of the parameters by itself. */
+bool lki_update_divides(const lk_optimizer *optimizer);
 
 lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat, const lki_mirror *mirror,
                           lk_optimizer *optimizer, lki_update_options options);
@@ -53,5 +58,8 @@ void lki_update_retreat(lki_update *update, bool advanced);
 
 lk_status lki_update_accumulate(lki_update *update); /* adds the batch's gradients up */
 lk_status lki_update_apply(lki_update *update);      /* unscales, clips and applies the rule */
+/* The first half of that, then the rule call by call: parameters [*data, *data + *nbytes) are new. */
+lk_status lki_update_prepare(lki_update *update);
+lk_status lki_update_apply_call(lki_update *update, int index, void **data, size_t *nbytes);
 
 #endif

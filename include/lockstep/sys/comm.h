@@ -73,6 +73,8 @@ const char *lk_reduce_name(lk_reduce reduce);
  *
  * All-gather and reduce-scatter may be in place: send is then the rank's own piece of recv, or recv of send.
  * Otherwise the two must not overlap. */
+typedef struct lk_comm_window lk_comm_window;
+
 typedef struct lk_comm_op {
     lk_comm_kind kind;
     lk_reduce reduce; /* all-reduce and reduce-scatter */
@@ -85,6 +87,8 @@ typedef struct lk_comm_op {
                       stream's work, is over for the host at once, and may be recorded. NULL: the memory is
                       ready now, and the wait is for the end */
     bool blocking; /* the caller waits at once: there is nothing to overlap with */
+    const lk_comm_window *window; /* optional, all-reduce in place: every rank's data lies at the same place
+                                     of its block of this window, so that the ranks need not copy it */
 } lk_comm_op;
 
 typedef enum lk_comm_state {
@@ -160,6 +164,9 @@ typedef struct lk_comm_vtable {
     /* Optional, with on_device: whether all is well, as far as this rank knows; it waits for nobody. */
     lk_status (*check)(lk_comm *comm);
     bool on_device; /* takes memory of a GPU, and streams */
+
+    /* Optional. Behind lk_comm_share, which says what it does; called where there are several ranks. */
+    lk_status (*share)(lk_comm *comm, size_t nbytes, size_t common_nbytes, lk_comm_window **out);
 } lk_comm_vtable;
 
 /* The part of a comm that every backend begins with; lk_comm_init fills it. */
@@ -203,6 +210,17 @@ lk_status lk_comm_all_gather(lk_comm *comm, const void *send, void *recv, int64_
 lk_status lk_comm_reduce_scatter(lk_comm *comm, const void *send, void *recv, int64_t count, lk_dtype dtype,
                                  lk_reduce reduce);
 lk_status lk_comm_barrier(lk_comm *comm);
+
+/* Memory that every rank of the comm can reach: a block of `nbytes` for each, and one of `common_nbytes` that
+ * is the same for all. Collective. It is zeroed and aligned to pages. *out is NULL, on every rank, where
+ * there is nothing to gain or no such memory: one rank, ranks of several hosts, few bytes, ranks that ask for
+ * different amounts, or none left. A window outlives its comm and is freed with its last user; the first one
+ * is who asked for it. Users may come and go on any thread. */
+lk_status lk_comm_share(lk_comm *comm, size_t nbytes, size_t common_nbytes, lk_comm_window **out);
+void *lk_comm_window_block(const lk_comm_window *window, int rank);
+void *lk_comm_window_common(const lk_comm_window *window);
+lk_comm_window *lk_comm_window_use(lk_comm_window *window); /* one user more; returns it */
+void lk_comm_window_release(lk_comm_window *window);        /* NULL is fine */
 
 /* Whether the comm still works, for those whose collectives ran on a device's stream: a failure there shows
  * nowhere else. Fails like any collective would. */
