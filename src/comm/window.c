@@ -13,8 +13,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Below this the copies through slots are as fast, and take one exchange less. */
 enum { LEAST_NBYTES = 1 << 18, PAGE_NBYTES = 4096 };
+
+static atomic_size_t least_nbytes = LEAST_NBYTES;
+
+void lki_set_window_least(size_t nbytes)
+{
+    atomic_store(&least_nbytes, nbytes ? nbytes : LEAST_NBYTES);
+}
 
 lk_status lk_comm_share(lk_comm *comm, size_t nbytes, size_t common_nbytes, lk_comm_window **out)
 {
@@ -56,15 +62,24 @@ static lk_status is_worth_it(lk_comm *comm, size_t nbytes, size_t common_nbytes,
 {
     int64_t asked[] = {(int64_t)nbytes, (int64_t)common_nbytes, -(int64_t)nbytes, -(int64_t)common_nbytes};
     LKI_TRY(lk_comm_all_reduce(comm, asked, 4, LK_I64, LK_REDUCE_MAX));
-    *worth = asked[0] == -asked[2] && asked[1] == -asked[3] && asked[0] >= LEAST_NBYTES &&
-             asked[0] < INT64_MAX / 4 / comm->size && asked[1] < INT64_MAX / 4;
+    *worth = asked[0] == -asked[2] && asked[1] == -asked[3] &&
+             asked[0] >= (int64_t)atomic_load(&least_nbytes) && asked[0] < INT64_MAX / 4 / comm->size &&
+             asked[1] < INT64_MAX / 4;
     return LK_OK;
+}
+
+/* Whether the machine could hold that much, and half as much again of other things. The kernel would not say:
+ * it hands pages out until none are left. */
+static bool is_possible(size_t nbytes)
+{
+    long pages = sysconf(_SC_PHYS_PAGES);
+    return pages > 0 && nbytes / (size_t)sysconf(_SC_PAGESIZE) < (size_t)pages / 3 * 2;
 }
 
 /* Reserved at once: memory that runs out later would be a signal. */
 static int create_memory(size_t nbytes)
 {
-    int fd = memfd_create("lockstep-window", MFD_CLOEXEC);
+    int fd = is_possible(nbytes) ? memfd_create("lockstep-window", MFD_CLOEXEC) : -1;
     if (fd < 0) return -1;
     if (posix_fallocate(fd, 0, (off_t)nbytes) == 0) return fd;
     close(fd);

@@ -22,6 +22,10 @@ static inline bool lki_window_holds(const lk_comm_window *window, int rank, cons
            nbytes <= window->nbytes - (size_t)(begin - block);
 }
 
+/* What a rank must at least ask for to get any, for tests that have little; 0 is the usual. Below that the
+ * copies through slots are as fast, and take one exchange less. */
+void lki_set_window_least(size_t nbytes);
+
 /* The shm backend's: see lk_comm_share. */
 lk_status lki_shm_share(lk_comm *comm, size_t nbytes, size_t common_nbytes, lk_comm_window **out);
 
