@@ -1,8 +1,9 @@
 /* Fuse: merges what one kernel can do.
  *
- * First, an activation that alone reads a product is folded into it, and a ReLU's gradient goes before that
- * of the pool that read its result. Then an elementwise node swallows the elementwise nodes that only it
- * reads, so that a chain walks over memory once. */
+ * First, an activation that alone reads a product or a max pool is folded into it, and a ReLU's gradient goes
+ * before that of the pool that read its result, or into that of the pool it was folded into. Then an
+ * elementwise node swallows the elementwise nodes that only it reads, so that a chain walks over memory once.
+ */
 #include "graph/graph.h"
 
 #include "base/status.h"
@@ -18,8 +19,9 @@ static void fold_activation(lk_graph *graph, lki_node *relu)
 {
     lk_value *x = relu->in[0];
     lki_node *product = x->node;
-    bool foldable = (product->op == LK_OP_LINEAR || product->op == LK_OP_CONV) &&
-                    product->attr.activation == LK_ACTIVATION_NONE && is_private(x) &&
+    bool takes = product->op == LK_OP_LINEAR || product->op == LK_OP_CONV ||
+                 (product->op == LK_OP_MAX_POOL && x == product->out[0]);
+    bool foldable = takes && product->attr.activation == LK_ACTIVATION_NONE && is_private(x) &&
                     product->section == relu->section && x->dtype == relu->out[0]->dtype;
     if (!foldable) return;
     product->attr.activation = LK_ACTIVATION_RELU;
@@ -52,6 +54,18 @@ static lk_status exchange_with_pool(lk_graph *graph, lki_node *relu)
     lki_graph_replace_uses(graph, relu->out[0], dx, relu->next);
     lki_graph_remove(graph, relu);
     return LK_OK;
+}
+
+/* The gradient of a ReLU that was folded into a pool: where it let nothing through, nothing has won, so the
+ * pool's own gradient needs no help. */
+static void drop_before_pool(lk_graph *graph, lki_node *pool_grad)
+{
+    lki_node *relu = pool_grad->in[0]->node, *pool = pool_grad->in[1]->node;
+    if (!relu || relu->op != LK_OP_RELU_GRAD || !pool || pool->op != LK_OP_MAX_POOL) return;
+    if (pool->attr.activation != LK_ACTIVATION_RELU || relu->in[1] != pool->out[0]) return;
+    if (!is_private(relu->out[0]) || relu->in[0]->dtype != relu->out[0]->dtype) return;
+    pool_grad->in[0] = relu->in[0];
+    lki_graph_remove(graph, relu);
 }
 
 /* Comparisons, selections and casts mix dtypes; chains keep to one. */
@@ -187,6 +201,9 @@ lk_status lki_pass_fuse(lk_graph *graph)
         if (node->op == LK_OP_RELU) fold_activation(graph, node);
         if (node->op == LK_OP_RELU_GRAD) LKI_TRY(exchange_with_pool(graph, node));
     }
+    lki_graph_count_uses(graph);
+    for (lki_node *node = graph->first; node; node = node->next)
+        if (node->op == LK_OP_MAX_POOL_GRAD) drop_before_pool(graph, node);
     lki_graph_count_uses(graph);
     for (lki_node *node = graph->first; node; node = node->next)
         if (is_fusable(node)) LKI_TRY(grow_chain(graph, node));

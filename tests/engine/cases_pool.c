@@ -36,13 +36,15 @@ static lk_shape pooled(lk_shape shape, const lk_window *w)
     return shape;
 }
 
+/* Alone and with a ReLU behind it. */
 static void max_pools(lkt_case_list *list, int number, lk_window w, lk_shape shape)
 {
     lk_shape out = pooled(shape, &w);
-    static const lkt_fill fills[] = {LKT_NORMAL, LKT_COARSE};
-    for (int k = 0; k < 2; k++) {
+    static const lkt_fill fills[] = {LKT_NORMAL, LKT_COARSE, LKT_NORMAL, LKT_COARSE};
+    for (int k = 0; k < 4; k++) {
         lkt_case *c = lkt_case_add(list, LK_OP_MAX_POOL, "%d ceil %d fill %d", number, w.ceil_mode, k);
         c->attr.window = w;
+        c->attr.activation = k < 2 ? LK_ACTIVATION_NONE : LK_ACTIVATION_RELU;
         lkt_in_f32(c, shape, fills[k]);
         lkt_out_f32(c, out);
         lkt_out(c, LK_I32, out);

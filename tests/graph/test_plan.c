@@ -129,14 +129,14 @@ static void fusion_changes_the_plan_and_not_the_numbers(void **state)
     lki_plan_free(plain);
 }
 
-/* loss = mean((max_pool(relu(x)) - y)^2) of a parameter x (1, 2, 5, 5), ties and zeros in it: half of its
- * numbers are equal. */
-static lki_plan *compile_pool(fixture *f, lk_param *x, lk_tensor *y, bool no_fusion)
+/* loss = mean((max_pool(relu(x)) - y)^2), or the other way round, of a parameter x (1, 2, 5, 5), ties and
+ * zeros in it: half of its numbers are equal. */
+static lki_plan *compile_pool(fixture *f, lk_param *x, lk_tensor *y, bool pool_first, bool no_fusion)
 {
     lk_graph *graph = lk_graph_create(true);
-    lk_value *h = lk_op_relu(lk_op_mul_scalar(lk_graph_param(graph, x), 2));
+    lk_value *h = lk_op_mul_scalar(lk_graph_param(graph, x), 2);
     lk_window window = {.rank = 2, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
-    h = lk_op_max_pool(h, window);
+    h = pool_first ? lk_op_relu(lk_op_max_pool(h, window)) : lk_op_max_pool(lk_op_relu(h), window);
     lk_value *target = lk_graph_input(graph, "y", LK_F32, y->shape);
     lk_value *loss = lk_op_pointwise_loss(h, target, NULL, NULL, LK_LOSS_MSE, 0, LK_REDUCTION_MEAN);
     lkt_ok(lk_graph_output(graph, "loss", loss));
@@ -150,23 +150,50 @@ static lki_plan *compile_pool(fixture *f, lk_param *x, lk_tensor *y, bool no_fus
     return plan;
 }
 
-static void a_relu_below_a_pool_has_its_gradient_taken_first(void **state)
+static lk_param *create_with_ties(void)
 {
-    fixture *f = *state;
     lk_param *x = lk_param_create("x", lk_randn(LK_SHAPE(1, 2, 5, 5)), true);
-    lk_tensor *y = lk_randn(LK_SHAPE(1, 2, 3, 3));
     for (int64_t i = 0; i < 50; i++)
         if (i % 4 < 2) lk_tensor_set(x->value, i, i % 4 == 0 ? -1 : 0.5);
-    lki_plan *fused = compile_pool(f, x, y, false), *plain = compile_pool(f, x, y, true);
+    return x;
+}
+
+static void expect_same_gradients(lki_plan *fused, lki_plan *plain, lk_param *x)
+{
     double expected = loss_of(plain);
     lk_tensor *gradient = lk_tensor_clone(x->grad);
     assert_true(loss_of(fused) == expected);
     for (int64_t i = 0; i < 50; i++) assert_true(lk_tensor_get(x->grad, i) == lk_tensor_get(gradient, i));
+    lk_tensor_free(gradient);
+}
+
+static void a_relu_below_a_pool_has_its_gradient_taken_first(void **state)
+{
+    fixture *f = *state;
+    lk_param *x = create_with_ties();
+    lk_tensor *y = lk_randn(LK_SHAPE(1, 2, 3, 3));
+    lki_plan *fused = compile_pool(f, x, y, false, false), *plain = compile_pool(f, x, y, false, true);
+    expect_same_gradients(fused, plain, x);
     for (int i = 0; i < lki_plan_call_count(fused); i++) {
         const lk_call *call = lki_plan_call(fused, i);
         if (call->op == LK_OP_RELU_GRAD) assert_int_equal(call->out[0].shape.dim[3], 3);
     }
-    lk_tensor_free(gradient);
+    lk_tensor_free(y);
+    lki_plan_free(fused);
+    lki_plan_free(plain);
+    lk_param_free(x);
+}
+
+static void a_relu_above_a_pool_becomes_part_of_it(void **state)
+{
+    fixture *f = *state;
+    lk_param *x = create_with_ties();
+    for (int64_t i = 0; i < 15; i++) lk_tensor_set(x->value, i, -1); /* windows of which nothing is left */
+    lk_tensor *y = lk_randn(LK_SHAPE(1, 2, 3, 3));
+    lki_plan *fused = compile_pool(f, x, y, true, false), *plain = compile_pool(f, x, y, true, true);
+    expect_same_gradients(fused, plain, x);
+    assert_int_equal(count_calls(plain, LK_OP_RELU) + count_calls(plain, LK_OP_RELU_GRAD), 2);
+    assert_int_equal(count_calls(fused, LK_OP_RELU) + count_calls(fused, LK_OP_RELU_GRAD), 0);
     lk_tensor_free(y);
     lki_plan_free(fused);
     lki_plan_free(plain);
@@ -286,6 +313,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(gradients_are_those_of_differences, set_up, tear_down),
         cmocka_unit_test_setup_teardown(fusion_changes_the_plan_and_not_the_numbers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_relu_below_a_pool_has_its_gradient_taken_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_relu_above_a_pool_becomes_part_of_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_replay_allocates_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_is_shared_along_a_chain, set_up, tear_down),
         cmocka_unit_test_setup_teardown(errors_name_the_layer_and_both_shapes, set_up, tear_down),

@@ -113,7 +113,8 @@ extern "C" {
     X(CONV_GRAD_WEIGHT, "conv_grad_weight", 2, LK_OP_N | LK_OP_L) \
     X(CONV_TRANSPOSE, "conv_transpose", 1, LK_OP_L) \
     /* Pooling over the last attr.window.rank axes. max_pool: (x) -> y, index i32: the flat place of the winner (the first of \
-     * equals; a NaN wins) inside its (s...) plane. The gradients give dx of attr.shape. */ \
+     * equals; a NaN wins) inside its (s...) plane, then attr.activation: where a ReLU lets nothing through, index is -1. The \
+     * gradients give dx of attr.shape; to an index of -1 nothing flows. */ \
     X(MAX_POOL, "max_pool", 2, LK_OP_K) \
     X(MAX_POOL_GRAD, "max_pool_grad", 1, LK_OP_N | LK_OP_K)                   /* (dy, index) */ \
     X(AVG_POOL, "avg_pool", 1, LK_OP_K) \

@@ -40,6 +40,15 @@ static void run_planes(const lk_call *call, lki_loop_body body)
     lki_parallel_for(lki_cpu_of(call)->pool, p->planes, 4096 / (p->in_plane + 1) + 1, body, (void *)call);
 }
 
+/* A ReLU follows: where it lets nothing through, nothing has won, and the gradient goes nowhere. */
+static void apply_relu(float *y, int32_t *index, const float *x, int64_t count)
+{
+    for (int64_t i = 0; index && i < count; i++)
+        if (index[i] >= 0 && x[index[i]] <= 0) index[i] = -1;
+    for (int64_t i = 0; y && i < count; i++)
+        if (y[i] < 0) y[i] = 0;
+}
+
 static void max_pool_range(int64_t begin, int64_t end, int thread, void *context)
 {
     (void)thread;
@@ -47,10 +56,14 @@ static void max_pool_range(int64_t begin, int64_t end, int thread, void *context
     const plan *p = call->state;
     float *y = lki_cpu_out(call, 0);
     int32_t *index = call->output_count > 1 ? call->out[1].data : NULL;
-    for (int64_t i = begin; i < end; i++)
-        lki_cpu_of(call)->kernels->max_pool_plane(y ? y + i * p->out_plane : NULL,
-                                                  index ? index + i * p->out_plane : NULL, &p->one,
-                                                  lki_cpu_in(call, 0) + i * p->in_plane);
+    bool relu = call->attr->activation == LK_ACTIVATION_RELU;
+    for (int64_t i = begin; i < end; i++) {
+        float *to = y ? y + i * p->out_plane : NULL;
+        int32_t *winners = index ? index + i * p->out_plane : NULL;
+        const float *x = lki_cpu_in(call, 0) + i * p->in_plane;
+        lki_cpu_of(call)->kernels->max_pool_plane(to, winners, &p->one, x);
+        if (relu) apply_relu(to, winners, x, p->out_plane);
+    }
 }
 
 static lk_status run_max_pool(const lk_call *call)

@@ -1,11 +1,12 @@
 /* Pooling over the last one to three axes. Gradients gather: each element of dx asks the windows that cover
  * it, in order, so overlapping windows need no atomics. */
-#include "engine/cuda/window.cuh"
+#include "engine/cuda/pool.cuh"
 
 typedef struct pool {
     lki_cuda_window window;
     bool exclude_pad;
     int divisor;
+    bool is_disjoint;
     bool by_warps; /* adaptive: bins so large that a warp adds one up */
 } pool;
 
@@ -18,7 +19,8 @@ typedef struct pool {
 
 /* The first of equals wins; a NaN wins over any number, the last of several over the others. */
 template <typename T>
-static __global__ void max_kernel(lki_cuda_window w, const T *x, T *y, int32_t *index, int64_t count)
+static __global__ void max_kernel(lki_cuda_window w, const T *x, T *y, int32_t *index, int64_t count,
+                                  bool relu)
 {
     using A = typename lki_cuda_wide<T>::type;
     for (EACH(i, count)) {
@@ -42,6 +44,7 @@ static __global__ void max_kernel(lki_cuda_window w, const T *x, T *y, int32_t *
                 }
             }
         }
+        if (relu) lki_cuda_max_relu(&largest, &best);
         if (y) y[i] = T(largest);
         if (index) index[i] = best;
     }
@@ -226,8 +229,8 @@ template <typename T> static void launch(lki_cuda *cuda, const lk_call *call, co
     int blocks = lki_cuda_grid(cuda, count);
     switch (call->op) {
     case LK_OP_MAX_POOL:
-        max_kernel<T><<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(v->window, in, out,
-                                                                    lki_cuda_out<int32_t>(call, 1), count);
+        max_kernel<T><<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(
+            v->window, in, out, lki_cuda_out<int32_t>(call, 1), count, lki_cuda_pool_relu(call));
         break;
     case LK_OP_MAX_POOL_GRAD:
         max_grad_kernel<T><<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(
@@ -253,6 +256,7 @@ static lk_status run_pool(const lk_call *call)
     int64_t count = lki_cuda_count(&call->out[0]);
     bool wanted = call->out[0].data || lki_cuda_out<void>(call, 1);
     if (count == 0 || !wanted) return LK_OK;
+    if (v->is_disjoint) return lki_cuda_run_disjoint(cuda, call, &v->window);
     LKI_CUDA_FLOAT_SWITCH(call->in[0].dtype, T, launch<T>(cuda, call, v, count));
     LKI_LAUNCHED();
     return LK_OK;
@@ -288,6 +292,8 @@ lk_status lki_cuda_prepare_pool(lki_cuda *cuda, lk_call *call)
     for (int i = 0; i < 3 && average; i++) v->window.axis[i].dilation = 1;
     v->exclude_pad = window->exclude_pad;
     v->divisor = (int)window->divisor;
+    bool largest = call->op == LK_OP_MAX_POOL || call->op == LK_OP_MAX_POOL_GRAD;
+    v->is_disjoint = largest && lki_cuda_is_disjoint(&v->window);
     v->by_warps = !last && v->window.out_size > 0 && v->window.in_size / v->window.out_size >= 32;
     call->run = run_pool;
     return LK_OK;

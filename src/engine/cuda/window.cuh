@@ -56,6 +56,21 @@ static inline lk_status lki_cuda_window_of(lki_cuda_window *w, const lk_window *
     return LK_OK;
 }
 
+/* Division by a number that the host knows, of dividends below 2^31: a product instead. */
+typedef struct lki_cuda_divisor {
+    uint32_t by, factor;
+    int shift;
+} lki_cuda_divisor;
+
+static inline lki_cuda_divisor lki_cuda_divisor_of(int by)
+{
+    int shift = 0;
+    if (by < 1) by = 1; /* nobody divides where there is nothing */
+    while ((uint64_t)1 << shift < (uint64_t)by) shift++;
+    uint64_t factor = (((((uint64_t)1 << shift) - (uint64_t)by) << 32) / (uint64_t)by) + 1;
+    return {(uint32_t)by, (uint32_t)factor, shift};
+}
+
 #ifdef __CUDACC__
 /* a / b and a % b, in 32 bits where they suffice: 64-bit divisions are long. */
 static __device__ inline int64_t lki_cuda_divide(int64_t a, int b, int *rest)
@@ -67,6 +82,21 @@ static __device__ inline int64_t lki_cuda_divide(int64_t a, int b, int *rest)
     }
     *rest = (int)(a % b);
     return a / b;
+}
+
+static __device__ inline int lki_cuda_quotient(const lki_cuda_divisor &d, int a, int *rest)
+{
+    uint32_t quotient = (__umulhi((uint32_t)a, d.factor) + (uint32_t)a) >> d.shift;
+    *rest = a - (int)(quotient * d.by);
+    return (int)quotient;
+}
+
+/* The same of any dividend. */
+static __device__ inline int64_t lki_cuda_split(const lki_cuda_divisor &d, int64_t a, int *rest)
+{
+    if (a >> 31 == 0) return lki_cuda_quotient(d, (int)a, rest);
+    *rest = (int)(a % d.by);
+    return a / d.by;
 }
 
 /* Where a thread with element `index` (in memory's order) of one side stands: its place in the plane, and

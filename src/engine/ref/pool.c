@@ -52,6 +52,10 @@ lk_status lki_ref_max_pool(const lk_call *call)
             double largest;
             lki_ref_unflatten(p, i, v.out.dim);
             int64_t best = winner(&v, x, n * v.in.size, p, &largest);
+            if (call->attr->activation == LK_ACTIVATION_RELU && largest <= 0) {
+                best = -1;
+                if (largest < 0) largest = 0;
+            }
             if (lki_ref_out(call, 0)) lki_ref_set(y, n * v.out.size + i, largest);
             if (index) lki_ref_set(index, n * v.out.size + i, (double)best);
         }
