@@ -61,6 +61,7 @@ struct lki_node {
     lki_section section;
     const char *scope; /* "1 (Linear)", or NULL at top level */
     bool dead;         /* nobody needs it */
+    bool aside;        /* what it reads stays until the end: it may run beside the nodes after it */
     int order;         /* its place in the list, kept by lki_graph_number */
 };
 
@@ -136,9 +137,12 @@ lk_status lki_pass_autodiff(lk_graph *graph, lk_value *loss, lk_param *const *pa
 /* Casts the operands of ops that gain from it (flag L) to `low`; results stay f32, or with `activations`
  * become `low` too and are kept so by ops that can (flag K). */
 lk_status lki_pass_precision(lk_graph *graph, lk_dtype low, bool activations);
+/* Has a loss between numbers compute its gradient too, for engines that do both at once. */
+void lki_pass_join_losses(lk_graph *graph);
 /* Folds activations into products and chains of elementwise ops into one. */
 lk_status lki_pass_fuse(lk_graph *graph);
-/* Gives every arena value an offset; returns the arena's size. */
-lk_status lki_pass_place(lk_graph *graph, size_t *arena_nbytes);
+/* Gives every arena value an offset; returns the arena's size. Gradients of weights that nobody reads before
+ * the update stand aside where that costs at most `aside_nbytes` more; 0: none does. */
+lk_status lki_pass_place(lk_graph *graph, size_t aside_nbytes, size_t *arena_nbytes);
 
 #endif

@@ -3,7 +3,8 @@
  *
  * A value's life goes from the node that writes it to the last node that reads it or one of its views. Values
  * are placed from the largest to the smallest, each at the lowest offset that is free for its whole life. An
- * elementwise node writes over an input that dies there, where it can. */
+ * elementwise node writes over an input that dies there, where it can. What a node that stands aside reads
+ * lives to the end. */
 #include "graph/graph.h"
 
 #include "base/memory.h"
@@ -48,7 +49,7 @@ static int measure_lives(lk_graph *graph)
             if (lives_in_arena(value)) count++;
         }
         for (int i = 0; i < node->input_count; i++)
-            if (node->in[i]) touch(node->in[i], node->order);
+            if (node->in[i]) touch(node->in[i], node->aside ? end : node->order);
     }
     for (int i = 0; i < graph->output_count; i++) touch(graph->outputs[i], end);
     return count;
@@ -133,7 +134,7 @@ static size_t best_offset(const placement *placed, int placed_count, const place
     return lowest_free_offset(placed, placed_count, fresh);
 }
 
-lk_status lki_pass_place(lk_graph *graph, size_t *arena_nbytes)
+static lk_status place(lk_graph *graph, size_t *arena_nbytes)
 {
     int count = measure_lives(graph), filled = 0;
     *arena_nbytes = 0;
@@ -153,4 +154,47 @@ lk_status lki_pass_place(lk_graph *graph, size_t *arena_nbytes)
     }
     lki_free(placements);
     return LK_OK;
+}
+
+/* The gradient of a weight that is written where the update finds it, and read by nobody before. */
+static bool can_stand_aside(const lki_node *node)
+{
+    bool gradient = node->op == LK_OP_LINEAR_GRAD || node->op == LK_OP_CONV_GRAD_WEIGHT;
+    if (node->dead || !gradient || node->section != LKI_SECTION_BACKWARD) return false;
+    for (int i = 0; i < node->output_count; i++) {
+        const lk_value *value = node->out[i];
+        bool is_grad = value->storage == LKI_STORAGE_GRAD; /* which counts as a use */
+        if (value->use_count > is_grad || value->is_output || (i == 0 && !is_grad)) return false;
+    }
+    return true;
+}
+
+/* Ranks that exchange gradients during the backward half read them there. */
+static bool exchanges_early(const lk_graph *graph)
+{
+    for (const lki_node *node = graph->first; node; node = node->next)
+        if (node->op == LK_OP_REDUCE_START) return true;
+    return false;
+}
+
+static bool set_aside(lk_graph *graph, bool aside)
+{
+    bool any = false;
+    for (lki_node *node = graph->first; node; node = node->next) {
+        node->aside = aside && can_stand_aside(node);
+        any = any || node->aside;
+    }
+    return any;
+}
+
+lk_status lki_pass_place(lk_graph *graph, size_t aside_nbytes, size_t *arena_nbytes)
+{
+    size_t all_nbytes = 0;
+    bool any = aside_nbytes && !exchanges_early(graph) && set_aside(graph, true);
+    if (any) LKI_TRY(place(graph, &all_nbytes));
+    set_aside(graph, false);
+    LKI_TRY(place(graph, arena_nbytes));
+    if (!any || all_nbytes > *arena_nbytes + aside_nbytes) return LK_OK;
+    set_aside(graph, true);
+    return place(graph, arena_nbytes);
 }

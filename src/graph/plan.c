@@ -13,6 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* So much of a device's memory may be spent on calls that run beside others. */
+enum { ASIDE_NBYTES = 64 << 20, SCRATCH_ALIGNMENT = 64 };
+
 /* An operand whose address is that of a bound input. */
 typedef struct input_use {
     lk_tensor *operand;
@@ -31,9 +34,9 @@ struct lki_plan {
     void **input_data; /* what each graph input is bound to */
     input_use *input_uses;
     int input_use_count;
-    lk_tensor *outputs;      /* views of the graph's outputs */
-    lki_plan_device *device; /* NULL where the engine works on the host's memory */
-    size_t arena_nbytes, scratch_nbytes;
+    lk_tensor *outputs;                                /* views of the graph's outputs */
+    lki_plan_device *device;                           /* NULL where the engine works on the host's memory */
+    size_t arena_nbytes, scratch_nbytes, aside_nbytes; /* aside: scratch of calls that stand aside */
     void **param_data;     /* where each parameter and its gradient lay then, two a parameter */
     uint64_t seen_version; /* of the workspace, when addresses were last looked up */
     bool all_bound, draws;
@@ -79,7 +82,7 @@ static void look_up_addresses(lki_plan *plan)
         for (int i = 0; i < node->input_count; i++)
             call->in[i].data = node->in[i] ? address_of(plan, node->in[i]) : NULL;
         for (int i = 0; i < node->output_count; i++) call->out[i].data = address_of(plan, node->out[i]);
-        call->scratch = plan->options.workspace->scratch;
+        call->scratch = plan->options.workspace->scratch + (call->aside ? plan->scratch_nbytes : 0);
     }
     for (int i = 0; i < plan->graph->output_count; i++)
         plan->outputs[i].data = address_of(plan, plan->graph->outputs[i]);
@@ -159,6 +162,7 @@ static void fill_call(lki_plan *plan, lk_call *call, lki_node *node, int first_o
     call->attr = &node->attr;
     call->engine = plan->options.engine;
     call->generator = plan->options.generator;
+    call->aside = node->aside;
     call->input_count = node->input_count;
     call->output_count = node->output_count;
     call->in = plan->operands + first_operand;
@@ -211,9 +215,13 @@ static lk_status resolve_kernels(lki_plan *plan)
         plan->draws = plan->draws || (lk_op_flags(call->op) & LK_OP_R);
         lk_status status = on_host ? lki_host_prepare(call) : engine->ops->prepare(engine, call);
         if (status) return fail_in_layer(status, plan->nodes[c]);
-        if (call->scratch_nbytes > plan->scratch_nbytes) plan->scratch_nbytes = call->scratch_nbytes;
+        size_t *most = call->aside ? &plan->aside_nbytes : &plan->scratch_nbytes;
+        if (call->scratch_nbytes > *most) *most = call->scratch_nbytes;
     }
-    return lki_workspace_reserve(plan->options.workspace, plan->arena_nbytes, plan->scratch_nbytes);
+    plan->scratch_nbytes =
+        (plan->scratch_nbytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+    return lki_workspace_reserve(plan->options.workspace, plan->arena_nbytes,
+                                 plan->scratch_nbytes + plan->aside_nbytes);
 }
 
 /* LOCKSTEP_LOW_ACTIVATIONS=1 or 0 decides for the engine. */
@@ -232,10 +240,11 @@ static lk_status run_passes(lki_plan *plan)
     lki_graph_count_uses(graph);
     if (plan->options.precision != LK_F32)
         LKI_TRY(lki_pass_precision(graph, plan->options.precision, keeps_low(engine)));
+    if (!plan->options.no_fusion && engine->ops->joins_losses) lki_pass_join_losses(graph);
     if (!plan->options.no_fusion) LKI_TRY(lki_pass_fuse(graph));
     if (engine->ops->assign_layouts) LKI_TRY(engine->ops->assign_layouts(engine, graph));
     lki_graph_count_uses(graph);
-    return lki_pass_place(graph, &plan->arena_nbytes);
+    return lki_pass_place(graph, engine->ops->alloc ? ASIDE_NBYTES : 0, &plan->arena_nbytes);
 }
 
 lk_status lki_plan_compile(lki_plan **out, lk_graph *graph, lki_plan_options options)

@@ -43,6 +43,7 @@ static const conv convs[] = {
      {.rank = 3, .kernel = {2, 3, 2}, .stride = {1, 2, 2}, .padding = {1, 2, 1}, .dilation = {2, 2, 1}},
      {6, 7, 15}},
     {1, 16, 16, 1, {.rank = 3, .kernel = {3, 3, 3}, .padding = {1, 1, 1}}, {6, 5, 4}},
+    {4, 3, 6, 1, {.rank = 3, .kernel = {2, 2, 2}, .stride = {2, 2, 2}, .padding = {1, 1, 1}}, {41, 39, 40}},
 };
 
 static lk_window complete(const conv *v)

@@ -95,4 +95,13 @@ void lkt_cases_product(lkt_case_list *list)
     linear(list, LK_SHAPE(2, 3, 4), 8, 16);
     linear(list, none, 6, 9);
     linear(list, LK_SHAPE(0), 5, 7);
+    /* One side is short, another long. */
+    linear(list, LK_SHAPE(9), 1030, 24);
+    linear(list, LK_SHAPE(70), 1028, 20);
+    linear(list, LK_SHAPE(3), 1027, 32);
+    linear(list, LK_SHAPE(5), 34000, 8);
+    matmul(list, none, none, none, 9, 24, 1028);
+    matmul(list, none, none, none, 70, 20, 1100);
+    matmul(list, none, none, none, 1030, 32, 67);
+    matmul(list, none, none, none, 3, 8, 2052);
 }

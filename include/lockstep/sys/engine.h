@@ -32,11 +32,13 @@ struct lk_call {
     int *in_layout;                /* 0: row-major; else the engine's own number for a layout */
     int out_layout[LK_MAX_OUTPUTS];
     lk_generator *generator; /* for ops that draw random numbers */
+    bool aside;              /* may run beside the calls after it, up to the update: see lki_pass_place */
     lk_engine *engine;
     lk_kernel run; /* set by prepare */
     void *state;   /* set by prepare; the engine's */
     void (*free_state)(void *state);
-    void *scratch;         /* scratch_nbytes of memory, 64-byte aligned, shared by all calls of the plan */
+    void *scratch; /* scratch_nbytes of memory, 64-byte aligned, shared by all calls of the plan (aside: by
+                      those) */
     size_t scratch_nbytes; /* set by prepare */
 };
 
@@ -66,6 +68,9 @@ typedef struct lk_engine_ops {
     /* Whether 16-bit activations are kept as such between ops with flag K, in a run of such precision; else
      * those get and give f32, and only the factors of products are of 16 bits. */
     bool keeps_low;
+    /* Whether pointwise_loss, where its reduction is not none, may have a second output: the gradient of its
+     * input 0 for a dloss of 1. */
+    bool joins_losses;
     /* Optional: gives values of a graph (the internal lk_graph) other layouts than row-major, inserting
      * LK_OP_REORDER nodes where they meet. NULL: everything stays row-major. */
     lk_status (*assign_layouts)(lk_engine *engine, void *graph);

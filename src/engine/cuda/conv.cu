@@ -98,7 +98,11 @@ static lk_status run_conv(const lk_call *call)
         return lki_cuda_run_cudnn(cuda, conv, &o, call->scratch);
     if (conv->shape.role != LKI_CUDA_CONV_WEIGHT) return o.to ? lki_cuda_run_direct(cuda, conv, &o) : LK_OK;
     if (!o.to) return o.sums ? lki_cuda_conv_sums(cuda, conv, &o) : LK_OK;
-    return lki_cuda_run_weight(cuda, conv, &o, call->scratch);
+    cudaStream_t before;
+    LKI_TRY(lki_cuda_begin_aside(cuda, call, &before));
+    lk_status status = lki_cuda_run_weight(cuda, conv, &o, call->scratch);
+    lki_cuda_end_aside(cuda, before);
+    return status;
 }
 
 static void free_conv(void *data)

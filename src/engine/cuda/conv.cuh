@@ -45,15 +45,16 @@ typedef struct lki_cuda_descs {
 
 typedef struct lki_cuda_conv {
     lki_cuda_conv_shape shape;
-    lk_dtype dtype; /* of the factors */
-    int parts;      /* of our weight gradient */
-    int64_t span;   /* places of the output side that a part has */
+    lk_dtype dtype;    /* of the factors */
+    int parts;         /* of our weight gradient */
+    int64_t span;      /* places of the output side that a part has */
+    unsigned *tickets; /* one a tile, where there are several parts */
     lki_cuda_descs cudnn;
 } lki_cuda_conv;
 
 /* Our kernels, for row-major operands of every shape and alignment. */
 lk_status lki_cuda_run_direct(lki_cuda *cuda, const lki_cuda_conv *conv, const lki_cuda_conv_operands *o);
-void lki_cuda_plan_weight(const lki_cuda *cuda, lki_cuda_conv *conv, size_t *scratch_nbytes);
+void lki_cuda_plan_weight(lki_cuda *cuda, lki_cuda_conv *conv, size_t *scratch_nbytes);
 lk_status lki_cuda_run_weight(lki_cuda *cuda, const lki_cuda_conv *conv, const lki_cuda_conv_operands *o,
                               void *scratch);
 /* to = relu(to + bias); sums. For what cuDNN leaves. */

@@ -306,6 +306,22 @@ lk_status lki_cuda_join(lki_cuda *cuda)
     return LK_OK;
 }
 
+/* Only a recording is sure to be joined before anything else is asked for. */
+lk_status lki_cuda_begin_aside(lki_cuda *cuda, const lk_call *call, cudaStream_t *before)
+{
+    *before = NULL;
+    if (!call->aside || !cuda->recording) return LK_OK;
+    LKI_TRY(lki_cuda_fork(cuda));
+    *before = cuda->compute;
+    cuda->compute = cuda->side;
+    return LK_OK;
+}
+
+void lki_cuda_end_aside(lki_cuda *cuda, cudaStream_t before)
+{
+    if (before) cuda->compute = before;
+}
+
 /* ---- Wrong indices ---- */
 
 lk_status lki_cuda_check_init(lki_cuda *cuda, lk_call *call, int operand, int64_t limit, lki_cuda_check *out)
@@ -389,6 +405,14 @@ static lk_status wait_for(lk_engine *engine, int number)
 {
     LKI_CUDA(cudaEventSynchronize(state_of(engine)->marks[number]));
     return LK_OK;
+}
+
+unsigned *lki_cuda_take_tickets(lki_cuda *cuda, int count)
+{
+    if (cuda->ticket_count + count > LKI_CUDA_TICKETS) cuda->ticket_count = 0;
+    unsigned *tickets = cuda->live->tickets + cuda->ticket_count;
+    cuda->ticket_count += count;
+    return tickets;
 }
 
 /* ---- What changes from step to step ---- */
@@ -525,6 +549,7 @@ const lk_engine_ops lki_cuda_ops = {
     .prepare = prepare,
     .keeps_low =
         false, /* the kernels take 16-bit activations, but only the emulated GPU has run a step of them */
+    .joins_losses = true,
     .assign_layouts = NULL,
     .alloc = alloc_device,
     .release = release_device,

@@ -59,7 +59,8 @@ enum {
     LKI_CUDA_NEWS = 16,
     LKI_CUDA_MAX_GATHERS = 2,
     LKI_CUDA_GATHER_ROWS = 128,
-    LKI_CUDA_BLOCK = 256
+    LKI_CUDA_BLOCK = 256,
+    LKI_CUDA_TICKETS = 4096
 };
 
 /* The live numbers of an update on the device: what begin_step made of an lk_hyper. */
@@ -75,6 +76,7 @@ typedef struct lki_cuda_live {
     unsigned long long draw; /* this step's random bits: the key of every dropout of the step */
     int skip;                /* the loss is not finite: updates change nothing */
     lki_cuda_hyper hyper[LKI_CUDA_MAX_HYPERS];
+    unsigned tickets[LKI_CUDA_TICKETS]; /* drawn by the blocks of a kernel, all 0 again at its end */
 } lki_cuda_live;
 
 /* Where kernels say that an index is wrong: the smallest position that was, one word a call, on the device;
@@ -110,7 +112,7 @@ typedef struct lki_cuda {
     cudaEvent_t fork, join, fed;
     cudaEvent_t marks[LK_ENGINE_MARKS];
     bool is_fed_ahead; /* something is on the copy stream that no step has waited for */
-    bool settled;      /* nothing that was under way can have failed unseen: the next step takes `skip` back */
+    bool settled; /* nothing that was under way can have failed unseen: the next step takes `skip` back */
     bool recording;
     bool side_is_busy;       /* work was forked to the side stream and not joined yet */
     lk_comm *comm;           /* whose collectives are among the engine's work: whoever waits looks after it */
@@ -119,14 +121,15 @@ typedef struct lki_cuda {
     cudnnHandle_t cudnn;
     bool tf32; /* products of f32 may round their operands to TF32 */
 
-    lki_cuda_live *live; /* device */
-    lki_cuda_live sent;  /* what it holds, as far as hypers go */
-    bool may_skip;       /* a loss is watched */
+    lki_cuda_live *live;                         /* device */
+    lki_cuda_live sent;                          /* what it holds, as far as hypers go */
+    bool may_skip;                               /* a loss is watched */
     const lk_hyper *hypers[LKI_CUDA_MAX_HYPERS]; /* whose numbers live->hyper[i] holds */
     lk_hyper *norm_hypers[LKI_CUDA_MAX_HYPERS];  /* whose grad_norm norms[i] is */
     double *norms, *norms_on_device;             /* mapped host memory */
     int hyper_count;
     int dropout_count; /* prepared so far: without one nothing is drawn */
+    int ticket_count;  /* given out so far */
 
     lki_cuda_gather gathers[LKI_CUDA_MAX_GATHERS]; /* asked for, not launched yet */
     int gather_count;
@@ -149,6 +152,10 @@ lk_status lki_cuda_cudnn(lki_cuda *cuda, cudnnHandle_t *out);
 /* Memory for call->state, zeroed, freed with the call. */
 void *lki_cuda_new_state(lk_call *call, size_t nbytes);
 
+/* `count` neighbouring tickets for a call whose last block goes on with what the others leave; at most a
+ * quarter of them all. They come round again: kernels that run at the same time must not be further apart. */
+unsigned *lki_cuda_take_tickets(lki_cuda *cuda, int count);
+
 /* The place in live->hyper of these numbers; -1 with a sentence where there are too many. For a call that
  * measures a norm `with_norm` also reserves norms[slot]. */
 int lki_cuda_hyper_slot(lki_cuda *cuda, lk_hyper *hyper, bool with_norm);
@@ -169,10 +176,33 @@ static __device__ inline void lki_cuda_report(unsigned long long *positions, int
 }
 #endif
 
+#ifdef __CUDACC__
+/* Whether this block is the last of `count` that draw this ticket: what the others wrote before is then seen
+ * by __ldcg. All threads of the block must ask. */
+static __device__ inline bool lki_cuda_is_last(unsigned *ticket, unsigned count)
+{
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(ticket, 1u) == count - 1;
+        if (last) *ticket = 0;
+        __threadfence();
+    }
+    __syncthreads();
+    return last;
+}
+#endif
+
 /* Work that may run beside the computation: fork makes the side stream wait for all that was asked for so
  * far, join makes the compute stream wait for the side stream. */
 lk_status lki_cuda_fork(lki_cuda *cuda);
 lk_status lki_cuda_join(lki_cuda *cuda);
+
+/* The same for one call that may stand aside, in a recording: what it enqueues on the compute stream before
+ * lki_cuda_end_aside goes to the side stream. NULL, and nothing to end, where it runs among the others. */
+lk_status lki_cuda_begin_aside(lki_cuda *cuda, const lk_call *call, cudaStream_t *before);
+void lki_cuda_end_aside(lki_cuda *cuda, cudaStream_t before);
 
 /* What begins from here on sees what was fed ahead. */
 lk_status lki_cuda_take_fed(lki_cuda *cuda);

@@ -1,4 +1,5 @@
-/* Losses between numbers: one term an element, then a reduction, in f64 and in order. */
+/* Losses between numbers: one term an element, then a reduction, in f64 and in order; where it is wanted, the
+ * gradient beside it. */
 #include "engine/cuda/kernels.cuh"
 #include "engine/cuda/loss.cuh"
 
@@ -78,38 +79,70 @@ template <typename T> __device__ term<typename lki_cuda_wide<T>::type> term_at(c
     return v;
 }
 
+/* One loss for all: where it goes, what the blocks leave for the last of them, and where its gradient is
+ * wanted. */
+struct joint {
+    void *out, *dx;
+    double *parts;
+    unsigned *ticket;
+};
+
 template <typename T, int MODE>
-__global__ void __launch_bounds__(1024) loss_kernel(operands o, T *out, double *parts)
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK) loss_kernel(operands o, T *out)
 {
     using W = typename lki_cuda_wide<T>::type;
-    double sum = 0;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < o.count;
          i += (int64_t)gridDim.x * blockDim.x) {
         term<W> v = term_at<T>(o, i);
         if (MODE == LK_LOSS_BCE && !(v.x >= 0 && v.x <= 1))
             lki_cuda_report(o.fault, o.fault_number_on_device, o.fault_number, i);
-        W value = value_of<MODE>(v);
-        if (!o.whole) out[i] = lki_cuda_narrow<T>::of(value);
-        sum += value;
+        out[i] = lki_cuda_narrow<T>::of(value_of<MODE>(v));
     }
-    if (!o.whole) return;
-    sum = lki_cuda_block_sum(sum);
-    if (threadIdx.x) return;
-    if (gridDim.x == 1)
-        *out = lki_cuda_narrow<T>::of((W)(sum / o.divisor));
-    else
-        parts[blockIdx.x] = sum;
 }
 
-template <typename T>
-__global__ void __launch_bounds__(LKI_CUDA_BLOCK)
-    total_kernel(operands o, const double *parts, int count, T *out)
+/* The terms of N neighbours from element i on, added up; their gradients. */
+template <typename T, int MODE, int N>
+__device__ double add_pack(const operands &o, const joint &j, int64_t i,
+                           typename lki_cuda_wide<T>::type scale)
 {
     using W = typename lki_cuda_wide<T>::type;
+    lki_cuda_pack<T, N> x = *(const lki_cuda_pack<T, N> *)((const T *)o.x + i),
+                        t = *(const lki_cuda_pack<T, N> *)((const T *)o.target + i), dx;
     double sum = 0;
-    for (int i = threadIdx.x; i < count; i += blockDim.x) sum += parts[i];
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        term<W> v = {lki_cuda_widen(x.at[k]), lki_cuda_widen(t.at[k]), (W)1, (W)1, (W)o.parameter};
+        if (o.weight) v.weight = lki_cuda_widen(((const T *)o.weight)[i + k]);
+        if (o.pos_weight) v.pos_weight = lki_cuda_widen(((const T *)o.pos_weight)[i + k]);
+        if (MODE == LK_LOSS_BCE && !(v.x >= 0 && v.x <= 1))
+            lki_cuda_report(o.fault, o.fault_number_on_device, o.fault_number, i + k);
+        sum += value_of<MODE>(v);
+        dx.at[k] = lki_cuda_narrow<T>::of(scale * slope_of<MODE>(v));
+    }
+    if (j.dx) *(lki_cuda_pack<T, N> *)((T *)j.dx + i) = dx;
+    return sum;
+}
+
+template <typename T, int MODE, int N>
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK) joint_kernel(operands o, joint j)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, stride = (int64_t)gridDim.x * blockDim.x;
+    W scale = (W)1 / (W)o.divisor;
+    double sum = 0;
+#pragma unroll 2
+    for (int64_t i = first; i < o.count / N; i += stride) sum += add_pack<T, MODE, N>(o, j, i * N, scale);
+    for (int64_t i = o.count / N * N + first; N > 1 && i < o.count; i += stride)
+        sum += add_pack<T, MODE, 1>(o, j, i, scale);
     sum = lki_cuda_block_sum(sum);
-    if (threadIdx.x == 0) *out = lki_cuda_narrow<T>::of((W)(sum / o.divisor));
+    if (gridDim.x > 1) {
+        if (threadIdx.x == 0) j.parts[blockIdx.x] = sum;
+        if (!lki_cuda_is_last(j.ticket, gridDim.x)) return;
+        sum = 0;
+        for (unsigned i = threadIdx.x; i < gridDim.x; i += blockDim.x) sum += __ldcg(&j.parts[i]);
+        sum = lki_cuda_block_sum(sum);
+    }
+    if (threadIdx.x == 0) *(T *)j.out = lki_cuda_narrow<T>::of((W)(sum / o.divisor));
 }
 
 template <typename T, int MODE>
@@ -131,26 +164,37 @@ struct pointwise_state {
     lki_cuda *cuda;
     lki_cuda_check check; /* number 0: this call checks nothing */
     double divisor;
+    unsigned *ticket;
 };
 
-enum { ONE_BLOCK = 16384, MAX_GRID = 1024 };
+enum { ONE_BLOCK = 1024, MAX_GRID = 1024 };
+
+/* Blocks for one loss of all: few elements are over sooner in one. */
+template <typename T, int MODE> void launch_joint(const operands &o, const joint &j, lki_cuda *cuda)
+{
+    constexpr int width = 16 / sizeof(T);
+    bool wide = ((uintptr_t)o.x | (uintptr_t)o.target | (uintptr_t)j.dx) % 16 == 0;
+    int grid = lki_cuda_grid(cuda, wide ? (o.count + width - 1) / width : o.count);
+    if (grid > MAX_GRID) grid = MAX_GRID;
+    if (o.count <= ONE_BLOCK) grid = 1;
+    if (wide)
+        joint_kernel<T, MODE, width><<<grid, LKI_CUDA_BLOCK, 0, cuda->compute>>>(o, j);
+    else
+        joint_kernel<T, MODE, 1><<<grid, LKI_CUDA_BLOCK, 0, cuda->compute>>>(o, j);
+}
 
 template <typename T, int MODE> lk_status launch(const lk_call *call, const operands &o, lki_cuda *cuda)
 {
+    const pointwise_state *state = (const pointwise_state *)call->state;
     T *out = lki_cuda_out<T>(call, 0);
-    cudaStream_t stream = cuda->compute;
     int grid = lki_cuda_grid(cuda, o.count);
-    if (call->op == LK_OP_POINTWISE_LOSS_GRAD) {
-        if (o.count) grad_kernel<T, MODE><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(o, out);
-    } else if (!o.whole) {
-        if (o.count) loss_kernel<T, MODE><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(o, out, NULL);
-    } else if (o.count <= ONE_BLOCK) {
-        loss_kernel<T, MODE><<<1, o.count <= 256 ? 256 : 1024, 0, stream>>>(o, out, NULL);
-    } else {
-        double *parts = (double *)call->scratch;
-        grid = grid < MAX_GRID ? grid : (int)MAX_GRID;
-        loss_kernel<T, MODE><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(o, out, parts);
-        total_kernel<T><<<1, LKI_CUDA_BLOCK, 0, stream>>>(o, parts, grid, out);
+    if (call->op == LK_OP_POINTWISE_LOSS && o.whole) {
+        joint j = {out, lki_cuda_out<void>(call, 1), (double *)call->scratch, state->ticket};
+        launch_joint<T, MODE>(o, j, cuda);
+    } else if (o.count && call->op == LK_OP_POINTWISE_LOSS) {
+        loss_kernel<T, MODE><<<grid, LKI_CUDA_BLOCK, 0, cuda->compute>>>(o, out);
+    } else if (o.count) {
+        grad_kernel<T, MODE><<<grid, LKI_CUDA_BLOCK, 0, cuda->compute>>>(o, out);
     }
     LKI_LAUNCHED();
     return LK_OK;
@@ -225,6 +269,7 @@ lk_status lki_cuda_prepare_pointwise_loss(lki_cuda *cuda, lk_call *call)
     if (call->op == LK_OP_POINTWISE_LOSS && call->attr->mode == LK_LOSS_BCE)
         LKI_TRY(lki_cuda_check_init(cuda, call, 0, 2, &state->check));
     call->scratch_nbytes = MAX_GRID * sizeof(double);
+    state->ticket = lki_cuda_take_tickets(cuda, 1);
     call->run = run;
     return LK_OK;
 }

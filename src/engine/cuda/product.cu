@@ -137,14 +137,25 @@ static lki_cuda_factors factors_of(const lk_call *call, lk_dtype dtype)
     return f;
 }
 
-static lk_status run_product(const lk_call *call)
+static lk_status multiply(lki_cuda *cuda, const lk_call *call)
 {
-    lki_cuda *cuda = lki_cuda_of(call);
     lki_cuda_product *p = (lki_cuda_product *)call->state;
     lki_cuda_factors f = factors_of(call, p->dtype);
     if (p->way == LKI_CUDA_LT && lki_cuda_lt_fits(p, &f)) return lki_cuda_run_lt(cuda, p, &f, call->scratch);
+    if (p->way == LKI_CUDA_THIN && lki_cuda_thin_fits(p, &f))
+        return lki_cuda_run_thin(cuda, p, &f, call->scratch);
     if (p->way == LKI_CUDA_DOTS) return lki_cuda_run_dots(cuda, &p->shape, &f);
     return lki_cuda_run_tiles(cuda, p, &f, call->scratch);
+}
+
+static lk_status run_product(const lk_call *call)
+{
+    lki_cuda *cuda = lki_cuda_of(call);
+    cudaStream_t before;
+    LKI_TRY(lki_cuda_begin_aside(cuda, call, &before));
+    lk_status status = multiply(cuda, call);
+    lki_cuda_end_aside(cuda, before);
+    return status;
 }
 
 static void free_product(void *state)
@@ -166,6 +177,10 @@ lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call)
     bool with_sums = call->op == LK_OP_LINEAR_GRAD && call->attr->index;
     lki_cuda_plan_tiles(cuda, p, with_sums, &call->scratch_nbytes);
     p->way = is_dots(p, with_sums) && is_ours(cuda, p) ? LKI_CUDA_DOTS : LKI_CUDA_TILES;
+    if (lki_cuda_plan_thin(cuda, p, with_sums, &call->scratch_nbytes)) {
+        p->way = LKI_CUDA_THIN;
+        return LK_OK;
+    }
     if (is_ours(cuda, p) || !f.c) return LK_OK;
     bool found;
     LKI_TRY(lki_cuda_plan_lt(cuda, p, &f, &found));

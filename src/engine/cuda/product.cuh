@@ -1,5 +1,5 @@
 /* Products of matrices inside the cuda engine: what product.cu (which op means which product, and who
- * computes it), product_own.cu (our kernels) and product_lt.cu (cuBLASLt) share.
+ * computes it), product_own.cu and product_thin.cu (our kernels) and product_lt.cu (cuBLASLt) share.
  *
  * Life: a product lies in call->state, from prepare to the end of the call. Thread rule: that of engines. */
 #ifndef LKI_CUDA_PRODUCT_CUH
@@ -24,7 +24,16 @@ typedef struct lki_cuda_factors {
     bool wide_bias, wide_c, wide_sums, relu;
 } lki_cuda_factors;
 
-typedef enum lki_cuda_way { LKI_CUDA_DOTS, LKI_CUDA_TILES, LKI_CUDA_LT } lki_cuda_way;
+typedef enum lki_cuda_way { LKI_CUDA_DOTS, LKI_CUDA_TILES, LKI_CUDA_LT, LKI_CUDA_THIN } lki_cuda_way;
+
+/* Which side of a thin product is short: product_thin.cu's. */
+typedef enum lki_cuda_thin {
+    LKI_CUDA_NOT_THIN,
+    LKI_CUDA_THIN_OUT,
+    LKI_CUDA_THIN_WEIGHT,
+    LKI_CUDA_THIN_IN,
+    LKI_CUDA_TINY
+} lki_cuda_thin;
 
 /* What cuBLASLt was asked for; desc is NULL where it takes no part. */
 typedef struct lki_cuda_lt {
@@ -43,6 +52,9 @@ typedef struct lki_cuda_product {
     lki_cuda_way way;
     int tile;            /* 32 or 64 */
     int64_t parts, span; /* k is cut into `parts` ranges of `span` */
+    lki_cuda_thin thin;
+    int thin_parts;
+    int64_t thin_span;
     lki_cuda_lt lt;
 } lki_cuda_product;
 
@@ -51,6 +63,15 @@ void lki_cuda_plan_tiles(const lki_cuda *cuda, lki_cuda_product *product, bool w
                          size_t *scratch_nbytes);
 lk_status lki_cuda_run_tiles(lki_cuda *cuda, const lki_cuda_product *product, const lki_cuda_factors *factors,
                              void *scratch);
+/* Products with one side of at most 32, and those of few elements; *scratch_nbytes grows to what they need.
+ * False: not such a product.
+ */
+bool lki_cuda_plan_thin(const lki_cuda *cuda, lki_cuda_product *product, bool with_sums,
+                        size_t *scratch_nbytes);
+/* Whether the addresses of this run are aligned as these kernels need them. */
+bool lki_cuda_thin_fits(const lki_cuda_product *product, const lki_cuda_factors *factors);
+lk_status lki_cuda_run_thin(lki_cuda *cuda, const lki_cuda_product *product, const lki_cuda_factors *factors,
+                            void *scratch);
 /* For f32 whose k is contiguous in both factors. */
 lk_status lki_cuda_run_dots(lki_cuda *cuda, const lki_cuda_shape *shape, const lki_cuda_factors *factors);
 /* c = relu(c + bias), and sums, for what cuBLASLt left undone. */

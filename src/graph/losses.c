@@ -1,0 +1,48 @@
+/* Joins a loss between numbers and its gradient: both read the same two tensors, and the gradient of a step's
+ * own loss is that of 1. What was the result of the gradient's node becomes output 1 of the loss. */
+#include "graph/graph.h"
+
+static bool is_one(const lk_value *seed)
+{
+    const lki_node *node = seed->node;
+    if (node->op == LK_OP_FULL) return node->attr.alpha == 1;
+    return node->op == LK_OP_CONSTANT && lk_tensor_get(seed->constant, 0) == 1;
+}
+
+/* The gradient of this loss with respect to its input 0, and nothing else. */
+static bool belongs_to(const lki_node *gradient, const lki_node *loss)
+{
+    const lk_value *dx = gradient->out[0];
+    if (gradient->op != LK_OP_POINTWISE_LOSS_GRAD || gradient->dead || !is_one(gradient->in[0])) return false;
+    if (gradient->in[1] != loss->in[0] || gradient->in[2] != loss->in[1]) return false;
+    for (int i = 2; i < 4; i++) {
+        const lk_value *mine = i < loss->input_count ? loss->in[i] : NULL,
+                       *its = i + 1 < gradient->input_count ? gradient->in[i + 1] : NULL;
+        if (mine != its) return false;
+    }
+    return gradient->attr.mode == loss->attr.mode && gradient->attr.alpha == loss->attr.alpha &&
+           gradient->attr.reduction == loss->attr.reduction && dx->storage == LKI_STORAGE_ARENA &&
+           dx->dtype == loss->in[0]->dtype && dx->dtype == loss->out[0]->dtype;
+}
+
+static void join(lk_graph *graph, lki_node *loss)
+{
+    if (loss->dead || loss->attr.reduction == LK_REDUCTION_NONE || loss->output_count > 1) return;
+    for (lki_node *node = loss->next; node; node = node->next) {
+        if (!belongs_to(node, loss)) continue;
+        lk_value *dx = node->out[0];
+        lki_graph_remove(graph, node);
+        dx->node = loss;
+        dx->index = 1;
+        loss->out[1] = dx;
+        loss->output_count = 2;
+        return;
+    }
+}
+
+void lki_pass_join_losses(lk_graph *graph)
+{
+    for (lki_node *node = graph->first; node; node = node->next)
+        if (node->op == LK_OP_POINTWISE_LOSS) join(graph, node);
+    lki_graph_count_uses(graph);
+}
