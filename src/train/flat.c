@@ -55,7 +55,8 @@ static lk_status allocate(lki_flat *flat, const lki_flat_options *options)
 {
     size_t nbytes = (size_t)flat->count * lk_dtype_nbytes(flat->dtype);
     size_t common_nbytes = options->common_states ? (size_t)options->state_count * nbytes : 0;
-    if (options->comm) LKI_TRY(lk_comm_share(options->comm, 2 * nbytes, common_nbytes, &flat->window));
+    size_t own_nbytes = options->on_host ? 2 * nbytes : 0; /* whoever has no use for it spares all of them */
+    if (options->comm) LKI_TRY(lk_comm_share(options->comm, own_nbytes, common_nbytes, &flat->window));
     if (flat->window) {
         char *block = lk_comm_window_block(flat->window, options->comm->rank);
         flat->common_states = options->common_states;

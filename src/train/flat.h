@@ -37,7 +37,8 @@ typedef struct lki_flat {
 typedef struct lki_flat_options {
     int state_count;
     bool with_sums;     /* makes `sums`, of accumulated gradients */
-    lk_comm *comm;      /* whose ranks may share memory; NULL: none do */
+    lk_comm *comm;      /* whose ranks may share memory; NULL: there are none */
+    bool on_host;       /* the engine works on this memory, so that sharing it is of use */
     bool common_states; /* one state for all of them, where they share memory */
 } lki_flat_options;
 

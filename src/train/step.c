@@ -22,10 +22,10 @@ static lk_status prepare_training(lk_step *step)
     const lk_step_options *options = &step->options;
     int state_count = lki_optimizer_state_count(options->optimizer);
     options->optimizer->has_step = true;
-    bool on_host = !step->engine->ops->alloc;
     lki_flat_options flat = {.state_count = state_count,
                              .with_sums = options->accumulation_steps > 1,
-                             .comm = on_host ? options->comm : NULL,
+                             .comm = options->comm,
+                             .on_host = !step->engine->ops->alloc,
                              .common_states = lki_step_may_divide(step)};
     LKI_TRY(lki_flat_init(&step->flat, &step->params, flat));
     if (options->precision == LK_F16)

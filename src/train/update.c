@@ -2,10 +2,11 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/threads.h"
 
 /* Operands of an update; a scaler is the last of them. */
 enum { SCALER = 2 + LKI_MAX_STATES, MAX_OPERANDS, EXTRA_CALLS = 4 };
-enum { LINE_NBYTES = 64, PIECE_COUNT = 1 << 15 };
+enum { LINE_NBYTES = 64, PIECE_COUNT = 1 << 15 }; /* elements a thread */
 
 static void set_operand(lki_update *update, lk_tensor *operand, lk_buffer *buffer, int64_t offset,
                         int64_t count)
@@ -70,9 +71,10 @@ static void add_part_calls(lki_update *update, int group, int64_t offset, int64_
     int64_t lines = (count + line - 1) / line;
     int64_t begin = lines * update->part / update->part_count * line,
             end = lines * (update->part + 1) / update->part_count * line;
+    int64_t piece = (int64_t)PIECE_COUNT * lki_core_count();
     if (end > count) end = count;
-    for (; begin < end; begin += PIECE_COUNT)
-        add_rule_call(update, group, offset + begin, end - begin < PIECE_COUNT ? end - begin : PIECE_COUNT);
+    for (; begin < end; begin += piece)
+        add_rule_call(update, group, offset + begin, end - begin < piece ? end - begin : piece);
 }
 
 /* One call for each run of neighbouring slices of the same group. */
