@@ -13,7 +13,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { LEAST_NBYTES = 1 << 18, PAGE_NBYTES = 4096 };
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* of Linux 6.1, also where the C library is older */
+#endif
+
+enum { LEAST_NBYTES = 1 << 18, PAGE_NBYTES = 4096, HUGE_NBYTES = 2 << 20 };
 
 static atomic_size_t least_nbytes = LEAST_NBYTES;
 
@@ -96,12 +100,27 @@ static int open_memory(const int64_t *where)
     return open(path, O_RDWR | O_CLOEXEC);
 }
 
+/* At an address that a huge page could have: some room is taken, and what is too much of it given back. */
+static unsigned char *reserve_addresses(size_t nbytes)
+{
+    unsigned char *room = mmap(NULL, nbytes + HUGE_NBYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) return NULL;
+    size_t before = (HUGE_NBYTES - (uintptr_t)room % HUGE_NBYTES) % HUGE_NBYTES;
+    if (before) munmap(room, before);
+    munmap(room + before + nbytes, HUGE_NBYTES - before);
+    return room + before;
+}
+
 static void map_memory(lk_comm_window *window, int fd)
 {
-    if (fd < 0) return;
-    void *memory = mmap(NULL, window->mapped_nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED) return;
-    (void)madvise(memory, window->mapped_nbytes, MADV_HUGEPAGE); /* a wish */
+    unsigned char *place = fd < 0 ? NULL : reserve_addresses(window->mapped_nbytes);
+    if (!place) return;
+    void *memory = mmap(place, window->mapped_nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    if (memory == MAP_FAILED) {
+        munmap(place, window->mapped_nbytes);
+        return;
+    }
+    (void)madvise(memory, window->mapped_nbytes, MADV_COLLAPSE); /* a wish: huge pages */
     window->memory = memory;
 }
 
