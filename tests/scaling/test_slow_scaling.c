@@ -12,13 +12,14 @@
 #include "train/scaling.h"
 
 #include <stdbool.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static char self_path[1024];
 
-enum { MAX_HOSTS = 8, MAX_POINT_BUCKETS = 4, PORT = 29700, ATTEMPTS = 4 };
+enum { MAX_HOSTS = 8, MAX_POINT_BUCKETS = 4, PORT = 29700, ATTEMPTS = 2 };
 #define TOLERANCE 0.15
 
 typedef struct network_kind {
@@ -282,10 +283,23 @@ static void eight_hosts(void **state)
           {1, "auto", 3, 200, {{101770, 30}, {407080, 100}, {407080, 200}}});
 }
 
+/* Before whatever else the machine does: a thread that has used up its share would wait for the next tick of
+ * the kernel, 4 ms with 250 of them a second, which the model knows nothing of. The relay is the network, and
+ * comes first. Ranks over MPI wait busily and would keep the others from their cores. */
+static void take_priority(int argc, char **argv)
+{
+    enum { NETWORK = 20, ENDS = 10 };
+    bool is_relay = strcmp(argv[1], "--relay") == 0;
+    for (int i = 2; i < argc; i++)
+        if (strcmp(argv[i], "mpi") == 0) return;
+    sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = is_relay ? NETWORK : ENDS});
+}
+
 int main(int argc, char **argv)
 {
     ssize_t length = readlink("/proc/self/exe", self_path, sizeof self_path - 1);
     if (length <= 0) return 1;
+    if (argc > 2) take_priority(argc, argv);
     if (argc > 3 && strcmp(argv[1], "--relay") == 0) return be_the_relay(argc, argv);
     if (argc == 3 && strcmp(argv[1], "--wire") == 0) return be_a_wire(argv[2]);
     if (argc == 3 && strcmp(argv[1], "--pong") == 0) return be_pong(atoi(argv[2]));
