@@ -1,12 +1,13 @@
 /* The graph inside: nodes, values, and how passes walk and change them.
  *
  * A graph is a list of nodes in an order that respects data flow (the order of recording; autodiff appends
- * the backward half). Passes run in this order: autodiff, precision, fuse, the engine's layouts, place; then
+ * the backward half). Passes run in this order: autodiff, precision, fuse, layouts, fold_norms, place; then
  * the plan is made. All objects live in the graph's arena and are freed with it. */
 #ifndef LKI_GRAPH_GRAPH_H
 #define LKI_GRAPH_GRAPH_H
 
 #include <lockstep/graph.h>
+#include <lockstep/sys/engine.h>
 
 #include "base/arena.h"
 
@@ -42,10 +43,10 @@ struct lk_value {
     lk_tensor *constant;  /* LKI_STORAGE_CONSTANT */
     const char *name;     /* of an input or an output */
     bool is_output;       /* must survive until the end of the replay */
-    int layout;           /* 0: row-major; else the engine's own */
-    size_t layout_nbytes; /* with a layout: how much memory it takes */
+    int layout;           /* lk_layout */
     lk_value *gradient;   /* autodiff's: the sum of the contributions so far */
     lk_value *low, *wide; /* precision's: the same value in 16 bits, and in f32 */
+    lk_value *turned;     /* layouts': the same value in the other layout */
     int use_count;        /* how many node inputs refer to it; kept by lki_graph_count_uses */
     size_t offset;        /* place's */
     int first, last;      /* place's: first and last instruction that touch its memory */
@@ -141,6 +142,11 @@ lk_status lki_pass_precision(lk_graph *graph, lk_dtype low, bool activations);
 void lki_pass_join_losses(lk_graph *graph);
 /* Folds activations into products and chains of elementwise ops into one. */
 lk_status lki_pass_fuse(lk_graph *graph);
+/* Gives activations of convolutions, and what lies between them, channels last: where the engine prefers it,
+ * or wherever it can. */
+lk_status lki_pass_layouts(lk_graph *graph, lk_engine *engine, bool wherever_possible);
+/* Folds into batch norms with channels last the addend and the ReLU behind them. */
+lk_status lki_pass_fold_norms(lk_graph *graph);
 /* Gives every arena value an offset; returns the arena's size. Gradients of weights that nobody reads before
  * the update stand aside where that costs at most `aside_nbytes` more; 0: none does. */
 lk_status lki_pass_place(lk_graph *graph, size_t aside_nbytes, size_t *arena_nbytes);

@@ -224,12 +224,18 @@ static lk_status resolve_kernels(lki_plan *plan)
                                  plan->scratch_nbytes + plan->aside_nbytes);
 }
 
-/* LOCKSTEP_LOW_ACTIVATIONS=1 or 0 decides for the engine. */
-static bool keeps_low(lk_engine *engine)
+/* What the environment says of a choice that is the engine's: 1 or 0, or nothing. */
+static bool chosen(const char *variable, bool otherwise)
 {
-    const char *wanted = getenv("LOCKSTEP_LOW_ACTIVATIONS");
-    if (wanted && *wanted) return strcmp(wanted, "0") != 0;
-    return engine->ops->keeps_low;
+    const char *wanted = getenv(variable);
+    return wanted && *wanted ? strcmp(wanted, "0") != 0 : otherwise;
+}
+
+/* LOCKSTEP_CHANNELS_LAST=1: wherever the engine can; 0: nowhere. */
+static lk_status assign_layouts(lk_graph *graph, lk_engine *engine)
+{
+    if (!chosen("LOCKSTEP_CHANNELS_LAST", true)) return LK_OK;
+    return lki_pass_layouts(graph, engine, chosen("LOCKSTEP_CHANNELS_LAST", false));
 }
 
 static lk_status run_passes(lki_plan *plan)
@@ -239,10 +245,12 @@ static lk_status run_passes(lki_plan *plan)
     if (graph->status) return lki_fail(graph->status, "%s", graph->error ? graph->error : "out of memory");
     lki_graph_count_uses(graph);
     if (plan->options.precision != LK_F32)
-        LKI_TRY(lki_pass_precision(graph, plan->options.precision, keeps_low(engine)));
+        LKI_TRY(lki_pass_precision(graph, plan->options.precision,
+                                   chosen("LOCKSTEP_LOW_ACTIVATIONS", engine->ops->keeps_low)));
     if (!plan->options.no_fusion && engine->ops->joins_losses) lki_pass_join_losses(graph);
     if (!plan->options.no_fusion) LKI_TRY(lki_pass_fuse(graph));
-    if (engine->ops->assign_layouts) LKI_TRY(engine->ops->assign_layouts(engine, graph));
+    LKI_TRY(assign_layouts(graph, engine));
+    if (engine->ops->folds_norms && !plan->options.no_fusion) LKI_TRY(lki_pass_fold_norms(graph));
     lki_graph_count_uses(graph);
     return lki_pass_place(graph, engine->ops->alloc ? ASIDE_NBYTES : 0, &plan->arena_nbytes);
 }
@@ -440,11 +448,11 @@ static bool values_are_finite(const lk_tensor *tensor)
     return true;
 }
 
-/* A copy that cannot be made says nothing: the search goes on. */
-static bool is_finite(const lki_plan *plan, const lk_tensor *tensor, int layout)
+/* A copy that cannot be made says nothing: the search goes on. No layout has other elements. */
+static bool is_finite(const lki_plan *plan, const lk_tensor *tensor)
 {
     lk_engine *engine = plan->options.engine;
-    if (!lk_dtype_is_float(tensor->dtype) || layout) return true;
+    if (!lk_dtype_is_float(tensor->dtype)) return true;
     if (!engine->ops->download) return values_are_finite(tensor);
     lk_tensor *copy = lk_tensor_create(tensor->dtype, tensor->shape);
     bool finite = !copy || engine->ops->download(engine, copy->data, tensor->data, lk_tensor_nbytes(copy)) ||
@@ -468,7 +476,7 @@ lk_status lki_plan_explain_nan(lki_plan *plan)
         lk_tensor tensor = {.data = plan->input_data[i]};
         describe_operand(&tensor, input);
         tensor.data = plan->input_data[i];
-        if (!is_finite(plan, &tensor, 0))
+        if (!is_finite(plan, &tensor))
             return lki_fail(LK_ERR_NAN, "the loss is not finite because the input \"%s\" already is not",
                             input->name);
     }
@@ -476,7 +484,7 @@ lk_status lki_plan_explain_nan(lki_plan *plan)
         lk_value *param = plan->graph->params[i];
         lk_tensor value = *param->param->value;
         value.data = param_address(plan, param->param, &value);
-        if (!is_finite(plan, &value, 0))
+        if (!is_finite(plan, &value))
             return lki_fail(
                 LK_ERR_NAN,
                 "the loss is not finite because a parameter \"%s\" is not: the learning rate may be too high",
@@ -486,7 +494,7 @@ lk_status lki_plan_explain_nan(lki_plan *plan)
         lk_call *call = &plan->calls[c];
         LKI_TRY(call->run(call));
         for (int i = 0; i < call->output_count; i++)
-            if (plan->nodes[c]->out[i]->use_count && !is_finite(plan, &call->out[i], call->out_layout[i]))
+            if (plan->nodes[c]->out[i]->use_count && !is_finite(plan, &call->out[i]))
                 return blame(plan->nodes[c], &call->out[i]);
     }
     return lki_fail(LK_ERR_NAN, "the loss is not finite");
@@ -529,8 +537,9 @@ char *lki_plan_describe(const lki_plan *plan)
         fprintf(stream, "%3d %-9s %-18s", c, sections[node->section], lk_op_name(node->op));
         for (int i = 0; i < node->output_count; i++)
             if (node->out[i]->use_count)
-                fprintf(stream, " %s%s", lk_dtype_name(node->out[i]->dtype),
-                        lk_shape_format(shape, sizeof shape, node->out[i]->shape));
+                fprintf(stream, " %s%s%s", lk_dtype_name(node->out[i]->dtype),
+                        lk_shape_format(shape, sizeof shape, node->out[i]->shape),
+                        node->out[i]->layout ? " channels last" : "");
         fprintf(stream, "  %s\n", node->scope ? node->scope : "");
     }
     fclose(stream);

@@ -309,7 +309,6 @@ lk_value *lki_value_root(lk_value *value)
 
 size_t lki_value_nbytes(const lk_value *value)
 {
-    if (value->layout) return value->layout_nbytes;
     return (size_t)lk_shape_count(value->shape) * lk_dtype_nbytes(value->dtype);
 }
 

@@ -1,8 +1,5 @@
-/* cuDNN: convolutions over its descriptors, by plain loops. */
-#include "gpu.h"
-#include "numbers.h"
-
-#include <cudnn.h>
+/* cuDNN: convolutions over its descriptors, by plain loops. cudnn_graph.cc has its graphs. */
+#include "convolution.h"
 
 #include <string.h>
 
@@ -10,13 +7,7 @@
 
 using namespace lkt_gpu;
 
-namespace
-{
-
-enum { AXES = 3, RANK = AXES + 2 };
-constexpr size_t WORKSPACE_NBYTES = 3000;
-
-number number_of(cudnnDataType_t type)
+number lkt_gpu::number_of(cudnnDataType_t type)
 {
     switch (type) {
     case CUDNN_DATA_DOUBLE: return F64;
@@ -27,11 +18,8 @@ number number_of(cudnnDataType_t type)
     }
 }
 
-/* Three spatial axes, the first ones of size 1 where there are less. */
-struct sides {
-    number type;
-    int64_t dim[RANK], stride[RANK];
-};
+namespace
+{
 
 int64_t count_of(const sides &s)
 {
@@ -53,19 +41,13 @@ void set_axes(sides *s, int rank, const int *dim, const int *stride)
 
 } // namespace
 
-struct cudnnContext {
-    cudaStream_t stream;
-};
-
 struct cudnnTensorStruct : sides {
 };
 
 struct cudnnFilterStruct : sides {
 };
 
-struct cudnnConvolutionStruct {
-    int64_t padding[AXES], stride[AXES], dilation[AXES];
-    int groups;
+struct cudnnConvolutionStruct : window {
     cudnnMathType_t math;
 };
 
@@ -96,11 +78,6 @@ void scatter(const sides &s, void *data, const std::vector<double> &from)
         for (int k = RANK - 1; k >= 0 && ++at[k] == s.dim[k]; k--) at[k] = 0;
     }
 }
-
-struct convolution {
-    sides in, out, weight;
-    cudnnConvolutionStruct how;
-};
 
 /* Places of the output side along one axis that meet the input side for one place of the window. */
 void range(const convolution &c, int axis, int64_t tap, int64_t *begin, int64_t *end)
@@ -198,30 +175,6 @@ void backward_weight(const convolution &c, const std::vector<double> &x, std::ve
     });
 }
 
-/* Which of the three is computed. */
-enum role { OUT, IN, WEIGHT };
-
-cudnnStatus_t run(cudnnHandle_t handle, const convolution &c, role computed, const void *alpha,
-                  const void *beta, const void *left, const void *right, void *to, void *workspace,
-                  size_t nbytes)
-{
-    number scale = c.in.type == F64 ? F64 : F32;
-    check(c);
-    if (load(alpha, scale, 0) != 1 || load(beta, scale, 0) != 0) refuse("cuDNN with factors is not emulated");
-    if (nbytes < WORKSPACE_NBYTES || !workspace) return CUDNN_STATUS_BAD_PARAM;
-    enqueue(handle->stream, [=] {
-        memset(workspace, 0xff, WORKSPACE_NBYTES);
-        const sides &l = computed == IN ? c.out : c.in, &r = computed == WEIGHT ? c.out : c.weight;
-        const sides &t = computed == OUT ? c.out : computed == IN ? c.in : c.weight;
-        std::vector<double> a = gather(l, left), b = gather(r, right), sum((size_t)count_of(t));
-        if (computed == OUT) forward(c, a, b, sum);
-        if (computed == IN) backward_data(c, sum, b, a);
-        if (computed == WEIGHT) backward_weight(c, a, sum, b);
-        scatter(t, to, sum);
-    });
-    return CUDNN_STATUS_SUCCESS;
-}
-
 /* First one that nobody may take, then one that all may. */
 template <typename Perf>
 cudnnStatus_t answer(const cudnnConvolutionStruct *how, int wanted, int *count, Perf *out)
@@ -231,11 +184,43 @@ cudnnStatus_t answer(const cudnnConvolutionStruct *how, int wanted, int *count, 
     out[1].determinism = CUDNN_DETERMINISTIC;
     for (int i = 0; i < 2; i++) {
         out[i].status = CUDNN_STATUS_SUCCESS;
-        out[i].memory = WORKSPACE_NBYTES;
+        out[i].memory = CONVOLUTION_WORKSPACE_NBYTES;
         out[i].mathType = how->math;
     }
     out[1].algo = (decltype(out[1].algo))1;
     *count = 2;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+} // namespace
+
+void lkt_gpu::convolve(cudnnHandle_t handle, const convolution &c, role computed, const void *left,
+                       const void *right, void *to, void *workspace)
+{
+    check(c);
+    enqueue(handle->stream, [=] {
+        memset(workspace, 0xff, CONVOLUTION_WORKSPACE_NBYTES);
+        const sides &l = computed == IN ? c.out : c.in, &r = computed == WEIGHT ? c.out : c.weight;
+        const sides &t = computed == OUT ? c.out : computed == IN ? c.in : c.weight;
+        std::vector<double> a = gather(l, left), b = gather(r, right), sum((size_t)count_of(t));
+        if (computed == OUT) forward(c, a, b, sum);
+        if (computed == IN) backward_data(c, sum, b, a);
+        if (computed == WEIGHT) backward_weight(c, a, sum, b);
+        scatter(t, to, sum);
+    });
+}
+
+namespace
+{
+
+cudnnStatus_t run(cudnnHandle_t handle, const convolution &c, role computed, const void *alpha,
+                  const void *beta, const void *left, const void *right, void *to, void *workspace,
+                  size_t nbytes)
+{
+    number scale = c.in.type == F64 ? F64 : F32;
+    if (load(alpha, scale, 0) != 1 || load(beta, scale, 0) != 0) refuse("cuDNN with factors is not emulated");
+    if (nbytes < CONVOLUTION_WORKSPACE_NBYTES || !workspace) return CUDNN_STATUS_BAD_PARAM;
+    convolve(handle, c, computed, left, right, to, workspace);
     return CUDNN_STATUS_SUCCESS;
 }
 

@@ -21,6 +21,12 @@ typedef struct lk_call lk_call;
  * sentence; the plan adds the layer's name. Must not allocate. */
 typedef lk_status (*lk_kernel)(const lk_call *call);
 
+/* How the elements of (n, c, s...) lie in memory. */
+typedef enum lk_layout {
+    LK_LAYOUT_ROW_MAJOR,
+    LK_LAYOUT_CHANNELS_LAST, /* n, s..., c */
+} lk_layout;
+
 /* One instruction of a plan: an op, its operands with their addresses, and what the engine prepared for it.
  */
 struct lk_call {
@@ -29,7 +35,7 @@ struct lk_call {
     int input_count, output_count;
     lk_tensor *in; /* contiguous; data == NULL where absent; addresses may change between replays */
     lk_tensor out[LK_MAX_OUTPUTS]; /* data == NULL where nobody wants the output */
-    int *in_layout;                /* 0: row-major; else the engine's own number for a layout */
+    int *in_layout;                /* lk_layout */
     int out_layout[LK_MAX_OUTPUTS];
     lk_generator *generator; /* for ops that draw random numbers */
     bool aside;              /* may run beside the calls after it, up to the update: see lki_pass_place */
@@ -41,6 +47,8 @@ struct lk_call {
                       those) */
     size_t scratch_nbytes; /* set by prepare */
 };
+
+typedef enum lk_preference { LK_IMPOSSIBLE, LK_POSSIBLE, LK_PREFERRED } lk_preference;
 
 /* What the host learns of a step's loss (lk_engine_ops.watch). */
 typedef struct lk_watched {
@@ -71,9 +79,16 @@ typedef struct lk_engine_ops {
     /* Whether pointwise_loss, where its reduction is not none, may have a second output: the gradient of its
      * input 0 for a dloss of 1. */
     bool joins_losses;
-    /* Optional: gives values of a graph (the internal lk_graph) other layouts than row-major, inserting
-     * LK_OP_REORDER nodes where they meet. NULL: everything stays row-major. */
-    lk_status (*assign_layouts)(lk_engine *engine, void *graph);
+    /* Optional: what it would say to a convolution, or a gradient of one, with channels last: both sides and
+     * the weight it reads; a gradient of a weight is row-major always. The operands have dtypes and shapes,
+     * no memory yet. Batch norms, pools and elementwise ops beside such a convolution are then asked for with
+     * channels last too, and LK_OP_REORDER between the layouts (and, on the way, f32 and 16 bits). An
+     * operand of one channel or one place is the same in both layouts and says that it is row-major. NULL:
+     * everything stays row-major. */
+    lk_preference (*channels_last)(lk_engine *engine, const lk_call *call);
+    /* Whether a batch norm of 16-bit activations with channels last takes an addend and a ReLU, and its
+     * gradient the ReLU's mask (op.h). */
+    bool folds_norms;
     /* Optional, all or none: for engines whose memory is not the host's. NULL means host memory. Calls,
      * copies and fills take effect in the order in which they are asked for; the host may run ahead of them.
      * upload has read the host's memory when it returns; download waits until the bytes are there. */

@@ -126,7 +126,9 @@ extern "C" {
     X(UPSAMPLE_GRAD, "upsample_grad", 1, LK_OP_N)                   /* (dy) -> dx of attr.shape */ \
     /* Normalisation. alpha: eps; beta: momentum. batch_norm: (x (n, c, ...), weight? (c), bias? (c), running_mean? (c), \
      * running_var? (c)) -> y, mean (c), inverse std (c). With attr.training it normalises by the batch and moves the running \
-     * values in place (running var takes the unbiased variance), else by the running ones. */ \
+     * values in place (running var takes the unbiased variance), else by the running ones. Where the engine folds norms: a \
+     * sixth input, of x's shape, is added to y, then comes attr.activation; batch_norm_grad gets attr.activation where there was \
+     * no sixth input, with the bias as its own sixth, and takes dy for 0 where the activation did not let y through. */ \
     X(BATCH_NORM, "batch_norm", 3, LK_OP_S | LK_OP_K) \
     X(BATCH_NORM_GRAD, "batch_norm_grad", 3, LK_OP_N | LK_OP_K) /* (dy, x, weight?, mean, istd) -> dx, dweight, dbias; attr.training as forward */ \
     X(LAYER_NORM, "layer_norm", 3, 0)                 /* over the last attr.index axes: (x, w?, b?) -> y, mean, istd (one a row) */ \
@@ -150,7 +152,7 @@ extern "C" {
      * target, weight?, pos_weight?) -> dx. dloss is a scalar, or of x's shape where the reduction is none. */ \
     X(POINTWISE_LOSS, "pointwise_loss", 1, 0) \
     X(POINTWISE_LOSS_GRAD, "pointwise_loss_grad", 1, LK_OP_N) \
-    /* An engine's own change of memory layout, made by its layout pass. */ \
+    /* A change of memory layout (lk_layout in <lockstep/sys/engine.h>), also from f32 to 16 bits or back: the layout pass's. */ \
     X(REORDER, "reorder", 1, LK_OP_N) \
     /* The update half of a step, over flat slices. update: (param, grad, state0?, state1?, state2?, scaler?) in place, attr.mode \
      * lk_update_rule, live numbers in attr.hyper. clip_norm: (grad, scaler?) in place by hyper->clip, the norm found goes to \

@@ -31,7 +31,7 @@ static bool has_expected_size(const lki_cuda_window *w)
 }
 
 /* The three tensors of a call by their parts. */
-static lk_status describe(const lk_call *call, lki_cuda_conv_shape *s)
+static lk_status describe(const lk_call *call, bool last, lki_cuda_conv_shape *s)
 {
     const lk_window *window = &call->attr->window;
     lk_shape in = call->in[0].shape, out = call->out[0].shape, weight = call->in[1].shape;
@@ -48,7 +48,6 @@ static lk_status describe(const lk_call *call, lki_cuda_conv_shape *s)
     }
     lk_window complete = *window; /* the kernel is the weight's, whatever the window says */
     for (int i = 0; i < window->rank; i++) complete.kernel[i] = weight.dim[2 + i];
-    bool last = call->in_layout && call->in_layout[0] == LKI_CUDA_CHANNELS_LAST;
     LKI_TRY(lki_cuda_window_of(&s->window, &complete, in, out, last));
     s->rank = window->rank;
     s->batch = in.dim[0];
@@ -111,13 +110,6 @@ static void free_conv(void *data)
     lki_host->free(data);
 }
 
-/* Where the weight's layout is said: input 1, or the result where that is the weight. */
-static bool weight_is_last(const lk_call *call)
-{
-    if (call->op == LK_OP_CONV_GRAD_WEIGHT) return call->out_layout[0] == LKI_CUDA_CHANNELS_LAST;
-    return call->in_layout && call->in_layout[1] == LKI_CUDA_CHANNELS_LAST;
-}
-
 lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call)
 {
     LKI_TRY(lki_cuda_check_factors(call, "convolution"));
@@ -126,16 +118,34 @@ lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call)
     call->free_state = free_conv;
     call->run = run_conv;
     s->conv.dtype = call->in[0].dtype;
-    LKI_TRY(describe(call, &s->conv.shape));
+    LKI_TRY(describe(call, lki_cuda_is_last(call), &s->conv.shape));
     size_t own_nbytes = 0, cudnn_nbytes = 0;
     if (s->conv.shape.role == LKI_CUDA_CONV_WEIGHT) lki_cuda_plan_weight(cuda, &s->conv, &own_nbytes);
     if (!is_ours(&s->conv.shape))
-        LKI_TRY(lki_cuda_plan_cudnn(cuda, &s->conv, call->out[0].dtype != s->conv.dtype, weight_is_last(call),
-                                    &s->by_cudnn, &cudnn_nbytes));
+        LKI_TRY(lki_cuda_plan_cudnn(cuda, &s->conv, call->out[0].dtype != s->conv.dtype, &s->by_cudnn,
+                                    &cudnn_nbytes));
     call->scratch_nbytes = own_nbytes > cudnn_nbytes ? own_nbytes : cudnn_nbytes;
     if (s->by_cudnn || !s->conv.shape.window.channels_last) return LK_OK;
     return lki_cuda_fail(LK_ERR_UNSUPPORTED,
                          "cuDNN has no deterministic algorithm for this convolution of %s with "
                          "channels last",
                          lki_cuda_dtype_name(s->conv.dtype));
+}
+
+/* Tensor cores read 16-bit planes with channels last; what is ours, and f32, is better off row-major. */
+lk_preference lki_cuda_conv_channels_last(lki_cuda *cuda, const lk_call *call)
+{
+    lki_cuda_conv conv = {};
+    bool found = false;
+    size_t nbytes;
+    conv.dtype = call->in[0].dtype;
+    if (lki_cuda_check_factors(call, "convolution") || describe(call, false, &conv.shape))
+        return LK_IMPOSSIBLE;
+    bool is_short = conv.dtype == LK_BF16 || conv.dtype == LK_F16,
+         prefers = is_short && conv.shape.rank == 2 && !is_ours(&conv.shape);
+    if (!conv.shape.fits || describe(call, true, &conv.shape)) return LK_IMPOSSIBLE;
+    lk_status status = lki_cuda_plan_cudnn(cuda, &conv, call->out[0].dtype != conv.dtype, &found, &nbytes);
+    lki_cuda_free_cudnn(&conv.cudnn);
+    if (status || !found) return LK_IMPOSSIBLE;
+    return prefers ? LK_PREFERRED : LK_POSSIBLE;
 }

@@ -33,14 +33,19 @@ typedef struct lki_cuda_conv_operands {
     bool wide_bias, wide_to, wide_sums, relu;
 } lki_cuda_conv_operands;
 
-/* cuDNN's part; conv is NULL where it takes none. */
+typedef struct lki_cuda_conv_plan lki_cuda_conv_plan;
+
+/* cuDNN's part; plan (channels last) and conv (row-major) are NULL where it takes none. */
 typedef struct lki_cuda_descs {
+    const lki_cuda_conv_plan *plan; /* the engine's */
     cudnnConvolutionDescriptor_t conv;
     cudnnTensorDescriptor_t in, out;
     cudnnFilterDescriptor_t weight;
     int algo;
     size_t workspace_nbytes;
     bool widens; /* short factors, f32 result: the factors are widened first, and TF32 then loses nothing */
+    bool
+        turns; /* a weight's gradient with channels last: it is brought into order (and widened) afterwards */
 } lki_cuda_descs;
 
 typedef struct lki_cuda_conv {
@@ -64,11 +69,20 @@ lk_status lki_cuda_conv_sums(lki_cuda *cuda, const lki_cuda_conv *conv, const lk
 lk_status lki_cuda_widen(lki_cuda *cuda, lk_dtype dtype, const void *from, float *to, int64_t count);
 
 /* Asks cuDNN for a deterministic algorithm; *found is false where it has none. */
-lk_status lki_cuda_plan_cudnn(lki_cuda *cuda, lki_cuda_conv *conv, bool wide_to, bool weight_last,
-                              bool *found, size_t *scratch_nbytes);
+lk_status lki_cuda_plan_cudnn(lki_cuda *cuda, lki_cuda_conv *conv, bool wide_to, bool *found,
+                              size_t *scratch_nbytes);
 lk_status lki_cuda_run_cudnn(lki_cuda *cuda, const lki_cuda_conv *conv, const lki_cuda_conv_operands *o,
                              void *scratch);
 void lki_cuda_free_cudnn(lki_cuda_descs *cudnn);
+
+/* A plan for channels last, kept by the engine; *out is NULL where cuDNN has none. With tensor_cores f32 may
+ * be rounded to TF32. */
+lk_status lki_cuda_find_conv_plan(lki_cuda *cuda, const lki_cuda_conv_shape *shape, cudnnDataType_t type,
+                                  bool tensor_cores, const lki_cuda_conv_plan **out,
+                                  size_t *workspace_nbytes);
+/* The three tensors, of which the role says which is written. */
+lk_status lki_cuda_run_conv_plan(lki_cuda *cuda, const lki_cuda_conv_plan *plan, const void *in,
+                                 const void *weight, const void *out, void *workspace);
 
 static inline int64_t lki_cuda_conv_in_count(const lki_cuda_conv_shape *s)
 {

@@ -1,5 +1,6 @@
 /* Convolutions by cuDNN: the first algorithm of its heuristic that gives the same bits each time. It is never
- * a measured one: the same shapes then get the same algorithm in every process. */
+ * a measured one: the same shapes then get the same algorithm in every process. Those with channels last are
+ * planned by conv_plan.cu. */
 #include "engine/cuda/conv.cuh"
 
 static const size_t MOST_WORKSPACE = (size_t)1 << 30, ALIGNMENT = 256;
@@ -25,7 +26,7 @@ static int axes_of(const lki_cuda_conv_shape *s)
     return s->rank < 3 ? 2 : 3;
 }
 
-/* One side, (n, c, s...), with the strides of its layout. */
+/* One side, (n, c, s...). */
 static lk_status describe_side(cudnnTensorDescriptor_t *out, cudnnDataType_t type,
                                const lki_cuda_conv_shape *s, bool is_in)
 {
@@ -34,27 +35,23 @@ static lk_status describe_side(cudnnTensorDescriptor_t *out, cudnnDataType_t typ
         const lki_cuda_axis &axis = s->window.axis[3 - axes + i];
         dim[2 + i] = is_in ? axis.in : axis.out;
     }
-    bool last = s->window.channels_last;
-    int step = last ? dim[1] : 1;
-    for (int i = axes + 1; i >= 2; i--) {
+    int step = 1;
+    for (int i = axes + 1; i >= 0; i--) {
         stride[i] = step;
         step *= dim[i];
     }
-    stride[1] = last ? 1 : step;
-    stride[0] = last ? step : step * dim[1];
     LKI_CUDNN(cudnnCreateTensorDescriptor(out));
     LKI_CUDNN(cudnnSetTensorNdDescriptor(*out, type, axes + 2, dim, stride));
     return LK_OK;
 }
 
 static lk_status describe_weight(cudnnFilterDescriptor_t *out, cudnnDataType_t type,
-                                 const lki_cuda_conv_shape *s, bool channels_last)
+                                 const lki_cuda_conv_shape *s)
 {
     int axes = axes_of(s), dim[5] = {s->out_channels, s->group_in};
     for (int i = 0; i < axes; i++) dim[2 + i] = s->window.axis[3 - axes + i].kernel;
     LKI_CUDNN(cudnnCreateFilterDescriptor(out));
-    LKI_CUDNN(cudnnSetFilterNdDescriptor(*out, type, channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
-                                         axes + 2, dim));
+    LKI_CUDNN(cudnnSetFilterNdDescriptor(*out, type, CUDNN_TENSOR_NCHW, axes + 2, dim));
     return LK_OK;
 }
 
@@ -141,39 +138,68 @@ static cudnnMathType_t math_of(const lki_cuda *cuda, const lki_cuda_conv *conv)
     return conv->dtype == LK_F32 && cuda->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
-lk_status lki_cuda_plan_cudnn(lki_cuda *cuda, lki_cuda_conv *conv, bool wide_to, bool weight_last,
-                              bool *found, size_t *scratch_nbytes)
+/* The descriptors and an algorithm of a row-major convolution. */
+static lk_status plan_row_major(lki_cuda *cuda, lki_cuda_conv *conv, cudnnDataType_t type, bool *found)
 {
     cudnnHandle_t handle;
+    lki_cuda_descs *c = &conv->cudnn;
+    const lki_cuda_conv_shape *s = &conv->shape;
+    cudnnMathType_t math = math_of(cuda, conv);
+    LKI_TRY(lki_cuda_cudnn(cuda, &handle));
+    LKI_TRY(describe_side(&c->in, type, s, true));
+    LKI_TRY(describe_side(&c->out, type, s, false));
+    LKI_TRY(describe_weight(&c->weight, type, s));
+    LKI_TRY(describe_window(&c->conv, s, conv->dtype, math));
+    return ask(handle, s->role, c, math, found);
+}
+
+lk_status lki_cuda_plan_cudnn(lki_cuda *cuda, lki_cuda_conv *conv, bool wide_to, bool *found,
+                              size_t *scratch_nbytes)
+{
     lki_cuda_descs *c = &conv->cudnn;
     const lki_cuda_conv_shape *s = &conv->shape;
     *found = false;
     *scratch_nbytes = 0;
     if (lki_cuda_conv_in_count(s) > INT32_MAX || lki_cuda_conv_out_count(s) > INT32_MAX) return LK_OK;
-    LKI_TRY(lki_cuda_cudnn(cuda, &handle));
-    c->widens = wide_to && (conv->dtype == LK_BF16 || conv->dtype == LK_F16);
+    c->turns = s->role == LKI_CUDA_CONV_WEIGHT && s->window.channels_last;
+    c->widens = wide_to && !c->turns && (conv->dtype == LK_BF16 || conv->dtype == LK_F16);
     cudnnDataType_t type = c->widens ? CUDNN_DATA_FLOAT : type_of(conv->dtype);
-    cudnnMathType_t math = math_of(cuda, conv);
-    LKI_TRY(describe_side(&c->in, type, s, true));
-    LKI_TRY(describe_side(&c->out, type, s, false));
-    LKI_TRY(describe_weight(&c->weight, type, s, weight_last));
-    LKI_TRY(describe_window(&c->conv, s, conv->dtype, math));
-    LKI_TRY(ask(handle, s->role, c, math, found));
+    if (s->window.channels_last) {
+        LKI_TRY(lki_cuda_find_conv_plan(cuda, s, type, math_of(cuda, conv) != CUDNN_FMA_MATH, &c->plan,
+                                        &c->workspace_nbytes));
+        *found = c->plan != NULL;
+    } else {
+        LKI_TRY(plan_row_major(cuda, conv, type, found));
+    }
     if (!*found) return LK_OK;
     *scratch_nbytes = ALIGNMENT + align(c->workspace_nbytes);
     if (c->widens)
         *scratch_nbytes +=
             align(sizeof(float) * (size_t)left_count(s)) + align(sizeof(float) * (size_t)right_count(s));
+    if (c->turns)
+        *scratch_nbytes += align(lki_cuda_dtype_nbytes(conv->dtype) * (size_t)lki_cuda_conv_weight_count(s));
     return LK_OK;
 }
 
+static lk_status run_plan(lki_cuda *cuda, const lki_cuda_conv *conv, const void *left, const void *right,
+                          void *to, void *workspace)
+{
+    const lki_cuda_conv_plan *plan = conv->cudnn.plan;
+    switch (conv->shape.role) {
+    case LKI_CUDA_CONV_OUT: return lki_cuda_run_conv_plan(cuda, plan, left, right, to, workspace);
+    case LKI_CUDA_CONV_IN: return lki_cuda_run_conv_plan(cuda, plan, to, right, left, workspace);
+    default: return lki_cuda_run_conv_plan(cuda, plan, right, to, left, workspace);
+    }
+}
+
 /* One product of the three tensors, into the one that is wanted. */
-static lk_status convolve(const lki_cuda_conv *conv, cudnnHandle_t handle, const void *left,
-                          const void *right, void *to, void *workspace)
+static lk_status convolve(lki_cuda *cuda, const lki_cuda_conv *conv, const void *left, const void *right,
+                          void *to, void *workspace)
 {
     static const float one_f32 = 1, zero_f32 = 0;
     static const double one_f64 = 1, zero_f64 = 0;
     const lki_cuda_descs *c = &conv->cudnn;
+    cudnnHandle_t handle = cuda->cudnn;
     bool f64 = conv->dtype == LK_F64;
     const void *one = f64 ? (const void *)&one_f64 : &one_f32,
                *zero = f64 ? (const void *)&zero_f64 : &zero_f32;
@@ -212,7 +238,12 @@ lk_status lki_cuda_run_cudnn(lki_cuda *cuda, const lki_cuda_conv *conv, const lk
         left = wide_left;
         right = wide_right;
     }
-    LKI_TRY(convolve(conv, cuda->cudnn, left, right, o->to, conv->cudnn.workspace_nbytes ? workspace : NULL));
+    void *to = conv->cudnn.turns ? rest : o->to;
+    LKI_TRY((conv->cudnn.plan ? run_plan : convolve)(cuda, conv, left, right, to,
+                                                     conv->cudnn.workspace_nbytes ? workspace : NULL));
+    if (conv->cudnn.turns)
+        LKI_TRY(lki_cuda_transpose(cuda, conv->dtype, to, o->wide_to ? LK_F32 : conv->dtype, o->to,
+                                   s->out_channels, s->window.kernel_size, s->group_in));
     if (s->role != LKI_CUDA_CONV_WEIGHT) return lki_cuda_finish_conv(cuda, conv, o);
     return o->sums ? lki_cuda_conv_sums(cuda, conv, o) : LK_OK;
 }

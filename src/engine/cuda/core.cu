@@ -107,6 +107,7 @@ static void close_engine(void *state)
     if (cuda->compute) cudaStreamSynchronize(cuda->compute);
     if (cuda->side) cudaStreamSynchronize(cuda->side);
     if (cuda->copy) cudaStreamSynchronize(cuda->copy);
+    lki_cuda_free_conv_plans(cuda);
     if (cuda->cudnn) cudnnDestroy(cuda->cudnn);
     if (cuda->cublas) cublasLtDestroy(cuda->cublas);
     cudaFree(cuda->live);
@@ -542,15 +543,22 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
                          lki_cuda_op_name(call->op), lki_cuda_dtype_name(dtype));
 }
 
+static lk_preference channels_last(lk_engine *engine, const lk_call *call)
+{
+    lki_cuda *cuda = state_of(engine);
+    if (cudaSetDevice(cuda->device) != cudaSuccess) return LK_IMPOSSIBLE;
+    return lki_cuda_conv_channels_last(cuda, call);
+}
+
 const lk_engine_ops lki_cuda_ops = {
     .name = "cuda",
     .open = open_engine,
     .close = close_engine,
     .prepare = prepare,
-    .keeps_low =
-        false, /* the kernels take 16-bit activations, but only the emulated GPU has run a step of them */
+    .keeps_low = true,
     .joins_losses = true,
-    .assign_layouts = NULL,
+    .channels_last = channels_last,
+    .folds_norms = true,
     .alloc = alloc_device,
     .release = release_device,
     .upload = upload,

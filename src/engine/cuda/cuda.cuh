@@ -119,7 +119,8 @@ typedef struct lki_cuda {
     int comm_count;          /* prepared calls that use it */
     cublasLtHandle_t cublas; /* these two are NULL until somebody asks for them: many models need none */
     cudnnHandle_t cudnn;
-    bool tf32; /* products of f32 may round their operands to TF32 */
+    struct lki_cuda_conv_plan *conv_plans; /* conv_plan.cu's */
+    bool tf32;                             /* products of f32 may round their operands to TF32 */
 
     lki_cuda_live *live;                         /* device */
     lki_cuda_live sent;                          /* what it holds, as far as hypers go */
@@ -302,13 +303,21 @@ const char *lki_cuda_op_name(lk_op op);
 /* Whether products and convolutions take these dtypes; `what` names the call in the sentence. */
 lk_status lki_cuda_check_factors(const lk_call *call, const char *what);
 
+void lki_cuda_free_conv_plans(lki_cuda *cuda);
+/* lk_engine_ops.channels_last of a convolution. */
+lk_preference lki_cuda_conv_channels_last(lki_cuda *cuda, const lk_call *call);
+/* `count` matrices of `rows` by `columns`, each turned; of one dtype, or from f32 to a short one or back. */
+lk_status lki_cuda_transpose(lki_cuda *cuda, lk_dtype from_dtype, const void *from, lk_dtype to_dtype,
+                             void *to, int64_t count, int rows, int columns);
+
 lk_status lki_cuda_prepare_elementwise(lki_cuda *cuda,
                                        lk_call *call); /* flag E, full, fused, cast, copy, expand */
 lk_status lki_cuda_prepare_reduce(lki_cuda *cuda, lk_call *call);  /* sum, mean, max, var, max_grad, argmax */
 lk_status lki_cuda_prepare_softmax(lki_cuda *cuda, lk_call *call); /* and log_softmax, and their gradients */
 lk_status lki_cuda_prepare_movement(lki_cuda *cuda,
                                     lk_call *call); /* permute, slice(_grad), concat, pad(_grad) */
-lk_status lki_cuda_prepare_index(lki_cuda *cuda, lk_call *call);   /* gather(_grad), embedding(_grad) */
+lk_status lki_cuda_prepare_index(lki_cuda *cuda, lk_call *call); /* gather(_grad), embedding(_grad) */
+lk_status lki_cuda_prepare_reorder(lki_cuda *cuda, lk_call *call);
 lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call); /* matmul, linear, linear_grad */
 lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call);    /* conv, its gradients, conv_transpose */
 lk_status lki_cuda_prepare_pool(lki_cuda *cuda, lk_call *call); /* max, avg, adaptive avg, their gradients */

@@ -5,8 +5,8 @@ static lki_cuda_prepare family_of(lk_op op, unsigned flags)
 {
     switch (op) {
     case LK_OP_FULL:
-    case LK_OP_EXPAND:
-    case LK_OP_REORDER: return lki_cuda_prepare_elementwise;
+    case LK_OP_EXPAND: return lki_cuda_prepare_elementwise;
+    case LK_OP_REORDER: return lki_cuda_prepare_reorder;
     case LK_OP_SUM:
     case LK_OP_MEAN:
     case LK_OP_MAX:

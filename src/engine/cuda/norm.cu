@@ -4,6 +4,7 @@
 typedef struct state {
     lki_cuda_norm norm;
     lki_cuda_norm_dtypes dtypes;
+    bool by_last; /* norm_last.cu's */
 } state;
 
 static bool is_gradient(lk_op op)
@@ -18,6 +19,7 @@ static lki_cuda_norm describe(const lk_call *call)
     v.eps = call->attr->alpha;
     v.momentum = call->attr->beta;
     v.training = call->attr->training;
+    v.relu = call->attr->activation == LK_ACTIVATION_RELU;
     v.groups = 1;
     if (call->op == LK_OP_LAYER_NORM || call->op == LK_OP_LAYER_NORM_GRAD) {
         int axis = shape.rank - (int)call->attr->index;
@@ -37,7 +39,7 @@ static lki_cuda_norm describe(const lk_call *call)
         v.groups = (int)call->attr->index;
         v.set_count = v.outer * v.groups;
         v.set_size = (int64_t)(v.channels / v.groups) * v.inner;
-    } else if (call->in_layout && call->in_layout[0] == LKI_CUDA_CHANNELS_LAST) {
+    } else if (lki_cuda_is_last(call)) {
         /* Channels last are (n s, c, 1). */
         v.outer *= v.inner;
         v.inner = 1;
@@ -53,6 +55,7 @@ static lki_cuda_norm_operands forward_operands(const lk_call *call)
     o.bias = lki_cuda_in<void>(call, 2);
     o.running_mean = (void *)lki_cuda_in<void>(call, 3);
     o.running_var = (void *)lki_cuda_in<void>(call, 4);
+    o.addend = lki_cuda_in<void>(call, 5);
     o.out = lki_cuda_out<void>(call, 0);
     o.mean = lki_cuda_out<void>(call, 1);
     o.istd = lki_cuda_out<void>(call, 2);
@@ -67,6 +70,7 @@ static lki_cuda_norm_operands backward_operands(const lk_call *call)
     o.weight = lki_cuda_in<void>(call, 2);
     o.mean = call->in[3].data;
     o.istd = call->in[4].data;
+    o.bias = lki_cuda_in<void>(call, 5);
     o.out = lki_cuda_out<void>(call, 0);
     o.dweight = lki_cuda_out<void>(call, 1);
     o.dbias = lki_cuda_out<void>(call, 2);
@@ -81,6 +85,7 @@ static lk_status run_forward(const lk_call *call)
     if (s->norm.kind != LKI_CUDA_BATCH) return lki_cuda_run_sets(cuda, &s->norm, s->dtypes, &o, false);
     lki_cuda_norm v = s->norm;
     v.has_moments = !v.training && o.running_mean && o.running_var;
+    if (s->by_last) return lki_cuda_run_last(cuda, &v, s->dtypes.x, &o, false, call->scratch);
     return lki_cuda_run_channels(cuda, &v, s->dtypes, &o, false, call->scratch);
 }
 
@@ -93,6 +98,7 @@ static lk_status run_backward(const lk_call *call)
     if (s->norm.kind == LKI_CUDA_BATCH) {
         lki_cuda_norm v = s->norm;
         v.constant = !v.training;
+        if (s->by_last) return lki_cuda_run_last(cuda, &v, s->dtypes.x, &o, true, call->scratch);
         return lki_cuda_run_channels(cuda, &v, s->dtypes, &o, true, call->scratch);
     }
     weights.out = NULL;
@@ -108,7 +114,8 @@ static lk_status find_dtypes(const lk_call *call, lki_cuda_norm_dtypes *dtypes)
     dtypes->x = dtypes->other = call->in[0].dtype;
     for (int i = 0; i < call->input_count + call->output_count; i++) {
         const lk_tensor *t = i < call->input_count ? &call->in[i] : &call->out[i - call->input_count];
-        bool like_x = i == 0 || i == call->input_count || (gradient && i == 1);
+        bool like_x =
+            i == 0 || i == call->input_count || (gradient ? i == 1 : i == 5 && i < call->input_count);
         if (!t->data) continue;
         if (!like_x && !known) dtypes->other = t->dtype, known = true;
         fits = fits && t->dtype == (like_x ? dtypes->x : dtypes->other);
@@ -129,7 +136,15 @@ lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call)
     if (!s) return LK_ERR_NOMEM;
     s->norm = describe(call);
     s->dtypes = dtypes;
-    call->scratch_nbytes = lki_cuda_plan_channels(cuda, &s->norm);
+    s->by_last = s->norm.kind == LKI_CUDA_BATCH && s->norm.inner == 1 && dtypes.other == LK_F32 &&
+                 (dtypes.x == LK_BF16 || dtypes.x == LK_F16);
+    if (!s->by_last && (s->norm.relu || call->input_count > 5))
+        return lki_cuda_fail(
+            LK_ERR_UNSUPPORTED,
+            "the cuda engine has no kernel for a normalisation of %s with something folded in",
+            lki_cuda_dtype_name(dtypes.x));
+    call->scratch_nbytes =
+        s->by_last ? lki_cuda_plan_last(cuda, &s->norm) : lki_cuda_plan_channels(cuda, &s->norm);
     call->run = is_gradient(call->op) ? run_backward : run_forward;
     return LK_OK;
 }

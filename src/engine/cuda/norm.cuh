@@ -1,8 +1,9 @@
 /* Normalisation inside the cuda engine: y = (x - mean) istd w + b, with mean and istd over a set of elements.
  *
  * norm_channels.cu reduces over channels (batch norm whole, and the weights' gradients of the others),
- * norm_sets.cu over runs of memory (layer and group norm), norm.cu tells which is wanted. Sums are kept in
- * f64, about the first element of each set, so that one pass over x is as good as two.
+ * norm_last.cu too, for 16-bit activations with channels last, norm_sets.cu over runs of memory (layer and
+ * group norm), norm.cu tells which is wanted. Sums are kept in f64, about the first element of each set, so
+ * that one pass over x is as good as two.
  *
  * Life: a norm lies in call->state. Thread rule: that of engines. */
 #ifndef LKI_CUDA_NORM_CUH
@@ -25,11 +26,13 @@ typedef struct lki_cuda_norm {
     int parts;        /* blocks a channel (or tile of channels) */
     int64_t span;     /* rows of a channel that one of them has */
     int across;       /* inner == 1: threads of a block side by side */
+    bool relu;        /* y = relu(y); going back, dy counts where that let it through */
 } lki_cuda_norm;
 
 /* The operands of a run; x and out of one dtype, all others of one dtype. */
 typedef struct lki_cuda_norm_operands {
     const void *x, *dy, *weight, *bias;
+    const void *addend; /* of x's shape, added to y; or NULL */
     void *running_mean, *running_var;
     void *mean, *istd; /* a gradient only reads them */
     void *out;         /* y or dx; NULL: not wanted */
@@ -58,6 +61,10 @@ typedef struct lki_cuda_norm_dtypes {
 size_t lki_cuda_plan_channels(const lki_cuda *cuda, lki_cuda_norm *norm); /* gives the scratch it needs */
 lk_status lki_cuda_run_channels(lki_cuda *cuda, const lki_cuda_norm *norm, lki_cuda_norm_dtypes dtypes,
                                 const lki_cuda_norm_operands *o, bool backward, void *scratch);
+/* Batch norm of a short dtype with inner == 1, all else in f32; with addend and relu. */
+size_t lki_cuda_plan_last(const lki_cuda *cuda, const lki_cuda_norm *norm);
+lk_status lki_cuda_run_last(lki_cuda *cuda, const lki_cuda_norm *norm, lk_dtype dtype,
+                            const lki_cuda_norm_operands *o, bool backward, void *scratch);
 /* Over sets: layer and group norm, y or dx. */
 lk_status lki_cuda_run_sets(lki_cuda *cuda, const lki_cuda_norm *norm, lki_cuda_norm_dtypes dtypes,
                             const lki_cuda_norm_operands *o, bool backward);

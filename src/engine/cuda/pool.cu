@@ -257,7 +257,8 @@ static lk_status run_pool(const lk_call *call)
     bool wanted = call->out[0].data || lki_cuda_out<void>(call, 1);
     if (count == 0 || !wanted) return LK_OK;
     if (v->is_disjoint) return lki_cuda_run_disjoint(cuda, call, &v->window);
-    LKI_CUDA_FLOAT_SWITCH(call->in[0].dtype, T, launch<T>(cuda, call, v, count));
+    if (!lki_cuda_run_pool_last(cuda, call, &v->window))
+        LKI_CUDA_FLOAT_SWITCH(call->in[0].dtype, T, launch<T>(cuda, call, v, count));
     LKI_LAUNCHED();
     return LK_OK;
 }
@@ -285,8 +286,7 @@ lk_status lki_cuda_prepare_pool(lki_cuda *cuda, lk_call *call)
     if (!v) return LK_ERR_NOMEM;
     const lk_window *window = &call->attr->window;
     lk_shape first = call->in[0].shape, second = call->out[0].shape;
-    bool turned = is_gradient(call->op),
-         last = call->in_layout && call->in_layout[0] == LKI_CUDA_CHANNELS_LAST;
+    bool turned = is_gradient(call->op), last = lki_cuda_is_last(call);
     LKI_TRY(lki_cuda_window_of(&v->window, window, turned ? second : first, turned ? first : second, last));
     bool average = call->op == LK_OP_AVG_POOL || call->op == LK_OP_AVG_POOL_GRAD;
     for (int i = 0; i < 3 && average; i++) v->window.axis[i].dilation = 1;

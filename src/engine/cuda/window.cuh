@@ -7,8 +7,13 @@
 
 #include "engine/cuda/cuda.cuh"
 
-/* The numbers of layouts in in_layout and out_layout. */
-enum { LKI_CUDA_ROW_MAJOR = 0, LKI_CUDA_CHANNELS_LAST = 1 };
+/* An operand of one channel or one place says that it is row-major, whatever the others are. */
+static inline bool lki_cuda_is_last(const lk_call *call)
+{
+    for (int i = 0; call->in_layout && i < call->input_count; i++)
+        if (call->in_layout[i] == LK_LAYOUT_CHANNELS_LAST) return true;
+    return call->output_count > 0 && call->out_layout[0] == LK_LAYOUT_CHANNELS_LAST;
+}
 
 /* One spatial axis of a window, from the input's plane to the output's. */
 typedef struct lki_cuda_axis {
@@ -70,6 +75,9 @@ static inline lki_cuda_divisor lki_cuda_divisor_of(int by)
     uint64_t factor = (((((uint64_t)1 << shift) - (uint64_t)by) << 32) / (uint64_t)by) + 1;
     return {(uint32_t)by, (uint32_t)factor, shift};
 }
+
+/* Pools with channels last, many at once; false where it has no kernel for these. */
+bool lki_cuda_run_pool_last(lki_cuda *cuda, const lk_call *call, const lki_cuda_window *window);
 
 #ifdef __CUDACC__
 /* a / b and a % b, in 32 bits where they suffice: 64-bit divisions are long. */

@@ -1,0 +1,222 @@
+/* Pools with channels last: a thread has V neighbouring channels, 16 bytes of them, which pool.cu's kernels
+ * do one by one. The window counts such packs for channels. */
+#include "engine/cuda/kernels.cuh"
+#include "engine/cuda/window.cuh"
+
+#define EACH(index, count)                                                                                   \
+    int64_t index = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;                                          \
+    index < (count);                                                                                         \
+    index += (int64_t)gridDim.x * blockDim.x
+
+template <typename T> struct pack_of {
+    static constexpr int V = 16 / sizeof(T);
+    using type = lki_cuda_pack<T, V>;
+    using index = lki_cuda_pack<int32_t, V>;
+};
+
+/* As in pool.cu: the first of equals wins; a NaN wins over any number. */
+template <typename T>
+static __global__ void max_kernel(lki_cuda_window w, const typename pack_of<T>::type *x,
+                                  typename pack_of<T>::type *y, typename pack_of<T>::index *index,
+                                  int64_t count)
+{
+    using A = typename lki_cuda_wide<T>::type;
+    constexpr int V = pack_of<T>::V;
+    for (EACH(i, count)) {
+        lki_cuda_spot spot = lki_cuda_spot_of(w, i, w.out_size);
+        int p[3], begin[3];
+        typename pack_of<T>::index best;
+        A largest[V];
+        lki_cuda_unflatten(p, spot.place, w.axis[1].out, w.axis[2].out);
+        for (int d = 0; d < 3; d++) begin[d] = p[d] * w.axis[d].stride - w.axis[d].padding;
+#pragma unroll
+        for (int e = 0; e < V; e++) {
+            best.at[e] = -1;
+            largest[e] = -INFINITY;
+        }
+        for (int k0 = 0, s0 = begin[0]; k0 < w.axis[0].kernel; k0++, s0 += w.axis[0].dilation) {
+            if (s0 < 0 || s0 >= w.axis[0].in) continue;
+            for (int k1 = 0, s1 = begin[1]; k1 < w.axis[1].kernel; k1++, s1 += w.axis[1].dilation) {
+                if (s1 < 0 || s1 >= w.axis[1].in) continue;
+                int row = (s0 * w.axis[1].in + s1) * w.axis[2].in;
+                for (int k2 = 0, s2 = begin[2]; k2 < w.axis[2].kernel; k2++, s2 += w.axis[2].dilation) {
+                    if (s2 < 0 || s2 >= w.axis[2].in) continue;
+                    typename pack_of<T>::type values = x[spot.in + (int64_t)(row + s2) * spot.step];
+#pragma unroll
+                    for (int e = 0; e < V; e++) {
+                        A value = lki_cuda_widen(values.at[e]);
+                        if (best.at[e] >= 0 && !(value > largest[e]) && value == value) continue;
+                        best.at[e] = row + s2;
+                        largest[e] = value;
+                    }
+                }
+            }
+        }
+        typename pack_of<T>::type to;
+#pragma unroll
+        for (int e = 0; e < V; e++) to.at[e] = lki_cuda_narrow<T>::of(largest[e]);
+        if (y) y[i] = to;
+        if (index) index[i] = best;
+    }
+}
+
+template <typename T>
+static __global__ void max_grad_kernel(lki_cuda_window w, const typename pack_of<T>::type *dy,
+                                       const typename pack_of<T>::index *index, typename pack_of<T>::type *dx,
+                                       int64_t count)
+{
+    using A = typename lki_cuda_wide<T>::type;
+    constexpr int V = pack_of<T>::V;
+    for (EACH(i, count)) {
+        lki_cuda_spot spot = lki_cuda_spot_of(w, i, w.in_size);
+        int s[3], first[3], last[3];
+        A sum[V] = {};
+        lki_cuda_unflatten(s, spot.place, w.axis[1].in, w.axis[2].in);
+        for (int d = 0; d < 3; d++) lki_cuda_readers(w.axis[d], s[d], &first[d], &last[d]);
+        for (int p0 = first[0]; p0 <= last[0]; p0++)
+            for (int p1 = first[1]; p1 <= last[1]; p1++)
+                for (int p2 = first[2]; p2 <= last[2]; p2++) {
+                    int p = (p0 * w.axis[1].out + p1) * w.axis[2].out + p2;
+                    int64_t at = spot.out + (int64_t)p * spot.step;
+                    typename pack_of<T>::index winners = index[at];
+                    typename pack_of<T>::type given = dy[at];
+#pragma unroll
+                    for (int e = 0; e < V; e++)
+                        if (winners.at[e] == spot.place) sum[e] += lki_cuda_widen(given.at[e]);
+                }
+        typename pack_of<T>::type to;
+#pragma unroll
+        for (int e = 0; e < V; e++) to.at[e] = lki_cuda_narrow<T>::of(sum[e]);
+        dx[i] = to;
+    }
+}
+
+/* ---- adaptive average: bin p of an axis covers floor(p in / out) up to ceil((p + 1) in / out) ---- */
+
+static __device__ int bin_begin(int p, int in, int out)
+{
+    return (int)((int64_t)p * in / out);
+}
+
+static __device__ int bin_end(int p, int in, int out)
+{
+    return (int)(((int64_t)(p + 1) * in + out - 1) / out);
+}
+
+template <typename T>
+static __global__ void adaptive_kernel(lki_cuda_window w, const typename pack_of<T>::type *x,
+                                       typename pack_of<T>::type *y, int64_t count)
+{
+    using A = typename lki_cuda_wide<T>::type;
+    constexpr int V = pack_of<T>::V;
+    for (EACH(i, count)) {
+        lki_cuda_spot spot = lki_cuda_spot_of(w, i, w.out_size);
+        int p[3], begin[3], end[3], whole = 1;
+        A sum[V] = {};
+        lki_cuda_unflatten(p, spot.place, w.axis[1].out, w.axis[2].out);
+        for (int d = 0; d < 3; d++) {
+            begin[d] = bin_begin(p[d], w.axis[d].in, w.axis[d].out);
+            end[d] = bin_end(p[d], w.axis[d].in, w.axis[d].out);
+            whole *= end[d] - begin[d];
+        }
+        for (int s0 = begin[0]; s0 < end[0]; s0++)
+            for (int s1 = begin[1]; s1 < end[1]; s1++)
+#pragma unroll 4
+                for (int s2 = begin[2]; s2 < end[2]; s2++) {
+                    int s = (s0 * w.axis[1].in + s1) * w.axis[2].in + s2;
+                    typename pack_of<T>::type values = x[spot.in + (int64_t)s * spot.step];
+#pragma unroll
+                    for (int e = 0; e < V; e++) sum[e] += lki_cuda_widen(values.at[e]);
+                }
+        typename pack_of<T>::type to;
+#pragma unroll
+        for (int e = 0; e < V; e++) to.at[e] = lki_cuda_narrow<T>::of(sum[e] / A(whole));
+        y[i] = to;
+    }
+}
+
+template <typename T>
+static __global__ void adaptive_grad_kernel(lki_cuda_window w, const typename pack_of<T>::type *dy,
+                                            typename pack_of<T>::type *dx, int64_t count)
+{
+    using A = typename lki_cuda_wide<T>::type;
+    constexpr int V = pack_of<T>::V;
+    for (EACH(i, count)) {
+        lki_cuda_spot spot = lki_cuda_spot_of(w, i, w.in_size);
+        int s[3], first[3], end[3];
+        A sum[V] = {};
+        lki_cuda_unflatten(s, spot.place, w.axis[1].in, w.axis[2].in);
+        for (int d = 0; d < 3; d++) {
+            first[d] = bin_begin(s[d], w.axis[d].out, w.axis[d].in);
+            end[d] = bin_end(s[d], w.axis[d].out, w.axis[d].in);
+        }
+        for (int p0 = first[0]; p0 < end[0]; p0++)
+            for (int p1 = first[1]; p1 < end[1]; p1++)
+                for (int p2 = first[2]; p2 < end[2]; p2++) {
+                    int p[3] = {p0, p1, p2}, whole = 1;
+                    for (int d = 0; d < 3; d++)
+                        whole *= bin_end(p[d], w.axis[d].in, w.axis[d].out) -
+                                 bin_begin(p[d], w.axis[d].in, w.axis[d].out);
+                    int at = (p0 * w.axis[1].out + p1) * w.axis[2].out + p2;
+                    typename pack_of<T>::type given = dy[spot.out + (int64_t)at * spot.step];
+#pragma unroll
+                    for (int e = 0; e < V; e++) sum[e] += lki_cuda_widen(given.at[e]) / A(whole);
+                }
+        typename pack_of<T>::type to;
+#pragma unroll
+        for (int e = 0; e < V; e++) to.at[e] = lki_cuda_narrow<T>::of(sum[e]);
+        dx[i] = to;
+    }
+}
+
+/* ---- Launches ---- */
+
+template <typename T> static void launch(lki_cuda *cuda, const lk_call *call, lki_cuda_window w)
+{
+    using P = typename pack_of<T>::type;
+    using I = typename pack_of<T>::index;
+    const P *in = (const P *)call->in[0].data;
+    P *out = (P *)call->out[0].data;
+    int64_t count = lki_cuda_count(&call->out[0]) / pack_of<T>::V;
+    int blocks = lki_cuda_grid(cuda, count);
+    w.channels /= pack_of<T>::V;
+    switch (call->op) {
+    case LK_OP_MAX_POOL:
+        max_kernel<T>
+            <<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(w, in, out, lki_cuda_out<I>(call, 1), count);
+        break;
+    case LK_OP_MAX_POOL_GRAD:
+        max_grad_kernel<T>
+            <<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(w, in, lki_cuda_in<I>(call, 1), out, count);
+        break;
+    case LK_OP_ADAPTIVE_AVG_POOL:
+        adaptive_kernel<T><<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(w, in, out, count);
+        break;
+    default: adaptive_grad_kernel<T><<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(w, in, out, count); break;
+    }
+}
+
+static bool is_aligned(const lk_call *call)
+{
+    uintptr_t bits = (uintptr_t)call->in[0].data | (uintptr_t)call->out[0].data;
+    if (call->op == LK_OP_MAX_POOL) bits |= (uintptr_t)lki_cuda_out<void>(call, 1);
+    if (call->op == LK_OP_MAX_POOL_GRAD) bits |= (uintptr_t)call->in[1].data;
+    return bits % 32 == 0; /* a pack of indices is two of 16-bit numbers */
+}
+
+bool lki_cuda_run_pool_last(lki_cuda *cuda, const lk_call *call, const lki_cuda_window *w)
+{
+    lk_dtype dtype = call->in[0].dtype;
+    bool has_kernel = call->op == LK_OP_MAX_POOL || call->op == LK_OP_MAX_POOL_GRAD ||
+                      call->op == LK_OP_ADAPTIVE_AVG_POOL || call->op == LK_OP_ADAPTIVE_AVG_POOL_GRAD;
+    int64_t width = 16 / (int64_t)lki_cuda_dtype_nbytes(dtype);
+    if (!has_kernel || !w->channels_last || w->channels % width || !is_aligned(call)) return false;
+    if (dtype == LK_F64) return false;
+    if (dtype == LK_F32)
+        launch<float>(cuda, call, *w);
+    else if (dtype == LK_BF16)
+        launch<__nv_bfloat16>(cuda, call, *w);
+    else
+        launch<__half>(cuda, call, *w);
+    return true;
+}
