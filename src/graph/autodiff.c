@@ -72,6 +72,17 @@ static lk_status store_gradient(lk_graph *graph, lk_value *param_value)
     return LK_OK;
 }
 
+/* dloss / dloss: a constant, so that no step has to write it. */
+static lk_value *record_one(lk_graph *graph, const lk_value *loss)
+{
+    lk_tensor *one = lk_tensor_create(loss->dtype, loss->shape);
+    if (!one) return lki_graph_fail(graph, LK_ERR_NOMEM, "out of memory for a constant");
+    lk_tensor_set(one, 0, 1);
+    lk_value *value = lk_graph_constant(graph, one);
+    lk_tensor_free(one);
+    return value;
+}
+
 static lk_status seed_loss(lk_graph *graph, lk_value *loss)
 {
     char text[160];
@@ -84,8 +95,7 @@ static lk_status seed_loss(lk_graph *graph, lk_value *loss)
     if (!loss->needs_grad)
         return lki_fail(LK_ERR_INVALID, "the loss does not depend on any trainable parameter");
     graph->section = LKI_SECTION_BACKWARD;
-    lk_attr attr = {.alpha = 1, .shape = loss->shape, .dtype = loss->dtype};
-    loss->gradient = graph->seed ? graph->seed : lki_record(graph, LK_OP_FULL, NULL, 0, 0, &attr);
+    loss->gradient = graph->seed ? graph->seed : record_one(graph, loss);
     return loss->gradient ? LK_OK : graph->status;
 }
 

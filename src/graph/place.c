@@ -4,7 +4,8 @@
  * A value's life goes from the node that writes it to the last node that reads it or one of its views. Values
  * are placed from the largest to the smallest, each at the lowest offset that is free for its whole life. An
  * elementwise node writes over an input that dies there, where it can. What a node that stands aside reads
- * lives to the end. */
+ * lives to the end. On a device, what is small altogether lies apart: calls that share no memory need not
+ * wait for one another. */
 #include "graph/graph.h"
 
 #include "base/memory.h"
@@ -12,7 +13,7 @@
 
 #include <stdlib.h>
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, APART_NBYTES = 1 << 22 };
 
 typedef struct placement {
     lk_value *value;
@@ -134,7 +135,14 @@ static size_t best_offset(const placement *placed, int placed_count, const place
     return lowest_free_offset(placed, placed_count, fresh);
 }
 
-static lk_status place(lk_graph *graph, size_t *arena_nbytes)
+static size_t sum_of(const placement *placements, int count)
+{
+    size_t nbytes = 0;
+    for (int i = 0; i < count; i++) nbytes += placements[i].nbytes;
+    return nbytes;
+}
+
+static lk_status place(lk_graph *graph, size_t apart_nbytes, size_t *arena_nbytes)
 {
     int count = measure_lives(graph), filled = 0;
     *arena_nbytes = 0;
@@ -147,8 +155,9 @@ static lk_status place(lk_graph *graph, size_t *arena_nbytes)
                 placements[filled++] = (placement){node->out[i], aligned(lki_value_nbytes(node->out[i]))};
     }
     qsort(placements, (size_t)filled, sizeof *placements, by_size);
+    bool apart = sum_of(placements, filled) <= apart_nbytes;
     for (int i = 0; i < filled; i++) {
-        size_t offset = best_offset(placements, i, &placements[i]);
+        size_t offset = apart ? *arena_nbytes : best_offset(placements, i, &placements[i]);
         placements[i].value->offset = offset;
         if (offset + placements[i].nbytes > *arena_nbytes) *arena_nbytes = offset + placements[i].nbytes;
     }
@@ -189,12 +198,12 @@ static bool set_aside(lk_graph *graph, bool aside)
 
 lk_status lki_pass_place(lk_graph *graph, size_t aside_nbytes, size_t *arena_nbytes)
 {
-    size_t all_nbytes = 0;
+    size_t all_nbytes = 0, apart_nbytes = aside_nbytes ? APART_NBYTES : 0;
     bool any = aside_nbytes && !exchanges_early(graph) && set_aside(graph, true);
-    if (any) LKI_TRY(place(graph, &all_nbytes));
+    if (any) LKI_TRY(place(graph, apart_nbytes, &all_nbytes));
     set_aside(graph, false);
-    LKI_TRY(place(graph, arena_nbytes));
+    LKI_TRY(place(graph, apart_nbytes, arena_nbytes));
     if (!any || all_nbytes > *arena_nbytes + aside_nbytes) return LK_OK;
     set_aside(graph, true);
-    return place(graph, arena_nbytes);
+    return place(graph, apart_nbytes, arena_nbytes);
 }

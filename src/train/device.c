@@ -136,7 +136,9 @@ static lk_status record(lk_step *step, lki_program_kind kind)
 static lk_status start(lk_step *step, lki_program_kind kind)
 {
     lki_step_plan *current = step->current;
+    lk_generator *source = lki_step_source(step);
     if (!current->has_run) {
+        LKI_TRY(step->engine->ops->begin_step(step->engine, source));
         LKI_TRY(make_calls(step, kind));
         current->has_run = true;
         return LK_OK;
@@ -145,7 +147,7 @@ static lk_status start(lk_step *step, lki_program_kind kind)
     bool fresh = *place && current->versions[step->lane][kind] == lki_plan_version(current->plan);
     if (!fresh) LKI_TRY(record(step, kind));
     lki_plan_replayed(current->plan);
-    return step->engine->ops->replay(step->engine, *place);
+    return step->engine->ops->replay(step->engine, *place, source);
 }
 
 lk_status lki_step_start(lk_step *step, bool training, bool *advanced)
@@ -154,7 +156,6 @@ lk_status lki_step_start(lk_step *step, bool training, bool *advanced)
     if (training) kind = lki_update_count(&step->update) ? LKI_PROGRAM_UPDATE : LKI_PROGRAM_ACCUMULATE;
     *advanced = kind == LKI_PROGRAM_UPDATE;
     if (*advanced) lki_update_advance(&step->update);
-    LKI_TRY(step->engine->ops->begin_step(step->engine, lki_step_source(step)));
     if (training) lki_mirror_device_changed(step->mirror);
     LKI_TRY(start(step, kind));
     if (training) lki_step_count_batches(step, 1);

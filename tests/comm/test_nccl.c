@@ -342,7 +342,7 @@ static const char *replayed(int rank, int size, void *context)
     for (int round = 0; round < 20; round++) {
         for (int64_t i = 0; i < RECORDED_COUNT; i++) r.host[i] = (float)sample(rank + round, i, LK_F32);
         rank_ok(r.engine->ops->upload(r.engine, r.in.data, r.host, nbytes));
-        rank_ok(r.engine->ops->replay(r.engine, r.program));
+        rank_ok(r.engine->ops->replay(r.engine, r.program, NULL));
         rank_ok(r.engine->ops->synchronize(r.engine, NULL));
         rank_ok(r.engine->ops->download(r.engine, r.host, r.call.out[0].data, nbytes));
         for (int64_t i = 0; i < RECORDED_COUNT; i++) {
@@ -373,14 +373,14 @@ static const char *killed_in_replay(int rank, int size, void *context)
     lk_status status = LK_OK;
     rank_ok(suite->connect(&comm, rank, size, suite->context));
     rank_ok(record_all_reduce(&r, comm, rank % shared->job->gpu_count));
-    rank_ok(r.engine->ops->replay(r.engine, r.program));
+    rank_ok(r.engine->ops->replay(r.engine, r.program, NULL));
     rank_ok(r.engine->ops->synchronize(r.engine, NULL));
     if (rank == 1) {
         usleep(500000); /* rank 0 has seen the end of the first one */
         raise(SIGKILL);
     }
     for (int i = 0; i < 3 && status == LK_OK; i++) {
-        status = r.engine->ops->replay(r.engine, r.program);
+        status = r.engine->ops->replay(r.engine, r.program, NULL);
         if (status == LK_OK) status = r.engine->ops->synchronize(r.engine, NULL);
     }
     rank_check(status == LK_ERR_PEER);

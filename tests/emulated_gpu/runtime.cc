@@ -334,6 +334,12 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *)
     return cudaSuccess;
 }
 
+/* Blocks run one after the other (cudaDeviceProp.cooperativeLaunch is 0). */
+cudaError_t cudaLaunchCooperativeKernel(const void *, dim3, dim3, void **, size_t, cudaStream_t)
+{
+    return remember(cudaErrorNotSupported);
+}
+
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
                              cudaStream_t stream)
 {

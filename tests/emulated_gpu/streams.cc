@@ -335,6 +335,15 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph,
     return cudaSuccess;
 }
 
+/* Work alone is a node; events are edges. */
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
+{
+    if (nodes) refuse("the nodes of a graph can be counted, not had");
+    *count = 0;
+    for (const item &i : graph->captured->items) *count += !i.event;
+    return cudaSuccess;
+}
+
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     delete graph;

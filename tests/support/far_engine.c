@@ -436,8 +436,10 @@ static lk_status record_end(lk_engine *engine, void **out)
     return LK_OK;
 }
 
-static lk_status replay(lk_engine *engine, void *recorded)
+static lk_status replay(lk_engine *engine, void *recorded, lk_generator *generator)
 {
+    lk_status status = begin_step(engine, generator);
+    if (status != LK_OK) return status;
     far_of(engine)->replays++;
     return ask(far_of(engine), (item){.kind = REPLAY, .program = recorded});
 }

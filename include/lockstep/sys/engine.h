@@ -112,20 +112,20 @@ typedef struct lk_engine_ops {
     /* Optional, all or none, with synchronize and watch: for a host that runs ahead by a step. `mark` gives
      * what was asked for so far a number below LK_ENGINE_MARKS; wait_for waits until that is done, whatever
      * was asked for since. It says nothing of calls that failed: what they lost, watch tells. feed_ahead is
-     * feed beside the work under way, none of which uses `device`: what begins with the next begin_step sees
-     * it. */
+     * feed beside the work under way, none of which uses `device`: what begins with the next begin_step or
+     * replay sees it. */
     lk_status (*mark)(lk_engine *engine, int number);
     lk_status (*wait_for)(lk_engine *engine, int number);
     lk_status (*feed_ahead)(lk_engine *engine, void *device, const void *host, size_t nbytes);
 
     /* Optional, all or none: calls between record_begin and record_end are not run but kept as one program,
      * which replay runs as often as wanted. Addresses are frozen in it. The numbers behind attr.hyper and
-     * the random draws are not: begin_step takes them over, before calls or a replay. Without a generator
-     * the step goes on with the draws it has. */
+     * the random draws are not: begin_step takes them over before calls, replay by itself. Without a
+     * generator the step goes on with the draws it has. */
     lk_status (*begin_step)(lk_engine *engine, lk_generator *generator);
     lk_status (*record_begin)(lk_engine *engine);
     lk_status (*record_end)(lk_engine *engine, void **program);
-    lk_status (*replay)(lk_engine *engine, void *program);
+    lk_status (*replay)(lk_engine *engine, void *program, lk_generator *generator);
     void (*program_free)(lk_engine *engine, void *program);
     /* With them: after the next synchronize, or wait_for of a later mark, *host holds the scalar `loss`. The
      * step is lost where a call before this one has failed or, if `guard` is on, the loss is not finite; so

@@ -1,10 +1,11 @@
 /* The engine itself: opening the device, memory, copies, the order of work, recorded programs, and what goes
  * to and fro between steps. */
-#include "engine/cuda/cuda.cuh"
+#include "engine/cuda/small.cuh"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const lki_cuda_host *lki_host;
@@ -61,6 +62,7 @@ static lk_status open_device(lki_cuda *cuda, int device)
     cuda->minor = properties.minor;
     cuda->processor_count = properties.multiProcessorCount;
     cuda->shared_nbytes = properties.sharedMemPerBlockOptin;
+    cuda->is_cooperative = properties.cooperativeLaunch;
     return LK_OK;
 }
 
@@ -87,6 +89,8 @@ static lk_status open_shared_words(lki_cuda *cuda)
     size_t positions = sizeof *cuda->fault.position * LKI_CUDA_MAX_FAULTS;
     LKI_CUDA(cudaMalloc((void **)&cuda->fault.position, positions));
     LKI_CUDA(cudaMemset(cuda->fault.position, 0xff, positions));
+    LKI_CUDA(cudaMalloc((void **)&cuda->arrivals, sizeof *cuda->arrivals));
+    LKI_CUDA(cudaMemset(cuda->arrivals, 0, sizeof *cuda->arrivals));
     LKI_CUDA(
         cudaHostAlloc((void **)&cuda->norms, sizeof *cuda->norms * LKI_CUDA_MAX_HYPERS, cudaHostAllocMapped));
     LKI_CUDA(cudaHostGetDevicePointer((void **)&cuda->norms_on_device, cuda->norms, 0));
@@ -112,6 +116,7 @@ static void close_engine(void *state)
     if (cuda->cublas) cublasLtDestroy(cuda->cublas);
     cudaFree(cuda->live);
     cudaFree(cuda->fault.position);
+    cudaFree(cuda->arrivals);
     cudaFreeHost(cuda->norms);
     cudaFreeHost((void *)cuda->fault.number);
     if (cuda->fork) cudaEventDestroy(cuda->fork);
@@ -129,7 +134,10 @@ static lk_status open_engine(void **state, const lk_engine_options *options)
 {
     lki_cuda *cuda = (lki_cuda *)lki_host->alloc(sizeof *cuda, "the cuda engine");
     if (!cuda) return LK_ERR_NOMEM;
+    const char *one_kernel = getenv("LOCKSTEP_ONE_KERNEL");
     cuda->tf32 = options->allow_tf32;
+    cuda->never_small = one_kernel && !strcmp(one_kernel, "0");
+    cuda->only_small = one_kernel && !strcmp(one_kernel, "1");
     lk_status status = open_device(cuda, options->device);
     if (status == LK_OK) status = open_streams(cuda);
     if (status == LK_OK) status = open_shared_words(cuda);
@@ -279,10 +287,25 @@ lk_status lki_cuda_take_fed(lki_cuda *cuda)
     return LK_OK;
 }
 
+enum { MOST_FETCHED = 1 << 20 };
+
+static lk_status note_fetch(lki_cuda *cuda, void *host, const void *device, size_t nbytes)
+{
+    if (!cuda->recording || nbytes > MOST_FETCHED) return LK_OK;
+    lki_cuda_note *note = lki_cuda_take_note(cuda, LKI_CUDA_SMALL_COPY, 1, (int64_t)(nbytes + 4095) / 4096);
+    if (!note) return LK_OK;
+    note->op.copy.from = (const unsigned char *)device;
+    note->op.copy.nbytes = (int)nbytes;
+    lki_cuda_reads(note, device, nbytes, 0);
+    LKI_CUDA(cudaHostGetDevicePointer((void **)&note->op.copy.to, host, 0));
+    return LK_OK;
+}
+
 /* Beside the computation: what comes after does not wait for the copy. */
 static lk_status fetch(lk_engine *engine, void *host, const void *device, size_t nbytes)
 {
     if (nbytes == 0) return LK_OK;
+    LKI_TRY(note_fetch(state_of(engine), host, device, nbytes));
     LKI_TRY(lki_cuda_fork(state_of(engine)));
     LKI_CUDA(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, state_of(engine)->side));
     return LK_OK;
@@ -362,6 +385,7 @@ static lk_status explain_fault(lki_cuda *cuda, int number)
     unsigned long long position = 0, clean = ~0ull;
     LKI_CUDA(cudaMemcpy(&position, &cuda->fault.position[number], sizeof position, cudaMemcpyDeviceToHost));
     LKI_CUDA(cudaMemcpy(&cuda->fault.position[number], &clean, sizeof clean, cudaMemcpyHostToDevice));
+    LKI_CUDA(cudaMemcpy(&cuda->fault.position[0], &clean, sizeof clean, cudaMemcpyHostToDevice));
     int64_t index = 0;
     double probability = 0;
     if (call && position != clean) {
@@ -445,13 +469,22 @@ void lki_cuda_hyper_release(lki_cuda *cuda, int slot)
 
 template <typename T>
 static __global__ void publish_loss(const T *loss, lk_watched *host, lki_cuda_live *live,
-                                    const volatile int *fault, bool guard)
+                                    const unsigned long long *faults, bool guard)
 {
     double value = (double)(typename lki_cuda_wide<T>::type) * loss;
-    bool lost = *fault || live->skip || (guard && !isfinite(value));
+    bool lost = faults[0] != ~0ull || live->skip || (guard && !isfinite(value));
     host->loss = value;
     host->lost = lost;
     if (guard && lost) live->skip = 1;
+}
+
+static void note_watch(lki_cuda *cuda, const lk_tensor *loss, lk_watched *host, bool guard)
+{
+    lki_cuda_note *note = lki_cuda_take_note(cuda, LKI_CUDA_SMALL_WATCH, 1, 1);
+    if (!note) return;
+    note->op.loss.out = (float *)loss->data;
+    note->op.loss.host = host;
+    note->op.loss.guard = guard;
 }
 
 /* Beside the backward half: the updates wait for it, nobody else does. */
@@ -464,59 +497,91 @@ static lk_status watch(lk_engine *engine, const lk_tensor *loss, lk_watched *hos
     LKI_TRY(lki_cuda_fork(cuda));
     LKI_CUDA_FLOAT_SWITCH(loss->dtype, T, {
         publish_loss<T><<<1, 1, 0, cuda->side>>>((const T *)loss->data, host_on_device, cuda->live,
-                                                 cuda->fault.number_on_device, guard);
+                                                 cuda->fault.position, guard);
     })
     LKI_LAUNCHED();
+    if (loss->dtype == LK_F32) note_watch(cuda, loss, host_on_device, guard);
     return LK_OK;
 }
 
 /* ---- Programs ---- */
+
+/* One of the two. */
+typedef struct program {
+    cudaGraphExec_t graph;
+    lki_cuda_small *small;
+} program;
 
 static lk_status record_begin(lk_engine *engine)
 {
     lki_cuda *cuda = state_of(engine);
     LKI_TRY(lki_cuda_join(cuda));
     LKI_CUDA(cudaStreamBeginCapture(cuda->compute, cudaStreamCaptureModeThreadLocal));
-    cuda->recording = true;
+    cuda->notes = (lki_cuda_notes *)lki_host->alloc(sizeof *cuda->notes, "notes of a recording");
+    cuda->recording = true; /* without notes it becomes a graph */
     return LK_OK;
 }
 
-static lk_status record_end(lk_engine *engine, void **program)
+static lk_status instantiate(lki_cuda *cuda, cudaGraph_t graph, cudaGraphExec_t *out)
+{
+    cudaError_t error = cudaGraphInstantiate(out, graph, 0);
+    if (error != cudaSuccess) return lki_cuda_error(error, "making a CUDA graph of the step");
+    error = cudaGraphUpload(*out, cuda->compute);
+    if (error == cudaSuccess) return LK_OK;
+    cudaGraphExecDestroy(*out);
+    return lki_cuda_error(error, "sending the CUDA graph of the step to the GPU");
+}
+
+static lk_status make_program(lki_cuda *cuda, cudaGraph_t graph, void **out)
+{
+    program *made = (program *)lki_host->alloc(sizeof *made, "a recorded program");
+    if (!made) return LK_ERR_NOMEM;
+    lk_status status = lki_cuda_small_create(cuda, graph, &made->small);
+    if (status == LK_OK && !made->small && cuda->only_small)
+        status = lki_cuda_fail(LK_ERR_UNSUPPORTED, "the step is not one kernel: %d ops have a place in one",
+                               cuda->notes ? cuda->notes->count : 0);
+    if (status == LK_OK && !made->small) status = instantiate(cuda, graph, &made->graph);
+    if (status == LK_OK)
+        *out = made;
+    else
+        lki_host->free(made);
+    return status;
+}
+
+static lk_status record_end(lk_engine *engine, void **out)
 {
     lki_cuda *cuda = state_of(engine);
-    *program = NULL;
-    lk_status joined = lki_cuda_join(cuda);
+    *out = NULL;
+    lk_status status = lki_cuda_join(cuda);
     cudaGraph_t graph = NULL;
     cuda->recording = false;
     cudaError_t error = cudaStreamEndCapture(cuda->compute, &graph);
-    if (joined != LK_OK || error != cudaSuccess) {
-        if (graph) cudaGraphDestroy(graph);
-        return joined != LK_OK ? joined : lki_cuda_error(error, "recording the step");
-    }
-    cudaGraphExec_t executable = NULL;
-    error = cudaGraphInstantiate(&executable, graph, 0);
-    cudaGraphDestroy(graph);
-    if (error != cudaSuccess) return lki_cuda_error(error, "making a CUDA graph of the step");
-    error = cudaGraphUpload(executable, cuda->compute);
-    if (error != cudaSuccess) {
-        cudaGraphExecDestroy(executable);
-        return lki_cuda_error(error, "sending the CUDA graph of the step to the GPU");
-    }
-    *program = executable;
+    if (status == LK_OK && error != cudaSuccess) status = lki_cuda_error(error, "recording the step");
+    if (status == LK_OK) status = make_program(cuda, graph, out);
+    if (graph) cudaGraphDestroy(graph);
+    lki_host->free(cuda->notes);
+    cuda->notes = NULL;
+    return status;
+}
+
+static lk_status replay(lk_engine *engine, void *recorded, lk_generator *generator)
+{
+    lki_cuda *cuda = state_of(engine);
+    const program *p = (const program *)recorded;
+    if (p->small) return lki_cuda_small_replay(cuda, p->small, generator);
+    LKI_TRY(lki_cuda_begin_step(engine, generator));
+    LKI_CUDA(cudaGraphLaunch(p->graph, cuda->compute));
     return LK_OK;
 }
 
-static lk_status replay(lk_engine *engine, void *program)
+static void program_free(lk_engine *engine, void *recorded)
 {
-    LKI_CUDA(cudaGraphLaunch((cudaGraphExec_t)program, state_of(engine)->compute));
-    return LK_OK;
-}
-
-static void program_free(lk_engine *engine, void *program)
-{
-    if (!program) return;
+    program *p = (program *)recorded;
+    if (!p) return;
     cudaStreamSynchronize(state_of(engine)->compute);
-    cudaGraphExecDestroy((cudaGraphExec_t)program);
+    if (p->graph) cudaGraphExecDestroy(p->graph);
+    lki_cuda_small_free(p->small);
+    lki_host->free(p);
 }
 
 /* ---- Kernels ---- */

@@ -82,7 +82,7 @@ typedef struct lki_cuda_live {
 /* Where kernels say that an index is wrong: the smallest position that was, one word a call, on the device;
  * and which call it was, in host memory that the device writes to. */
 typedef struct lki_cuda_fault {
-    unsigned long long *position; /* device: ~0 while nothing is wrong */
+    unsigned long long *position; /* device: ~0 while nothing is wrong; number 0 is for any */
     volatile int *number;         /* host, mapped: 0 while nothing is wrong */
     int *number_on_device;
 } lki_cuda_fault;
@@ -135,6 +135,12 @@ typedef struct lki_cuda {
     lki_cuda_gather gathers[LKI_CUDA_MAX_GATHERS]; /* asked for, not launched yet */
     int gather_count;
 
+    struct lki_cuda_notes *notes; /* of the recording under way (small.cuh); NULL: none are taken */
+    unsigned *arrivals;           /* device: blocks that have come to a barrier of a small program, ever */
+    unsigned arrived;             /* how many those will be when all that was launched has run */
+    bool is_cooperative;          /* blocks of a grid can wait for one another */
+    bool never_small, only_small; /* LOCKSTEP_ONE_KERNEL=0, or 1: for tests */
+
     lki_cuda_fault fault;
     const lk_call *fault_calls[LKI_CUDA_MAX_FAULTS];
     lki_cuda_check fault_checks[LKI_CUDA_MAX_FAULTS];
@@ -173,6 +179,7 @@ static __device__ inline void lki_cuda_report(unsigned long long *positions, int
                                               int number, int64_t position)
 {
     atomicMin(&positions[number], (unsigned long long)position);
+    positions[0] = 0; /* for kernels of later calls */
     *number_on_device = number;
 }
 #endif

@@ -4,12 +4,15 @@
  * kernel of its own (nvrtc.cu). An output may lie over an input of the same shape and dtype: every thread
  * reads its elements before it writes them. */
 #include "engine/cuda/nvrtc.cuh"
+#include "engine/cuda/small.cuh"
 #include "engine/cuda/source.cuh"
 
 #include <string.h>
 
 namespace
 {
+
+enum { MOST_NOTED = 1 << 18 };
 
 struct elementwise {
     lki_cuda *cuda;
@@ -28,9 +31,32 @@ bool may_use_vectors(const elementwise *e, const lk_call *call)
     return true;
 }
 
+/* For a step that is one kernel; rows are its pieces, as those of the products around it. */
+void take_note(const lk_call *call, lki_cuda *cuda)
+{
+    const lk_tensor *out = &call->out[0];
+    bool fits = call->op == LK_OP_RELU_GRAD && out->dtype == LK_F32 && out->shape.rank > 0;
+    for (int i = 0; fits && i < 2; i++)
+        fits = call->in[i].dtype == LK_F32 && lki_cuda_count(&call->in[i]) == lki_cuda_count(out);
+    if (!fits || lki_cuda_count(out) > MOST_NOTED) return;
+    lki_cuda_note *note = lki_cuda_take_note(cuda, LKI_CUDA_SMALL_RELU_GRAD, 1, out->shape.dim[0]);
+    if (!note) return;
+    size_t nbytes = sizeof(float) * (size_t)lki_cuda_count(out), row = nbytes / (size_t)out->shape.dim[0];
+    lki_cuda_small_pointwise *o = &note->op.pointwise;
+    o->dy = lki_cuda_in<float>(call, 0);
+    o->y = lki_cuda_in<float>(call, 1);
+    o->out = lki_cuda_out<float>(call, 0);
+    o->count = (int)lki_cuda_count(out);
+    o->width = (int)(row / sizeof(float));
+    lki_cuda_reads(note, o->dy, nbytes, row);
+    lki_cuda_reads(note, o->y, nbytes, row);
+    lki_cuda_writes(note, o->out, nbytes, row);
+}
+
 lk_status run(const lk_call *call)
 {
     const elementwise *e = (const elementwise *)call->state;
+    take_note(call, e->cuda);
     bool vectors = may_use_vectors(e, call);
     int64_t threads = vectors ? (e->count + e->width - 1) / e->width : e->count;
     long long count = e->count;

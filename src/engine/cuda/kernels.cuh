@@ -51,6 +51,16 @@ template <> struct lki_cuda_narrow<__half> {
     }
 };
 
+/* Never part of a sum's rounding: the same bits in whatever kernel. */
+static __device__ inline float lki_cuda_rounded_product(float a, float b)
+{
+    return __fmul_rn(a, b);
+}
+static __device__ inline double lki_cuda_rounded_product(double a, double b)
+{
+    return __dmul_rn(a, b);
+}
+
 /* N neighbours, moved by one instruction where they are 16 bytes. */
 template <typename T, int N> struct alignas(sizeof(T) * N) lki_cuda_pack {
     T at[N];

@@ -1,174 +1,35 @@
-/* Losses over classes. A loss is a reduction of one number a sample:
- *
- *     loss_i = - sum_c q_ic logp_ic
- *
- * where q is the target: for class t with weights w and label smoothing s over C classes
- *
- *     q_ic = w_c ((1 - s) [c = t_i] + s / C)
- *
- * (all zero where t_i is ignore_index) and for probability targets q_ic = w_c ((1 - s) t_ic + s / C). The
- * mean divides by sum_i w_{t_i} over the samples that count, or by the number of samples where the targets
- * are probabilities.
+/* The kernels of losses over classes (loss_classes.cuh).
  *
  * A sample is taken by a warp, or by one thread where neighbouring samples are neighbours in memory. A small
  * batch is one block's work from the logits to the mean; a larger one leaves its samples' losses for a second
  * kernel, which sums them in order, in f64. */
-#include "engine/cuda/kernels.cuh"
 #include "engine/cuda/loss.cuh"
+#include "engine/cuda/loss_classes.cuh"
+#include "engine/cuda/small.cuh"
 
 namespace
 {
 
-/* Logits (n, c, s...) as outer by classes by inner; i64 targets, or probabilities of the scores' dtype. */
-struct class_loss {
-    const void *target, *weight;
-    lk_dtype target_dtype;
-    double smoothing, share; /* share: smoothing / classes */
-    bool probabilities, mean, none;
-    int64_t ignored, samples, classes, inner;
-    unsigned long long *fault; /* NULL: somebody else has checked the targets */
-    int *fault_number_on_device, fault_number;
-};
-
-/* One sample's way through the scores. */
-template <typename T> struct sample {
-    using W = typename lki_cuda_wide<T>::type;
-    int64_t i, base, stride; /* class c lies at base + c stride */
-    int64_t target;          /* -1: ignored, wrong or a set of probabilities */
-    bool counts;
-};
-
-template <typename T> __device__ typename sample<T>::W weight_of(const class_loss &l, int64_t c)
-{
-    return l.weight ? lki_cuda_widen(((const T *)l.weight)[c]) : (typename sample<T>::W)1;
-}
-
-template <typename T> __device__ sample<T> sample_at(const class_loss &l, int64_t i)
-{
-    sample<T> s = {i, i / l.inner * l.classes * l.inner + i % l.inner, l.inner, -1, true};
-    if (l.probabilities) return s;
-    int64_t target = lki_cuda_index_at(l.target, l.target_dtype, i);
-    if (target == l.ignored)
-        s.counts = false;
-    else if (target >= 0 && target < l.classes)
-        s.target = target;
-    else if (l.fault)
-        lki_cuda_report(l.fault, l.fault_number_on_device, l.fault_number, i);
-    return s;
-}
-
-/* q_ic */
-template <typename T>
-__device__ typename sample<T>::W coefficient(const class_loss &l, const sample<T> &s, int64_t c)
-{
-    using W = typename sample<T>::W;
-    if (!s.counts) return 0;
-    W share =
-        l.probabilities ? lki_cuda_widen(((const T *)l.target)[s.base + c * s.stride]) : (W)(s.target == c);
-    return weight_of<T>(l, c) * ((W)(1 - l.smoothing) * share + (W)l.share);
-}
-
-/* Whether only the target's own class has a coefficient. */
-static __device__ bool is_single(const class_loss &l)
-{
-    return !l.probabilities && l.smoothing == 0;
-}
-
-/* What a sample adds to the divisor of a mean. */
-template <typename T> __device__ double mass_of(const class_loss &l, const sample<T> &s)
-{
-    if (l.probabilities) return 1;
-    return s.target >= 0 ? (double)weight_of<T>(l, s.target) : 0;
-}
-
-/* Sum and maximum over the lanes that share a sample. */
-template <int LANES, typename W> __device__ W lanes_sum(W value)
-{
-    return LANES == 32 ? lki_cuda_warp_sum(value) : value;
-}
-
-template <int LANES, typename W> __device__ W lanes_max(W value)
-{
-    return LANES == 32 ? lki_cuda_warp_max(value) : value;
-}
-
-/* The largest score and log sum exp(x - largest): apart, because their sum would round away the second. */
-template <typename T, int LANES>
-__device__ void log_sum_exp(const class_loss &l, const sample<T> &s, const T *x, int lane,
-                            typename sample<T>::W *largest, typename sample<T>::W *rest)
-{
-    using W = typename sample<T>::W;
-    W most = (W)-INFINITY, sum = 0;
-    for (int64_t c = lane; c < l.classes; c += LANES)
-        most = lki_cuda_larger(most, (W)lki_cuda_widen(x[s.base + c * s.stride]));
-    most = lanes_max<LANES>(most);
-    for (int64_t c = lane; c < l.classes; c += LANES) {
-        W above = lki_cuda_widen(x[s.base + c * s.stride]) - most;
-        sum += exp(above);
-    }
-    *largest = most;
-    *rest = log(lanes_sum<LANES>(sum));
-}
-
-/* loss_i, and on the way the log-probabilities where `logp` is wanted. LOGITS: x are no log-probabilities
- * yet. */
-template <typename T, int LANES, bool LOGITS>
-__device__ typename sample<T>::W sample_loss(const class_loss &l, const sample<T> &s, const T *x, T *logp,
-                                             int lane)
-{
-    using W = typename sample<T>::W;
-    W largest = 0, rest = 0, sum = 0;
-    if (LOGITS) log_sum_exp<T, LANES>(l, s, x, lane, &largest, &rest);
-    if (!logp && is_single(l)) {
-        if (s.target < 0) return 0;
-        W q = weight_of<T>(l, s.target), score = lki_cuda_widen(x[s.base + s.target * s.stride]);
-        return q != 0 ? -q * ((score - largest) - rest) : (W)0;
-    }
-    for (int64_t c = lane; c < l.classes; c += LANES) {
-        int64_t at = s.base + c * s.stride;
-        W value = ((W)lki_cuda_widen(x[at]) - largest) - rest, q = coefficient(l, s, c);
-        if (logp) logp[at] = lki_cuda_narrow<T>::of(value);
-        if (q != 0) sum -= q * value; /* 0 times -inf is 0 here */
-    }
-    return lanes_sum<LANES>(sum);
-}
-
 /* ---- Forward ---- */
-
-/* Takes the samples of this block's groups of LANES threads; every thread ends with its share of the sum and
- * of the divisor. `each` gets the losses one by one where they are wanted so. */
-template <typename T, int LANES, bool LOGITS>
-__device__ void over_samples(const class_loss &l, const T *x, T *logp, T *each, double *sum, double *mass)
-{
-    int lane = threadIdx.x % LANES;
-    int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
-    int64_t stride = (int64_t)gridDim.x * blockDim.x / LANES;
-    *sum = *mass = 0;
-    for (int64_t i = first; i < l.samples; i += stride) {
-        sample<T> s = sample_at<T>(l, i);
-        auto loss = sample_loss<T, LANES, LOGITS>(l, s, x, logp, lane);
-        if (lane) continue;
-        if (l.none && each) each[i] = lki_cuda_narrow<T>::of(loss);
-        *sum += loss;
-        *mass += mass_of(l, s);
-    }
-}
 
 struct share {
     double sum, mass;
 };
 
-template <typename T> __device__ void write_loss(const class_loss &l, T *out, double sum, double mass)
+template <typename T>
+__device__ void write_loss(const lki_cuda_class_loss &l, T *out, double sum, double mass)
 {
     using W = typename lki_cuda_wide<T>::type;
     if (threadIdx.x == 0 && out && !l.none) *out = lki_cuda_narrow<T>::of((W)(l.mean ? sum / mass : sum));
 }
 
 template <typename T, int LANES, bool LOGITS>
-__global__ void __launch_bounds__(1024) loss_kernel(class_loss l, const T *x, T *logp, T *out, share *parts)
+__global__ void __launch_bounds__(1024)
+    loss_kernel(lki_cuda_class_loss l, const T *x, T *logp, T *out, share *parts)
 {
     double sum, mass;
-    over_samples<T, LANES, LOGITS>(l, x, logp, out, &sum, &mass);
+    lki_cuda_over_samples<T, LANES, LOGITS>(l, x, logp, out, (int64_t)blockIdx.x * blockDim.x + threadIdx.x,
+                                            (int64_t)gridDim.x * blockDim.x, &sum, &mass);
     if (!out || l.none) return;
     sum = lki_cuda_block_sum(sum);
     mass = lki_cuda_block_sum(mass);
@@ -180,7 +41,7 @@ __global__ void __launch_bounds__(1024) loss_kernel(class_loss l, const T *x, T 
 
 template <typename T>
 __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
-    total_kernel(class_loss l, const share *parts, int count, T *out)
+    total_kernel(lki_cuda_class_loss l, const share *parts, int count, T *out)
 {
     double sum = 0, mass = 0;
     for (int i = threadIdx.x; i < count; i += blockDim.x) {
@@ -194,71 +55,30 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
 
 /* ---- Backward ---- */
 
-/* The divisor of a mean, by one block, in every thread. */
-template <typename T> __device__ double count_mass(const class_loss &l)
+template <typename T> __global__ void __launch_bounds__(1024) mass_kernel(lki_cuda_class_loss l, double *mass)
 {
-    if (!l.mean) return 1;
-    if (l.probabilities) return (double)l.samples;
-    double mass = 0;
-    for (int64_t i = threadIdx.x; i < l.samples; i += blockDim.x) mass += mass_of(l, sample_at<T>(l, i));
-    return lki_cuda_block_sum(mass);
-}
-
-template <typename T> __global__ void __launch_bounds__(1024) mass_kernel(class_loss l, double *mass)
-{
-    double total = count_mass<T>(l);
+    double total = lki_cuda_count_mass<T>(l);
     if (threadIdx.x == 0) *mass = total;
-}
-
-/* dlogits_ic = g_i (exp(logp_ic) sum_k q_ik - q_ic) */
-template <typename T, int LANES>
-__device__ void cross_entropy_slopes(const class_loss &l, const sample<T> &s, typename sample<T>::W g,
-                                     const T *logp, T *out, int lane)
-{
-    using W = typename sample<T>::W;
-    W mass = 0;
-    if (is_single(l)) {
-        mass = s.target >= 0 ? weight_of<T>(l, s.target) : (W)0;
-    } else {
-        for (int64_t c = lane; c < l.classes; c += LANES) mass += coefficient(l, s, c);
-        mass = lanes_sum<LANES>(mass);
-    }
-    for (int64_t c = lane; c < l.classes; c += LANES) {
-        int64_t at = s.base + c * s.stride;
-        W slope = exp((W)lki_cuda_widen(logp[at])) * mass - coefficient(l, s, c);
-        out[at] = lki_cuda_narrow<T>::of(s.counts ? g * slope : (W)0);
-    }
-}
-
-/* dlogp_ic = - g_i q_ic */
-template <typename T, int LANES>
-__device__ void nll_slopes(const class_loss &l, const sample<T> &s, typename sample<T>::W g, T *out, int lane)
-{
-    using W = typename sample<T>::W;
-    for (int64_t c = lane; c < l.classes; c += LANES) {
-        W q = coefficient(l, s, c);
-        out[s.base + c * s.stride] = lki_cuda_narrow<T>::of(q != 0 ? -q * g : (W)0);
-    }
 }
 
 /* g_i = dloss_i, or dloss / the divisor. A few samples' divisor is found by every block for itself. */
 template <typename T, int LANES, bool LOGITS>
 __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
-    grad_kernel(class_loss l, const T *dloss, const T *logp, T *out, const double *known_mass)
+    grad_kernel(lki_cuda_class_loss l, const T *dloss, const T *logp, T *out, const double *known_mass)
 {
-    using W = typename sample<T>::W;
-    double mass = known_mass ? *known_mass : count_mass<T>(l);
+    using W = typename lki_cuda_sample<T>::W;
+    double mass = known_mass ? *known_mass : lki_cuda_count_mass<T>(l);
     W whole = l.none ? (W)0 : (W)((double)lki_cuda_widen(dloss[0]) / mass);
     int lane = threadIdx.x % LANES;
     int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
     int64_t stride = (int64_t)gridDim.x * blockDim.x / LANES;
     for (int64_t i = first; i < l.samples; i += stride) {
-        sample<T> s = sample_at<T>(l, i);
+        lki_cuda_sample<T> s = lki_cuda_sample_at<T>(l, i);
         W g = l.none ? (W)lki_cuda_widen(dloss[i]) : whole;
         if (LOGITS)
-            cross_entropy_slopes<T, LANES>(l, s, g, logp, out, lane);
+            lki_cuda_cross_entropy_slopes<T, LANES>(l, s, g, logp, out, lane);
         else
-            nll_slopes<T, LANES>(l, s, g, out, lane);
+            lki_cuda_nll_slopes<T, LANES>(l, s, g, out, lane);
     }
 }
 
@@ -267,7 +87,7 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
 struct loss_state {
     lki_cuda *cuda;
     lki_cuda_check check; /* number 0: this call checks nothing */
-    class_loss l;
+    lki_cuda_class_loss l;
     int target; /* which input it is */
 };
 
@@ -275,18 +95,48 @@ enum { ONE_BLOCK = 16384, MAX_GRID = 1024, FEW_SAMPLES = 4096 };
 
 /* A thread a sample where that reads neighbours, where a sample is one number, or where there are more short
  * samples than a block has warps to spare for. */
-bool takes_threads(const class_loss &l, bool single)
+bool takes_threads(const lki_cuda_class_loss &l, bool single)
 {
     return l.inner >= 32 || l.classes == 1 || single || (l.classes <= 16 && l.samples >= 64);
 }
 
-int grid_of(const lki_cuda *cuda, const class_loss &l, int lanes)
+int grid_of(const lki_cuda *cuda, const lki_cuda_class_loss &l, int lanes)
 {
     int grid = lki_cuda_grid(cuda, l.samples * lanes);
     return grid < MAX_GRID ? grid : (int)MAX_GRID;
 }
 
-template <typename T, bool LOGITS> lk_status forward(const lk_call *call, const class_loss &l, lki_cuda *cuda)
+/* For a step that is one kernel. */
+void take_note(const lk_call *call, const lki_cuda_class_loss &l, lki_cuda *cuda, int lanes, int warps)
+{
+    bool fits = call->in[0].dtype == LK_F32 && !l.none && !l.probabilities && l.inner == 1 &&
+                l.samples <= LKI_CUDA_SMALL_SAMPLES && l.classes <= LKI_CUDA_SMALL_CLASSES;
+    bool backward = call->op == LK_OP_CROSS_ENTROPY_GRAD;
+    lki_cuda_small_kind kind = backward ? LKI_CUDA_SMALL_LOSS_GRAD : LKI_CUDA_SMALL_LOSS;
+    lki_cuda_note *note = fits ? lki_cuda_take_note(cuda, kind, 1, l.samples) : NULL;
+    if (!note) return;
+    lki_cuda_small_loss *o = &note->op.loss;
+    size_t row = sizeof(float) * (size_t)l.classes, nbytes = (size_t)l.samples * row;
+    o->l = l;
+    o->lanes = lanes;
+    o->warps = warps;
+    o->x = lki_cuda_in<float>(call, backward ? 1 : 0);
+    if (backward) {
+        o->dloss = lki_cuda_in<float>(call, 0);
+        o->grad = lki_cuda_out<float>(call, 0);
+        lki_cuda_writes(note, o->grad, nbytes, row);
+    } else {
+        o->out = lki_cuda_out<float>(call, 0);
+        o->logp = lki_cuda_out<float>(call, 1);
+        lki_cuda_writes(note, o->logp, nbytes, row);
+    }
+    lki_cuda_reads(note, o->x, nbytes, row);
+    lki_cuda_reads(note, l.weight, row, 0);
+    lki_cuda_reads(note, l.target, (size_t)l.samples * lki_cuda_dtype_nbytes(l.target_dtype), 0);
+}
+
+template <typename T, bool LOGITS>
+lk_status forward(const lk_call *call, const lki_cuda_class_loss &l, lki_cuda *cuda)
 {
     const T *x = lki_cuda_in<T>(call, 0);
     T *out = lki_cuda_out<T>(call, 0), *logp = LOGITS ? lki_cuda_out<T>(call, 1) : NULL;
@@ -304,17 +154,19 @@ template <typename T, bool LOGITS> lk_status forward(const lk_call *call, const 
     if (grid > 1 && out && !l.none)
         total_kernel<T><<<1, LKI_CUDA_BLOCK, 0, cuda->compute>>>(l, parts, grid, out);
     LKI_LAUNCHED();
+    if (LOGITS && grid == 1) take_note(call, l, cuda, lanes, block / 32);
     return LK_OK;
 }
 
 template <typename T, bool LOGITS>
-lk_status backward(const lk_call *call, const class_loss &l, lki_cuda *cuda)
+lk_status backward(const lk_call *call, const lki_cuda_class_loss &l, lki_cuda *cuda)
 {
     const T *dloss = lki_cuda_in<T>(call, 0), *logp = lki_cuda_in<T>(call, 1);
     T *out = lki_cuda_out<T>(call, 0);
     if (!l.samples || !l.classes) return LK_OK;
     double *mass = l.mean && !l.probabilities && l.samples > FEW_SAMPLES ? (double *)call->scratch : NULL;
     if (mass) mass_kernel<T><<<1, 1024, 0, cuda->compute>>>(l, mass);
+    if (LOGITS && !mass) take_note(call, l, cuda, takes_threads(l, false) ? 1 : 32, 0);
     if (takes_threads(l, false))
         grad_kernel<T, 1, LOGITS>
             <<<grid_of(cuda, l, 1), LKI_CUDA_BLOCK, 0, cuda->compute>>>(l, dloss, logp, out, mass);
@@ -328,7 +180,7 @@ lk_status backward(const lk_call *call, const class_loss &l, lki_cuda *cuda)
 lk_status run(const lk_call *call)
 {
     const loss_state *state = (const loss_state *)call->state;
-    class_loss l = state->l;
+    lki_cuda_class_loss l = state->l;
     l.target = call->in[state->target].data;
     l.weight = state->target + 1 < call->input_count ? call->in[state->target + 1].data : NULL;
     LKI_CUDA_FLOAT_SWITCH(call->in[0].dtype, T, {
@@ -349,7 +201,7 @@ void free_state(void *data)
     lki_host->free(state);
 }
 
-void describe(class_loss *l, const lk_call *call, lk_shape scores, int target)
+void describe(lki_cuda_class_loss *l, const lk_call *call, lk_shape scores, int target)
 {
     bool entropy = call->op == LK_OP_CROSS_ENTROPY || call->op == LK_OP_CROSS_ENTROPY_GRAD;
     int axis = scores.rank > 1 ? 1 : 0;
@@ -368,7 +220,7 @@ void describe(class_loss *l, const lk_call *call, lk_shape scores, int target)
 /* The gradients leave the check to the forward half, which has seen the same targets. */
 lk_status check_targets(lki_cuda *cuda, lk_call *call, loss_state *state)
 {
-    class_loss *l = &state->l;
+    lki_cuda_class_loss *l = &state->l;
     if (l->probabilities || (call->op != LK_OP_CROSS_ENTROPY && call->op != LK_OP_NLL)) return LK_OK;
     LKI_TRY(lki_cuda_check_init(cuda, call, state->target, l->classes, &state->check));
     l->fault = cuda->fault.position;

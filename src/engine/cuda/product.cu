@@ -2,7 +2,7 @@
  *
  * cuBLASLt has the large ones. Ours are the small ones, whose time is that of a launch, and the flat ones in
  * f32, which wait for memory whoever multiplies. The choice depends on shapes and dtypes alone. */
-#include "engine/cuda/product.cuh"
+#include "engine/cuda/small.cuh"
 
 /* Multiplications up to which our kernels take a product; and, for f32, multiplications an element moved. */
 static const struct {
@@ -137,10 +137,63 @@ static lki_cuda_factors factors_of(const lk_call *call, lk_dtype dtype)
     return f;
 }
 
+/* What a step that is one kernel may still multiply, and read of b again for each row of a. */
+enum { MOST_NOTED = 1 << 24, MOST_READ = 1 << 20, MOST_ROWS = 512, SHORT_K = 64 };
+
+static lki_cuda_note *note_kind(lki_cuda *cuda, const lki_cuda_product *p, const lki_cuda_factors *f)
+{
+    const lki_cuda_shape *s = &p->shape;
+    bool by_rows = s->m <= MOST_ROWS && s->m * s->n * s->k <= MOST_READ && s->a_column == 1 && !f->sums;
+    int64_t tile = LKI_CUDA_SMALL_TILE, down = LKI_CUDA_SMALL_SIDE * LKI_CUDA_SMALL_DOWN,
+            across = LKI_CUDA_SMALL_SIDE * LKI_CUDA_SMALL_ACROSS;
+    if (p->way == LKI_CUDA_DOTS && by_rows) return lki_cuda_take_note(cuda, LKI_CUDA_SMALL_DOTS_ROW, 1, s->m);
+    if (p->way == LKI_CUDA_DOTS)
+        return lki_cuda_take_note(cuda, LKI_CUDA_SMALL_DOTS_TILE, 1,
+                                  (s->m + down - 1) / down * ((s->n + across - 1) / across));
+    if (by_rows && s->k <= SHORT_K) return lki_cuda_take_note(cuda, LKI_CUDA_SMALL_ROW, 1, s->m);
+    return lki_cuda_take_note(cuda, LKI_CUDA_SMALL_TILES, 1,
+                              (s->m + tile - 1) / tile * ((s->n + tile - 1) / tile));
+}
+
+/* For a step that is one kernel. */
+static void take_note(lki_cuda *cuda, const lki_cuda_product *p, const lki_cuda_factors *f)
+{
+    const lki_cuda_shape *s = &p->shape;
+    int64_t work = s->m * s->n * s->k;
+    bool in_order = (p->way == LKI_CUDA_TILES && p->parts <= 1) ||
+                    (p->way == LKI_CUDA_THIN && p->thin == LKI_CUDA_TINY && p->parts <= 1);
+    bool fits = p->dtype == LK_F32 && s->batch == 1 && f->c && (p->way == LKI_CUDA_DOTS || in_order);
+    lki_cuda_note *note = fits && work > 0 && work <= MOST_NOTED ? note_kind(cuda, p, f) : NULL;
+    if (!note) return;
+    lki_cuda_small_product *o = &note->op.product;
+    bool by_rows = note->op.kind == LKI_CUDA_SMALL_DOTS_ROW || note->op.kind == LKI_CUDA_SMALL_ROW;
+    size_t size = sizeof(float), k = (size_t)s->k, m = (size_t)s->m, n = (size_t)s->n;
+    *o = (lki_cuda_small_product){(const float *)f->a,
+                                  (const float *)f->b,
+                                  (const float *)f->bias,
+                                  (float *)f->c,
+                                  (float *)f->sums,
+                                  (int)s->m,
+                                  (int)s->n,
+                                  (int)s->k,
+                                  (int)s->a_row,
+                                  (int)s->a_column,
+                                  (int)s->b_row,
+                                  (int)s->b_column,
+                                  f->relu,
+                                  -1};
+    lki_cuda_reads(note, f->a, size * m * k, by_rows ? size * k : 0);
+    lki_cuda_reads(note, f->b, size * k * n, 0);
+    lki_cuda_reads(note, f->bias, size * n, 0);
+    lki_cuda_writes(note, f->c, size * m * n, by_rows ? size * n : 0);
+    lki_cuda_writes(note, f->sums, size * m, 0);
+}
+
 static lk_status multiply(lki_cuda *cuda, const lk_call *call)
 {
     lki_cuda_product *p = (lki_cuda_product *)call->state;
     lki_cuda_factors f = factors_of(call, p->dtype);
+    take_note(cuda, p, &f);
     if (p->way == LKI_CUDA_LT && lki_cuda_lt_fits(p, &f)) return lki_cuda_run_lt(cuda, p, &f, call->scratch);
     if (p->way == LKI_CUDA_THIN && lki_cuda_thin_fits(p, &f))
         return lki_cuda_run_thin(cuda, p, &f, call->scratch);

@@ -111,7 +111,7 @@ static __global__ void __launch_bounds__(THREADS, sizeof(A) == 8 ? 1 : 640 / THR
 #pragma unroll
             for (int i = 0; i < ROWS; i++)
 #pragma unroll
-                for (int j = 0; j < 4; j++) acc[i][j] += a_tile[l][y + i] * right[j];
+                for (int j = 0; j < 4; j++) acc[i][j] = fma(a_tile[l][y + i], right[j], acc[i][j]);
         }
         for (int l = 0; sums && l < STEP; l++) row_sum += a_tile[l][threadIdx.x];
         __syncthreads();

@@ -1,7 +1,7 @@
 /* What a step starts with, in one launch: the numbers that have changed since the last step, and the rows of
  * its batch. Both travel as the kernel's arguments, which the launch copies: the host may change them at
  * once, and nothing has to be copied before the step. */
-#include "engine/cuda/cuda.cuh"
+#include "engine/cuda/prologue.cuh"
 
 #include <math.h>
 #include <string.h>
@@ -14,31 +14,6 @@ constexpr int64_t BLOCK = 256, PER_BLOCK = 4 * BLOCK;
 constexpr size_t MAX_FED_BYTES = 4096; /* more is faster by a copy of its own */
 
 /* ---- Rows ---- */
-
-/* How a stored element becomes one of the batch. */
-enum conversion { BYTES_TO_F32, BYTES_TO_I64, I32_TO_I64, COPY_1, COPY_2, COPY_4, COPY_8, COPY_16 };
-
-/* As the host's loader: each operation rounded to f32. */
-__device__ float scaled(uint8_t stored, float divisor, float mean, float std)
-{
-    return __fdiv_rn(__fsub_rn(__fdiv_rn((float)stored, divisor), mean), std);
-}
-
-__device__ void move_element(const lki_cuda_gather &g, int64_t to, int64_t from)
-{
-    switch (g.conversion) {
-    case BYTES_TO_F32:
-        ((float *)g.out)[to] = scaled(((const uint8_t *)g.stored)[from], g.divisor, g.mean, g.std);
-        break;
-    case BYTES_TO_I64: ((int64_t *)g.out)[to] = ((const uint8_t *)g.stored)[from]; break;
-    case I32_TO_I64: ((int64_t *)g.out)[to] = ((const int32_t *)g.stored)[from]; break;
-    case COPY_1: ((uint8_t *)g.out)[to] = ((const uint8_t *)g.stored)[from]; break;
-    case COPY_2: ((uint16_t *)g.out)[to] = ((const uint16_t *)g.stored)[from]; break;
-    case COPY_4: ((uint32_t *)g.out)[to] = ((const uint32_t *)g.stored)[from]; break;
-    case COPY_8: ((uint64_t *)g.out)[to] = ((const uint64_t *)g.stored)[from]; break;
-    default: ((uint4 *)g.out)[to] = ((const uint4 *)g.stored)[from]; break;
-    }
-}
 
 __host__ __device__ int64_t blocks_a_row(const lki_cuda_gather &g)
 {
@@ -67,25 +42,28 @@ __device__ void gather_piece(const lki_cuda_gather &g, int64_t block)
 {
     int64_t row = block / blocks_a_row(g), begin = block % blocks_a_row(g) * PER_BLOCK;
     int64_t from = g.index[row] * g.width, to = row * g.width;
-    if (g.conversion == COPY_16) {
+    if (g.conversion == LKI_CUDA_COPY_16) {
         copy_piece(g, to, from, begin);
         return;
     }
     for (int k = 0; k < 4; k++) {
         int64_t i = begin + k * BLOCK + threadIdx.x;
-        if (i < g.width) move_element(g, to + i, from + i);
+        if (i < g.width) lki_cuda_move_element(g, to + i, from + i);
     }
 }
 
 lk_status find_conversion(const lk_rows *rows, lk_dtype dtype, int *out)
 {
     *out = -1;
-    if (rows->stored == LK_U8 && dtype == LK_F32) *out = BYTES_TO_F32;
-    if (rows->stored == LK_U8 && dtype == LK_I64) *out = BYTES_TO_I64;
-    if (rows->stored == LK_I32 && dtype == LK_I64) *out = I32_TO_I64;
+    if (rows->stored == LK_U8 && dtype == LK_F32) *out = LKI_CUDA_BYTES_TO_F32;
+    if (rows->stored == LK_U8 && dtype == LK_I64) *out = LKI_CUDA_BYTES_TO_I64;
+    if (rows->stored == LK_I32 && dtype == LK_I64) *out = LKI_CUDA_I32_TO_I64;
     size_t nbytes = lki_cuda_dtype_nbytes(dtype);
     if (rows->stored == dtype)
-        *out = nbytes == 1 ? COPY_1 : nbytes == 2 ? COPY_2 : nbytes == 4 ? COPY_4 : COPY_8;
+        *out = nbytes == 1   ? LKI_CUDA_COPY_1
+               : nbytes == 2 ? LKI_CUDA_COPY_2
+               : nbytes == 4 ? LKI_CUDA_COPY_4
+                             : LKI_CUDA_COPY_8;
     if (*out >= 0) return LK_OK;
     return lki_cuda_fail(LK_ERR_UNSUPPORTED, "rows of %s cannot become a batch of %s on the GPU",
                          lki_cuda_dtype_name(rows->stored), lki_cuda_dtype_name(dtype));
@@ -100,36 +78,12 @@ bool is_wide(const lk_rows *rows, lk_dtype dtype, const void *out, const void *s
 
 /* ---- The launch ---- */
 
-/* Two sizes: most steps have one group of parameters, and a launch is faster the less it copies. */
-template <int HYPERS, int GATHERS> struct news {
-    unsigned long long draw;
-    int starts; /* a step starts: a new draw */
-    int clears; /* nothing to skip yet */
-    int hyper_count, gather_count;
-    short slot[HYPERS];
-    lki_cuda_hyper hyper[HYPERS];
-    lki_cuda_gather gather[GATHERS];
-};
-
-template <int HYPERS, int GATHERS>
-__device__ void take_numbers(lki_cuda_live *live, const news<HYPERS, GATHERS> &n)
-{
-    constexpr int words = sizeof(lki_cuda_hyper) / sizeof(unsigned long long);
-    static_assert(sizeof(lki_cuda_hyper) % sizeof(unsigned long long) == 0, "copied in words");
-    if (threadIdx.x == 0 && n.starts) live->draw = n.draw;
-    if (threadIdx.x == 0 && n.clears) live->skip = 0;
-    for (int i = threadIdx.x; i < n.hyper_count * words; i += BLOCK) {
-        unsigned long long *to = (unsigned long long *)&live->hyper[n.slot[i / words]];
-        to[i % words] = ((const unsigned long long *)&n.hyper[i / words])[i % words];
-    }
-}
-
 /* Block 0 takes the numbers, the others the rows. */
 template <int HYPERS, int GATHERS>
-__global__ void take_news(lki_cuda_live *live, const __grid_constant__ news<HYPERS, GATHERS> n)
+__global__ void take_news(lki_cuda_live *live, const __grid_constant__ lki_cuda_news<HYPERS, GATHERS> n)
 {
     if (blockIdx.x == 0) {
-        take_numbers(live, n);
+        lki_cuda_take_numbers(live, n, (int)threadIdx.x, (int)BLOCK);
         return;
     }
     int64_t block = blockIdx.x - 1;
@@ -143,7 +97,7 @@ __global__ void take_news(lki_cuda_live *live, const __grid_constant__ news<HYPE
     }
 }
 
-template <int HYPERS, int GATHERS> lk_status launch(lki_cuda *cuda, const news<HYPERS, GATHERS> &n)
+template <int HYPERS, int GATHERS> lk_status launch(lki_cuda *cuda, const lki_cuda_news<HYPERS, GATHERS> &n)
 {
     int64_t blocks = 1;
     for (int i = 0; i < n.gather_count; i++) blocks += n.gather[i].row_count * blocks_a_row(n.gather[i]);
@@ -194,7 +148,7 @@ bool next_change(lki_cuda *cuda, int *slot)
     return false;
 }
 
-template <int HYPERS, int GATHERS> void add_gathers(lki_cuda *cuda, news<HYPERS, GATHERS> *n)
+template <int HYPERS, int GATHERS> void add_gathers(lki_cuda *cuda, lki_cuda_news<HYPERS, GATHERS> *n)
 {
     n->gather_count = cuda->gather_count;
     for (int i = 0; i < cuda->gather_count; i++) n->gather[i] = cuda->gathers[i];
@@ -204,7 +158,7 @@ template <int HYPERS, int GATHERS> void add_gathers(lki_cuda *cuda, news<HYPERS,
 /* More groups than a launch has room for: launches of their own, before the step's. */
 lk_status send_many(lki_cuda *cuda, int first, int *left)
 {
-    news<LKI_CUDA_NEWS, 1> n = {};
+    lki_cuda_news<LKI_CUDA_NEWS, 1> n = {};
     n.slot[n.hyper_count++] = (short)first;
     for (int slot = first + 1; next_change(cuda, &slot); slot++) {
         if (n.hyper_count == LKI_CUDA_NEWS) {
@@ -225,7 +179,7 @@ lk_status lki_cuda_flush_gathers(lki_cuda *cuda)
 {
     if (!cuda->gather_count) return LK_OK;
     LKI_TRY(lki_cuda_take_fed(cuda));
-    news<1, LKI_CUDA_MAX_GATHERS> n = {};
+    lki_cuda_news<1, LKI_CUDA_MAX_GATHERS> n = {};
     add_gathers(cuda, &n);
     return launch(cuda, n);
 }
@@ -248,7 +202,7 @@ lk_status lki_cuda_gather_rows(lk_engine *engine, void *out, lk_dtype dtype, con
         g->row_count = rest < LKI_CUDA_GATHER_ROWS ? (int)rest : (int)LKI_CUDA_GATHER_ROWS;
         g->conversion = conversion;
         if (is_wide(rows, dtype, out, stored)) {
-            g->conversion = COPY_16;
+            g->conversion = LKI_CUDA_COPY_16;
             g->width = (int64_t)(row_nbytes / 16);
         }
         g->divisor = rows->divisor;
@@ -268,28 +222,38 @@ bool lki_cuda_gather_bytes(lki_cuda *cuda, void *out, const void *host, size_t n
     g->stored = host; /* pinned: its address is the same on the device */
     g->width = (int64_t)(in_words ? nbytes / 8 : nbytes);
     g->row_count = 1;
-    g->conversion = in_words ? COPY_8 : COPY_1;
+    g->conversion = in_words ? LKI_CUDA_COPY_8 : LKI_CUDA_COPY_1;
     g->index[0] = 0;
+    if (!in_words || nbytes > sizeof g->index) return true;
+    g->conversion = LKI_CUDA_GIVEN_8; /* in the place of indices: nobody has to fetch them */
+    memcpy(g->index, host, nbytes);
     return true;
+}
+
+lk_status lki_cuda_collect_news(lki_cuda *cuda, lk_generator *generator, lki_cuda_step_news *n, bool *matters)
+{
+    int slot = 0, single = -1;
+    LKI_TRY(lki_cuda_take_fed(cuda));
+    if (next_change(cuda, &slot)) LKI_TRY(send_many(cuda, slot, &single));
+    n->starts = generator != NULL;
+    n->clears = n->starts && cuda->settled && cuda->may_skip;
+    n->draw = n->starts && cuda->dropout_count ? lki_host->draw(generator) : 0;
+    n->hyper_count = single >= 0;
+    if (single >= 0) {
+        n->slot[0] = (short)single;
+        n->hyper[0] = cuda->sent.hyper[single];
+    }
+    if (n->starts) cuda->settled = false;
+    add_gathers(cuda, n);
+    *matters = n->hyper_count || n->gather_count || n->clears || (n->starts && cuda->dropout_count);
+    return LK_OK;
 }
 
 lk_status lki_cuda_begin_step(lk_engine *engine, lk_generator *generator)
 {
     lki_cuda *cuda = (lki_cuda *)engine->state;
-    int slot = 0, single = -1;
-    LKI_TRY(lki_cuda_take_fed(cuda));
-    if (next_change(cuda, &slot)) LKI_TRY(send_many(cuda, slot, &single));
-    news<1, LKI_CUDA_MAX_GATHERS> n = {};
-    n.starts = generator != NULL;
-    n.clears = n.starts && cuda->settled && cuda->may_skip;
-    n.draw = n.starts && cuda->dropout_count ? lki_host->draw(generator) : 0;
-    if (single >= 0) {
-        n.hyper_count = 1;
-        n.slot[0] = (short)single;
-        n.hyper[0] = cuda->sent.hyper[single];
-    }
-    if (n.starts) cuda->settled = false;
-    bool start_matters = n.clears || (n.starts && cuda->dropout_count);
-    add_gathers(cuda, &n);
-    return n.hyper_count || n.gather_count || start_matters ? launch(cuda, n) : LK_OK;
+    lki_cuda_step_news n = {};
+    bool matters;
+    LKI_TRY(lki_cuda_collect_news(cuda, generator, &n, &matters));
+    return matters ? launch(cuda, n) : LK_OK;
 }

@@ -2,9 +2,9 @@
  *
  * What changes from step to step is read on the device from live->hyper, so a recorded program needs no new
  * parameters; where live->skip is set, or the scaler says that the gradients were not finite, every kernel
- * returns at once. Throughout g = grad_scale * gradient
- * (negated with maximize), p is the parameter. */
-#include "engine/cuda/kernels.cuh"
+ * returns at once. */
+#include "engine/cuda/small.cuh"
+#include "engine/cuda/update_rules.cuh"
 
 namespace
 {
@@ -32,120 +32,11 @@ template <typename T> __device__ bool skips(const slices &s)
     return s.live->skip || scaler_at<T>(s, LK_SCALER_FOUND) != (T)0;
 }
 
-/* One element of each slice, in what it is computed in. */
-template <typename W> struct element {
-    W p, g, s0, s1, s2;
-};
-
-/* The numbers of this step, rounded once from f64. */
-template <typename W> struct numbers {
-    W lr, momentum, undamped, decay, beta1, rest1, beta2, rest2, eps, alpha, rest_alpha, scale;
-    W rate, root2, bias1, bias2; /* lr / bias1, or adagrad's lr; sqrt(bias2) */
-    bool nesterov, amsgrad, centered, is_first_step;
-};
-
 template <typename T>
-__device__ numbers<typename lki_cuda_wide<T>::type> read_numbers(const slices &s, int rule)
+__device__ lki_cuda_numbers<typename lki_cuda_wide<T>::type> read_numbers(const slices &s, int rule)
 {
     using W = typename lki_cuda_wide<T>::type;
-    const lki_cuda_hyper *h = &s.live->hyper[s.slot];
-    const double skipped = (double)scaler_at<T>(s, LK_SCALER_SKIPPED), step = (double)h->step - skipped;
-    numbers<W> n;
-    n.lr = (W)h->lr;
-    n.momentum = (W)h->momentum;
-    n.undamped = (W)(1 - h->dampening);
-    n.decay = rule == LK_UPDATE_ADAMW ? (W)(1 - h->lr * h->weight_decay) : (W)h->weight_decay;
-    n.beta1 = (W)h->beta1;
-    n.rest1 = (W)(1 - h->beta1);
-    n.beta2 = (W)h->beta2;
-    n.rest2 = (W)(1 - h->beta2);
-    n.eps = (W)h->eps;
-    n.alpha = (W)h->alpha;
-    n.rest_alpha = (W)(1 - h->alpha);
-    n.scale = (W)(h->maximize ? -h->grad_scale : h->grad_scale);
-    n.bias1 = (W)(skipped == 0 ? h->bias1 : 1 - pow(h->beta1, step));
-    n.bias2 = (W)(skipped == 0 ? h->bias2 : 1 - pow(h->beta2, step));
-    n.rate = rule == LK_UPDATE_ADAGRAD ? n.lr / ((W)1 + (W)(step - 1) * (W)h->lr_decay) : n.lr / n.bias1;
-    n.root2 = sqrt(n.bias2);
-    n.nesterov = h->nesterov;
-    n.amsgrad = h->amsgrad;
-    n.centered = h->centered;
-    n.is_first_step = step <= 1;
-    return n;
-}
-
-/* g += decay p; buffer = g at the first step, else momentum buffer + (1 - dampening) g; p -= lr (g + momentum
- * buffer) with nesterov, else p -= lr buffer. */
-template <typename W> __device__ void sgd(const numbers<W> &n, element<W> &e)
-{
-    W g = e.g * n.scale + n.decay * e.p;
-    if (n.momentum != 0) {
-        e.s0 = n.is_first_step ? g : n.momentum * e.s0 + n.undamped * g;
-        g = n.nesterov ? g + n.momentum * e.s0 : e.s0;
-    }
-    e.p -= n.lr * g;
-}
-
-/* m and v are averages of g and g^2; p -= lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps). adam adds
- * decay p to g, adamw shrinks p by 1 - lr decay first; amsgrad takes the largest v so far. */
-template <typename W, bool DECOUPLED> __device__ void adam(const numbers<W> &n, element<W> &e)
-{
-    W g = e.g * n.scale;
-    if (DECOUPLED)
-        e.p *= n.decay;
-    else
-        g += n.decay * e.p;
-    e.s0 = n.beta1 * e.s0 + n.rest1 * g;
-    e.s1 = n.beta2 * e.s1 + n.rest2 * (g * g);
-    W second = e.s1;
-    if (n.amsgrad) e.s2 = second = lki_cuda_larger(second, e.s2);
-    e.p -= n.rate * e.s0 / (sqrt(second) / n.root2 + n.eps);
-}
-
-/* s is an average of g^2 and, where centered, a of g: d = sqrt(s - a^2) + eps; with momentum b = momentum b +
- * g / d and p -= lr b, else p -= lr g / d. */
-template <typename W> __device__ void rmsprop(const numbers<W> &n, element<W> &e)
-{
-    W g = e.g * n.scale + n.decay * e.p;
-    W s = e.s0 = n.alpha * e.s0 + n.rest_alpha * (g * g);
-    if (n.centered) {
-        e.s2 = n.alpha * e.s2 + n.rest_alpha * g;
-        s -= e.s2 * e.s2;
-    }
-    W change = g / (sqrt(s) + n.eps);
-    if (n.momentum > 0) e.s1 = change = change + n.momentum * e.s1;
-    e.p -= n.lr * change;
-}
-
-/* s += g^2; p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps). */
-template <typename W> __device__ void adagrad(const numbers<W> &n, element<W> &e)
-{
-    W g = e.g * n.scale + n.decay * e.p;
-    e.s0 += g * g;
-    e.p -= n.rate * g / (sqrt(e.s0) + n.eps);
-}
-
-/* The averages of lamb, whose parameter moves only when both norms are known. */
-template <typename W> __device__ void lamb_average(const numbers<W> &n, element<W> &e)
-{
-    W g = e.g * n.scale;
-    e.s0 = n.beta1 * e.s0 + n.rest1 * g;
-    e.s1 = n.beta2 * e.s1 + n.rest2 * (g * g);
-}
-
-/* u = m^ / (sqrt(v^) + eps) + decay p, with m^ and v^ corrected for their start at zero. */
-template <typename W> __device__ W lamb_direction(const numbers<W> &n, const element<W> &e)
-{
-    return e.s0 / n.bias1 / (sqrt(e.s1 / n.bias2) + n.eps) + n.decay * e.p;
-}
-
-template <typename W, int RULE> __device__ void apply_rule(const numbers<W> &n, element<W> &e)
-{
-    if (RULE == LK_UPDATE_SGD) sgd(n, e);
-    if (RULE == LK_UPDATE_ADAM) adam<W, false>(n, e);
-    if (RULE == LK_UPDATE_ADAMW) adam<W, true>(n, e);
-    if (RULE == LK_UPDATE_RMSPROP) rmsprop(n, e);
-    if (RULE == LK_UPDATE_ADAGRAD) adagrad(n, e);
+    return lki_cuda_numbers_of<W>(&s.live->hyper[s.slot], (double)scaler_at<T>(s, LK_SCALER_SKIPPED), rule);
 }
 
 template <typename T, int N> __device__ lki_cuda_pack<T, N> load(const slices &s, int operand, int64_t i)
@@ -174,7 +65,7 @@ __device__ void over_pack(const slices &s, int64_t i, Each each)
     for (int k = 0; k < 5; k++) x[k] = load<T, N>(s, k, i);
 #pragma unroll
     for (int j = 0; j < N; j++) {
-        element<W> e = {x[0].at[j], x[1].at[j], x[2].at[j], x[3].at[j], x[4].at[j]};
+        lki_cuda_element<W> e = {x[0].at[j], x[1].at[j], x[2].at[j], x[3].at[j], x[4].at[j]};
         each(e);
         x[0].at[j] = e.p;
         x[2].at[j] = e.s0;
@@ -203,8 +94,8 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK) update_kernel(slices s)
 {
     using W = typename lki_cuda_wide<T>::type;
     if (skips<T>(s)) return;
-    const numbers<W> n = read_numbers<T>(s, RULE);
-    over_slices<T, N, PARAM | STATES>(s, [&](element<W> &e) { apply_rule<W, RULE>(n, e); });
+    const lki_cuda_numbers<W> n = read_numbers<T>(s, RULE);
+    over_slices<T, N, PARAM | STATES>(s, [&](lki_cuda_element<W> &e) { lki_cuda_apply_rule<W, RULE>(n, e); });
 }
 
 /* ---- lamb ---- */
@@ -217,10 +108,10 @@ struct norms {
 template <typename T, int N> __device__ void lamb_apply(const slices &s, norms total)
 {
     using W = typename lki_cuda_wide<T>::type;
-    const numbers<W> n = read_numbers<T>(s, LK_UPDATE_LAMB);
+    const lki_cuda_numbers<W> n = read_numbers<T>(s, LK_UPDATE_LAMB);
     bool trusted = total.param > 0 && total.direction > 0;
     W rate = (W)(s.live->hyper[s.slot].lr * (trusted ? sqrt(total.param) / sqrt(total.direction) : 1));
-    over_slices<T, N, PARAM>(s, [&](element<W> &e) { e.p -= rate * lamb_direction(n, e); });
+    over_slices<T, N, PARAM>(s, [&](lki_cuda_element<W> &e) { e.p -= rate * lki_cuda_lamb_direction(n, e); });
 }
 
 /* Moves the averages and leaves each block's share of the norms in `partial`. A single block goes on by
@@ -230,11 +121,11 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK) lamb_average_kernel(slices s, 
 {
     using W = typename lki_cuda_wide<T>::type;
     if (skips<T>(s)) return;
-    const numbers<W> n = read_numbers<T>(s, LK_UPDATE_LAMB);
+    const lki_cuda_numbers<W> n = read_numbers<T>(s, LK_UPDATE_LAMB);
     norms sum = {0, 0};
-    over_slices<T, N, STATES>(s, [&](element<W> &e) {
-        lamb_average(n, e);
-        double p = e.p, u = lamb_direction(n, e);
+    over_slices<T, N, STATES>(s, [&](lki_cuda_element<W> &e) {
+        lki_cuda_lamb_average(n, e);
+        double p = e.p, u = lki_cuda_lamb_direction(n, e);
         sum.param += p * p;
         sum.direction += u * u;
     });
@@ -272,7 +163,7 @@ template <typename T, int N> __device__ void clip_apply(const slices &s, double 
     if (blockIdx.x == 0 && threadIdx.x == 0) *norm_out = norm;
     double factor = h->clip / (norm + 1e-6);
     if (factor >= 1) return;
-    over_slices<T, N, PARAM>(s, [&](element<W> &e) { e.p *= (W)factor; });
+    over_slices<T, N, PARAM>(s, [&](lki_cuda_element<W> &e) { e.p *= (W)factor; });
 }
 
 template <typename T, int N>
@@ -281,7 +172,7 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK) norm_kernel(slices s, double *
     using W = typename lki_cuda_wide<T>::type;
     if (skips<T>(s)) return;
     double sum = 0;
-    over_slices<T, N, READS>(s, [&](element<W> &e) { sum += (double)e.p * (double)e.p; });
+    over_slices<T, N, READS>(s, [&](lki_cuda_element<W> &e) { sum += (double)e.p * (double)e.p; });
     sum = lki_cuda_block_sum(sum);
     if (gridDim.x == 1)
         clip_apply<T, N>(s, sum, norm_out);
@@ -306,7 +197,7 @@ template <typename T, int N> __global__ void __launch_bounds__(LKI_CUDA_BLOCK) c
     if (skips<T>(s)) return;
     const lki_cuda_hyper *h = &s.live->hyper[s.slot];
     W limit = (W)(h->clip / fabs(h->grad_scale));
-    over_slices<T, N, PARAM>(s, [&](element<W> &e) {
+    over_slices<T, N, PARAM>(s, [&](lki_cuda_element<W> &e) {
         e.p = e.p > limit ? limit : e.p < -limit ? -limit : e.p;
     });
 }
@@ -316,7 +207,7 @@ template <typename T, int N> __global__ void __launch_bounds__(LKI_CUDA_BLOCK) a
     using W = typename lki_cuda_wide<T>::type;
     if (skips<T>(s)) return;
     bool first = s.live->hyper[s.slot].first;
-    over_slices<T, N, PARAM>(s, [&](element<W> &e) { e.p = first ? e.g : e.p + e.g; });
+    over_slices<T, N, PARAM>(s, [&](lki_cuda_element<W> &e) { e.p = first ? e.g : e.p + e.g; });
 }
 
 /* ---- Launches ---- */
@@ -362,7 +253,7 @@ template <typename T, int N> lk_status launch(const lk_call *call, const slices 
 }
 
 /* One block takes what it can do about as fast as two launches would. */
-enum { ONE_BLOCK = 8192, MAX_GRID = 1024 };
+enum { ONE_BLOCK = 8192, MAX_GRID = 1024, MOST_NOTED = 1 << 20 };
 
 bool has_norm(const lk_call *call)
 {
@@ -385,6 +276,27 @@ template <typename T> lk_status run_typed(const lk_call *call, const slices &s, 
                    : launch<T, 1>(call, s, grid_of(call, cuda, s.count, 1), cuda);
 }
 
+/* For a step that is one kernel. */
+void take_note(const lk_call *call, const slices &s, lki_cuda *cuda)
+{
+    bool fits = call->op == LK_OP_UPDATE && call->in[0].dtype == LK_F32 && !s.scaler &&
+                call->attr->mode != LK_UPDATE_LAMB && s.count <= MOST_NOTED;
+    lki_cuda_note *note =
+        fits ? lki_cuda_take_note(cuda, LKI_CUDA_SMALL_UPDATE, 1, (s.count + 1023) / 1024) : NULL;
+    if (!note) return;
+    lki_cuda_small_update *u = &note->op.update;
+    size_t nbytes = sizeof(float) * (size_t)s.count;
+    lki_cuda_writes(note, s.data[0], nbytes, 0);
+    lki_cuda_reads(note, s.data[1], nbytes, 0); /* the second touch, as small.cu finds it */
+    for (int i = 2; i < 5; i++) lki_cuda_writes(note, s.data[i], nbytes, 0);
+    lki_cuda_reads(note, cuda->live, sizeof *cuda->live, 0);
+    for (int i = 0; i < 5; i++) u->data[i] = (float *)s.data[i];
+    u->slot = s.slot;
+    u->rule = call->attr->mode;
+    u->range_count = 1;
+    u->end[0] = (int)s.count;
+}
+
 lk_status run(const lk_call *call)
 {
     const update_state *state = (const update_state *)call->state;
@@ -396,6 +308,7 @@ lk_status run(const lk_call *call)
     for (int i = 0; i < call->input_count && i < 5 && i != scaler; i++) s.data[i] = call->in[i].data;
     if (scaler < call->input_count) s.scaler = call->in[scaler].data;
     if (!s.count && call->op != LK_OP_CLIP_NORM) return LK_OK;
+    take_note(call, s, state->cuda);
     LKI_TRY(lki_cuda_join(state->cuda)); /* whether to skip is found beside the backward half */
     return call->in[0].dtype == LK_F64 ? run_typed<double>(call, s, state->cuda)
                                        : run_typed<float>(call, s, state->cuda);

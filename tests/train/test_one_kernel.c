@@ -1,0 +1,274 @@
+/* Small steps on a GPU are one kernel: they give the bits of the recorded graph, and find what is wrong with
+ * a batch as that does. Skips loudly where there is no GPU. */
+#include "lktest.h"
+
+#include "device/loader.h"
+
+#include <lockstep/lockstep.h>
+
+enum { STEPS = 5, MOST_PARAMS = 1 << 16, CLASSES = 10 };
+
+typedef struct example {
+    const char *name;
+    lk_module *(*model)(void);
+    lk_criterion *(*criterion)(void);
+    lk_optimizer *(*optimizer)(void);
+    int batch, features;
+    bool from_rows; /* of a dataset of bytes, gathered on the GPU */
+} example;
+
+static lk_module *linear(void)
+{
+    return lk_sequential(lk_linear(784, CLASSES));
+}
+
+static lk_module *mlp(void)
+{
+    return lk_sequential(lk_linear(96, 72), lk_relu(), lk_linear(72, CLASSES));
+}
+
+static lk_module *odd(void)
+{
+    return lk_sequential(lk_linear(33, 21), lk_relu(), lk_linear(21, 67), lk_relu(),
+                         lk_linear(67, CLASSES, .no_bias = true));
+}
+
+static lk_criterion *plain(void)
+{
+    return lk_cross_entropy_loss();
+}
+
+static lk_criterion *smoothed(void)
+{
+    return lk_cross_entropy_loss(.label_smoothing = 0.1, .ignore_index = 3);
+}
+
+static lk_optimizer *adam(void)
+{
+    return lk_adam(.lr = 0.02);
+}
+static lk_optimizer *amsgrad(void)
+{
+    return lk_adamw(.lr = 0.01, .amsgrad = true, .weight_decay = 0.1);
+}
+static lk_optimizer *momentum(void)
+{
+    return lk_sgd(.lr = 0.05, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01);
+}
+static lk_optimizer *rmsprop(void)
+{
+    return lk_rmsprop(.lr = 0.001, .centered = true, .momentum = 0.5);
+}
+static lk_optimizer *adagrad(void)
+{
+    return lk_adagrad(.lr = 0.02, .lr_decay = 0.01);
+}
+
+static const example examples[] = {
+    {"linear", linear, plain, adam, 32, 784, true},
+    {"linear, fed", linear, smoothed, adam, 7, 784, false},
+    {"mlp", mlp, plain, momentum, 96, 96, true},
+    {"mlp, many samples", mlp, plain, adagrad, 150, 96, false},
+    {"odd", odd, smoothed, amsgrad, 17, 33, true},
+    {"odd, one sample", odd, plain, rmsprop, 1, 33, false},
+};
+
+/* A batch, and the dataset that it may be rows of. */
+typedef struct data {
+    lk_tensor *x, *y;
+    unsigned char *bytes;
+    int64_t *indices;
+    lk_rows rows;
+} data;
+
+static void make_data(const example *e, data *d)
+{
+    int length = 2 * e->batch;
+    lk_manual_seed(11);
+    d->x = lk_rand(LK_SHAPE(e->batch, e->features));
+    d->y = lk_tensor_create(LK_I64, LK_SHAPE(e->batch));
+    d->bytes = malloc((size_t)(length * e->features));
+    d->indices = malloc(sizeof *d->indices * (size_t)e->batch);
+    assert_true(d->x && d->y && d->bytes && d->indices);
+    for (int i = 0; i < length * e->features; i++) d->bytes[i] = (unsigned char)(i * 37 % 251);
+    for (int i = 0; i < e->batch; i++) {
+        ((int64_t *)d->y->data)[i] = i * 7 % CLASSES;
+        d->indices[i] = (i * 5 + 1) % length;
+    }
+    d->rows = (lk_rows){.data = d->bytes,
+                        .stored = LK_U8,
+                        .length = length,
+                        .width = e->features,
+                        .divisor = 255,
+                        .mean = 0.25F,
+                        .std = 0.5F};
+}
+
+static void free_data(data *d)
+{
+    lk_tensor_free(d->x);
+    lk_tensor_free(d->y);
+    free(d->bytes);
+    free(d->indices);
+}
+
+/* A step on an engine of its own; `way` is LOCKSTEP_ONE_KERNEL's. */
+typedef struct trained {
+    lk_engine *engine;
+    lk_step *step;
+    lk_optimizer *optimizer;
+} trained;
+
+static trained make_step(const example *e, const char *way)
+{
+    trained t;
+    setenv("LOCKSTEP_ONE_KERNEL", way, 1);
+    t.engine = lk_engine_open("cuda", (lk_engine_options){0});
+    unsetenv("LOCKSTEP_ONE_KERNEL");
+    if (!t.engine) fail_msg("%s", lk_error());
+    lk_manual_seed(3);
+    t.optimizer = e->optimizer();
+    t.step = lk_step(.model = e->model(), .criterion = e->criterion(), .optimizer = t.optimizer,
+                     .engine = t.engine, .owned = true);
+    if (!t.step) fail_msg("%s", lk_error());
+    return t;
+}
+
+static void free_step(trained *t)
+{
+    lk_step_free(t->step);
+    lk_engine_close(t->engine);
+}
+
+static lk_status train(const example *e, const trained *t, data *d)
+{
+    lk_input batch[] = {{"features", d->x}, {"targets", d->y}};
+    if (e->from_rows) lkt_ok(lk_step_take_rows(t->step, "features", &d->rows, d->indices));
+    return lk_step_train(t->step, batch, 2);
+}
+
+/* Losses of all steps, then the parameters, the gradients and an evaluation's outputs. */
+typedef struct result {
+    double losses[STEPS + 1];
+    float params[MOST_PARAMS], grads[MOST_PARAMS], logits[MOST_PARAMS];
+} result;
+
+static void keep(float *to, const void *from, int64_t count)
+{
+    assert_non_null(from);
+    assert_true(count <= MOST_PARAMS);
+    memcpy(to, from, sizeof *to * (size_t)count);
+}
+
+static void run(const example *e, const char *way, result *r)
+{
+    data d;
+    int64_t count;
+    make_data(e, &d);
+    trained t = make_step(e, way);
+    memset(r, 0, sizeof *r);
+    for (int i = 0; i < STEPS; i++) {
+        if (i == 3) lk_optimizer_set_lr(t.optimizer, 0, 0.003);
+        lkt_ok(train(e, &t, &d));
+        r->losses[i] = lk_step_loss(t.step);
+    }
+    const void *params = lk_step_flat_params(t.step, &count);
+    keep(r->params, params, count);
+    const void *grads = lk_step_flat_grads(t.step, &count);
+    keep(r->grads, grads, count);
+    lk_input batch[] = {{"features", d.x}, {"targets", d.y}};
+    for (int i = 0; i < 3; i++) { /* the second asks for its outputs, the third fetches them by itself */
+        lkt_ok(lk_step_evaluate(t.step, batch, 2));
+        const lk_tensor *logits = lk_step_output(t.step, "logits");
+        assert_non_null(logits);
+        keep(r->logits, logits->data, lk_tensor_count(logits));
+    }
+    r->losses[STEPS] = lk_step_loss(t.step);
+    free_step(&t);
+    free_data(&d);
+}
+
+static bool has_gpu(void)
+{
+    char why[256];
+    bool found = lki_cuda_device_count(why) > 0;
+    if (!found) print_message("SKIPPED: %s\n", why);
+    return found;
+}
+
+static void bits_are_those_of_the_graph(void **state)
+{
+    (void)state;
+    static result graph, kernel;
+    if (!has_gpu()) skip();
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+        print_message("%s\n", examples[i].name);
+        run(&examples[i], "0", &graph);
+        run(&examples[i], "1", &kernel);
+        for (int k = 0; k <= STEPS; k++) assert_true(graph.losses[k] == kernel.losses[k]);
+        assert_memory_equal(graph.params, kernel.params, sizeof graph.params);
+        assert_memory_equal(graph.grads, kernel.grads, sizeof graph.grads);
+        assert_memory_equal(graph.logits, kernel.logits, sizeof graph.logits);
+    }
+}
+
+/* A label that is none, or a number that is not finite, in the third batch: the sentence says so, and nothing
+ * was updated. */
+static void bad_batches_change_nothing(void **state)
+{
+    (void)state;
+    static float before[MOST_PARAMS];
+    const example *e = &examples[1];
+    int64_t count;
+    if (!has_gpu()) skip();
+    for (int bad = 0; bad < 2; bad++) {
+        data d;
+        make_data(e, &d);
+        trained t = make_step(e, "1");
+        for (int i = 0; i < 3; i++) lkt_ok(train(e, &t, &d));
+        const void *params = lk_step_flat_params(t.step, &count);
+        keep(before, params, count);
+        if (bad == 0) ((int64_t *)d.y->data)[4] = CLASSES;
+        if (bad == 1) ((float *)d.x->data)[100] = NAN;
+        assert_int_equal(train(e, &t, &d), bad == 0 ? LK_ERR_RANGE : LK_ERR_NAN);
+        lkt_contains(lk_error(), bad == 0 ? "10 at position 4 is outside of 0..9" : "not finite");
+        assert_memory_equal(lk_step_flat_params(t.step, &count), before, sizeof *before * (size_t)count);
+        ((int64_t *)d.y->data)[4] = 1;
+        ((float *)d.x->data)[100] = 0.5F;
+        lkt_ok(train(e, &t, &d)); /* and it goes on */
+        assert_memory_not_equal(lk_step_flat_params(t.step, &count), before, sizeof *before * (size_t)count);
+        free_step(&t);
+        free_data(&d);
+    }
+}
+
+/* What has no place in the kernel stays a graph. */
+static void others_are_graphs(void **state)
+{
+    (void)state;
+    if (!has_gpu()) skip();
+    const example *e = &examples[2];
+    data d;
+    make_data(e, &d);
+    setenv("LOCKSTEP_ONE_KERNEL", "1", 1);
+    lk_engine *engine = lk_engine_open("cuda", (lk_engine_options){0});
+    unsetenv("LOCKSTEP_ONE_KERNEL");
+    lk_step *step = lk_step(.model = e->model(), .criterion = e->criterion(), .optimizer = e->optimizer(),
+                            .engine = engine, .owned = true, .clip_norm = 1);
+    assert_non_null(step);
+    lk_input batch[] = {{"features", d.x}, {"targets", d.y}};
+    lkt_ok(lk_step_train(step, batch, 2)); /* the first runs call by call */
+    assert_int_equal(lk_step_train(step, batch, 2), LK_ERR_UNSUPPORTED);
+    lkt_contains(lk_error(), "not one kernel");
+    lk_step_free(step);
+    lk_engine_close(engine);
+    free_data(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_those_of_the_graph),
+                                       cmocka_unit_test(bad_batches_change_nothing),
+                                       cmocka_unit_test(others_are_graphs)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
