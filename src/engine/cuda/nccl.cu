@@ -399,5 +399,6 @@ static lk_status nccl_check(lk_comm *comm)
 }
 
 const lk_comm_vtable lki_nccl_vtable = {
-    "nccl", nccl_start, nccl_test, nccl_pause, nccl_progress, nccl_abort, lki_nccl_free, nccl_check, true, nullptr,
+    "nccl",     nccl_start,    nccl_test,  nccl_pause, nccl_progress,
+    nccl_abort, lki_nccl_free, nccl_check, true,       nullptr,
 };
