@@ -27,6 +27,11 @@ static lk_module *mlp(void)
     return lk_sequential(lk_linear(96, 72), lk_relu(), lk_linear(72, CLASSES));
 }
 
+static lk_module *wide(void)
+{
+    return lk_sequential(lk_linear(300, 120), lk_relu(), lk_linear(120, CLASSES));
+}
+
 static lk_module *odd(void)
 {
     return lk_sequential(lk_linear(33, 21), lk_relu(), lk_linear(21, 67), lk_relu(),
@@ -70,6 +75,8 @@ static const example examples[] = {
     {"mlp", mlp, plain, momentum, 96, 96, true},
     {"mlp, many samples", mlp, plain, adagrad, 150, 96, false},
     {"odd", odd, smoothed, amsgrad, 17, 33, true},
+    {"wide", wide, plain, adam, 40, 300, true},
+    {"wide, one sample", wide, smoothed, momentum, 1, 300, false},
     {"odd, one sample", odd, plain, rmsprop, 1, 33, false},
 };
 

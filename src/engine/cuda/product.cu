@@ -144,15 +144,16 @@ static lki_cuda_note *note_kind(lki_cuda *cuda, const lki_cuda_product *p, const
 {
     const lki_cuda_shape *s = &p->shape;
     bool by_rows = s->m <= MOST_ROWS && s->m * s->n * s->k <= MOST_READ && s->a_column == 1 && !f->sums;
-    int64_t tile = LKI_CUDA_SMALL_TILE, down = LKI_CUDA_SMALL_SIDE * LKI_CUDA_SMALL_DOWN,
+    int64_t down = LKI_CUDA_SMALL_SIDE * LKI_CUDA_SMALL_DOWN,
             across = LKI_CUDA_SMALL_SIDE * LKI_CUDA_SMALL_ACROSS;
     if (p->way == LKI_CUDA_DOTS && by_rows) return lki_cuda_take_note(cuda, LKI_CUDA_SMALL_DOTS_ROW, 1, s->m);
     if (p->way == LKI_CUDA_DOTS)
         return lki_cuda_take_note(cuda, LKI_CUDA_SMALL_DOTS_TILE, 1,
                                   (s->m + down - 1) / down * ((s->n + across - 1) / across));
     if (by_rows && s->k <= SHORT_K) return lki_cuda_take_note(cuda, LKI_CUDA_SMALL_ROW, 1, s->m);
+    int m = (int)s->m, n = (int)s->n;
     return lki_cuda_take_note(cuda, LKI_CUDA_SMALL_TILES, 1,
-                              (s->m + tile - 1) / tile * ((s->n + tile - 1) / tile));
+                              lki_cuda_tile_count(m, n, lki_cuda_tile_side(m, n)));
 }
 
 /* For a step that is one kernel. */

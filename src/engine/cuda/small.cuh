@@ -23,7 +23,9 @@ enum {
     LKI_CUDA_SMALL_RANGES = 8,
     LKI_CUDA_SMALL_UPDATES = 4,
     LKI_CUDA_SMALL_BLOCK = 256,
-    LKI_CUDA_SMALL_TILE = 16,
+    LKI_CUDA_SMALL_TILE = 16, /* the side of a tile: a thread an element, */
+    LKI_CUDA_SMALL_WIDE = 32, /* or four where there would be more than MOST_TILES */
+    LKI_CUDA_SMALL_MOST_TILES = 128,
     LKI_CUDA_SMALL_SIDE = 4, /* a warp computes so many by so many dot products, */
     LKI_CUDA_SMALL_DOWN = 2, /* and a block so many by so many warps' */
     LKI_CUDA_SMALL_ACROSS = 4,
@@ -35,7 +37,7 @@ typedef enum lki_cuda_small_kind {
     LKI_CUDA_SMALL_DOTS_ROW,  /* a row of c a piece, a warp an element */
     LKI_CUDA_SMALL_DOTS_TILE, /* SIDE by SIDE elements a warp */
     LKI_CUDA_SMALL_ROW,       /* a row of c a piece, a thread an element */
-    LKI_CUDA_SMALL_TILES,     /* TILE by TILE elements a piece; with sums, and with an update */
+    LKI_CUDA_SMALL_TILES,     /* a tile a piece; with sums, and with an update */
     LKI_CUDA_SMALL_LOSS,      /* a sample a piece; with its gradient */
     LKI_CUDA_SMALL_LOSS_GRAD, /* only as a note */
     LKI_CUDA_SMALL_TOTAL,     /* the samples' losses, summed; with a watch */
@@ -111,6 +113,18 @@ typedef struct lki_cuda_small_args {
     short update[LKI_CUDA_SMALL_UPDATES], update_count; /* which ops are updates */
     lki_cuda_step_news news;
 } lki_cuda_small_args;
+
+static __host__ __device__ inline int lki_cuda_tile_count(int m, int n, int side)
+{
+    return (m + side - 1) / side * ((n + side - 1) / side);
+}
+
+/* The side of the tiles of an m by n product. */
+static __host__ __device__ inline int lki_cuda_tile_side(int m, int n)
+{
+    int count = lki_cuda_tile_count(m, n, LKI_CUDA_SMALL_TILE);
+    return count <= LKI_CUDA_SMALL_MOST_TILES ? LKI_CUDA_SMALL_TILE : LKI_CUDA_SMALL_WIDE;
+}
 
 /* Rows that every block gathers for itself: then it can read them all. */
 static __host__ __device__ inline bool lki_cuda_is_tiny(const lki_cuda_gather &g)

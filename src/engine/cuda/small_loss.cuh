@@ -51,11 +51,10 @@ __device__ float sample_sum(const loss &o, float q, float value)
 }
 
 /* One sample by one warp: its loss, log-probabilities and gradient (loss_classes.cuh). */
-__device__ void run_sample(const loss &o, int i, float g)
+__device__ void run_sample(const loss &o, int i, float x, float g)
 {
     int lane = (int)threadIdx.x % 32, classes = (int)o.l.classes, at = i * classes + lane;
     bool in = lane < classes;
-    float x = in ? o.x[at] : -INFINITY;
     lki_cuda_sample<float> s = lki_cuda_sample_at<float>(o.l, i);
     float most = lki_cuda_warp_max(x);
     float rest = log(class_sum(o, in ? (float)exp(x - most) : 0.0F));
@@ -70,15 +69,26 @@ __device__ void run_sample(const loss &o, int i, float g)
     if (in) o.grad[at] = s.counts ? g * slope : 0.0F;
 }
 
+/* This lane's score of a sample. */
+__device__ float load_score(const loss &o, int i, int pieces)
+{
+    int lane = (int)threadIdx.x % 32, classes = (int)o.l.classes;
+    return i < pieces && lane < classes ? o.x[i * classes + lane] : -INFINITY;
+}
+
 __device__ void run_loss(desk &d, loss o, int pieces)
 {
     say_what_is_known(o.l);
     float dloss = o.grad ? o.dloss[0] : 0; /* before it is needed */
+    int step = (int)gridDim.x, first = (int)blockIdx.x + (int)threadIdx.x / 32 * step;
+    float x = load_score(o, first, pieces);
     double mass = mass_of_all(o.l);
     float g = o.grad ? (float)((double)dloss / mass) : 0;
     if (threadIdx.x == 0) d.mass = mass;
-    int warp = (int)threadIdx.x / 32, step = (int)gridDim.x;
-    for (int i = (int)blockIdx.x + warp * step; i < pieces; i += WARPS * step) run_sample(o, i, g);
+    for (int i = first; i < pieces; i += WARPS * step) {
+        run_sample(o, i, x, g);
+        x = load_score(o, i + WARPS * step, pieces);
+    }
 }
 
 /* What a thread of the loss's own kernel has of the sum and the divisor. */

@@ -9,7 +9,8 @@ namespace
 {
 
 constexpr int BLOCK = LKI_CUDA_SMALL_BLOCK, WARPS = BLOCK / 32, TILE = LKI_CUDA_SMALL_TILE,
-              SIDE = LKI_CUDA_SMALL_SIDE, DOWN = LKI_CUDA_SMALL_DOWN, ACROSS = LKI_CUDA_SMALL_ACROSS;
+              WIDE = LKI_CUDA_SMALL_WIDE, SIDE = LKI_CUDA_SMALL_SIDE, DOWN = LKI_CUDA_SMALL_DOWN,
+              ACROSS = LKI_CUDA_SMALL_ACROSS;
 
 using product = lki_cuda_small_product;
 using numbers = lki_cuda_numbers<float>;
@@ -92,30 +93,41 @@ template <int COUNT> __device__ float sums_of(float (&value)[COUNT], int lane)
     return value[0];
 }
 
-template <int R, int C, int UNROLL>
+__device__ float dot4(float4 a, float4 b, float sum)
+{
+    return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
+}
+
+/* A row's: AHEAD pieces of k at a time, all their loads on their way before the first is used. */
+template <int R, int C, int AHEAD>
 __device__ void dots_of_vectors(const float *const (&a)[R], const float *const (&b)[C], int k, int lane,
                                 float (&acc)[R * C])
 {
-#pragma unroll UNROLL
-    for (int l = lane; l < k / 4; l += 32) {
-        float4 left[R], right[C];
+    int pieces = k / 4;
+    for (int first = lane; first < pieces; first += 32 * AHEAD) {
+        float4 left[AHEAD][R], right[AHEAD][C];
 #pragma unroll
-        for (int i = 0; i < R; i++) left[i] = ((const float4 *)a[i])[l];
+        for (int e = 0; e < AHEAD; e++) {
+            int l = min(first + 32 * e, pieces - 1); /* what is read twice is not added */
 #pragma unroll
-        for (int j = 0; j < C; j++) right[j] = ((const float4 *)b[j])[l];
+            for (int i = 0; i < R; i++) left[e][i] = ((const float4 *)a[i])[l];
 #pragma unroll
-        for (int i = 0; i < R; i++)
+            for (int j = 0; j < C; j++) right[e][j] = ((const float4 *)b[j])[l];
+        }
 #pragma unroll
-            for (int j = 0; j < C; j++)
-                acc[i * C + j] =
-                    fmaf(left[i].w, right[j].w,
-                         fmaf(left[i].z, right[j].z,
-                              fmaf(left[i].y, right[j].y, fmaf(left[i].x, right[j].x, acc[i * C + j]))));
+        for (int e = 0; e < AHEAD; e++)
+#pragma unroll
+            for (int i = 0; i < R; i++)
+#pragma unroll
+                for (int j = 0; j < C; j++) {
+                    float sum = dot4(left[e][i], right[e][j], acc[i * C + j]);
+                    acc[i * C + j] = first + 32 * e < pieces ? sum : acc[i * C + j];
+                }
     }
 }
 
 /* A warp's R by C elements of c; rows and columns beyond the last are read as the last, and not stored. */
-template <int R, int C, int UNROLL> __device__ void dots(const product &p, int row, int column, int step)
+template <int R, int C, int AHEAD> __device__ void dots(const product &p, int row, int column, int step)
 {
     const float *a[R], *b[C];
     float acc[R * C] = {};
@@ -128,7 +140,7 @@ template <int R, int C, int UNROLL> __device__ void dots(const product &p, int r
     bool stores = lane % (32 / (R * C)) == 0 && at < p.m && to < p.n;
     float bias = p.bias && stores ? p.bias[to] : 0; /* before it is needed */
     if (p.k % 4 == 0 && (((uintptr_t)p.a | (uintptr_t)p.b) & 15) == 0)
-        dots_of_vectors<R, C, UNROLL>(a, b, p.k, lane, acc);
+        dots_of_vectors<R, C, AHEAD>(a, b, p.k, lane, acc);
     else
         for (int l = lane; l < p.k; l += 32)
 #pragma unroll
@@ -142,7 +154,7 @@ template <int R, int C, int UNROLL> __device__ void dots(const product &p, int r
 __device__ void run_dots_row(product p, int piece)
 {
     for (int column = (int)threadIdx.x / 32; column < p.n; column += 2 * WARPS)
-        dots<1, 2, 4>(p, piece, column, WARPS);
+        dots<1, 2, 8>(p, piece, column, WARPS);
 }
 
 __device__ void run_dots_tile(product p, int piece)
@@ -164,53 +176,71 @@ __device__ void run_row(product p, int piece)
     }
 }
 
-/* A TILE by DEPTH piece of a factor: neighbours in memory by neighbouring threads. */
-constexpr int DEPTH = 32, PER = TILE * DEPTH / BLOCK;
-typedef float factor_tile[DEPTH][TILE + 1];
+/* Tiles of SIDE by SIDE: a thread has every (BLOCK / SIDE)-th element of a column from its first row on. */
+constexpr int DEPTH = 32;
+template <int SIDE> constexpr int OWN = SIDE *SIDE / BLOCK;
+template <int SIDE> constexpr int PER = SIDE *DEPTH / BLOCK;
 
-__device__ void fetch_tile(float (&to)[PER], const float *from, int rows, int depth, int row_step, int k_step)
+/* A SIDE by DEPTH piece of a factor: neighbours in memory by neighbouring threads. */
+template <int SIDE>
+__device__ void fetch_tile(float (&to)[PER<SIDE>], const float *from, int rows, int depth, int row_step,
+                           int k_step)
 {
 #pragma unroll
-    for (int e = 0; e < PER; e++) {
+    for (int e = 0; e < PER<SIDE>; e++) {
         int t = e * BLOCK + (int)threadIdx.x;
-        int i = k_step == 1 ? t / DEPTH : t % TILE, l = k_step == 1 ? t % DEPTH : t / TILE;
+        int i = k_step == 1 ? t / DEPTH : t % SIDE, l = k_step == 1 ? t % DEPTH : t / SIDE;
         to[e] = i < rows && l < depth ? from[(int64_t)i * row_step + (int64_t)l * k_step] : 0;
     }
 }
 
-__device__ void put_tile(factor_tile &tile, const float (&from)[PER], int k_step)
+template <int SIDE>
+__device__ void put_tile(float (&tile)[DEPTH][SIDE + 1], const float (&from)[PER<SIDE>], int k_step)
 {
 #pragma unroll
-    for (int e = 0; e < PER; e++) {
+    for (int e = 0; e < PER<SIDE>; e++) {
         int t = e * BLOCK + (int)threadIdx.x;
-        int i = k_step == 1 ? t / DEPTH : t % TILE, l = k_step == 1 ? t % DEPTH : t / TILE;
+        int i = k_step == 1 ? t / DEPTH : t % SIDE, l = k_step == 1 ? t % DEPTH : t / SIDE;
         tile[l][i] = from[e];
     }
 }
 
-/* One element of a tile a thread, and where the sums of rows are wanted one of those. */
-__device__ float multiply_tile(const product &p, int row, int column, float *row_sum)
+/* What a thread has of a tile: its elements, and where the sums of rows are wanted one of those. */
+template <int SIDE> struct tile_sums {
+    float own[OWN<SIDE>], row;
+};
+
+/* The next pieces are on their way while these are multiplied. One copy of it: what a step runs through once
+ * takes longer the more code it is. */
+template <int SIDE>
+__attribute__((noinline)) __device__ tile_sums<SIDE> multiply_tile(product p, int row, int column)
 {
-    __shared__ factor_tile left, right;
-    int x = (int)threadIdx.x % TILE, y = (int)threadIdx.x / TILE;
-    bool sums = p.sums && column == 0 && (int)threadIdx.x < TILE;
+    tile_sums<SIDE> sum = {};
+    __shared__ float left[DEPTH][SIDE + 1], right[DEPTH][SIDE + 1];
+    int x = (int)threadIdx.x % SIDE, y = (int)threadIdx.x / SIDE;
+    bool sums = p.sums && column == 0 && (int)threadIdx.x < SIDE;
     const float *a = p.a + (int64_t)row * p.a_row, *b = p.b + (int64_t)column * p.b_column;
-    float a_next[PER], b_next[PER], sum = 0;
+    float a_next[PER<SIDE>], b_next[PER<SIDE>];
+    fetch_tile<SIDE>(a_next, a, p.m - row, p.k, p.a_row, p.a_column);
+    fetch_tile<SIDE>(b_next, b, p.n - column, p.k, p.b_column, p.b_row);
     for (int k = 0; k < p.k; k += DEPTH) {
-        fetch_tile(a_next, a, p.m - row, p.k - k, p.a_row, p.a_column);
-        fetch_tile(b_next, b, p.n - column, p.k - k, p.b_column, p.b_row);
         __syncthreads(); /* the last ones have been used */
-        put_tile(left, a_next, p.a_column);
-        put_tile(right, b_next, p.b_row);
+        put_tile<SIDE>(left, a_next, p.a_column);
+        put_tile<SIDE>(right, b_next, p.b_row);
         __syncthreads();
-#pragma unroll 8
-        for (int l = 0; l < DEPTH; l++) sum = fmaf(left[l][y], right[l][x], sum);
-        if (sums) {
-#pragma unroll 8
-            for (int l = 0; l < DEPTH; l++) *row_sum += left[l][threadIdx.x];
-        }
         a += (int64_t)DEPTH * p.a_column;
         b += (int64_t)DEPTH * p.b_row;
+        fetch_tile<SIDE>(a_next, a, p.m - row, p.k - k - DEPTH, p.a_row, p.a_column);
+        fetch_tile<SIDE>(b_next, b, p.n - column, p.k - k - DEPTH, p.b_column, p.b_row);
+#pragma unroll 8
+        for (int l = 0; l < DEPTH; l++)
+#pragma unroll
+            for (int j = 0; j < OWN<SIDE>; j++)
+                sum.own[j] = fmaf(left[l][y + j * (BLOCK / SIDE)], right[l][x], sum.own[j]);
+        if (sums) {
+#pragma unroll 8
+            for (int l = 0; l < DEPTH; l++) sum.row += left[l][threadIdx.x];
+        }
     }
     return sum;
 }
@@ -218,71 +248,87 @@ __device__ float multiply_tile(const product &p, int row, int column, float *row
 /* Where a piece's tile is, and what this thread has of it. */
 struct tile_place {
     int row, column, r, c;
-    bool in, sums;
+    bool sums;
 };
 
-__device__ tile_place place_of(const product &p, int piece)
+template <int SIDE> __device__ tile_place place_of(const product &p, int piece)
 {
     tile_place t;
-    int across = (p.n + TILE - 1) / TILE;
-    t.row = piece / across * TILE;
-    t.column = piece % across * TILE;
-    t.r = t.row + (int)threadIdx.x / TILE;
-    t.c = t.column + (int)threadIdx.x % TILE;
-    t.in = t.r < p.m && t.c < p.n;
-    t.sums = p.sums && t.column == 0 && (int)threadIdx.x < TILE && t.row + (int)threadIdx.x < p.m;
+    int across = (p.n + SIDE - 1) / SIDE;
+    t.row = piece / across * SIDE;
+    t.column = piece % across * SIDE;
+    t.r = t.row + (int)threadIdx.x / SIDE;
+    t.c = t.column + (int)threadIdx.x % SIDE;
+    t.sums = p.sums && t.column == 0 && (int)threadIdx.x < SIDE && t.row + (int)threadIdx.x < p.m;
     return t;
 }
 
-__device__ void run_tile(product p, int piece)
+template <int SIDE> __device__ void run_tile(product p, int piece)
 {
-    tile_place t = place_of(p, piece);
-    float bias = p.bias && t.in ? p.bias[t.c] : 0, row_sum = 0;
-    float sum = multiply_tile(p, t.row, t.column, &row_sum);
-    if (t.in) finish(p, (int64_t)t.r * p.n + t.c, bias, sum);
-    if (t.sums) p.sums[t.row + (int)threadIdx.x] = row_sum;
+    tile_place t = place_of<SIDE>(p, piece);
+    float bias = p.bias && t.c < p.n ? p.bias[t.c] : 0;
+    const tile_sums<SIDE> sum = multiply_tile<SIDE>(p, t.row, t.column);
+#pragma unroll
+    for (int j = 0; j < OWN<SIDE>; j++) {
+        int r = t.r + j * (BLOCK / SIDE);
+        if (r < p.m && t.c < p.n) finish(p, (int64_t)r * p.n + t.c, bias, sum.own[j]);
+    }
+    if (t.sums) p.sums[t.row + (int)threadIdx.x] = sum.row;
 }
 
 /* c's elements are parameters' gradients: the parameters are on their way while these are computed. */
-template <int RULE>
+template <int RULE, int SIDE>
 __device__ void run_tile_and_update(const desk &d, product p, lki_cuda_small_update u, int piece)
 {
-    tile_place t = place_of(p, piece);
-    int64_t at = p.c - u.data[1] + (int64_t)t.r * p.n + t.c,
+    constexpr int COUNT = OWN<SIDE>;
+    tile_place t = place_of<SIDE>(p, piece);
+    int count = t.c >= p.n || t.r >= p.m ? 0 : min((p.m - 1 - t.r) / (BLOCK / SIDE) + 1, COUNT);
+    int64_t at = p.c - u.data[1] + (int64_t)t.r * p.n + t.c, step = (int64_t)(BLOCK / SIDE) * p.n,
             sums_at = p.sums - u.data[1] + t.row + (int)threadIdx.x;
-    lki_cuda_element<float> e = {}, s = {};
-    if (t.in) e = load_element(u, at);
+    lki_cuda_element<float> e[COUNT], s = {};
+#pragma unroll
+    for (int j = 0; j < COUNT; j++)
+        if (j < count) e[j] = load_element(u, at + j * step);
     if (t.sums) s = load_element(u, sums_at);
-    e.g = multiply_tile(p, t.row, t.column, &s.g);
+    const tile_sums<SIDE> sum = multiply_tile<SIDE>(p, t.row, t.column);
     const numbers n = d.n[u.number];
     const bool skips = d.skip;
-    if (t.in) u.data[1][at] = e.g;
-    if (t.sums) u.data[1][sums_at] = s.g;
-    if (skips) return;
-    if (t.in) {
-        lki_cuda_apply_rule<float, RULE>(n, e);
-        store_element(u, at, e);
+#pragma unroll
+    for (int j = 0; j < COUNT; j++) {
+        if (j >= count) continue;
+        u.data[1][at + j * step] = e[j].g = sum.own[j];
+        if (skips) continue;
+        lki_cuda_apply_rule<float, RULE>(n, e[j]);
+        store_element(u, at + j * step, e[j]);
     }
-    if (t.sums) {
-        lki_cuda_apply_rule<float, RULE>(n, s);
-        store_element(u, sums_at, s);
+    if (!t.sums) return;
+    u.data[1][sums_at] = s.g = sum.row;
+    if (skips) return;
+    lki_cuda_apply_rule<float, RULE>(n, s);
+    store_element(u, sums_at, s);
+}
+
+template <int SIDE>
+__device__ void run_tile_by_rule(const desk &d, const product &p, const lki_cuda_small_update &u, int piece)
+{
+    switch (u.rule) {
+    case LK_UPDATE_SGD: run_tile_and_update<LK_UPDATE_SGD, SIDE>(d, p, u, piece); break;
+    case LK_UPDATE_ADAM: run_tile_and_update<LK_UPDATE_ADAM, SIDE>(d, p, u, piece); break;
+    case LK_UPDATE_ADAMW: run_tile_and_update<LK_UPDATE_ADAMW, SIDE>(d, p, u, piece); break;
+    case LK_UPDATE_RMSPROP: run_tile_and_update<LK_UPDATE_RMSPROP, SIDE>(d, p, u, piece); break;
+    default: run_tile_and_update<LK_UPDATE_ADAGRAD, SIDE>(d, p, u, piece); break;
     }
 }
 
 __device__ void run_tiles(const desk &d, const product &p, int piece)
 {
-    if (p.update < 0) {
-        run_tile(p, piece);
-        return;
-    }
-    const lki_cuda_small_update &u = d.op[p.update].update;
-    switch (u.rule) {
-    case LK_UPDATE_SGD: run_tile_and_update<LK_UPDATE_SGD>(d, p, u, piece); break;
-    case LK_UPDATE_ADAM: run_tile_and_update<LK_UPDATE_ADAM>(d, p, u, piece); break;
-    case LK_UPDATE_ADAMW: run_tile_and_update<LK_UPDATE_ADAMW>(d, p, u, piece); break;
-    case LK_UPDATE_RMSPROP: run_tile_and_update<LK_UPDATE_RMSPROP>(d, p, u, piece); break;
-    default: run_tile_and_update<LK_UPDATE_ADAGRAD>(d, p, u, piece); break;
-    }
+    bool wide = lki_cuda_tile_side(p.m, p.n) == WIDE;
+    if (p.update < 0)
+        wide ? run_tile<WIDE>(p, piece) : run_tile<TILE>(p, piece);
+    else if (wide)
+        run_tile_by_rule<WIDE>(d, p, d.op[p.update].update, piece);
+    else
+        run_tile_by_rule<TILE>(d, p, d.op[p.update].update, piece);
 }
 
 } // namespace
