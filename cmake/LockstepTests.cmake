@@ -17,9 +17,14 @@ function(lockstep_add_tests folder)
         add_test(NAME ${folder_name}.${name} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
         # A program writes to scratch folders of its own: where it is more than one test, they take turns.
         set_tests_properties(${folder_name}.${name} PROPERTIES RESOURCE_LOCK ${target})
-        if(LOCKSTEP_SANITIZE MATCHES "address") # it ends in a crash of its own over the thread-local memory of what was loaded late
-            set_tests_properties(${folder_name}.${name} PROPERTIES ENVIRONMENT ASAN_OPTIONS=intercept_tls_get_addr=0)
+        set(variables)
+        if(folder_name MATCHES "^(train|estimator|nn|optim|cli|config)$") # where a test says nothing of the device, on any machine
+            list(APPEND variables LOCKSTEP_ENGINE=cpu)
         endif()
+        if(LOCKSTEP_SANITIZE MATCHES "address") # it ends in a crash of its own over the thread-local memory of what was loaded late
+            list(APPEND variables ASAN_OPTIONS=intercept_tls_get_addr=0)
+        endif()
+        set_tests_properties(${folder_name}.${name} PROPERTIES ENVIRONMENT "${variables}")
         if(name MATCHES "^test_slow_")
             set_tests_properties(${folder_name}.${name} PROPERTIES LABELS slow TIMEOUT 900)
         else()
