@@ -1,6 +1,6 @@
-/* The engine itself: opening the device, memory, copies, the order of work, recorded programs, and what goes
- * to and fro between steps. */
-#include "engine/cuda/small.cuh"
+/* The engine itself: opening the device, the order of work, what goes to and fro between steps, and the table
+ * of all of it. */
+#include "engine/cuda/core.cuh"
 
 #include <math.h>
 #include <stdarg.h>
@@ -166,151 +166,6 @@ lk_status lki_cuda_cudnn(lki_cuda *cuda, cudnnHandle_t *out)
     return LK_OK;
 }
 
-/* ---- Memory ---- */
-
-static lki_cuda *state_of(lk_engine *engine)
-{
-    return (lki_cuda *)engine->state;
-}
-
-static void format_nbytes(char text[32], size_t nbytes)
-{
-    if (nbytes >= (size_t)1 << 30)
-        snprintf(text, 32, "%.1f GiB", (double)nbytes / (1 << 30));
-    else
-        snprintf(text, 32, "%.1f MiB", (double)nbytes / (1 << 20));
-}
-
-/* One byte more than asked for where nothing was: an address must be there. Zeroed when it returns: whoever
- * writes there next may do so beside the computation. */
-static void *alloc_device(lk_engine *engine, size_t nbytes, const char *what)
-{
-    lki_cuda *cuda = state_of(engine);
-    void *data = NULL;
-    if (nbytes == 0) nbytes = 1;
-    cudaError_t error = cudaMalloc(&data, nbytes);
-    if (error == cudaSuccess) error = cudaMemsetAsync(data, 0, nbytes, cuda->compute);
-    if (error == cudaSuccess) error = cudaStreamSynchronize(cuda->compute);
-    if (error == cudaSuccess) return data;
-    cudaFree(data);
-    if (error != cudaErrorMemoryAllocation) {
-        lki_cuda_error(error, what);
-        return NULL;
-    }
-    cudaGetLastError();
-    size_t free_nbytes = 0, total = 0;
-    cudaMemGetInfo(&free_nbytes, &total);
-    char asked[32], left[32], whole[32];
-    format_nbytes(asked, nbytes);
-    format_nbytes(left, free_nbytes);
-    format_nbytes(whole, total);
-    lki_cuda_fail(LK_ERR_NOMEM, "out of memory on GPU %d: %s for %s, where %s of %s are free", cuda->device,
-                  asked, what, left, whole);
-    return NULL;
-}
-
-/* Work under way may still use the memory. */
-static void wait_for_streams(lki_cuda *cuda)
-{
-    cudaStreamSynchronize(cuda->compute);
-    cudaStreamSynchronize(cuda->side);
-    cudaStreamSynchronize(cuda->copy);
-}
-
-static void release_device(lk_engine *engine, void *data)
-{
-    if (!data) return;
-    wait_for_streams(state_of(engine));
-    cudaFree(data);
-}
-
-static void *alloc_host(lk_engine *engine, size_t nbytes, const char *what)
-{
-    (void)engine;
-    void *data = NULL;
-    cudaError_t error = cudaHostAlloc(&data, nbytes ? nbytes : 1, cudaHostAllocMapped);
-    if (error == cudaSuccess) {
-        memset(data, 0, nbytes);
-        return data;
-    }
-    lki_cuda_error(error, what);
-    return NULL;
-}
-
-static void release_host(lk_engine *engine, void *data)
-{
-    if (!data) return;
-    wait_for_streams(state_of(engine));
-    cudaFreeHost(data);
-}
-
-static lk_status upload(lk_engine *engine, void *device, const void *host, size_t nbytes)
-{
-    if (nbytes == 0) return LK_OK;
-    LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, state_of(engine)->compute));
-    LKI_CUDA(cudaStreamSynchronize(state_of(engine)->compute)); /* the host's memory has been read */
-    return LK_OK;
-}
-
-static lk_status download(lk_engine *engine, void *host, const void *device, size_t nbytes)
-{
-    if (nbytes == 0) return LK_OK;
-    LKI_CUDA(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, state_of(engine)->compute));
-    LKI_CUDA(cudaStreamSynchronize(state_of(engine)->compute));
-    return LK_OK;
-}
-
-static lk_status feed(lk_engine *engine, void *device, const void *host, size_t nbytes)
-{
-    if (nbytes == 0) return LK_OK;
-    LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, state_of(engine)->compute));
-    return LK_OK;
-}
-
-/* On a stream of its own, which the next step waits for (lki_cuda_take_fed); little with the step's first
- * launch, which costs neither a copy nor a wait. */
-static lk_status feed_ahead(lk_engine *engine, void *device, const void *host, size_t nbytes)
-{
-    lki_cuda *cuda = state_of(engine);
-    if (nbytes == 0 || lki_cuda_gather_bytes(cuda, device, host, nbytes)) return LK_OK;
-    LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, cuda->copy));
-    cuda->is_fed_ahead = true;
-    return LK_OK;
-}
-
-lk_status lki_cuda_take_fed(lki_cuda *cuda)
-{
-    if (!cuda->is_fed_ahead) return LK_OK;
-    LKI_CUDA(cudaEventRecord(cuda->fed, cuda->copy));
-    LKI_CUDA(cudaStreamWaitEvent(cuda->compute, cuda->fed, 0));
-    cuda->is_fed_ahead = false;
-    return LK_OK;
-}
-
-enum { MOST_FETCHED = 1 << 20 };
-
-static lk_status note_fetch(lki_cuda *cuda, void *host, const void *device, size_t nbytes)
-{
-    if (!cuda->recording || nbytes > MOST_FETCHED) return LK_OK;
-    lki_cuda_note *note = lki_cuda_take_note(cuda, LKI_CUDA_SMALL_COPY, 1, (int64_t)(nbytes + 4095) / 4096);
-    if (!note) return LK_OK;
-    note->op.copy.from = (const unsigned char *)device;
-    note->op.copy.nbytes = (int)nbytes;
-    lki_cuda_reads(note, device, nbytes, 0);
-    LKI_CUDA(cudaHostGetDevicePointer((void **)&note->op.copy.to, host, 0));
-    return LK_OK;
-}
-
-/* Beside the computation: what comes after does not wait for the copy. */
-static lk_status fetch(lk_engine *engine, void *host, const void *device, size_t nbytes)
-{
-    if (nbytes == 0) return LK_OK;
-    LKI_TRY(note_fetch(state_of(engine), host, device, nbytes));
-    LKI_TRY(lki_cuda_fork(state_of(engine)));
-    LKI_CUDA(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, state_of(engine)->side));
-    return LK_OK;
-}
-
 /* ---- The order of work ---- */
 
 lk_status lki_cuda_fork(lki_cuda *cuda)
@@ -404,7 +259,7 @@ static lk_status explain_fault(lki_cuda *cuda, int number)
 
 static lk_status synchronize(lk_engine *engine, const lk_call **failed)
 {
-    lki_cuda *cuda = state_of(engine);
+    lki_cuda *cuda = lki_cuda_state(engine);
     LKI_TRY(lki_cuda_take_fed(cuda));
     LKI_TRY(lki_cuda_join(cuda));
     LKI_TRY(lki_cuda_wait(cuda));
@@ -420,7 +275,7 @@ static lk_status synchronize(lk_engine *engine, const lk_call **failed)
 
 static lk_status mark(lk_engine *engine, int number)
 {
-    lki_cuda *cuda = state_of(engine);
+    lki_cuda *cuda = lki_cuda_state(engine);
     LKI_TRY(lki_cuda_join(cuda));
     LKI_CUDA(cudaEventRecord(cuda->marks[number], cuda->compute));
     return LK_OK;
@@ -428,7 +283,7 @@ static lk_status mark(lk_engine *engine, int number)
 
 static lk_status wait_for(lk_engine *engine, int number)
 {
-    LKI_CUDA(cudaEventSynchronize(state_of(engine)->marks[number]));
+    LKI_CUDA(cudaEventSynchronize(lki_cuda_state(engine)->marks[number]));
     return LK_OK;
 }
 
@@ -490,7 +345,7 @@ static void note_watch(lki_cuda *cuda, const lk_tensor *loss, lk_watched *host, 
 /* Beside the backward half: the updates wait for it, nobody else does. */
 static lk_status watch(lk_engine *engine, const lk_tensor *loss, lk_watched *host, bool guard)
 {
-    lki_cuda *cuda = state_of(engine);
+    lki_cuda *cuda = lki_cuda_state(engine);
     lk_watched *host_on_device = NULL;
     LKI_CUDA(cudaHostGetDevicePointer((void **)&host_on_device, host, 0));
     cuda->may_skip = cuda->may_skip || guard;
@@ -504,86 +359,6 @@ static lk_status watch(lk_engine *engine, const lk_tensor *loss, lk_watched *hos
     return LK_OK;
 }
 
-/* ---- Programs ---- */
-
-/* One of the two. */
-typedef struct program {
-    cudaGraphExec_t graph;
-    lki_cuda_small *small;
-} program;
-
-static lk_status record_begin(lk_engine *engine)
-{
-    lki_cuda *cuda = state_of(engine);
-    LKI_TRY(lki_cuda_join(cuda));
-    LKI_CUDA(cudaStreamBeginCapture(cuda->compute, cudaStreamCaptureModeThreadLocal));
-    cuda->notes = (lki_cuda_notes *)lki_host->alloc(sizeof *cuda->notes, "notes of a recording");
-    cuda->recording = true; /* without notes it becomes a graph */
-    return LK_OK;
-}
-
-static lk_status instantiate(lki_cuda *cuda, cudaGraph_t graph, cudaGraphExec_t *out)
-{
-    cudaError_t error = cudaGraphInstantiate(out, graph, 0);
-    if (error != cudaSuccess) return lki_cuda_error(error, "making a CUDA graph of the step");
-    error = cudaGraphUpload(*out, cuda->compute);
-    if (error == cudaSuccess) return LK_OK;
-    cudaGraphExecDestroy(*out);
-    return lki_cuda_error(error, "sending the CUDA graph of the step to the GPU");
-}
-
-static lk_status make_program(lki_cuda *cuda, cudaGraph_t graph, void **out)
-{
-    program *made = (program *)lki_host->alloc(sizeof *made, "a recorded program");
-    if (!made) return LK_ERR_NOMEM;
-    lk_status status = lki_cuda_small_create(cuda, graph, &made->small);
-    if (status == LK_OK && !made->small && cuda->only_small)
-        status = lki_cuda_fail(LK_ERR_UNSUPPORTED, "the step is not one kernel: %d ops have a place in one",
-                               cuda->notes ? cuda->notes->count : 0);
-    if (status == LK_OK && !made->small) status = instantiate(cuda, graph, &made->graph);
-    if (status == LK_OK)
-        *out = made;
-    else
-        lki_host->free(made);
-    return status;
-}
-
-static lk_status record_end(lk_engine *engine, void **out)
-{
-    lki_cuda *cuda = state_of(engine);
-    *out = NULL;
-    lk_status status = lki_cuda_join(cuda);
-    cudaGraph_t graph = NULL;
-    cuda->recording = false;
-    cudaError_t error = cudaStreamEndCapture(cuda->compute, &graph);
-    if (status == LK_OK && error != cudaSuccess) status = lki_cuda_error(error, "recording the step");
-    if (status == LK_OK) status = make_program(cuda, graph, out);
-    if (graph) cudaGraphDestroy(graph);
-    lki_host->free(cuda->notes);
-    cuda->notes = NULL;
-    return status;
-}
-
-static lk_status replay(lk_engine *engine, void *recorded, lk_generator *generator)
-{
-    lki_cuda *cuda = state_of(engine);
-    const program *p = (const program *)recorded;
-    if (p->small) return lki_cuda_small_replay(cuda, p->small, generator);
-    LKI_TRY(lki_cuda_begin_step(engine, generator));
-    LKI_CUDA(cudaGraphLaunch(p->graph, cuda->compute));
-    return LK_OK;
-}
-
-static void program_free(lk_engine *engine, void *recorded)
-{
-    program *p = (program *)recorded;
-    if (!p) return;
-    cudaStreamSynchronize(state_of(engine)->compute);
-    if (p->graph) cudaGraphExecDestroy(p->graph);
-    lki_cuda_small_free(p->small);
-    lki_host->free(p);
-}
-
 /* ---- Kernels ---- */
 
 void *lki_cuda_new_state(lk_call *call, size_t nbytes)
@@ -595,7 +370,7 @@ void *lki_cuda_new_state(lk_call *call, size_t nbytes)
 
 static lk_status prepare(lk_engine *engine, lk_call *call)
 {
-    lki_cuda *cuda = state_of(engine);
+    lki_cuda *cuda = lki_cuda_state(engine);
     lki_cuda_prepare family = lki_cuda_family(call->op);
     if (!family)
         return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for %s",
@@ -610,7 +385,7 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
 
 static lk_preference channels_last(lk_engine *engine, const lk_call *call)
 {
-    lki_cuda *cuda = state_of(engine);
+    lki_cuda *cuda = lki_cuda_state(engine);
     if (cudaSetDevice(cuda->device) != cudaSuccess) return LK_IMPOSSIBLE;
     return lki_cuda_conv_channels_last(cuda, call);
 }
@@ -624,23 +399,23 @@ const lk_engine_ops lki_cuda_ops = {
     .joins_losses = true,
     .channels_last = channels_last,
     .folds_norms = true,
-    .alloc = alloc_device,
-    .release = release_device,
-    .upload = upload,
-    .download = download,
-    .alloc_host = alloc_host,
-    .release_host = release_host,
-    .feed = feed,
-    .fetch = fetch,
+    .alloc = lki_cuda_alloc,
+    .release = lki_cuda_release,
+    .upload = lki_cuda_upload,
+    .download = lki_cuda_download,
+    .alloc_host = lki_cuda_alloc_host,
+    .release_host = lki_cuda_release_host,
+    .feed = lki_cuda_feed,
+    .fetch = lki_cuda_fetch,
     .gather_rows = lki_cuda_gather_rows,
     .synchronize = synchronize,
     .mark = mark,
     .wait_for = wait_for,
-    .feed_ahead = feed_ahead,
+    .feed_ahead = lki_cuda_feed_ahead,
     .begin_step = lki_cuda_begin_step,
-    .record_begin = record_begin,
-    .record_end = record_end,
-    .replay = replay,
-    .program_free = program_free,
+    .record_begin = lki_cuda_record_begin,
+    .record_end = lki_cuda_record_end,
+    .replay = lki_cuda_replay,
+    .program_free = lki_cuda_program_free,
     .watch = watch,
 };

@@ -1,0 +1,29 @@
+/* The slots of the engine's table that have files of their own; what each does says lk_engine_ops. */
+#ifndef LKI_CUDA_CORE_CUH
+#define LKI_CUDA_CORE_CUH
+
+#include "engine/cuda/small.cuh"
+
+static inline lki_cuda *lki_cuda_state(lk_engine *engine)
+{
+    return (lki_cuda *)engine->state;
+}
+
+/* memory.cu */
+void *lki_cuda_alloc(lk_engine *engine, size_t nbytes, const char *what);
+void lki_cuda_release(lk_engine *engine, void *data);
+void *lki_cuda_alloc_host(lk_engine *engine, size_t nbytes, const char *what);
+void lki_cuda_release_host(lk_engine *engine, void *data);
+lk_status lki_cuda_upload(lk_engine *engine, void *device, const void *host, size_t nbytes);
+lk_status lki_cuda_download(lk_engine *engine, void *host, const void *device, size_t nbytes);
+lk_status lki_cuda_feed(lk_engine *engine, void *device, const void *host, size_t nbytes);
+lk_status lki_cuda_feed_ahead(lk_engine *engine, void *device, const void *host, size_t nbytes);
+lk_status lki_cuda_fetch(lk_engine *engine, void *host, const void *device, size_t nbytes);
+
+/* program.cu */
+lk_status lki_cuda_record_begin(lk_engine *engine);
+lk_status lki_cuda_record_end(lk_engine *engine, void **program);
+lk_status lki_cuda_replay(lk_engine *engine, void *program, lk_generator *generator);
+void lki_cuda_program_free(lk_engine *engine, void *program);
+
+#endif
