@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef MADV_COLLAPSE
@@ -90,13 +91,29 @@ static int create_memory(size_t nbytes)
     return -1;
 }
 
-/* Rank 0's process and descriptor, as the others are told; opened anew, since a descriptor is a process's
- * own. */
+/* How the others find rank 0's memory, and know that it is that. */
+enum { PROCESS, DESCRIPTOR, DEVICE, INODE, WHERE_COUNT };
+
+static void tell_where(int fd, int64_t *where)
+{
+    struct stat memory;
+    if (fd < 0 || fstat(fd, &memory)) return;
+    where[DESCRIPTOR] = fd;
+    where[DEVICE] = (int64_t)memory.st_dev;
+    where[INODE] = (int64_t)memory.st_ino;
+}
+
+/* Through rank 0's process, opened anew, since a descriptor is a process's own. In another container that
+ * number may be another process's: what is not rank 0's memory is left alone. */
 static int open_memory(const int64_t *where)
 {
     char path[64];
-    if (where[1] < 0) return -1;
-    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)where[0], (long long)where[1]);
+    struct stat found;
+    if (where[DESCRIPTOR] < 0) return -1;
+    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)where[PROCESS],
+             (long long)where[DESCRIPTOR]);
+    if (stat(path, &found) || (int64_t)found.st_dev != where[DEVICE] || (int64_t)found.st_ino != where[INODE])
+        return -1;
     return open(path, O_RDWR | O_CLOEXEC);
 }
 
@@ -130,7 +147,7 @@ lk_status lki_shm_share(lk_comm *comm, size_t nbytes, size_t common_nbytes, lk_c
     LKI_TRY(is_worth_it(comm, nbytes, common_nbytes, &worth));
     if (!worth) return LK_OK;
     lk_comm_window *window = LKI_NEW(lk_comm_window);
-    int64_t where[] = {(int64_t)getpid(), -1}, all_have = 0;
+    int64_t where[WHERE_COUNT] = {[PROCESS] = (int64_t)getpid(), [DESCRIPTOR] = -1}, all_have = 0;
     int fd = -1;
     lk_status status;
     if (window) {
@@ -140,8 +157,8 @@ lk_status lki_shm_share(lk_comm *comm, size_t nbytes, size_t common_nbytes, lk_c
                                    .user_count = 1};
         window->mapped_nbytes = window->common_stride + (size_t)comm->size * window->stride;
     }
-    if (window && comm->rank == 0) where[1] = fd = create_memory(window->mapped_nbytes);
-    LKI_TRY_OUT(lk_comm_broadcast(comm, where, 2, LK_I64, 0));
+    if (window && comm->rank == 0) tell_where(fd = create_memory(window->mapped_nbytes), where);
+    LKI_TRY_OUT(lk_comm_broadcast(comm, where, WHERE_COUNT, LK_I64, 0));
     if (window && comm->rank != 0) fd = open_memory(where);
     if (window) map_memory(window, fd);
     all_have = window && window->memory;

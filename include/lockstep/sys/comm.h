@@ -61,6 +61,8 @@ typedef enum lk_reduce {
 const char *lk_comm_kind_name(lk_comm_kind kind);
 const char *lk_reduce_name(lk_reduce reduce);
 
+typedef struct lk_comm_window lk_comm_window; /* see lk_comm_share */
+
 /* One collective, as its caller describes it. Memory is the caller's and stays untouched by it until the
  * wait.
  *
@@ -73,8 +75,6 @@ const char *lk_reduce_name(lk_reduce reduce);
  *
  * All-gather and reduce-scatter may be in place: send is then the rank's own piece of recv, or recv of send.
  * Otherwise the two must not overlap. */
-typedef struct lk_comm_window lk_comm_window;
-
 typedef struct lk_comm_op {
     lk_comm_kind kind;
     lk_reduce reduce; /* all-reduce and reduce-scatter */
