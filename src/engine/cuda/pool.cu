@@ -141,17 +141,7 @@ template <typename T> static __global__ void avg_grad_kernel(pool v, const T *dy
     }
 }
 
-/* ---- adaptive average: bin p of an axis covers floor(p in / out) up to ceil((p + 1) in / out) ---- */
-
-static __device__ int bin_begin(int p, int in, int out)
-{
-    return (int)((int64_t)p * in / out);
-}
-
-static __device__ int bin_end(int p, int in, int out)
-{
-    return (int)(((int64_t)(p + 1) * in + out - 1) / out);
-}
+/* ---- adaptive average ---- */
 
 /* LANES threads share an output: 1, or a warp. */
 template <typename T, int LANES>
@@ -164,8 +154,8 @@ static __global__ void adaptive_kernel(lki_cuda_window w, const T *x, T *y, int6
         int p[3], begin[3], size[3];
         lki_cuda_unflatten(p, spot.place, w.axis[1].out, w.axis[2].out);
         for (int d = 0; d < 3; d++) {
-            begin[d] = bin_begin(p[d], w.axis[d].in, w.axis[d].out);
-            size[d] = bin_end(p[d], w.axis[d].in, w.axis[d].out) - begin[d];
+            begin[d] = lki_cuda_bin_begin(p[d], w.axis[d].in, w.axis[d].out);
+            size[d] = lki_cuda_bin_end(p[d], w.axis[d].in, w.axis[d].out) - begin[d];
         }
         int whole = size[0] * size[1] * size[2];
         A sum = 0;
@@ -191,17 +181,14 @@ static __global__ void adaptive_grad_kernel(lki_cuda_window w, const T *dy, T *d
         int s[3], first[3], end[3];
         lki_cuda_unflatten(s, spot.place, w.axis[1].in, w.axis[2].in);
         for (int d = 0; d < 3; d++) {
-            first[d] = bin_begin(s[d], w.axis[d].out, w.axis[d].in);
-            end[d] = bin_end(s[d], w.axis[d].out, w.axis[d].in);
+            first[d] = lki_cuda_bin_begin(s[d], w.axis[d].out, w.axis[d].in);
+            end[d] = lki_cuda_bin_end(s[d], w.axis[d].out, w.axis[d].in);
         }
         A sum = 0;
         for (int p0 = first[0]; p0 < end[0]; p0++)
             for (int p1 = first[1]; p1 < end[1]; p1++)
                 for (int p2 = first[2]; p2 < end[2]; p2++) {
-                    int p[3] = {p0, p1, p2}, whole = 1;
-                    for (int d = 0; d < 3; d++)
-                        whole *= bin_end(p[d], w.axis[d].in, w.axis[d].out) -
-                                 bin_begin(p[d], w.axis[d].in, w.axis[d].out);
+                    int p[3] = {p0, p1, p2}, whole = lki_cuda_bin_size(w, p);
                     int at = (p0 * w.axis[1].out + p1) * w.axis[2].out + p2;
                     sum += A(dy[spot.out + (int64_t)at * spot.step]) / A(whole);
                 }

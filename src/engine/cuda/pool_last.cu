@@ -1,7 +1,7 @@
 /* Pools with channels last: a thread has V neighbouring channels, 16 bytes of them, which pool.cu's kernels
  * do one by one. The window counts such packs for channels. */
 #include "engine/cuda/kernels.cuh"
-#include "engine/cuda/window.cuh"
+#include "engine/cuda/pool.cuh"
 
 #define EACH(index, count)                                                                                   \
     int64_t index = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;                                          \
@@ -91,17 +91,7 @@ static __global__ void max_grad_kernel(lki_cuda_window w, const typename pack_of
     }
 }
 
-/* ---- adaptive average: bin p of an axis covers floor(p in / out) up to ceil((p + 1) in / out) ---- */
-
-static __device__ int bin_begin(int p, int in, int out)
-{
-    return (int)((int64_t)p * in / out);
-}
-
-static __device__ int bin_end(int p, int in, int out)
-{
-    return (int)(((int64_t)(p + 1) * in + out - 1) / out);
-}
+/* ---- adaptive average ---- */
 
 template <typename T>
 static __global__ void adaptive_kernel(lki_cuda_window w, const typename pack_of<T>::type *x,
@@ -115,8 +105,8 @@ static __global__ void adaptive_kernel(lki_cuda_window w, const typename pack_of
         A sum[V] = {};
         lki_cuda_unflatten(p, spot.place, w.axis[1].out, w.axis[2].out);
         for (int d = 0; d < 3; d++) {
-            begin[d] = bin_begin(p[d], w.axis[d].in, w.axis[d].out);
-            end[d] = bin_end(p[d], w.axis[d].in, w.axis[d].out);
+            begin[d] = lki_cuda_bin_begin(p[d], w.axis[d].in, w.axis[d].out);
+            end[d] = lki_cuda_bin_end(p[d], w.axis[d].in, w.axis[d].out);
             whole *= end[d] - begin[d];
         }
         for (int s0 = begin[0]; s0 < end[0]; s0++)
@@ -147,16 +137,13 @@ static __global__ void adaptive_grad_kernel(lki_cuda_window w, const typename pa
         A sum[V] = {};
         lki_cuda_unflatten(s, spot.place, w.axis[1].in, w.axis[2].in);
         for (int d = 0; d < 3; d++) {
-            first[d] = bin_begin(s[d], w.axis[d].out, w.axis[d].in);
-            end[d] = bin_end(s[d], w.axis[d].out, w.axis[d].in);
+            first[d] = lki_cuda_bin_begin(s[d], w.axis[d].out, w.axis[d].in);
+            end[d] = lki_cuda_bin_end(s[d], w.axis[d].out, w.axis[d].in);
         }
         for (int p0 = first[0]; p0 < end[0]; p0++)
             for (int p1 = first[1]; p1 < end[1]; p1++)
                 for (int p2 = first[2]; p2 < end[2]; p2++) {
-                    int p[3] = {p0, p1, p2}, whole = 1;
-                    for (int d = 0; d < 3; d++)
-                        whole *= bin_end(p[d], w.axis[d].in, w.axis[d].out) -
-                                 bin_begin(p[d], w.axis[d].in, w.axis[d].out);
+                    int p[3] = {p0, p1, p2}, whole = lki_cuda_bin_size(w, p);
                     int at = (p0 * w.axis[1].out + p1) * w.axis[2].out + p2;
                     typename pack_of<T>::type given = dy[spot.out + (int64_t)at * spot.step];
 #pragma unroll
