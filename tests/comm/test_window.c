@@ -137,6 +137,15 @@ static const char *same_bits(lk_comm *comm, int rank, const lk_comm_window *wind
     return NULL;
 }
 
+/* The comm of the suite, and a window of it. */
+static const char *join(lk_comm **comm, lk_comm_window **window, int rank, int size, conformance *suite)
+{
+    rank_ok(suite->connect(comm, rank, size, suite->context));
+    rank_ok(lk_comm_share(*comm, BLOCK_NBYTES, 0, window));
+    rank_check(*window != NULL);
+    return NULL;
+}
+
 /* Many at a time, beside collectives that go through slots, looked after in between. */
 static const char *many_at_a_time(lk_comm *comm, int rank, const lk_comm_window *window)
 {
@@ -168,12 +177,9 @@ static const char *reduce_in_windows(int rank, int size, void *context)
 {
     static const lk_dtype dtypes[] = {LK_F32, LK_F64, LK_BF16, LK_F16, LK_I64, LK_I32, LK_U8, LK_BOOL};
     static const int64_t counts[] = {1, 8200, 16385, 70001, 300017};
-    conformance *suite = context;
     lk_comm *comm = NULL;
     lk_comm_window *window = NULL;
-    rank_ok(suite->connect(&comm, rank, size, suite->context));
-    rank_ok(lk_comm_share(comm, BLOCK_NBYTES, 0, &window));
-    rank_check(window != NULL);
+    RUN_PART(join(&comm, &window, rank, size, context));
     for (int d = 0; d < 8; d++)
         for (int c = 0; c < 5; c++) {
             lk_reduce reduce = lk_dtype_is_float(dtypes[d]) && c % 2 ? LK_REDUCE_AVG : LK_REDUCE_SUM;
@@ -197,12 +203,9 @@ static void reductions_in_windows(void **state)
 
 static const char *lie_elsewhere(int rank, int size, void *context)
 {
-    conformance *suite = context;
     lk_comm *comm = NULL;
     lk_comm_window *window = NULL;
-    rank_ok(suite->connect(&comm, rank, size, suite->context));
-    rank_ok(lk_comm_share(comm, BLOCK_NBYTES, 0, &window));
-    rank_check(window != NULL);
+    RUN_PART(join(&comm, &window, rank, size, context));
     float *data = lk_comm_window_block(window, rank);
     lk_comm_op op = in_window(window, data + 64 * rank, 100000, LK_F32, LK_REDUCE_SUM);
     rank_check(lk_comm_run(comm, &op) == LK_ERR_PEER);
@@ -220,12 +223,9 @@ static void other_places_are_an_error(void **state)
 
 static const char *die_in_between(int rank, int size, void *context)
 {
-    conformance *suite = context;
     lk_comm *comm = NULL;
     lk_comm_window *window = NULL;
-    rank_ok(suite->connect(&comm, rank, size, suite->context));
-    rank_ok(lk_comm_share(comm, BLOCK_NBYTES, 0, &window));
-    rank_check(window != NULL);
+    RUN_PART(join(&comm, &window, rank, size, context));
     lk_comm_op op = in_window(window, lk_comm_window_block(window, rank), 500000, LK_F32, LK_REDUCE_AVG);
     for (int i = 0; i < 3; i++) rank_ok(lk_comm_run(comm, &op));
     if (rank == 1) raise(SIGKILL);
