@@ -44,6 +44,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", lk_error());
         return 2;
     }
+    if (argc > 1 && argv[1][0] == '-') {
+        fprintf(stderr, "%s: unknown option; usage: %s [--world-size N --rank N --host ADDRESS [--port N]] "
+                        "[DATA [EPOCHS]]\n", argv[1], argv[0]);
+        return 2;
+    }
     const char *root = argc > 1 ? argv[1] : "data";
     lk_manual_seed(0);
 
