@@ -152,6 +152,11 @@ template <typename T> static inline T __ldcg(const T *at)
     return *at;
 }
 
+template <typename T> static inline T __ldcs(const T *at)
+{
+    return *at;
+}
+
 template <typename T, typename V> static inline T atomicMin(T *at, V value)
 {
     T before = *at;

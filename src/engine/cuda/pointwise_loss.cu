@@ -31,13 +31,19 @@ template <typename W> __device__ W clamped_log(W x)
     return lki_cuda_larger((W)log(x), (W)-100);
 }
 
+/* x / b: mostly b is 1, and divisions are what these kernels spend their time with. */
+template <typename W> __device__ W over(W x, W b)
+{
+    return b == (W)1 ? x : x / b;
+}
+
 template <int MODE, typename W> __device__ W value_of(const term<W> &v)
 {
     W d = v.x - v.t, size = fabs(d);
     switch (MODE) {
     case LK_LOSS_MSE: return d * d;
     case LK_LOSS_L1: return size;
-    case LK_LOSS_SMOOTH_L1: return size < v.b ? (W)0.5 * d * d / v.b : size - (W)0.5 * v.b;
+    case LK_LOSS_SMOOTH_L1: return size < v.b ? over((W)0.5 * d * d, v.b) : size - (W)0.5 * v.b;
     case LK_LOSS_HUBER: return size <= v.b ? (W)0.5 * d * d : v.b * (size - (W)0.5 * v.b);
     case LK_LOSS_BCE: return v.weight * ((v.t - 1) * clamped_log(1 - v.x) - v.t * clamped_log(v.x));
     case LK_LOSS_BCE_WITH_LOGITS:
@@ -56,7 +62,7 @@ template <int MODE, typename W> __device__ W slope_of(const term<W> &v)
     case LK_LOSS_MSE: return 2 * d;
     case LK_LOSS_L1: return (W)((d > 0) - (d < 0));
     case LK_LOSS_SMOOTH_L1:
-        return d <= -v.b ? (W)-1 : d >= v.b ? (W)1 : d / v.b; /* -1 at 0 with b = 0, as in PyTorch */
+        return d <= -v.b ? (W)-1 : d >= v.b ? (W)1 : over(d, v.b); /* -1 at 0 with b = 0, as in PyTorch */
     case LK_LOSS_HUBER: return d <= -v.b ? -v.b : d >= v.b ? v.b : d;
     case LK_LOSS_BCE: return v.weight * d / lki_cuda_larger((1 - v.x) * v.x, (W)1e-12);
     case LK_LOSS_BCE_WITH_LOGITS:

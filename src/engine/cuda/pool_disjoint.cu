@@ -1,11 +1,10 @@
 /* Max pools whose windows of two by two, or two by two by two, lie side by side: the most usual ones. A
- * window's elements are asked for at once; backward a thread writes a whole window, also those beyond the
- * last, which nobody reads, so that every element of dx is written once. */
+ * window's elements are asked for at once; backward an element asks the one window that it may lie in. */
 #include "engine/cuda/pool.cuh"
 
-/* What a thread needs to find its window. */
+/* What a thread needs to find its place in a plane: of the windows, or backward of the elements. */
 typedef struct places {
-    lki_cuda_divisor size, height, width; /* of the windows that threads have */
+    lki_cuda_divisor size, height, width;
 } places;
 
 static places places_of(int depth, int height, int width)
@@ -14,17 +13,16 @@ static places places_of(int depth, int height, int width)
             lki_cuda_divisor_of(width)};
 }
 
-/* The plane and the three coordinates of window `index`. */
-static __device__ int64_t window_at(const places &v, int64_t index, int p[3])
+/* The plane of element `index`, its place there and that as three coordinates. */
+static __device__ int64_t place_of(const places &v, int64_t index, int *place, int p[3])
 {
-    int place;
-    int64_t plane = lki_cuda_split(v.size, index, &place);
-    int row = lki_cuda_quotient(v.width, place, &p[2]);
+    int64_t plane = lki_cuda_split(v.size, index, place);
+    int row = lki_cuda_quotient(v.width, *place, &p[2]);
     p[0] = lki_cuda_quotient(v.height, row, &p[1]);
     return plane;
 }
 
-/* Element k of the window at p: its place in the plane, or -1. DEPTH elements along the first axis. */
+/* Element k of the window at p: its place in the plane, or -1. */
 static __device__ int element_at(const lki_cuda_window &w, const int p[3], int k)
 {
     int s0 = p[0] * w.axis[0].stride - w.axis[0].padding + (k >> 2);
@@ -42,8 +40,8 @@ static __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
     using A = typename lki_cuda_wide<T>::type;
     for (int64_t i = blockIdx.x * (int64_t)LKI_CUDA_BLOCK + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * LKI_CUDA_BLOCK) {
-        int p[3], at[4 * DEPTH], best = -1;
-        const T *from = x + window_at(v, i, p) * w.in_size;
+        int p[3], place, at[4 * DEPTH], best = -1;
+        const T *from = x + place_of(v, i, &place, p) * w.in_size;
         A value[4 * DEPTH], largest = -INFINITY;
 #pragma unroll
         for (int k = 0; k < 4 * DEPTH; k++) {
@@ -66,22 +64,18 @@ template <typename T, int DEPTH>
 static __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
     max_grad_kernel(lki_cuda_window w, places v, const T *dy, const int32_t *index, T *dx, int64_t count)
 {
+#pragma unroll 2
     for (int64_t i = blockIdx.x * (int64_t)LKI_CUDA_BLOCK + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * LKI_CUDA_BLOCK) {
-        int p[3], winner = -1;
-        int64_t plane = window_at(v, i, p);
-        T g = T(0.0f);
-        if (p[0] < w.axis[0].out && p[1] < w.axis[1].out && p[2] < w.axis[2].out) {
-            int64_t at = plane * w.out_size + (p[0] * w.axis[1].out + p[1]) * w.axis[2].out + p[2];
-            winner = index[at];
-            g = dy[at];
-        }
-        T *to = dx + plane * w.in_size;
-#pragma unroll
-        for (int k = 0; k < 4 * DEPTH; k++) {
-            int at = element_at(w, p, k);
-            if (at >= 0) to[at] = at == winner ? g : T(0.0f);
-        }
+        int p[3], place;
+        int64_t plane = place_of(v, i, &place, p);
+        if (DEPTH == 2) p[0] = (p[0] + w.axis[0].padding) / 2;
+        p[1] = (p[1] + w.axis[1].padding) / 2;
+        p[2] = (p[2] + w.axis[2].padding) / 2;
+        bool in = p[0] < w.axis[0].out && p[1] < w.axis[1].out && p[2] < w.axis[2].out;
+        int64_t at = plane * w.out_size + (in ? (p[0] * w.axis[1].out + p[1]) * w.axis[2].out + p[2] : 0);
+        T g = dy[at];
+        dx[i] = in && index[at] == place ? g : T(0.0f);
     }
 }
 
@@ -97,12 +91,6 @@ bool lki_cuda_is_disjoint(const lki_cuda_window *w)
     return !w->channels_last && is_pair(&w->axis[1]) && is_pair(&w->axis[2]) && (single || is_pair(a));
 }
 
-/* The windows that reach into an axis. */
-static int reaching(const lki_cuda_axis *a)
-{
-    return (a->in - 1 + a->padding) / a->stride + 1;
-}
-
 template <typename T, int DEPTH>
 static void launch(lki_cuda *cuda, const lk_call *call, const lki_cuda_window *w)
 {
@@ -115,10 +103,10 @@ static void launch(lki_cuda *cuda, const lk_call *call, const lki_cuda_window *w
             *w, v, in, out, lki_cuda_out<int32_t>(call, 1), count, lki_cuda_pool_relu(call));
         return;
     }
-    int depth = reaching(&w->axis[0]), height = reaching(&w->axis[1]), width = reaching(&w->axis[2]);
-    int64_t count = w->planes * depth * height * width;
+    int64_t count = w->planes * w->in_size;
+    places v = places_of(w->axis[0].in, w->axis[1].in, w->axis[2].in);
     max_grad_kernel<T, DEPTH><<<lki_cuda_grid(cuda, count), LKI_CUDA_BLOCK, 0, cuda->compute>>>(
-        *w, places_of(depth, height, width), in, lki_cuda_in<int32_t>(call, 1), out, count);
+        *w, v, in, lki_cuda_in<int32_t>(call, 1), out, count);
 }
 
 lk_status lki_cuda_run_disjoint(lki_cuda *cuda, const lk_call *call, const lki_cuda_window *w)

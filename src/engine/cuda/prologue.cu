@@ -28,7 +28,7 @@ __device__ void copy_piece(const lki_cuda_gather &g, int64_t to, int64_t from, i
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         int64_t i = begin + k * BLOCK + threadIdx.x;
-        if (i < g.width) moved[k] = stored[i];
+        if (i < g.width) moved[k] = __ldcs(&stored[i]); /* nobody reads it soon again */
     }
 #pragma unroll
     for (int k = 0; k < 4; k++) {
@@ -87,7 +87,7 @@ __global__ void take_news(lki_cuda_live *live, const __grid_constant__ lki_cuda_
         return;
     }
     int64_t block = blockIdx.x - 1;
-    for (int i = 0; i < n.gather_count; i++) {
+    for (int i = n.gather_count - 1; i >= 0; i--) { /* the model's input last: it is read first */
         int64_t blocks = n.gather[i].row_count * blocks_a_row(n.gather[i]);
         if (block < blocks) {
             gather_piece(n.gather[i], block);
