@@ -2,13 +2,19 @@
  * channel), with f32 statistics and weights. It waits for memory alone: one read for the sums, one read and
  * one write to normalise; an addend, a ReLU and the ReLU's mask going back come along for what they read.
  *
- * A thread has V neighbouring channels and walks over rows, several loads ahead. Sums are kept in f32 by a
- * thread, about the channel's first element, and joined in f64 in a fixed order. The sums go from the last
- * row to the first and the rest from the first to the last, so that what was read or written last is met in
- * the cache. */
+ * Two kernels: the sums, and the rest. A thread has V neighbouring channels and walks over rows, several
+ * loads ahead; a block has a tile of channels and a part of the rows. Sums are kept in f32 by a thread, about
+ * the channel's first element, and joined in a fixed order: a block's in f64, and those of a tile's blocks by
+ * each block that needs them, while its first elements are on their way. Tiles are narrow, so that these are
+ * few. The sums go from the last row to the first and the rest from the first to the last, so that what was
+ * read or written last is met in the cache. */
 #include "engine/cuda/norm.cuh"
+#include "engine/cuda/short.cuh"
 
-constexpr int THREADS = 256, AHEAD = 4, JOIN_CHANNELS = 8, JOIN_LANES = 32;
+constexpr int THREADS = 256, WARPS = THREADS / 32, ACROSS = 8, MOST_WIDE = 8 * ACROSS;
+
+/* Blocks for every multiprocessor, in one wave. */
+enum { BLOCKS_EACH = 2 };
 
 /* Rows of channels, and how the grid is cut: `tiles` of channels by `parts` of rows. */
 typedef struct field {
@@ -30,23 +36,30 @@ struct __align__(16) line
     float mean, scale, center, slope;
 };
 
-/* Where a thread stands. */
+/* What the sums leave for the rest: a pair a channel, part and tile, and about what forward ones are. */
+typedef struct notes {
+    float2 *partial;
+    float *shift;
+} notes;
+
+/* Where a thread stands: its channels, and its rows, `count` of them, `step` elements apart. */
 struct stand {
-    int channel;
+    int tile, part, channel, count;
     int64_t first, step;
-    int count; /* of rows: first, first + step, ... */
 };
 
 template <int V> static __device__ stand stand_of(const field &f)
 {
-    int tile = (int)(blockIdx.x % (unsigned)f.tiles), part = (int)(blockIdx.x / (unsigned)f.tiles);
     int down = THREADS / f.across, x = (int)threadIdx.x % f.across, y = (int)threadIdx.x / f.across;
     stand s;
-    s.channel = (tile * f.across + x) * V;
-    s.first = (int64_t)part * down + y;
-    s.step = (int64_t)f.parts * down;
-    bool idle = s.channel >= f.channels || s.first >= f.rows;
-    s.count = idle ? 0 : (int)((f.rows - s.first + s.step - 1) / s.step);
+    s.tile = (int)(blockIdx.x % (unsigned)f.tiles);
+    s.part = (int)(blockIdx.x / (unsigned)f.tiles);
+    s.channel = (s.tile * f.across + x) * V;
+    int64_t row = (int64_t)s.part * down + y, rows = (int64_t)f.parts * down;
+    bool idle = s.channel >= f.channels || row >= f.rows;
+    s.count = idle ? 0 : (int)((f.rows - row + rows - 1) / rows);
+    s.first = row * f.channels + s.channel;
+    s.step = rows * f.channels;
     return s;
 }
 
@@ -67,168 +80,212 @@ template <typename T, int V, bool BACK, bool RELU> struct adder {
             a[e] = b[e] = 0;
         }
     }
-    __device__ void add(const lki_cuda_pack<T, V> &x, const lki_cuda_pack<T, V> &dy)
+    __device__ void add(const lki_cuda_wides<V> &x, const lki_cuda_wides<V> &dy)
     {
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            float d = float(x.at[e]) - mean[e], g = d;
-            if (BACK) g = RELU && !(d * scale[e] + bias[e] > 0) ? 0.f : float(dy.at[e]);
+            float d = x.at[e] - mean[e], g = d;
+            if (BACK) g = RELU && !(d * scale[e] + bias[e] > 0) ? 0.f : dy.at[e];
             a[e] += g;
             b[e] += g * d;
         }
     }
 };
 
-template <typename T, int V, bool BACK, bool RELU>
-static __global__ void __launch_bounds__(THREADS) sum_kernel(field f, operands<T> o, lki_cuda_pair *partial)
+/* Over the threads of a block that have the same channels; the sum of channel c is then in *a and *b of
+ * thread c. */
+template <int V> static __device__ void block_sums(int across, float *a, float *b)
 {
-    __shared__ float shared[2][THREADS * V];
+    __shared__ float shared[2][WARPS][MOST_WIDE];
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    for (int step = 16; step >= across; step /= 2)
+#pragma unroll
+        for (int e = 0; e < V; e++) {
+            a[e] += __shfl_xor_sync(~0u, a[e], step);
+            b[e] += __shfl_xor_sync(~0u, b[e], step);
+        }
+#pragma unroll
+    for (int e = 0; e < V; e++)
+        if (lane < across) {
+            shared[0][warp][lane * V + e] = a[e];
+            shared[1][warp][lane * V + e] = b[e];
+        }
+    __syncthreads();
+    if ((int)threadIdx.x >= across * V) return;
+    lki_cuda_pair total = {0, 0};
+#pragma unroll
+    for (int w = 0; w < WARPS; w++)
+        total = lki_cuda_add(total, {double(shared[0][w][threadIdx.x]), double(shared[1][w][threadIdx.x])});
+    *a = float(total.a);
+    *b = float(total.b);
+}
+
+template <typename T, int V, bool BACK, bool RELU>
+static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH) sum_kernel(field f, operands<T> o, notes n)
+{
+    constexpr int AHEAD = BACK ? 4 : 8;
     stand s = stand_of<V>(f);
     adder<T, V, BACK, RELU> sum = {};
     if (s.count) sum.begin(o, s.channel);
     for (int i = s.count - 1; i >= 0; i -= AHEAD) {
-        lki_cuda_pack<T, V> x[AHEAD], dy[AHEAD];
+        lki_cuda_bits<T, V> x[AHEAD], dy[AHEAD];
+        int64_t last = s.first + i * s.step;
 #pragma unroll
         for (int k = 0; k < AHEAD; k++) {
-            int64_t at = (s.first + (i - k) * s.step) * f.channels + s.channel;
-            if (i >= k) x[k] = lki_cuda_load<T, V>(o.x + at);
-            if (BACK && i >= k) dy[k] = lki_cuda_load<T, V>(o.dy + at);
+            int64_t at = last - k * s.step;
+            if (i >= k) x[k] = lki_cuda_load_bits<T, V>(o.x + at);
+            if (BACK && i >= k) dy[k] = lki_cuda_load_bits<T, V>(o.dy + at);
         }
 #pragma unroll
         for (int k = 0; k < AHEAD; k++)
-            if (i >= k) sum.add(x[k], BACK ? dy[k] : x[k]);
+            if (i >= k)
+                sum.add(lki_cuda_widen_all<T, V>(x[k]), lki_cuda_widen_all<T, V>(BACK ? dy[k] : x[k]));
     }
-#pragma unroll
-    for (int e = 0; e < V; e++) {
-        shared[0][(int)threadIdx.x * V + e] = sum.a[e];
-        shared[1][(int)threadIdx.x * V + e] = sum.b[e];
-    }
-    __syncthreads();
-    int width = f.across * V, tile = (int)(blockIdx.x % (unsigned)f.tiles),
-        part = (int)(blockIdx.x / (unsigned)f.tiles);
-    for (int c = (int)threadIdx.x; c < width && tile * width + c < f.channels; c += THREADS) {
-        lki_cuda_pair total = {0, 0};
-        for (int y = 0; y < THREADS / f.across; y++)
-            total = lki_cuda_add(total, {double(shared[0][y * width + c]), double(shared[1][y * width + c])});
-        partial[(int64_t)part * f.channels + tile * width + c] = total;
-    }
+    block_sums<V>(f.across, sum.a, sum.b);
+    int width = f.across * V, c = (int)threadIdx.x;
+    if (c >= width) return;
+    n.partial[((int64_t)s.tile * f.parts + s.part) * width + c] = make_float2(sum.a[0], sum.b[0]);
+    int channel = s.tile * width + c;
+    if (!BACK && s.part == 0 && channel < f.channels) n.shift[channel] = f.rows ? float(o.x[channel]) : 0.f;
 }
 
-/* ---- What follows from them, a channel a thread ---- */
+/* ---- What follows from them, a channel a thread; the first block of a tile writes it down ---- */
 
 template <typename T>
-static __device__ line finish_forward(const lki_cuda_norm &v, const operands<T> &o, int c, lki_cuda_pair sum)
+static __device__ line finish_forward(const lki_cuda_norm &v, const operands<T> &o, int c, lki_cuda_pair sum,
+                                      float shift, bool writes)
 {
     double n = (double)v.outer, mean, variance, m = v.momentum;
     if (v.has_moments) {
         mean = double(o.running_mean[c]);
         variance = double(o.running_var[c]);
     } else {
-        lki_cuda_moments(sum, v.outer > 0 ? double(o.x[c]) : 0, n, &mean, &variance);
-        if (o.running_mean) o.running_mean[c] = float((1 - m) * double(o.running_mean[c]) + m * mean);
-        if (o.running_var)
+        lki_cuda_moments(sum, double(shift), n, &mean, &variance);
+        if (writes && o.running_mean)
+            o.running_mean[c] = float((1 - m) * double(o.running_mean[c]) + m * mean);
+        if (writes && o.running_var)
             o.running_var[c] = float((1 - m) * double(o.running_var[c]) + m * variance * n / (n - 1));
     }
     float istd = float(1 / sqrt(variance + v.eps));
-    if (o.mean) o.mean[c] = float(mean);
-    if (o.istd) o.istd[c] = istd;
+    if (writes && o.mean) o.mean[c] = float(mean);
+    if (writes && o.istd) o.istd[c] = istd;
     return {float(mean), istd * (o.weight ? o.weight[c] : 1.f), o.bias ? o.bias[c] : 0.f, 0};
 }
 
 template <typename T>
-static __device__ line finish_backward(const lki_cuda_norm &v, const operands<T> &o, int c, lki_cuda_pair sum)
+static __device__ line finish_backward(const lki_cuda_norm &v, const operands<T> &o, int c, lki_cuda_pair sum,
+                                       bool writes)
 {
     double istd = double(o.istd[c]), through = v.constant || v.outer == 0 ? 0 : 1 / (double)v.outer;
-    if (o.dweight) o.dweight[c] = float(sum.b * istd);
-    if (o.dbias) o.dbias[c] = float(sum.a);
+    if (writes && o.dweight) o.dweight[c] = float(sum.b * istd);
+    if (writes && o.dbias) o.dbias[c] = float(sum.a);
     return {o.mean[c], o.istd[c] * (o.weight ? o.weight[c] : 1.f), float(sum.a * through),
             float(sum.b * istd * istd * through)};
 }
 
-template <typename T, bool BACK>
-static __global__ void __launch_bounds__(JOIN_CHANNELS *JOIN_LANES)
-    join_kernel(lki_cuda_norm v, operands<T> o, int parts, const lki_cuda_pair *partial, line *lines)
+/* The lines of a block's tile. Every block adds up what those of its tile left, in the same order. */
+template <typename T, int V, bool BACK>
+static __device__ void find_lines(const lki_cuda_norm &v, const field &f, const operands<T> &o,
+                                  const notes &n, const stand &s, line *lines)
 {
-    __shared__ lki_cuda_pair shared[JOIN_LANES][JOIN_CHANNELS];
-    int x = (int)threadIdx.x % JOIN_CHANNELS, y = (int)threadIdx.x / JOIN_CHANNELS,
-        c = (int)blockIdx.x * JOIN_CHANNELS + x;
+    constexpr int LANES = THREADS / MOST_WIDE;
+    __shared__ lki_cuda_pair shared[LANES][MOST_WIDE];
+    int width = f.across * V, c = (int)threadIdx.x % MOST_WIDE, y = (int)threadIdx.x / MOST_WIDE,
+        channel = s.tile * width + c;
+    bool mine = c < width && channel < f.channels;
+    const float2 *partial = n.partial + (int64_t)s.tile * f.parts * width + c;
     lki_cuda_pair sum = {0, 0};
+    if (mine && (BACK || !v.has_moments)) {
 #pragma unroll 4
-    for (int p = y; p < parts; p += JOIN_LANES)
-        if (c < v.channels) sum = lki_cuda_add(sum, partial[(int64_t)p * v.channels + c]);
-    shared[y][x] = sum;
+        for (int p = y; p < f.parts; p += LANES) {
+            float2 part = partial[p * width];
+            sum = lki_cuda_add(sum, {double(part.x), double(part.y)});
+        }
+    }
+    shared[y][c] = sum;
     __syncthreads();
-    if (y || c >= v.channels) return;
-    for (int k = 1; k < JOIN_LANES; k++) sum = lki_cuda_add(sum, shared[k][x]);
-    lines[c] = BACK ? finish_backward(v, o, c, sum) : finish_forward(v, o, c, sum);
+    if (y == 0 && mine) {
+        for (int k = 1; k < LANES; k++) sum = lki_cuda_add(sum, shared[k][c]);
+        lines[c] =
+            BACK ? finish_backward(v, o, channel, sum, s.part == 0)
+                 : finish_forward(v, o, channel, sum, v.has_moments ? 0.f : n.shift[channel], s.part == 0);
+    }
+    __syncthreads();
 }
 
 /* ---- Normalising ---- */
 
 template <typename T, int V, bool BACK, bool RELU, bool ADD>
-static __device__ lki_cuda_pack<T, V> normalise(const line *l, const float *bias, lki_cuda_pack<T, V> x,
-                                                lki_cuda_pack<T, V> other)
+static __device__ lki_cuda_wides<V> normalise(const line *l, const float *bias, const lki_cuda_wides<V> &x,
+                                              const lki_cuda_wides<V> &other)
 {
-    lki_cuda_pack<T, V> to;
+    lki_cuda_wides<V> to;
 #pragma unroll
     for (int e = 0; e < V; e++) {
-        float d = float(x.at[e]) - l[e].mean, y;
+        float d = x.at[e] - l[e].mean, y;
         if (BACK) {
-            float g = RELU && !(d * l[e].scale + bias[e] > 0) ? 0.f : float(other.at[e]);
+            float g = RELU && !(d * l[e].scale + bias[e] > 0) ? 0.f : other.at[e];
             y = l[e].scale * (g - l[e].center - d * l[e].slope);
         } else {
             y = d * l[e].scale + l[e].center;
-            if (ADD) y += float(other.at[e]);
+            if (ADD) y += other.at[e];
             if (RELU && y < 0) y = 0; /* a NaN stays one */
         }
-        to.at[e] = T(y);
+        to.at[e] = y;
     }
     return to;
 }
 
+/* The first elements are on their way while the lines are found. */
 template <typename T, int V, bool BACK, bool RELU, bool ADD>
-static __global__ void __launch_bounds__(THREADS) apply_kernel(field f, operands<T> o, const line *lines)
+static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
+    apply_kernel(lki_cuda_norm v, field f, operands<T> o, notes n)
 {
+    constexpr int AHEAD = BACK || ADD ? 4 : 8;
+    __shared__ line lines[MOST_WIDE];
     stand s = stand_of<V>(f);
     const T *second = BACK ? o.dy : o.addend;
+    lki_cuda_bits<T, V> x[AHEAD], other[AHEAD];
     line l[V];
     float bias[V];
-    if (!s.count) return;
-#pragma unroll
-    for (int e = 0; e < V; e++) {
-        l[e] = lines[s.channel + e];
-        bias[e] = BACK && RELU && o.bias ? o.bias[s.channel + e] : 0.f;
-    }
-    for (int i = 0; i < s.count; i += AHEAD) {
-        lki_cuda_pack<T, V> x[AHEAD], other[AHEAD];
+    if (!o.out) s.count = 0;
+    for (int i = 0; i < s.count || i == 0; i += AHEAD) {
+        int64_t first = s.first + i * s.step;
 #pragma unroll
         for (int k = 0; k < AHEAD; k++) {
-            int64_t at = (s.first + (i + k) * s.step) * f.channels + s.channel;
-            if (i + k < s.count) x[k] = lki_cuda_load<T, V>(o.x + at);
-            if ((BACK || ADD) && i + k < s.count) other[k] = lki_cuda_load<T, V>(second + at);
+            int64_t at = first + k * s.step;
+            if (i + k < s.count) x[k] = lki_cuda_load_bits<T, V>(o.x + at);
+            if ((BACK || ADD) && i + k < s.count) other[k] = lki_cuda_load_bits<T, V>(second + at);
+        }
+        if (i == 0) {
+            find_lines<T, V, BACK>(v, f, o, n, s, lines);
+            if (!s.count) return;
+#pragma unroll
+            for (int e = 0; e < V; e++) {
+                l[e] = lines[((int)threadIdx.x % f.across) * V + e];
+                bias[e] = BACK && RELU && o.bias ? o.bias[s.channel + e] : 0.f;
+            }
         }
 #pragma unroll
-        for (int k = 0; k < AHEAD; k++) {
-            int64_t at = (s.first + (i + k) * s.step) * f.channels + s.channel;
+        for (int k = 0; k < AHEAD; k++)
             if (i + k < s.count)
-                *(lki_cuda_pack<T, V> *)(o.out + at) =
-                    normalise<T, V, BACK, RELU, ADD>(l, bias, x[k], BACK || ADD ? other[k] : x[k]);
-        }
+                lki_cuda_store_all<T, V>(o.out + first + k * s.step,
+                                         normalise<T, V, BACK, RELU, ADD>(
+                                             l, bias, lki_cuda_widen_all<T, V>(x[k]),
+                                             lki_cuda_widen_all<T, V>(BACK || ADD ? other[k] : x[k])));
     }
 }
 
 /* ---- Launches ---- */
 
-/* Blocks for every multiprocessor, in one wave; no more than there are rows for. */
-enum { BLOCKS_EACH = 4 };
-
+/* No more parts than there are rows for. */
 static field field_of(const lki_cuda *cuda, const lki_cuda_norm *v, int width)
 {
     field f = {};
     f.rows = v->outer;
     f.channels = v->channels;
     f.across = 1;
-    while (f.across < 32 && f.across * width < v->channels) f.across *= 2;
+    while (f.across < (width == 1 ? 32 : ACROSS) && f.across * width < v->channels) f.across *= 2;
     f.tiles = (v->channels + f.across * width - 1) / (f.across * width);
     int64_t down = THREADS / f.across, most = (v->outer + down - 1) / down,
             parts = (int64_t)BLOCKS_EACH * cuda->processor_count / f.tiles;
@@ -236,39 +293,29 @@ static field field_of(const lki_cuda *cuda, const lki_cuda_norm *v, int width)
     return f;
 }
 
-/* The lines, then a pair a part and channel; the narrow kernel has no more parts than the wide one. */
-static size_t lines_nbytes(const lki_cuda_norm *v)
+static size_t partial_nbytes(const field &f, int width)
 {
-    return sizeof(line) * (size_t)v->channels;
+    return sizeof(float2) * (size_t)f.tiles * (size_t)f.parts * (size_t)(f.across * width);
 }
 
 size_t lki_cuda_plan_last(const lki_cuda *cuda, const lki_cuda_norm *v)
 {
-    int parts = 1;
-    for (int width = 1; width <= 8; width *= 8) {
-        field f = field_of(cuda, v, width);
-        parts = f.parts > parts ? f.parts : parts;
-    }
-    return lines_nbytes(v) + sizeof(lki_cuda_pair) * (size_t)v->channels * (size_t)parts;
+    size_t narrow = partial_nbytes(field_of(cuda, v, 1), 1), wide = partial_nbytes(field_of(cuda, v, 8), 8);
+    return (narrow > wide ? narrow : wide) + sizeof(float) * (size_t)v->channels;
 }
 
 template <typename T, int V, bool BACK, bool RELU>
 static void launch(lki_cuda *cuda, const lki_cuda_norm *v, const operands<T> &o, void *scratch)
 {
     field f = field_of(cuda, v, V);
-    line *lines = (line *)scratch;
-    lki_cuda_pair *partial = (lki_cuda_pair *)((char *)scratch + lines_nbytes(v));
+    notes n = {(float2 *)scratch, (float *)((char *)scratch + partial_nbytes(f, V))};
     unsigned blocks = (unsigned)f.tiles * (unsigned)f.parts,
-             joins = (unsigned)((v->channels + JOIN_CHANNELS - 1) / JOIN_CHANNELS);
-    bool sums = BACK || !v->has_moments;
-    if (sums) sum_kernel<T, V, BACK, RELU><<<blocks, THREADS, 0, cuda->compute>>>(f, o, partial);
-    join_kernel<T, BACK>
-        <<<joins, JOIN_CHANNELS * JOIN_LANES, 0, cuda->compute>>>(*v, o, sums ? f.parts : 0, partial, lines);
-    if (!o.out || f.rows == 0) return;
+             wanted = o.out && f.rows ? blocks : (unsigned)f.tiles;
+    if (BACK || !v->has_moments) sum_kernel<T, V, BACK, RELU><<<blocks, THREADS, 0, cuda->compute>>>(f, o, n);
     if (o.addend)
-        apply_kernel<T, V, BACK, RELU, !BACK><<<blocks, THREADS, 0, cuda->compute>>>(f, o, lines);
+        apply_kernel<T, V, BACK, RELU, !BACK><<<wanted, THREADS, 0, cuda->compute>>>(*v, f, o, n);
     else
-        apply_kernel<T, V, BACK, RELU, false><<<blocks, THREADS, 0, cuda->compute>>>(f, o, lines);
+        apply_kernel<T, V, BACK, RELU, false><<<wanted, THREADS, 0, cuda->compute>>>(*v, f, o, n);
 }
 
 template <typename T, int V>
