@@ -91,6 +91,89 @@ static __global__ void max_grad_kernel(lki_cuda_window w, const typename pack_of
     }
 }
 
+/* Windows of up to three that go in steps of two: two of them at most reach a pair of neighbours. A thread
+ * has two by two places of dx and looks at each of their windows once. */
+typedef struct squares {
+    lki_cuda_divisor channels, width, height;
+} squares;
+
+template <typename T>
+static __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
+    max_grad_squares_kernel(lki_cuda_window w, squares v, const typename pack_of<T>::type *dy,
+                            const typename pack_of<T>::index *index, typename pack_of<T>::type *dx,
+                            int64_t count)
+{
+    using A = typename lki_cuda_wide<T>::type;
+    constexpr int V = pack_of<T>::V;
+    int height = w.axis[1].in, width = w.axis[2].in;
+    for (EACH(i, count)) {
+        int channel, x, y, first[2], last[2], unused;
+        int64_t sample = lki_cuda_split(
+            v.height, lki_cuda_split(v.width, lki_cuda_split(v.channels, i, &channel), &x), &y);
+        lki_cuda_readers(w.axis[1], 2 * y, &first[0], &unused);
+        lki_cuda_readers(w.axis[1], 2 * y + 1, &unused, &last[0]);
+        lki_cuda_readers(w.axis[2], 2 * x, &first[1], &unused);
+        lki_cuda_readers(w.axis[2], 2 * x + 1, &unused, &last[1]);
+        typename pack_of<T>::index winners[4];
+        typename pack_of<T>::type given[4];
+        A sum[4][V] = {};
+        bool is_there[4];
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            int p1 = first[0] + q / 2, p2 = first[1] + q % 2;
+            int64_t at = (sample * w.out_size + p1 * w.axis[2].out + p2) * w.channels + channel;
+            is_there[q] = p1 <= last[0] && p2 <= last[1];
+            if (is_there[q]) winners[q] = index[at];
+            if (is_there[q]) given[q] = dy[at];
+        }
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            if (!is_there[q]) continue;
+#pragma unroll
+            for (int e = 0; e < V; e++) {
+                int from = winners[q].at[e] - (2 * y * width + 2 * x);
+                A value = lki_cuda_widen(given[q].at[e]);
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    if (from == k / 2 * width + k % 2) sum[k][e] += value;
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            typename pack_of<T>::type to;
+            int s1 = 2 * y + k / 2, s2 = 2 * x + k % 2;
+#pragma unroll
+            for (int e = 0; e < V; e++) to.at[e] = lki_cuda_narrow<T>::of(sum[k][e]);
+            if (s1 < height && s2 < width)
+                dx[(sample * w.in_size + s1 * width + s2) * w.channels + channel] = to;
+        }
+    }
+}
+
+static bool is_halving(const lki_cuda_axis *a)
+{
+    return a->stride == 2 && a->dilation == 1 && a->kernel <= 3;
+}
+
+static bool has_squares(const lki_cuda_window *w)
+{
+    return w->axis[0].in == 1 && w->axis[0].out == 1 && w->axis[0].kernel == 1 && is_halving(&w->axis[1]) &&
+           is_halving(&w->axis[2]);
+}
+
+template <typename T>
+static void launch_squares(lki_cuda *cuda, const lk_call *call, const lki_cuda_window *w)
+{
+    using P = typename pack_of<T>::type;
+    using I = typename pack_of<T>::index;
+    int height = (w->axis[1].in + 1) / 2, width = (w->axis[2].in + 1) / 2;
+    int64_t samples = lki_cuda_count(&call->out[0]) / pack_of<T>::V / w->channels / w->in_size,
+            count = samples * height * width * w->channels;
+    squares v = {lki_cuda_divisor_of(w->channels), lki_cuda_divisor_of(width), lki_cuda_divisor_of(height)};
+    max_grad_squares_kernel<T><<<lki_cuda_grid(cuda, count), LKI_CUDA_BLOCK, 0, cuda->compute>>>(
+        *w, v, (const P *)call->in[0].data, lki_cuda_in<I>(call, 1), (P *)call->out[0].data, count);
+}
+
 /* ---- adaptive average ---- */
 
 template <typename T>
@@ -173,6 +256,7 @@ template <typename T> static void launch(lki_cuda *cuda, const lk_call *call, lk
             <<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(w, in, out, lki_cuda_out<I>(call, 1), count);
         break;
     case LK_OP_MAX_POOL_GRAD:
+        if (has_squares(&w)) return launch_squares<T>(cuda, call, &w);
         max_grad_kernel<T>
             <<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(w, in, lki_cuda_in<I>(call, 1), out, count);
         break;

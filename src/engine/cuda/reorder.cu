@@ -2,11 +2,12 @@
  * turned.
  *
  * Large matrices go through shared memory in tiles, so that both sides are read and written in runs; narrow
- * ones (a picture's three channels, a kernel's nine taps) element by element in the order of the result. */
+ * ones (a kernel's nine taps) element by element in the order of the result. A picture's three channels are
+ * laid side by side, in 16 bits, by threads that have eight places each. */
 #include "engine/cuda/kernels.cuh"
 #include "engine/cuda/window.cuh"
 
-constexpr int TILE = 32, TILE_ROWS = 8, NARROW = 16;
+constexpr int TILE = 32, TILE_ROWS = 8, NARROW = 16, EIGHT = 8;
 
 template <typename F, typename T> struct convert {
     static __device__ T of(F x)
@@ -55,12 +56,59 @@ static __global__ void narrow_kernel(const F *from, T *to, int rows, int columns
     }
 }
 
+/* `groups` is how many threads a sample has. */
+template <typename F, typename T, int ROWS>
+static __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
+    few_kernel(const F *from, T *to, int columns, int groups, int64_t count)
+{
+    using read = lki_cuda_pack<F, 16 / sizeof(F)>;
+    using written = lki_cuda_pack<T, 16 / sizeof(T)>;
+    constexpr int READS = EIGHT * sizeof(F) / 16, WRITES = ROWS * EIGHT * sizeof(T) / 16;
+    for (int64_t i = blockIdx.x * (int64_t)LKI_CUDA_BLOCK + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * LKI_CUDA_BLOCK) {
+        int group;
+        int64_t sample = lki_cuda_divide(i, groups, &group);
+        read in[ROWS][READS];
+        written out[WRITES];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int k = 0; k < READS; k++)
+                in[r][k] = ((const read *)(from + (sample * ROWS + r) * columns))[group * READS + k];
+#pragma unroll
+        for (int e = 0; e < ROWS * EIGHT; e++)
+            out[e * sizeof(T) / 16].at[e % (16 / sizeof(T))] =
+                convert<F, T>::of(in[e % ROWS][e / ROWS * sizeof(F) / 16].at[e / ROWS % (16 / sizeof(F))]);
+#pragma unroll
+        for (int k = 0; k < WRITES; k++) ((written *)to)[i * WRITES + k] = out[k];
+    }
+}
+
+/* Puts them on their way where there are so few rows, and they can be read and written by 16 bytes. */
+template <typename F, typename T, int ROWS>
+static bool launch_few(lki_cuda *cuda, const void *from, void *to, int64_t count, int rows, int columns)
+{
+    if constexpr (sizeof(F) == 4 && sizeof(T) == 2) {
+        int64_t threads = count * (columns / EIGHT);
+        if (rows != ROWS || columns % EIGHT || !lki_cuda_is_aligned(from, 16) || !lki_cuda_is_aligned(to, 16))
+            return false;
+        few_kernel<F, T, ROWS><<<lki_cuda_grid(cuda, threads), LKI_CUDA_BLOCK, 0, cuda->compute>>>(
+            (const F *)from, (T *)to, columns, columns / EIGHT, threads);
+        return true;
+    }
+    return false;
+}
+
 template <typename F, typename T>
 static lk_status launch(lki_cuda *cuda, const void *from, void *to, int64_t count, int rows, int columns)
 {
     int64_t all = count * rows * columns, row_tiles = (rows + TILE - 1) / TILE,
             column_tiles = (columns + TILE - 1) / TILE, tiles = count * row_tiles * column_tiles;
     if (all == 0) return LK_OK;
+    if (launch_few<F, T, 3>(cuda, from, to, count, rows, columns)) {
+        LKI_LAUNCHED();
+        return LK_OK;
+    }
     if (rows < NARROW || columns < NARROW || tiles > INT32_MAX)
         narrow_kernel<F, T><<<lki_cuda_grid(cuda, all), LKI_CUDA_BLOCK, 0, cuda->compute>>>(
             (const F *)from, (T *)to, rows, columns, all);
