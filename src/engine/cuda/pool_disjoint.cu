@@ -1,8 +1,9 @@
 /* Max pools whose windows of two by two, or two by two by two, lie side by side: the most usual ones. A
- * window's elements are asked for at once; backward an element asks the one window that it may lie in. */
+ * window's elements are asked for at once; backward two neighbours ask the one window that they may lie in.
+ */
 #include "engine/cuda/pool.cuh"
 
-/* What a thread needs to find its place in a plane: of the windows, or backward of the elements. */
+/* What a thread needs to find its place in a plane: of the windows, or backward of pairs of elements. */
 typedef struct places {
     lki_cuda_divisor size, height, width;
 } places;
@@ -60,22 +61,34 @@ static __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
     }
 }
 
+/* `whole`: every pair lies in its row, and can be written at once. */
 template <typename T, int DEPTH>
 static __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
-    max_grad_kernel(lki_cuda_window w, places v, const T *dy, const int32_t *index, T *dx, int64_t count)
+    max_grad_kernel(lki_cuda_window w, places v, const T *dy, const int32_t *index, T *dx, int64_t count,
+                    bool whole)
 {
-#pragma unroll 2
+    struct __align__(2 * sizeof(T)) pair
+    {
+        T a, b;
+    };
     for (int64_t i = blockIdx.x * (int64_t)LKI_CUDA_BLOCK + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * LKI_CUDA_BLOCK) {
-        int p[3], place;
+        int p[3], place, width = w.axis[2].in;
         int64_t plane = place_of(v, i, &place, p);
+        int x = 2 * p[2] - w.axis[2].padding, first = (p[0] * w.axis[1].in + p[1]) * width + x;
         if (DEPTH == 2) p[0] = (p[0] + w.axis[0].padding) / 2;
         p[1] = (p[1] + w.axis[1].padding) / 2;
-        p[2] = (p[2] + w.axis[2].padding) / 2;
         bool in = p[0] < w.axis[0].out && p[1] < w.axis[1].out && p[2] < w.axis[2].out;
         int64_t at = plane * w.out_size + (in ? (p[0] * w.axis[1].out + p[1]) * w.axis[2].out + p[2] : 0);
-        T g = dy[at];
-        dx[i] = in && index[at] == place ? g : T(0.0f);
+        T g = dy[at], *to = dx + plane * w.in_size + first;
+        int winner = in ? index[at] - first : -1;
+        T a = winner == 0 ? g : T(0.0f), b = winner == 1 ? g : T(0.0f);
+        if (whole) {
+            *(pair *)to = {a, b};
+            continue;
+        }
+        if (x >= 0) to[0] = a;
+        if (x + 1 < width) to[1] = b;
     }
 }
 
@@ -103,10 +116,13 @@ static void launch(lki_cuda *cuda, const lk_call *call, const lki_cuda_window *w
             *w, v, in, out, lki_cuda_out<int32_t>(call, 1), count, lki_cuda_pool_relu(call));
         return;
     }
-    int64_t count = w->planes * w->in_size;
-    places v = places_of(w->axis[0].in, w->axis[1].in, w->axis[2].in);
+    const lki_cuda_axis &row = w->axis[2];
+    int pairs = (row.in + row.padding + 1) / 2;
+    int64_t count = w->planes * w->axis[0].in * w->axis[1].in * pairs;
+    bool whole = row.in % 2 == 0 && row.padding == 0 && (uintptr_t)out % (2 * sizeof(T)) == 0;
+    places v = places_of(w->axis[0].in, w->axis[1].in, pairs);
     max_grad_kernel<T, DEPTH><<<lki_cuda_grid(cuda, count), LKI_CUDA_BLOCK, 0, cuda->compute>>>(
-        *w, v, in, lki_cuda_in<int32_t>(call, 1), out, count);
+        *w, v, in, lki_cuda_in<int32_t>(call, 1), out, count, whole);
 }
 
 lk_status lki_cuda_run_disjoint(lki_cuda *cuda, const lk_call *call, const lki_cuda_window *w)
