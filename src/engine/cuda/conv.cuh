@@ -46,6 +46,7 @@ typedef struct lki_cuda_descs {
     bool widens; /* short factors, f32 result: the factors are widened first, and TF32 then loses nothing */
     bool
         turns; /* a weight's gradient with channels last: it is brought into order (and widened) afterwards */
+    bool folds; /* conv_fold.cu: cuDNN computes the folded convolution */
 } lki_cuda_descs;
 
 typedef struct lki_cuda_conv {
@@ -80,6 +81,17 @@ void lki_cuda_free_cudnn(lki_cuda_descs *cudnn);
 lk_status lki_cuda_find_conv_plan(lki_cuda *cuda, const lki_cuda_conv_shape *shape, cudnnDataType_t type,
                                   bool tensor_cores, const lki_cuda_conv_plan **out,
                                   size_t *workspace_nbytes);
+/* conv_fold.cu: a convolution that goes over a few 16-bit channels, side by side, in steps of two is one over
+ * four times as many in steps of one, with a kernel half as wide. */
+bool lki_cuda_conv_folds(const lki_cuda_conv *conv);
+lki_cuda_conv_shape lki_cuda_fold_shape(const lki_cuda_conv_shape *shape);
+/* The input side, and the weight. */
+lk_status lki_cuda_fold_in(lki_cuda *cuda, const lki_cuda_conv_shape *shape, const void *from, void *to);
+lk_status lki_cuda_fold_weight(lki_cuda *cuda, const lki_cuda_conv_shape *shape, const void *from, void *to);
+/* A folded weight's gradient as the row-major weight's, in f32 where it is to be wide. */
+lk_status lki_cuda_unfold_weight(lki_cuda *cuda, const lki_cuda_conv *conv, const void *from, void *to,
+                                 bool wide);
+
 /* The three tensors, of which the role says which is written. */
 lk_status lki_cuda_run_conv_plan(lki_cuda *cuda, const lki_cuda_conv_plan *plan, const void *in,
                                  const void *weight, const void *out, void *workspace);

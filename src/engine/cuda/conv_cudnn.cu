@@ -129,6 +129,17 @@ static int64_t right_count(const lki_cuda_conv_shape *s)
     return s->role == LKI_CUDA_CONV_WEIGHT ? lki_cuda_conv_in_count(s) : lki_cuda_conv_weight_count(s);
 }
 
+/* Of 16-bit elements. */
+static size_t in_nbytes(const lki_cuda_conv_shape *s)
+{
+    return align(sizeof(uint16_t) * (size_t)lki_cuda_conv_in_count(s));
+}
+
+static size_t weight_nbytes(const lki_cuda_conv_shape *s)
+{
+    return align(sizeof(uint16_t) * (size_t)lki_cuda_conv_weight_count(s));
+}
+
 /* Short factors with a wide result: widened to f32 they are exact in TF32, so that tensor cores give what
  * exact products give. */
 static cudnnMathType_t math_of(const lki_cuda *cuda, const lki_cuda_conv *conv)
@@ -136,6 +147,13 @@ static cudnnMathType_t math_of(const lki_cuda *cuda, const lki_cuda_conv *conv)
     if (conv->cudnn.widens) return CUDNN_DEFAULT_MATH;
     if (conv->dtype == LK_BF16 || conv->dtype == LK_F16) return CUDNN_TENSOR_OP_MATH;
     return conv->dtype == LK_F32 && cuda->tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+}
+
+static lk_status plan_last(lki_cuda *cuda, lki_cuda_conv *conv, cudnnDataType_t type)
+{
+    lki_cuda_conv_shape s = conv->cudnn.folds ? lki_cuda_fold_shape(&conv->shape) : conv->shape;
+    return lki_cuda_find_conv_plan(cuda, &s, type, math_of(cuda, conv) != CUDNN_FMA_MATH, &conv->cudnn.plan,
+                                   &conv->cudnn.workspace_nbytes);
 }
 
 /* The descriptors and an algorithm of a row-major convolution. */
@@ -163,10 +181,10 @@ lk_status lki_cuda_plan_cudnn(lki_cuda *cuda, lki_cuda_conv *conv, bool wide_to,
     if (lki_cuda_conv_in_count(s) > INT32_MAX || lki_cuda_conv_out_count(s) > INT32_MAX) return LK_OK;
     c->turns = s->role == LKI_CUDA_CONV_WEIGHT && s->window.channels_last;
     c->widens = wide_to && !c->turns && (conv->dtype == LK_BF16 || conv->dtype == LK_F16);
+    c->folds = !c->widens && lki_cuda_conv_folds(conv);
     cudnnDataType_t type = c->widens ? CUDNN_DATA_FLOAT : type_of(conv->dtype);
     if (s->window.channels_last) {
-        LKI_TRY(lki_cuda_find_conv_plan(cuda, s, type, math_of(cuda, conv) != CUDNN_FMA_MATH, &c->plan,
-                                        &c->workspace_nbytes));
+        LKI_TRY(plan_last(cuda, conv, type));
         *found = c->plan != NULL;
     } else {
         LKI_TRY(plan_row_major(cuda, conv, type, found));
@@ -176,7 +194,10 @@ lk_status lki_cuda_plan_cudnn(lki_cuda *cuda, lki_cuda_conv *conv, bool wide_to,
     if (c->widens)
         *scratch_nbytes +=
             align(sizeof(float) * (size_t)left_count(s)) + align(sizeof(float) * (size_t)right_count(s));
-    if (c->turns)
+    if (c->folds) {
+        lki_cuda_conv_shape folded = lki_cuda_fold_shape(s);
+        *scratch_nbytes += in_nbytes(&folded) + weight_nbytes(&folded);
+    } else if (c->turns)
         *scratch_nbytes += align(lki_cuda_dtype_nbytes(conv->dtype) * (size_t)lki_cuda_conv_weight_count(s));
     return LK_OK;
 }
@@ -224,27 +245,56 @@ static lk_status convolve(lki_cuda *cuda, const lki_cuda_conv *conv, const void 
     return LK_OK;
 }
 
+/* Wide copies of the factors, in `rest`. */
+static lk_status widen_factors(lki_cuda *cuda, const lki_cuda_conv *conv, const void **left,
+                               const void **right, char *rest)
+{
+    const lki_cuda_conv_shape *s = &conv->shape;
+    float *wide_left = (float *)rest,
+          *wide_right = (float *)(rest + align(sizeof(float) * (size_t)left_count(s)));
+    LKI_TRY(lki_cuda_widen(cuda, conv->dtype, *left, wide_left, left_count(s)));
+    LKI_TRY(lki_cuda_widen(cuda, conv->dtype, *right, wide_right, right_count(s)));
+    *left = wide_left;
+    *right = wide_right;
+    return LK_OK;
+}
+
+/* The folded input side in `rest`, the folded weight behind it. */
+static lk_status run_folded(lki_cuda *cuda, const lki_cuda_conv *conv, const lki_cuda_conv_operands *o,
+                            void *workspace, char *rest)
+{
+    const lki_cuda_conv_shape *s = &conv->shape, folded = lki_cuda_fold_shape(s);
+    char *weight = rest + in_nbytes(&folded);
+    if (s->role == LKI_CUDA_CONV_OUT) {
+        LKI_TRY(lki_cuda_fold_in(cuda, s, o->left, rest));
+        LKI_TRY(lki_cuda_fold_weight(cuda, s, o->right, weight));
+        return run_plan(cuda, conv, rest, weight, o->to, workspace);
+    }
+    LKI_TRY(lki_cuda_fold_in(cuda, s, o->right, rest));
+    LKI_TRY(run_plan(cuda, conv, o->left, rest, weight, workspace));
+    return lki_cuda_unfold_weight(cuda, conv, weight, o->to, o->wide_to);
+}
+
+static lk_status run_whole(lki_cuda *cuda, const lki_cuda_conv *conv, const lki_cuda_conv_operands *o,
+                           void *workspace, char *rest)
+{
+    const lki_cuda_conv_shape *s = &conv->shape;
+    const void *left = o->left, *right = o->right;
+    void *to = conv->cudnn.turns ? rest : o->to;
+    if (conv->cudnn.widens) LKI_TRY(widen_factors(cuda, conv, &left, &right, rest));
+    LKI_TRY((conv->cudnn.plan ? run_plan : convolve)(cuda, conv, left, right, to, workspace));
+    if (!conv->cudnn.turns) return LK_OK;
+    return lki_cuda_transpose(cuda, conv->dtype, to, o->wide_to ? LK_F32 : conv->dtype, o->to,
+                              s->out_channels, s->window.kernel_size, s->group_in);
+}
+
 lk_status lki_cuda_run_cudnn(lki_cuda *cuda, const lki_cuda_conv *conv, const lki_cuda_conv_operands *o,
                              void *scratch)
 {
-    const lki_cuda_conv_shape *s = &conv->shape;
     char *workspace = (char *)align((size_t)scratch), *rest = workspace + align(conv->cudnn.workspace_nbytes);
-    const void *left = o->left, *right = o->right;
-    if (conv->cudnn.widens) {
-        float *wide_left = (float *)rest,
-              *wide_right = (float *)(rest + align(sizeof(float) * (size_t)left_count(s)));
-        LKI_TRY(lki_cuda_widen(cuda, conv->dtype, left, wide_left, left_count(s)));
-        LKI_TRY(lki_cuda_widen(cuda, conv->dtype, right, wide_right, right_count(s)));
-        left = wide_left;
-        right = wide_right;
-    }
-    void *to = conv->cudnn.turns ? rest : o->to;
-    LKI_TRY((conv->cudnn.plan ? run_plan : convolve)(cuda, conv, left, right, to,
-                                                     conv->cudnn.workspace_nbytes ? workspace : NULL));
-    if (conv->cudnn.turns)
-        LKI_TRY(lki_cuda_transpose(cuda, conv->dtype, to, o->wide_to ? LK_F32 : conv->dtype, o->to,
-                                   s->out_channels, s->window.kernel_size, s->group_in));
-    if (s->role != LKI_CUDA_CONV_WEIGHT) return lki_cuda_finish_conv(cuda, conv, o);
+    LKI_TRY((conv->cudnn.folds ? run_folded : run_whole)(
+        cuda, conv, o, conv->cudnn.workspace_nbytes ? workspace : NULL, rest));
+    if (conv->shape.role != LKI_CUDA_CONV_WEIGHT) return lki_cuda_finish_conv(cuda, conv, o);
     return o->sums ? lki_cuda_conv_sums(cuda, conv, o) : LK_OK;
 }
 
