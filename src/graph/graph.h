@@ -1,8 +1,8 @@
 /* The graph inside: nodes, values, and how passes walk and change them.
  *
  * A graph is a list of nodes in an order that respects data flow (the order of recording; autodiff appends
- * the backward half). Passes run in this order: autodiff, precision, fuse, layouts, fold_norms, place; then
- * the plan is made. All objects live in the graph's arena and are freed with it. */
+ * the backward half). Passes run in this order: autodiff, precision, fuse, layouts, fold_norms, gather_casts,
+ * place; then the plan is made. All objects live in the graph's arena and are freed with it. */
 #ifndef LKI_GRAPH_GRAPH_H
 #define LKI_GRAPH_GRAPH_H
 
@@ -96,6 +96,7 @@ lk_value *lki_record(lk_graph *graph, lk_op op, lk_value *const *inputs, int inp
 lki_node *lki_graph_insert(lk_graph *graph, lki_node *place, lk_op op, lk_value *const *inputs,
                            int input_count, const lk_attr *attr);
 void lki_graph_remove(lk_graph *graph, lki_node *node);
+void lki_graph_move(lk_graph *graph, lki_node *node, lki_node *place); /* before `place` */
 
 /* Makes every node input (and output list entry) that reads `old` read `fresh` instead, from node `from` on.
  */
@@ -147,6 +148,9 @@ lk_status lki_pass_fuse(lk_graph *graph);
 lk_status lki_pass_layouts(lk_graph *graph, lk_engine *engine, bool wherever_possible);
 /* Folds into batch norms with channels last the addend and the ReLU behind them. */
 lk_status lki_pass_fold_norms(lk_graph *graph);
+/* Brings the casts of parameters to 16 bits to the front, for engines that do them at once. */
+void lki_pass_gather_casts(lk_graph *graph);
+bool lki_is_param_cast(const lki_node *node);
 /* Gives every arena value an offset; returns the arena's size. Gradients of weights that nobody reads before
  * the update stand aside where that costs at most `aside_nbytes` more; 0: none does. */
 lk_status lki_pass_place(lk_graph *graph, size_t aside_nbytes, size_t *arena_nbytes);

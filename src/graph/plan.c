@@ -196,6 +196,24 @@ static void make_calls(lki_plan *plan)
         describe_operand(&plan->outputs[i], plan->graph->outputs[i]);
 }
 
+/* Of one dtype, in one section. */
+static void lead_casts(lki_plan *plan)
+{
+    lk_call *leader = NULL;
+    for (int c = 0; c < plan->call_count; c++) {
+        lk_call *call = &plan->calls[c];
+        if (!lki_is_param_cast(plan->nodes[c])) {
+            leader = NULL;
+        } else if (leader && plan->nodes[c - 1]->section == plan->nodes[c]->section &&
+                   leader->out[0].dtype == call->out[0].dtype) {
+            leader->followers++;
+            call->is_led = true;
+        } else {
+            leader = call;
+        }
+    }
+}
+
 static lk_status fail_in_layer(lk_status status, const lki_node *node)
 {
     return node->scope ? lki_fail_prefix(status, "%s", node->scope) : status;
@@ -252,6 +270,7 @@ static lk_status run_passes(lki_plan *plan)
     LKI_TRY(assign_layouts(graph, engine));
     if (engine->ops->folds_norms && !plan->options.no_fusion) LKI_TRY(lki_pass_fold_norms(graph));
     lki_graph_count_uses(graph);
+    if (engine->ops->joins_casts) lki_pass_gather_casts(graph);
     return lki_pass_place(graph, engine->ops->alloc ? ASIDE_NBYTES : 0, &plan->arena_nbytes);
 }
 
@@ -270,6 +289,7 @@ lk_status lki_plan_compile(lki_plan **out, lk_graph *graph, lki_plan_options opt
     LKI_TRY_OUT(run_passes(plan));
     LKI_TRY_OUT(count_and_allocate(plan));
     make_calls(plan);
+    if (options.engine->ops->joins_casts) lead_casts(plan);
     collect_input_uses(plan);
     LKI_TRY_OUT(resolve_kernels(plan));
     look_up_addresses(plan);

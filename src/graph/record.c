@@ -157,6 +157,13 @@ void lki_graph_remove(lk_graph *graph, lki_node *node)
     }
 }
 
+void lki_graph_move(lk_graph *graph, lki_node *node, lki_node *place)
+{
+    *(node->previous ? &node->previous->next : &graph->first) = node->next;
+    *(node->next ? &node->next->previous : &graph->last) = node->previous;
+    link_before(graph, node, place);
+}
+
 static bool append(lk_value ***list, int *count, lk_value *value)
 {
     lk_value **grown = lki_realloc(*list, sizeof *grown * (size_t)(*count + 1), "a list of values");

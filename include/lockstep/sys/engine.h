@@ -39,6 +39,10 @@ struct lk_call {
     int out_layout[LK_MAX_OUTPUTS];
     lk_generator *generator; /* for ops that draw random numbers */
     bool aside;              /* may run beside the calls after it, up to the update: see lki_pass_place */
+    /* Casts of parameters, in a run: the first has so many of them right behind it in memory, and may do
+     * their work; they are led. 0 and false with an engine that does not join them. */
+    int followers;
+    bool is_led;
     lk_engine *engine;
     lk_kernel run; /* set by prepare */
     void *state;   /* set by prepare; the engine's */
@@ -79,6 +83,9 @@ typedef struct lk_engine_ops {
     /* Whether pointwise_loss, where its reduction is not none, may have a second output: the gradient of its
      * input 0 for a dloss of 1. */
     bool joins_losses;
+    /* Whether casts of parameters from f32 to 16 bits (LK_OP_CAST, or LK_OP_REORDER to channels last) shall
+     * come first, one after another, and the first of them do all: lk_call.followers. */
+    bool joins_casts;
     /* Optional: what it would say to a convolution, or a gradient of one, with channels last: both sides and
      * the weight it reads; a gradient of a weight is row-major always. The operands have dtypes and shapes,
      * no memory yet. Batch norms, pools and elementwise ops beside such a convolution are then asked for with

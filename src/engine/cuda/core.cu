@@ -376,7 +376,7 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
         return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for %s",
                              lki_cuda_op_name(call->op));
     LKI_CUDA(cudaSetDevice(cuda->device));
-    LKI_TRY(family(cuda, call));
+    LKI_TRY((call->followers || call->is_led ? lki_cuda_prepare_casts : family)(cuda, call));
     if (call->run) return LK_OK;
     lk_dtype dtype = call->input_count ? call->in[0].dtype : call->out[0].dtype;
     return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for %s of %s",
@@ -397,6 +397,7 @@ const lk_engine_ops lki_cuda_ops = {
     .prepare = prepare,
     .keeps_low = true,
     .joins_losses = true,
+    .joins_casts = true,
     .channels_last = channels_last,
     .folds_norms = true,
     .alloc = lki_cuda_alloc,

@@ -325,6 +325,7 @@ lk_status lki_cuda_prepare_movement(lki_cuda *cuda,
                                     lk_call *call); /* permute, slice(_grad), concat, pad(_grad) */
 lk_status lki_cuda_prepare_index(lki_cuda *cuda, lk_call *call); /* gather(_grad), embedding(_grad) */
 lk_status lki_cuda_prepare_reorder(lki_cuda *cuda, lk_call *call);
+lk_status lki_cuda_prepare_casts(lki_cuda *cuda, lk_call *call); /* of parameters, a run of them */
 lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call); /* matmul, linear, linear_grad */
 lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call);    /* conv, its gradients, conv_transpose */
 lk_status lki_cuda_prepare_pool(lki_cuda *cuda, lk_call *call); /* max, avg, adaptive avg, their gradients */
