@@ -86,40 +86,77 @@ static __device__ void tap_places(const lki_cuda_window &w, const int begin[3], 
     }
 }
 
-/* Adds up one thread's places: for each c the tile at j * TAPS + k, then (for the first) the sums of dy. */
+/* What one place adds: the gradients there, and what the taps read. */
+template <typename A, int OUTS, int TAPS, int INS> struct terms {
+    A g[OUTS], value[INS][TAPS];
+    unsigned in; /* bit k: tap k reads something */
+};
+
+template <typename T, typename A, int OUTS, int TAPS, int INS, bool CUBE>
+static __device__ void load_terms(const lki_cuda_conv_shape &s, const job &b, const tile &t, const T *dy,
+                                  const T *x, const int (&packed)[TAPS], int64_t i,
+                                  terms<A, OUTS, TAPS, INS> &to)
+{
+    const lki_cuda_window &w = s.window;
+    int place, row, p[3], from[3], at[TAPS];
+    int64_t n = lki_cuda_split(b.size, i, &place);
+    row = lki_cuda_quotient(b.width, place, &p[2]);
+    p[0] = lki_cuda_quotient(b.height, row, &p[1]);
+    for (int d = 0; d < 3; d++) from[d] = p[d] * w.axis[d].stride - w.axis[d].padding;
+    tap_places<TAPS, CUBE>(w, from, packed, at);
+    const T *left = dy + (n * s.out_channels + t.group * s.group_out + t.out) * w.out_size + place;
+    const T *right = x + (n * s.in_channels + t.group * s.group_in + t.c) * w.in_size;
+    to.in = 0;
+#pragma unroll
+    for (int j = 0; j < OUTS; j++)
+        to.g[j] = t.out + j < s.group_out ? A(left[(int64_t)j * w.out_size]) : A(0);
+#pragma unroll
+    for (int k = 0; k < TAPS; k++) to.in |= (unsigned)(at[k] >= 0) << k;
+#pragma unroll
+    for (int k = 0; k < INS * TAPS; k++)
+        to.value[k / TAPS][k % TAPS] =
+            at[k % TAPS] >= 0 ? A(right[(int64_t)(k / TAPS) * w.in_size + at[k % TAPS]]) : A(0);
+}
+
+template <typename A, int OUTS, int TAPS, int INS, int COUNT>
+static __device__ void add_terms(const terms<A, OUTS, TAPS, INS> &v, A (&sum)[INS][COUNT])
+{
+#pragma unroll
+    for (int k = 0; k < INS * TAPS; k++)
+#pragma unroll
+        for (int j = 0; j < OUTS; j++)
+            if (v.in >> k % TAPS & 1)
+                sum[k / TAPS][j * TAPS + k % TAPS] += v.g[j] * v.value[k / TAPS][k % TAPS];
+#pragma unroll
+    for (int j = 0; j < OUTS; j++) sum[0][OUTS * TAPS + j] += v.g[j];
+}
+
+/* Adds up one thread's places: for each c the tile at j * TAPS + k, then (for the first) the sums of dy. Of
+ * several c the next place is on its way meanwhile. */
 template <typename T, typename A, int OUTS, int TAPS, int INS, bool CUBE, int COUNT>
 static __device__ void add_places(const lki_cuda_conv_shape &s, const job &b, const tile &t, const T *dy,
                                   const T *x, A (&sum)[INS][COUNT])
 {
-    const lki_cuda_window &w = s.window;
     int packed[TAPS];
-    if (!CUBE) taps_of<TAPS>(w, t.tap, packed);
-    int64_t begin = t.part * b.span, end = min(begin + b.span, s.batch * w.out_size);
-#pragma unroll(INS == 1 ? 2 : 1)
-    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
-        int place, row, p[3], from[3], at[TAPS];
-        int64_t n = lki_cuda_split(b.size, i, &place);
-        row = lki_cuda_quotient(b.width, place, &p[2]);
-        p[0] = lki_cuda_quotient(b.height, row, &p[1]);
-        for (int d = 0; d < 3; d++) from[d] = p[d] * w.axis[d].stride - w.axis[d].padding;
-        tap_places<TAPS, CUBE>(w, from, packed, at);
-        const T *left = dy + (n * s.out_channels + t.group * s.group_out + t.out) * w.out_size + place;
-        const T *right = x + (n * s.in_channels + t.group * s.group_in + t.c) * w.in_size;
-        A g[OUTS], value[INS][TAPS];
-#pragma unroll
-        for (int j = 0; j < OUTS; j++)
-            g[j] = t.out + j < s.group_out ? A(left[(int64_t)j * w.out_size]) : A(0);
-#pragma unroll
-        for (int k = 0; k < INS * TAPS; k++)
-            value[k / TAPS][k % TAPS] =
-                at[k % TAPS] >= 0 ? A(right[(int64_t)(k / TAPS) * w.in_size + at[k % TAPS]]) : A(0);
-#pragma unroll
-        for (int k = 0; k < INS * TAPS; k++)
-#pragma unroll
-            for (int j = 0; j < OUTS; j++)
-                if (at[k % TAPS] >= 0) sum[k / TAPS][j * TAPS + k % TAPS] += g[j] * value[k / TAPS][k % TAPS];
-#pragma unroll
-        for (int j = 0; j < OUTS; j++) sum[0][OUTS * TAPS + j] += g[j];
+    if (!CUBE) taps_of<TAPS>(s.window, t.tap, packed);
+    int64_t begin = t.part * b.span, end = min(begin + b.span, s.batch * s.window.out_size),
+            i = begin + threadIdx.x;
+    terms<A, OUTS, TAPS, INS> now, next;
+    if (INS == 1) {
+#pragma unroll 2
+        for (; i < end; i += THREADS) {
+            load_terms<T, A, OUTS, TAPS, INS, CUBE>(s, b, t, dy, x, packed, i, now);
+            add_terms(now, sum);
+        }
+        return;
+    }
+    if (i < end) load_terms<T, A, OUTS, TAPS, INS, CUBE>(s, b, t, dy, x, packed, i, now);
+#pragma unroll 2
+    for (; i < end; i += THREADS) {
+        if (i + THREADS < end)
+            load_terms<T, A, OUTS, TAPS, INS, CUBE>(s, b, t, dy, x, packed, i + THREADS, next);
+        add_terms(now, sum);
+        now = next;
     }
 }
 
@@ -167,20 +204,26 @@ template <typename A, int USED, int COUNT> static __device__ A join_warps(A (&su
     return total;
 }
 
-/* The same of what the parts have left: GROUPS threads an element, in order. */
-template <typename A, int USED> static __device__ A join_parts(const A *partial, int parts)
+/* The same of what the parts have left, of all INS c at once: GROUPS threads an element, in order. */
+template <typename A, int USED, int INS>
+static __device__ void join_parts(const A *partial, int parts, A (&total)[INS])
 {
-    __shared__ A shared[GROUPS][64];
+    __shared__ A shared[GROUPS][INS][64];
     int element = (int)threadIdx.x % 64, group = (int)threadIdx.x / 64;
-    A total = 0;
+#pragma unroll
+    for (int e = 0; e < INS; e++) total[e] = 0;
     if (element < USED)
 #pragma unroll 8
-        for (int p = group; p < parts; p += GROUPS) total += __ldcg(partial + (int64_t)p * USED + element);
+        for (int p = group; p < parts; p += GROUPS)
+#pragma unroll
+            for (int e = 0; e < INS; e++)
+                total[e] += __ldcg(partial + ((int64_t)e * parts + p) * USED + element);
+#pragma unroll
+    for (int e = 0; e < INS; e++) shared[group][e][element] = total[e];
     __syncthreads();
-    shared[group][element] = total;
-    __syncthreads();
-    for (int r = 1; r < GROUPS && group == 0; r++) total += shared[r][element];
-    return total;
+    for (int r = 1; r < GROUPS && group == 0; r++)
+#pragma unroll
+        for (int e = 0; e < INS; e++) total[e] += shared[r][e][element];
 }
 
 template <typename T, int OUTS, int TAPS, int INS, bool CUBE>
@@ -202,10 +245,11 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == 8 || INS > 1 ? 1 
         if (thread < USED && b.parts == 1) store<T, A, OUTS, TAPS>(s, o, t, e, thread, total);
     }
     if (b.parts == 1 || !lki_cuda_is_last(&b.tickets[t.number], (unsigned)b.parts)) return;
-    for (int e = 0; e < INS; e++) {
-        A total = join_parts<A, USED>(partial + (int64_t)e * b.parts * USED, b.parts);
-        if (thread < USED) store<T, A, OUTS, TAPS>(s, o, t, e, thread, total);
-    }
+    A total[INS];
+    join_parts<A, USED, INS>(partial, b.parts, total);
+#pragma unroll
+    for (int e = 0; e < INS; e++)
+        if (thread < USED) store<T, A, OUTS, TAPS>(s, o, t, e, thread, total[e]);
 }
 
 /* ---- Launches ---- */
