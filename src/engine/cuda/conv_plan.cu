@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { MOST_DESCRIPTORS = 40, MOST_ENGINES = 8, MOST_NOTES = 16, MOST_DIMS = 5 };
+enum { MOST_DESCRIPTORS = 64, MOST_ENGINES = 8, MOST_NOTES = 16, MOST_DIMS = 5 };
 enum { ID_IN = 1, ID_WEIGHT, ID_OUT };
 static const int64_t MOST_WORKSPACE = (int64_t)1 << 30;
 
@@ -218,15 +218,12 @@ static bool try_engine(lki_cuda_conv_plan *plan, cudnnHandle_t handle, cudnnBack
     return true;
 }
 
-static void find_engine(lki_cuda_conv_plan *plan, cudnnHandle_t handle)
+/* The first engine of a heuristic's list that will do. */
+static bool try_heuristic(lki_cuda_conv_plan *plan, cudnnHandle_t handle, cudnnBackendDescriptor_t graph,
+                          cudnnBackendHeurMode_t mode)
 {
     maker m = {plan, CUDNN_STATUS_SUCCESS};
-    cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
-    cudnnBackendDescriptor_t configs[MOST_ENGINES], convolution = make_operation(&m, &plan->made_for);
-    cudnnBackendDescriptor_t graph = make(&m, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    set_descriptor(&m, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, convolution);
-    set(&m, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-    finish(&m, graph);
+    cudnnBackendDescriptor_t configs[MOST_ENGINES];
     cudnnBackendDescriptor_t heuristic = make(&m, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     set_descriptor(&m, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     set(&m, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
@@ -235,7 +232,23 @@ static void find_engine(lki_cuda_conv_plan *plan, cudnnHandle_t handle)
     int64_t count = get(&m, heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                         MOST_ENGINES, configs);
     for (int i = 0; i < count && m.status == CUDNN_STATUS_SUCCESS; i++)
-        if (try_engine(plan, handle, configs[i])) return;
+        if (try_engine(plan, handle, configs[i])) return true;
+    return false;
+}
+
+/* Mode B knows better where a weight's gradient has few channels; elsewhere both say the same. */
+static void find_engine(lki_cuda_conv_plan *plan, cudnnHandle_t handle)
+{
+    maker m = {plan, CUDNN_STATUS_SUCCESS};
+    cudnnBackendDescriptor_t convolution = make_operation(&m, &plan->made_for);
+    cudnnBackendDescriptor_t graph = make(&m, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    set_descriptor(&m, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, convolution);
+    set(&m, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    finish(&m, graph);
+    if (m.status != CUDNN_STATUS_SUCCESS) return;
+    bool to_weight = plan->made_for.role == LKI_CUDA_CONV_WEIGHT;
+    if (to_weight && try_heuristic(plan, handle, graph, CUDNN_HEUR_MODE_B)) return;
+    try_heuristic(plan, handle, graph, CUDNN_HEUR_MODE_A);
 }
 
 /* ---- Plans ---- */
