@@ -14,6 +14,16 @@ template <typename T> struct pack_of {
     using index = lki_cuda_pack<int32_t, V>;
 };
 
+/* How a thread finds its place. */
+typedef struct squares {
+    lki_cuda_divisor channels, width, height;
+} squares;
+
+static squares squares_of(const lki_cuda_window *w, int height, int width)
+{
+    return {lki_cuda_divisor_of(w->channels), lki_cuda_divisor_of(width), lki_cuda_divisor_of(height)};
+}
+
 /* As in pool.cu: the first of equals wins; a NaN wins over any number. */
 template <typename T>
 static __global__ void max_kernel(lki_cuda_window w, const typename pack_of<T>::type *x,
@@ -93,10 +103,6 @@ static __global__ void max_grad_kernel(lki_cuda_window w, const typename pack_of
 
 /* Windows of up to three that go in steps of two: two of them at most reach a pair of neighbours. A thread
  * has two by two places of dx and looks at each of their windows once. */
-typedef struct squares {
-    lki_cuda_divisor channels, width, height;
-} squares;
-
 template <typename T>
 static __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
     max_grad_squares_kernel(lki_cuda_window w, squares v, const typename pack_of<T>::type *dy,
@@ -169,7 +175,7 @@ static void launch_squares(lki_cuda *cuda, const lk_call *call, const lki_cuda_w
     int height = (w->axis[1].in + 1) / 2, width = (w->axis[2].in + 1) / 2;
     int64_t samples = lki_cuda_count(&call->out[0]) / pack_of<T>::V / w->channels / w->in_size,
             count = samples * height * width * w->channels;
-    squares v = {lki_cuda_divisor_of(w->channels), lki_cuda_divisor_of(width), lki_cuda_divisor_of(height)};
+    squares v = squares_of(w, height, width);
     max_grad_squares_kernel<T><<<lki_cuda_grid(cuda, count), LKI_CUDA_BLOCK, 0, cuda->compute>>>(
         *w, v, (const P *)call->in[0].data, lki_cuda_in<I>(call, 1), (P *)call->out[0].data, count);
 }
@@ -239,6 +245,25 @@ static __global__ void adaptive_grad_kernel(lki_cuda_window w, const typename pa
     }
 }
 
+/* Of one bin, the whole plane. */
+template <typename T>
+static __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
+    whole_grad_kernel(lki_cuda_window w, squares v, const typename pack_of<T>::type *dy,
+                      typename pack_of<T>::type *dx, int64_t count)
+{
+    using A = typename lki_cuda_wide<T>::type;
+    constexpr int V = pack_of<T>::V;
+    for (EACH(i, count)) {
+        int channel, unused;
+        int64_t sample = lki_cuda_split(v.height, lki_cuda_split(v.channels, i, &channel), &unused);
+        typename pack_of<T>::type given = dy[sample * w.channels + channel], to;
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            to.at[e] = lki_cuda_narrow<T>::of(lki_cuda_widen(given.at[e]) / A(w.in_size));
+        dx[i] = to;
+    }
+}
+
 /* ---- Launches ---- */
 
 template <typename T> static void launch(lki_cuda *cuda, const lk_call *call, lki_cuda_window w)
@@ -263,7 +288,15 @@ template <typename T> static void launch(lki_cuda *cuda, const lk_call *call, lk
     case LK_OP_ADAPTIVE_AVG_POOL:
         adaptive_kernel<T><<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(w, in, out, count);
         break;
-    default: adaptive_grad_kernel<T><<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(w, in, out, count); break;
+    case LK_OP_ADAPTIVE_AVG_POOL_GRAD:
+        if (w.out_size == 1) {
+            whole_grad_kernel<T><<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(
+                w, squares_of(&w, w.in_size, 1), in, out, count);
+            break;
+        }
+        adaptive_grad_kernel<T><<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(w, in, out, count);
+        break;
+    default: break;
     }
 }
 
