@@ -157,6 +157,11 @@ template <typename T> static inline T __ldcs(const T *at)
     return *at;
 }
 
+template <typename T> static inline void __stcs(T *at, T value)
+{
+    *at = value;
+}
+
 template <typename T, typename V> static inline T atomicMin(T *at, V value)
 {
     T before = *at;

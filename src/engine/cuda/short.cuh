@@ -66,6 +66,7 @@ static __device__ inline lki_cuda_wides<V> lki_cuda_widen_all(const lki_cuda_bit
     return to;
 }
 
+/* Past what lies in the cache: a long tensor would only push out what is read next. */
 template <typename T, int V>
 static __device__ inline void lki_cuda_store_all(T *to, const lki_cuda_wides<V> &x)
 {
@@ -76,7 +77,13 @@ static __device__ inline void lki_cuda_store_all(T *to, const lki_cuda_wides<V> 
 #pragma unroll
         for (int e = 0; e < V / 2; e++) lki_cuda_narrow_pair(x.at[2 * e], x.at[2 * e + 1], &packed.at[e]);
     }
-    *(lki_cuda_bits<T, V> *)to = packed;
+    if constexpr (sizeof packed == sizeof(uint4)) {
+        uint4 word;
+        memcpy(&word, &packed, sizeof word);
+        __stcs((uint4 *)to, word);
+    } else {
+        *(lki_cuda_bits<T, V> *)to = packed;
+    }
 }
 #endif
 
