@@ -187,6 +187,7 @@ static void make_calls(lki_plan *plan)
         for (lki_node *node = plan->graph->first; node; node = node->next) {
             if (!has_kernel(node) || (int)node->section != section) continue;
             plan->nodes[c] = node;
+            if (c > plan->section_begin[section]) plan->calls[c].previous = &plan->calls[c - 1];
             fill_call(plan, &plan->calls[c++], node, first_operand);
             first_operand += node->input_count;
         }

@@ -43,6 +43,7 @@ struct lk_call {
      * their work; they are led. 0 and false with an engine that does not join them. */
     int followers;
     bool is_led;
+    lk_call *previous; /* the one that is always run right before it; its work may be taken over. Or NULL */
     lk_engine *engine;
     lk_kernel run; /* set by prepare */
     void *state;   /* set by prepare; the engine's */

@@ -32,6 +32,9 @@ typedef struct lki_cuda_norm {
 /* The operands of a run; x and out of one dtype, all others of one dtype. */
 typedef struct lki_cuda_norm_operands {
     const void *x, *dy, *weight, *bias;
+    /* Where `gate` is there, dy is computed on the way: first + second (or first alone) where gate is not 0
+     * or less. */
+    const void *first, *second, *gate;
     const void *addend; /* of x's shape, added to y; or NULL */
     void *running_mean, *running_var;
     void *mean, *istd; /* a gradient only reads them */

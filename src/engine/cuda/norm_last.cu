@@ -25,6 +25,7 @@ typedef struct field {
 template <typename T> struct operands {
     const T *x, *dy, *addend;
     T *out;
+    const T *first, *second, *gate; /* lki_cuda_norm_operands's */
     const float *weight, *bias;
     float *running_mean, *running_var, *mean, *istd, *dweight, *dbias;
 };
@@ -120,26 +121,50 @@ template <int V> static __device__ void block_sums(int across, float *a, float *
     *b = float(total.b);
 }
 
-template <typename T, int V, bool BACK, bool RELU>
+/* What passes the gate, as it is written and read again. */
+template <typename T, int V>
+static __device__ lki_cuda_bits<T, V> pass(const lki_cuda_bits<T, V> &first,
+                                           const lki_cuda_bits<T, V> &second, const lki_cuda_bits<T, V> &gate,
+                                           bool both)
+{
+    lki_cuda_wides<V> dy = lki_cuda_widen_all<T, V>(first), y = lki_cuda_widen_all<T, V>(gate);
+    if (both) {
+        lki_cuda_wides<V> more = lki_cuda_widen_all<T, V>(second);
+#pragma unroll
+        for (int e = 0; e < V; e++) dy.at[e] += more.at[e];
+    }
+#pragma unroll
+    for (int e = 0; e < V; e++) dy.at[e] = y.at[e] <= 0 ? 0.f : dy.at[e];
+    return lki_cuda_narrow_all<T, V>(dy);
+}
+
+template <typename T, int V, bool BACK, bool RELU, bool GATED>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH) sum_kernel(field f, operands<T> o, notes n)
 {
-    constexpr int AHEAD = BACK ? 4 : 8;
+    constexpr int AHEAD = GATED ? 2 : BACK ? 4 : 8;
     stand s = stand_of<V>(f);
     adder<T, V, BACK, RELU> sum = {};
     if (s.count) sum.begin(o, s.channel);
     for (int i = s.count - 1; i >= 0; i -= AHEAD) {
-        lki_cuda_bits<T, V> x[AHEAD], dy[AHEAD];
+        lki_cuda_bits<T, V> x[AHEAD], dy[AHEAD], second[AHEAD], gate[AHEAD];
         int64_t last = s.first + i * s.step;
 #pragma unroll
         for (int k = 0; k < AHEAD; k++) {
             int64_t at = last - k * s.step;
             if (i >= k) x[k] = lki_cuda_load_bits<T, V>(o.x + at);
-            if (BACK && i >= k) dy[k] = lki_cuda_load_bits<T, V>(o.dy + at);
+            if (BACK && i >= k) dy[k] = lki_cuda_load_bits<T, V>((GATED ? o.first : o.dy) + at);
+            if (GATED && i >= k) gate[k] = lki_cuda_load_bits<T, V>(o.gate + at);
+            if (GATED && i >= k && o.second) second[k] = lki_cuda_load_bits<T, V>(o.second + at);
         }
 #pragma unroll
-        for (int k = 0; k < AHEAD; k++)
-            if (i >= k)
-                sum.add(lki_cuda_widen_all<T, V>(x[k]), lki_cuda_widen_all<T, V>(BACK ? dy[k] : x[k]));
+        for (int k = 0; k < AHEAD; k++) {
+            if (i < k) continue;
+            if (GATED) {
+                dy[k] = pass<T, V>(dy[k], second[k], gate[k], o.second);
+                *(lki_cuda_bits<T, V> *)((T *)o.dy + last - k * s.step) = dy[k];
+            }
+            sum.add(lki_cuda_widen_all<T, V>(x[k]), lki_cuda_widen_all<T, V>(BACK ? dy[k] : x[k]));
+        }
     }
     block_sums<V>(f.across, sum.a, sum.b);
     int width = f.across * V, c = (int)threadIdx.x;
@@ -269,10 +294,10 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
 #pragma unroll
         for (int k = 0; k < AHEAD; k++)
             if (i + k < s.count)
-                lki_cuda_store_all<T, V>(o.out + first + k * s.step,
-                                         normalise<T, V, BACK, RELU, ADD>(
-                                             l, bias, lki_cuda_widen_all<T, V>(x[k]),
-                                             lki_cuda_widen_all<T, V>(BACK || ADD ? other[k] : x[k])));
+                lki_cuda_store_past<T, V>(o.out + first + k * s.step,
+                                          lki_cuda_narrow_all<T, V>(normalise<T, V, BACK, RELU, ADD>(
+                                              l, bias, lki_cuda_widen_all<T, V>(x[k]),
+                                              lki_cuda_widen_all<T, V>(BACK || ADD ? other[k] : x[k]))));
     }
 }
 
@@ -311,7 +336,10 @@ static void launch(lki_cuda *cuda, const lki_cuda_norm *v, const operands<T> &o,
     notes n = {(float2 *)scratch, (float *)((char *)scratch + partial_nbytes(f, V))};
     unsigned blocks = (unsigned)f.tiles * (unsigned)f.parts,
              wanted = o.out && f.rows ? blocks : (unsigned)f.tiles;
-    if (BACK || !v->has_moments) sum_kernel<T, V, BACK, RELU><<<blocks, THREADS, 0, cuda->compute>>>(f, o, n);
+    if (BACK && !RELU && o.gate)
+        sum_kernel<T, V, BACK, RELU, BACK && !RELU><<<blocks, THREADS, 0, cuda->compute>>>(f, o, n);
+    else if (BACK || !v->has_moments)
+        sum_kernel<T, V, BACK, RELU, false><<<blocks, THREADS, 0, cuda->compute>>>(f, o, n);
     if (o.addend)
         apply_kernel<T, V, BACK, RELU, !BACK><<<wanted, THREADS, 0, cuda->compute>>>(*v, f, o, n);
     else
@@ -336,14 +364,17 @@ static void start(lki_cuda *cuda, const lki_cuda_norm *v, const lki_cuda_norm_op
                   void *scratch)
 {
     constexpr int V = 16 / sizeof(T);
-    operands<T> o = {(const T *)from->x,          (const T *)from->dy,
-                     (const T *)from->addend,     (T *)from->out,
-                     (const float *)from->weight, (const float *)from->bias,
-                     (float *)from->running_mean, (float *)from->running_var,
-                     (float *)from->mean,         (float *)from->istd,
-                     (float *)from->dweight,      (float *)from->dbias};
-    uintptr_t bits =
-        (uintptr_t)from->x | (uintptr_t)from->dy | (uintptr_t)from->out | (uintptr_t)from->addend;
+    operands<T> o = {(const T *)from->x,         (const T *)from->dy,
+                     (const T *)from->addend,    (T *)from->out,
+                     (const T *)from->first,     (const T *)from->second,
+                     (const T *)from->gate,      (const float *)from->weight,
+                     (const float *)from->bias,  (float *)from->running_mean,
+                     (float *)from->running_var, (float *)from->mean,
+                     (float *)from->istd,        (float *)from->dweight,
+                     (float *)from->dbias};
+    uintptr_t bits = (uintptr_t)from->x | (uintptr_t)from->dy | (uintptr_t)from->out |
+                     (uintptr_t)from->addend | (uintptr_t)from->first | (uintptr_t)from->second |
+                     (uintptr_t)from->gate;
     if (bits % 16 == 0 && v->channels % V == 0)
         choose<T, V>(cuda, v, o, backward, scratch);
     else

@@ -66,23 +66,29 @@ static __device__ inline lki_cuda_wides<V> lki_cuda_widen_all(const lki_cuda_bit
     return to;
 }
 
-/* Past what lies in the cache: a long tensor would only push out what is read next. */
 template <typename T, int V>
-static __device__ inline void lki_cuda_store_all(T *to, const lki_cuda_wides<V> &x)
+static __device__ inline lki_cuda_bits<T, V> lki_cuda_narrow_all(const lki_cuda_wides<V> &x)
 {
-    lki_cuda_bits<T, V> packed;
+    lki_cuda_bits<T, V> to;
     if constexpr (V == 1) {
-        packed.at[0] = T(x.at[0]);
+        to.at[0] = T(x.at[0]);
     } else {
 #pragma unroll
-        for (int e = 0; e < V / 2; e++) lki_cuda_narrow_pair(x.at[2 * e], x.at[2 * e + 1], &packed.at[e]);
+        for (int e = 0; e < V / 2; e++) lki_cuda_narrow_pair(x.at[2 * e], x.at[2 * e + 1], &to.at[e]);
     }
-    if constexpr (sizeof packed == sizeof(uint4)) {
+    return to;
+}
+
+/* Past what lies in the cache: a long tensor would only push out what is read next. */
+template <typename T, int V>
+static __device__ inline void lki_cuda_store_past(T *to, const lki_cuda_bits<T, V> &x)
+{
+    if constexpr (sizeof x == sizeof(uint4)) {
         uint4 word;
-        memcpy(&word, &packed, sizeof word);
+        memcpy(&word, &x, sizeof word);
         __stcs((uint4 *)to, word);
     } else {
-        *(lki_cuda_bits<T, V> *)to = packed;
+        *(lki_cuda_bits<T, V> *)to = x;
     }
 }
 #endif
