@@ -96,15 +96,18 @@ static __global__ void __launch_bounds__(OUT_THREADS) out_kernel(lki_cuda_shape 
 
 /* ---- The weight's gradient ---- */
 
-enum { WEIGHT_THREADS = 64, WEIGHT_DEPTH = 64, AHEAD = 8 };
+enum { WEIGHT_THREADS = 64, WEIGHT_DEPTH = 64, WEIGHT_ROWS = 2 };
+
+/* Rows of a that are on their way: what a thread of several columns has of them hides the way to memory. */
+template <int ROWS> constexpr int AHEAD = ROWS == 1 ? 8 : 16;
 
 /* The next AHEAD rows of a, at the thread's places. */
 template <int ROWS>
-static __device__ void fetch_ahead(float (&to)[AHEAD][ROWS], const float *from, int64_t m, int depth,
+static __device__ void fetch_ahead(float (&to)[AHEAD<ROWS>][ROWS], const float *from, int64_t m, int depth,
                                    int64_t left)
 {
 #pragma unroll
-    for (int l = 0; l < AHEAD; l++)
+    for (int l = 0; l < AHEAD<ROWS>; l++)
 #pragma unroll
         for (int j = 0; j < ROWS; j++)
             to[l][j] =
@@ -113,10 +116,10 @@ static __device__ void fetch_ahead(float (&to)[AHEAD][ROWS], const float *from, 
 
 template <int SIDE, int ROWS>
 static __device__ void add_ahead(float (&sum)[ROWS][SIDE], float (&row_sum)[ROWS],
-                                 const float (&a)[AHEAD][ROWS], const float (*b)[SIDE])
+                                 const float (&a)[AHEAD<ROWS>][ROWS], const float (*b)[SIDE])
 {
 #pragma unroll
-    for (int l = 0; l < AHEAD; l++) {
+    for (int l = 0; l < AHEAD<ROWS>; l++) {
 #pragma unroll
         for (int j = 0; j < ROWS; j++) row_sum[j] += a[l][j];
 #pragma unroll
@@ -138,6 +141,7 @@ static __device__ void add_ahead(float (&sum)[ROWS][SIDE], float (&row_sum)[ROWS
 template <int SIDE, int ROWS>
 static __global__ void __launch_bounds__(WEIGHT_THREADS) weight_kernel(lki_cuda_shape s, lki_cuda_factors f)
 {
+    constexpr int STEP = AHEAD<ROWS>;
     __shared__ __align__(16) float b[WEIGHT_DEPTH][SIDE];
     __shared__ __align__(16) float staged[WEIGHT_THREADS][SIDE + 4];
     int n = (int)s.n, t = (int)threadIdx.x;
@@ -149,13 +153,13 @@ static __global__ void __launch_bounds__(WEIGHT_THREADS) weight_kernel(lki_cuda_
         __syncthreads();
         stage_rows<SIDE, SIDE, WEIGHT_THREADS, WEIGHT_DEPTH>(b, (const float *)f.b + l * n, depth, n);
         __syncthreads();
-        float now[AHEAD][ROWS], next[AHEAD][ROWS];
+        float now[STEP][ROWS], next[STEP][ROWS];
         fetch_ahead<ROWS>(next, a + l * s.m, s.m, depth, left);
-        for (int i = 0; i < depth; i += AHEAD) {
+        for (int i = 0; i < depth; i += STEP) {
 #pragma unroll
-            for (int e = 0; e < AHEAD * ROWS; e++) now[e / ROWS][e % ROWS] = next[e / ROWS][e % ROWS];
-            if (i + AHEAD < depth)
-                fetch_ahead<ROWS>(next, a + (l + i + AHEAD) * s.m, s.m, depth - i - AHEAD, left);
+            for (int e = 0; e < STEP * ROWS; e++) now[e / ROWS][e % ROWS] = next[e / ROWS][e % ROWS];
+            if (i + STEP < depth)
+                fetch_ahead<ROWS>(next, a + (l + i + STEP) * s.m, s.m, depth - i - STEP, left);
             add_ahead<SIDE, ROWS>(sum, row_sum, now, &b[i]);
         }
     }
@@ -385,9 +389,9 @@ static void launch_thin(lki_cuda *cuda, const lki_cuda_product *p, const lki_cud
                 <<<dim3((unsigned)((s.n + OUT_THREADS - 1) / OUT_THREADS), rows), OUT_THREADS, 0, stream>>>(
                     s, f);
     } else if (p->thin == LKI_CUDA_THIN_WEIGHT) {
-        int64_t wide = (s.m + WEIGHT_THREADS * PER_THREAD - 1) / (WEIGHT_THREADS * PER_THREAD);
+        int64_t wide = (s.m + WEIGHT_THREADS * WEIGHT_ROWS - 1) / (WEIGHT_THREADS * WEIGHT_ROWS);
         if (wide >= cuda->processor_count)
-            weight_kernel<SIDE, PER_THREAD><<<(unsigned)wide, WEIGHT_THREADS, 0, stream>>>(s, f);
+            weight_kernel<SIDE, WEIGHT_ROWS><<<(unsigned)wide, WEIGHT_THREADS, 0, stream>>>(s, f);
         else
             weight_kernel<SIDE, 1>
                 <<<(unsigned)((s.m + WEIGHT_THREADS - 1) / WEIGHT_THREADS), WEIGHT_THREADS, 0, stream>>>(s,
