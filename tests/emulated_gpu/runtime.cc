@@ -340,6 +340,11 @@ cudaError_t cudaLaunchCooperativeKernel(const void *, dim3, dim3, void **, size_
     return remember(cudaErrorNotSupported);
 }
 
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *, const void *, void **)
+{
+    return remember(cudaErrorNotSupported);
+}
+
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
                              cudaStream_t stream)
 {

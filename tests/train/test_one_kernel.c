@@ -8,13 +8,16 @@
 
 enum { STEPS = 5, MOST_PARAMS = 1 << 16, CLASSES = 10 };
 
+/* What of a batch is rows of a dataset that are gathered on the GPU. */
+typedef enum source { FED, BYTES, BYTES_AND_CLASSES, FLOATS_AND_CLASSES } source;
+
 typedef struct example {
     const char *name;
     lk_module *(*model)(void);
     lk_criterion *(*criterion)(void);
     lk_optimizer *(*optimizer)(void);
     int batch, features;
-    bool from_rows; /* of a dataset of bytes, gathered on the GPU */
+    source from;
 } example;
 
 static lk_module *linear(void)
@@ -52,6 +55,14 @@ static lk_optimizer *adam(void)
 {
     return lk_adam(.lr = 0.02);
 }
+static lk_optimizer *adamw(void)
+{
+    return lk_adamw(.lr = 0.01, .weight_decay = 0.1);
+}
+static lk_optimizer *sgd(void)
+{
+    return lk_sgd(.lr = 0.05);
+}
 static lk_optimizer *amsgrad(void)
 {
     return lk_adamw(.lr = 0.01, .amsgrad = true, .weight_decay = 0.1);
@@ -70,23 +81,56 @@ static lk_optimizer *adagrad(void)
 }
 
 static const example examples[] = {
-    {"linear", linear, plain, adam, 32, 784, true},
-    {"linear, fed", linear, smoothed, adam, 7, 784, false},
-    {"mlp", mlp, plain, momentum, 96, 96, true},
-    {"mlp, many samples", mlp, plain, adagrad, 150, 96, false},
-    {"odd", odd, smoothed, amsgrad, 17, 33, true},
-    {"wide", wide, plain, adam, 40, 300, true},
-    {"wide, one sample", wide, smoothed, momentum, 1, 300, false},
-    {"odd, one sample", odd, plain, rmsprop, 1, 33, false},
+    {"linear", linear, plain, adam, 32, 784, BYTES},
+    {"linear, fed", linear, smoothed, adam, 7, 784, FED},
+    {"mlp", mlp, plain, momentum, 96, 96, BYTES},
+    {"mlp, many samples", mlp, plain, adagrad, 150, 96, FED},
+    {"odd", odd, smoothed, amsgrad, 17, 33, BYTES},
+    {"wide", wide, plain, adam, 40, 300, BYTES},
+    {"wide, one sample", wide, smoothed, momentum, 1, 300, FED},
+    {"odd, one sample", odd, plain, rmsprop, 1, 33, FED},
+    /* Usual ones, which have kernels of their own. */
+    {"linear, bytes", linear, plain, adam, 32, 784, BYTES_AND_CLASSES},
+    {"mlp, bytes", mlp, plain, momentum, 128, 96, BYTES_AND_CLASSES},
+    {"wide, bytes", wide, plain, sgd, 40, 300, BYTES_AND_CLASSES},
+    {"odd, bytes", odd, plain, adamw, 17, 33, BYTES_AND_CLASSES},
+    {"linear, floats", linear, plain, adam, 32, 784, FLOATS_AND_CLASSES},
+    {"mlp, floats", mlp, plain, sgd, 128, 96, FLOATS_AND_CLASSES},
+    {"wide, floats", wide, plain, momentum, 40, 300, FLOATS_AND_CLASSES},
+    {"odd, floats", odd, plain, adamw, 17, 33, FLOATS_AND_CLASSES},
+    {"odd, floats, unusual", odd, smoothed, adamw, 17, 33, FLOATS_AND_CLASSES},
+    {"linear, floats, many samples", linear, plain, adam, 200, 784, FLOATS_AND_CLASSES},
+    {"wide, floats, many samples", wide, plain, adam, 200, 300, FLOATS_AND_CLASSES},
 };
 
 /* A batch, and the dataset that it may be rows of. */
 typedef struct data {
     lk_tensor *x, *y;
-    unsigned char *bytes;
-    int64_t *indices;
-    lk_rows rows;
+    unsigned char *bytes, *byte_classes;
+    float *floats;
+    int64_t *indices, *classes;
+    lk_rows rows, class_rows;
 } data;
+
+static lk_rows rows_of(const void *stored, lk_dtype dtype, int length, int width)
+{
+    return (lk_rows){
+        .data = stored, .stored = dtype, .length = length, .width = width, .divisor = 1, .std = 1};
+}
+
+/* A dataset twice as long as a batch, stored as the example wants it. */
+static void make_rows(const example *e, data *d)
+{
+    int length = 2 * e->batch;
+    bool floats = e->from == FLOATS_AND_CLASSES;
+    d->rows = rows_of(floats ? (void *)d->floats : d->bytes, floats ? LK_F32 : LK_U8, length, e->features);
+    d->class_rows =
+        rows_of(floats ? (void *)d->classes : d->byte_classes, floats ? LK_I64 : LK_U8, length, 1);
+    if (floats) return;
+    d->rows.divisor = 255;
+    d->rows.mean = 0.25F;
+    d->rows.std = 0.5F;
+}
 
 static void make_data(const example *e, data *d)
 {
@@ -95,20 +139,24 @@ static void make_data(const example *e, data *d)
     d->x = lk_rand(LK_SHAPE(e->batch, e->features));
     d->y = lk_tensor_create(LK_I64, LK_SHAPE(e->batch));
     d->bytes = malloc((size_t)(length * e->features));
+    d->floats = malloc(sizeof *d->floats * (size_t)(length * e->features));
     d->indices = malloc(sizeof *d->indices * (size_t)e->batch);
-    assert_true(d->x && d->y && d->bytes && d->indices);
-    for (int i = 0; i < length * e->features; i++) d->bytes[i] = (unsigned char)(i * 37 % 251);
+    d->classes = malloc(sizeof *d->classes * (size_t)length);
+    d->byte_classes = malloc((size_t)length);
+    assert_true(d->x && d->y && d->bytes && d->floats && d->indices && d->classes && d->byte_classes);
+    for (int i = 0; i < length * e->features; i++) {
+        d->bytes[i] = (unsigned char)(i * 37 % 251);
+        d->floats[i] = (float)(i * 53 % 257) / 128 - 1;
+    }
+    for (int i = 0; i < length; i++) {
+        d->classes[i] = i * 3 % CLASSES;
+        d->byte_classes[i] = (unsigned char)(i * 9 % CLASSES);
+    }
     for (int i = 0; i < e->batch; i++) {
         ((int64_t *)d->y->data)[i] = i * 7 % CLASSES;
         d->indices[i] = (i * 5 + 1) % length;
     }
-    d->rows = (lk_rows){.data = d->bytes,
-                        .stored = LK_U8,
-                        .length = length,
-                        .width = e->features,
-                        .divisor = 255,
-                        .mean = 0.25F,
-                        .std = 0.5F};
+    make_rows(e, d);
 }
 
 static void free_data(data *d)
@@ -116,7 +164,10 @@ static void free_data(data *d)
     lk_tensor_free(d->x);
     lk_tensor_free(d->y);
     free(d->bytes);
+    free(d->byte_classes);
+    free(d->floats);
     free(d->indices);
+    free(d->classes);
 }
 
 /* A step on an engine of its own; `way` is LOCKSTEP_ONE_KERNEL's. */
@@ -150,7 +201,8 @@ static void free_step(trained *t)
 static lk_status train(const example *e, const trained *t, data *d)
 {
     lk_input batch[] = {{"features", d->x}, {"targets", d->y}};
-    if (e->from_rows) lkt_ok(lk_step_take_rows(t->step, "features", &d->rows, d->indices));
+    if (e->from != FED) lkt_ok(lk_step_take_rows(t->step, "features", &d->rows, d->indices));
+    if (e->from > BYTES) lkt_ok(lk_step_take_rows(t->step, "targets", &d->class_rows, d->indices));
     return lk_step_train(t->step, batch, 2);
 }
 

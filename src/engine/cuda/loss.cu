@@ -118,6 +118,7 @@ void take_note(const lk_call *call, const lki_cuda_class_loss &l, lki_cuda *cuda
     lki_cuda_small_loss *o = &note->op.loss;
     size_t row = sizeof(float) * (size_t)l.classes, nbytes = (size_t)l.samples * row;
     o->l = l;
+    o->tiny = -1;
     o->lanes = lanes;
     o->warps = warps;
     o->x = lki_cuda_in<float>(call, backward ? 1 : 0);

@@ -174,6 +174,8 @@ static void take_note(lki_cuda *cuda, const lki_cuda_product *p, const lki_cuda_
                                   (const float *)f->bias,
                                   (float *)f->c,
                                   (float *)f->sums,
+                                  NULL,
+                                  NULL,
                                   (int)s->m,
                                   (int)s->n,
                                   (int)s->k,
@@ -182,6 +184,7 @@ static void take_note(lki_cuda *cuda, const lki_cuda_product *p, const lki_cuda_
                                   (int)s->b_row,
                                   (int)s->b_column,
                                   f->relu,
+                                  -1,
                                   -1};
     lki_cuda_reads(note, f->a, size * m * k, by_rows ? size * k : 0);
     lki_cuda_reads(note, f->b, size * k * n, 0);

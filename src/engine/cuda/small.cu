@@ -2,6 +2,7 @@
  * blocks have to wait. */
 #include "engine/cuda/small.cuh"
 
+#include <limits.h>
 #include <string.h>
 
 /* What the last launch took in: as long as that stays, so do the barriers. */
@@ -16,10 +17,12 @@ struct lki_cuda_small {
     int count, run_count; /* of them; the last ones may be there only for others */
     lki_cuda_small_op op[LKI_CUDA_SMALL_OPS];
     lki_cuda_small_args args;
+    lki_cuda_small_facts facts;
     char *memory; /* device: the ops, then the samples' losses */
     taken seen;
     bool is_planned;
     int blocks, wait_count;
+    size_t shared_nbytes;
 };
 
 /* ---- Notes ---- */
@@ -101,12 +104,15 @@ static bool is_own(const lki_cuda_touch *a, const lki_cuda_touch *b)
     return a->piece && a->piece == b->piece && a->begin == b->begin;
 }
 
-static bool must_wait(const lki_cuda_note *before, const lki_cuda_note *after)
+/* `ignored`: what is written there `after` reads elsewhere. */
+static bool must_wait(const lki_cuda_note *before, const lki_cuda_note *after, const void *ignored)
 {
-    for (int i = 0; i < before->touch_count; i++)
+    for (int i = 0; i < before->touch_count; i++) {
+        if (before->touch[i].begin == ignored) continue;
         for (int j = 0; j < after->touch_count; j++)
             if (meet(&before->touch[i], &after->touch[j]) && !is_own(&before->touch[i], &after->touch[j]))
                 return true;
+    }
     return false;
 }
 
@@ -142,6 +148,43 @@ static void note_news(const lki_cuda *cuda, const lki_cuda_step_news *news, lki_
     }
 }
 
+/* Which gather of the news an op may read where its rows come from, or has at hand; -1: none. */
+static int find_gather(const lki_cuda_small *s, int i)
+{
+    const lki_cuda_step_news *news = &s->args.news;
+    const lki_cuda_small_op *op = &s->op[i];
+    const lki_cuda_small_product *p = &op->product;
+    bool dots = op->kind == LKI_CUDA_SMALL_DOTS_ROW || op->kind == LKI_CUDA_SMALL_DOTS_TILE;
+    bool loses = op->kind == LKI_CUDA_SMALL_LOSS || op->kind == LKI_CUDA_SMALL_TOTAL;
+    for (int k = 0; k < news->gather_count; k++) {
+        const lki_cuda_gather *g = &news->gather[k];
+        bool rows = dots && g->out == p->a && g->conversion == LKI_CUDA_COPY_16 && g->row_count == p->m;
+        if (rows && g->width * 4 == p->k) return k;
+        bool all = g->row_count * g->width == op->loss.l.samples;
+        if (loses && g->out == op->loss.l.target && all && lki_cuda_is_tiny(*g)) return k;
+    }
+    return -1;
+}
+
+/* What the news tell an op about where its operands are. */
+static const void *look_at_news(lki_cuda_small *s, int i)
+{
+    lki_cuda_small_op *op = &s->op[i];
+    int found = find_gather(s, i);
+    for (int k = 0; k < i && found >= 0; k++) /* unless somebody has changed them since */
+        for (int t = 0; t < s->note[k].touch_count; t++) {
+            const lki_cuda_touch *touched = &s->note[k].touch[t];
+            if (touched->writes && touched->begin == s->args.news.gather[found].out) found = -1;
+        }
+    if (op->kind == LKI_CUDA_SMALL_LOSS || op->kind == LKI_CUDA_SMALL_TOTAL) {
+        op->loss.tiny = (short)found;
+        return NULL;
+    }
+    if (op->kind != LKI_CUDA_SMALL_DOTS_ROW && op->kind != LKI_CUDA_SMALL_DOTS_TILE) return NULL;
+    op->product.gather = (short)found;
+    return found < 0 ? NULL : op->product.a;
+}
+
 static bool goes_by_rows(const lki_cuda_note *note)
 {
     for (int i = 0; i < note->touch_count; i++)
@@ -159,9 +202,11 @@ static void plan_waits(const lki_cuda *cuda, lki_cuda_small *s)
     s->wait_count = 0;
     for (int i = 0; i < s->run_count; i++) {
         lki_cuda_small_op *op = &s->op[i];
+        const void *elsewhere = look_at_news(s, i);
         op->waits = false;
         for (int k = behind; k < i; k++)
-            op->waits = op->waits || must_wait(k < 0 ? &news : &s->note[k], &s->note[i]);
+            op->waits = op->waits || (k < 0 ? must_wait(&news, &s->note[i], elsewhere)
+                                            : must_wait(&s->note[k], &s->note[i], NULL));
         if (op->waits) {
             behind = i;
             used = 0;
@@ -232,6 +277,26 @@ static void delay_total(lki_cuda_small *s)
         to++;
     }
     move_note(s, at, to);
+}
+
+/* ---- ReLU's gradients beside the products before them ---- */
+
+static void join_masks(lki_cuda_small *s)
+{
+    for (int i = 0; i + 1 < s->count; i++) {
+        lki_cuda_small_product *p = &s->note[i].op.product;
+        const lki_cuda_note *next = &s->note[i + 1];
+        const lki_cuda_small_pointwise *o = &next->op.pointwise;
+        bool fits = s->note[i].op.kind == LKI_CUDA_SMALL_ROW && !p->masked &&
+                    next->op.kind == LKI_CUDA_SMALL_RELU_GRAD && o->dy == p->c && o->width == p->n &&
+                    o->count == p->m * p->n;
+        if (!fits) continue;
+        p->mask = o->y;
+        p->masked = o->out;
+        for (int t = 1; t < next->touch_count; t++)
+            s->note[i].touch[s->note[i].touch_count++] = next->touch[t];
+        remove_note(s, i + 1);
+    }
 }
 
 /* ---- Updates beside their gradients ---- */
@@ -347,12 +412,72 @@ static bool join_updates(const lki_cuda *cuda, lki_cuda_small *s)
     return true;
 }
 
+/* ---- Shared memory ---- */
+
+static size_t tile_nbytes(const lki_cuda_small_op *op)
+{
+    if (op->kind != LKI_CUDA_SMALL_TILES) return 0;
+    size_t side = (size_t)lki_cuda_tile_side(op->product.m, op->product.n);
+    return sizeof(float) * LKI_CUDA_SMALL_DEPTH * (side + 4 + side + 1);
+}
+
+static void plan_shared(lki_cuda_small *s)
+{
+    for (int i = 0; i < s->run_count; i++) {
+        size_t nbytes = tile_nbytes(&s->op[i]);
+        if (nbytes > s->shared_nbytes) s->shared_nbytes = nbytes;
+    }
+}
+
+/* ---- Usual steps ---- */
+
+static bool is_plain(const lki_cuda_class_loss *l)
+{
+    return !l->weight && l->smoothing == 0 && l->mean && l->target_dtype == LK_I64;
+}
+
+static int state_count(const lki_cuda_small_update *u)
+{
+    int count = 0, last = 0;
+    for (int k = 1; k <= 3; k++) {
+        count += u->data[1 + k] != NULL;
+        if (u->data[1 + k]) last = k;
+    }
+    return count == last ? count : -1; /* only the first ones, or it is unusual */
+}
+
+/* `found` where nothing was known yet, else -1 where it is not the same. */
+static int agree(int known, int found)
+{
+    return known == INT_MAX || known == found ? found : -1;
+}
+
+static lki_cuda_small_facts find_facts(const lki_cuda_small *s)
+{
+    const lki_cuda_small_facts unusual = {-1, -1, -1, -1};
+    lki_cuda_small_facts f = {INT_MAX, INT_MAX, INT_MAX, INT_MAX};
+    for (int i = 0; i < s->count; i++) {
+        const lki_cuda_small_op *op = &s->op[i];
+        if (op->kind == LKI_CUDA_SMALL_LOSS && !is_plain(&op->loss.l)) return unusual;
+        if (op->kind != LKI_CUDA_SMALL_UPDATE) continue;
+        f.rule = agree(f.rule, op->update.rule);
+        f.states = agree(f.states, state_count(&op->update));
+    }
+    for (int i = 0; i < s->args.news.gather_count; i++) {
+        const lki_cuda_gather *g = &s->args.news.gather[i];
+        int *known = lki_cuda_is_tiny(*g) ? &f.labels : &f.rows;
+        *known = agree(*known, g->conversion);
+    }
+    return f;
+}
+
 /* ---- Programs ---- */
 
 /* The notes become ops; false where they cannot. */
 static bool arrange(const lki_cuda *cuda, lki_cuda_small *s)
 {
     float *losses = (float *)(s->memory + sizeof s->op);
+    join_masks(s);
     if (!join_losses(cuda, s, losses) || !join_updates(cuda, s)) return false;
     delay_total(s);
     for (int i = 0; i < s->count; i++) {
@@ -368,6 +493,7 @@ static bool arrange(const lki_cuda *cuda, lki_cuda_small *s)
         if (last->kind != LKI_CUDA_SMALL_UPDATE || last->update.range_count) break;
         s->run_count--;
     }
+    plan_shared(s);
     return true;
 }
 
@@ -431,6 +557,7 @@ static lk_status plan(lki_cuda *cuda, lki_cuda_small *s)
     see(&now, &s->args.news);
     if (s->is_planned && memcmp(&now, &s->seen, sizeof now) == 0) return LK_OK;
     plan_waits(cuda, s);
+    s->facts = find_facts(s);
     s->seen = now;
     s->is_planned = true;
     LKI_CUDA(cudaMemcpyAsync(s->memory, s->op, sizeof s->op, cudaMemcpyHostToDevice, cuda->compute));
@@ -443,7 +570,8 @@ static lk_status launch_phases(lki_cuda *cuda, const lki_cuda_small *s)
     int begin = -1;
     for (int i = 0; i <= s->run_count; i++) {
         if (i < s->run_count && !s->op[i].waits) continue;
-        LKI_TRY(lki_cuda_small_launch(cuda, &s->args, begin, i, s->blocks, false));
+        LKI_TRY(
+            lki_cuda_small_launch(cuda, &s->facts, &s->args, begin, i, s->blocks, s->shared_nbytes, false));
         begin = i;
     }
     return LK_OK;
@@ -457,7 +585,8 @@ lk_status lki_cuda_small_replay(lki_cuda *cuda, lki_cuda_small *s, lk_generator 
     s->args.waits = cuda->is_cooperative && s->wait_count;
     if (!cuda->is_cooperative) return launch_phases(cuda, s);
     s->args.arrived = cuda->arrived;
-    LKI_TRY(lki_cuda_small_launch(cuda, &s->args, -1, s->run_count, s->blocks, s->args.waits));
+    LKI_TRY(lki_cuda_small_launch(cuda, &s->facts, &s->args, -1, s->run_count, s->blocks, s->shared_nbytes,
+                                  s->args.waits));
     cuda->arrived += (unsigned)(s->wait_count * s->blocks);
     return LK_OK;
 }

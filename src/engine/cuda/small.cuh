@@ -29,6 +29,7 @@ enum {
     LKI_CUDA_SMALL_SIDE = 4, /* a warp computes so many by so many dot products, */
     LKI_CUDA_SMALL_DOWN = 2, /* and a block so many by so many warps' */
     LKI_CUDA_SMALL_ACROSS = 4,
+    LKI_CUDA_SMALL_DEPTH = 128, /* of the factors of a tile so much is at hand at once */
     LKI_CUDA_SMALL_SAMPLES = 4096,
     LKI_CUDA_SMALL_CLASSES = 32
 };
@@ -51,9 +52,12 @@ typedef enum lki_cuda_small_kind {
 typedef struct lki_cuda_small_product {
     const float *a, *b, *bias;
     float *c, *sums;
+    const float *mask; /* c where this is above 0, */
+    float *masked;     /* written here; NULL: not asked for */
     int m, n, k, a_row, a_column, b_row, b_column;
     bool relu;
-    int update; /* the op that updates the parameters whose gradients c and sums are, at once; -1: none */
+    short update; /* the op that updates the parameters whose gradients c and sums are, at once; -1: none */
+    short gather; /* a's rows are read where this one of the news finds them: nobody waits for it; -1: none */
 } lki_cuda_small_product;
 
 /* cross_entropy of (samples, classes). */
@@ -65,6 +69,7 @@ typedef struct lki_cuda_small_loss {
     int lanes, warps;            /* of a sample, and of the block whose order of summing is kept */
     lk_watched *host;            /* NULL: nobody watches */
     bool guard;
+    short tiny; /* the targets are these tiny rows of the news, which a block has at hand; -1: none */
 } lki_cuda_small_loss;
 
 /* Element i of all slices; only those within the ranges are this op's own. */
@@ -114,6 +119,12 @@ typedef struct lki_cuda_small_args {
     lki_cuda_step_news news;
 } lki_cuda_small_args;
 
+/* What is the same in many steps: the rule of all updates and how many states they have, how the news convert
+ * rows, and those that are tiny. All -1: there is something unusual about this one. */
+typedef struct lki_cuda_small_facts {
+    int rule, states, rows, labels;
+} lki_cuda_small_facts;
+
 static __host__ __device__ inline int lki_cuda_tile_count(int m, int n, int side)
 {
     return (m + side - 1) / side * ((n + side - 1) / side);
@@ -126,7 +137,7 @@ static __host__ __device__ inline int lki_cuda_tile_side(int m, int n)
     return count <= LKI_CUDA_SMALL_MOST_TILES ? LKI_CUDA_SMALL_TILE : LKI_CUDA_SMALL_WIDE;
 }
 
-/* Rows that every block gathers for itself: then it can read them all. */
+/* Rows that every block gathers for itself: then it can read them all, at hand or in memory. */
 static __host__ __device__ inline bool lki_cuda_is_tiny(const lki_cuda_gather &g)
 {
     return g.row_count * g.width <= LKI_CUDA_SMALL_BLOCK && g.conversion != LKI_CUDA_COPY_16;
@@ -165,9 +176,16 @@ lk_status lki_cuda_small_create(lki_cuda *cuda, cudaGraph_t graph, lki_cuda_smal
 void lki_cuda_small_free(lki_cuda_small *small);
 lk_status lki_cuda_small_replay(lki_cuda *cuda, lki_cuda_small *small, lk_generator *generator);
 
+/* The kernel. Usual steps have ones of their own, with less code to run through (small_floats.cu,
+ * small_bytes.cu); NULL: these are others. */
+typedef void lki_cuda_small_function(const lki_cuda_small_args a, int begin, int end);
+lki_cuda_small_function *lki_cuda_small_of_floats(const lki_cuda_small_facts *facts);
+lki_cuda_small_function *lki_cuda_small_of_bytes(const lki_cuda_small_facts *facts);
+
 /* small_kernel.cu: ops begin..end - 1; -1 is the news. All blocks must be able to run at once where one of
  * the ops behind the first waits. */
-lk_status lki_cuda_small_launch(lki_cuda *cuda, const lki_cuda_small_args *args, int begin, int end,
-                                int blocks, bool cooperative);
+lk_status lki_cuda_small_launch(lki_cuda *cuda, const lki_cuda_small_facts *known,
+                                const lki_cuda_small_args *args, int begin, int end, int blocks,
+                                size_t shared_nbytes, bool waits);
 
 #endif

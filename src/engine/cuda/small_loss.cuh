@@ -1,4 +1,4 @@
-/* Losses inside the one kernel of a small step (small_kernel.cu, which alone includes this). */
+/* Losses inside the one kernel of a small step (small_kernel.cuh). */
 #ifndef LKI_CUDA_SMALL_LOSS_CUH
 #define LKI_CUDA_SMALL_LOSS_CUH
 
@@ -11,11 +11,16 @@ namespace
 
 using loss = lki_cuda_small_loss;
 
-/* Of all that was noted: code for anything else is left out. */
-__device__ void say_what_is_known(lki_cuda_class_loss &l)
+/* Of all that was noted, and of what the kernel is for: code for anything else is left out. */
+template <typename F> __device__ void say_what_is_known(lki_cuda_class_loss &l)
 {
     l.inner = 1;
     l.probabilities = l.none = false;
+    if (!F::IS_PLAIN) return;
+    l.weight = NULL;
+    l.smoothing = l.share = 0;
+    l.mean = true;
+    l.target_dtype = LK_I64;
 }
 
 /* The divisor of a mean, as every block of the gradient's kernel finds it. */
@@ -25,6 +30,12 @@ __device__ double mass_of_all(const lki_cuda_class_loss &l)
     if (!counts) return lki_cuda_count_mass<float>(l);
     int i = (int)threadIdx.x;
     return __syncthreads_count(i < (int)l.samples && lki_cuda_sample_at<float>(l, i).target >= 0);
+}
+
+/* As (float)(dloss / mass): where the divisor is a number of samples, so is its quotient in f32. */
+__device__ float slope_of_one(const lki_cuda_class_loss &l, float dloss, double mass)
+{
+    return l.weight ? (float)((double)dloss / mass) : __fdiv_rn(dloss, (float)mass);
 }
 
 /* A sum over the classes, one a lane: as a warp's lanes add, or one thread. */
@@ -76,14 +87,15 @@ __device__ float load_score(const loss &o, int i, int pieces)
     return i < pieces && lane < classes ? o.x[i * classes + lane] : -INFINITY;
 }
 
-__device__ void run_loss(desk &d, loss o, int pieces)
+template <typename F> __device__ void run_loss(desk &d, loss o, int pieces)
 {
-    say_what_is_known(o.l);
+    say_what_is_known<F>(o.l);
+    if (o.tiny >= 0 && d.has_tiny) o.l.target = d.tiny[o.tiny];
     float dloss = o.grad ? o.dloss[0] : 0; /* before it is needed */
     int step = (int)gridDim.x, first = (int)blockIdx.x + (int)threadIdx.x / 32 * step;
     float x = load_score(o, first, pieces);
     double mass = mass_of_all(o.l);
-    float g = o.grad ? (float)((double)dloss / mass) : 0;
+    float g = o.grad ? slope_of_one(o.l, dloss, mass) : 0;
     if (threadIdx.x == 0) d.mass = mass;
     for (int i = first; i < pieces; i += WARPS * step) {
         run_sample(o, i, x, g);
@@ -99,6 +111,14 @@ __device__ void add_samples(const loss &o, int first, int step, double *sum, dou
         *sum += o.losses[i];
         if (o.l.weight) *mass += lki_cuda_mass_of(o.l, lki_cuda_sample_at<float>(o.l, i));
     }
+}
+
+/* lki_cuda_warp_sum where only the first `count` lanes have anything but 0. */
+__device__ double few_lanes_sum(double value, int count)
+{
+    for (int mask = 16; mask; mask >>= 1)
+        if (mask < count) value += __shfl_xor_sync(0xffffffffu, value, mask);
+    return value;
 }
 
 /* The whole sum, and the divisor of samples that have weights, in the last warp. */
@@ -124,15 +144,17 @@ __device__ void add_all_samples(const loss &o, double *sum, double *mass)
         *sum = lane < o.warps ? sums[lane] : 0;
         *mass = lane < o.warps ? masses[lane] : 0;
     }
-    *sum = lki_cuda_warp_sum(*sum);
-    if (o.l.weight) *mass = lki_cuda_warp_sum(*mass);
+    *sum = few_lanes_sum(*sum, o.warps);
+    if (o.l.weight) *mass = few_lanes_sum(*mass, o.warps);
 }
 
 /* Every block finds the loss for itself, and so whether its updates are to be made; the first tells others.
  * The last warp does: others may go on to the next barrier. */
-__device__ void run_total(const lki_cuda_small_args &a, desk &d, loss o)
+template <typename F> __device__ void run_total(const args &a, desk &d, const loss &known)
 {
-    say_what_is_known(o.l);
+    loss o = known;
+    say_what_is_known<F>(o.l);
+    if (o.tiny >= 0 && d.has_tiny) o.l.target = d.tiny[o.tiny];
     double sum, mass;
     bool tells = threadIdx.x == (WARPS - 1) * 32;
     unsigned long long fault = tells ? a.faults[0] : 0; /* before it is needed */
