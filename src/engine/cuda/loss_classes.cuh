@@ -1,5 +1,5 @@
 /* Losses over classes, sample by sample: for the kernels of loss.cu and for steps that are one kernel
- * (small_kernel.cu).
+ * (small_kernel.cuh).
  * A loss is a reduction of one number a sample:
  *
  *     loss_i = - sum_c q_ic logp_ic

@@ -1,5 +1,5 @@
 /* What a step starts with: the numbers that have changed since the last step, and the rows of its batch. For
- * the launch of their own (prologue.cu) and for steps that are one kernel (small_kernel.cu). */
+ * the launch of their own (prologue.cu) and for steps that are one kernel (small_kernel.cuh). */
 #ifndef LKI_CUDA_PROLOGUE_CUH
 #define LKI_CUDA_PROLOGUE_CUH
 

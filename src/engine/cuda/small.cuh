@@ -2,7 +2,7 @@
  *
  * While a step is recorded, calls whose work has a place in that kernel leave a note beside their launches.
  * Where every node of the recorded graph has been noted, the program is that kernel instead of the graph
- * (small.cu): it takes the news of the step and goes through the noted ops (small_kernel.cu).
+ * (small.cu): it takes the news of the step and goes through the noted ops (small_kernel.cuh).
  *
  * An op is cut into pieces, and block b takes pieces b, b + blocks, ... . Ops that depend on one another need
  * a barrier of all blocks between them, unless what one piece writes only the same piece of the other reads

@@ -9,7 +9,7 @@
 #define LKI_CUDA_SMALL_KERNEL_CUH
 
 #include "engine/cuda/small_loss.cuh"
-#include "engine/cuda/small_product.cuh"
+#include "engine/cuda/small_tile.cuh"
 
 namespace
 {
@@ -198,7 +198,7 @@ __device__ bool takes_part(const lki_cuda_small_op &op)
     return op.kind == LKI_CUDA_SMALL_LOSS || op.kind == LKI_CUDA_SMALL_TOTAL || first_piece(op) < op.pieces;
 }
 
-__device__ void run_piece(const lki_cuda_small_args &a, const desk &d, const lki_cuda_small_op &op, int piece)
+__device__ void run_piece(const lki_cuda_small_args &a, const lki_cuda_small_op &op, int piece)
 {
     switch (op.kind) {
     case LKI_CUDA_SMALL_DOTS_ROW: run_dots_row(a, op.product, piece); break;
@@ -225,7 +225,7 @@ __device__ void run_op(const lki_cuda_small_args &a, desk &d, const lki_cuda_sma
         }
         break;
     default:
-        for (int piece = block; piece < op.pieces; piece += (int)gridDim.x) run_piece(a, d, op, piece);
+        for (int piece = block; piece < op.pieces; piece += (int)gridDim.x) run_piece(a, op, piece);
     }
 }
 

@@ -2,7 +2,7 @@
 #ifndef LKI_CUDA_SMALL_LOSS_CUH
 #define LKI_CUDA_SMALL_LOSS_CUH
 
-#include "engine/cuda/small_product.cuh"
+#include "engine/cuda/small_desk.cuh"
 
 #include <math.h>
 

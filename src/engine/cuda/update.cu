@@ -287,7 +287,7 @@ void take_note(const lk_call *call, const slices &s, lki_cuda *cuda)
     lki_cuda_small_update *u = &note->op.update;
     size_t nbytes = sizeof(float) * (size_t)s.count;
     lki_cuda_writes(note, s.data[0], nbytes, 0);
-    lki_cuda_reads(note, s.data[1], nbytes, 0); /* the second touch, as small.cu finds it */
+    lki_cuda_reads(note, s.data[1], nbytes, 0); /* the second touch, as small_join.cu finds it */
     for (int i = 2; i < 5; i++) lki_cuda_writes(note, s.data[i], nbytes, 0);
     lki_cuda_reads(note, cuda->live, sizeof *cuda->live, 0);
     for (int i = 0; i < 5; i++) u->data[i] = (float *)s.data[i];

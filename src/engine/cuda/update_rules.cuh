@@ -1,5 +1,5 @@
 /* The update rules, one element at a time: for the kernels over flat slices (update.cu) and for steps that
- * are one kernel (small_kernel.cu). Throughout g = grad_scale * gradient (negated with maximize), p is the
+ * are one kernel (small_kernel.cuh). Throughout g = grad_scale * gradient (negated with maximize), p is the
  * parameter. */
 #ifndef LKI_CUDA_UPDATE_RULES_CUH
 #define LKI_CUDA_UPDATE_RULES_CUH
