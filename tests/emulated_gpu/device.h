@@ -2,7 +2,8 @@
  * rewritten sources of the engine.
  *
  * The types, and the arithmetic of short floats, are those of the CUDA headers. A variable in shared memory
- * is a static one: blocks run one after the other. */
+ * is a static one, in a section of its own: one block at a time runs, and one that waits for others has what
+ * lies there kept. (Not so what a template has there: GCC forgets the section.) */
 #ifndef LKT_GPU_DEVICE_H
 #define LKT_GPU_DEVICE_H
 
@@ -22,25 +23,6 @@
 #include <tuple>
 #include <type_traits>
 
-#undef __shared__
-#undef __launch_bounds__
-#undef __global__
-#undef __device__
-#undef __host__
-#undef __grid_constant__
-#undef __restrict__
-#define __shared__ static
-#define __launch_bounds__(...)
-#define __global__
-#define __device__
-#define __host__
-#define __grid_constant__
-#define threadIdx  lkt_gpu::here.thread
-#define blockIdx   lkt_gpu::here.block
-#define blockDim   lkt_gpu::here.block_size
-#define gridDim    lkt_gpu::here.grid_size
-#define __CUDACC__ 1 /* the CUDA headers have been read: this is for our own */
-
 namespace lkt_gpu
 {
 
@@ -56,7 +38,46 @@ void launch(const char *name, void (*kernel)(P...), const config &how, typename 
     enqueue_grid(name, how, [kernel, kept] { std::apply(kernel, kept); });
 }
 
+/* cudaLaunchKernelEx. Its attributes allow more orders of work than one: this is one of them. */
+template <typename... P>
+cudaError_t launch_with(const cudaLaunchConfig_t *how, void (*kernel)(P...),
+                        typename same<P>::type... arguments)
+{
+    config plain(how->gridDim, how->blockDim, how->dynamicSmemBytes, how->stream);
+    launch("a kernel with attributes", kernel, plain, arguments...);
+    return cudaPeekAtLastError();
+}
+
+} // namespace lkt_gpu
+
+#undef __shared__
+#undef __launch_bounds__
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __grid_constant__
+#undef __restrict__
+#define __shared__ static __attribute__((section("lkt_shared")))
+#define __launch_bounds__(...)
+#define __global__
+#define __device__
+#define __host__
+#define __grid_constant__
+#define threadIdx          lkt_gpu::here.thread
+#define blockIdx           lkt_gpu::here.block
+#define blockDim           lkt_gpu::here.block_size
+#define gridDim            lkt_gpu::here.grid_size
+#define cudaLaunchKernelEx lkt_gpu::launch_with
+#define LKI_CUDA_SPIN()    lkt_gpu::spin()
+#define __CUDACC__         1 /* the CUDA headers have been read: this is for our own */
+
+namespace lkt_gpu
+{
+
 void *dynamic_shared(void);
+
+/* Until another block has run. */
+void spin(void);
 
 /* Every thread of the block; `line` tells barriers apart. Returns in how many threads `truth` was true. */
 int wait_for_block(int line, bool truth = false);

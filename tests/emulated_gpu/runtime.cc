@@ -158,12 +158,14 @@ cudaError_t cudaGetDevice(int *device)
 /* One of compute capability 9.0. */
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 {
-    const char *processors = getenv("LOCKSTEP_EMULATED_PROCESSORS");
+    const char *processors = getenv("LOCKSTEP_EMULATED_PROCESSORS"),
+               *cooperates = getenv("LOCKSTEP_EMULATED_COOPERATION");
     if (device != 0) return remember(cudaErrorInvalidDevice);
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "emulated GPU");
     properties->major = 9;
     properties->multiProcessorCount = processors ? atoi(processors) : 132;
+    properties->cooperativeLaunch = cooperates ? atoi(cooperates) : 0;
     properties->totalGlobalMem = MEMORY_NBYTES;
     properties->sharedMemPerBlock = 48 << 10;
     properties->sharedMemPerBlockOptin = 227 << 10;
@@ -332,17 +334,6 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *)
 {
     memset(attributes, 0, sizeof *attributes);
     return cudaSuccess;
-}
-
-/* Blocks run one after the other (cudaDeviceProp.cooperativeLaunch is 0). */
-cudaError_t cudaLaunchCooperativeKernel(const void *, dim3, dim3, void **, size_t, cudaStream_t)
-{
-    return remember(cudaErrorNotSupported);
-}
-
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *, const void *, void **)
-{
-    return remember(cudaErrorNotSupported);
 }
 
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,

@@ -1,8 +1,9 @@
 /* Grids: every thread of a block is a function call on a stack of its own, which is left where the thread has
  * to wait for others and taken up again when they have come.
  *
- * Blocks run one after the other. A fiber runs one thread after the other too, until one has to wait: a
- * kernel without barriers needs a single stack. */
+ * Blocks run one after the other; one whose thread looks again and again whether another block has come
+ * (LKI_CUDA_SPIN) stands aside until the others have run. A fiber runs one thread after the other too, until
+ * one has to wait: a kernel without barriers needs a single stack. */
 #include "device.h"
 
 #include <stdarg.h>
@@ -79,33 +80,43 @@ struct fiber {
     int thread; /* which it runs */
 };
 
-/* The block that runs. */
+/* What runs. */
 struct {
-    const char *name; /* of the kernel */
+    const char *name;
     const work *body;
-    int count;                  /* threads */
-    int started, live;          /* of them */
+    int count; /* threads of a block */
+    size_t dynamic_nbytes;
+} kernel;
+
+/* A block that runs, or stands aside. */
+struct block_state {
+    uint3 place;
+    int started, live;          /* threads */
     fiber *owner[MOST_THREADS]; /* of a thread that waits */
+    std::vector<int> spinning;  /* threads that wait for another block */
     int at_barrier, barrier_line;
     int votes, counted; /* for the next barrier, and at the last one */
     int at_exchange[WARPS];
     unsigned char turn[MOST_THREADS]; /* which of the two slots is next */
     unsigned char slots[2][MOST_THREADS][SLOT_NBYTES];
-} block;
+    std::vector<unsigned char> dynamic; /* memory */
+    std::vector<unsigned char> shared;  /* what it left in static memory when it stepped aside */
+};
+block_state *block; /* that runs */
 
+std::vector<block_state *> unused;
 std::vector<fiber *> idle; /* fibers that wait for another block */
 std::vector<int> ready;    /* threads that may go on */
 size_t next_ready;
 fiber *current;
 void *scheduler_sp;
-unsigned char *dynamic;
 [[maybe_unused]] void *scheduler_fake;
 [[maybe_unused]] const void *scheduler_stack;
 [[maybe_unused]] size_t scheduler_nbytes;
 
 int warp_size(int warp)
 {
-    int rest = block.count - warp * WARP;
+    int rest = kernel.count - warp * WARP;
     return rest < WARP ? rest : (int)WARP;
 }
 
@@ -147,11 +158,11 @@ void enter(fiber *f)
 
 void run_threads(void)
 {
-    while (block.started < block.count) {
-        current->thread = in_order(block.started++, block.count);
+    while (block->started < kernel.count) {
+        current->thread = in_order(block->started++, kernel.count);
         set_thread(current->thread);
-        (*block.body)();
-        block.live--;
+        (*kernel.body)();
+        block->live--;
     }
 }
 
@@ -196,7 +207,7 @@ fiber *take_fiber(void)
 void wait_for_others(void)
 {
     int own = current->thread;
-    block.owner[own] = current;
+    block->owner[own] = current;
     leave();
     set_thread(own);
 }
@@ -205,102 +216,178 @@ void make_ready(int first, int count)
 {
     for (int i = 0; i < count; i++) {
         int thread = first + in_order(i, count);
-        if (block.owner[thread]) ready.push_back(thread);
+        if (block->owner[thread]) ready.push_back(thread);
     }
 }
 
 /* Nobody can go on: all must stand at the one barrier. */
 void release_barrier(void)
 {
-    for (int warp = 0; warp * WARP < block.count; warp++)
-        if (block.at_exchange[warp])
+    for (int warp = 0; warp * WARP < kernel.count; warp++)
+        if (block->at_exchange[warp])
             refuse("%s: %d of %d lanes of a warp exchange values; the others have left or stand at a barrier",
-                   block.name, block.at_exchange[warp], warp_size(warp));
-    if (block.at_barrier != block.live) refuse("%s: a thread neither runs nor waits", block.name);
-    block.at_barrier = 0;
-    block.counted = block.votes;
-    block.votes = 0;
-    make_ready(0, block.count);
+                   kernel.name, block->at_exchange[warp], warp_size(warp));
+    if (block->at_barrier != block->live) refuse("%s: a thread neither runs nor waits", kernel.name);
+    block->at_barrier = 0;
+    block->counted = block->votes;
+    block->votes = 0;
+    make_ready(0, kernel.count);
 }
 
-void run_block(void)
+/* ---- Blocks ---- */
+
+extern "C" {
+/* Where __shared__ lies: the linker knows. */
+extern unsigned char __start_lkt_shared[] __attribute__((visibility("hidden")));
+extern unsigned char __stop_lkt_shared[] __attribute__((visibility("hidden")));
+}
+
+size_t shared_nbytes(void)
 {
-    block.started = 0;
-    block.live = block.count;
-    memset(block.owner, 0, sizeof *block.owner * (size_t)block.count);
-    while (block.started < block.count) enter(take_fiber());
-    while (block.live) {
+    return (size_t)(__stop_lkt_shared - __start_lkt_shared);
+}
+
+/* With what lies between variables, which a sanitizer forbids to touch. */
+__attribute__((no_sanitize("address"))) void copy_all(unsigned char *to, const unsigned char *from)
+{
+#ifdef __SANITIZE_ADDRESS__
+    volatile unsigned char *target = to; /* the compiler would call memcpy, which is watched */
+    for (size_t i = 0, nbytes = shared_nbytes(); i < nbytes; i++) target[i] = from[i];
+#else
+    memcpy(to, from, shared_nbytes());
+#endif
+}
+
+/* A fresh one, as the block that runs. */
+void take_block(uint3 place)
+{
+    if (unused.empty()) unused.push_back(new block_state());
+    block = unused.back();
+    unused.pop_back();
+    here.block = block->place = place;
+    block->started = 0;
+    block->live = kernel.count;
+    block->dynamic.assign(kernel.dynamic_nbytes + 128, 0xff);
+    memset(block->owner, 0, sizeof *block->owner * (size_t)kernel.count);
+    memset(block->turn, 0, sizeof block->turn);
+}
+
+void step_aside(void)
+{
+    block->shared.resize(shared_nbytes());
+    copy_all(block->shared.data(), __start_lkt_shared);
+}
+
+void step_back(block_state *b)
+{
+    block = b;
+    here.block = b->place;
+    copy_all(__start_lkt_shared, b->shared.data());
+    ready.swap(b->spinning);
+    b->spinning.clear();
+}
+
+/* Until it is done, or false: it waits for another block. */
+bool run_block(void)
+{
+    while (block->started < kernel.count) enter(take_fiber());
+    while (block->live) {
         if (next_ready == ready.size()) {
             ready.clear();
             next_ready = 0;
+            if (!block->spinning.empty()) return false;
             release_barrier();
         }
         int thread = ready[next_ready++];
-        fiber *f = block.owner[thread];
-        block.owner[thread] = NULL;
+        fiber *f = block->owner[thread];
+        block->owner[thread] = NULL;
         enter(f);
     }
     ready.clear();
     next_ready = 0;
+    unused.push_back(block);
+    return true;
+}
+
+/* Blocks that wait for one another, in turns. */
+void run_waiting(std::vector<block_state *> waiting)
+{
+    enum { MOST_TURNS = 1000 };
+    for (int turn = 0; !waiting.empty(); turn++) {
+        std::vector<block_state *> still;
+        if (turn == MOST_TURNS) refuse("%s: blocks wait for one another in vain", kernel.name);
+        for (block_state *each : waiting) {
+            step_back(each);
+            if (run_block()) continue;
+            step_aside();
+            still.push_back(each);
+        }
+        waiting.swap(still);
+    }
 }
 
 } // namespace
 
 void *dynamic_shared(void)
 {
-    return dynamic;
+    return (void *)(((uintptr_t)block->dynamic.data() + 127) / 128 * 128);
+}
+
+void spin(void)
+{
+    block->spinning.push_back(current->thread);
+    wait_for_others();
 }
 
 int wait_for_block(int line, bool truth)
 {
-    block.votes += truth;
-    if (block.at_barrier++ == 0) block.barrier_line = line;
-    if (block.barrier_line != line)
-        refuse("%s: threads of one block stand at different barriers, in lines %d and %d", block.name,
-               block.barrier_line, line);
+    block->votes += truth;
+    if (block->at_barrier++ == 0) block->barrier_line = line;
+    if (block->barrier_line != line)
+        refuse("%s: threads of one block stand at different barriers, in lines %d and %d", kernel.name,
+               block->barrier_line, line);
     wait_for_others();
-    return block.counted;
+    return block->counted;
 }
 
 const unsigned char *exchange(const void *mine, size_t nbytes, unsigned mask, int *lane)
 {
-    int own = current->thread, warp = own / WARP, turn = block.turn[own];
-    if (mask != 0xffffffffu) refuse("%s: only whole warps are emulated", block.name);
-    if (nbytes > SLOT_NBYTES) refuse("%s: %zu bytes are too long for a lane", block.name, nbytes);
-    if (warp_size(warp) < WARP) refuse("%s: an exchange in a warp of %d lanes", block.name, warp_size(warp));
-    memcpy(block.slots[turn][own], mine, nbytes);
-    block.turn[own] = (unsigned char)!turn; /* who is quick must not write over what others still read */
+    int own = current->thread, warp = own / WARP, turn = block->turn[own];
+    if (mask != 0xffffffffu) refuse("%s: only whole warps are emulated", kernel.name);
+    if (nbytes > SLOT_NBYTES) refuse("%s: %zu bytes are too long for a lane", kernel.name, nbytes);
+    if (warp_size(warp) < WARP) refuse("%s: an exchange in a warp of %d lanes", kernel.name, warp_size(warp));
+    memcpy(block->slots[turn][own], mine, nbytes);
+    block->turn[own] = (unsigned char)!turn; /* who is quick must not write over what others still read */
     *lane = own % WARP;
-    if (++block.at_exchange[warp] == WARP) {
-        block.at_exchange[warp] = 0;
+    if (++block->at_exchange[warp] == WARP) {
+        block->at_exchange[warp] = 0;
         make_ready(warp * WARP, WARP);
-        block.owner[own] = current; /* its turn comes in order */
+        block->owner[own] = current; /* its turn comes in order */
         ready.push_back(own);
         leave();
         set_thread(own);
     } else {
         wait_for_others();
     }
-    return block.slots[turn][warp * WARP];
+    return block->slots[turn][warp * WARP];
 }
 
 void run_grid(const char *name, const config &launch, const work &thread)
 {
-    std::vector<unsigned char> memory(launch.shared + 128, 0xff);
-    dynamic = (unsigned char *)(((uintptr_t)memory.data() + 127) / 128 * 128);
+    std::vector<block_state *> waiting;
     here.grid_size = launch.grid;
     here.block_size = launch.block;
-    block.name = name;
-    block.body = &thread;
-    block.count = (int)(launch.block.x * launch.block.y * launch.block.z);
-    memset(block.turn, 0, sizeof block.turn);
+    kernel = {name, &thread, (int)(launch.block.x * launch.block.y * launch.block.z), launch.shared};
     int64_t across = launch.grid.x, plane = across * launch.grid.y, all = plane * launch.grid.z;
     for (int64_t i = 0; i < all; i++) {
         int64_t at = is_reverse() ? all - 1 - i : i;
-        here.block = {(unsigned)(at % across), (unsigned)(at / across % launch.grid.y),
-                      (unsigned)(at / plane)};
-        run_block();
+        take_block(
+            {(unsigned)(at % across), (unsigned)(at / across % launch.grid.y), (unsigned)(at / plane)});
+        if (run_block()) continue;
+        step_aside();
+        waiting.push_back(block);
     }
+    run_waiting(waiting);
 }
 
 void enqueue_grid(const char *name, const config &launch, const work &thread)

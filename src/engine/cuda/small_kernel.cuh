@@ -11,6 +11,10 @@
 #include "engine/cuda/small_loss.cuh"
 #include "engine/cuda/small_tile.cuh"
 
+#ifndef LKI_CUDA_SPIN /* what an emulator does meanwhile */
+#define LKI_CUDA_SPIN()
+#endif
+
 namespace
 {
 
@@ -63,7 +67,7 @@ __device__ void wait_for_blocks(const lki_cuda_small_args &a, desk &d, unsigned 
     if (threadIdx.x == 0) {
         __threadfence();
         atomicAdd(a.arrivals, 1u);
-        while ((int)(*(volatile unsigned *)a.arrivals - goal) < 0) continue;
+        while ((int)(*(volatile unsigned *)a.arrivals - goal) < 0) LKI_CUDA_SPIN();
         __threadfence();
     } else if (first) {
         find_all_numbers<F>(a, d);
@@ -258,11 +262,18 @@ __device__ bool is_left(const lki_cuda_small_op *op, int i, int end)
            !op[i + 1].waits;
 }
 
+/* In no template, where compilers that are not for GPUs forget where a variable is to lie. */
+__device__ desk &own_desk()
+{
+    __shared__ __align__(16) desk d;
+    return d;
+}
+
 template <typename F>
 __global__ void __launch_bounds__(BLOCK, 1)
     small_kernel(const __grid_constant__ lki_cuda_small_args a, int begin, int end)
 {
-    __shared__ __align__(16) desk d;
+    desk &d = own_desk();
     unsigned goal = a.arrived;
     int total = -1; /* the op that is left */
     bool first = true;
