@@ -6,6 +6,7 @@ The counterpart of bench_gpu.c: same models, shapes and optimizers. MODES is a l
 environment's PRECISION=bf16 runs under autocast with channels-last memory.
 """
 import os
+import signal
 import sys
 import time
 
@@ -114,12 +115,17 @@ def main():
     makers = {"eager": lambda: make_step(name), "graph": lambda: make_graph(name),
               "compile": lambda: make_step(name, "default"), "reduce": lambda: make_step(name, "reduce-overhead")}
     times = {}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a limit: what was measured until then is shown
     for mode in modes:
         try:
             times[mode] = best_us(makers[mode](), seconds)
+        except KeyboardInterrupt:
+            break
         except Exception as error:  # a mode that this model or machine cannot do
             print(f"{name}: {mode}: {str(error).splitlines()[0]}", file=sys.stderr)
-    print(name, *(f"{mode}={us:.1f}" for mode, us in times.items()), f"best={min(times.values()):.1f}", flush=True)
+    best = min(times.values(), default=float("nan"))
+    print(name, *(f"{mode}={us:.1f}" for mode, us in times.items()), f"best={best:.1f}", flush=True)
+    os._exit(0)  # compilers that still run are left behind
 
 
 main()
