@@ -155,17 +155,16 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
-/* One of compute capability 9.0. */
+/* One of compute capability 9.0. A block that waits for others keeps all its stacks: few processors. */
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 {
-    const char *processors = getenv("LOCKSTEP_EMULATED_PROCESSORS"),
-               *cooperates = getenv("LOCKSTEP_EMULATED_COOPERATION");
+    const char *processors = getenv("LOCKSTEP_EMULATED_PROCESSORS");
     if (device != 0) return remember(cudaErrorInvalidDevice);
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "emulated GPU");
     properties->major = 9;
-    properties->multiProcessorCount = processors ? atoi(processors) : 132;
-    properties->cooperativeLaunch = cooperates ? atoi(cooperates) : 0;
+    properties->multiProcessorCount = processors ? atoi(processors) : 6;
+    properties->cooperativeLaunch = 1;
     properties->totalGlobalMem = MEMORY_NBYTES;
     properties->sharedMemPerBlock = 48 << 10;
     properties->sharedMemPerBlockOptin = 227 << 10;

@@ -62,7 +62,6 @@ static lk_status open_device(lki_cuda *cuda, int device)
     cuda->minor = properties.minor;
     cuda->processor_count = properties.multiProcessorCount;
     cuda->shared_nbytes = properties.sharedMemPerBlockOptin;
-    cuda->is_cooperative = properties.cooperativeLaunch;
     return LK_OK;
 }
 

@@ -138,7 +138,6 @@ typedef struct lki_cuda {
     struct lki_cuda_notes *notes; /* of the recording under way (small.cuh); NULL: none are taken */
     unsigned *arrivals;           /* device: blocks that have come to a barrier of a small program, ever */
     unsigned arrived;             /* how many those will be when all that was launched has run */
-    bool is_cooperative;          /* blocks of a grid can wait for one another */
     bool never_small, only_small; /* LOCKSTEP_ONE_KERNEL=0, or 1: for tests */
 
     lki_cuda_fault fault;

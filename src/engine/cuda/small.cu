@@ -87,29 +87,14 @@ void lki_cuda_small_free(lki_cuda_small *small)
     lki_host->free(small);
 }
 
-/* One launch a phase, where blocks cannot wait for one another. */
-static lk_status launch_phases(lki_cuda *cuda, const lki_cuda_small *s)
-{
-    int begin = -1;
-    for (int i = 0; i <= s->run_count; i++) {
-        if (i < s->run_count && !s->op[i].waits) continue;
-        LKI_TRY(
-            lki_cuda_small_launch(cuda, &s->facts, &s->args, begin, i, s->blocks, s->shared_nbytes, false));
-        begin = i;
-    }
-    return LK_OK;
-}
-
 lk_status lki_cuda_small_replay(lki_cuda *cuda, lki_cuda_small *s, lk_generator *generator)
 {
     bool matters;
     LKI_TRY(lki_cuda_collect_news(cuda, generator, &s->args.news, &matters));
     LKI_TRY(lki_cuda_small_plan(cuda, s));
-    s->args.waits = cuda->is_cooperative && s->wait_count;
-    if (!cuda->is_cooperative) return launch_phases(cuda, s);
+    s->args.waits = s->wait_count > 0;
     s->args.arrived = cuda->arrived;
-    LKI_TRY(lki_cuda_small_launch(cuda, &s->facts, &s->args, -1, s->run_count, s->blocks, s->shared_nbytes,
-                                  s->args.waits));
+    LKI_TRY(lki_cuda_small_launch(cuda, &s->facts, &s->args, s->blocks, s->shared_nbytes));
     cuda->arrived += (unsigned)(s->wait_count * s->blocks);
     return LK_OK;
 }

@@ -113,8 +113,8 @@ typedef struct lki_cuda_small_args {
     unsigned long long *faults; /* as lki_cuda_fault.position: [0] is set where anything is wrong */
     unsigned *arrivals;         /* blocks that have come to a barrier, ever */
     unsigned arrived;           /* before this launch */
-    bool waits;                 /* there is a barrier, and one launch */
-    int op_count;
+    bool waits;                 /* there is a barrier */
+    int op_count, run_count;    /* the last ones may be there only for others */
     short update[LKI_CUDA_SMALL_UPDATES], update_count; /* which ops are updates */
     lki_cuda_step_news news;
 } lki_cuda_small_args;
@@ -178,14 +178,12 @@ lk_status lki_cuda_small_replay(lki_cuda *cuda, lki_cuda_small *small, lk_genera
 
 /* The kernel. Usual steps have ones of their own, with less code to run through (small_floats.cu,
  * small_bytes.cu); NULL: these are others. */
-typedef void lki_cuda_small_function(const lki_cuda_small_args a, int begin, int end);
+typedef void lki_cuda_small_function(const lki_cuda_small_args a);
 lki_cuda_small_function *lki_cuda_small_of_floats(const lki_cuda_small_facts *facts);
 lki_cuda_small_function *lki_cuda_small_of_bytes(const lki_cuda_small_facts *facts);
 
-/* small_kernel.cu: ops begin..end - 1; -1 is the news. All blocks must be able to run at once where one of
- * the ops behind the first waits. */
+/* small_kernel.cu: the news, then the ops. All blocks must be able to run at once. */
 lk_status lki_cuda_small_launch(lki_cuda *cuda, const lki_cuda_small_facts *known,
-                                const lki_cuda_small_args *args, int begin, int end, int blocks,
-                                size_t shared_nbytes, bool waits);
+                                const lki_cuda_small_args *args, int blocks, size_t shared_nbytes);
 
 #endif

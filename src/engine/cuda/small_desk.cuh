@@ -32,8 +32,7 @@ struct desk { /* functions copy of it what they use more than once: it may be ch
     numbers n[LKI_CUDA_SMALL_UPDATES];          /* of the updates */
     uint64_t tiny[LKI_CUDA_MAX_GATHERS][BLOCK]; /* rows, as they lie in memory */
     double mass;                                /* of the loss, where its samples weigh the same */
-    bool has_tiny;
-    int skip; /* the loss is not finite: updates change nothing */
+    int skip;                                   /* the loss is not finite: updates change nothing */
 };
 
 /* What ops have of shared memory beside it, each for itself. */

@@ -249,11 +249,11 @@ bool lki_cuda_small_join(const lki_cuda *cuda, lki_cuda_small *s)
     for (int i = 0; i < s->count; i++)
         if (s->op[i].kind == LKI_CUDA_SMALL_TILES && s->op[i].product.update >= 0)
             s->op[i].product.update = s->args.update[s->op[i].product.update];
-    s->run_count = s->count;
-    while (s->run_count > 0) {
-        const lki_cuda_small_op *last = &s->op[s->run_count - 1];
+    s->args.run_count = s->count;
+    while (s->args.run_count > 0) {
+        const lki_cuda_small_op *last = &s->op[s->args.run_count - 1];
         if (last->kind != LKI_CUDA_SMALL_UPDATE || last->update.range_count) break;
-        s->run_count--;
+        s->args.run_count--;
     }
     return true;
 }

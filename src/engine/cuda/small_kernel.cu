@@ -5,8 +5,7 @@
  * are never more than fit at once, and those of a later kernel come only when all of them are there: they can
  * wait for one another as in a cooperative launch, which cannot start early. */
 lk_status lki_cuda_small_launch(lki_cuda *cuda, const lki_cuda_small_facts *known,
-                                const lki_cuda_small_args *args, int begin, int end, int blocks,
-                                size_t shared_nbytes, bool waits)
+                                const lki_cuda_small_args *args, int blocks, size_t shared_nbytes)
 {
     lki_cuda_small_function *kernel = lki_cuda_small_of_floats(known);
     if (!kernel) kernel = lki_cuda_small_of_bytes(known);
@@ -17,9 +16,9 @@ lk_status lki_cuda_small_launch(lki_cuda *cuda, const lki_cuda_small_facts *know
         how.val.programmaticStreamSerializationAllowed = 1;
     } else {
         how.id = cudaLaunchAttributeCooperative;
-        how.val.cooperative = waits;
+        how.val.cooperative = args->waits;
     }
     cudaLaunchConfig_t config = {dim3((unsigned)blocks), dim3(BLOCK), shared_nbytes, cuda->compute, &how, 1};
-    LKI_CUDA(cudaLaunchKernelEx(&config, kernel, *args, begin, end));
+    LKI_CUDA(cudaLaunchKernelEx(&config, kernel, *args));
     return LK_OK;
 }

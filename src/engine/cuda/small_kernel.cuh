@@ -234,7 +234,7 @@ __device__ void run_op(const lki_cuda_small_args &a, desk &d, const lki_cuda_sma
 }
 
 /* The ops come while the rows do. */
-template <typename F> __device__ void start(const lki_cuda_small_args &a, desk &d, bool with_news)
+template <typename F> __device__ void start(const lki_cuda_small_args &a, desk &d)
 {
     constexpr int WORDS = sizeof(lki_cuda_small_op) / sizeof(uint4), MOST = WORDS * LKI_CUDA_SMALL_OPS;
     static_assert(MOST <= 2 * BLOCK, "two a thread");
@@ -243,15 +243,14 @@ template <typename F> __device__ void start(const lki_cuda_small_args &a, desk &
 #pragma unroll
     for (int k = 0; k < 2; k++)
         if (t + k * BLOCK < count) word[k] = ((const uint4 *)a.op)[t + k * BLOCK];
-    if (with_news) take_news<F>(a, d);
+    take_news<F>(a, d);
     wait_for_earlier_work();
-    int skip = t == 0 && !(with_news && a.news.clears) ? a.live->skip : 0;
-    if (with_news && blockIdx.x == 0 && !a.waits) lki_cuda_take_numbers(a.live, a.news, t, BLOCK);
+    int skip = t == 0 && !a.news.clears ? a.live->skip : 0;
+    if (blockIdx.x == 0 && !a.waits) lki_cuda_take_numbers(a.live, a.news, t, BLOCK);
 #pragma unroll
     for (int k = 0; k < 2; k++)
         if (t + k * BLOCK < count) ((uint4 *)d.op)[t + k * BLOCK] = word[k];
     if (t == 0) d.skip = skip;
-    if (t == 0) d.has_tiny = with_news;
     __syncthreads();
 }
 
@@ -270,23 +269,18 @@ __device__ desk &own_desk()
 }
 
 template <typename F>
-__global__ void __launch_bounds__(BLOCK, 1)
-    small_kernel(const __grid_constant__ lki_cuda_small_args a, int begin, int end)
+__global__ void __launch_bounds__(BLOCK, 1) small_kernel(const __grid_constant__ lki_cuda_small_args a)
 {
     desk &d = own_desk();
     unsigned goal = a.arrived;
     int total = -1; /* the op that is left */
     bool first = true;
     let_next_start();
-    start<F>(a, d, begin < 0);
-    if (begin >= 0) {
-        find_all_numbers<F>(a, d);
-        __syncthreads();
-    }
-    for (int i = begin < 0 ? 0 : begin; i < end; i++) {
+    start<F>(a, d);
+    for (int i = 0; i < a.run_count; i++) {
         bool mine = takes_part(d.op[i]);
         if (!mine && !d.op[i].waits) continue;
-        if (i > begin && d.op[i].waits) {
+        if (d.op[i].waits) {
             wait_for_blocks<F>(a, d, goal += gridDim.x, first);
             first = false;
         } else if (i > 0 && total != i - 1) {
@@ -297,7 +291,7 @@ __global__ void __launch_bounds__(BLOCK, 1)
             total = -1;
             __syncthreads();
         }
-        if (is_left(d.op, i, end))
+        if (is_left(d.op, i, a.run_count))
             total = i;
         else if (mine)
             run_op<F>(a, d, d.op[i], &total);

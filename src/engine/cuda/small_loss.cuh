@@ -90,7 +90,7 @@ __device__ float load_score(const loss &o, int i, int pieces)
 template <typename F> __device__ void run_loss(desk &d, loss o, int pieces)
 {
     say_what_is_known<F>(o.l);
-    if (o.tiny >= 0 && d.has_tiny) o.l.target = d.tiny[o.tiny];
+    if (o.tiny >= 0) o.l.target = d.tiny[o.tiny];
     float dloss = o.grad ? o.dloss[0] : 0; /* before it is needed */
     int step = (int)gridDim.x, first = (int)blockIdx.x + (int)threadIdx.x / 32 * step;
     float x = load_score(o, first, pieces);
@@ -154,7 +154,7 @@ template <typename F> __device__ void run_total(const args &a, desk &d, const lo
 {
     loss o = known;
     say_what_is_known<F>(o.l);
-    if (o.tiny >= 0 && d.has_tiny) o.l.target = d.tiny[o.tiny];
+    if (o.tiny >= 0) o.l.target = d.tiny[o.tiny];
     double sum, mass;
     bool tells = threadIdx.x == (WARPS - 1) * 32;
     unsigned long long fault = tells ? a.faults[0] : 0; /* before it is needed */

@@ -96,7 +96,7 @@ static void plan_waits(const lki_cuda *cuda, lki_cuda_small *s)
     note_news(cuda, &s->args.news, &news);
     int most = news.op.pieces, behind = -1, used = 0;
     s->wait_count = 0;
-    for (int i = 0; i < s->run_count; i++) {
+    for (int i = 0; i < s->args.run_count; i++) {
         lki_cuda_small_op *op = &s->op[i];
         const void *elsewhere = look_at_news(s, &news, i);
         op->waits = false;
@@ -114,7 +114,7 @@ static void plan_waits(const lki_cuda *cuda, lki_cuda_small *s)
         if (op->pieces > most) most = op->pieces;
     }
     s->blocks = most < 1 ? 1 : most < cuda->processor_count ? most : cuda->processor_count;
-    for (int i = 0; i < s->run_count; i++) s->op[i].shift = (short)(s->op[i].shift % s->blocks);
+    for (int i = 0; i < s->args.run_count; i++) s->op[i].shift = (short)(s->op[i].shift % s->blocks);
 }
 
 /* ---- Shared memory ---- */
@@ -129,7 +129,7 @@ static size_t tile_nbytes(const lki_cuda_small_op *op)
 static size_t find_shared(const lki_cuda_small *s)
 {
     size_t most = 0;
-    for (int i = 0; i < s->run_count; i++) {
+    for (int i = 0; i < s->args.run_count; i++) {
         size_t nbytes = tile_nbytes(&s->op[i]);
         if (nbytes > most) most = nbytes;
     }

@@ -14,7 +14,7 @@ typedef struct lki_cuda_taken {
 
 struct lki_cuda_small {
     lki_cuda_note note[LKI_CUDA_SMALL_OPS];
-    int count, run_count; /* of them; the last ones may be there only for others */
+    int count;
     lki_cuda_small_op op[LKI_CUDA_SMALL_OPS];
     lki_cuda_small_args args;
     lki_cuda_small_facts facts;
