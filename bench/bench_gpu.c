@@ -4,7 +4,8 @@
  * loss"
  *
  * The first number is the time a step takes when the host runs ahead, the second when it waits for each loss.
- * bench/peer_gpu.py does the same with PyTorch; bench/run_gpu shows them side by side. */
+ * The environment's PRECISION may be bf16 or tf32. bench/peer_gpu.py does the same with PyTorch;
+ * bench/run_gpu shows them side by side. */
 #include "resnet.h"
 #include "workloads.h"
 
@@ -118,14 +119,15 @@ int main(int argc, char **argv)
             "usage: bench_gpu mnist-linear|toy-mlp|cnn3d-16|cnn3d-32|convnet|resnet-50 [SECONDS] [DEVICE]\n");
         return 2;
     }
-    const char *precision = getenv("PRECISION");
+    const char *precision = getenv("PRECISION") ? getenv("PRECISION") : "fp32";
     lk_manual_seed(0);
-    lk_engine *engine = lk_engine_open(argc > 3 ? argv[3] : "cuda", (lk_engine_options){0});
+    lk_engine_options how = {.allow_tf32 = strcmp(precision, "tf32") == 0};
+    lk_engine *engine = lk_engine_open(argc > 3 ? argv[3] : "cuda", how);
     if (!engine) fail();
     job j = {.batch_size = chosen->input.dim[0]};
     j.step = lk_step(.model = chosen->model(), .criterion = chosen->criterion(),
                      .optimizer = chosen->optimizer(), .engine = engine, .owned = true, .asynchronous = true,
-                     .precision = precision && strcmp(precision, "bf16") == 0 ? LK_BF16 : LK_F32);
+                     .precision = strcmp(precision, "bf16") == 0 ? LK_BF16 : LK_F32);
     if (!j.step) fail();
     make_field(&j.fields[0], chosen->input, false);
     make_field(&j.fields[1], chosen->target, chosen->target.rank == 1);

@@ -3,7 +3,7 @@
     python3 bench/peer_gpu.py WORKLOAD [SECONDS] [MODES]    prints "WORKLOAD mode=microseconds ... best=microseconds"
 
 The counterpart of bench_gpu.c: same models, shapes and optimizers. MODES is a list out of eager,graph,compile,reduce; the
-environment's PRECISION=bf16 runs under autocast with channels-last memory, TF32=1 lets products and convolutions be in TF32.
+environment's PRECISION=bf16 runs under autocast, tf32 lets products and convolutions be in TF32; both with channels-last memory.
 PyTorch is as fast as we can make it: optimizers of one kernel, cuDNN's engines chosen by trial.
 """
 import os
@@ -18,8 +18,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from models import cnn3d, convnet  # noqa: E402
 
 device = "cuda"
-bf16 = os.environ.get("PRECISION") == "bf16"
-torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = os.environ.get("TF32") == "1"
+precision = os.environ.get("PRECISION", "fp32")
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
 torch.backends.cudnn.benchmark = True
 
 
@@ -51,7 +51,7 @@ def build(name):
     torch.manual_seed(0)
     model, criterion, make_optimizer, x, y = workload(name)
     model = model.to(device)
-    if bf16 and x.dim() == 4:
+    if precision != "fp32" and x.dim() == 4:
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     return model, criterion, make_optimizer(model.parameters()), x, y
 
@@ -60,7 +60,7 @@ def make_step(name, compiled=None):
     model, criterion, optimizer, x, y = build(name)
 
     def loss_of(a, b):
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=bf16):
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=precision == "bf16"):
             return criterion(model(a), b)
 
     forward = torch.compile(loss_of, mode=compiled) if compiled else loss_of

@@ -1,0 +1,160 @@
+"""An epoch of examples/mnist.yml in PyTorch on a GPU: training, validation, and the metrics that Lockstep reports for it.
+
+    python3 bench/peer_gpu_epoch.py DATA [EPOCHS]    prints "loader=milliseconds graph=milliseconds best=milliseconds"
+
+DATA holds MNIST's IDX files, gzipped. "loader" is a DataLoader with workers and pinned memory, eager; "graph" is as fast as
+we can make it: the dataset on the GPU, a batch gathered by index, the step a CUDA graph. Adam is fused, and metrics are
+computed on the GPU when a loader has ended. The best of EPOCHS after one that does not count.
+"""
+import gzip
+import os
+import sys
+import time
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+BATCH, CLASSES = 32, 10
+device = "cuda"
+
+
+def read(folder, kind):
+    with gzip.open(os.path.join(folder, f"{kind}-images-idx3-ubyte.gz")) as f:
+        images = np.frombuffer(f.read(), np.uint8, offset=16).reshape(-1, 1, 28, 28)
+    with gzip.open(os.path.join(folder, f"{kind}-labels-idx1-ubyte.gz")) as f:
+        labels = np.frombuffer(f.read(), np.uint8, offset=8).astype(np.int64)
+    return torch.from_numpy(images.copy()), torch.from_numpy(labels)
+
+
+def areas(scores, positive):
+    """Under the ROC curve of each column; ties are not looked for."""
+    order = scores.argsort(0)
+    ranks = torch.arange(1, len(scores) + 1, device=device, dtype=torch.float64)[:, None]
+    hits = positive.gather(0, order).double()
+    count = hits.sum(0)
+    return ((ranks * hits).sum(0) - count * (count + 1) / 2) / (count * (len(scores) - count))
+
+
+def report(scores, truth, losses):
+    best = scores.topk(5).indices.eq(truth[:, None])
+    values = [best[:, :k].any(1).float().mean() for k in (1, 3, 5)]
+    confusion = torch.bincount(truth * CLASSES + scores.argmax(1), minlength=CLASSES * CLASSES).view(CLASSES, CLASSES)
+    hits, support = confusion.diag().double(), confusion.sum(1)
+    precision, recall = hits / confusion.sum(0).clamp(min=1), hits / support.clamp(min=1)
+    f1 = 2 * precision * recall / (precision + recall).clamp(min=1e-12)
+    positive = nn.functional.one_hot(truth, CLASSES)
+    per_class = areas(scores, positive)
+    values += [m for v in (precision, recall, f1, per_class) for m in (v.mean(), (v * support).sum() / support.sum())]
+    values += [areas(scores.reshape(-1, 1), positive.reshape(-1, 1))[0], losses.mean()]
+    return torch.stack([v.double() for v in values]).tolist()
+
+
+def make_model():
+    torch.manual_seed(42)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, CLASSES)).to(device)
+    return model, nn.CrossEntropyLoss(), torch.optim.Adam(model.parameters(), lr=0.02, fused=True, capturable=True)
+
+
+def train_by_loader(parts):
+    model, criterion, optimizer = make_model()
+    loaders = [DataLoader(TensorDataset(x.float() / 255, y), BATCH, shuffle=i == 0, num_workers=4, pin_memory=True,
+                          persistent_workers=True) for i, (x, y) in enumerate(parts)]
+
+    def epoch():
+        for trains, loader in zip((True, False), loaders):
+            scores, truth, losses = [], [], []
+            with torch.set_grad_enabled(trains):
+                for x, y in loader:
+                    x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+                    output = model(x)
+                    loss = criterion(output, y)
+                    if trains:
+                        optimizer.zero_grad()
+                        loss.backward()
+                        optimizer.step()
+                    scores.append(output.detach())
+                    truth.append(y)
+                    losses.append(loss.detach())
+            values = report(torch.cat(scores), torch.cat(truth), torch.stack(losses))
+        return values
+
+    return epoch
+
+
+class Recorded:
+    """A pass over one part of the data as replays of one graph: it gathers the batch that `index` names."""
+
+    def __init__(self, step, images, labels):
+        self.index = torch.zeros(BATCH, dtype=torch.int64, device=device)
+        self.count, self.labels = len(labels) // BATCH, labels
+        self.scores = torch.empty(self.count, BATCH, CLASSES, device=device)
+        self.losses = torch.empty(self.count, device=device)
+        run = lambda: step(images[self.index].float() / 255, labels[self.index])
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                run()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.output, self.loss = run()
+
+    def pass_over(self, order):
+        for i, batch in enumerate(order[:self.count * BATCH].view(-1, BATCH)):
+            self.index.copy_(batch)
+            self.graph.replay()
+            self.scores[i].copy_(self.output)
+            self.losses[i].copy_(self.loss)
+        return report(self.scores.view(-1, CLASSES), self.labels[order[:self.count * BATCH]], self.losses)
+
+
+def train_by_graph(parts):
+    model, criterion, optimizer = make_model()
+
+    def train(x, y):
+        optimizer.zero_grad(set_to_none=True)
+        output = model(x)
+        loss = criterion(output, y)
+        loss.backward()
+        optimizer.step()
+        return output.detach(), loss.detach()
+
+    def evaluate(x, y):
+        with torch.no_grad():
+            output = model(x)
+            return output, criterion(output, y)
+
+    recorded = [Recorded(step, *(t.to(device) for t in part)) for step, part in zip((train, evaluate), parts)]
+
+    def epoch():
+        recorded[0].pass_over(torch.randperm(len(parts[0][1]), device=device))
+        return recorded[1].pass_over(torch.arange(len(parts[1][1]), device=device))
+
+    return epoch
+
+
+def best_ms(epoch, count):
+    epoch()
+    best = 1e9
+    for _ in range(count):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        values = epoch()
+        best = min(best, time.perf_counter() - start)
+    if not 0.88 < values[0] < 0.95:
+        sys.exit(f"accuracy {values[0]:.4f}: it did not learn")
+    return best * 1e3
+
+
+def main():
+    folder, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    parts = [read(folder, kind) for kind in ("train", "t10k")]
+    times = {"loader": best_ms(train_by_loader(parts), count), "graph": best_ms(train_by_graph(parts), count)}
+    print(*(f"{way}={ms:.1f}" for way, ms in times.items()), f"best={min(times.values()):.1f}")
+
+
+if __name__ == "__main__":
+    main()
