@@ -12,8 +12,7 @@ enum { NORM_INPUTS = 5 };
 static lki_node *open_norm(const lk_value *y, lki_section section)
 {
     lki_node *norm = y->node;
-    bool is_low = y->dtype == LK_BF16 || y->dtype == LK_F16;
-    bool fits = norm->op == LK_OP_BATCH_NORM && y->index == 0 && is_low &&
+    bool fits = norm->op == LK_OP_BATCH_NORM && y->index == 0 && y->dtype != LK_F64 &&
                 y->layout == LK_LAYOUT_CHANNELS_LAST && y->use_count == 1 && !y->is_output &&
                 norm->section == section && norm->input_count == NORM_INPUTS &&
                 norm->attr.activation == LK_ACTIVATION_NONE;

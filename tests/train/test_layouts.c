@@ -68,11 +68,13 @@ static void count_calls(result *r, const lki_plan *plan)
     }
 }
 
-static void learn(const char *channels_last, lk_dtype precision, result *r)
+/* channels_last: LOCKSTEP_CHANNELS_LAST; NULL: it is not set. */
+static void learn_by(lk_engine_options how, const char *channels_last, lk_dtype precision, result *r)
 {
     memset(r, 0, sizeof *r);
-    setenv("LOCKSTEP_CHANNELS_LAST", channels_last, 1);
-    lk_engine *engine = open_engine(GPU);
+    if (channels_last) setenv("LOCKSTEP_CHANNELS_LAST", channels_last, 1);
+    lk_engine *engine = lk_engine_open("cuda", how);
+    lkt_not_null(engine);
     lk_module *model = network();
     lkt_not_null(model);
     lk_step *step =
@@ -98,6 +100,11 @@ static void learn(const char *channels_last, lk_dtype precision, result *r)
     lk_step_free(step);
     lk_engine_close(engine);
     unsetenv("LOCKSTEP_CHANNELS_LAST");
+}
+
+static void learn(const char *channels_last, lk_dtype precision, result *r)
+{
+    learn_by((lk_engine_options){0}, channels_last, precision, r);
 }
 
 /* The root of the mean square of what differs. */
@@ -128,12 +135,26 @@ static void it_learns_as_row_major(void **state)
         assert_int_equal(rows.reorders, 0);
         assert_int_equal(rows.folded, 0);
         assert_true(last.reorders > 0);
-        assert_true((last.folded > 0) == (cases[i].dtype != LK_F32));
+        assert_true(last.folded > 0);
         assert_true((last.led > 0) == (cases[i].dtype != LK_F32)); /* weights are cast in one go */
         for (int k = 0; k < STEPS; k++) lkt_close(last.loss[k], wide.loss[k], cases[i].loss);
         /* 16 bits stray from f32 by as much in either layout. */
         assert_true(distance(&last, &wide) < 1e-5 + 1.5 * distance(&rows, &wide));
     }
+}
+
+/* Tensor cores like channels last in f32 too, where they may be used. */
+static void tf32_prefers_it(void **state)
+{
+    (void)state;
+    static result wide, rounded;
+    if (!gpu_is_asked_for()) skip();
+    learn(NULL, LK_F32, &wide);
+    learn_by((lk_engine_options){.allow_tf32 = true}, NULL, LK_F32, &rounded);
+    assert_int_equal(wide.reorders, 0);
+    assert_true(rounded.reorders > 0);
+    assert_true(rounded.folded > 0);
+    for (int k = 0; k < STEPS; k++) lkt_close(rounded.loss[k], wide.loss[k], 5e-3);
 }
 
 /* The same bits each time. */
@@ -151,6 +172,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_learns_as_row_major),
+        cmocka_unit_test(tf32_prefers_it),
         cmocka_unit_test(it_is_deterministic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,7 +132,8 @@ lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call)
                          lki_cuda_dtype_name(s->conv.dtype));
 }
 
-/* Tensor cores read 16-bit planes with channels last; what is ours, and f32, is better off row-major. */
+/* Tensor cores read planes with channels last; what is ours, and f32 without them, is better off row-major.
+ */
 lk_preference lki_cuda_conv_channels_last(lki_cuda *cuda, const lk_call *call)
 {
     lki_cuda_conv conv = {};
@@ -141,8 +142,9 @@ lk_preference lki_cuda_conv_channels_last(lki_cuda *cuda, const lk_call *call)
     conv.dtype = call->in[0].dtype;
     if (lki_cuda_check_factors(call, "convolution") || describe(call, false, &conv.shape))
         return LK_IMPOSSIBLE;
-    bool is_short = conv.dtype == LK_BF16 || conv.dtype == LK_F16,
-         prefers = is_short && conv.shape.rank == 2 && !is_ours(&conv.shape);
+    bool by_tensor_cores =
+             conv.dtype == LK_BF16 || conv.dtype == LK_F16 || (conv.dtype == LK_F32 && cuda->tf32),
+         prefers = by_tensor_cores && conv.shape.rank == 2 && !is_ours(&conv.shape);
     if (!conv.shape.fits || describe(call, true, &conv.shape)) return LK_IMPOSSIBLE;
     lk_status status = lki_cuda_plan_cudnn(cuda, &conv, call->out[0].dtype != conv.dtype, &found, &nbytes);
     lki_cuda_free_cudnn(&conv.cudnn);

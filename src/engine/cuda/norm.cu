@@ -184,6 +184,15 @@ static lk_status find_dtypes(const lk_call *call, lki_cuda_norm_dtypes *dtypes)
                          lki_cuda_dtype_name(dtypes->x), lki_cuda_dtype_name(dtypes->other));
 }
 
+/* norm_last.cu adds a few f32 in f32, which is as good as 16 bits are; vectors of f32 are left to those who
+ * add in f64. */
+static bool is_for_last(const lk_call *call, const lki_cuda_norm *norm, const lki_cuda_norm_dtypes *dtypes)
+{
+    bool is_short = dtypes->x == LK_BF16 || dtypes->x == LK_F16;
+    return norm->kind == LKI_CUDA_BATCH && norm->inner == 1 && dtypes->other == LK_F32 &&
+           (is_short || lki_cuda_is_last(call));
+}
+
 lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call)
 {
     lki_cuda_norm_dtypes dtypes;
@@ -192,8 +201,7 @@ lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call)
     if (!s) return LK_ERR_NOMEM;
     s->norm = describe(call);
     s->dtypes = dtypes;
-    s->by_last = s->norm.kind == LKI_CUDA_BATCH && s->norm.inner == 1 && dtypes.other == LK_F32 &&
-                 (dtypes.x == LK_BF16 || dtypes.x == LK_F16);
+    s->by_last = is_for_last(call, &s->norm, &dtypes);
     if (!s->by_last && (s->norm.relu || call->input_count > 5))
         return lki_cuda_fail(
             LK_ERR_UNSUPPORTED,

@@ -1,8 +1,8 @@
 /* Normalisation inside the cuda engine: y = (x - mean) istd w + b, with mean and istd over a set of elements.
  *
  * norm_channels.cu reduces over channels (batch norm whole, and the weights' gradients of the others),
- * norm_last.cu too, for 16-bit activations with channels last, norm_sets.cu over runs of memory (layer and
- * group norm), norm.cu tells which is wanted. Sums are kept in f64, about the first element of each set, so
+ * norm_last.cu too, for activations with channels last, norm_sets.cu over runs of memory (layer and group
+ * norm), norm.cu tells which is wanted. Sums are kept in f64, about the first element of each set, so
  * that one pass over x is as good as two.
  *
  * Life: a norm lies in call->state. Thread rule: that of engines. */
@@ -64,7 +64,7 @@ typedef struct lki_cuda_norm_dtypes {
 size_t lki_cuda_plan_channels(const lki_cuda *cuda, lki_cuda_norm *norm); /* gives the scratch it needs */
 lk_status lki_cuda_run_channels(lki_cuda *cuda, const lki_cuda_norm *norm, lki_cuda_norm_dtypes dtypes,
                                 const lki_cuda_norm_operands *o, bool backward, void *scratch);
-/* Batch norm of a short dtype with inner == 1, all else in f32; with addend and relu. */
+/* Batch norm of f32 or a short dtype with inner == 1, all else in f32; with addend and relu. */
 size_t lki_cuda_plan_last(const lki_cuda *cuda, const lki_cuda_norm *norm);
 lk_status lki_cuda_run_last(lki_cuda *cuda, const lki_cuda_norm *norm, lk_dtype dtype,
                             const lki_cuda_norm_operands *o, bool backward, void *scratch);

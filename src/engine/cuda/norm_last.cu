@@ -1,6 +1,7 @@
-/* Batch norm of 16-bit activations whose channels lie side by side in memory (channels last, or one place a
- * channel), with f32 statistics and weights. It waits for memory alone: one read for the sums, one read and
- * one write to normalise; an addend, a ReLU and the ReLU's mask going back come along for what they read.
+/* Batch norm of activations whose channels lie side by side in memory (channels last, or one place a
+ * channel) in f32 or 16 bits, with f32 statistics and weights. It waits for memory alone: one read for the
+ * sums, one read and one write to normalise; an addend, a ReLU and the ReLU's mask going back come along for
+ * what they read.
  *
  * Two kernels: the sums, and the rest. A thread has V neighbouring channels and walks over rows, several
  * loads ahead; a block has a tile of channels and a part of the rows. Sums are kept in f32 by a thread, about
@@ -325,8 +326,12 @@ static size_t partial_nbytes(const field &f, int width)
 
 size_t lki_cuda_plan_last(const lki_cuda *cuda, const lki_cuda_norm *v)
 {
-    size_t narrow = partial_nbytes(field_of(cuda, v, 1), 1), wide = partial_nbytes(field_of(cuda, v, 8), 8);
-    return (narrow > wide ? narrow : wide) + sizeof(float) * (size_t)v->channels;
+    size_t most = 0;
+    for (int width = 1; width <= 8; width *= 2) {
+        size_t nbytes = partial_nbytes(field_of(cuda, v, width), width);
+        if (nbytes > most) most = nbytes;
+    }
+    return most + sizeof(float) * (size_t)v->channels;
 }
 
 template <typename T, int V, bool BACK, bool RELU>
@@ -387,6 +392,8 @@ lk_status lki_cuda_run_last(lki_cuda *cuda, const lki_cuda_norm *v, lk_dtype dty
     if (v->channels == 0) return LK_OK;
     if (dtype == LK_BF16)
         start<__nv_bfloat16>(cuda, v, o, backward, scratch);
+    else if (dtype == LK_F32)
+        start<float>(cuda, v, o, backward, scratch);
     else
         start<__half>(cuda, v, o, backward, scratch);
     LKI_LAUNCHED();

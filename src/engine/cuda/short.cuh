@@ -1,5 +1,5 @@
-/* Neighbours of a 16-bit dtype on their way through registers: loaded at once, made wide and narrow two by
- * two. One by one the compiler keeps each half in a register of its own.
+/* Neighbours of f32 or a shorter dtype on their way through registers: loaded at once, made wide and narrow
+ * two by two. One by one the compiler keeps each half of a pair in a register of its own.
  *
  * Life: plain values. Thread rule: none. */
 #ifndef LKI_CUDA_SHORT_CUH
@@ -20,6 +20,14 @@ static __device__ inline float2 lki_cuda_widen_pair(__half2 x)
 {
     return __half22float2(x);
 }
+static __device__ inline float2 lki_cuda_widen_pair(float2 x)
+{
+    return x;
+}
+static __device__ inline void lki_cuda_narrow_pair(float a, float b, float2 *to)
+{
+    *to = make_float2(a, b);
+}
 static __device__ inline void lki_cuda_narrow_pair(float a, float b, __nv_bfloat162 *to)
 {
     *to = __floats2bfloat162_rn(a, b);
@@ -30,6 +38,9 @@ static __device__ inline void lki_cuda_narrow_pair(float a, float b, __half2 *to
 }
 template <typename T> struct lki_cuda_pair_of {
     using type = __half2;
+};
+template <> struct lki_cuda_pair_of<float> {
+    using type = float2;
 };
 template <> struct lki_cuda_pair_of<__nv_bfloat16> {
     using type = __nv_bfloat162;
