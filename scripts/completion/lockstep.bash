@@ -9,9 +9,12 @@ _lockstep()
     fi
     case $command:$before in
     run:--config | run:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--configs) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--logdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--num-epochs | run:-e) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--batch-size | run:-b) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--num-workers | run:-j) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--seed) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--resume) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--autoresume) COMPREPLY=($(compgen -W "last best" -- "$word")); return ;;
@@ -56,7 +59,7 @@ _lockstep()
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
-    run) options="--config -C --expdir --logdir --num-epochs -e --seed --resume --autoresume --ddp --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --check --overfit --timeit --verbose -v --world-size --rank -r --host -m --master --master-addr --port --help" ;;
+    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --deterministic --check --overfit --timeit --verbose -v --world-size --rank -r --host -m --master --master-addr --port --help" ;;
     evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --verbose -v --help" ;;
     predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
     create) options="--name -n --gtb --get-train-backend --help" ;;

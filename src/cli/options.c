@@ -180,13 +180,20 @@ lk_status lki_options_parse(const lki_command *command, int count, char **words,
     return lki_fail(LK_ERR_CONFIG, "%s: needs %s", command->name, command->positional);
 }
 
+/* Two options may stand for the same texts. */
+static void drop_texts(char *base, size_t offset)
+{
+    lki_texts *texts = (lki_texts *)(base + offset);
+    lki_free(texts->items);
+    *texts = (lki_texts){0};
+}
+
 void lki_options_free(const lki_command *command, void *options)
 {
-    char *base = options;
     for (const lki_option *o = command->options; o && o->name; o++)
-        if (o->type == LKI_OPTION_TEXTS) lki_free(((lki_texts *)(base + o->offset))->items);
-    if (command->positional) lki_free(((lki_texts *)(base + command->positional_offset))->items);
-    if (command->takes_overrides) lki_free(((lki_texts *)(base + command->overrides_offset))->items);
+        if (o->type == LKI_OPTION_TEXTS) drop_texts(options, o->offset);
+    if (command->positional) drop_texts(options, command->positional_offset);
+    if (command->takes_overrides) drop_texts(options, command->overrides_offset);
 }
 
 static void print_option(FILE *out, const lki_option *o, int width)

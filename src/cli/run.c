@@ -20,8 +20,8 @@
 typedef struct run_options {
     lki_config_options config;
     const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host;
-    lki_option_int seed, num_epochs, nproc, max_restarts, world_size, rank, port;
-    bool ddp, fp16, tf32, check, overfit, timeit, verbose;
+    lki_option_int seed, num_epochs, batch_size, num_workers, nproc, max_restarts, world_size, rank, port;
+    bool ddp, fp16, tf32, deterministic, check, overfit, timeit, verbose;
 } run_options;
 
 #define OFFSET(field) offsetof(run_options, field)
@@ -29,14 +29,19 @@ typedef struct run_options {
 static const lki_option table[] = {
     {"config", 'C', LKI_OPTION_TEXTS, OFFSET(config.files), "FILE", NULL,
      "a config; later ones are merged over earlier ones", 0},
+    {"configs", 0, LKI_OPTION_TEXTS, OFFSET(config.files), "FILE", NULL, "the same as --config", 0},
     LKI_EXPDIR_OPTION(OFFSET(config.expdir)),
     {"logdir", 0, LKI_OPTION_TEXT, OFFSET(logdir), "DIR", NULL, "the folder for logs and checkpoints", 0},
     {"num-epochs", 'e', LKI_OPTION_INT, OFFSET(num_epochs), "N", NULL, "how many times over the data", 1},
+    {"batch-size", 'b', LKI_OPTION_INT, OFFSET(batch_size), "N", NULL, "of all loaders", 1},
+    {"num-workers", 'j', LKI_OPTION_INT, OFFSET(num_workers), "N", NULL,
+     "threads of all loaders that make batches ahead", 0},
     {"seed", 0, LKI_OPTION_INT, OFFSET(seed), "N", NULL, "of all random numbers (42)", 0},
     {"resume", 0, LKI_OPTION_TEXT, OFFSET(resume), "FILE", NULL, "a runner checkpoint to go on from", 0},
     {"autoresume", 0, LKI_OPTION_TEXT, OFFSET(autoresume), NULL, "last|best",
      "go on from logdir's own, where there is one", 0},
     {"ddp", 0, LKI_OPTION_FLAG, OFFSET(ddp), NULL, NULL, "ranks on all GPUs, or on all cores", 0},
+    {"distributed", 0, LKI_OPTION_FLAG, OFFSET(ddp), NULL, NULL, "the same as --ddp", 0},
     {"nproc", 0, LKI_OPTION_INT, OFFSET(nproc), "N", NULL, "how many ranks on this host", 1},
     {"max-restarts", 0, LKI_OPTION_INT, OFFSET(max_restarts), "N", NULL,
      "when a local rank dies, go on from the last checkpoint, so many times", 0},
@@ -47,6 +52,8 @@ static const lki_option table[] = {
     {"amp", 0, LKI_OPTION_FLAG, OFFSET(fp16), NULL, NULL, "the same as --fp16", 0},
     {"tf32", 0, LKI_OPTION_FLAG, OFFSET(tf32), NULL, NULL,
      "products of fp32 may round their factors to TF32 on a GPU", 0},
+    {"deterministic", 0, LKI_OPTION_FLAG, OFFSET(deterministic), NULL, NULL,
+     "taken from habit: every run is, on every device", 0},
     {"check", 0, LKI_OPTION_FLAG, OFFSET(check), NULL, NULL, "a few batches and epochs: does it run at all?",
      0},
     {"overfit", 0, LKI_OPTION_FLAG, OFFSET(overfit), NULL, NULL,
@@ -83,6 +90,25 @@ static lk_status set_flag(lk_config *config, int call, const char *key, bool val
     return value ? set_int(config, call, key, &(lki_option_int){true, 1}) : LK_OK;
 }
 
+/* Loaders that are named elsewhere (_var_) are left as they are. */
+static lk_status apply_to_loaders(lk_config *config, int call, const lki_node *loaders,
+                                  const run_options *options)
+{
+    const struct {
+        const char *name;
+        const lki_option_int *value;
+    } numbers[] = {{"batch_size", &options->batch_size}, {"num_workers", &options->num_workers}};
+    for (int i = 0; loaders && loaders->kind == LKI_NODE_MAP && i < loaders->count; i++) {
+        if (!lki_node_get(loaders->entries[i].value, "_target_")) continue;
+        for (int k = 0; k < 2; k++) {
+            LKI_SCOPED char *key = lki_format("loaders/%s/%s", loaders->entries[i].key, numbers[k].name);
+            if (!key) return LK_ERR_NOMEM;
+            LKI_TRY(set_int(config, call, key, numbers[k].value));
+        }
+    }
+    return LK_OK;
+}
+
 static lk_status apply_to_call(lk_config *config, int call, const run_options *options)
 {
     LKI_TRY(set_text(config, call, "logdir", options->logdir));
@@ -107,7 +133,8 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
 static lk_status apply_to_estimator(lk_config *config, int call, const run_options *options)
 {
     if (options->resume || options->autoresume || options->precision || options->fp16 || options->tf32 ||
-        options->comm || options->check || options->overfit || options->timeit)
+        options->comm || options->check || options->overfit || options->timeit || options->batch_size.given ||
+        options->num_workers.given)
         return lki_fail(LK_ERR_CONFIG,
                         "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp "
                         "and --nproc only");
@@ -126,7 +153,11 @@ static lk_status apply_to_calls(lk_config *config, const run_options *options)
     for (int i = 0; i < calls->count; i++) {
         const lki_node *name = lki_node_get(calls->entries[i].value, "_call_");
         if (!name || name->kind != LKI_NODE_SCALAR) continue;
-        if (!strcmp(name->text, "train")) LKI_TRY(apply_to_call(config, i, options));
+        if (!strcmp(name->text, "train")) {
+            const lki_node *loaders = lki_node_get(calls->entries[i].value, "loaders");
+            LKI_TRY(apply_to_loaders(config, i, loaders, options));
+            LKI_TRY(apply_to_call(config, i, options));
+        }
         if (!strcmp(name->text, "train_estimator")) LKI_TRY(apply_to_estimator(config, i, options));
     }
     return LK_OK;

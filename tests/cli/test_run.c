@@ -266,6 +266,36 @@ static void test_tf32_is_a_wish(void **state)
     assert_string_equal(first, hash_of(LAST("c")));
 }
 
+/* What people type who come from catalyst-dl run. */
+static void test_catalysts_flags(void **state)
+{
+    (void)state;
+    enter("cli_catalyst");
+    static const char *const ways[] = {
+        "--config " EXAMPLES
+        "/digits.json --run/0/loaders/train/batch_size=8 --run/0/loaders/valid/batch_size=8 "
+        "--logdir a",
+        "--configs " EXAMPLES "/digits.json -b 8 --logdir b",
+        "-C " EXAMPLES "/digits.json --batch-size 8 -j 2 --deterministic --logdir c"};
+    for (int i = 0; i < 3; i++) {
+        char arguments[400];
+        snprintf(arguments, sizeof arguments, "run %s", ways[i]);
+        check_done(arguments);
+    }
+    char first[80];
+    snprintf(first, sizeof first, "%s", hash_of(LAST("a")));
+    assert_string_equal(first, hash_of(LAST("b")));
+    assert_string_equal(first, hash_of(LAST("c")));
+    check_done("run -C " EXAMPLES "/digits.json --logdir other");
+    assert_string_not_equal(first, hash_of(LAST("other")));
+    const said *r = lockstep_in(folder, "run -C " EXAMPLES "/digits.json --distributed --nproc 2 -v");
+    assert_int_equal(r->exit_code, 0);
+    lkt_contains(r->out, "2 ranks");
+    r = lockstep_in(folder, "run -C " EXAMPLES "/digits.json -b 0");
+    assert_int_equal(r->exit_code, 2);
+    lkt_contains(r->err, "batch-size");
+}
+
 /* The same run by all of its names; another one than bf16's. */
 static void test_fp16_by_its_names(void **state)
 {
@@ -493,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_tensors_of_pytorch),
         cmocka_unit_test(test_callbacks),
         cmocka_unit_test(test_tf32_is_a_wish),
+        cmocka_unit_test(test_catalysts_flags),
         cmocka_unit_test(test_fp16_by_its_names),
         cmocka_unit_test(test_the_kept_config_runs_the_same),
         cmocka_unit_test(test_the_example),
