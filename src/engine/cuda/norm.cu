@@ -184,8 +184,8 @@ static lk_status find_dtypes(const lk_call *call, lki_cuda_norm_dtypes *dtypes)
                          lki_cuda_dtype_name(dtypes->x), lki_cuda_dtype_name(dtypes->other));
 }
 
-/* norm_last.cu adds a few f32 in f32, which is as good as 16 bits are; vectors of f32 are left to those who
- * add in f64. */
+/* A thread of norm_last.cu adds in f32, which is enough for 16 bits and for what tensor cores made. Vectors
+ * of f32 are left to those who add in f64. */
 static bool is_for_last(const lk_call *call, const lki_cuda_norm *norm, const lki_cuda_norm_dtypes *dtypes)
 {
     bool is_short = dtypes->x == LK_BF16 || dtypes->x == LK_F16;
