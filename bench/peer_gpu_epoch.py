@@ -6,26 +6,17 @@ DATA holds MNIST's IDX files, gzipped. WORKERS are the DataLoader's, with pinned
 are eager, Adam is fused, and metrics are computed on the GPU when a loader has ended. The best of EPOCHS after one that does
 not count.
 """
-import gzip
-import os
 import sys
 import time
 
-import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import mnist
+
 BATCH, CLASSES = 32, 10
 device = "cuda"
-
-
-def read(folder, kind):
-    with gzip.open(os.path.join(folder, f"{kind}-images-idx3-ubyte.gz")) as f:
-        images = np.frombuffer(f.read(), np.uint8, offset=16).reshape(-1, 1, 28, 28)
-    with gzip.open(os.path.join(folder, f"{kind}-labels-idx1-ubyte.gz")) as f:
-        labels = np.frombuffer(f.read(), np.uint8, offset=8).astype(np.int64)
-    return torch.from_numpy(images.copy()), torch.from_numpy(labels)
 
 
 def areas(scores, positive):
@@ -59,7 +50,7 @@ def make_model():
 
 def make_epoch(parts, workers):
     model, criterion, optimizer = make_model()
-    loaders = [DataLoader(TensorDataset(x.float() / 255, y), BATCH, shuffle=i == 0, num_workers=workers, pin_memory=True,
+    loaders = [DataLoader(TensorDataset(x, y), BATCH, shuffle=i == 0, num_workers=workers, pin_memory=True,
                           persistent_workers=workers > 0) for i, (x, y) in enumerate(parts)]
 
     def epoch():
@@ -98,7 +89,8 @@ def best_ms(epoch, count):
 
 def main():
     folder, workers, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 3
-    parts = [read(folder, kind) for kind in ("train", "t10k")]
+    read = lambda kind: (torch.tensor(array) for array in mnist.read(folder, kind))
+    parts = [(images.float()[:, None] / 255, labels) for images, labels in (read("train"), read("t10k"))]
     print(f"{best_ms(make_epoch(parts, workers), count):.1f}")
 
 

@@ -5,7 +5,6 @@
 DATA holds MNIST's IDX files, gzipped. Metrics are accumulated as tensors and computed once a loader ends, with scikit-learn
 for the area under the curve: the cheapest way to the same numbers that is still PyTorch.
 """
-import gzip
 import os
 import resource
 import sys
@@ -19,15 +18,14 @@ from sklearn.metrics import precision_recall_fscore_support, roc_auc_score  # no
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
+import mnist  # noqa: E402
+
 EPOCHS, BATCH, CLASSES = 8, 32, 10
 
 
 class Mnist(Dataset):
     def __init__(self, folder, kind):
-        with gzip.open(os.path.join(folder, f"{kind}-images-idx3-ubyte.gz")) as f:
-            self.images = np.frombuffer(f.read(), np.uint8, offset=16).reshape(-1, 28, 28)
-        with gzip.open(os.path.join(folder, f"{kind}-labels-idx1-ubyte.gz")) as f:
-            self.labels = np.frombuffer(f.read(), np.uint8, offset=8).astype(np.int64)
+        self.images, self.labels = mnist.read(folder, kind)
 
     def __len__(self):
         return len(self.labels)

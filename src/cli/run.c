@@ -90,7 +90,7 @@ static lk_status set_flag(lk_config *config, int call, const char *key, bool val
     return value ? set_int(config, call, key, &(lki_option_int){true, 1}) : LK_OK;
 }
 
-/* Loaders that are named elsewhere (_var_) are left as they are. */
+/* A loader that the call does not build itself (_var_) has no batch size that could be set here. */
 static lk_status apply_to_loaders(lk_config *config, int call, const lki_node *loaders,
                                   const run_options *options)
 {
@@ -99,9 +99,15 @@ static lk_status apply_to_loaders(lk_config *config, int call, const lki_node *l
         const lki_option_int *value;
     } numbers[] = {{"batch_size", &options->batch_size}, {"num_workers", &options->num_workers}};
     for (int i = 0; loaders && loaders->kind == LKI_NODE_MAP && i < loaders->count; i++) {
-        if (!lki_node_get(loaders->entries[i].value, "_target_")) continue;
+        const char *loader = loaders->entries[i].key;
+        bool is_built = lki_node_get(loaders->entries[i].value, "_target_") != NULL;
         for (int k = 0; k < 2; k++) {
-            LKI_SCOPED char *key = lki_format("loaders/%s/%s", loaders->entries[i].key, numbers[k].name);
+            if (!numbers[k].value->given) continue;
+            if (!is_built)
+                return lki_fail(LK_ERR_CONFIG,
+                                "run: loader \"%s\" is not built in the call of train, its %s cannot be set",
+                                loader, numbers[k].name);
+            LKI_SCOPED char *key = lki_format("loaders/%s/%s", loader, numbers[k].name);
             if (!key) return LK_ERR_NOMEM;
             LKI_TRY(set_int(config, call, key, numbers[k].value));
         }

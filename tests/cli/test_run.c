@@ -294,6 +294,10 @@ static void test_catalysts_flags(void **state)
     r = lockstep_in(folder, "run -C " EXAMPLES "/digits.json -b 0");
     assert_int_equal(r->exit_code, 2);
     lkt_contains(r->err, "batch-size");
+    r = lockstep_in(folder,
+                    "run -C " EXAMPLES "/digits.json '--run/0/loaders/valid={_var_: elsewhere}' -j 2");
+    assert_int_equal(r->exit_code, 2);
+    lkt_contains(r->err, "loader \"valid\" is not built in the call of train, its num_workers cannot be set");
 }
 
 /* The same run by all of its names; another one than bf16's. */
