@@ -94,8 +94,8 @@ typedef struct lk_engine_ops {
      * operand of one channel or one place is the same in both layouts and says that it is row-major. NULL:
      * everything stays row-major. */
     lk_preference (*channels_last)(lk_engine *engine, const lk_call *call);
-    /* Whether a batch norm of f32 or 16-bit activations with channels last takes an addend and a ReLU, and its
-     * gradient the ReLU's mask (op.h). */
+    /* Whether a batch norm of f32 or 16-bit activations with channels last takes an addend and a ReLU, and
+     * its gradient the ReLU's mask (op.h). */
     bool folds_norms;
     /* Optional, all or none: for engines whose memory is not the host's. NULL means host memory. Calls,
      * copies and fills take effect in the order in which they are asked for; the host may run ahead of them.
