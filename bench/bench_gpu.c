@@ -4,8 +4,8 @@
  * loss"
  *
  * The first number is the time a step takes when the host runs ahead, the second when it waits for each loss.
- * The environment's PRECISION may be bf16 or tf32. bench/peer_gpu.py does the same with PyTorch;
- * bench/run_gpu shows them side by side. */
+ * The environment's PRECISION may be bf16 or tf32; with BENCHMARK set, convolutions are by trial.
+ * bench/peer_gpu.py does the same with PyTorch; bench/run_gpu shows them side by side. */
 #include "resnet.h"
 #include "workloads.h"
 
@@ -121,7 +121,8 @@ int main(int argc, char **argv)
     }
     const char *precision = getenv("PRECISION") ? getenv("PRECISION") : "fp32";
     lk_manual_seed(0);
-    lk_engine_options how = {.allow_tf32 = strcmp(precision, "tf32") == 0};
+    lk_engine_options how = {.allow_tf32 = strcmp(precision, "tf32") == 0,
+                             .benchmark = getenv("BENCHMARK") != NULL};
     lk_engine *engine = lk_engine_open(argc > 3 ? argv[3] : "cuda", how);
     if (!engine) fail();
     job j = {.batch_size = chosen->input.dim[0]};

@@ -1,12 +1,13 @@
 /* Fold: a batch norm that waits for memory takes along what stands right behind it, a ReLU and the addend of
- * a residual layer, and its gradient the ReLU's mask, where the engine can (lk_engine_ops.folds_norms). */
+ * a residual layer (with the norm that the addend comes from), and its gradient the ReLU's mask, where the
+ * engine can (lk_engine_ops.folds_norms). */
 #include "graph/graph.h"
 
 #include "base/status.h"
 
 #include <string.h>
 
-enum { NORM_INPUTS = 5 };
+enum { NORM_INPUTS = 5, ADDED_INPUTS = 5 };
 
 /* The batch norm that computes a value, where something can still be folded into it. */
 static lki_node *open_norm(const lk_value *y, lki_section section)
@@ -40,6 +41,21 @@ static lk_status append_input(lk_graph *graph, lki_node *norm, lk_value *value)
     return LK_OK;
 }
 
+/* The addend is another norm's result, and nobody else reads it: it is computed where it is added, from that
+ * norm's input, statistics, weight and bias. */
+static lk_status append_norm(lk_graph *graph, lki_node *norm, lki_node *other)
+{
+    lk_value **in = LKI_ARENA_NEW_ARRAY(&graph->arena, lk_value *, NORM_INPUTS + ADDED_INPUTS);
+    lk_value *added[ADDED_INPUTS] = {other->in[0], other->out[1], other->out[2], other->in[1], other->in[2]};
+    if (!in) return LK_ERR_NOMEM;
+    memcpy(in, norm->in, sizeof *in * NORM_INPUTS);
+    memcpy(in + NORM_INPUTS, added, sizeof added);
+    norm->in = in;
+    norm->input_count = NORM_INPUTS + ADDED_INPUTS;
+    other->attr.statistics_only = true;
+    return LK_OK;
+}
+
 /* relu(a + b). */
 static bool is_rectified_sum(const lki_node *node)
 {
@@ -60,7 +76,10 @@ static lk_status fold_sum(lk_graph *graph, lki_node *sum)
         if (!norm || addend->node->order > norm->order || addend->layout != sum->in[i]->layout ||
             !lk_shape_equal(addend->shape, sum->in[i]->shape))
             continue;
-        LKI_TRY(append_input(graph, norm, addend));
+        lki_node *other = open_norm(addend, sum->section);
+        bool joins = other && other->attr.training && norm->attr.training &&
+                     other->in[0]->layout == addend->layout && other->in[0]->dtype == addend->dtype;
+        LKI_TRY(joins ? append_norm(graph, norm, other) : append_input(graph, norm, addend));
         norm->attr.activation = LK_ACTIVATION_RELU;
         replace(graph, sum, norm);
         return LK_OK;

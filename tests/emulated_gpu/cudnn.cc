@@ -374,6 +374,46 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, const
     return answer(how, wanted, count, out);
 }
 
+/* Trials write to what they may write to, and answer as above. */
+static cudnnStatus_t try_out(cudnnHandle_t handle, const convolution &c, role computed, const void *left,
+                             const void *right, void *to, void *workspace, size_t nbytes)
+{
+    if (nbytes < CONVOLUTION_WORKSPACE_NBYTES || !workspace) return CUDNN_STATUS_BAD_PARAM;
+    lkt_gpu::convolve(handle, c, computed, left, right, to, workspace);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(cudnnHandle_t handle, const cudnnTensorDescriptor_t in,
+                                                     const void *x, const cudnnFilterDescriptor_t weight,
+                                                     const void *w, const cudnnConvolutionDescriptor_t how,
+                                                     const cudnnTensorDescriptor_t out, void *y,
+                                                     const int wanted, int *count,
+                                                     cudnnConvolutionFwdAlgoPerf_t *to, void *workspace,
+                                                     size_t nbytes)
+{
+    cudnnStatus_t status = try_out(handle, {*in, *out, *weight, *how}, OUT, x, w, y, workspace, nbytes);
+    return status ? status : answer(how, wanted, count, to);
+}
+
+cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
+    cudnnHandle_t handle, const cudnnFilterDescriptor_t weight, const void *w,
+    const cudnnTensorDescriptor_t out, const void *dy, const cudnnConvolutionDescriptor_t how,
+    const cudnnTensorDescriptor_t in, void *dx, const int wanted, int *count,
+    cudnnConvolutionBwdDataAlgoPerf_t *to, void *workspace, size_t nbytes)
+{
+    cudnnStatus_t status = try_out(handle, {*in, *out, *weight, *how}, IN, dy, w, dx, workspace, nbytes);
+    return status ? status : answer(how, wanted, count, to);
+}
+
+cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
+    cudnnHandle_t handle, const cudnnTensorDescriptor_t in, const void *x, const cudnnTensorDescriptor_t out,
+    const void *dy, const cudnnConvolutionDescriptor_t how, const cudnnFilterDescriptor_t weight, void *dw,
+    const int wanted, int *count, cudnnConvolutionBwdFilterAlgoPerf_t *to, void *workspace, size_t nbytes)
+{
+    cudnnStatus_t status = try_out(handle, {*in, *out, *weight, *how}, WEIGHT, x, dy, dw, workspace, nbytes);
+    return status ? status : answer(how, wanted, count, to);
+}
+
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
                                       const cudnnTensorDescriptor_t in, const void *x,
                                       const cudnnFilterDescriptor_t weight, const void *w,

@@ -29,6 +29,14 @@ static lk_module *network(void)
         {"bn3", lk_batch_norm2d(12, .no_affine = true)}, {"relu3", lk_relu()});
 }
 
+/* The pool takes the ReLU along. */
+static lk_module *rectified_pool(void)
+{
+    lk_manual_seed(12);
+    return lk_sequential(lk_conv2d(3, 16, 3, .padding = 1), lk_max_pool2d(2), lk_relu(),
+                         lk_conv2d(16, 12, 1));
+}
+
 /* The network's result is an output of the graph as it is, and read on in it. */
 static lk_value *forward(lk_graph *graph, const char *const *names, lk_value *const *inputs, int count,
                          void *context)
@@ -45,7 +53,7 @@ static lk_value *forward(lk_graph *graph, const char *const *names, lk_value *co
 typedef struct result {
     double loss[STEPS];
     float value[MOST_VALUES];
-    int count, reorders, folded, led;
+    int count, reorders, folded, led, joined;
 } result;
 
 static void look(result *r, const lk_tensor *tensor)
@@ -64,18 +72,19 @@ static void count_calls(result *r, const lki_plan *plan)
         bool norms = call->op == LK_OP_BATCH_NORM || call->op == LK_OP_BATCH_NORM_GRAD;
         r->reorders += call->op == LK_OP_REORDER;
         r->led += call->is_led;
+        r->joined += call->op == LK_OP_BATCH_NORM && call->input_count > 6;
         r->folded += norms && call->attr->activation == LK_ACTIVATION_RELU;
     }
 }
 
 /* channels_last: LOCKSTEP_CHANNELS_LAST; NULL: it is not set. */
-static void learn_by(lk_engine_options how, const char *channels_last, lk_dtype precision, result *r)
+static void learn_by(lk_module *model, lk_engine_options how, const char *channels_last, lk_dtype precision,
+                     result *r)
 {
     memset(r, 0, sizeof *r);
     if (channels_last) setenv("LOCKSTEP_CHANNELS_LAST", channels_last, 1);
     lk_engine *engine = lk_engine_open("cuda", how);
     lkt_not_null(engine);
-    lk_module *model = network();
     lkt_not_null(model);
     lk_step *step =
         lk_step(.model = model, .function = forward, .context = model, .engine = engine,
@@ -104,7 +113,7 @@ static void learn_by(lk_engine_options how, const char *channels_last, lk_dtype 
 
 static void learn(const char *channels_last, lk_dtype precision, result *r)
 {
-    learn_by((lk_engine_options){0}, channels_last, precision, r);
+    learn_by(network(), (lk_engine_options){0}, channels_last, precision, r);
 }
 
 /* The root of the mean square of what differs. */
@@ -137,10 +146,24 @@ static void it_learns_as_row_major(void **state)
         assert_true(last.reorders > 0);
         assert_true(last.folded > 0);
         assert_true((last.led > 0) == (cases[i].dtype != LK_F32)); /* weights are cast in one go */
+        assert_true(last.joined > 0); /* a projection's norm is normalised where it is added */
         for (int k = 0; k < STEPS; k++) lkt_close(last.loss[k], wide.loss[k], cases[i].loss);
         /* 16 bits stray from f32 by as much in either layout. */
         assert_true(distance(&last, &wide) < 1e-5 + 1.5 * distance(&rows, &wide));
     }
+}
+
+static void a_relu_behind_a_pool_counts(void **state)
+{
+    (void)state;
+    static result rows, last;
+    if (!gpu_is_asked_for()) skip();
+    learn_by(rectified_pool(), (lk_engine_options){0}, "0", LK_F32, &rows);
+    learn_by(rectified_pool(), (lk_engine_options){0}, "1", LK_F32, &last);
+    assert_true(last.reorders > 0);
+    assert_true(distance(&last, &rows) < 1e-5);
+    learn_by(rectified_pool(), (lk_engine_options){0}, "1", LK_BF16, &last);
+    for (int k = 0; k < STEPS; k++) lkt_close(last.loss[k], rows.loss[k], 0.01);
 }
 
 /* Tensor cores like channels last in f32 too, where they may be used. */
@@ -150,12 +173,24 @@ static void tf32_prefers_it(void **state)
     static result wide, rounded;
     if (!gpu_is_asked_for()) skip();
     learn(NULL, LK_F32, &wide);
-    learn_by((lk_engine_options){.allow_tf32 = true}, NULL, LK_F32, &rounded);
+    learn_by(network(), (lk_engine_options){.allow_tf32 = true}, NULL, LK_F32, &rounded);
     assert_int_equal(wide.reorders, 0);
     assert_true(rounded.reorders > 0);
     assert_true(rounded.folded > 0);
     for (int k = 0; k < STEPS; k++)
         lkt_close(rounded.loss[k], wide.loss[k], 0.015); /* it keeps as many bits as f16 */
+}
+
+/* Row-major convolutions by whatever was the fastest in a trial: the same sums, in another order. */
+static void trials_learn_the_same(void **state)
+{
+    (void)state;
+    static result wide, tried;
+    if (!gpu_is_asked_for()) skip();
+    learn("0", LK_F32, &wide);
+    learn_by(network(), (lk_engine_options){.benchmark = true}, "0", LK_F32, &tried);
+    assert_int_equal(tried.reorders, 0);
+    for (int k = 0; k < STEPS; k++) lkt_close(tried.loss[k], wide.loss[k], 1e-4);
 }
 
 /* The same bits each time. */
@@ -172,8 +207,8 @@ static void it_is_deterministic(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_learns_as_row_major),
-        cmocka_unit_test(tf32_prefers_it),
+        cmocka_unit_test(it_learns_as_row_major), cmocka_unit_test(a_relu_behind_a_pool_counts),
+        cmocka_unit_test(tf32_prefers_it),        cmocka_unit_test(trials_learn_the_same),
         cmocka_unit_test(it_is_deterministic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

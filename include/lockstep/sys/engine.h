@@ -67,6 +67,7 @@ typedef struct lk_engine_options {
     int thread_count; /* 0: the cores this process may run on */
     int device;       /* which GPU, for engines that have several */
     bool allow_tf32;  /* products of f32 may round their operands to TF32, where the engine has it */
+    bool benchmark;   /* convolutions may be by the fastest algorithm of a trial, though its bits vary */
 } lk_engine_options;
 
 typedef struct lk_engine_ops {

@@ -127,8 +127,10 @@ extern "C" {
     /* Normalisation. alpha: eps; beta: momentum. batch_norm: (x (n, c, ...), weight? (c), bias? (c), running_mean? (c), \
      * running_var? (c)) -> y, mean (c), inverse std (c). With attr.training it normalises by the batch and moves the running \
      * values in place (running var takes the unbiased variance), else by the running ones. Where the engine folds norms: a \
-     * sixth input, of x's shape, is added to y, then comes attr.activation; batch_norm_grad gets attr.activation where there was \
-     * no sixth input, with the bias as its own sixth, and takes dy for 0 where the activation did not let y through. */ \
+     * sixth input, of x's shape, is added to y, then comes attr.activation. Where a mean, an inverse std, a weight? and a bias? \
+     * follow it, it is the x of another norm, which has attr.statistics_only and leaves its y out, and is normalised with them \
+     * first. batch_norm_grad gets attr.activation where there was no sixth input, with the bias as its own sixth, and takes dy \
+     * for 0 where the activation did not let y through. */ \
     X(BATCH_NORM, "batch_norm", 3, LK_OP_S | LK_OP_K) \
     X(BATCH_NORM_GRAD, "batch_norm_grad", 3, LK_OP_N | LK_OP_K) /* (dy, x, weight?, mean, istd) -> dx, dweight, dbias; attr.training as forward */ \
     X(LAYER_NORM, "layer_norm", 3, 0)                 /* over the last attr.index axes: (x, w?, b?) -> y, mean, istd (one a row) */ \
@@ -284,6 +286,7 @@ typedef struct lk_attr {
     bool keep_dims;
     bool transpose_a, transpose_b;
     bool training;
+    bool statistics_only;
     lk_activation activation;
     lk_reduction reduction;
     int64_t index;

@@ -125,6 +125,7 @@ lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call)
         LKI_TRY(lki_cuda_plan_cudnn(cuda, &s->conv, call->out[0].dtype != s->conv.dtype, &s->by_cudnn,
                                     &cudnn_nbytes));
     call->scratch_nbytes = own_nbytes > cudnn_nbytes ? own_nbytes : cudnn_nbytes;
+    if (s->by_cudnn) call->aside = false; /* its handle is the compute stream's, and so must its scratch be */
     if (s->by_cudnn || !s->conv.shape.window.channels_last) return LK_OK;
     return lki_cuda_fail(LK_ERR_UNSUPPORTED,
                          "cuDNN has no deterministic algorithm for this convolution of %s with "

@@ -1,6 +1,7 @@
-/* Convolutions by cuDNN: the first algorithm of its heuristic that gives the same bits each time. It is never
- * a measured one: the same shapes then get the same algorithm in every process. Those with channels last are
- * planned by conv_plan.cu. */
+/* Convolutions by cuDNN: the first algorithm of its heuristic that gives the same bits each time. It is not
+ * a measured one: the same shapes then get the same algorithm in every process. Where that was waived
+ * (lk_engine_options.benchmark), it is the fastest of all in a trial. Those with channels last are planned by
+ * conv_plan.cu. */
 #include "engine/cuda/conv.cuh"
 
 static const size_t MOST_WORKSPACE = (size_t)1 << 30, ALIGNMENT = 256;
@@ -74,13 +75,22 @@ static lk_status describe_window(cudnnConvolutionDescriptor_t *out, const lki_cu
     return LK_OK;
 }
 
-/* The first of a heuristic's answers that can be had, and its math, which it wants back. */
+/* cuDNN's answers for one convolution, the best first. */
+template <typename Perf> struct answers {
+    enum { MOST = 16 };
+    Perf at[MOST];
+    int count;
+};
+
+/* The first answer that can be had, and its math, which it wants back. */
 template <typename Perf>
-static lk_status choose(lki_cuda_descs *c, const Perf *answers, int count, cudnnMathType_t math, bool *found)
+static lk_status choose(lki_cuda_descs *c, const answers<Perf> &a, cudnnMathType_t math, bool any_order,
+                        bool *found)
 {
-    for (int i = 0; i < count; i++) {
-        const Perf &p = answers[i];
-        if (p.status != CUDNN_STATUS_SUCCESS || p.determinism != CUDNN_DETERMINISTIC) continue;
+    for (int i = 0; i < a.count; i++) {
+        const Perf &p = a.at[i];
+        if (p.status != CUDNN_STATUS_SUCCESS || (p.determinism != CUDNN_DETERMINISTIC && !any_order))
+            continue;
         /* FMA forbids tensor cores; the rest may still choose not to use them. */
         if (p.memory > MOST_WORKSPACE || (math == CUDNN_FMA_MATH && p.mathType == CUDNN_TENSOR_OP_MATH))
             continue;
@@ -93,30 +103,83 @@ static lk_status choose(lki_cuda_descs *c, const Perf *answers, int count, cudnn
     return LK_OK;
 }
 
-static lk_status ask(cudnnHandle_t handle, lki_cuda_conv_role role, lki_cuda_descs *c, cudnnMathType_t math,
-                     bool *found)
+/* What a trial writes to and reads. */
+typedef struct room {
+    char *in, *out, *weight, *workspace; /* all NULL: no trial, the heuristic is asked */
+} room;
+
+/* Where there is no room for a trial there is none. */
+static room make_room(const lki_cuda_conv_shape *s, cudnnDataType_t type)
 {
-    enum { MOST = 16 };
-    int count = 0;
-    if (role == LKI_CUDA_CONV_OUT) {
-        cudnnConvolutionFwdAlgoPerf_t answers[MOST];
-        if (cudnnGetConvolutionForwardAlgorithm_v7(handle, c->in, c->weight, c->conv, c->out, MOST, &count,
-                                                   answers) != CUDNN_STATUS_SUCCESS)
-            return LK_OK;
-        return choose(c, answers, count, math, found);
+    room r = {};
+    size_t size = type == CUDNN_DATA_DOUBLE  ? 8
+                  : type == CUDNN_DATA_FLOAT ? 4
+                                             : 2,
+           in = align(size * (size_t)lki_cuda_conv_in_count(s)),
+           out = align(size * (size_t)lki_cuda_conv_out_count(s)),
+           weight = align(size * (size_t)lki_cuda_conv_weight_count(s));
+    if (cudaMalloc((void **)&r.in, in + out + weight + MOST_WORKSPACE) != cudaSuccess) {
+        cudaGetLastError();
+        return {};
     }
-    if (role == LKI_CUDA_CONV_IN) {
-        cudnnConvolutionBwdDataAlgoPerf_t answers[MOST];
-        if (cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, c->weight, c->out, c->conv, c->in, MOST,
-                                                        &count, answers) != CUDNN_STATUS_SUCCESS)
-            return LK_OK;
-        return choose(c, answers, count, math, found);
+    r.out = r.in + in;
+    r.weight = r.out + out;
+    r.workspace = r.weight + weight;
+    return r;
+}
+
+static cudnnStatus_t ask_out(cudnnHandle_t handle, const lki_cuda_descs *c, const room *r,
+                             answers<cudnnConvolutionFwdAlgoPerf_t> *a)
+{
+    if (!r->in)
+        return cudnnGetConvolutionForwardAlgorithm_v7(handle, c->in, c->weight, c->conv, c->out, a->MOST,
+                                                      &a->count, a->at);
+    return cudnnFindConvolutionForwardAlgorithmEx(handle, c->in, r->in, c->weight, r->weight, c->conv, c->out,
+                                                  r->out, a->MOST, &a->count, a->at, r->workspace,
+                                                  MOST_WORKSPACE);
+}
+
+static cudnnStatus_t ask_in(cudnnHandle_t handle, const lki_cuda_descs *c, const room *r,
+                            answers<cudnnConvolutionBwdDataAlgoPerf_t> *a)
+{
+    if (!r->in)
+        return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, c->weight, c->out, c->conv, c->in, a->MOST,
+                                                           &a->count, a->at);
+    return cudnnFindConvolutionBackwardDataAlgorithmEx(handle, c->weight, r->weight, c->out, r->out, c->conv,
+                                                       c->in, r->in, a->MOST, &a->count, a->at, r->workspace,
+                                                       MOST_WORKSPACE);
+}
+
+static cudnnStatus_t ask_weight(cudnnHandle_t handle, const lki_cuda_descs *c, const room *r,
+                                answers<cudnnConvolutionBwdFilterAlgoPerf_t> *a)
+{
+    if (!r->in)
+        return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, c->in, c->out, c->conv, c->weight,
+                                                             a->MOST, &a->count, a->at);
+    return cudnnFindConvolutionBackwardFilterAlgorithmEx(handle, c->in, r->in, c->out, r->out, c->conv,
+                                                         c->weight, r->weight, a->MOST, &a->count, a->at,
+                                                         r->workspace, MOST_WORKSPACE);
+}
+
+/* One role's question and what is made of the answers. */
+template <typename Perf>
+static lk_status
+ask(cudnnStatus_t (*question)(cudnnHandle_t, const lki_cuda_descs *, const room *, answers<Perf> *),
+    cudnnHandle_t handle, lki_cuda_descs *c, cudnnMathType_t math, const room *r, bool *found)
+{
+    answers<Perf> a = {};
+    if (question(handle, c, r, &a) != CUDNN_STATUS_SUCCESS) return LK_OK;
+    return choose(c, a, math, r->in != NULL, found);
+}
+
+static lk_status ask_role(cudnnHandle_t handle, lki_cuda_conv_role role, lki_cuda_descs *c,
+                          cudnnMathType_t math, const room *r, bool *found)
+{
+    switch (role) {
+    case LKI_CUDA_CONV_OUT: return ask(ask_out, handle, c, math, r, found);
+    case LKI_CUDA_CONV_IN: return ask(ask_in, handle, c, math, r, found);
+    default: return ask(ask_weight, handle, c, math, r, found);
     }
-    cudnnConvolutionBwdFilterAlgoPerf_t answers[MOST];
-    if (cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, c->in, c->out, c->conv, c->weight, MOST, &count,
-                                                      answers) != CUDNN_STATUS_SUCCESS)
-        return LK_OK;
-    return choose(c, answers, count, math, found);
 }
 
 static int64_t left_count(const lki_cuda_conv_shape *s)
@@ -168,7 +231,10 @@ static lk_status plan_row_major(lki_cuda *cuda, lki_cuda_conv *conv, cudnnDataTy
     LKI_TRY(describe_side(&c->out, type, s, false));
     LKI_TRY(describe_weight(&c->weight, type, s));
     LKI_TRY(describe_window(&c->conv, s, conv->dtype, math));
-    return ask(handle, s->role, c, math, found);
+    room r = cuda->benchmark ? make_room(s, type) : room{};
+    lk_status status = ask_role(handle, s->role, c, math, &r, found);
+    cudaFree(r.in);
+    return status;
 }
 
 lk_status lki_cuda_plan_cudnn(lki_cuda *cuda, lki_cuda_conv *conv, bool wide_to, bool *found,

@@ -135,6 +135,7 @@ static lk_status open_engine(void **state, const lk_engine_options *options)
     if (!cuda) return LK_ERR_NOMEM;
     const char *one_kernel = getenv("LOCKSTEP_ONE_KERNEL");
     cuda->tf32 = options->allow_tf32;
+    cuda->benchmark = options->benchmark;
     cuda->never_small = one_kernel && !strcmp(one_kernel, "0");
     cuda->only_small = one_kernel && !strcmp(one_kernel, "1");
     lk_status status = open_device(cuda, options->device);

@@ -121,6 +121,7 @@ typedef struct lki_cuda {
     cudnnHandle_t cudnn;
     struct lki_cuda_conv_plan *conv_plans; /* conv_plan.cu's */
     bool tf32;                             /* products of f32 may round their operands to TF32 */
+    bool benchmark;                        /* row-major convolutions by the fastest algorithm of a trial */
 
     lki_cuda_live *live;                         /* device */
     lki_cuda_live sent;                          /* what it holds, as far as hypers go */

@@ -60,9 +60,13 @@ static lki_cuda_norm_operands forward_operands(const lk_call *call)
     o.running_mean = (void *)lki_cuda_in<void>(call, 3);
     o.running_var = (void *)lki_cuda_in<void>(call, 4);
     o.addend = lki_cuda_in<void>(call, 5);
-    o.out = lki_cuda_out<void>(call, 0);
+    o.out = call->attr->statistics_only ? NULL : lki_cuda_out<void>(call, 0);
     o.mean = lki_cuda_out<void>(call, 1);
     o.istd = lki_cuda_out<void>(call, 2);
+    o.addend_mean = lki_cuda_in<void>(call, 6);
+    o.addend_istd = lki_cuda_in<void>(call, 7);
+    o.addend_weight = lki_cuda_in<void>(call, 8);
+    o.addend_bias = lki_cuda_in<void>(call, 9);
     return o;
 }
 

@@ -36,6 +36,8 @@ typedef struct lki_cuda_norm_operands {
      * or less. */
     const void *first, *second, *gate;
     const void *addend; /* of x's shape, added to y; or NULL */
+    /* Where `addend_mean` is there, the addend is first normalised with these. */
+    const void *addend_mean, *addend_istd, *addend_weight, *addend_bias;
     void *running_mean, *running_var;
     void *mean, *istd; /* a gradient only reads them */
     void *out;         /* y or dx; NULL: not wanted */

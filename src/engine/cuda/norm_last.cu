@@ -27,6 +27,7 @@ template <typename T> struct operands {
     const T *x, *dy, *addend;
     T *out;
     const T *first, *second, *gate; /* lki_cuda_norm_operands's */
+    const float *addend_mean, *addend_istd, *addend_weight, *addend_bias;
     const float *weight, *bias;
     float *running_mean, *running_var, *mean, *istd, *dweight, *dbias;
 };
@@ -241,6 +242,24 @@ static __device__ void find_lines(const lki_cuda_norm &v, const field &f, const 
 
 /* ---- Normalising ---- */
 
+/* What is added: nothing, a tensor, or one that is normalised on the way. */
+enum addition { NOTHING, AS_IT_IS, NORMALISED };
+
+/* The addend as it would lie in memory. */
+template <typename T, int V>
+static __device__ lki_cuda_wides<V> normalise_addend(const line *l, lki_cuda_wides<V> x)
+{
+#pragma unroll
+    for (int e = 0; e < V; e++) x.at[e] = (x.at[e] - l[e].mean) * l[e].scale + l[e].center;
+    return lki_cuda_widen_all<T, V>(lki_cuda_narrow_all<T, V>(x));
+}
+
+template <typename T> static __device__ line addend_line(const operands<T> &o, int c)
+{
+    return {o.addend_mean[c], o.addend_istd[c] * (o.addend_weight ? o.addend_weight[c] : 1.f),
+            o.addend_bias ? o.addend_bias[c] : 0.f, 0};
+}
+
 template <typename T, int V, bool BACK, bool RELU, bool ADD>
 static __device__ lki_cuda_wides<V> normalise(const line *l, const float *bias, const lki_cuda_wides<V> &x,
                                               const lki_cuda_wides<V> &other)
@@ -263,16 +282,17 @@ static __device__ lki_cuda_wides<V> normalise(const line *l, const float *bias, 
 }
 
 /* The first elements are on their way while the lines are found. */
-template <typename T, int V, bool BACK, bool RELU, bool ADD>
+template <typename T, int V, bool BACK, bool RELU, addition ADD>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
     apply_kernel(lki_cuda_norm v, field f, operands<T> o, notes n)
 {
-    constexpr int AHEAD = BACK || ADD ? 4 : 8;
+    constexpr bool TWO = BACK || ADD != NOTHING;
+    constexpr int AHEAD = ADD == NORMALISED ? 2 : TWO ? 4 : 8;
     __shared__ line lines[MOST_WIDE];
     stand s = stand_of<V>(f);
     const T *second = BACK ? o.dy : o.addend;
     lki_cuda_bits<T, V> x[AHEAD], other[AHEAD];
-    line l[V];
+    line l[V], m[V];
     float bias[V];
     if (!o.out) s.count = 0;
     for (int i = 0; i < s.count || i == 0; i += AHEAD) {
@@ -281,7 +301,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
         for (int k = 0; k < AHEAD; k++) {
             int64_t at = first + k * s.step;
             if (i + k < s.count) x[k] = lki_cuda_load_bits<T, V>(o.x + at);
-            if ((BACK || ADD) && i + k < s.count) other[k] = lki_cuda_load_bits<T, V>(second + at);
+            if (TWO && i + k < s.count) other[k] = lki_cuda_load_bits<T, V>(second + at);
         }
         if (i == 0) {
             find_lines<T, V, BACK>(v, f, o, n, s, lines);
@@ -290,15 +310,18 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH)
             for (int e = 0; e < V; e++) {
                 l[e] = lines[((int)threadIdx.x % f.across) * V + e];
                 bias[e] = BACK && RELU && o.bias ? o.bias[s.channel + e] : 0.f;
+                if (ADD == NORMALISED) m[e] = addend_line(o, s.channel + e);
             }
         }
 #pragma unroll
-        for (int k = 0; k < AHEAD; k++)
-            if (i + k < s.count)
-                lki_cuda_store_past<T, V>(o.out + first + k * s.step,
-                                          lki_cuda_narrow_all<T, V>(normalise<T, V, BACK, RELU, ADD>(
-                                              l, bias, lki_cuda_widen_all<T, V>(x[k]),
-                                              lki_cuda_widen_all<T, V>(BACK || ADD ? other[k] : x[k]))));
+        for (int k = 0; k < AHEAD; k++) {
+            if (i + k >= s.count) continue;
+            lki_cuda_wides<V> more = lki_cuda_widen_all<T, V>(TWO ? other[k] : x[k]);
+            if (ADD == NORMALISED) more = normalise_addend<T, V>(m, more);
+            lki_cuda_wides<V> to =
+                normalise<T, V, BACK, RELU, ADD != NOTHING>(l, bias, lki_cuda_widen_all<T, V>(x[k]), more);
+            lki_cuda_store_past<T, V>(o.out + first + k * s.step, lki_cuda_narrow_all<T, V>(to));
+        }
     }
 }
 
@@ -345,10 +368,14 @@ static void launch(lki_cuda *cuda, const lki_cuda_norm *v, const operands<T> &o,
         sum_kernel<T, V, BACK, RELU, BACK && !RELU><<<blocks, THREADS, 0, cuda->compute>>>(f, o, n);
     else if (BACK || !v->has_moments)
         sum_kernel<T, V, BACK, RELU, false><<<blocks, THREADS, 0, cuda->compute>>>(f, o, n);
-    if (o.addend)
-        apply_kernel<T, V, BACK, RELU, !BACK><<<wanted, THREADS, 0, cuda->compute>>>(*v, f, o, n);
+    if (!BACK && o.addend && o.addend_mean)
+        apply_kernel<T, V, BACK, RELU, BACK ? NOTHING : NORMALISED>
+            <<<wanted, THREADS, 0, cuda->compute>>>(*v, f, o, n);
+    else if (!BACK && o.addend)
+        apply_kernel<T, V, BACK, RELU, BACK ? NOTHING : AS_IT_IS>
+            <<<wanted, THREADS, 0, cuda->compute>>>(*v, f, o, n);
     else
-        apply_kernel<T, V, BACK, RELU, false><<<wanted, THREADS, 0, cuda->compute>>>(*v, f, o, n);
+        apply_kernel<T, V, BACK, RELU, NOTHING><<<wanted, THREADS, 0, cuda->compute>>>(*v, f, o, n);
 }
 
 template <typename T, int V>
@@ -369,14 +396,26 @@ static void start(lki_cuda *cuda, const lki_cuda_norm *v, const lki_cuda_norm_op
                   void *scratch)
 {
     constexpr int V = 16 / sizeof(T);
-    operands<T> o = {(const T *)from->x,         (const T *)from->dy,
-                     (const T *)from->addend,    (T *)from->out,
-                     (const T *)from->first,     (const T *)from->second,
-                     (const T *)from->gate,      (const float *)from->weight,
-                     (const float *)from->bias,  (float *)from->running_mean,
-                     (float *)from->running_var, (float *)from->mean,
-                     (float *)from->istd,        (float *)from->dweight,
-                     (float *)from->dbias};
+    operands<T> o = {};
+    o.x = (const T *)from->x;
+    o.dy = (const T *)from->dy;
+    o.addend = (const T *)from->addend;
+    o.out = (T *)from->out;
+    o.first = (const T *)from->first;
+    o.second = (const T *)from->second;
+    o.gate = (const T *)from->gate;
+    o.addend_mean = (const float *)from->addend_mean;
+    o.addend_istd = (const float *)from->addend_istd;
+    o.addend_weight = (const float *)from->addend_weight;
+    o.addend_bias = (const float *)from->addend_bias;
+    o.weight = (const float *)from->weight;
+    o.bias = (const float *)from->bias;
+    o.running_mean = (float *)from->running_mean;
+    o.running_var = (float *)from->running_var;
+    o.mean = (float *)from->mean;
+    o.istd = (float *)from->istd;
+    o.dweight = (float *)from->dweight;
+    o.dbias = (float *)from->dbias;
     uintptr_t bits = (uintptr_t)from->x | (uintptr_t)from->dy | (uintptr_t)from->out |
                      (uintptr_t)from->addend | (uintptr_t)from->first | (uintptr_t)from->second |
                      (uintptr_t)from->gate;

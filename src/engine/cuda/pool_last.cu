@@ -28,7 +28,7 @@ static squares squares_of(const lki_cuda_window *w, int height, int width)
 template <typename T>
 static __global__ void max_kernel(lki_cuda_window w, const typename pack_of<T>::type *x,
                                   typename pack_of<T>::type *y, typename pack_of<T>::index *index,
-                                  int64_t count)
+                                  int64_t count, bool relu)
 {
     using A = typename lki_cuda_wide<T>::type;
     constexpr int V = pack_of<T>::V;
@@ -64,7 +64,10 @@ static __global__ void max_kernel(lki_cuda_window w, const typename pack_of<T>::
         }
         typename pack_of<T>::type to;
 #pragma unroll
-        for (int e = 0; e < V; e++) to.at[e] = lki_cuda_narrow<T>::of(largest[e]);
+        for (int e = 0; e < V; e++) {
+            if (relu) lki_cuda_max_relu(&largest[e], &best.at[e]);
+            to.at[e] = lki_cuda_narrow<T>::of(largest[e]);
+        }
         if (y) y[i] = to;
         if (index) index[i] = best;
     }
@@ -277,8 +280,8 @@ template <typename T> static void launch(lki_cuda *cuda, const lk_call *call, lk
     w.channels /= pack_of<T>::V;
     switch (call->op) {
     case LK_OP_MAX_POOL:
-        max_kernel<T>
-            <<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(w, in, out, lki_cuda_out<I>(call, 1), count);
+        max_kernel<T><<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(w, in, out, lki_cuda_out<I>(call, 1),
+                                                                    count, lki_cuda_pool_relu(call));
         break;
     case LK_OP_MAX_POOL_GRAD:
         if (has_squares(&w)) return launch_squares<T>(cuda, call, &w);
