@@ -131,6 +131,7 @@ typedef struct lk_train_options {
     const char *precision;      /* "fp32", "bf16", or "fp16", whose loss is scaled */
     lk_scaler_options scaler;   /* how, where PyTorch's defaults do not suit */
     bool tf32;                  /* products of fp32 may round their operands to TF32, where a GPU has it */
+    bool benchmark;             /* a GPU's convolutions by the fastest way of a trial, though its bits vary */
     int thread_count;           /* of the CPU engine; 0: the cores of this process */
     bool no_checkpoints;        /* do not add a checkpoint callback */
     const char *config_text;    /* written as logdir/config.yml where given */

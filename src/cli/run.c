@@ -21,7 +21,7 @@ typedef struct run_options {
     lki_config_options config;
     const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host;
     lki_option_int seed, num_epochs, batch_size, num_workers, nproc, max_restarts, world_size, rank, port;
-    bool ddp, fp16, tf32, deterministic, check, overfit, timeit, verbose;
+    bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose;
 } run_options;
 
 #define OFFSET(field) offsetof(run_options, field)
@@ -52,8 +52,10 @@ static const lki_option table[] = {
     {"amp", 0, LKI_OPTION_FLAG, OFFSET(fp16), NULL, NULL, "the same as --fp16", 0},
     {"tf32", 0, LKI_OPTION_FLAG, OFFSET(tf32), NULL, NULL,
      "products of fp32 may round their factors to TF32 on a GPU", 0},
+    {"benchmark", 0, LKI_OPTION_FLAG, OFFSET(benchmark), NULL, NULL,
+     "a GPU's convolutions by the fastest way of a trial, though its bits vary", 0},
     {"deterministic", 0, LKI_OPTION_FLAG, OFFSET(deterministic), NULL, NULL,
-     "taken from habit: every run is, on every device", 0},
+     "the same bits each time: no benchmark, whatever the config says", 0},
     {"check", 0, LKI_OPTION_FLAG, OFFSET(check), NULL, NULL, "a few batches and epochs: does it run at all?",
      0},
     {"overfit", 0, LKI_OPTION_FLAG, OFFSET(overfit), NULL, NULL,
@@ -129,6 +131,8 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
     LKI_TRY(set_flag(config, call, "ddp", options->ddp));
     LKI_TRY(set_flag(config, call, "fp16", options->fp16));
     LKI_TRY(set_flag(config, call, "tf32", options->tf32));
+    LKI_TRY(set_flag(config, call, "benchmark", options->benchmark));
+    if (options->deterministic) LKI_TRY(set_int(config, call, "benchmark", &(lki_option_int){true, 0}));
     LKI_TRY(set_flag(config, call, "check", options->check));
     LKI_TRY(set_flag(config, call, "overfit", options->overfit));
     LKI_TRY(set_flag(config, call, "timeit", options->timeit));
@@ -139,8 +143,8 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
 static lk_status apply_to_estimator(lk_config *config, int call, const run_options *options)
 {
     if (options->resume || options->autoresume || options->precision || options->fp16 || options->tf32 ||
-        options->comm || options->check || options->overfit || options->timeit || options->batch_size.given ||
-        options->num_workers.given)
+        options->benchmark || options->comm || options->check || options->overfit || options->timeit ||
+        options->batch_size.given || options->num_workers.given)
         return lki_fail(LK_ERR_CONFIG,
                         "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp "
                         "and --nproc only");

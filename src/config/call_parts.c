@@ -213,6 +213,7 @@ void lki_call_read_engine(lk_args *args, lk_train_options *options)
     static const char *const tf32[] = {"allow_tf32", "tf32"};
     for (int i = 0; i < 2; i++)
         if (lk_arg_given(args, tf32[i])) options->tf32 = lk_arg_bool(args, tf32[i]);
+    options->benchmark = lk_arg_bool(args, "benchmark");
     options->nproc = lk_arg_int(args, "nproc");
     if (lk_arg_given(args, "comm")) options->comm = lk_arg_string(args, "comm");
     options->sync_batch_norm = lk_arg_bool(args, "sync_batch_norm");

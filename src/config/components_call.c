@@ -149,7 +149,9 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
         LKI_BOOL("compress_gradients", "false", "gradients travel as bf16, with error feedback"),            \
         LKI_INT("check_replicas", "0", "compare the ranks' weights every so many updates"),                  \
         LKI_STRING("device", LKI_OPTIONAL, "auto, cpu, cuda or ref"),                                        \
-        LKI_CHOICE("precision", LKI_OPTIONAL, "fp32|bf16|fp16", "of the computation"), LKI_TF32_PARAMETERS
+        LKI_CHOICE("precision", LKI_OPTIONAL, "fp32|bf16|fp16", "of the computation"), LKI_TF32_PARAMETERS,  \
+        LKI_BOOL("benchmark", "false",                                                                       \
+                 "a GPU's convolutions by the fastest way of a trial, though its bits vary")
 
 static const lk_parameter train_parameters[] = {
     LKI_OBJECTS("loaders", LOADER, LKI_REQUIRED,

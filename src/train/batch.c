@@ -33,8 +33,7 @@ static bool step_is_current(const lk_runner *runner)
 lk_status lki_run_prepare_step(lk_runner *runner)
 {
     if (runner->step && step_is_current(runner)) return LK_OK;
-    lk_step_free(runner->step);
-    runner->step = NULL;
+    LKI_TRY(lki_step_keep(&runner->step, &runner->run->kept));
     lk_step_options options = runner->run->step_options;
     options.model = runner->model;
     options.criterion = runner->criterion;
@@ -45,7 +44,7 @@ lk_status lki_run_prepare_step(lk_runner *runner)
     options.target_key = runner->target_key;
     options.loss_key = runner->loss_key;
     runner->step = lk_step_create(options);
-    return runner->step ? LK_OK : lki_last_status();
+    return runner->step ? lki_step_take_kept(runner->step, &runner->run->kept) : lki_last_status();
 }
 
 /* What nobody has gathered yet the step gathers itself, from its own copy. */

@@ -120,9 +120,11 @@ static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner
         lk_comm_abort(comm, reason ? reason : "out of memory");
         lki_fail(status, "%s", reason ? reason : "out of memory");
     }
-    /* The step holds the comm: a later run on this runner makes a step of its own. */
-    lk_step_free(runner->step);
-    runner->step = NULL;
+    /* Steps hold the comm: a later run on this runner makes its own. */
+    if (status)
+        lki_run_drop_steps(runner);
+    else
+        status = lki_run_keep_steps(runner);
     forget_comm(runner);
     lk_comm_free(comm);
     return status;
@@ -140,13 +142,8 @@ lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner 
         runner->run->collectives.world_size = 1;
         return train(runner);
     }
-    if (runner->engine) {
-        /* An earlier run's engine has threads, and threads do not survive a fork. */
-        lk_step_free(runner->step);
-        runner->step = NULL;
-        lk_engine_close(runner->run->engine);
-        runner->engine = runner->run->engine = NULL;
-    }
+    /* An earlier run's engine has threads, and threads do not survive a fork. */
+    if (runner->engine) LKI_TRY(lki_run_close_engine(runner));
     LKI_TRY(lki_fork_ranks(&ranks, &role, fork_count, &(lki_fork_options){.no_pinning = fork_count == 1}));
     return lki_ranks_finish(ranks, train_connected(runner, train));
 }

@@ -79,6 +79,7 @@ lk_tensor *lk_predict_batch(lk_runner *runner, const lk_tensor *features)
     if (!runner->engine) {
         runner->run->engine = runner->engine = lk_engine_open("auto", (lk_engine_options){0});
         if (!runner->engine) return NULL;
+        strcpy(runner->run->engine_device, "auto");
     }
     lk_input input = {runner->input_key, features};
     if (lki_run_prepare_step(runner) || lk_step_evaluate(runner->step, &input, 1)) return NULL;

@@ -153,19 +153,21 @@ static void print_header(FILE *stream, const lk_runner *runner, const char *gpus
 {
     const lki_run *run = runner->run;
     char parameters[48], over[96] = "";
-    bool tf32 = run->engine_tf32 && *gpus && run->step_options.precision == LK_F32;
+    bool tf32 = run->engine_options.allow_tf32 && *gpus && run->step_options.precision == LK_F32;
+    bool benchmark = run->engine_options.benchmark && *gpus;
     bool staged = *gpus && run->comm && !run->comm->vtable->on_device;
     print_model(stream, runner);
     print_count(parameters, sizeof parameters, runner->model ? lk_module_param_count(runner->model) : 0);
     if (run->comm) lki_comm_describe(run->comm, over, sizeof over);
     fprintf(
         stream,
-        "lockstep %s: %s parameters; device %s%s%s%s, precision %s%s; %d rank%s%s%s%s; batch %lld, global "
+        "lockstep %s: %s parameters; device %s%s%s%s, precision %s%s%s; %d rank%s%s%s%s; batch %lld, global "
         "batch %lld; seed %llu\n",
         lk_version(), parameters, lk_engine_name(runner->engine), *gpus ? " (" : "", gpus, *gpus ? ")" : "",
-        precision_name(run->step_options.precision), tf32 ? " with tf32 products" : "", runner->world_size,
-        runner->world_size == 1 ? "" : "s", run->comm ? " over " : "", over,
-        staged ? " through the host's memory" : "", (long long)lk_loader_batch_size(run->loaders[0].loader),
+        precision_name(run->step_options.precision), tf32 ? " with tf32 products" : "",
+        benchmark ? ", convolutions by trial" : "", runner->world_size, runner->world_size == 1 ? "" : "s",
+        run->comm ? " over " : "", over, staged ? " through the host's memory" : "",
+        (long long)lk_loader_batch_size(run->loaders[0].loader),
         (long long)lk_loader_batch_size(run->loaders[0].loader) * runner->world_size,
         (unsigned long long)runner->seed);
     for (int i = 0; i < run->loader_count; i++) {

@@ -41,6 +41,7 @@ typedef struct lki_part {
     lk_criterion *criterion;
     lk_optimizer *optimizer;
     lk_step *step;
+    lk_state_dict *kept; /* kept.c */
 } lki_part;
 
 /* A tensor that a callback has made of the batch, borrowed until the next one. */
@@ -68,8 +69,10 @@ typedef struct lki_run {
     lki_part parts[LKI_MAX_PARTS];
     int part_count;
 
+    lk_state_dict *kept; /* kept.c: of runner->step */
     lk_engine *engine;
-    bool engine_tf32; /* what it was opened with */
+    char engine_device[32]; /* what it was opened for and with; evaluations may have taken another */
+    lk_engine_options engine_options;
     lk_comm *comm;
     lki_metric_collectives collectives;
     char *logdir, *valid_loader, *valid_metric, *device, *resume;
@@ -113,6 +116,8 @@ void lki_run_teardown(lk_runner *runner); /* frees loaders, callbacks, loggers; 
 lk_status lki_run_add_callback(lk_runner *runner, lk_callback *callback_owned);
 /* After any fork: engines start threads. */
 lk_status lki_run_open_engine(lk_runner *runner);
+/* With all steps that were compiled for it. */
+lk_status lki_run_close_engine(lk_runner *runner);
 /* gpus.c: the GPU that this rank takes, where the run's device is one. Starts CUDA. */
 int lki_run_gpu(const lki_run *run);
 /* "2 ranks share GPU 0: NVIDIA H200"; "" where no rank computes on a GPU. Every rank calls it. */
@@ -151,6 +156,16 @@ lk_status lki_model_load_state(lk_module *model, const lk_state_dict *state, con
 /* The optimizer's state of a step alone, under names that start with `prefix`. */
 lk_status lki_step_save_state(const lk_step *step, lk_state_dict *state, const char *prefix);
 lk_status lki_step_load_state(lk_step *step, const lk_state_dict *state, const char *prefix);
+/* The same without the numbers of the groups, learning rate and momentum: they stay what they are. */
+lk_status lki_step_load_moments(lk_step *step, const lk_state_dict *state, const char *prefix);
+
+/* kept.c: frees a step, and keeps what its optimizer knows in *kept; the next step takes it from there. */
+lk_status lki_step_keep(lk_step **step, lk_state_dict **kept);
+lk_status lki_step_take_kept(lk_step *step, lk_state_dict **kept);
+void lki_step_drop(lk_step **step, lk_state_dict **kept);
+/* All steps of the runner. */
+lk_status lki_run_keep_steps(lk_runner *runner);
+void lki_run_drop_steps(lk_runner *runner);
 
 /* report.c */
 lk_status lki_run_add_logger(lki_run *run, lk_logger *logger_owned);

@@ -42,7 +42,7 @@ lk_runner *lk_custom_runner(const lk_runner_ops *ops, void *user)
 
 static void free_part(lki_part *part)
 {
-    lk_step_free(part->step);
+    lki_step_drop(&part->step, &part->kept);
     lk_module_free(part->model);
     lk_criterion_free(part->criterion);
     lk_optimizer_free(part->optimizer);
@@ -55,7 +55,7 @@ void lk_runner_free(lk_runner *runner)
     if (runner->ops && runner->ops->free) runner->ops->free(runner);
     if (runner->run) {
         lki_run_teardown(runner);
-        lk_step_free(runner->step);
+        lki_step_drop(&runner->step, &runner->run->kept);
         for (int i = 0; i < runner->run->part_count; i++) free_part(&runner->run->parts[i]);
         lk_engine_close(runner->run->engine);
     }
@@ -129,10 +129,9 @@ lk_step *lk_runner_step(lk_runner *runner, const char *key, lk_step_options opti
         if (!options.engine) options.engine = runner->engine;
         if (!options.comm) options.comm = runner->run->comm;
         part->step = lk_step_create(options);
-        if (part->step && lki_part_restore_step(runner, part)) {
-            lk_step_free(part->step);
-            part->step = NULL;
-        }
+        if (part->step &&
+            (lki_step_take_kept(part->step, &part->kept) || lki_part_restore_step(runner, part)))
+            lki_step_drop(&part->step, &part->kept);
     }
     return part->step;
 }

@@ -100,15 +100,20 @@ static lk_status take_lists(lk_runner *runner, const lk_train_options *options)
     return first;
 }
 
-/* A part that is given again replaces the runner's; the step was compiled for the old one. */
+/* The step was compiled for the runner's parts. What its optimizer has learned goes on with another
+ * criterion, but not with another optimizer or model. */
+static lk_status let_go_of_step(lk_runner *runner, const lk_train_options *options)
+{
+    if ((options->model && options->model != runner->model) ||
+        (options->optimizer && options->optimizer != runner->optimizer))
+        lki_step_drop(&runner->step, &runner->run->kept);
+    bool other_criterion = options->criterion && options->criterion != runner->criterion;
+    return other_criterion ? lki_step_keep(&runner->step, &runner->run->kept) : LK_OK;
+}
+
+/* A part that is given again replaces the runner's. */
 static void take_parts(lk_runner *runner, const lk_train_options *options)
 {
-    bool fresh =
-        (options->model && options->model != runner->model) || options->criterion || options->optimizer;
-    if (fresh) {
-        lk_step_free(runner->step);
-        runner->step = NULL;
-    }
     if (options->optimizer && options->optimizer != runner->optimizer && !options->scheduler) {
         lk_scheduler_free(runner->scheduler); /* it was the old optimizer's */
         runner->scheduler = NULL;
@@ -306,31 +311,36 @@ static lk_status parse_precision(const char *name, lk_dtype *out)
     return lki_fail(LK_ERR_INVALID, "precision: expected fp32, bf16 or fp16, found \"%s\"", name);
 }
 
-/* An earlier run's engine rounds otherwise. Everything that was compiled for it goes with it. */
-static void close_engine(lk_runner *runner)
+lk_status lki_run_close_engine(lk_runner *runner)
 {
-    lki_run *run = runner->run;
-    lk_step_free(runner->step);
-    runner->step = NULL;
-    for (int i = 0; i < run->part_count; i++) {
-        lk_step_free(run->parts[i].step);
-        run->parts[i].step = NULL;
-    }
-    lk_engine_close(run->engine);
-    runner->engine = run->engine = NULL;
+    lk_status status = lki_run_keep_steps(runner);
+    lk_engine_close(runner->run->engine);
+    runner->engine = runner->run->engine = NULL;
+    return status;
+}
+
+/* An evaluation takes the engine that is there, unless it names another device. */
+static bool engine_suits(const lki_run *run, const lk_engine_options *wanted)
+{
+    const lk_engine_options *opened = &run->engine_options;
+    if (run->evaluating && !run->options.device) return true;
+    if (strcmp(run->engine_device, run->device) != 0) return false;
+    return run->evaluating ||
+           (opened->allow_tf32 == wanted->allow_tf32 && opened->benchmark == wanted->benchmark);
 }
 
 lk_status lki_run_open_engine(lk_runner *runner)
 {
     lki_run *run = runner->run;
-    bool differs = run->engine_tf32 != run->options.tf32 && !run->evaluating;
-    if (run->engine && differs) close_engine(runner);
-    if (run->engine) return LK_OK;
     lk_engine_options options = {.thread_count = run->options.thread_count,
                                  .device = lki_run_gpu(run),
-                                 .allow_tf32 = run->options.tf32};
+                                 .allow_tf32 = run->options.tf32,
+                                 .benchmark = run->options.benchmark};
+    if (run->engine && !engine_suits(run, &options)) LKI_TRY(lki_run_close_engine(runner));
+    if (run->engine) return LK_OK;
     run->engine = lk_engine_open(run->device, options);
-    run->engine_tf32 = run->options.tf32;
+    run->engine_options = options;
+    snprintf(run->engine_device, sizeof run->engine_device, "%s", run->device);
     runner->engine = run->engine;
     return run->engine ? LK_OK : lki_fail_prefix(lki_last_status(), "device");
 }
@@ -359,8 +369,10 @@ static void set_numbers(lk_runner *runner, const lk_train_options *options)
 lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
 {
     lki_run *run = runner->run;
+    lk_status kept = let_go_of_step(runner, options);
     take_parts(runner, options);
     lk_status status = take_lists(runner, options);
+    if (!status) status = kept;
     if (status) {
         for (int i = 0; i < options->datasets.datasets.count; i++)
             lk_dataset_free(options->datasets.datasets.items[i].dataset);
@@ -410,7 +422,11 @@ void lki_run_teardown(lk_runner *runner)
     runner->loader_metrics = NULL;
     runner->batch = NULL;
     runner->logdir = runner->valid_loader = runner->valid_metric = runner->loader_key = NULL;
-    lki_run kept = {.engine = run->engine, .engine_tf32 = run->engine_tf32, .part_count = run->part_count};
+    lki_run kept = {.kept = run->kept,
+                    .engine = run->engine,
+                    .engine_options = run->engine_options,
+                    .part_count = run->part_count};
+    memcpy(kept.engine_device, run->engine_device, sizeof kept.engine_device);
     memcpy(kept.parts, run->parts, sizeof kept.parts);
     *run = kept;
 }

@@ -221,17 +221,16 @@ static lk_status get_groups(const lk_state_dict *state, lk_step *step, const cha
         if (!lr || !momentum) return LK_ERR_NOMEM;
         LKI_TRY(lk_state_dict_get_f64(state, lr, &optimizer->groups[g].hyper.lr));
         LKI_TRY(lk_state_dict_get_f64(state, momentum, lki_group_momentum(optimizer, g)));
-        optimizer->groups[g].hyper.step = step->update.step_count;
     }
     return LK_OK;
 }
 
-static lk_status get_step(const lk_state_dict *state, lk_step *step, const char *prefix)
+/* What is kept of each parameter, and how many updates there were. */
+static lk_status get_moments(const lk_state_dict *state, lk_step *step, const char *prefix)
 {
     lki_flat *flat = &step->flat;
     lk_optimizer *optimizer = step->options.optimizer;
     int64_t accumulated = 0;
-    if (!optimizer) return LK_OK;
     LKI_TRY(lki_mirror_pull(step->mirror)); /* before a part of it is overwritten */
     lki_mirror_host_changed(step->mirror);
     LKI_SCOPED char *count_name = lki_format("%s.step", prefix);
@@ -239,9 +238,10 @@ static lk_status get_step(const lk_state_dict *state, lk_step *step, const char 
     if (!count_name || !pending_name) return LK_ERR_NOMEM;
     LKI_TRY(lk_state_dict_get_i64(state, count_name, &step->update.step_count));
     LKI_TRY(lk_state_dict_get_i64(state, pending_name, &accumulated));
-    step->update.accumulated = (int)accumulated;
+    step->update.accumulated = flat->sums ? (int)accumulated : 0;
     if (step->scaler.numbers) LKI_TRY(get_scaler(state, &step->scaler, prefix));
-    for (int s = 0; s < flat->state_count + (flat->sums != NULL); s++) {
+    if (flat->sums) memset(lki_buffer_data(flat->sums), 0, lki_buffer_nbytes(flat->sums));
+    for (int s = 0; s < flat->state_count + (step->update.accumulated > 0); s++) {
         bool sums = s == flat->state_count;
         for (int i = 0; i < flat->slice_count; i++) {
             LKI_SCOPED char *name =
@@ -251,6 +251,15 @@ static lk_status get_step(const lk_state_dict *state, lk_step *step, const char 
             LKI_TRY(get_slice(state, name, flat, sums ? flat->sums : flat->states[s], &flat->slices[i]));
         }
     }
+    for (int g = 0; g < optimizer->group_count; g++)
+        optimizer->groups[g].hyper.step = step->update.step_count;
+    return LK_OK;
+}
+
+static lk_status get_step(const lk_state_dict *state, lk_step *step, const char *prefix)
+{
+    if (!step->options.optimizer) return LK_OK;
+    LKI_TRY(get_moments(state, step, prefix));
     return get_groups(state, step, prefix);
 }
 
@@ -262,6 +271,11 @@ lk_status lki_step_save_state(const lk_step *step, lk_state_dict *state, const c
 lk_status lki_step_load_state(lk_step *step, const lk_state_dict *state, const char *prefix)
 {
     return get_step(state, step, prefix);
+}
+
+lk_status lki_step_load_moments(lk_step *step, const lk_state_dict *state, const char *prefix)
+{
+    return get_moments(state, step, prefix);
 }
 
 /* ---- Scheduler ---- */

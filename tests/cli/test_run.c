@@ -247,13 +247,15 @@ static void test_callbacks(void **state)
     assert_true(logged("other7/csv_logger/train.csv", "grad_norm", 1) > 0);
 }
 
-/* A CPU has no TF32: the run is one of fp32, to the bit, and the header says so. */
+/* A CPU has no TF32, and tries nothing: the run is one of fp32, to the bit, and the header says so. */
 static void test_tf32_is_a_wish(void **state)
 {
     (void)state;
     enter("cli_tf32");
-    static const char *const ways[] = {"--logdir a", "--tf32 --logdir b", "--run/0/allow_tf32=y --logdir c"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const ways[] = {"--logdir a", "--tf32 --logdir b", "--run/0/allow_tf32=y --logdir c",
+                                       "--benchmark --logdir d",
+                                       "--run/0/benchmark=y --deterministic --logdir e"};
+    for (int i = 0; i < 5; i++) {
         char arguments[160];
         snprintf(arguments, sizeof arguments, "run -C " EXAMPLES "/digits.json -v --device cpu %s", ways[i]);
         const said *r = lockstep_in(folder, arguments);
@@ -264,6 +266,8 @@ static void test_tf32_is_a_wish(void **state)
     snprintf(first, sizeof first, "%s", hash_of(LAST("a")));
     assert_string_equal(first, hash_of(LAST("b")));
     assert_string_equal(first, hash_of(LAST("c")));
+    assert_string_equal(first, hash_of(LAST("d")));
+    assert_string_equal(first, hash_of(LAST("e")));
 }
 
 /* What people type who come from catalyst-dl run. */

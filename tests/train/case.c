@@ -1,5 +1,7 @@
 #include "case.h"
 
+#include "graph/mirror.h"
+
 #include <lockstep/checkpoint.h>
 
 #include <sys/stat.h>
@@ -64,8 +66,10 @@ const char *lkt_hash(const lk_module *model)
     lk_param_list params;
     lk_state_dict *state = lk_state_dict_create();
     lkt_ok(lk_module_params(model, &params));
-    for (int i = 0; i < params.count; i++)
+    for (int i = 0; i < params.count; i++) {
+        lkt_ok(lki_param_pull(params.items[i].param)); /* it may be on a GPU */
         lkt_ok(lk_state_dict_put(state, params.items[i].path, lk_tensor_view(params.items[i].param->value)));
+    }
     lkt_ok(lk_weights_hash(state, hash));
     lk_param_list_free(&params);
     lk_state_dict_free(state);

@@ -1,6 +1,8 @@
 /* A trained model on other data: its metrics, its predictions; and what lk_train refuses. */
 #include "case.h"
+#include "engines.h"
 
+#include "optim/optimizer.h"
 #include "train/run.h"
 
 static lk_runner *trained(const char *logdir)
@@ -140,14 +142,21 @@ static void refused(lk_train_options options, lk_status expected, const char *fr
     lk_runner_free(runner);
 }
 
-static lk_train_options usual(void)
+/* With what the runner has. */
+static lk_train_options more(void)
 {
     static lk_named_loader items[1];
     items[0] = (lk_named_loader){"train", lk_loader(lkt_points(16, 1), .batch_size = 8)};
-    return (lk_train_options){.model = lkt_linear_model(),
-                              .criterion = lk_cross_entropy_loss(),
-                              .optimizer = lk_adam(),
-                              .loaders = {items, 1}};
+    return (lk_train_options){.loaders = {items, 1}};
+}
+
+static lk_train_options usual(void)
+{
+    lk_train_options options = more();
+    options.model = lkt_linear_model();
+    options.criterion = lk_cross_entropy_loss();
+    options.optimizer = lk_adam();
+    return options;
 }
 
 static int make_nothing(lk_named_dataset *out, int capacity, void *context)
@@ -229,13 +238,76 @@ static void tf32_reaches_the_engine(void **state)
     lk_train_options options = usual();
     options.tf32 = true;
     lkt_ok(lk_train_with(runner, options));
-    assert_true(runner->run->engine_tf32);
+    assert_true(runner->run->engine_options.allow_tf32);
     lkt_ok(lk_evaluate_loader(runner, lk_loader(lkt_points(16, 1), .batch_size = 8)));
-    assert_true(runner->run->engine_tf32);
-    lk_named_loader again = {"train", lk_loader(lkt_points(16, 1), .batch_size = 8)};
-    lkt_ok(lk_train_with(runner, (lk_train_options){.loaders = {&again, 1}}));
-    assert_false(runner->run->engine_tf32);
+    assert_true(runner->run->engine_options.allow_tf32);
+    lkt_ok(lk_train_with(runner, more()));
+    assert_false(runner->run->engine_options.allow_tf32);
     lk_runner_free(runner);
+}
+
+/* The device of an evaluation is the one it names; what is trained on afterwards has learned all the same. */
+static void devices_are_those_of_the_call(void **state)
+{
+    (void)state;
+    const char *first = gpu_is_asked_for() ? "cuda" : "cpu";
+    lk_runner *moved = lk_supervised_runner(), *stayed = lk_supervised_runner();
+    lk_runner *const runners[] = {moved, stayed};
+    char hash[65];
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < 2; k++) {
+            lk_manual_seed(7);
+            lk_train_options options = i ? more() : usual();
+            options.device = first;
+            lkt_ok(lk_train_with(runners[k], options));
+            assert_string_equal(lk_engine_name(runners[k]->engine), first);
+        }
+        lkt_ok(lk_evaluate_loader(stayed, lk_loader(lkt_points(16, 1), .batch_size = 8)));
+        assert_string_equal(lk_engine_name(stayed->engine), first);
+        lkt_ok(lk_evaluate_loader(moved, lk_loader(lkt_points(16, 1), .batch_size = 8), .device = "ref"));
+        assert_string_equal(lk_engine_name(moved->engine), "ref");
+        lkt_close(lk_metrics_get(moved->loader_metrics, "loss"),
+                  lk_metrics_get(stayed->loader_metrics, "loss"), 1e-5);
+        strcpy(hash, lkt_hash(moved->model));
+        assert_string_equal(hash, lkt_hash(stayed->model));
+    }
+    lk_runner_free(moved);
+    lk_runner_free(stayed);
+}
+
+/* What the optimizer has learned outlives the step that holds it: another criterion's evaluation, ranks that
+ * come and go. The learning rate is the caller's meanwhile. */
+static void optimizers_go_on(void **state)
+{
+    (void)state;
+    lk_runner *disturbed = lk_supervised_runner(), *other = lk_supervised_runner();
+    lk_runner *const runners[] = {disturbed, other};
+    char hash[65];
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < 2; k++) {
+            lk_manual_seed(7);
+            lkt_ok(lk_train_with(runners[k], i ? more() : usual()));
+            lk_optimizer_set_lr(runners[k]->optimizer, 0, 0.03);
+        }
+        lkt_ok(lk_evaluate_loader(disturbed, lk_loader(lkt_points(16, 1), .batch_size = 8),
+                                  .criterion = lk_cross_entropy_loss(.label_smoothing = 0.1)));
+        lkt_ok(lk_evaluate_loader(disturbed, lk_loader(lkt_points(16, 1), .batch_size = 8),
+                                  .criterion = lk_cross_entropy_loss()));
+    }
+    strcpy(hash, lkt_hash(disturbed->model));
+    assert_string_equal(hash, lkt_hash(other->model));
+    int64_t updates = disturbed->optimizer->groups[0].hyper.step;
+    for (int i = 1; i < 3; i++) {
+        lk_train_options options = more();
+        options.nproc = 2;
+        options.ddp = true;
+        options.device = "cpu";
+        lkt_ok(lk_train_with(disturbed, options));
+        assert_int_equal(disturbed->optimizer->groups[0].hyper.step, updates + i);
+        lkt_close(lk_optimizer_lr(disturbed->optimizer, 0), 0.03, 0);
+    }
+    lk_runner_free(disturbed);
+    lk_runner_free(other);
 }
 
 int main(void)
@@ -249,6 +321,8 @@ int main(void)
         cmocka_unit_test(two_loaders_of_one_name),
         cmocka_unit_test(datasets_instead_of_loaders),
         cmocka_unit_test(tf32_reaches_the_engine),
+        cmocka_unit_test(devices_are_those_of_the_call),
+        cmocka_unit_test(optimizers_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
