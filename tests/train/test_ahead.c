@@ -110,6 +110,7 @@ static lk_runner *far_runner(const trial *t)
         t->gpu ? lk_engine_open("cuda", (lk_engine_options){0}) : lkt_far_engine_create(t->engine);
     lkt_not_null(engine);
     runner->run->engine = runner->engine = engine;
+    strcpy(runner->run->engine_device, "auto"); /* as if it were what the run asks for */
     return runner;
 }
 
