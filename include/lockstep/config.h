@@ -181,7 +181,8 @@ lk_status lk_config_load(lk_config *config, const char *path);
 lk_status lk_config_load_text(lk_config *config, const char *name, const char *text);
 
 /* "run/0/num_epochs=3", "run/0/optimizer/lr=0.1:float": missing maps are made, a list's index must exist.
- * What the runner or exactly one call has may be named without them: "optimizer/lr=0.1". */
+ * What the runner or exactly one call has, or would take, may be named without them: "optimizer/lr=0.1"; a
+ * first key that nothing in the config knows is an error. */
 lk_status lk_config_override(lk_config *config, const char *assignment);
 
 /* Checks the whole config without building anything. */

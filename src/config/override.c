@@ -1,4 +1,6 @@
 /* --a/b/c=VALUE[:type] over a tree. */
+#include "config/registry.h"
+#include "config/suggest.h"
 #include "config/tree.h"
 
 #include <string.h>
@@ -93,29 +95,88 @@ static lk_status find_or_make(lki_tree *tree, const char *name, lki_node *node, 
     return LK_OK;
 }
 
-/* A path may leave out where its first part stands, if that is a key of the runner or of one call:
- * optimizer/lr. */
-static lk_status find_start(const lki_tree *tree, const char *name, const char *path, lki_node **out)
+/* ---- Where a path begins ---- */
+
+typedef bool (*key_test)(const lki_node *map, const char *key);
+
+static bool has_key(const lki_node *map, const char *key)
+{
+    return lki_node_entry(map, key) != NULL;
+}
+
+/* The component of the runner or of a call; NULL where the map names none. */
+static const lk_component *component_of(const lki_node *map)
+{
+    const lki_node *name = lki_node_get(map, "_call_");
+    if (!name) name = lki_node_get(map, "_target_");
+    return name && name->kind == LKI_NODE_SCALAR ? lk_component_find(name->text) : NULL;
+}
+
+static bool takes_key(const lki_node *map, const char *key)
+{
+    const lk_component *component = component_of(map);
+    return component && lki_component_parameter_index(component, key) >= 0;
+}
+
+static lki_node *call_at(const lki_tree *tree, int index)
 {
     const lki_node *calls = lki_node_get(tree->root, "run");
-    char key[128];
-    int found = 0;
-    path += strspn(path, "/");
-    *out = tree->root;
-    if (strcspn(path, "/") >= sizeof key) return LK_OK;
-    memcpy(key, path, strcspn(path, "/"));
-    key[strcspn(path, "/")] = 0;
-    if (lki_node_entry(tree->root, key)) return LK_OK;
-    if (lki_node_entry(lki_node_get(tree->root, "runner"), key))
-        return *out = lki_node_get(tree->root, "runner"), LK_OK;
-    for (int i = 0; calls && calls->kind == LKI_NODE_LIST && i < calls->count; i++) {
-        lki_node *call = calls->entries[i].value;
-        if (!lki_node_entry(call, key)) continue;
-        if (found++)
-            return lki_fail(LK_ERR_CONFIG, "%s: several calls have \"%s\": write run/0/%s", name, key, key);
-        *out = call;
+    bool is_there = calls && calls->kind == LKI_NODE_LIST && index < calls->count;
+    return is_there ? calls->entries[index].value : NULL;
+}
+
+/* The runner, or else the one call, that passes the test; *out stays as it is where none does. */
+static lk_status find_owner(const lki_tree *tree, const char *name, const char *key, key_test test,
+                            lki_node **out)
+{
+    lki_node *runner = lki_node_get(tree->root, "runner"), *call, *found = NULL;
+    if (test(runner, key)) return *out = runner, LK_OK;
+    for (int i = 0; (call = call_at(tree, i)); i++) {
+        if (!test(call, key)) continue;
+        if (found)
+            return lki_fail(LK_ERR_CONFIG, "%s: several calls %s \"%s\": write run/0/%s", name,
+                            test == has_key ? "have" : "take", key, key);
+        found = call;
     }
+    if (found) *out = found;
     return LK_OK;
+}
+
+static void offer_keys(lki_suggestion *near, const lki_node *map)
+{
+    const lk_component *component = component_of(map);
+    for (int i = 0; map && map->kind == LKI_NODE_MAP && i < map->count; i++)
+        lki_suggest_offer(near, map->entries[i].key);
+    for (int i = 0; component && component->parameters && component->parameters[i].name; i++)
+        lki_suggest_offer(near, component->parameters[i].name);
+}
+
+static lk_status fail_unknown_start(const lki_tree *tree, const char *name, const char *key)
+{
+    lki_suggestion near = {.wanted = key};
+    const lki_node *call;
+    char hint[160];
+    lki_suggest_offer(&near, "runner");
+    lki_suggest_offer(&near, "run");
+    offer_keys(&near, tree->root);
+    offer_keys(&near, lki_node_get(tree->root, "runner"));
+    for (int i = 0; (call = call_at(tree, i)); i++) offer_keys(&near, call);
+    return lki_fail(LK_ERR_CONFIG, "%s: \"%.60s\" is no key of the config, its runner or its calls%s", name,
+                    key, lki_suggest_text(&near, hint, sizeof hint));
+}
+
+/* A path may leave out where its first part stands, if the runner or one call has it, or would take it:
+ * optimizer/lr. A key that nothing would read is a slip of the hand; only a config that has neither runner
+ * nor calls yet takes any. */
+static lk_status find_start(const lki_tree *tree, const char *name, const char *key, lki_node **out)
+{
+    lki_node *root = tree->root;
+    bool is_absolute = has_key(root, key) || !strcmp(key, "runner") || !strcmp(key, "run");
+    bool is_begun = has_key(root, "runner") || has_key(root, "run");
+    *out = is_absolute || !is_begun ? root : NULL;
+    if (!*out) LKI_TRY(find_owner(tree, name, key, has_key, out));
+    if (!*out) LKI_TRY(find_owner(tree, name, key, takes_key, out));
+    return *out ? LK_OK : fail_unknown_start(tree, name, key);
 }
 
 static lk_status assign(lki_tree *tree, const char *name, char *path, char *text)
@@ -123,9 +184,11 @@ static lk_status assign(lki_tree *tree, const char *name, char *path, char *text
     char *rest = NULL;
     lki_node *node = NULL, *value;
     lki_entry *entry = NULL;
-    const char *last = path;
-    LKI_TRY(find_start(tree, name, path, &node));
-    for (char *part = strtok_r(path, "/", &rest); part; part = strtok_r(NULL, "/", &rest)) {
+    const char *last = NULL;
+    char *first = strtok_r(path, "/", &rest);
+    if (!first) return lki_fail(LK_ERR_CONFIG, "%s: the path is empty", name);
+    LKI_TRY(find_start(tree, name, first, &node));
+    for (char *part = first; part; part = strtok_r(NULL, "/", &rest)) {
         if (entry && entry->value->kind == LKI_NODE_SCALAR) {
             /* A value becomes a map when a key below it is set: --runner/engine/_target_=... over `engine:
              * null`. */
@@ -136,7 +199,6 @@ static lk_status assign(lki_tree *tree, const char *name, char *path, char *text
         LKI_TRY(find_or_make(tree, name, node, part, &entry));
         last = part;
     }
-    if (!entry) return lki_fail(LK_ERR_CONFIG, "%s: the path is empty", name);
     LKI_TRY(read_typed(tree, name, last, text, &value));
     entry->value = value;
     entry->place = (lki_place){.file = name};

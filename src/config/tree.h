@@ -63,8 +63,9 @@ lk_status lki_tree_read_file(lki_tree *tree, const char *path);
 lk_status lki_tree_read_text(lki_tree *tree, const char *name, const char *text, size_t nbytes);
 
 /* Applies "a/b/0=VALUE" or "a/b/0=VALUE:type" with a type of int, float, bool, str, list or dict. Missing
- * maps on the way are made; a list's index must exist. A first part that is no key at the top but one of the
- * runner's or of exactly one call's is meant there. `name` is the text for messages ("--a/b/0=1"). */
+ * maps on the way are made; a list's index must exist. A first part that is no key at the top is meant in the
+ * runner or in the one call that has it, or else would take it; a part that none of them knows is an error,
+ * unless the tree has neither runner nor calls. `name` is the text for messages ("--a/b/0=1"). */
 lk_status lki_tree_override(lki_tree *tree, const char *name, const char *assignment);
 
 /* One value of the tree's arena from a line of text, for overrides; it is not put into the tree. */

@@ -48,7 +48,7 @@ static void test_missing_maps_are_made(void **state)
 {
     (void)state;
     check("runner/engine/_target_=CPUEngine", "_target_: CPUEngine");
-    check("new/deep/key=1", "deep:");
+    check("runner/deep/er/key=1", "er:");
     check("run/0/optimizer/lr=1", "lr: 1");
     check("/runner/model//lr=3", "lr: 3");
 }
@@ -59,10 +59,28 @@ static void test_short_paths(void **state)
     lki_tree tree = {0};
     check("model/lr=7", "model: {lr: 7}");
     check("num_epochs=9", "  num_epochs: 9");
-    check("fresh/lr=9", "fresh:\n  lr: 9");
+    check("scheduler/gamma=0.5", "  scheduler:\n    gamma: 0.5");
+    check("hparams={}", "  hparams: {}");
     static const char two[] = "run: [{_call_: train, lr: 1}, {_call_: train, lr: 2}]";
     lkt_ok(lki_tree_read_text(&tree, "a.yml", two, strlen(two)));
     lkt_fails(override(&tree, "lr=3"), LK_ERR_CONFIG, "--lr=3: several calls have \"lr\": write run/0/lr");
+    lkt_fails(override(&tree, "scheduler/gamma=3"), LK_ERR_CONFIG,
+              "several calls take \"scheduler\": write run/0/scheduler");
+    lki_tree_fini(&tree);
+}
+
+/* Keys at the top hold anchors and named objects; those that are there can be changed. */
+static void test_keys_at_the_top(void **state)
+{
+    (void)state;
+    lki_tree tree = {0};
+    static const char shared[] = "shared: {width: 5}\nrunner: {_target_: SupervisedRunner}\nrun: []";
+    lkt_ok(lki_tree_read_text(&tree, "a.yml", shared, strlen(shared)));
+    lkt_ok(override(&tree, "shared/width=7"));
+    lkt_ok(override(&tree, "shared/depth=7"));
+    lkt_ok(override(&tree, "engine/_target_=CPUEngine"));
+    assert_non_null(lki_node_get(lki_node_get(tree.root, "runner"), "engine"));
+    lkt_fails(override(&tree, "sharde/width=7"), LK_ERR_CONFIG, "did you mean \"shared\"?");
     lki_tree_fini(&tree);
 }
 
@@ -95,6 +113,10 @@ static void test_wrong_overrides(void **state)
         {"runner/lr=[1]:dict", "lr: expected a map"},
         {"runner/lr=[1, 2", "--runner/lr=[1, 2: "},
         {"runner/lr=*x", "alias *x"},
+        {"optimzer/lr=0.5", "--optimzer/lr=0.5: \"optimzer\" is no key of the config, its runner or its "
+                            "calls; did you mean \"optimizer\"?"},
+        {"runer/model/lr=0.5", "did you mean \"runner\"?"},
+        {"foo/bar=1", "--foo/bar=1: \"foo\" is no key of the config, its runner or its calls"},
         {"=5", "the path is empty"},
         {"///=5", "the path is empty"},
     };
@@ -111,7 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),          cmocka_unit_test(test_missing_maps_are_made),
         cmocka_unit_test(test_short_paths),     cmocka_unit_test(test_overriding_an_empty_tree),
-        cmocka_unit_test(test_wrong_overrides),
+        cmocka_unit_test(test_wrong_overrides), cmocka_unit_test(test_keys_at_the_top),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
