@@ -180,10 +180,10 @@ static void offer_name(const char *name, const lk_component *component, void *co
     lki_suggest_offer(&whole, name);
     if (dot) lki_suggest_offer(&tail, name);
     if (!whole.best && !tail.best) return;
-    const char *best = whole.best ? whole.best : tail.best;
     int distance = whole.best ? whole.best_distance : tail.best_distance + 1;
+    if (tail.best && tail.best_distance + 1 < distance) distance = tail.best_distance + 1;
     if (*search->best && distance >= search->best_distance) return;
-    snprintf(search->best, sizeof search->best, "%s", best);
+    snprintf(search->best, sizeof search->best, "%s", name);
     search->best_distance = distance;
 }
 
