@@ -68,10 +68,11 @@ static lk_status build_mnist(const lk_component *self, lk_args *args, void **out
 
 static lk_status build_catalyst_mnist(const lk_component *self, lk_args *args, void **out)
 {
+    bool scales = lk_arg_count(args, "transform") == 0;
     (void)self;
-    return lki_built(lk_mnist(lk_arg_string(args, "root"), .train = lk_arg_bool(args, "train"),
-                              .download = lk_arg_bool(args, "download"), .catalyst_scaling = true),
-                     out);
+    lk_dataset *dataset = lk_mnist(lk_arg_string(args, "root"), .train = lk_arg_bool(args, "train"),
+                                   .download = lk_arg_bool(args, "download"), .catalyst_scaling = scales);
+    return lki_built(lki_transform_dataset(args, dataset), out);
 }
 
 /* The tensors of a dataset are its fields: features, targets, and whatever `keys` calls the others. */
@@ -170,6 +171,9 @@ static const lk_parameter catalyst_mnist_parameters[] = {
     LKI_STRING("root", LKI_REQUIRED, "the folder of the IDX files, or one that has MNIST/raw"),
     LKI_BOOL("train", "true", "the 60,000 pictures for training instead of the 10,000 for testing"),
     LKI_BOOL("download", "true", "fetch what is missing"),
+    LKI_OBJECTS("transform", TRANSFORM, LKI_OPTIONAL,
+                "what is done to each sample, in order, instead of the scaling; ToTensor gives 0..1"),
+    LKI_IGNORED("target_transform", "accepted, without effect"),
     {0},
 };
 static const lk_parameter tensor_dataset_parameters[] = {

@@ -252,13 +252,18 @@ static const lk_parameter cutmix_parameters[] = {
 
 const lk_component lki_transform_components[] = {
     {"Compose",
-     "torchvision.transforms.Compose catalyst.contrib.data.transforms.Compose catalyst.contrib.data.Compose",
+     "torchvision.transforms.Compose catalyst.contrib.data.transforms.Compose catalyst.contrib.data.Compose "
+     "catalyst.data.transforms.Compose catalyst.data.Compose",
      LK_KIND_TRANSFORM, "Transforms one after the other.", .parameters = compose_parameters,
      .build = build_compose, .free = free_compose},
-    {"ToTensor", "torchvision.transforms.ToTensor catalyst.contrib.data.transforms.ImageToTensor",
+    {"ToTensor",
+     "torchvision.transforms.ToTensor catalyst.contrib.data.transforms.ImageToTensor "
+     "catalyst.contrib.data.ImageToTensor catalyst.data.transforms.ToTensor catalyst.data.ToTensor",
      LK_KIND_TRANSFORM, "Bytes (H, W, C) to numbers (C, H, W) in 0..1.", .parameters = to_tensor_parameters,
      .build = build_to_tensor},
-    {"Normalize", "torchvision.transforms.Normalize catalyst.contrib.data.transforms.NormalizeImage",
+    {"Normalize",
+     "torchvision.transforms.Normalize catalyst.contrib.data.transforms.NormalizeImage "
+     "catalyst.contrib.data.NormalizeImage catalyst.data.transforms.Normalize catalyst.data.Normalize",
      LK_KIND_TRANSFORM, "(x - mean) / std.", .parameters = normalize_parameters, .build = build_normalize},
     {"RandomCrop", "torchvision.transforms.RandomCrop", LK_KIND_TRANSFORM, "A part of the picture.",
      .parameters = crop_parameters, .build = build_crop},

@@ -356,6 +356,54 @@ static void test_files_and_transforms(void **state)
     close_world(&w);
 }
 
+static void write_bytes(const char *folder, const char *name, const unsigned char *bytes, size_t nbytes)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, nbytes, file), nbytes);
+    fclose(file);
+}
+
+static float first_pixel(const world *w, const char *key)
+{
+    float pixel;
+    int64_t label, zero = 0;
+    lkt_ok(lk_dataset_gather(object_at(w, key), &(lk_pass){0}, &zero, 1, (void *[]){&pixel, &label}));
+    return pixel;
+}
+
+/* A transform takes the place of Catalyst's own scaling: ToTensor gives 0..1 whatever it is called. */
+static void test_transforms_of_catalysts_mnist(void **state)
+{
+    (void)state;
+    static const unsigned char image[] = {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 51};
+    static const unsigned char label[] = {0, 0, 8, 1, 0, 0, 0, 1, 7};
+    world w;
+    char text[4096], folder[1024];
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("config_mnist"));
+    write_bytes(folder, "train-images-idx3-ubyte", image, sizeof image);
+    write_bytes(folder, "train-labels-idx1-ubyte", label, sizeof label);
+    snprintf(text, sizeof text,
+             "shared: &mnist {_target_: catalyst.contrib.datasets.MNIST, root: %s, train: y, download: y}\n"
+             "scaled: *mnist\n"
+             "none: {<<: *mnist, transform: ~}\n"
+             "tensor: {<<: *mnist, transform: {_target_: catalyst.data.ToTensor}}\n"
+             "same: {<<: *mnist, transform: catalyst.data.transforms.ToTensor}\n"
+             "normal:\n  <<: *mnist\n  transform:\n    _target_: catalyst.data.transforms.Compose\n"
+             "    transforms:\n    - catalyst.data.ToTensor\n"
+             "    - {_target_: catalyst.data.transforms.Normalize, mean: [0.1], std: [0.5]}\n",
+             folder);
+    lkt_ok(open_world(&w, text));
+    lkt_close(first_pixel(&w, "scaled"), (51 - .1307) / .3081, 1e-4);
+    lkt_close(first_pixel(&w, "none"), (51 - .1307) / .3081, 1e-4);
+    lkt_close(first_pixel(&w, "tensor"), .2, 1e-6);
+    lkt_close(first_pixel(&w, "same"), .2, 1e-6);
+    lkt_close(first_pixel(&w, "normal"), .2, 1e-6);
+    close_world(&w);
+}
+
 static void test_tensors_from_files(void **state)
 {
     (void)state;
@@ -427,6 +475,7 @@ static void test_mistakes_of_components(void **state)
         {"a: {_target_: TensorDataset, args: [{_target_: rand, args: [2]}, {_target_: rand, args: [3]}]}",
          "c.yml:1: TensorDataset: "},
         {"a: {_target_: TensorDataset, args: [{_target_: rand, args: [2]}, no.npy]}", "no.npy"},
+        {"a: {_target_: nn.Linear}", "unknown component \"nn.Linear\"; did you mean \"Linear\"?"},
         {"a: {_target_: MNIST, root: /no/such/folder}", "c.yml:1: MNIST: "},
         {"d: {_var_: d, _target_: TensorDataset, args: [{_target_: rand, args: [2]}]}\n"
          "a: {_target_: DataLoader, dataset: {_var_: d}, batch_size: 0}",
@@ -470,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_parameter_groups),
         cmocka_unit_test(test_data),
         cmocka_unit_test(test_files_and_transforms),
+        cmocka_unit_test(test_transforms_of_catalysts_mnist),
         cmocka_unit_test(test_tensors_from_files),
         cmocka_unit_test(test_weights_are_drawn_in_file_order),
         cmocka_unit_test(test_mistakes_of_components),
