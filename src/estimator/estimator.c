@@ -103,8 +103,10 @@ static lk_status check_loaders(const lk_estimator *estimator, lk_loader_list loa
                         loaders.count);
     for (int i = 0; i < loaders.count; i++) {
         lk_shape features, targets;
-        if (!loaders.items[i].loader)
-            return lki_fail_prefix(lki_last_status(), "loader \"%s\"", loaders.items[i].key);
+        if (!loaders.items[i].loader) /* the last error may be of another one: it goes without the key */
+            return lki_last_status()
+                       ? lki_last_status()
+                       : lki_fail(LK_ERR_INVALID, "loader \"%s\" is NULL", loaders.items[i].key);
         LKI_TRY(field_shape(loaders.items[i].loader, "features", &features));
         LKI_TRY(field_shape(loaders.items[i].loader, "targets", &targets));
         bool known = estimator->features.rank > 0;

@@ -24,9 +24,12 @@ int lki_run_find_loader(const lki_run *run, const char *key)
 
 /* ---- Taking over. Each of these owns what it is given, also when it fails. ---- */
 
+/* Where there is no loader, the error is that of the constructor that failed last, perhaps another loader's:
+ * its sentence says what is missing, and the key has no place before it. */
 static lk_status add_loader(lki_run *run, const char *key, lk_loader *loader)
 {
-    if (!loader) return lki_fail_prefix(lki_last_status(), "loader \"%s\"", key);
+    if (!loader)
+        return lki_last_status() ? lki_last_status() : lki_fail(LK_ERR_INVALID, "loader \"%s\" is NULL", key);
     lk_status status = LK_OK;
     if (run->loader_count == LKI_MAX_LOADERS)
         status = lki_fail(LK_ERR_INVALID, "a run has at most %d loaders", LKI_MAX_LOADERS);

@@ -135,7 +135,22 @@ static void a_part_that_cannot_be_made_is_the_error(void **state)
     assert_int_not_equal(lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
                                   .optimizer = lk_adam()),
                          LK_OK);
-    lkt_contains(lk_error(), "loader \"valid\"");
+    lkt_contains(lk_error(), "/nowhere");
+    lk_runner_free(runner);
+}
+
+/* The sentence is that of what failed last: it must not stand behind the key of what failed before. */
+static void a_loader_is_not_blamed_for_another(void **state)
+{
+    (void)state;
+    lk_runner *runner = lk_supervised_runner();
+    lk_loader *train = lk_loader(lk_mnist("/nowhere"), .batch_size = 8);
+    lk_loader *valid = lk_loader(lk_mnist("/elsewhere"), .batch_size = 8);
+    assert_int_not_equal(lk_train(runner, .model = lkt_linear_model(), .optimizer = lk_adam(),
+                                  .loaders = lk_loaders({"train", train}, {"valid", valid})),
+                         LK_OK);
+    lkt_contains(lk_error(), "/elsewhere");
+    assert_null(strstr(lk_error(), "train\""));
     lk_runner_free(runner);
 }
 
@@ -363,6 +378,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_part_can_be_overridden),
         cmocka_unit_test(a_part_that_cannot_be_made_is_the_error),
+        cmocka_unit_test(a_loader_is_not_blamed_for_another),
         cmocka_unit_test(a_generator_against_a_discriminator),
         cmocka_unit_test(several_criteria),
         cmocka_unit_test(a_runner_trains_twice),
