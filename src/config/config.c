@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "config/registry.h"
+#include "config/suggest.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -43,6 +44,25 @@ static bool needs_runner(const lki_node *run)
     return false;
 }
 
+static const lki_node *value_of(const lki_object *call, const char *parameter)
+{
+    int index = lki_component_parameter_index(call->component, parameter);
+    return index < 0 ? NULL : call->values[index];
+}
+
+/* A call that names one of its own loaders has that loader. */
+static lk_status check_valid_loader(const lki_object *call)
+{
+    const lki_node *loaders = value_of(call, "loaders"), *key = value_of(call, "valid_loader");
+    bool is_map = loaders && loaders->kind == LKI_NODE_MAP && !loaders->object;
+    char hint[160];
+    if (lki_node_is_null(key) || !is_map || !loaders->count || lki_node_get(loaders, key->text)) return LK_OK;
+    lki_suggestion near = {.wanted = key->text};
+    for (int i = 0; i < loaders->count; i++) lki_suggest_offer(&near, loaders->entries[i].key);
+    return lki_fail_at(key->place, "valid_loader: there is no loader \"%.60s\"%s", key->text,
+                       lki_suggest_text(&near, hint, sizeof hint));
+}
+
 lk_status lki_config_plan(lk_config *config, lki_plan *plan)
 {
     const lki_node *root = config->tree.root;
@@ -55,6 +75,7 @@ lk_status lki_config_plan(lk_config *config, lki_plan *plan)
         return lki_fail_at(root->place, "\"runner\" is missing: what to train with");
     if (!run || !run->count)
         return lki_fail_at(root->place, "\"run\" is missing: the calls to make, as in `- _call_: train`");
+    for (int i = 0; i < run->count; i++) LKI_TRY(check_valid_loader(lki_node_object(run->entries[i].value)));
     if (!runner) return LK_OK;
     plan->runner = lki_node_object(runner);
     if (!plan->runner || plan->runner->component->kind != LK_KIND_RUNNER)
