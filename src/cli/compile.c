@@ -125,7 +125,9 @@ static lk_status spawn(const lki_words *words, pid_t *pid)
         posix_spawn_file_actions_destroy(&actions);
     }
     if (!error) return LK_OK;
-    return lki_fail(LK_ERR_IO, "the compiler \"%s\" cannot be run: %s; CC names another", words->items[0],
+    bool is_named_wrong = error == ENOENT || error == EACCES;
+    return lki_fail(is_named_wrong ? LK_ERR_CONFIG : LK_ERR_IO,
+                    "the compiler \"%s\" cannot be run: %s; CC names another", words->items[0],
                     strerror(error));
 }
 

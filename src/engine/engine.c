@@ -72,7 +72,7 @@ static const lk_engine_ops *find_ops(const char *name, const char *from, int *de
     if (ops) return ops;
     char known[128];
     list_names(known, sizeof known);
-    return lki_fail_null(LK_ERR_NOT_FOUND,
+    return lki_fail_null(LK_ERR_CONFIG,
                          "%sno engine is named \"%s\"; this build has %s, cuda, or auto for the fastest",
                          from, name, known);
 }

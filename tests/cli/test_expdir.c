@@ -107,7 +107,7 @@ static void test_it_is_compiled_when_something_changed(void **state)
     enter("expdir_change");
     check_done(RUN);
     setenv("CC", "/no/such/compiler", 1); /* part of what it depends on */
-    check_refused(folder, RUN, 1, "the compiler \"/no/such/compiler\" cannot be run");
+    check_refused(folder, RUN, 2, "the compiler \"/no/such/compiler\" cannot be run");
     setenv("CC", "cc", 1);
     check_done(RUN);
     assert_int_equal(object_count("my/.lockstep"), 1);

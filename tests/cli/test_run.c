@@ -480,6 +480,9 @@ static void test_wrong_configs(void **state)
         {"run: [{_call_: train, loaders: {train: {_target_: DataLoader, dataset: {_target_: "
          "SyntheticDigits}, batch_size: many}}}]",
          2, "bad.yml:1: batch_size: expected an integer, found \"many\""},
+        {"run:\n- _call_: train\n  loaders: {train: {_target_: DataLoader, dataset: SyntheticDigits}}\n"
+         "  valid_loader: trian\n",
+         2, "bad.yml:4: valid_loader: there is no loader \"trian\"; did you mean \"train\"?"},
     };
     enter("cli_wrong");
     write_text("good.yml", good);
@@ -500,6 +503,24 @@ static void test_wrong_configs(void **state)
     check_refused(folder, "run -C good.yml --seed x", 2, "--seed: expected an integer");
     check_refused(folder, "run -C good.yml --num-epochs 0", 2, "--num-epochs: expected at least 1");
     check_refused(folder, "run -C good.yml --logdri x", 2, "unknown option --logdri; did you mean --logdir?");
+    check_refused(folder, "run -C good.yml --run/0/valid_loader=vaild", 2,
+                  "--run/0/valid_loader=vaild: valid_loader: there is no loader \"vaild\"");
+    check_refused(folder, "run -C good.yml --optimzer/lr=0.5", 2, "did you mean \"optimizer\"?");
+    check_refused(folder, "run -C good.yml --run/0/device=tpu", 2, "device: no engine is named \"tpu\"");
+}
+
+static void test_wrong_environments(void **state)
+{
+    (void)state;
+    enter("cli_environment");
+    write_text("good.yml", good);
+    setenv("LOCKSTEP_ENGINE", "abacus", 1);
+    check_refused(folder, "run -C good.yml", 2, "LOCKSTEP_ENGINE: no engine is named \"abacus\"");
+    unsetenv("LOCKSTEP_ENGINE");
+    setenv("LOCKSTEP_CPU_LEVEL", "sse9", 1);
+    check_refused(folder, "run -C good.yml --device cpu", 2,
+                  "LOCKSTEP_CPU_LEVEL: expected avx512, avx2 or base, found \"sse9\"");
+    unsetenv("LOCKSTEP_CPU_LEVEL");
 }
 
 static void test_runs_that_fail(void **state)
@@ -508,7 +529,6 @@ static void test_runs_that_fail(void **state)
     enter("cli_failed");
     write_text("good.yml", good);
     check_refused(folder, "run -C good.yml --logdir good.yml/logs", 1, "good.yml");
-    check_refused(folder, "run -C good.yml --run/0/valid_loader=vaild --run/0/logdir=l1", 1, "vaild");
     check_refused(folder, "run -C good.yml --runner/model/args/1/args=[100,10]", 1, "784");
     check_refused(folder, "run -C good.yml --run/0/optimizer/lr=1e39", 1, "the loss is not finite");
     /* A file of labels that is cut off: the data is at fault, not the config. */
@@ -541,6 +561,7 @@ int main(void)
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_wrong_configs),
+        cmocka_unit_test(test_wrong_environments),
         cmocka_unit_test(test_runs_that_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

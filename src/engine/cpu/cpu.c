@@ -63,17 +63,28 @@ static const lki_cpu_prepare prepares[LK_OP_COUNT] = {
 };
 
 /* LOCKSTEP_CPU_LEVEL (avx512, avx2, base) asks for a narrower level than the machine's best: for tests. */
-static const lki_cpu_kernels *pick_kernels(void)
+static lk_status read_level(const char **wanted)
+{
+    static const char *const levels[] = {"", "avx512", "avx2", "base"};
+    const char *found = getenv("LOCKSTEP_CPU_LEVEL");
+    *wanted = found ? found : "";
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (!strcmp(*wanted, levels[i])) return LK_OK;
+    return lki_fail(LK_ERR_CONFIG, "LOCKSTEP_CPU_LEVEL: expected avx512, avx2 or base, found \"%s\"", found);
+}
+
+static const lki_cpu_kernels *pick_kernels(const char *wanted)
 {
 #if defined(__x86_64__)
-    const char *wanted = getenv("LOCKSTEP_CPU_LEVEL");
-    bool any = !wanted || !*wanted;
+    bool any = !*wanted;
     __builtin_cpu_init();
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
     if (avx512 && (any || !strcmp(wanted, "avx512"))) return &lki_cpu_kernels_avx512;
     if (avx2 && (any || !strcmp(wanted, "avx512") || !strcmp(wanted, "avx2"))) return &lki_cpu_kernels_avx2;
+#else
+    (void)wanted;
 #endif
     return &lki_cpu_kernels_base;
 }
@@ -88,9 +99,11 @@ static void close_cpu(void *state)
 
 static lk_status open_cpu(void **state, const lk_engine_options *options)
 {
+    const char *level;
+    LKI_TRY(read_level(&level));
     lki_cpu *cpu = LKI_NEW(lki_cpu);
     if (!cpu) return LK_ERR_NOMEM;
-    cpu->kernels = pick_kernels();
+    cpu->kernels = pick_kernels(level);
     lk_status status = lki_pool_create(&cpu->pool, options->thread_count);
     if (status != LK_OK) {
         close_cpu(cpu);
