@@ -225,9 +225,21 @@ lk_status lki_krr_load(lki_krr *krr, const lk_state_dict *state)
     return LK_ERR_NOMEM;
 }
 
+static lk_status check_device(const char *device)
+{
+    static const char *const fit[] = {"auto", "cpu", "ref"};
+    for (size_t i = 0; i < sizeof fit / sizeof *fit; i++)
+        if (!strcmp(device, fit[i])) return LK_OK;
+    return lki_fail(LK_ERR_CONFIG, "KRR: device: it is solved on the CPU, expected auto or cpu, found \"%s\"",
+                    device);
+}
+
 lk_estimator *lk_krr_create(lk_loader_list loaders, lk_estimator_config config)
 {
     lk_estimator *estimator = lki_estimator_new("KRR", loaders, config);
-    if (estimator) estimator->is_krr = true;
-    return estimator;
+    if (!estimator) return NULL;
+    estimator->is_krr = true;
+    if (check_device(estimator->config.device) == LK_OK) return estimator;
+    lk_estimator_free(estimator);
+    return NULL;
 }

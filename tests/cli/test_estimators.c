@@ -256,6 +256,8 @@ static void test_mistakes(void **state)
                   AS("KRR") "--run/0/evaluate=test --run/0/estimator/loaders/train/dataset/missing=error", 2,
                   "data/cnn_krr/t0/u_dim32_fm15.h5");
     check_refused(folder, AS("CNN3dEstimator") "--run/0/_call_=train", 2, "train: unknown key \"estimator\"");
+    check_wrong(AS("KRR") "--device cuda", 2,
+                "KRR: device: it is solved on the CPU, expected auto or cpu, found \"cuda\"");
     check_wrong(AS("KRR") "--run/0/evaluate=test", 2, "evaluate: there is no loader \"test\"");
 }
 
