@@ -108,6 +108,9 @@ static lk_status build_balance_class(const lk_component *self, lk_args *args, vo
     bool is_word = lki_choice_index("downsampling|upsampling", mode) >= 0;
     lk_tensor *labels = NULL;
     (void)self;
+    if (!is_word && lk_arg_int(args, "mode") < 1)
+        return lki_fail(LK_ERR_CONFIG, "mode: expected downsampling, upsampling or at least 1, found %s",
+                        mode);
     LKI_TRY(read_labels(args, &labels));
     lk_sampler *sampler =
         lk_balance_class_sampler(labels->data, lk_tensor_count(labels), .mode = is_word ? mode : NULL,

@@ -35,7 +35,9 @@ void lk_transform_free(lk_transform *transform)
 lk_status lki_transform_check_batch(const lk_transform *transform, const lk_dataset *dataset)
 {
     if (!transform->apply_batch)
-        return lki_fail(LK_ERR_INVALID, "%s acts on samples: use lk_transformed, not batch_transforms",
+        return lki_fail(LK_ERR_INVALID,
+                        "%s acts on samples: it belongs to a dataset (lk_transformed, in a config "
+                        "transform), not to batch_transforms",
                         transform->kind);
     return transform->check_batch(transform, dataset);
 }

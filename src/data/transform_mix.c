@@ -48,9 +48,10 @@ static lk_status check_mix(const lk_transform *self, const lk_dataset *dataset)
         const lk_field *field = lk_dataset_field(dataset, lk_dataset_find_field(dataset, key));
         if (!field) return lki_fail(LK_ERR_NOT_FOUND, "%s: the dataset has no field \"%s\"", self->kind, key);
         if (field->dtype != LK_F32)
-            return lki_fail(LK_ERR_DTYPE,
-                            "%s: field \"%s\" is %s: only f32 can be mixed (lk_one_hot for classes)",
-                            self->kind, key, lk_dtype_name(field->dtype));
+            return lki_fail(
+                LK_ERR_DTYPE,
+                "%s: field \"%s\" is %s: only f32 can be mixed (for classes lk_one_hot, in a config OneHot)",
+                self->kind, key, lk_dtype_name(field->dtype));
     }
     return LK_OK;
 }

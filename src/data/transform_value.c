@@ -50,8 +50,9 @@ static lk_status plan_normalize(const lk_transform *self, const lk_field *in, lk
     (void)out;
     int channels = self->options.normalize.channels;
     if (in->dtype != LK_F32)
-        return lki_fail(LK_ERR_DTYPE, "%s: field \"%s\" is %s: it must be f32 (lk_to_tensor)", self->kind,
-                        in->name, lk_dtype_name(in->dtype));
+        return lki_fail(LK_ERR_DTYPE,
+                        "%s: field \"%s\" is %s: it must be f32 (lk_to_tensor, in a config ToTensor)",
+                        self->kind, in->name, lk_dtype_name(in->dtype));
     if (channels > 1 && (in->shape.rank < 1 || in->shape.dim[0] != channels))
         return lki_fail(LK_ERR_SHAPE, "%s: %d means for field \"%s\" of %lld channels", self->kind, channels,
                         in->name, (long long)(in->shape.rank ? in->shape.dim[0] : 1));

@@ -80,7 +80,7 @@ static lk_status read_padding(const char *type, const lk_conv_options *options, 
         own->before[i] = own->after[i] = window->padding[i];
         if (options->same_padding) {
             if (window->stride[i] != 1)
-                return lki_fail(LK_ERR_INVALID, "%s: same_padding needs stride 1, found %lld", type,
+                return lki_fail(LK_ERR_INVALID, "%s: padding \"same\" needs stride 1, found %lld", type,
                                 (long long)window->stride[i]);
             int64_t total = window->dilation[i] * (window->kernel[i] - 1);
             own->before[i] = total / 2;

@@ -58,8 +58,10 @@ static lk_status check_momentum(const lk_scheduler *own, bool allows_betas)
     bool has_momentum = rule == LK_UPDATE_SGD || rule == LK_UPDATE_RMSPROP;
     bool has_betas = rule == LK_UPDATE_ADAM || rule == LK_UPDATE_ADAMW || rule == LK_UPDATE_LAMB;
     if (!has_momentum && !(allows_betas && has_betas))
-        return lki_fail(LK_ERR_INVALID, "%s: %s has no momentum to cycle: set no_cycle_momentum", own->name,
-                        optimizer->name);
+        return lki_fail(
+            LK_ERR_INVALID,
+            "%s: %s has no momentum to cycle: set no_cycle_momentum, in a config cycle_momentum: n",
+            own->name, optimizer->name);
     for (int i = 0; has_momentum && optimizer->has_step && i < optimizer->group_count; i++)
         if (optimizer->groups[i].hyper.momentum == 0)
             return lki_fail(LK_ERR_INVALID,

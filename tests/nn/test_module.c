@@ -229,7 +229,7 @@ static void bad_arguments(void **state)
     assert_null(lk_conv3d(1, 1, 3, .padding = -1));
     lkt_contains(lk_error(), "Conv3d: padding");
     assert_null(lk_conv2d(1, 1, 3, .same_padding = true, .stride = 2));
-    lkt_contains(lk_error(), "same_padding needs stride 1, found 2");
+    lkt_contains(lk_error(), "padding \"same\" needs stride 1, found 2");
     assert_null(lk_conv_transpose2d(1, 1, 3, .padding_mode = LK_PAD_REFLECT));
     lkt_contains(lk_error(), "ConvTranspose2d: only padding with zeros");
     assert_null(lk_avg_pool2d(2, .dilation = 2));

@@ -170,7 +170,9 @@ static void momentum_cycles_adam_beta(void **state)
     lkt_close(lk_optimizer_momentum(optimizer, 0), 0.95, 1e-12);
     lk_scheduler_free(cycle);
     cycle = lk_cyclic_lr(0.01, 0.1);
-    lkt_fails(lk_scheduler_attach(cycle, optimizer), LK_ERR_INVALID, "CyclicLR: Adam has no momentum");
+    lkt_fails(
+        lk_scheduler_attach(cycle, optimizer), LK_ERR_INVALID,
+        "CyclicLR: Adam has no momentum to cycle: set no_cycle_momentum, in a config cycle_momentum: n");
     lk_scheduler_free(cycle);
     lk_optimizer_free(optimizer);
 }
