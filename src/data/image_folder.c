@@ -132,7 +132,7 @@ static lk_status folder_get(void *context, const lk_pass *pass, int64_t index, v
     lk_status status = LK_OK;
     if (!self->resize && (image.height != self->height || image.width != self->width))
         status = lki_fail(LK_ERR_SHAPE,
-                          "%s: %lldx%lld pixels, the first picture has %lldx%lld (set .height and .width)",
+                          "%s: %lldx%lld pixels, the first picture has %lldx%lld (set height and width)",
                           one->path, (long long)image.width, (long long)image.height, (long long)self->width,
                           (long long)self->height);
     else

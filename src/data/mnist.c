@@ -34,10 +34,9 @@ static lk_status find(char **out, const char *root, const char *name)
             lki_free(path);
         }
     }
-    return lki_fail(
-        LK_ERR_NOT_FOUND,
-        "MNIST: no %s or %s.gz in %s, %s/MNIST/raw, %s/mnist, %s/raw (.download = true fetches it)", name,
-        name, root, root, root, root);
+    return lki_fail(LK_ERR_NOT_FOUND,
+                    "MNIST: no %s or %s.gz in %s, %s/MNIST/raw, %s/mnist, %s/raw (set download to fetch it)",
+                    name, name, root, root, root, root);
 }
 
 static lk_status find_and_read(lk_tensor **out, char **path, const char *root, const char *name, int rank)

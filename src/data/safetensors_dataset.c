@@ -17,7 +17,7 @@ static lk_dataset *all_tensors(const lk_state_dict *dict, const char *path)
     lki_memory_field fields[LK_MAX_FIELDS];
     if (count < 1 || count > LK_MAX_FIELDS)
         return lki_fail_null(LK_ERR_FORMAT,
-                             "%s: %lld tensors: a dataset has 1 to %d fields (name .features and .targets)",
+                             "%s: %lld tensors: a dataset has 1 to %d fields (name features and targets)",
                              path, (long long)count, LK_MAX_FIELDS);
     for (int64_t i = 0; i < count; i++)
         fields[i] =
