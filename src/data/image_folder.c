@@ -131,10 +131,11 @@ static lk_status folder_get(void *context, const lk_pass *pass, int64_t index, v
     LKI_TRY(lki_image_read(&image, one->path, self->channels));
     lk_status status = LK_OK;
     if (!self->resize && (image.height != self->height || image.width != self->width))
-        status = lki_fail(LK_ERR_SHAPE,
-                          "%s: %lldx%lld pixels, the first picture has %lldx%lld (set height and width)",
-                          one->path, (long long)image.width, (long long)image.height, (long long)self->width,
-                          (long long)self->height);
+        status = lki_fail(
+            LK_ERR_SHAPE,
+            "%s: %lldx%lld pixels, the first picture has %lldx%lld (set height and width, in a config size)",
+            one->path, (long long)image.width, (long long)image.height, (long long)self->width,
+            (long long)self->height);
     else
         lki_image_to_f32(&image, slots[0], self->height, self->width);
     *(int64_t *)slots[1] = one->label;
