@@ -268,7 +268,7 @@ static void mistakes_are_named(void **state)
     lkt_contains(lk_error(), "CNN3d: n_epochs: expected at least 1, found -1");
     lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .device = "gpu9", .quiet = true,
                                        .logdir = lkt_scratch_folder("cnn3d_mistakes"));
-    lkt_fails(lk_estimator_train(estimator), LK_ERR_NOT_FOUND, "CNN3d: device: no engine is named \"gpu9\"");
+    lkt_fails(lk_estimator_train(estimator), LK_ERR_CONFIG, "CNN3d: device: no engine is named \"gpu9\"");
     lkt_fails(lk_estimator_train(estimator), LK_ERR_INVALID, "no loaders to train from");
     lk_tensor *other = lkt_wavy(LK_SHAPE(1, 1, 9, 8, 8));
     assert_null(lk_estimator_predict(estimator, other));
