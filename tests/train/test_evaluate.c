@@ -178,7 +178,7 @@ static void wrong_arguments(void **state)
     refused(options, LK_ERR_INVALID, "fp8");
     options = usual();
     options.device = "abacus";
-    refused(options, LK_ERR_NOT_FOUND, "abacus");
+    refused(options, LK_ERR_CONFIG, "abacus");
     options = usual();
     options.autoresume = "yesterday";
     options.logdir = lkt_scratch_folder("train_refused");
