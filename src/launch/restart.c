@@ -82,7 +82,9 @@ static lk_status run_once(int *exit_code, lki_attempt attempt, void *context, in
 lk_status lki_run_with_restarts(int *exit_code, lki_attempt attempt, void *context, int max_restarts)
 {
     sigset_t set = watched_signals(), mask;
+    struct sigaction usual = {.sa_handler = SIG_DFL}, before;
     lk_status status;
+    sigaction(SIGCHLD, &usual, &before); /* ignored, it would never come, nor tell how the attempt ended */
     sigprocmask(SIG_BLOCK, &set, &mask);
     for (int number = 0;; number++) {
         bool again;
@@ -91,5 +93,6 @@ lk_status lki_run_with_restarts(int *exit_code, lki_attempt attempt, void *conte
         if (status != LK_OK) lki_log(LKI_LOG_WARNING, "%s", lk_error());
     }
     sigprocmask(SIG_SETMASK, &mask, NULL);
+    sigaction(SIGCHLD, &before, NULL);
     return status;
 }

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -59,9 +60,23 @@ static bool ended_well(const lki_ranks *ranks, const lki_child *child)
            atomic_load(&report->done);
 }
 
+/* Where the program ignores SIGCHLD or waits for all its children itself, nobody tells how this one ended:
+ * what it has reported counts. */
+static bool has_ended(const lki_ranks *ranks, lki_child *child)
+{
+    const lki_rank_report *report = &ranks->reports[child->rank - ranks->rank];
+    pid_t ended = waitpid(child->pid, &child->wait_status, WNOHANG);
+    if (ended >= 0 || errno != ECHILD) return ended == child->pid;
+    int exit_code = !atomic_load(&report->done) || report->status == LK_OK ? 0
+                    : report->status == LK_ERR_PEER                        ? LKI_EXIT_PEER
+                                                                           : EXIT_FAILURE;
+    child->wait_status = W_EXITCODE(exit_code, 0);
+    return true;
+}
+
 static void reap(lki_ranks *ranks, lki_child *child)
 {
-    if (child->reaped || waitpid(child->pid, &child->wait_status, WNOHANG) != child->pid) return;
+    if (child->reaped || !has_ended(ranks, child)) return;
     drain(child);
     if (child->partial_length > 0) keep_line(child);
     if (child->pipe >= 0) close(child->pipe); /* a process of its own may still hold the other end */

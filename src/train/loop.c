@@ -80,6 +80,16 @@ static int64_t limit_batches(const lki_run *run, const lki_run_loader *entry, in
     return limit < count ? limit : count;
 }
 
+/* Each rank's batches have moved its running statistics; what is evaluated and saved is rank 0's model. */
+static lk_status share_buffers(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    if (runner->step) LKI_TRY(lki_replicas_share_buffers(&runner->step->replicas));
+    for (int i = 0; i < run->part_count; i++)
+        if (run->parts[i].step) LKI_TRY(lki_replicas_share_buffers(&run->parts[i].step->replicas));
+    return LK_OK;
+}
+
 static lk_status start_loader(lk_runner *runner, int index)
 {
     lki_run *run = runner->run;
@@ -93,9 +103,7 @@ static lk_status start_loader(lk_runner *runner, int index)
     runner->loader_metrics = run->loaders[index].metrics;
     runner->need_loader_stop = false;
     lki_metrics_clear(runner->loader_metrics);
-    /* Each rank's batches have moved its running statistics; what is evaluated is rank 0's model. */
-    if (!runner->is_train_loader && runner->step)
-        LKI_TRY(lki_replicas_share_buffers(&runner->step->replicas));
+    if (!runner->is_train_loader) LKI_TRY(share_buffers(runner));
     bool own_batches = runner->ops && runner->ops->handle_batch;
     lki_loader_defer(runner->loader, !own_batches && runner->engine && runner->engine->ops->gather_rows);
     LKI_TRY(begin_pass(runner, index, &size));
@@ -133,7 +141,7 @@ static lk_status run_epoch(lk_runner *runner)
         run->resumed_inside_epoch = false; /* later loaders and epochs start at their beginning */
     }
     run->inside_epoch = false;
-    if (runner->step) LKI_TRY(lki_replicas_share_buffers(&runner->step->replicas));
+    LKI_TRY(share_buffers(runner));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_end));
     LKI_TRY(lki_distributed_agree(runner));
     LKI_TRY(lki_report_epoch(runner));

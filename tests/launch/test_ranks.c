@@ -143,6 +143,23 @@ static void the_first_failure_is_reported(void **state)
     assert_all_gone(2);
 }
 
+/* A program that ignores SIGCHLD never learns how a child ended, only that it did. */
+static void nobody_waits_for_children(void **state)
+{
+    (void)state;
+    int start = 10;
+    start_over();
+    void (*before)(int) = signal(SIGCHLD, SIG_IGN);
+    lkt_ok(lk_distributed_run(adds_up, &start, .nproc = 3));
+    assert_all_gone(3);
+    lkt_fails(lk_distributed_run(one_goes, &((ending){RETURNS_ERROR, 2}), .nproc = 3), LK_ERR_NAN,
+              "failed: the loss is not a number at step 7");
+    lkt_fails(lk_distributed_run(one_goes, &((ending){KILLED, 1}), .nproc = 3), LK_ERR_PEER,
+              "ended before its work was done; last lines: first words");
+    assert_all_gone(3);
+    signal(SIGCHLD, before);
+}
+
 static void the_callers_own_failure_is_reported(void **state)
 {
     (void)state;
@@ -314,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_caller_is_rank_0_and_holds_the_result),
         cmocka_unit_test(the_first_failure_is_reported),
+        cmocka_unit_test(nobody_waits_for_children),
         cmocka_unit_test(the_callers_own_failure_is_reported),
         cmocka_unit_test(a_stubborn_rank_is_killed),
         cmocka_unit_test(the_others_stop_within_five_seconds),

@@ -1,6 +1,8 @@
 /* Runners of one's own: every part overridden, several models by key, several criteria. */
 #include "case.h"
 
+#include <sys/mman.h>
+
 /* ---- Every get_ ---- */
 
 typedef struct parts {
@@ -373,9 +375,63 @@ static void a_runner_trains_twice(void **state)
     lk_runner_free(runner);
 }
 
+/* ---- A model by key, on ranks ---- */
+
+enum { RANKS = 2, MEANS = 3 };
+typedef double means[RANKS][MEANS];
+
+static lk_status batch_of_keyed_model(lk_runner *runner, const lk_batch *batch)
+{
+    lk_step *step = lk_runner_step(runner, "m",
+                                   (lk_step_options){.model = lk_runner_model(runner, "m"),
+                                                     .optimizer = lk_runner_optimizer(runner, "m"),
+                                                     .criterion = lk_runner_criterion(runner, "m")});
+    if (!step) return LK_ERR_INVALID;
+    const lk_input fields[] = {{"features", lk_batch_get(batch, "features")},
+                               {"targets", lk_batch_get(batch, "targets")}};
+    lk_status status =
+        runner->is_train_loader ? lk_step_train(step, fields, 2) : lk_step_evaluate(step, fields, 2);
+    return status ? status : lk_metrics_set(runner->batch_metrics, "loss", lk_step_loss(step));
+}
+
+static lk_status note_means(lk_callback *callback, lk_runner *runner)
+{
+    means *seen = callback->context;
+    if (!runner->is_train_loader)
+        lkt_weights(lk_runner_model(runner, "m"), "1.running_mean", (*seen)[runner->rank], MEANS);
+    return LK_OK;
+}
+
+/* All ranks evaluate the same model, and a second run finds neither the comm nor the engine of the first. */
+static void keyed_models_train_on_ranks_twice(void **state)
+{
+    (void)state;
+    static const lk_runner_ops ops = {.handle_batch = batch_of_keyed_model};
+    means *seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(seen != MAP_FAILED);
+    lk_runner *runner = lk_custom_runner(&ops, NULL);
+    lkt_ok(lk_runner_add_model(runner, "m", lkt_deep_model()));
+    lkt_ok(lk_runner_add_optimizer(runner, "m", lk_adam(.lr = 0.01)));
+    lkt_ok(lk_runner_add_criterion(runner, "m", lk_cross_entropy_loss()));
+    for (int i = 0; i < 3; i++) {
+        memset(*seen, 0, sizeof *seen);
+        lkt_ok(lk_train(runner,
+                        .loaders = lk_loaders({"train", lk_loader(lkt_points(64, 1), .batch_size = 8)},
+                                              {"valid", lk_loader(lkt_points(16, 2), .batch_size = 8)}),
+                        .callbacks =
+                            lk_callbacks(lk_criterion_callback(), lk_on(loader_start, note_means, seen)),
+                        .seed = 4, .nproc = i == 1 ? 1 : RANKS, .thread_count = 1));
+        assert_true((*seen)[0][0] != 0);
+        if (i != 1) assert_memory_equal((*seen)[0], (*seen)[1], sizeof(*seen)[0]);
+    }
+    lk_runner_free(runner);
+    munmap(seen, sizeof *seen);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keyed_models_train_on_ranks_twice),
         cmocka_unit_test(every_part_can_be_overridden),
         cmocka_unit_test(a_part_that_cannot_be_made_is_the_error),
         cmocka_unit_test(a_loader_is_not_blamed_for_another),
