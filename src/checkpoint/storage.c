@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 lk_status lki_storage_init(lki_storage *storage, const char *logdir, const char *loader_key,
                            const char *metric_key, bool minimize, int topk)
@@ -38,15 +39,20 @@ static bool better(const lki_storage *storage, double a, double b)
     return storage->minimize ? a < b : a > b;
 }
 
+static void remove_entry(lki_storage *storage, int index)
+{
+    lki_free(storage->entries[index].logpath);
+    storage->entry_count--;
+    memmove(&storage->entries[index], &storage->entries[index + 1],
+            sizeof *storage->entries * (size_t)(storage->entry_count - index));
+}
+
 /* A resumed run writes an epoch's file anew. */
 static void forget(lki_storage *storage, const char *logpath)
 {
     for (int i = 0; i < storage->entry_count; i++) {
         if (strcmp(storage->entries[i].logpath, logpath) != 0) continue;
-        lki_free(storage->entries[i].logpath);
-        storage->entry_count--;
-        memmove(&storage->entries[i], &storage->entries[i + 1],
-                sizeof *storage->entries * (size_t)(storage->entry_count - i));
+        remove_entry(storage, i);
         return;
     }
 }
@@ -128,4 +134,38 @@ lk_status lki_storage_load(lki_storage *storage, const char *path)
     json_decref(document);
     if (status != LK_OK) lki_storage_fini(storage);
     return status;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+bool lki_storage_is_of(const lki_storage *storage, const char *loader_key, const char *metric_key,
+                       bool minimize)
+{
+    return same_text(storage->loader_key, loader_key) && same_text(storage->metric_key, metric_key) &&
+           storage->minimize == minimize;
+}
+
+static char *path_in(const char *folder, const char *logpath)
+{
+    const char *slash = strrchr(logpath, '/');
+    return lki_format("%s/%s", folder, slash ? slash + 1 : logpath);
+}
+
+lk_status lki_storage_relocate(lki_storage *storage, const char *logdir, const char *folder)
+{
+    char *copy = lki_strdup(logdir);
+    if (logdir && !copy) return LK_ERR_NOMEM;
+    lki_free(storage->logdir);
+    storage->logdir = copy;
+    for (int i = storage->entry_count - 1; i >= 0; i--) {
+        char *path = path_in(folder, storage->entries[i].logpath);
+        if (!path) return LK_ERR_NOMEM;
+        lki_free(storage->entries[i].logpath);
+        storage->entries[i].logpath = path;
+        if (access(path, F_OK) != 0) remove_entry(storage, i);
+    }
+    return LK_OK;
 }

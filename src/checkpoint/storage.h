@@ -36,4 +36,12 @@ lk_status lki_storage_save(const lki_storage *storage, const char *path);
 /* Fills a fresh storage; it is empty where this fails. */
 lk_status lki_storage_load(lki_storage *storage, const char *path);
 
+/* Whether the scores of the list are of this metric, so that further ones can be compared with them. */
+bool lki_storage_is_of(const lki_storage *storage, const char *loader_key, const char *metric_key,
+                       bool minimize);
+/* The list's paths are those of the run that wrote it. Its folder may have been copied or renamed since, or
+ * be seen from another working directory: the files are taken to lie in `folder`, under their own names, and
+ * those that do not are forgotten. */
+lk_status lki_storage_relocate(lki_storage *storage, const char *logdir, const char *folder);
+
 #endif

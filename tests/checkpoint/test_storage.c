@@ -64,6 +64,31 @@ static void maximized_and_not_a_number(void **state)
     lki_storage_fini(&loaded);
 }
 
+/* The folder has been moved: paths follow it, and what did not come along is forgotten. */
+static void a_list_of_another_folder(void **state)
+{
+    (void)state;
+    char folder[1100], path[1200];
+    lki_storage storage;
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("storage_moved"));
+    snprintf(path, sizeof path, "%s/model.0001.safetensors", folder);
+    lkt_ok(lki_write_file_atomic(path, "x", 1));
+    lkt_ok(lki_storage_init(&storage, "old", "valid", "loss", true, 3));
+    add(&storage, "old/checkpoints/model.0001.safetensors", 0.5, NULL);
+    add(&storage, "old/checkpoints/model.0002.safetensors", 0.4, NULL);
+    add(&storage, "model.0003.safetensors", 0.6, NULL);
+    lkt_ok(lki_storage_relocate(&storage, "new", folder));
+    assert_string_equal(storage.logdir, "new");
+    assert_int_equal(storage.entry_count, 1);
+    assert_string_equal(storage.entries[0].logpath, path);
+    lkt_close(storage.entries[0].metric, 0.5, 0);
+    assert_true(lki_storage_is_of(&storage, "valid", "loss", true));
+    assert_false(lki_storage_is_of(&storage, "valid", "loss", false));
+    assert_false(lki_storage_is_of(&storage, "valid", "accuracy01", true));
+    assert_false(lki_storage_is_of(&storage, NULL, "loss", true));
+    lki_storage_fini(&storage);
+}
+
 static void wrong_files(void **state)
 {
     (void)state;
@@ -90,6 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_are_kept),
         cmocka_unit_test(maximized_and_not_a_number),
+        cmocka_unit_test(a_list_of_another_folder),
         cmocka_unit_test(wrong_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

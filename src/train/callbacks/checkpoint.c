@@ -89,21 +89,24 @@ static lk_status autoresume(checkpoint_context *context, lk_runner *runner)
     return access(path, F_OK) == 0 ? load_into(runner, path, last) : LK_OK;
 }
 
+/* A resumed run knows what it has kept, unless it is judged by another metric from here on. */
 static lk_status start_storage(checkpoint_context *context, lk_runner *runner)
 {
     const lk_checkpoint_callback_options *options = &context->options;
+    const char *loader = options->loader_key ? options->loader_key : runner->valid_loader;
+    const char *metric = options->metric_key ? options->metric_key : runner->valid_metric;
+    bool minimize = lki_callback_minimizes(runner, options->minimize, options->maximize);
+    lki_storage *storage = &context->storage;
     LKI_SCOPED char *path = file_in(context, "model.storage.json");
     if (!path) return LK_ERR_NOMEM;
-    if (runner->epoch_step > 0 && access(path, F_OK) == 0 &&
-        lki_storage_load(&context->storage, path) == LK_OK) {
-        context->storage.topk = options->topk; /* a resumed run knows what it has kept */
-        return LK_OK;
+    if (runner->epoch_step > 0 && access(path, F_OK) == 0 && lki_storage_load(storage, path) == LK_OK) {
+        if (lki_storage_is_of(storage, loader, metric, minimize)) {
+            storage->topk = options->topk;
+            return lki_storage_relocate(storage, options->logdir, context->folder);
+        }
+        lki_storage_fini(storage);
     }
-    return lki_storage_init(&context->storage, context->options.logdir,
-                            options->loader_key ? options->loader_key : runner->valid_loader,
-                            options->metric_key ? options->metric_key : runner->valid_metric,
-                            lki_callback_minimizes(runner, options->minimize, options->maximize),
-                            options->topk);
+    return lki_storage_init(storage, options->logdir, loader, metric, minimize, options->topk);
 }
 
 static lk_status start(lk_callback *callback, lk_runner *runner)
