@@ -1,8 +1,9 @@
 /* Everything that a run must remember to go on as if it had never stopped.
  *
  * Names in a runner checkpoint: "model.<path>" (and "model:<key>.<path>" for further models),
- * "optimizer.<state>.<path>", "scheduler.<number>", "generator", "loader", "callback.<index>.<name>…" and the
- * counters. Everything is stored exactly, so what follows is bit for bit what would have followed. */
+ * "optimizer.<state>.<path>", "scheduler.<number>", "generator", "loader", "table.<title>",
+ * "callback.<index>.<name>…" and the counters. Everything is stored exactly, so what follows is bit for bit
+ * what would have followed. */
 #include "train/run.h"
 
 #include "base/memory.h"
@@ -399,6 +400,14 @@ static lk_status get_loader_metrics(lki_run *run, const lk_state_dict *state)
     return LK_OK;
 }
 
+/* Between two epochs the last one may not have been reported yet. Only the master reports. */
+static lk_status put_table(lk_runner *runner, lk_state_dict *state)
+{
+    lki_run *run = runner->run;
+    if (!run->inside_epoch && runner->is_master) LKI_TRY(lki_epoch_table_add(&run->table, runner));
+    return lki_epoch_table_save(&run->table, state);
+}
+
 static lk_status put_place(lk_runner *runner, lk_state_dict *state)
 {
     const lki_run *run = runner->run;
@@ -413,6 +422,7 @@ static lk_status put_place(lk_runner *runner, lk_state_dict *state)
     LKI_TRY(lk_state_dict_put_i64(state, "runner.inside_epoch", inside));
     LKI_TRY(put_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
     LKI_TRY(put_first_passes(run, state));
+    LKI_TRY(put_table(runner, state));
     if (!inside) return LK_OK;
     LKI_TRY(lk_state_dict_put_i64(state, "runner.loader", run->current_loader));
     LKI_TRY(lk_state_dict_put_i64(state, "runner.loader_batch_step", runner->loader_batch_step));
@@ -437,6 +447,7 @@ static lk_status get_place(lk_runner *runner, const lk_state_dict *state)
     LKI_TRY(lk_state_dict_get_i64(state, "runner.inside_epoch", &inside));
     LKI_TRY(get_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
     LKI_TRY(get_first_passes(run, state));
+    LKI_TRY(lki_epoch_table_load(&run->table, state));
     runner->seed = lk_default_generator()->seed;
     run->resumed_inside_epoch = inside;
     if (!inside) return LK_OK;
