@@ -148,12 +148,21 @@ static lk_status run_epoch(lk_runner *runner)
     return lki_run_call(runner, LKI_MOMENT_settled);
 }
 
+int64_t lki_run_epochs_done(const lk_runner *runner)
+{
+    return runner->run->resumed_inside_epoch ? runner->epoch_step - 1 : runner->epoch_step;
+}
+
+bool lki_run_has_epochs_left(const lk_runner *runner)
+{
+    return !runner->need_early_stop && lki_run_epochs_done(runner) < runner->num_epochs;
+}
+
 static lk_status run_epochs(lk_runner *runner)
 {
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
     LKI_TRY(lki_report_run_start(runner));
-    while (!runner->need_early_stop &&
-           (runner->epoch_step < runner->num_epochs || runner->run->resumed_inside_epoch)) {
+    while (lki_run_has_epochs_left(runner)) {
         if (!runner->run->resumed_inside_epoch) runner->epoch_step++;
         LKI_TRY(run_epoch(runner));
     }

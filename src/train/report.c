@@ -27,8 +27,8 @@ lk_status lki_run_add_logger(lki_run *run, lk_logger *logger)
 /* What was logged up to where a resumed run goes on stays; what came after it is dropped. */
 static lk_logger_options logger_options(const lk_runner *runner)
 {
-    int64_t complete = runner->run->resumed_inside_epoch ? runner->epoch_step - 1 : runner->epoch_step;
-    return (lk_logger_options){.resume_epoch = complete, .resume_sample = runner->sample_step};
+    return (lk_logger_options){.resume_epoch = lki_run_epochs_done(runner),
+                               .resume_sample = runner->sample_step};
 }
 
 /* LOGDIR/log.txt: what a verbose run shows, for every run. */
@@ -182,6 +182,19 @@ static void print_header(FILE *stream, const lk_runner *runner, const char *gpus
     fflush(stream);
 }
 
+/* A run that was resumed and ends at once says why, verbose or not. */
+static void say_that_nothing_is_left(const lk_runner *runner)
+{
+    char text[128], limit[48] = "the run had stopped early";
+    long long done = lki_run_epochs_done(runner);
+    if (!runner->need_early_stop)
+        snprintf(limit, sizeof limit, "num_epochs is %lld", (long long)runner->num_epochs);
+    snprintf(text, sizeof text, "nothing to train: %lld epoch%s done, %s", done, done == 1 ? " is" : "s are",
+             limit);
+    lki_log(LKI_LOG_INFO, "%s", text);
+    if (runner->run->log_file) fprintf(runner->run->log_file, "%s\n", text);
+}
+
 lk_status lki_report_run_start(lk_runner *runner)
 {
     lki_run *run = runner->run;
@@ -195,6 +208,7 @@ lk_status lki_report_run_start(lk_runner *runner)
     LKI_TRY(write_config(run));
     if (runner->verbose) print_header(stdout, runner, gpus);
     if (run->log_file) print_header(run->log_file, runner, gpus);
+    if (runner->epoch_step > 0 && !lki_run_has_epochs_left(runner)) say_that_nothing_is_left(runner);
     return LK_OK;
 }
 

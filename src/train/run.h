@@ -135,6 +135,10 @@ lk_status lki_metric_load(lk_metric *metric, const lk_state_dict *state, const c
 /* loop.c */
 lk_status lki_run_call(lk_runner *runner, lki_moment moment);
 lk_status lki_run_loop(lk_runner *runner);
+/* Between epochs, and before the first: how many are whole, and whether there is one to begin or to go on
+ * with. */
+int64_t lki_run_epochs_done(const lk_runner *runner);
+bool lki_run_has_epochs_left(const lk_runner *runner);
 /* One pass of the callbacks and handle_batch over a loader; the loader's metrics are in
  * runner->loader_metrics after it. */
 lk_status lki_run_one_loader(lk_runner *runner, int index);

@@ -427,9 +427,25 @@ static lk_status put_place(lk_runner *runner, lk_state_dict *state)
     LKI_TRY(lk_state_dict_put_i64(state, "runner.loader", run->current_loader));
     LKI_TRY(lk_state_dict_put_i64(state, "runner.loader_batch_step", runner->loader_batch_step));
     LKI_TRY(lk_state_dict_put_i64(state, "runner.loader_sample_step", runner->loader_sample_step));
+    LKI_TRY(lk_state_dict_put_i64(state, "runner.loader_batch_size", lk_loader_batch_size(runner->loader)));
     LKI_TRY(put_loader_metrics(run, state));
     lk_loader_save(runner->loader, &loader);
     return put_bytes(state, "loader", &loader, sizeof loader);
+}
+
+/* The place in a pass is a number of batches. Of another size that is another place, except at the start. */
+static lk_status check_batch_size(const lk_runner *runner, const lk_state_dict *state)
+{
+    const lki_run *run = runner->run;
+    const char *name = "runner.loader_batch_size";
+    int64_t own = lk_loader_batch_size(run->loaders[run->first_loader].loader), saved = own;
+    if (lk_state_dict_has(state, name)) LKI_TRY(lk_state_dict_get_i64(state, name, &saved));
+    if (saved == own || run->loader_batch_step == 0) return LK_OK;
+    return lki_fail(
+        LK_ERR_INVALID,
+        "the run was stopped inside epoch %lld with batches of %lld and cannot go on with batches "
+        "of %lld there: finish the epoch as it was begun (num_epochs %lld), then change them",
+        (long long)runner->epoch_step, (long long)saved, (long long)own, (long long)runner->epoch_step);
 }
 
 static lk_status get_place(lk_runner *runner, const lk_state_dict *state)
@@ -461,6 +477,7 @@ static lk_status get_place(lk_runner *runner, const lk_state_dict *state)
                         (long long)loader, run->loader_count);
     run->first_loader = (int)loader;
     LKI_TRY(lk_state_dict_get_i64(state, "runner.loader_batch_step", &run->loader_batch_step));
+    LKI_TRY(check_batch_size(runner, state));
     LKI_TRY(lk_state_dict_get_i64(state, "runner.loader_sample_step", &run->loader_sample_step));
     run->loader_state = LKI_NEW(lk_loader_state);
     if (!run->loader_state) return LK_ERR_NOMEM;

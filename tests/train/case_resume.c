@@ -20,13 +20,14 @@ lk_status lkt_whole_run(lkt_run_options *options)
 {
     lk_runner *runner = lk_supervised_runner();
     lk_module *model = lkt_deep_model();
+    int batch_size = options->batch_size ? options->batch_size : 8;
     lk_status status = lk_train(
         runner, .model = model, .criterion = lk_cross_entropy_loss(), .optimizer = lk_adam(.lr = 0.02),
         .scheduler = options->plateau ? lk_reduce_lr_on_plateau(.no_patience = true)
                                       : lk_multi_step_lr(.milestones = lk_milestones(2, 4)),
-        .loaders = lk_loaders(
-            {"train", lk_loader(lkt_points(LKT_RUN_BATCHES * 8, 1), .batch_size = 8, .shuffle = true)},
-            {"valid", lk_loader(lkt_points(40, 2), .batch_size = 8)}),
+        .loaders = lk_loaders({"train", lk_loader(lkt_points(LKT_RUN_BATCHES * 8, 1),
+                                                  .batch_size = batch_size, .shuffle = true)},
+                              {"valid", lk_loader(lkt_points(40, 2), .batch_size = batch_size)}),
         .callbacks = lk_callbacks(
             lk_optimizer_callback(.accumulation_steps = 5, .clip_norm = 0.5),
             lk_accuracy_callback(.num_classes = 3), lk_auc_callback(.num_classes = 3),

@@ -163,6 +163,39 @@ static void wrong_files_are_refused(void **state)
     lkt_contains(lk_error(), "train.csv");
 }
 
+/* The place in a pass is a number of batches. */
+static void another_batch_size_waits_for_the_next_epoch(void **state)
+{
+    (void)state;
+    lkt_run_options run = {.logdir = fresh(folder, "train_resume_batch"), .stop_batch = 17};
+    lkt_fails(lkt_whole_run(&run), LK_ERR_STOPPED, "epoch 2, after batch 5");
+    run = (lkt_run_options){.logdir = folder, .autoresume = "last", .batch_size = 4};
+    lkt_fails(lkt_whole_run(&run), LK_ERR_INVALID,
+              "stopped inside epoch 2 with batches of 8 and cannot go on with batches of 4 there");
+    lkt_contains(lk_error(), "num_epochs 2");
+    run.batch_size = 0;
+    run.num_epochs = 2;
+    lkt_ok(lkt_whole_run(&run));
+    run.batch_size = 4;
+    run.num_epochs = 3;
+    lkt_ok(lkt_whole_run(&run));
+    assert_int_equal(lkt_csv_rows(folder, "train"), 3);
+}
+
+static void stopped_inside_an_epoch_that_is_not_wanted(void **state)
+{
+    (void)state;
+    lkt_run_options expected = whole((lkt_run_options){0});
+    lkt_run_options run = {.logdir = fresh(folder, "train_resume_past"), .stop_batch = 17};
+    lkt_fails(lkt_whole_run(&run), LK_ERR_STOPPED, "epoch 2, after batch 5");
+    run = (lkt_run_options){.logdir = folder, .autoresume = "last", .num_epochs = 1};
+    lkt_ok(lkt_whole_run(&run));
+    assert_int_equal(lkt_csv_rows(folder, "train"), 1);
+    run.num_epochs = 0;
+    lkt_ok(lkt_whole_run(&run)); /* the place is still there */
+    lkt_same_runs(&run, &expected);
+}
+
 /* ---- Signals leave nothing behind ---- */
 
 static volatile int heard;
@@ -234,6 +267,8 @@ int main(void)
         cmocka_unit_test(a_finished_run_has_nothing_left_to_do),
         cmocka_unit_test(autoresume_without_a_checkpoint_starts_afresh),
         cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(another_batch_size_waits_for_the_next_epoch),
+        cmocka_unit_test(stopped_inside_an_epoch_that_is_not_wanted),
         cmocka_unit_test(handlers_come_back),
         cmocka_unit_test(a_second_interrupt_ends_the_process),
     };
