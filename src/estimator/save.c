@@ -14,10 +14,21 @@
 
 /* ---- Writing ---- */
 
+static lk_status copy_strings(const lk_state_dict *from, lk_state_dict *to)
+{
+    for (int64_t i = 0; i < lk_state_dict_string_count(from); i++) {
+        const char *name = lk_state_dict_string_name(from, i);
+        if (strncmp(name, "optimizer.", 10) != 0) continue;
+        LKI_TRY(lk_state_dict_put_string(to, name, lk_state_dict_get_string(from, name)));
+    }
+    return LK_OK;
+}
+
 /* The tensors of the last run's optimizer beside the weights; both dicts hold views of the same memory. */
 static lk_status add_optimizer(const lk_estimator *estimator, lk_state_dict *state)
 {
     const lk_state_dict *from = estimator->optimizer_state;
+    if (from) LKI_TRY(copy_strings(from, state));
     for (int64_t i = 0; from && i < lk_state_dict_count(from); i++)
         LKI_TRY(lk_state_dict_put(state, lk_state_dict_name(from, i),
                                   lk_tensor_view(lk_state_dict_tensor(from, i))));
@@ -232,16 +243,17 @@ static lk_status take_tensors(lk_estimator *estimator, const lk_state_dict *stat
     LKI_TRY(lk_state_dict_get_i64(state, "epoch", &estimator->epoch));
     LKI_TRY(lk_state_dict_get_f64(state, "loss", &estimator->loss));
     lk_state_dict *optimizer = NULL;
-    for (int64_t i = 0; i < lk_state_dict_count(state); i++) {
+    lk_status status = LK_OK;
+    for (int64_t i = 0; i < lk_state_dict_count(state) && !status; i++) {
         const char *name = lk_state_dict_name(state, i);
         if (strncmp(name, "optimizer.", 10) != 0) continue;
         if (!optimizer && !(optimizer = lk_state_dict_create())) return LK_ERR_NOMEM;
-        lk_status status =
-            lk_state_dict_put(optimizer, name, lk_tensor_clone(lk_state_dict_tensor(state, i)));
-        if (status) {
-            lk_state_dict_free(optimizer);
-            return status;
-        }
+        status = lk_state_dict_put(optimizer, name, lk_tensor_clone(lk_state_dict_tensor(state, i)));
+    }
+    if (optimizer && !status) status = copy_strings(state, optimizer);
+    if (status) {
+        lk_state_dict_free(optimizer);
+        return status;
     }
     lk_state_dict_free(estimator->optimizer_state);
     estimator->optimizer_state = optimizer;

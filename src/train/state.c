@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/rank_state.h"
+#include "train/saved_rule.h"
 #include "train/step.h"
 
 #include <string.h>
@@ -179,6 +180,7 @@ static lk_status put_step(lk_state_dict *state, const lk_step *step, const char 
     LKI_SCOPED char *count_name = lki_format("%s.step", prefix);
     LKI_SCOPED char *pending_name = lki_format("%s.accumulated", prefix);
     if (!count_name || !pending_name) return LK_ERR_NOMEM;
+    LKI_TRY(lki_saved_rule_put(state, step, prefix));
     LKI_TRY(lk_state_dict_put_i64(state, count_name, updates_made(step)));
     if (step->scaler.numbers) LKI_TRY(put_scaler(state, &step->scaler, prefix));
     LKI_TRY(lk_state_dict_put_i64(state, pending_name, step->update.accumulated));
@@ -213,6 +215,19 @@ static lk_status get_slice(const lk_state_dict *state, const char *name, const l
     return status;
 }
 
+/* A momentum needs its buffer: where the step has none, it must stay 0. */
+static lk_status get_momentum(const lk_state_dict *state, const char *name, const lk_step *step, int group)
+{
+    const lk_optimizer *optimizer = step->options.optimizer;
+    double *momentum = lki_group_momentum(optimizer, group), own = *momentum;
+    LKI_TRY(lk_state_dict_get_f64(state, name, momentum));
+    if (lki_optimizer_state_count(optimizer) <= step->flat.state_count) return LK_OK;
+    double saved = *momentum;
+    *momentum = own;
+    return lki_fail(LK_ERR_FORMAT, "%s is %g, but this run's %s keeps no momentum", name, saved,
+                    optimizer->name);
+}
+
 static lk_status get_groups(const lk_state_dict *state, lk_step *step, const char *prefix)
 {
     lk_optimizer *optimizer = step->options.optimizer;
@@ -221,7 +236,7 @@ static lk_status get_groups(const lk_state_dict *state, lk_step *step, const cha
         LKI_SCOPED char *momentum = lki_format("%s.group.%d.momentum", prefix, g);
         if (!lr || !momentum) return LK_ERR_NOMEM;
         LKI_TRY(lk_state_dict_get_f64(state, lr, &optimizer->groups[g].hyper.lr));
-        LKI_TRY(lk_state_dict_get_f64(state, momentum, lki_group_momentum(optimizer, g)));
+        LKI_TRY(get_momentum(state, momentum, step, g));
     }
     return LK_OK;
 }
@@ -260,6 +275,7 @@ static lk_status get_moments(const lk_state_dict *state, lk_step *step, const ch
 static lk_status get_step(const lk_state_dict *state, lk_step *step, const char *prefix)
 {
     if (!step->options.optimizer) return LK_OK;
+    LKI_TRY(lki_saved_rule_check(state, step, prefix));
     LKI_TRY(get_moments(state, step, prefix));
     return get_groups(state, step, prefix);
 }
