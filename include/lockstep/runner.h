@@ -111,8 +111,8 @@ typedef struct lk_train_options {
     lk_hparam_list hparams;
     int num_epochs;             /* 1 */
     const char *logdir;         /* NULL: nothing is written */
-    const char *resume;         /* a runner checkpoint to go on from */
-    const char *autoresume;     /* "last" or "best": go on from logdir's own, where there is one */
+    const char *resume;         /* a runner checkpoint to go on from, of the same optimizer */
+    const char *autoresume;     /* from logdir's own, where there is one: "last", or the weights of "best" */
     const char *valid_loader;   /* which loader's metric decides; by default the first one */
     const char *valid_metric;   /* "loss" */
     bool minimize_valid_metric; /* what lk_train assumes where no valid_metric is given */
