@@ -9,6 +9,7 @@
 
 struct cudnnContext {
     cudaStream_t stream;
+    void *memory; /* of the device */
 };
 
 namespace lkt_gpu

@@ -106,13 +106,15 @@ bool is_aligned(const void *data, uintptr_t nbytes)
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
-    *handle = (cublasLtHandle_t) new char;
+    void *memory;
+    if (cudaMalloc(&memory, 1 << 20) != cudaSuccess) return CUBLAS_STATUS_ALLOC_FAILED;
+    *handle = (cublasLtHandle_t)memory;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 {
-    delete (char *)handle;
+    cudaFree((void *)handle);
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -228,12 +228,17 @@ cudnnStatus_t run(cudnnHandle_t handle, const convolution &c, role computed, con
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
 {
+    void *memory;
+    if (cudaMalloc(&memory, 1 << 20) != cudaSuccess)
+        return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
     *handle = new cudnnContext();
+    (*handle)->memory = memory;
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
 {
+    cudaFree(handle->memory);
     delete handle;
     return CUDNN_STATUS_SUCCESS;
 }

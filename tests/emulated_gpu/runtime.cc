@@ -2,6 +2,7 @@
  *
  * Device memory is memory of the host, freshly full of ones, each piece by itself: a sanitizer sees what lies
  * outside. */
+#include "devices.h"
 #include "gpu.h"
 
 #include <cuda_bf16.h>
@@ -22,16 +23,41 @@ using namespace lkt_gpu;
 namespace
 {
 
-constexpr size_t MEMORY_NBYTES = (size_t)4 << 30, ALIGNMENT = 256;
+constexpr size_t ALIGNMENT = 256;
+constexpr int MOST_DEVICES = 8, HOST = -1;
 
 struct piece {
     size_t nbytes;
-    bool on_device;
+    int device; /* or HOST */
 };
 
 std::map<uintptr_t, piece> pieces;
-size_t device_nbytes;
 thread_local cudaError_t last_error;
+thread_local int current;
+
+long number_of(const char *variable, long otherwise)
+{
+    const char *text = getenv(variable);
+    return text ? atol(text) : otherwise;
+}
+
+int device_count(void)
+{
+    long count = number_of("LOCKSTEP_EMULATED_DEVICES", 1);
+    return count > MOST_DEVICES ? MOST_DEVICES : (int)count;
+}
+
+/* Of a device; as much of the host's can be pinned. */
+size_t memory_nbytes(void)
+{
+    return (size_t)number_of("LOCKSTEP_EMULATED_MEMORY", 4096) << 20;
+}
+
+size_t &used(int device)
+{
+    static size_t nbytes[1 + MOST_DEVICES];
+    return nbytes[1 + device];
+}
 
 /* The piece that all of these bytes lie in, or NULL. */
 const piece *find(const void *data, size_t nbytes)
@@ -46,19 +72,26 @@ const piece *find(const void *data, size_t nbytes)
 bool is_device(const void *data, size_t nbytes)
 {
     const piece *found = find(data, nbytes);
-    return found && found->on_device;
+    return found && found->device != HOST;
 }
 
-cudaError_t allocate(void **out, size_t nbytes, bool on_device)
+/* CUDA takes memory of any device, but it is slow where that is another one than the stream's. */
+bool is_elsewhere(const void *data, size_t nbytes, cudaStream_t stream)
+{
+    const piece *found = find(data, nbytes);
+    return found && found->device != HOST && found->device != device_of(stream);
+}
+
+cudaError_t allocate(void **out, size_t nbytes, int device)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
     *out = NULL;
     if (is_capturing()) return remember(cudaErrorStreamCaptureUnsupported);
-    if (on_device && nbytes > MEMORY_NBYTES - device_nbytes) return remember(cudaErrorMemoryAllocation);
+    if (nbytes > memory_nbytes() - used(device)) return remember(cudaErrorMemoryAllocation);
     if (posix_memalign(out, ALIGNMENT, nbytes ? nbytes : 1)) return remember(cudaErrorMemoryAllocation);
     memset(*out, 0xff, nbytes);
-    pieces[(uintptr_t)*out] = {nbytes, on_device};
-    if (on_device) device_nbytes += nbytes;
+    pieces[(uintptr_t)*out] = {nbytes, device};
+    used(device) += nbytes;
     return cudaSuccess;
 }
 
@@ -68,9 +101,10 @@ cudaError_t release(void *data, bool on_device)
     if (!data) return cudaSuccess;
     if (is_capturing()) return remember(cudaErrorStreamCaptureUnsupported);
     auto found = pieces.find((uintptr_t)data);
-    if (found == pieces.end() || found->second.on_device != on_device) return remember(cudaErrorInvalidValue);
+    if (found == pieces.end() || (found->second.device != HOST) != on_device)
+        return remember(cudaErrorInvalidValue);
     finish_all();
-    if (on_device) device_nbytes -= found->second.nbytes;
+    used(found->second.device) -= found->second.nbytes;
     pieces.erase(found);
     free(data);
     return cudaSuccess;
@@ -108,6 +142,11 @@ cudaError_t lkt_gpu::remember(cudaError_t error)
     return error;
 }
 
+int lkt_gpu::current_device(void)
+{
+    return current;
+}
+
 /* ---- Errors ---- */
 
 cudaError_t cudaGetLastError(void)
@@ -130,6 +169,7 @@ const char *cudaGetErrorString(cudaError_t error)
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
     default: return "an error of the emulated GPU";
@@ -140,40 +180,41 @@ const char *cudaGetErrorString(cudaError_t error)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = 1;
+    *count = device_count();
     return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    return remember(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+    if (device < 0 || device >= device_count()) return remember(cudaErrorInvalidDevice);
+    current = device;
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
-    *device = 0;
+    *device = current;
     return cudaSuccess;
 }
 
 /* One of compute capability 9.0. A block that waits for others keeps all its stacks: few processors. */
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 {
-    const char *processors = getenv("LOCKSTEP_EMULATED_PROCESSORS");
-    if (device != 0) return remember(cudaErrorInvalidDevice);
+    if (device < 0 || device >= device_count()) return remember(cudaErrorInvalidDevice);
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "emulated GPU");
     properties->major = 9;
-    properties->multiProcessorCount = processors ? atoi(processors) : 6;
+    properties->multiProcessorCount = (int)number_of("LOCKSTEP_EMULATED_PROCESSORS", 6);
     properties->cooperativeLaunch = 1;
-    properties->totalGlobalMem = MEMORY_NBYTES;
+    properties->totalGlobalMem = memory_nbytes();
     properties->sharedMemPerBlock = 48 << 10;
     properties->sharedMemPerBlockOptin = 227 << 10;
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetPCIBusId(char *text, int capacity, int)
+cudaError_t cudaDeviceGetPCIBusId(char *text, int capacity, int device)
 {
-    snprintf(text, (size_t)capacity, "0000:00:00.0");
+    snprintf(text, (size_t)capacity, "0000:00:%02d.0", device);
     return cudaSuccess;
 }
 
@@ -194,14 +235,14 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 cudaError_t cudaMemGetInfo(size_t *free_nbytes, size_t *total)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
-    *total = MEMORY_NBYTES;
-    *free_nbytes = MEMORY_NBYTES - device_nbytes;
+    *total = memory_nbytes();
+    *free_nbytes = memory_nbytes() - used(current);
     return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void **data, size_t nbytes)
 {
-    return allocate(data, nbytes, true);
+    return allocate(data, nbytes, current);
 }
 
 cudaError_t cudaFree(void *data)
@@ -211,7 +252,7 @@ cudaError_t cudaFree(void *data)
 
 cudaError_t cudaHostAlloc(void **data, size_t nbytes, unsigned)
 {
-    return allocate(data, nbytes, false);
+    return allocate(data, nbytes, HOST);
 }
 
 cudaError_t cudaFreeHost(void *data)
@@ -224,7 +265,7 @@ cudaError_t cudaHostGetDevicePointer(void **out, void *data, unsigned)
     std::lock_guard<std::recursive_mutex> guard(lock);
     const piece *found = find(data, 1);
     *out = data;
-    return remember(found && !found->on_device ? cudaSuccess : cudaErrorInvalidValue);
+    return remember(found && found->device == HOST ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *data)
@@ -232,9 +273,10 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const vo
     std::lock_guard<std::recursive_mutex> guard(lock);
     const piece *found = find(data, 1);
     memset(attributes, 0, sizeof *attributes);
-    attributes->type = !found             ? cudaMemoryTypeUnregistered
-                       : found->on_device ? cudaMemoryTypeDevice
-                                          : cudaMemoryTypeHost;
+    attributes->type = !found                  ? cudaMemoryTypeUnregistered
+                       : found->device == HOST ? cudaMemoryTypeHost
+                                               : cudaMemoryTypeDevice;
+    attributes->device = found && found->device != HOST ? found->device : current;
     return cudaSuccess;
 }
 
@@ -252,7 +294,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t nbytes, cudaMemcp
                             cudaStream_t stream)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
-    if (!fits(to, from, nbytes, kind)) return remember(cudaErrorInvalidValue);
+    bool elsewhere = is_elsewhere(to, nbytes, stream) || is_elsewhere(from, nbytes, stream);
+    if (elsewhere || !fits(to, from, nbytes, kind)) return remember(cudaErrorInvalidValue);
     if (find(from, nbytes) || is_capturing()) return enqueue(stream, [=] { memcpy(to, from, nbytes); });
     auto copy = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + nbytes);
     return enqueue(stream, [=] { memcpy(to, copy->data(), nbytes); });
@@ -270,7 +313,7 @@ cudaError_t cudaMemset(void *to, int value, size_t nbytes)
 cudaError_t cudaMemsetAsync(void *to, int value, size_t nbytes, cudaStream_t stream)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
-    if (!find(to, nbytes)) return remember(cudaErrorInvalidValue);
+    if (!find(to, nbytes) || is_elsewhere(to, nbytes, stream)) return remember(cudaErrorInvalidValue);
     return enqueue(stream, [=] { memset(to, value, nbytes); });
 }
 

@@ -1,7 +1,9 @@
 /* Streams, events, and graphs of captured work. */
+#include "devices.h"
 #include "gpu.h"
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -35,12 +37,14 @@ thread_local int captures; /* that this thread has begun */
 } // namespace
 
 struct CUstream_st {
+    int device;
     std::deque<item> items;
     std::shared_ptr<capture> captured;
     int lane;
 };
 
 struct CUevent_st {
+    int device;
     uint64_t asked, done; /* recordings */
     CUstream_st *recorder;
     std::shared_ptr<capture> captured; /* the last recording was a captured one */
@@ -54,6 +58,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     std::shared_ptr<capture> captured;
+    void *memory; /* of the device: it has a copy of the graph */
 };
 
 namespace
@@ -63,9 +68,12 @@ std::set<CUstream_st *> streams;
 
 CUstream_st *stream_of(cudaStream_t stream)
 {
-    static CUstream_st standard;
+    static std::map<int, CUstream_st> standard; /* by device */
     if (stream && !streams.count(stream)) refuse("a stream that is none");
-    return stream ? stream : &standard;
+    if (stream) return stream;
+    CUstream_st *found = &standard[current_device()];
+    found->device = current_device();
+    return found;
 }
 
 /* Does what is in a stream, up to a recording where `event` is given. */
@@ -161,6 +169,11 @@ bool lkt_gpu::is_capturing(void)
     return captures > 0;
 }
 
+int lkt_gpu::device_of(cudaStream_t stream)
+{
+    return stream_of(stream)->device;
+}
+
 void lkt_gpu::finish_all(void)
 {
     for (CUstream_st *stream : streams) drain(stream);
@@ -170,6 +183,7 @@ cudaError_t lkt_gpu::enqueue(cudaStream_t handle, const work &run)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
     CUstream_st *stream = stream_of(handle);
+    if (stream->device != current_device()) return remember(cudaErrorInvalidResourceHandle);
     item next = {};
     next.run = run;
     if (stream->captured) {
@@ -188,6 +202,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (flags != cudaStreamNonBlocking) refuse("streams that wait for the default stream are not emulated");
     *stream = new CUstream_st();
+    (*stream)->device = current_device();
     streams.insert(*stream);
     return cudaSuccess;
 }
@@ -239,6 +254,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
 {
     *event = new CUevent_st();
+    (*event)->device = current_device();
     return cudaSuccess;
 }
 
@@ -254,6 +270,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
     CUstream_st *stream = stream_of(handle);
+    if (event->device != stream->device) return remember(cudaErrorInvalidResourceHandle);
     item next = {};
     next.event = event;
     event->captured = stream->captured;
@@ -331,8 +348,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t *graph)
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long)
 {
-    *executable = new CUgraphExec_st{graph->captured};
-    return cudaSuccess;
+    void *memory;
+    cudaError_t error = cudaMalloc(&memory, 64 << 10);
+    if (error == cudaSuccess) *executable = new CUgraphExec_st{graph->captured, memory};
+    return error;
 }
 
 /* Work alone is a node; events are edges. */
@@ -363,6 +382,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)
 {
+    cudaFree(executable->memory);
     delete executable;
     return cudaSuccess;
 }
