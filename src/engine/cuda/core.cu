@@ -3,41 +3,11 @@
 #include "engine/cuda/core.cuh"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 const lki_cuda_host *lki_host;
-
-/* ---- Failures ---- */
-
-lk_status lki_cuda_fail(lk_status status, const char *format, ...)
-{
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return lki_host->fail(status, text);
-}
-
-lk_status lki_cuda_error(cudaError_t error, const char *what)
-{
-    cudaGetLastError(); /* a failed launch is remembered until somebody asks */
-    return lki_cuda_fail(error == cudaErrorMemoryAllocation ? LK_ERR_NOMEM : LK_ERR_DEVICE,
-                         "CUDA: %s (%.80s)", cudaGetErrorString(error), what);
-}
-
-lk_status lki_cublas_error(cublasStatus_t error, const char *what)
-{
-    return lki_cuda_fail(LK_ERR_DEVICE, "cuBLAS: %s (%.80s)", cublasLtGetStatusString(error), what);
-}
-
-lk_status lki_cudnn_error(cudnnStatus_t error, const char *what)
-{
-    return lki_cuda_fail(LK_ERR_DEVICE, "cuDNN: %s (%.80s)", cudnnGetErrorString(error), what);
-}
 
 /* ---- Opening and closing ---- */
 
@@ -83,21 +53,20 @@ static lk_status open_streams(lki_cuda *cuda)
 
 static lk_status open_shared_words(lki_cuda *cuda)
 {
-    LKI_CUDA(cudaMalloc((void **)&cuda->live, sizeof *cuda->live));
+    LKI_TRY(lki_cuda_malloc((void **)&cuda->live, sizeof *cuda->live, "the numbers of a step"));
     LKI_CUDA(cudaMemset(cuda->live, 0, sizeof *cuda->live));
-    size_t positions = sizeof *cuda->fault.position * LKI_CUDA_MAX_FAULTS;
-    LKI_CUDA(cudaMalloc((void **)&cuda->fault.position, positions));
-    LKI_CUDA(cudaMemset(cuda->fault.position, 0xff, positions));
-    LKI_CUDA(cudaMalloc((void **)&cuda->arrivals, sizeof *cuda->arrivals));
+    LKI_TRY(lki_cuda_malloc((void **)&cuda->fault.first, sizeof *cuda->fault.first, "wrong indices"));
+    LKI_CUDA(cudaMemset(cuda->fault.first, 0xff, sizeof *cuda->fault.first));
+    LKI_TRY(lki_cuda_malloc((void **)&cuda->arrivals, sizeof *cuda->arrivals, "barriers"));
     LKI_CUDA(cudaMemset(cuda->arrivals, 0, sizeof *cuda->arrivals));
-    LKI_CUDA(
-        cudaHostAlloc((void **)&cuda->norms, sizeof *cuda->norms * LKI_CUDA_MAX_HYPERS, cudaHostAllocMapped));
+    LKI_TRY(lki_cuda_malloc_host((void **)&cuda->norms, sizeof *cuda->norms * LKI_CUDA_MAX_HYPERS,
+                                 cudaHostAllocMapped, "norms of gradients"));
     LKI_CUDA(cudaHostGetDevicePointer((void **)&cuda->norms_on_device, cuda->norms, 0));
     memset(cuda->norms, 0, sizeof *cuda->norms * LKI_CUDA_MAX_HYPERS);
-    LKI_CUDA(cudaHostAlloc((void **)&cuda->fault.number, sizeof(int), cudaHostAllocMapped));
-    LKI_CUDA(cudaHostGetDevicePointer((void **)&cuda->fault.number_on_device, (void *)cuda->fault.number, 0));
-    *cuda->fault.number = 0;
-    cuda->fault_count = 1; /* number 0 says that nothing is wrong */
+    LKI_TRY(
+        lki_cuda_malloc_host((void **)&cuda->fault.found, sizeof(int), cudaHostAllocMapped, "wrong indices"));
+    LKI_CUDA(cudaHostGetDevicePointer((void **)&cuda->fault.found_on_device, (void *)cuda->fault.found, 0));
+    *cuda->fault.found = 0;
     cuda->settled = true;
     return LK_OK;
 }
@@ -114,10 +83,11 @@ static void close_engine(void *state)
     if (cuda->cudnn) cudnnDestroy(cuda->cudnn);
     if (cuda->cublas) cublasLtDestroy(cuda->cublas);
     cudaFree(cuda->live);
-    cudaFree(cuda->fault.position);
+    cudaFree(cuda->fault.first);
     cudaFree(cuda->arrivals);
     cudaFreeHost(cuda->norms);
-    cudaFreeHost((void *)cuda->fault.number);
+    cudaFreeHost((void *)cuda->fault.found);
+    lki_host->free(cuda->checked);
     if (cuda->fork) cudaEventDestroy(cuda->fork);
     if (cuda->join) cudaEventDestroy(cuda->join);
     if (cuda->fed) cudaEventDestroy(cuda->fed);
@@ -146,23 +116,6 @@ static lk_status open_engine(void **state, const lk_engine_options *options)
         return status;
     }
     *state = cuda;
-    return LK_OK;
-}
-
-lk_status lki_cuda_cublas(lki_cuda *cuda, cublasLtHandle_t *out)
-{
-    if (!cuda->cublas) LKI_CUBLAS(cublasLtCreate(&cuda->cublas));
-    *out = cuda->cublas;
-    return LK_OK;
-}
-
-lk_status lki_cuda_cudnn(lki_cuda *cuda, cudnnHandle_t *out)
-{
-    if (!cuda->cudnn) {
-        LKI_CUDNN(cudnnCreate(&cuda->cudnn));
-        LKI_CUDNN(cudnnSetStream(cuda->cudnn, cuda->compute));
-    }
-    *out = cuda->cudnn;
     return LK_OK;
 }
 
@@ -201,62 +154,6 @@ void lki_cuda_end_aside(lki_cuda *cuda, cudaStream_t before)
     if (before) cuda->compute = before;
 }
 
-/* ---- Wrong indices ---- */
-
-lk_status lki_cuda_check_init(lki_cuda *cuda, lk_call *call, int operand, int64_t limit, lki_cuda_check *out)
-{
-    int number = 1;
-    while (number < cuda->fault_count && cuda->fault_calls[number]) number++;
-    if (number == LKI_CUDA_MAX_FAULTS)
-        return lki_cuda_fail(LK_ERR_UNSUPPORTED,
-                             "a program on the GPU may look up indices in at most %d places",
-                             LKI_CUDA_MAX_FAULTS - 1);
-    if (number == cuda->fault_count) cuda->fault_count++;
-    cuda->fault_calls[number] = call;
-    *out = (lki_cuda_check){number, operand, limit};
-    cuda->fault_checks[number] = *out;
-    return LK_OK;
-}
-
-void lki_cuda_check_fini(lki_cuda *cuda, const lki_cuda_check *check)
-{
-    if (check->number) cuda->fault_calls[check->number] = NULL;
-}
-
-/* What binary cross entropy checks are no indices: its number, from the bits of an element. */
-static bool is_probability(lk_dtype dtype, int64_t bits, double *out)
-{
-    float single;
-    memcpy(&single, &bits, sizeof single);
-    if (dtype == LK_F64) memcpy(out, &bits, sizeof *out);
-    if (dtype == LK_F32) *out = single;
-    return dtype == LK_F64 || dtype == LK_F32;
-}
-
-static lk_status explain_fault(lki_cuda *cuda, int number)
-{
-    const lk_call *call = cuda->fault_calls[number];
-    lki_cuda_check check = cuda->fault_checks[number];
-    unsigned long long position = 0, clean = ~0ull;
-    LKI_CUDA(cudaMemcpy(&position, &cuda->fault.position[number], sizeof position, cudaMemcpyDeviceToHost));
-    LKI_CUDA(cudaMemcpy(&cuda->fault.position[number], &clean, sizeof clean, cudaMemcpyHostToDevice));
-    LKI_CUDA(cudaMemcpy(&cuda->fault.position[0], &clean, sizeof clean, cudaMemcpyHostToDevice));
-    int64_t index = 0;
-    double probability = 0;
-    if (call && position != clean) {
-        const lk_tensor *indices = &call->in[check.operand];
-        size_t size = lki_cuda_dtype_nbytes(indices->dtype);
-        LKI_CUDA(
-            cudaMemcpy(&index, (const char *)indices->data + position * size, size, cudaMemcpyDeviceToHost));
-        if (indices->dtype == LK_I32) index = (int32_t)index;
-        if (is_probability(indices->dtype, index, &probability))
-            return lki_cuda_fail(LK_ERR_RANGE, "probability %g at position %lld is outside of 0..1",
-                                 probability, (long long)position);
-    }
-    return lki_cuda_fail(LK_ERR_RANGE, "%lld at position %lld is outside of 0..%lld", (long long)index,
-                         (long long)position, (long long)check.limit - 1);
-}
-
 static lk_status synchronize(lk_engine *engine, const lk_call **failed)
 {
     lki_cuda *cuda = lki_cuda_state(engine);
@@ -266,11 +163,7 @@ static lk_status synchronize(lk_engine *engine, const lk_call **failed)
     cuda->settled = true;
     for (int i = 0; i < cuda->hyper_count; i++)
         if (cuda->norm_hypers[i]) cuda->norm_hypers[i]->grad_norm = cuda->norms[i];
-    int number = *cuda->fault.number;
-    if (number == 0) return LK_OK;
-    *cuda->fault.number = 0;
-    if (failed) *failed = cuda->fault_calls[number];
-    return explain_fault(cuda, number);
+    return lki_cuda_take_fault(cuda, failed);
 }
 
 static lk_status mark(lk_engine *engine, int number)
@@ -324,10 +217,10 @@ void lki_cuda_hyper_release(lki_cuda *cuda, int slot)
 
 template <typename T>
 static __global__ void publish_loss(const T *loss, lk_watched *host, lki_cuda_live *live,
-                                    const unsigned long long *faults, bool guard)
+                                    const unsigned long long *fault, bool guard)
 {
     double value = (double)(typename lki_cuda_wide<T>::type) * loss;
-    bool lost = faults[0] != ~0ull || live->skip || (guard && !isfinite(value));
+    bool lost = *fault != ~0ull || live->skip || (guard && !isfinite(value));
     host->loss = value;
     host->lost = lost;
     if (guard && lost) live->skip = 1;
@@ -352,7 +245,7 @@ static lk_status watch(lk_engine *engine, const lk_tensor *loss, lk_watched *hos
     LKI_TRY(lki_cuda_fork(cuda));
     LKI_CUDA_FLOAT_SWITCH(loss->dtype, T, {
         publish_loss<T><<<1, 1, 0, cuda->side>>>((const T *)loss->data, host_on_device, cuda->live,
-                                                 cuda->fault.position, guard);
+                                                 cuda->fault.first, guard);
     })
     LKI_LAUNCHED();
     if (loss->dtype == LK_F32) note_watch(cuda, loss, host_on_device, guard);

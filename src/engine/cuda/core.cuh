@@ -20,6 +20,10 @@ lk_status lki_cuda_feed(lk_engine *engine, void *device, const void *host, size_
 lk_status lki_cuda_feed_ahead(lk_engine *engine, void *device, const void *host, size_t nbytes);
 lk_status lki_cuda_fetch(lk_engine *engine, void *host, const void *device, size_t nbytes);
 
+/* faults.cu: what synchronize says. Of a wrong index that was found: its sentence, and the call in *failed,
+ * which may be NULL. */
+lk_status lki_cuda_take_fault(lki_cuda *cuda, const lk_call **failed);
+
 /* program.cu */
 lk_status lki_cuda_record_begin(lk_engine *engine);
 lk_status lki_cuda_record_end(lk_engine *engine, void **program);

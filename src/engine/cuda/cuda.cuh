@@ -24,9 +24,15 @@ extern const lki_cuda_host *lki_host;
 
 /* As lki_fail. */
 lk_status lki_cuda_fail(lk_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Errors of the libraries. LK_ERR_NOMEM where the GPU's memory is what was lacking: the sentence then says
+ * that it was for `what`, and how much is free. */
 lk_status lki_cuda_error(cudaError_t error, const char *what);
 lk_status lki_cublas_error(cublasStatus_t error, const char *what);
 lk_status lki_cudnn_error(cudnnStatus_t error, const char *what);
+
+/* cudaMalloc and cudaHostAlloc; likewise, with how much was asked for. *out is NULL where they fail. */
+lk_status lki_cuda_malloc(void **out, size_t nbytes, const char *what);
+lk_status lki_cuda_malloc_host(void **out, size_t nbytes, unsigned flags, const char *what);
 
 #define LKI_TRY(call)                                                                                        \
     do {                                                                                                     \
@@ -55,7 +61,7 @@ lk_status lki_cudnn_error(cudnnStatus_t error, const char *what);
 
 enum {
     LKI_CUDA_MAX_HYPERS = 64,
-    LKI_CUDA_MAX_FAULTS = 1024,
+    LKI_CUDA_POSITION_BITS = 40,
     LKI_CUDA_NEWS = 16,
     LKI_CUDA_MAX_GATHERS = 2,
     LKI_CUDA_GATHER_ROWS = 128,
@@ -79,12 +85,13 @@ typedef struct lki_cuda_live {
     unsigned tickets[LKI_CUDA_TICKETS]; /* drawn by the blocks of a kernel, all 0 again at its end */
 } lki_cuda_live;
 
-/* Where kernels say that an index is wrong: the smallest position that was, one word a call, on the device;
- * and which call it was, in host memory that the device writes to. */
+/* Where kernels say that an index is wrong: the number of the call that found it and, in the lower
+ * LKI_CUDA_POSITION_BITS, the position; of several the smallest, which the order of threads does not change.
+ * And that there is one, in host memory that the device writes to. */
 typedef struct lki_cuda_fault {
-    unsigned long long *position; /* device: ~0 while nothing is wrong; number 0 is for any */
-    volatile int *number;         /* host, mapped: 0 while nothing is wrong */
-    int *number_on_device;
+    unsigned long long *first; /* device: ~0 while nothing is wrong */
+    volatile int *found;       /* host, mapped: 0 while nothing is wrong */
+    int *found_on_device;
 } lki_cuda_fault;
 
 /* Rows of a dataset on the device that the coming step reads: gathered by the launch that begins it. */
@@ -142,9 +149,9 @@ typedef struct lki_cuda {
     bool never_small, only_small; /* LOCKSTEP_ONE_KERNEL=0, or 1: for tests */
 
     lki_cuda_fault fault;
-    const lk_call *fault_calls[LKI_CUDA_MAX_FAULTS];
-    lki_cuda_check fault_checks[LKI_CUDA_MAX_FAULTS];
-    int fault_count;
+    struct lki_cuda_checked *checked; /* faults.cu's: calls that look for wrong indices, by number */
+    int checked_count, checked_capacity;
+    int vacant_check; /* a number that was given back; 0: there is none */
 } lki_cuda;
 
 static inline lki_cuda *lki_cuda_of(const lk_call *call)
@@ -168,19 +175,18 @@ unsigned *lki_cuda_take_tickets(lki_cuda *cuda, int count);
 int lki_cuda_hyper_slot(lki_cuda *cuda, lk_hyper *hyper, bool with_norm);
 void lki_cuda_hyper_release(lki_cuda *cuda, int slot); /* from free_state */
 
-/* Registers a call that can find a wrong index: kernels report with lki_cuda_report(fault, number, position).
- * synchronize then says "<index> at position <position> is outside of 0..<limit - 1>": it reads the index
- * from input `operand` of the call. 0 with a sentence where there are too many. */
+/* Registers a call that can find a wrong index: kernels report with lki_cuda_report. synchronize then says
+ * "<index> at position <position> is outside of 0..<limit - 1>": it reads the index from input `operand` of
+ * the call. */
 lk_status lki_cuda_check_init(lki_cuda *cuda, lk_call *call, int operand, int64_t limit, lki_cuda_check *out);
 void lki_cuda_check_fini(lki_cuda *cuda, const lki_cuda_check *check);
 
 #ifdef __CUDACC__
-static __device__ inline void lki_cuda_report(unsigned long long *positions, int *number_on_device,
-                                              int number, int64_t position)
+static __device__ inline void lki_cuda_report(unsigned long long *first, int *found, int number,
+                                              int64_t position)
 {
-    atomicMin(&positions[number], (unsigned long long)position);
-    positions[0] = 0; /* for kernels of later calls */
-    *number_on_device = number;
+    atomicMin(first, (unsigned long long)number << LKI_CUDA_POSITION_BITS | (unsigned long long)position);
+    *found = 1;
 }
 #endif
 
@@ -325,7 +331,7 @@ lk_status lki_cuda_prepare_movement(lki_cuda *cuda,
                                     lk_call *call); /* permute, slice(_grad), concat, pad(_grad) */
 lk_status lki_cuda_prepare_index(lki_cuda *cuda, lk_call *call); /* gather(_grad), embedding(_grad) */
 lk_status lki_cuda_prepare_reorder(lki_cuda *cuda, lk_call *call);
-lk_status lki_cuda_prepare_casts(lki_cuda *cuda, lk_call *call); /* of parameters, a run of them */
+lk_status lki_cuda_prepare_casts(lki_cuda *cuda, lk_call *call);   /* of parameters, a run of them */
 lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call); /* matmul, linear, linear_grad */
 lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call);    /* conv, its gradients, conv_transpose */
 lk_status lki_cuda_prepare_pool(lki_cuda *cuda, lk_call *call); /* max, avg, adaptive avg, their gradients */

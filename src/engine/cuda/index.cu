@@ -16,7 +16,7 @@ struct indices {
     lk_dtype dtype;
     int64_t count, limit;      /* how many there are; each lies in 0..limit-1 */
     unsigned long long *fault; /* NULL: they have been checked before */
-    int *fault_number_on_device, fault_number;
+    int *fault_found, fault_number;
 };
 
 /* The index at a position; -1 where it is wrong. */
@@ -24,7 +24,7 @@ __device__ int64_t index_at(const indices &x, int64_t position)
 {
     int64_t index = lki_cuda_index_at(x.data, x.dtype, position);
     if (index >= 0 && index < x.limit) return index;
-    if (x.fault) lki_cuda_report(x.fault, x.fault_number_on_device, x.fault_number, position);
+    if (x.fault) lki_cuda_report(x.fault, x.fault_found, x.fault_number, position);
     return -1;
 }
 
@@ -188,8 +188,8 @@ indices indices_of(const lk_call *call)
     x.count = lki_cuda_count(&call->in[1]);
     x.limit = state->limit;
     if (!state->check.number) return x;
-    x.fault = state->cuda->fault.position;
-    x.fault_number_on_device = state->cuda->fault.number_on_device;
+    x.fault = state->cuda->fault.first;
+    x.fault_found = state->cuda->fault.found_on_device;
     x.fault_number = state->check.number;
     return x;
 }

@@ -224,8 +224,8 @@ lk_status check_targets(lki_cuda *cuda, lk_call *call, loss_state *state)
     lki_cuda_class_loss *l = &state->l;
     if (l->probabilities || (call->op != LK_OP_CROSS_ENTROPY && call->op != LK_OP_NLL)) return LK_OK;
     LKI_TRY(lki_cuda_check_init(cuda, call, state->target, l->classes, &state->check));
-    l->fault = cuda->fault.position;
-    l->fault_number_on_device = cuda->fault.number_on_device;
+    l->fault = cuda->fault.first;
+    l->fault_found = cuda->fault.found_on_device;
     l->fault_number = state->check.number;
     return LK_OK;
 }

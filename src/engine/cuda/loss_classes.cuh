@@ -24,7 +24,7 @@ struct lki_cuda_class_loss {
     bool probabilities, mean, none;
     int64_t ignored, samples, classes, inner;
     unsigned long long *fault; /* NULL: somebody else has checked the targets */
-    int *fault_number_on_device, fault_number;
+    int *fault_found, fault_number;
 };
 
 /* One sample's way through the scores. */
@@ -53,7 +53,7 @@ static __device__ lki_cuda_sample<T> lki_cuda_sample_at(const lki_cuda_class_los
     else if (target >= 0 && target < l.classes)
         s.target = target;
     else if (l.fault)
-        lki_cuda_report(l.fault, l.fault_number_on_device, l.fault_number, i);
+        lki_cuda_report(l.fault, l.fault_found, l.fault_number, i);
     return s;
 }
 

@@ -2,42 +2,21 @@
  */
 #include "engine/cuda/core.cuh"
 
-#include <stdio.h>
 #include <string.h>
-
-static void format_nbytes(char text[32], size_t nbytes)
-{
-    if (nbytes >= (size_t)1 << 30)
-        snprintf(text, 32, "%.1f GiB", (double)nbytes / (1 << 30));
-    else
-        snprintf(text, 32, "%.1f MiB", (double)nbytes / (1 << 20));
-}
 
 /* One byte more than asked for where nothing was: an address must be there. Zeroed when it returns: whoever
  * writes there next may do so beside the computation. */
 void *lki_cuda_alloc(lk_engine *engine, size_t nbytes, const char *what)
 {
     lki_cuda *cuda = lki_cuda_state(engine);
-    void *data = NULL;
+    void *data;
     if (nbytes == 0) nbytes = 1;
-    cudaError_t error = cudaMalloc(&data, nbytes);
-    if (error == cudaSuccess) error = cudaMemsetAsync(data, 0, nbytes, cuda->compute);
+    if (lki_cuda_malloc(&data, nbytes, what) != LK_OK) return NULL;
+    cudaError_t error = cudaMemsetAsync(data, 0, nbytes, cuda->compute);
     if (error == cudaSuccess) error = cudaStreamSynchronize(cuda->compute);
     if (error == cudaSuccess) return data;
     cudaFree(data);
-    if (error != cudaErrorMemoryAllocation) {
-        lki_cuda_error(error, what);
-        return NULL;
-    }
-    cudaGetLastError();
-    size_t free_nbytes = 0, total = 0;
-    cudaMemGetInfo(&free_nbytes, &total);
-    char asked[32], left[32], whole[32];
-    format_nbytes(asked, nbytes);
-    format_nbytes(left, free_nbytes);
-    format_nbytes(whole, total);
-    lki_cuda_fail(LK_ERR_NOMEM, "out of memory on GPU %d: %s for %s, where %s of %s are free", cuda->device,
-                  asked, what, left, whole);
+    lki_cuda_error(error, what);
     return NULL;
 }
 
@@ -58,15 +37,11 @@ void lki_cuda_release(lk_engine *engine, void *data)
 
 void *lki_cuda_alloc_host(lk_engine *engine, size_t nbytes, const char *what)
 {
-    (void)engine;
-    void *data = NULL;
-    cudaError_t error = cudaHostAlloc(&data, nbytes ? nbytes : 1, cudaHostAllocMapped);
-    if (error == cudaSuccess) {
-        memset(data, 0, nbytes);
-        return data;
-    }
-    lki_cuda_error(error, what);
-    return NULL;
+    lki_cuda_state(engine);
+    void *data;
+    if (lki_cuda_malloc_host(&data, nbytes ? nbytes : 1, cudaHostAllocMapped, what) != LK_OK) return NULL;
+    memset(data, 0, nbytes);
+    return data;
 }
 
 void lki_cuda_release_host(lk_engine *engine, void *data)
@@ -79,23 +54,26 @@ void lki_cuda_release_host(lk_engine *engine, void *data)
 lk_status lki_cuda_upload(lk_engine *engine, void *device, const void *host, size_t nbytes)
 {
     if (nbytes == 0) return LK_OK;
-    LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, lki_cuda_state(engine)->compute));
-    LKI_CUDA(cudaStreamSynchronize(lki_cuda_state(engine)->compute)); /* the host's memory has been read */
+    lki_cuda *cuda = lki_cuda_state(engine);
+    LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, cuda->compute));
+    LKI_CUDA(cudaStreamSynchronize(cuda->compute)); /* the host's memory has been read */
     return LK_OK;
 }
 
 lk_status lki_cuda_download(lk_engine *engine, void *host, const void *device, size_t nbytes)
 {
     if (nbytes == 0) return LK_OK;
-    LKI_CUDA(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, lki_cuda_state(engine)->compute));
-    LKI_CUDA(cudaStreamSynchronize(lki_cuda_state(engine)->compute));
+    lki_cuda *cuda = lki_cuda_state(engine);
+    LKI_CUDA(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, cuda->compute));
+    LKI_CUDA(cudaStreamSynchronize(cuda->compute));
     return LK_OK;
 }
 
 lk_status lki_cuda_feed(lk_engine *engine, void *device, const void *host, size_t nbytes)
 {
     if (nbytes == 0) return LK_OK;
-    LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, lki_cuda_state(engine)->compute));
+    lki_cuda *cuda = lki_cuda_state(engine);
+    LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, cuda->compute));
     return LK_OK;
 }
 
@@ -137,8 +115,9 @@ static lk_status note_fetch(lki_cuda *cuda, void *host, const void *device, size
 lk_status lki_cuda_fetch(lk_engine *engine, void *host, const void *device, size_t nbytes)
 {
     if (nbytes == 0) return LK_OK;
-    LKI_TRY(note_fetch(lki_cuda_state(engine), host, device, nbytes));
-    LKI_TRY(lki_cuda_fork(lki_cuda_state(engine)));
-    LKI_CUDA(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, lki_cuda_state(engine)->side));
+    lki_cuda *cuda = lki_cuda_state(engine);
+    LKI_TRY(note_fetch(cuda, host, device, nbytes));
+    LKI_TRY(lki_cuda_fork(cuda));
+    LKI_CUDA(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, cuda->side));
     return LK_OK;
 }

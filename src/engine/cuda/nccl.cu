@@ -228,7 +228,7 @@ static lk_status grow_keys(lki_nccl_comm *self, size_t nbytes)
     if (self->keys) LKI_CUDA(cudaFree(self->keys)); /* it waits for who may still use them */
     self->keys = NULL;
     self->keys_nbytes = 0;
-    LKI_CUDA(cudaMalloc((void **)&self->keys, nbytes));
+    LKI_TRY(lki_cuda_malloc((void **)&self->keys, nbytes, "maxima and minima over NCCL"));
     self->keys_nbytes = nbytes;
     return LK_OK;
 }
@@ -274,8 +274,8 @@ static lk_status grow_staging(lki_nccl_staging *s, size_t nbytes)
     if (s->device) LKI_CUDA(cudaFree(s->device));
     s->device = NULL;
     s->nbytes = 0;
-    LKI_CUDA(cudaHostAlloc((void **)&s->host, room, cudaHostAllocDefault));
-    LKI_CUDA(cudaMalloc((void **)&s->device, room));
+    LKI_TRY(lki_cuda_malloc_host((void **)&s->host, room, cudaHostAllocDefault, "a collective over NCCL"));
+    LKI_TRY(lki_cuda_malloc((void **)&s->device, room, "a collective over NCCL"));
     s->nbytes = room;
     return LK_OK;
 }

@@ -32,7 +32,7 @@ static lk_status open_device(lki_nccl_comm *self)
     LKI_CUDA(cudaStreamCreateWithFlags(&self->stream, cudaStreamNonBlocking));
     for (int i = 0; i < LK_COMM_MAX_REQUESTS; i++)
         LKI_CUDA(cudaEventCreateWithFlags(&self->events[i], cudaEventDisableTiming));
-    LKI_CUDA(cudaMalloc((void **)&self->token, 16));
+    LKI_TRY(lki_cuda_malloc((void **)&self->token, 16, "barriers over NCCL"));
     LKI_CUDA(cudaMemset(self->token, 0, 16));
     return LK_OK;
 }

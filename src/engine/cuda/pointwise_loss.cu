@@ -12,7 +12,7 @@ struct operands {
     double parameter, divisor;
     bool whole; /* one loss for all */
     unsigned long long *fault;
-    int *fault_number_on_device, fault_number;
+    int *fault_found, fault_number;
 };
 
 /* One element's operands; b is the loss's parameter. */
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK) loss_kernel(operands o, T *out
          i += (int64_t)gridDim.x * blockDim.x) {
         term<W> v = term_at<T>(o, i);
         if (MODE == LK_LOSS_BCE && !(v.x >= 0 && v.x <= 1))
-            lki_cuda_report(o.fault, o.fault_number_on_device, o.fault_number, i);
+            lki_cuda_report(o.fault, o.fault_found, o.fault_number, i);
         out[i] = lki_cuda_narrow<T>::of(value_of<MODE>(v));
     }
 }
@@ -121,7 +121,7 @@ __device__ double add_pack(const operands &o, const joint &j, int64_t i,
         if (o.weight) v.weight = lki_cuda_widen(((const T *)o.weight)[i + k]);
         if (o.pos_weight) v.pos_weight = lki_cuda_widen(((const T *)o.pos_weight)[i + k]);
         if (MODE == LK_LOSS_BCE && !(v.x >= 0 && v.x <= 1))
-            lki_cuda_report(o.fault, o.fault_number_on_device, o.fault_number, i + k);
+            lki_cuda_report(o.fault, o.fault_found, o.fault_number, i + k);
         sum += value_of<MODE>(v);
         dx.at[k] = lki_cuda_narrow<T>::of(scale * slope_of<MODE>(v));
     }
@@ -234,8 +234,8 @@ lk_status run(const lk_call *call)
     o.parameter = call->attr->alpha;
     o.divisor = state->divisor;
     o.whole = call->attr->reduction != LK_REDUCTION_NONE;
-    o.fault = state->cuda->fault.position;
-    o.fault_number_on_device = state->cuda->fault.number_on_device;
+    o.fault = state->cuda->fault.first;
+    o.fault_found = state->cuda->fault.found_on_device;
     o.fault_number = state->check.number;
     LKI_CUDA_FLOAT_SWITCH(call->in[first].dtype, T, return launch_mode<T>(call, o, state->cuda))
     return LK_OK;

@@ -20,11 +20,11 @@ lk_status lki_cuda_record_begin(lk_engine *engine)
 static lk_status instantiate(lki_cuda *cuda, cudaGraph_t graph, cudaGraphExec_t *out)
 {
     cudaError_t error = cudaGraphInstantiate(out, graph, 0);
-    if (error != cudaSuccess) return lki_cuda_error(error, "making a CUDA graph of the step");
+    if (error != cudaSuccess) return lki_cuda_error(error, "a CUDA graph of the step");
     error = cudaGraphUpload(*out, cuda->compute);
     if (error == cudaSuccess) return LK_OK;
     cudaGraphExecDestroy(*out);
-    return lki_cuda_error(error, "sending the CUDA graph of the step to the GPU");
+    return lki_cuda_error(error, "a CUDA graph of the step on the GPU");
 }
 
 static lk_status make_program(lki_cuda *cuda, cudaGraph_t graph, void **out)

@@ -56,8 +56,8 @@ static lk_status new_state(lki_cuda *cuda, lk_call *call, lk_comm *comm, size_t 
         return LK_OK;
     }
     LKI_CUDA(cudaEventCreateWithFlags(&state->there, cudaEventDisableTiming));
-    if (nbytes) LKI_CUDA(cudaHostAlloc(&state->host, nbytes, cudaHostAllocDefault));
-    return LK_OK;
+    if (!nbytes) return LK_OK;
+    return lki_cuda_malloc_host(&state->host, nbytes, cudaHostAllocDefault, "gradients on their way");
 }
 
 static lk_status not_recorded(const lki_cuda *cuda, const lk_comm *comm)

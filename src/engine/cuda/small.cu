@@ -51,12 +51,12 @@ static lk_status fill(lki_cuda *cuda, lki_cuda_small *s, bool *fits)
     size_t nbytes = sizeof s->op + sizeof(float) * LKI_CUDA_SMALL_SAMPLES;
     memcpy(s->note, cuda->notes->note, sizeof *s->note * (size_t)cuda->notes->count);
     s->count = cuda->notes->count;
-    LKI_CUDA(cudaMalloc((void **)&s->memory, nbytes));
+    LKI_TRY(lki_cuda_malloc((void **)&s->memory, nbytes, "a step as one kernel"));
     *fits = lki_cuda_small_join(cuda, s);
     s->args.op = (const lki_cuda_small_op *)s->memory;
     s->args.op_count = s->count;
     s->args.live = cuda->live;
-    s->args.faults = cuda->fault.position;
+    s->args.faults = cuda->fault.first;
     s->args.arrivals = cuda->arrivals;
     return LK_OK;
 }

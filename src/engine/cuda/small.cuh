@@ -110,7 +110,7 @@ lki_cuda_small_op;
 typedef struct lki_cuda_small_args {
     const lki_cuda_small_op *op; /* device */
     lki_cuda_live *live;
-    unsigned long long *faults; /* as lki_cuda_fault.position: [0] is set where anything is wrong */
+    unsigned long long *faults; /* lki_cuda_fault.first: not ~0 where anything is wrong */
     unsigned *arrivals;         /* blocks that have come to a barrier, ever */
     unsigned arrived;           /* before this launch */
     bool waits;                 /* there is a barrier */
