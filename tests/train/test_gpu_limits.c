@@ -1,4 +1,4 @@
-/* What a GPU has only so much of: places for calls that check indices, and
+/* What a GPU has only so much of: places for the numbers of updates, for calls that check indices, and
  * memory. Skips loudly where there is no GPU. */
 #include "lktest.h"
 
@@ -7,7 +7,16 @@
 
 #include <lockstep/lockstep.h>
 
-enum { SHAPES = 1100, BATCH = 8, WORDS = 10, DIM = 4, MOST_PIECES = 4096, HALF_MIB = 1 << 19 };
+enum {
+    LAYERS = 40,
+    GROUPS = 100,
+    SHAPES = 1100,
+    BATCH = 8,
+    WORDS = 10,
+    DIM = 4,
+    MOST_PIECES = 4096,
+    HALF_MIB = 1 << 19
+};
 
 static bool has_gpu(void)
 {
@@ -22,6 +31,79 @@ static lk_engine *open_gpu(void)
     lk_engine *engine = lk_engine_open("cuda", (lk_engine_options){0});
     lkt_not_null(engine);
     return engine;
+}
+
+static void fill(lk_tensor *tensor, double first, double step)
+{
+    for (int64_t i = 0; i < lk_tensor_count(tensor); i++) lk_tensor_set(tensor, i, first + step * (double)i);
+}
+
+/* Trains twice on rows of `width` numbers; the losses. */
+static void train_twice(lk_step *step, int width, double losses[2])
+{
+    lk_tensor *x = lk_tensor_create(LK_F32, LK_SHAPE(BATCH, width)),
+              *y = lk_tensor_create(LK_I64, LK_SHAPE(BATCH));
+    fill(x, -1, 0.05);
+    lk_input batch[] = {{"features", x}, {"targets", y}};
+    for (int i = 0; i < 2; i++) {
+        lkt_ok(lk_step_train(step, batch, 2));
+        losses[i] = lk_step_loss(step);
+    }
+    lk_tensor_free(x);
+    lk_tensor_free(y);
+}
+
+/* ---- Updates ---- */
+
+static lk_step *deep_lamb(lk_engine *engine)
+{
+    lk_manual_seed(3);
+    lk_module *model = lk_linear(DIM, DIM);
+    for (int i = 1; i < LAYERS; i++) model = lk_sequential(model, lk_linear(DIM, DIM));
+    return lk_step(.model = model, .criterion = lk_cross_entropy_loss(), .optimizer = lk_lamb(.lr = 0.1),
+                   .engine = engine, .owned = true);
+}
+
+static lk_step *many_groups(lk_engine *engine)
+{
+    lk_param_group groups[GROUPS];
+    lk_module *model = NULL;
+    lk_manual_seed(3);
+    for (int i = 0; i < GROUPS; i++) {
+        lk_module *layer = lk_linear(DIM, DIM);
+        groups[i] = (lk_param_group){.module = layer, .lr = 1e-4 * (i + 1)};
+        model = model ? lk_sequential(model, layer) : layer;
+    }
+    return lk_step(.model = model, .criterion = lk_cross_entropy_loss(), .engine = engine, .owned = true,
+                   .optimizer = lk_sgd(.lr = 0.1, .groups = {groups, GROUPS}));
+}
+
+static void losses_are_the_cpus(lk_step *(*make)(lk_engine *engine))
+{
+    double expected[2], losses[2];
+    lk_engine *engines[] = {lk_engine_open("cpu", (lk_engine_options){.thread_count = 1}), open_gpu()};
+    for (int i = 0; i < 2; i++) {
+        lk_step *step = make(engines[i]);
+        lkt_not_null(step);
+        train_twice(step, DIM, i ? losses : expected);
+        lk_step_free(step);
+        lk_engine_close(engines[i]);
+    }
+    for (int i = 0; i < 2; i++) lkt_close(losses[i], expected[i], 1e-5);
+}
+
+static void lamb_updates_many_tensors(void **state)
+{
+    (void)state;
+    if (!has_gpu()) skip();
+    losses_are_the_cpus(deep_lamb);
+}
+
+static void there_may_be_many_groups(void **state)
+{
+    (void)state;
+    if (!has_gpu()) skip();
+    losses_are_the_cpus(many_groups);
 }
 
 /* ---- Indices ---- */
@@ -197,7 +279,7 @@ static void libraries_without_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
+        cmocka_unit_test(lamb_updates_many_tensors),        cmocka_unit_test(there_may_be_many_groups),
         cmocka_unit_test(batches_of_many_lengths),          cmocka_unit_test(two_wrong_indices_in_a_step),
         cmocka_unit_test(sentences_say_what_was_asked_for), cmocka_unit_test(a_recorded_step_without_room),
         cmocka_unit_test(libraries_without_room),

@@ -190,18 +190,39 @@ unsigned *lki_cuda_take_tickets(lki_cuda *cuda, int count)
 
 /* ---- What changes from step to step ---- */
 
-int lki_cuda_hyper_slot(lki_cuda *cuda, lk_hyper *hyper, bool with_norm)
+/* One that nobody has; hyper_count where there is none. */
+static int vacant_slot(const lki_cuda *cuda)
 {
     int slot = 0;
     while (slot < cuda->hyper_count && cuda->hypers[slot]) slot++;
+    return slot;
+}
+
+static int shared_slot(const lki_cuda *cuda, const lk_hyper *hyper)
+{
+    for (int slot = 0; slot < cuda->hyper_count; slot++)
+        if (cuda->hypers[slot] == hyper && !cuda->norm_hypers[slot]) return slot;
+    return -1;
+}
+
+int lki_cuda_hyper_slot(lki_cuda *cuda, lk_hyper *hyper, bool with_norm)
+{
+    int slot = with_norm ? -1 : shared_slot(cuda, hyper);
+    if (slot >= 0) {
+        cuda->hyper_users[slot]++;
+        return slot;
+    }
+    slot = vacant_slot(cuda);
     if (slot == LKI_CUDA_MAX_HYPERS) {
         lki_cuda_fail(LK_ERR_UNSUPPORTED,
-                      "an optimizer on the GPU may have at most %d groups or LAMB tensors",
+                      "the optimizers on a GPU may have at most %d groups of parameters together: put those "
+                      "with the same numbers into one group",
                       LKI_CUDA_MAX_HYPERS);
         return -1;
     }
     if (slot == cuda->hyper_count) cuda->hyper_count++;
     cuda->hypers[slot] = hyper;
+    cuda->hyper_users[slot] = 1;
     cuda->norm_hypers[slot] = with_norm ? hyper : NULL;
     if (with_norm) cuda->norms[slot] = hyper->grad_norm; /* a step that is skipped measures none */
     cuda->sent.hyper[slot].step = -1;                    /* not yet on the device */
@@ -210,7 +231,7 @@ int lki_cuda_hyper_slot(lki_cuda *cuda, lk_hyper *hyper, bool with_norm)
 
 void lki_cuda_hyper_release(lki_cuda *cuda, int slot)
 {
-    if (slot < 0) return;
+    if (slot < 0 || --cuda->hyper_users[slot]) return;
     cuda->hypers[slot] = NULL;
     cuda->norm_hypers[slot] = NULL;
 }

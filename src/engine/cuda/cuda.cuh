@@ -60,7 +60,7 @@ lk_status lki_cuda_malloc_host(void **out, size_t nbytes, unsigned flags, const 
 /* ---- The engine ---- */
 
 enum {
-    LKI_CUDA_MAX_HYPERS = 64,
+    LKI_CUDA_MAX_HYPERS = 1024,
     LKI_CUDA_POSITION_BITS = 40,
     LKI_CUDA_NEWS = 16,
     LKI_CUDA_MAX_GATHERS = 2,
@@ -134,6 +134,7 @@ typedef struct lki_cuda {
     lki_cuda_live sent;                          /* what it holds, as far as hypers go */
     bool may_skip;                               /* a loss is watched */
     const lk_hyper *hypers[LKI_CUDA_MAX_HYPERS]; /* whose numbers live->hyper[i] holds */
+    int hyper_users[LKI_CUDA_MAX_HYPERS];        /* prepared calls that read them */
     lk_hyper *norm_hypers[LKI_CUDA_MAX_HYPERS];  /* whose grad_norm norms[i] is */
     double *norms, *norms_on_device;             /* mapped host memory */
     int hyper_count;
@@ -170,8 +171,8 @@ void *lki_cuda_new_state(lk_call *call, size_t nbytes);
  * quarter of them all. They come round again: kernels that run at the same time must not be further apart. */
 unsigned *lki_cuda_take_tickets(lki_cuda *cuda, int count);
 
-/* The place in live->hyper of these numbers; -1 with a sentence where there are too many. For a call that
- * measures a norm `with_norm` also reserves norms[slot]. */
+/* The place in live->hyper of these numbers, which all calls share that have them; -1 with a sentence where
+ * there are too many. A call that measures a norm has one of its own, and norms[slot] with it. */
 int lki_cuda_hyper_slot(lki_cuda *cuda, lk_hyper *hyper, bool with_norm);
 void lki_cuda_hyper_release(lki_cuda *cuda, int slot); /* from free_state */
 
