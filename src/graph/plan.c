@@ -371,6 +371,8 @@ static lk_status run_calls(lki_plan *plan, int begin, int end)
     LKI_TRY(check_bound(plan));
     if (addresses_changed(plan)) look_up_addresses(plan);
     lki_plan_device_started(plan->device, false);
+    lk_engine *engine = plan->options.engine;
+    if (engine->ops->enter) LKI_TRY(engine->ops->enter(engine));
 #ifndef NDEBUG
     uint64_t allocations = lki_allocation_count();
 #endif

@@ -141,6 +141,9 @@ typedef struct lk_engine_ops {
      * are all steps that begin before the next synchronize. Updates of lost steps that are guarded change
      * nothing. *host is alloc_host's. */
     lk_status (*watch)(lk_engine *engine, const lk_tensor *loss, lk_watched *host, bool guard);
+    /* Optional: this thread is about to run calls, one after another. All other slots do the same by
+     * themselves: the calls right behind them need no more. */
+    lk_status (*enter)(lk_engine *engine);
 } lk_engine_ops;
 
 struct lk_engine {

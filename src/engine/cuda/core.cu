@@ -156,7 +156,7 @@ void lki_cuda_end_aside(lki_cuda *cuda, cudaStream_t before)
 
 static lk_status synchronize(lk_engine *engine, const lk_call **failed)
 {
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     LKI_TRY(lki_cuda_take_fed(cuda));
     LKI_TRY(lki_cuda_join(cuda));
     LKI_TRY(lki_cuda_wait(cuda));
@@ -168,7 +168,7 @@ static lk_status synchronize(lk_engine *engine, const lk_call **failed)
 
 static lk_status mark(lk_engine *engine, int number)
 {
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     LKI_TRY(lki_cuda_join(cuda));
     LKI_CUDA(cudaEventRecord(cuda->marks[number], cuda->compute));
     return LK_OK;
@@ -176,7 +176,7 @@ static lk_status mark(lk_engine *engine, int number)
 
 static lk_status wait_for(lk_engine *engine, int number)
 {
-    LKI_CUDA(cudaEventSynchronize(lki_cuda_state(engine)->marks[number]));
+    LKI_CUDA(cudaEventSynchronize(lki_cuda_enter(engine)->marks[number]));
     return LK_OK;
 }
 
@@ -259,7 +259,7 @@ static void note_watch(lki_cuda *cuda, const lk_tensor *loss, lk_watched *host, 
 /* Beside the backward half: the updates wait for it, nobody else does. */
 static lk_status watch(lk_engine *engine, const lk_tensor *loss, lk_watched *host, bool guard)
 {
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     lk_watched *host_on_device = NULL;
     LKI_CUDA(cudaHostGetDevicePointer((void **)&host_on_device, host, 0));
     cuda->may_skip = cuda->may_skip || guard;
@@ -284,12 +284,11 @@ void *lki_cuda_new_state(lk_call *call, size_t nbytes)
 
 static lk_status prepare(lk_engine *engine, lk_call *call)
 {
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     lki_cuda_prepare family = lki_cuda_family(call->op);
     if (!family)
         return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for %s",
                              lki_cuda_op_name(call->op));
-    LKI_CUDA(cudaSetDevice(cuda->device));
     LKI_TRY((call->followers || call->is_led ? lki_cuda_prepare_casts : family)(cuda, call));
     if (call->run) return LK_OK;
     lk_dtype dtype = call->input_count ? call->in[0].dtype : call->out[0].dtype;
@@ -299,9 +298,28 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
 
 static lk_preference channels_last(lk_engine *engine, const lk_call *call)
 {
-    lki_cuda *cuda = lki_cuda_state(engine);
-    if (cudaSetDevice(cuda->device) != cudaSuccess) return LK_IMPOSSIBLE;
-    return lki_cuda_conv_channels_last(cuda, call);
+    return lki_cuda_conv_channels_last(lki_cuda_enter(engine), call);
+}
+
+/* ---- The table ---- */
+
+static lk_status enter(lk_engine *engine)
+{
+    lki_cuda_enter(engine);
+    return LK_OK;
+}
+
+static lk_status gather_rows(lk_engine *engine, void *out, lk_dtype dtype, const lk_rows *rows,
+                             const void *stored, const int64_t *indices, int64_t count)
+{
+    lki_cuda_enter(engine);
+    return lki_cuda_gather_rows(engine, out, dtype, rows, stored, indices, count);
+}
+
+static lk_status begin_step(lk_engine *engine, lk_generator *generator)
+{
+    lki_cuda_enter(engine);
+    return lki_cuda_begin_step(engine, generator);
 }
 
 const lk_engine_ops lki_cuda_ops = {
@@ -322,15 +340,16 @@ const lk_engine_ops lki_cuda_ops = {
     .release_host = lki_cuda_release_host,
     .feed = lki_cuda_feed,
     .fetch = lki_cuda_fetch,
-    .gather_rows = lki_cuda_gather_rows,
+    .gather_rows = gather_rows,
     .synchronize = synchronize,
     .mark = mark,
     .wait_for = wait_for,
     .feed_ahead = lki_cuda_feed_ahead,
-    .begin_step = lki_cuda_begin_step,
+    .begin_step = begin_step,
     .record_begin = lki_cuda_record_begin,
     .record_end = lki_cuda_record_end,
     .replay = lki_cuda_replay,
     .program_free = lki_cuda_program_free,
     .watch = watch,
+    .enter = enter,
 };

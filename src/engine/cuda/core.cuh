@@ -4,9 +4,14 @@
 
 #include "engine/cuda/small.cuh"
 
-static inline lki_cuda *lki_cuda_state(lk_engine *engine)
+/* What every slot begins with: the engine's GPU becomes the thread's, whoever had to do with another one
+ * before. To ask is cheaper than to set. Where it fails, so does the slot's own work. */
+static inline lki_cuda *lki_cuda_enter(lk_engine *engine)
 {
-    return (lki_cuda *)engine->state;
+    lki_cuda *cuda = (lki_cuda *)engine->state;
+    int current = -1;
+    if (cudaGetDevice(&current) != cudaSuccess || current != cuda->device) cudaSetDevice(cuda->device);
+    return cuda;
 }
 
 /* memory.cu */

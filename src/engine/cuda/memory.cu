@@ -8,7 +8,7 @@
  * writes there next may do so beside the computation. */
 void *lki_cuda_alloc(lk_engine *engine, size_t nbytes, const char *what)
 {
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     void *data;
     if (nbytes == 0) nbytes = 1;
     if (lki_cuda_malloc(&data, nbytes, what) != LK_OK) return NULL;
@@ -31,13 +31,13 @@ static void wait_for_streams(lki_cuda *cuda)
 void lki_cuda_release(lk_engine *engine, void *data)
 {
     if (!data) return;
-    wait_for_streams(lki_cuda_state(engine));
+    wait_for_streams(lki_cuda_enter(engine));
     cudaFree(data);
 }
 
 void *lki_cuda_alloc_host(lk_engine *engine, size_t nbytes, const char *what)
 {
-    lki_cuda_state(engine);
+    lki_cuda_enter(engine);
     void *data;
     if (lki_cuda_malloc_host(&data, nbytes ? nbytes : 1, cudaHostAllocMapped, what) != LK_OK) return NULL;
     memset(data, 0, nbytes);
@@ -47,14 +47,14 @@ void *lki_cuda_alloc_host(lk_engine *engine, size_t nbytes, const char *what)
 void lki_cuda_release_host(lk_engine *engine, void *data)
 {
     if (!data) return;
-    wait_for_streams(lki_cuda_state(engine));
+    wait_for_streams(lki_cuda_enter(engine));
     cudaFreeHost(data);
 }
 
 lk_status lki_cuda_upload(lk_engine *engine, void *device, const void *host, size_t nbytes)
 {
     if (nbytes == 0) return LK_OK;
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, cuda->compute));
     LKI_CUDA(cudaStreamSynchronize(cuda->compute)); /* the host's memory has been read */
     return LK_OK;
@@ -63,7 +63,7 @@ lk_status lki_cuda_upload(lk_engine *engine, void *device, const void *host, siz
 lk_status lki_cuda_download(lk_engine *engine, void *host, const void *device, size_t nbytes)
 {
     if (nbytes == 0) return LK_OK;
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     LKI_CUDA(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, cuda->compute));
     LKI_CUDA(cudaStreamSynchronize(cuda->compute));
     return LK_OK;
@@ -72,7 +72,7 @@ lk_status lki_cuda_download(lk_engine *engine, void *host, const void *device, s
 lk_status lki_cuda_feed(lk_engine *engine, void *device, const void *host, size_t nbytes)
 {
     if (nbytes == 0) return LK_OK;
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, cuda->compute));
     return LK_OK;
 }
@@ -81,7 +81,7 @@ lk_status lki_cuda_feed(lk_engine *engine, void *device, const void *host, size_
  * launch, which costs neither a copy nor a wait. */
 lk_status lki_cuda_feed_ahead(lk_engine *engine, void *device, const void *host, size_t nbytes)
 {
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     if (nbytes == 0 || lki_cuda_gather_bytes(cuda, device, host, nbytes)) return LK_OK;
     LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, cuda->copy));
     cuda->is_fed_ahead = true;
@@ -115,7 +115,7 @@ static lk_status note_fetch(lki_cuda *cuda, void *host, const void *device, size
 lk_status lki_cuda_fetch(lk_engine *engine, void *host, const void *device, size_t nbytes)
 {
     if (nbytes == 0) return LK_OK;
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     LKI_TRY(note_fetch(cuda, host, device, nbytes));
     LKI_TRY(lki_cuda_fork(cuda));
     LKI_CUDA(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, cuda->side));

@@ -125,14 +125,20 @@ lk_status compile(const lki_cuda *cuda, const char *source, char **image)
     return status;
 }
 
-/* Asking for the attributes loads the kernel now rather than inside a recording. */
 lk_status get_kernel(cudaLibrary_t library, const char *name, const void **out)
 {
     cudaKernel_t kernel;
     LKI_CUDA(cudaLibraryGetKernel(&kernel, library, name));
-    struct cudaFuncAttributes attributes;
-    LKI_CUDA(cudaFuncGetAttributes(&attributes, (const void *)kernel));
     *out = (const void *)kernel;
+    return LK_OK;
+}
+
+/* Asking for the attributes loads a kernel to the current GPU now rather than inside a recording. */
+lk_status load_kernels(const lki_cuda_kernels *kernels)
+{
+    struct cudaFuncAttributes attributes;
+    LKI_CUDA(cudaFuncGetAttributes(&attributes, kernels->plain));
+    if (kernels->vector) LKI_CUDA(cudaFuncGetAttributes(&attributes, kernels->vector));
     return LK_OK;
 }
 
@@ -140,7 +146,8 @@ lk_status load_image(entry *made, const char *image, bool has_vector)
 {
     LKI_CUDA(cudaLibraryLoadData(&made->library, image, NULL, NULL, 0, NULL, NULL, 0));
     LKI_TRY(get_kernel(made->library, "plain", &made->kernels.plain));
-    return has_vector ? get_kernel(made->library, "vector", &made->kernels.vector) : LK_OK;
+    if (has_vector) LKI_TRY(get_kernel(made->library, "vector", &made->kernels.vector));
+    return load_kernels(&made->kernels);
 }
 
 lk_status add(const lki_cuda *cuda, const char *source, bool has_vector, lki_cuda_kernels *out)
@@ -173,7 +180,7 @@ lk_status lki_cuda_compile(lki_cuda *cuda, const char *source, bool has_vector, 
     for (const entry *e = entries; e; e = e->next)
         if (e->major == cuda->major && e->minor == cuda->minor && !strcmp(e->source, source)) {
             *out = e->kernels;
-            return LK_OK;
+            return load_kernels(out); /* it may have been made for another GPU of the kind */
         }
     return add(cuda, source, has_vector, out);
 }

@@ -35,9 +35,9 @@ static lk_status describe(int device, lki_cuda_device *out)
     size_t total = 0;
     LKI_CUDA(cudaGetDevice(&before));
     LKI_CUDA(cudaSetDevice(device));
-    LKI_CUDA(cudaMemGetInfo(&out->free_nbytes, &total));
+    cudaError_t error = cudaMemGetInfo(&out->free_nbytes, &total);
     LKI_CUDA(cudaSetDevice(before));
-    return LK_OK;
+    return error == cudaSuccess ? LK_OK : lki_cuda_error(error, "a look at a GPU's memory");
 }
 
 static void versions(lki_cuda_versions *out)

@@ -9,7 +9,7 @@ typedef struct program {
 
 lk_status lki_cuda_record_begin(lk_engine *engine)
 {
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     LKI_TRY(lki_cuda_join(cuda));
     LKI_CUDA(cudaStreamBeginCapture(cuda->compute, cudaStreamCaptureModeThreadLocal));
     cuda->notes = (lki_cuda_notes *)lki_host->alloc(sizeof *cuda->notes, "notes of a recording");
@@ -45,7 +45,7 @@ static lk_status make_program(lki_cuda *cuda, cudaGraph_t graph, void **out)
 
 lk_status lki_cuda_record_end(lk_engine *engine, void **out)
 {
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     *out = NULL;
     lk_status status = lki_cuda_join(cuda);
     cudaGraph_t graph = NULL;
@@ -61,7 +61,7 @@ lk_status lki_cuda_record_end(lk_engine *engine, void **out)
 
 lk_status lki_cuda_replay(lk_engine *engine, void *recorded, lk_generator *generator)
 {
-    lki_cuda *cuda = lki_cuda_state(engine);
+    lki_cuda *cuda = lki_cuda_enter(engine);
     const program *p = (const program *)recorded;
     if (p->small) return lki_cuda_small_replay(cuda, p->small, generator);
     LKI_TRY(lki_cuda_begin_step(engine, generator));
@@ -73,7 +73,7 @@ void lki_cuda_program_free(lk_engine *engine, void *recorded)
 {
     program *p = (program *)recorded;
     if (!p) return;
-    cudaStreamSynchronize(lki_cuda_state(engine)->compute);
+    cudaStreamSynchronize(lki_cuda_enter(engine)->compute);
     if (p->graph) cudaGraphExecDestroy(p->graph);
     lki_cuda_small_free(p->small);
     lki_host->free(p);
