@@ -91,7 +91,7 @@ lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count);
 /* Says that a field of the next batch is rows of something larger, such as a whole dataset: its tensor, which
  * needs no data, says dtype and shape alone, and row i of the batch is rows->data[indices[i]]. A GPU gets a
  * copy of all rows once, and batches are gathered there; rows->data must stay as it is while the step lives,
- * the rest until the next batch has begun. */
+ * the rest until the next batch has begun, or failed to. */
 lk_status lk_step_take_rows(lk_step *step, const char *name, const lk_rows *rows, const int64_t *indices);
 
 /* With .asynchronous: waits for the last batch; its error comes back here, and its loss is known from here

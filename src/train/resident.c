@@ -54,18 +54,26 @@ static lk_status keep(lki_residents *residents, const lk_rows *rows, lki_residen
     return engine->ops->upload(engine, (*out)->device, rows->data, rows_nbytes(rows));
 }
 
+static int find_place(const lki_residents *residents, const char *name)
+{
+    int place = 0;
+    while (place < residents->announced_count && strcmp(residents->announced[place].name, name) != 0) place++;
+    return place;
+}
+
 static const lki_announced *find(const lki_residents *residents, const char *name)
 {
-    for (int i = 0; i < residents->announced_count; i++)
-        if (strcmp(residents->announced[i].name, name) == 0) return &residents->announced[i];
-    return NULL;
+    int place = find_place(residents, name);
+    return place < residents->announced_count ? &residents->announced[place] : NULL;
 }
 
 lk_status lki_residents_announce(lki_residents *residents, lki_announced announced)
 {
-    if (residents->announced_count == LKI_MAX_RESIDENTS)
+    int place = find_place(residents, announced.name);
+    if (place == LKI_MAX_RESIDENTS)
         return lki_fail(LK_ERR_INVALID, "at most %d fields of a batch may be rows", LKI_MAX_RESIDENTS);
-    residents->announced[residents->announced_count++] = announced;
+    if (place == residents->announced_count) residents->announced_count++;
+    residents->announced[place] = announced;
     return LK_OK;
 }
 

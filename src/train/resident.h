@@ -35,9 +35,10 @@ void lki_residents_fini(lki_residents *residents);
 /* Gives the copies' memory back, from now on; false where there are none. */
 bool lki_residents_give_way(lki_residents *residents);
 
+/* In the place of what was announced under that name. */
 lk_status lki_residents_announce(lki_residents *residents, lki_announced announced);
 bool lki_residents_has(const lki_residents *residents, const char *name);
-void lki_residents_forget(lki_residents *residents); /* the batch has begun */
+void lki_residents_forget(lki_residents *residents); /* the batch has begun, or never will */
 
 /* Gives input `index` of the plan its values. */
 lk_status lki_residents_bind(lki_residents *residents, lki_plan *plan, int index, const lk_input *field);

@@ -315,8 +315,7 @@ lk_generator *lki_step_source(lk_step *step)
     return lki_plan_draws(step->current->plan) ? lki_step_generator(step) : &step->spare;
 }
 
-lk_status lki_step_begin_in_lane(lk_step *step, const lk_input *fields, int count, bool training, int lane,
-                                 bool ahead)
+static lk_status begin(lk_step *step, const lk_input *fields, int count, bool training, int lane, bool ahead)
 {
     LKI_TRY(check_fields(step, fields, count));
     LKI_TRY(follow_moved_params(step, training));
@@ -325,21 +324,37 @@ lk_status lki_step_begin_in_lane(lk_step *step, const lk_input *fields, int coun
     step->lane = lane;
     for (int i = 0; i < count; i++)
         LKI_TRY(lki_residents_bind(&step->residents, step->current->plan, i, &fields[i]));
-    lki_residents_forget(&step->residents);
     LKI_TRY(step->mirror ? lki_mirror_push(step->mirror) : pull_params(step));
     step->has_loss = false;
     step->loss = NAN;
     return LK_OK;
 }
 
-lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training)
+/* What was announced is this batch's alone, whether it begins or not. */
+lk_status lki_step_begin_in_lane(lk_step *step, const lk_input *fields, int count, bool training, int lane,
+                                 bool ahead)
+{
+    lk_status status = begin(step, fields, count, training, lane, ahead);
+    lki_residents_forget(&step->residents);
+    return status;
+}
+
+static lk_status may_begin(const lk_step *step, bool training)
 {
     if (training && !step->options.optimizer)
         return lki_fail(LK_ERR_INVALID, "a step without an optimizer cannot train");
     if (step->flight_count)
         return lki_fail(LK_ERR_INVALID, "the runner's step is under way with the next batch: a callback that "
                                         "uses it must not lag (lk_callback.may_lag)");
-    return lki_step_begin_in_lane(step, fields, count, training, 0, false);
+    return LK_OK;
+}
+
+lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training)
+{
+    lk_status status = may_begin(step, training);
+    if (status == LK_OK) return lki_step_begin_in_lane(step, fields, count, training, 0, false);
+    lki_residents_forget(&step->residents);
+    return status;
 }
 
 lk_status lk_step_forward(lk_step *step)

@@ -394,6 +394,84 @@ static void rows_are_gathered_where_the_engine_is(void **state)
     free_pair(&p);
 }
 
+/* Numbers that tell rows and datasets apart, as rows of INPUTS. */
+static lk_rows numbered_rows(float *values, int64_t length, float offset)
+{
+    for (int64_t i = 0; i < length * INPUTS; i++)
+        values[i] = offset + (float)(i / INPUTS) + (float)(i % INPUTS) / 32;
+    return (lk_rows){
+        .data = values, .stored = LK_F32, .length = length, .width = INPUTS, .divisor = 1, .std = 1};
+}
+
+/* The first output for two rows, taken by the step or, without one of its own, handed over. */
+static float output_of(lk_step *step, const lk_rows *rows, int64_t first, int64_t second, bool taken)
+{
+    const int64_t indices[] = {first, second};
+    float gathered[2 * INPUTS];
+    for (int i = 0; i < 2 * INPUTS; i++)
+        gathered[i] = ((const float *)rows->data)[indices[i / INPUTS] * INPUTS + i % INPUTS];
+    lk_tensor x = {.dtype = LK_F32, .shape = LK_SHAPE(2, INPUTS), .stride = {INPUTS, 1}};
+    if (!taken) x.data = gathered;
+    lk_input fields[] = {{"features", &x}};
+    if (taken) lkt_ok(lk_step_take_rows(step, "features", rows, indices));
+    lkt_ok(lk_step_evaluate(step, fields, 1));
+    const lk_tensor *logits = lk_step_output(step, "logits");
+    lkt_not_null(logits);
+    return ((const float *)logits->data)[0];
+}
+
+static void same_outputs(lk_step *step, const lk_rows *rows, int64_t first, int64_t second)
+{
+    float expected = output_of(step, rows, first, second, false);
+    assert_true(output_of(step, rows, first, second, true) == expected);
+}
+
+/* Not even a name of theirs: the next batch has rows of its own, or values. */
+static void rows_of_a_batch_that_fails_are_forgotten(void **state)
+{
+    (void)state;
+    enum { LENGTH = 8 };
+    static float values[LENGTH * INPUTS];
+    lk_rows rows = numbered_rows(values, LENGTH, 0);
+    pair p = make_pair((lk_step_options){0});
+    lk_step *both[] = {p.on_host, p.on_far};
+    lk_tensor narrow = {.dtype = LK_F32, .shape = LK_SHAPE(2, 3), .stride = {3, 1}};
+    lk_tensor x = {.dtype = LK_F32, .shape = LK_SHAPE(2, INPUTS), .stride = {INPUTS, 1}};
+    lk_input bad[] = {{"features", &narrow}}, nothing[] = {{"features", &x}};
+    const int64_t indices[] = {0, 1}, others[] = {2, 3};
+    for (int k = 0; k < 2; k++) {
+        same_outputs(both[k], &rows, 0, 1);
+        lkt_ok(lk_step_take_rows(both[k], "features", &rows, indices));
+        assert_int_equal(lk_step_evaluate(both[k], bad, 1), LK_ERR_SHAPE);
+        lkt_fails(lk_step_evaluate(both[k], nothing, 1), LK_ERR_INVALID, "has no values");
+        same_outputs(both[k], &rows, 5, 6);
+        float expected = output_of(both[k], &rows, 6, 7, false);
+        lkt_ok(lk_step_take_rows(both[k], "features", &rows, others)); /* the last word counts */
+        assert_true(output_of(both[k], &rows, 6, 7, true) == expected);
+    }
+    free_pair(&p);
+}
+
+/* A batch that was begun and never run leaves the next one alone. */
+static void a_batch_that_was_begun_may_be_replaced(void **state)
+{
+    (void)state;
+    enum { LENGTH = 8 };
+    static float values[LENGTH * INPUTS];
+    lk_rows rows = numbered_rows(values, LENGTH, 0);
+    pair p = make_pair((lk_step_options){0});
+    lk_tensor x = {.dtype = LK_F32, .shape = LK_SHAPE(2, INPUTS), .stride = {INPUTS, 1}};
+    lk_input fields[] = {{"features", &x}};
+    const int64_t indices[] = {0, 1};
+    for (int taken = 0; taken < 2; taken++) {
+        float expected = output_of(p.on_far, &rows, 5, 6, false);
+        lkt_ok(lk_step_take_rows(p.on_far, "features", &rows, indices));
+        lkt_ok(lk_step_begin(p.on_far, fields, 1, false));
+        assert_true(output_of(p.on_far, &rows, 5, 6, taken) == expected);
+    }
+    free_pair(&p);
+}
+
 static void descend(const lk_update *u)
 {
     for (int64_t i = 0; i < u->count; i++) u->values[i] -= (float)u->lr * u->grads[i];
@@ -433,6 +511,8 @@ int main(void)
         cmocka_unit_test(asynchronous_steps_stop_at_nan),
         cmocka_unit_test(lost_batches_are_taken_back),
         cmocka_unit_test(rows_are_gathered_where_the_engine_is),
+        cmocka_unit_test(rows_of_a_batch_that_fails_are_forgotten),
+        cmocka_unit_test(a_batch_that_was_begun_may_be_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
