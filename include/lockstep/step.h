@@ -90,9 +90,12 @@ lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count);
 
 /* Says that a field of the next batch is rows of something larger, such as a whole dataset: its tensor, which
  * needs no data, says dtype and shape alone, and row i of the batch is rows->data[indices[i]]. A GPU gets a
- * copy of all rows once, and batches are gathered there; rows->data must stay as it is while the step lives,
- * the rest until the next batch has begun, or failed to. */
+ * copy of all rows once, and batches are gathered there: rows->data must stay as it is until the step forgets
+ * it, the rest until the next batch has begun, or failed to. */
 lk_status lk_step_take_rows(lk_step *step, const char *name, const lk_rows *rows, const int64_t *indices);
+/* Gives the copies of all rows back, between two batches: what rows->data pointed at may change from here on,
+ * or be freed. Runs do that for their loaders by themselves. */
+void lk_step_forget_rows(lk_step *step);
 
 /* With .asynchronous: waits for the last batch; its error comes back here, and its loss is known from here
  * on. Outputs wait by themselves. */

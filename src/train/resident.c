@@ -8,11 +8,17 @@
 
 #include <string.h>
 
-void lki_residents_fini(lki_residents *residents)
+void lki_residents_release(lki_residents *residents)
 {
     for (int i = 0; i < residents->count; i++)
         if (residents->items[i].device)
             residents->engine->ops->release(residents->engine, residents->items[i].device);
+    residents->count = 0;
+}
+
+void lki_residents_fini(lki_residents *residents)
+{
+    lki_residents_release(residents);
     for (int i = 0; i < LKI_MAX_RESIDENTS; i++) lk_tensor_free(residents->gathered[i]);
     *residents = (lki_residents){.engine = residents->engine};
 }
@@ -40,18 +46,22 @@ static size_t rows_nbytes(const lk_rows *rows)
 static lk_status keep(lki_residents *residents, const lk_rows *rows, lki_resident **out)
 {
     lk_engine *engine = residents->engine;
+    size_t nbytes = rows_nbytes(rows);
     *out = NULL;
     for (int i = 0; i < residents->count; i++)
-        if (residents->items[i].data == rows->data) *out = &residents->items[i];
+        if (residents->items[i].data == rows->data && residents->items[i].nbytes == nbytes)
+            *out = &residents->items[i];
     if (*out || residents->count == LKI_MAX_RESIDENTS) return LK_OK;
     *out = &residents->items[residents->count++];
-    **out = (lki_resident){.data = rows->data};
-    (*out)->device = engine->ops->alloc(engine, rows_nbytes(rows), "the dataset");
+    **out = (lki_resident){.data = rows->data, .nbytes = nbytes};
+    (*out)->device = engine->ops->alloc(engine, nbytes, "the dataset");
     if (!(*out)->device) {
         lki_log(LKI_LOG_WARNING, "batches are copied to the device one by one: %s", lk_error());
         return LK_OK;
     }
-    return engine->ops->upload(engine, (*out)->device, rows->data, rows_nbytes(rows));
+    lk_status status = engine->ops->upload(engine, (*out)->device, rows->data, nbytes);
+    if (status != LK_OK) engine->ops->release(engine, residents->items[--residents->count].device);
+    return status;
 }
 
 static int find_place(const lki_residents *residents, const char *name)

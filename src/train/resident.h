@@ -10,8 +10,9 @@
 enum { LKI_MAX_RESIDENTS = 32 };
 
 typedef struct lki_resident {
-    const void *data; /* of the rows */
-    void *device;     /* NULL: it did not fit, and batches are gathered on the host */
+    const void *data; /* of the rows, all `nbytes` of them */
+    size_t nbytes;
+    void *device; /* NULL: it did not fit, and batches are gathered on the host */
 } lki_resident;
 
 /* What the next batch takes from rows. */
@@ -31,6 +32,9 @@ typedef struct lki_residents {
 } lki_residents;
 
 void lki_residents_fini(lki_residents *residents);
+
+/* Lets the copies go: what comes next is copied as it is then. An address says nothing of what lies there. */
+void lki_residents_release(lki_residents *residents);
 
 /* Gives the copies' memory back, from now on; false where there are none. */
 bool lki_residents_give_way(lki_residents *residents);

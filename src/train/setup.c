@@ -400,9 +400,19 @@ lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
     return add_default_callbacks(runner);
 }
 
+/* Of the loaders that go: the next run's data may lie where theirs did, or be theirs, changed since. */
+static void forget_rows(lk_runner *runner)
+{
+    const lki_run *run = runner->run;
+    if (runner->step) lk_step_forget_rows(runner->step);
+    for (int i = 0; i < run->part_count; i++)
+        if (run->parts[i].step) lk_step_forget_rows(run->parts[i].step);
+}
+
 void lki_run_teardown(lk_runner *runner)
 {
     lki_run *run = runner->run;
+    forget_rows(runner);
     for (int i = 0; i < run->callback_count; i++) lk_callback_free(run->callbacks[i]);
     for (int i = 0; i < run->logger_count; i++) lk_logger_close(run->loggers[i]);
     for (int i = 0; i < run->loader_count; i++) {

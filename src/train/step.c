@@ -453,6 +453,11 @@ lk_status lk_step_take_rows(lk_step *step, const char *name, const lk_rows *rows
     return lki_residents_announce(&step->residents, (lki_announced){name, rows, indices});
 }
 
+void lk_step_forget_rows(lk_step *step)
+{
+    lki_residents_release(&step->residents);
+}
+
 lk_status lk_step_wait(lk_step *step)
 {
     return lki_step_finish(step);

@@ -472,6 +472,37 @@ static void a_batch_that_was_begun_may_be_replaced(void **state)
     free_pair(&p);
 }
 
+/* A part of a dataset is not all of it, though both begin at the same address. */
+static void rows_of_other_lengths_are_others(void **state)
+{
+    (void)state;
+    enum { LENGTH = 64 };
+    static float values[LENGTH * INPUTS];
+    lk_rows all = numbered_rows(values, LENGTH, 0), few = all;
+    few.length = 4;
+    pair p = make_pair((lk_step_options){0});
+    same_outputs(p.on_far, &few, 1, 3);
+    same_outputs(p.on_far, &all, 40, LENGTH - 1);
+    free_pair(&p);
+}
+
+static void rows_may_change_when_they_are_forgotten(void **state)
+{
+    (void)state;
+    enum { LENGTH = 8 };
+    static float values[LENGTH * INPUTS];
+    pair p = make_pair((lk_step_options){0});
+    lk_step *both[] = {p.on_host, p.on_far};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 3; i++) {
+            lk_rows rows = numbered_rows(values, LENGTH, (float)(100 * i));
+            same_outputs(both[k], &rows, 2, 5);
+            same_outputs(both[k], &rows, 0, 7);
+            lk_step_forget_rows(both[k]);
+        }
+    free_pair(&p);
+}
+
 static void descend(const lk_update *u)
 {
     for (int64_t i = 0; i < u->count; i++) u->values[i] -= (float)u->lr * u->grads[i];
@@ -513,6 +544,8 @@ int main(void)
         cmocka_unit_test(rows_are_gathered_where_the_engine_is),
         cmocka_unit_test(rows_of_a_batch_that_fails_are_forgotten),
         cmocka_unit_test(a_batch_that_was_begun_may_be_replaced),
+        cmocka_unit_test(rows_of_other_lengths_are_others),
+        cmocka_unit_test(rows_may_change_when_they_are_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
