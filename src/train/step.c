@@ -319,7 +319,9 @@ static lk_status begin(lk_step *step, const lk_input *fields, int count, bool tr
 {
     LKI_TRY(check_fields(step, fields, count));
     LKI_TRY(follow_moved_params(step, training));
-    LKI_TRY(find_or_compile(step, fields, count, training, &step->current));
+    lki_step_plan *plan;
+    LKI_TRY(find_or_compile(step, fields, count, training, &plan));
+    step->current = plan; /* until here the last batch's, which may be under way */
     LKI_TRY(lki_plan_enter(step->current->plan, lane, ahead));
     step->lane = lane;
     for (int i = 0; i < count; i++)

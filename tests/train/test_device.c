@@ -274,6 +274,27 @@ static void asynchronous_steps(void **state)
     free_pair(&p);
 }
 
+/* A batch that does not fit leaves the one under way alone. */
+static void asynchronous_steps_outlive_a_bad_batch(void **state)
+{
+    (void)state;
+    pair p = make_pair((lk_step_options){.asynchronous = true});
+    batch b = make_batch(BATCH, 1);
+    lk_tensor *narrow = lk_tensor_create(LK_F32, LK_SHAPE(BATCH, 3));
+    lk_input bad[] = {{"features", narrow}, {"targets", b.y}};
+    for (int i = 0; i < 3; i++) {
+        lkt_ok(train(p.on_host, &b));
+        lkt_ok(train(p.on_far, &b));
+    }
+    assert_int_equal(lk_step_train(p.on_far, bad, 2), LK_ERR_SHAPE);
+    lkt_ok(lk_step_wait(p.on_far));
+    assert_true(lk_step_loss(p.on_host) == lk_step_loss(p.on_far));
+    same_weights(p.on_host, p.on_far);
+    lk_tensor_free(narrow);
+    free_batch(&b);
+    free_pair(&p);
+}
+
 /* In asynchronous steps nothing is updated after a batch that went wrong, and whoever waits hears of it. */
 static void asynchronous_steps_stop_at_nan(void **state)
 {
@@ -539,6 +560,7 @@ int main(void)
         cmocka_unit_test(the_host_reads_and_writes_in_between),
         cmocka_unit_test(the_model_comes_back),
         cmocka_unit_test(asynchronous_steps),
+        cmocka_unit_test(asynchronous_steps_outlive_a_bad_batch),
         cmocka_unit_test(asynchronous_steps_stop_at_nan),
         cmocka_unit_test(lost_batches_are_taken_back),
         cmocka_unit_test(rows_are_gathered_where_the_engine_is),
