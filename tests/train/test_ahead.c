@@ -259,19 +259,108 @@ static void a_bad_batch_is_found(void **state)
         compare_bad((trial){.kind = i & 2 ? WIDE : SMALL, .engine.eager = i & 4}, i & 1);
 }
 
+static lk_engine *open_gpu(void)
+{
+    lk_engine *engine = lk_engine_open("cuda", (lk_engine_options){0});
+    if (engine) return engine;
+    print_message("%s\n", lk_error());
+    skip();
+    return NULL;
+}
+
 static void on_a_gpu(void **state)
 {
     (void)state;
-    lk_engine *engine = lk_engine_open("cuda", (lk_engine_options){0});
-    if (!engine) {
-        print_message("%s\n", lk_error());
-        skip();
-    }
-    lk_engine_close(engine);
+    lk_engine_close(open_gpu());
     compare((trial){.gpu = true});
     compare((trial){.gpu = true, .kind = WIDE, .workers = 2});
     compare((trial){.gpu = true, .kind = BYTES, .accumulation_steps = 2});
     for (int i = 0; i < 4; i++) compare_bad((trial){.gpu = true, .kind = i & 2 ? WIDE : SMALL}, i & 1);
+}
+
+/* What is done to a batch's memory after its rows were asked for and before anything runs. */
+typedef enum afterthought { NOTHING, FED_AHEAD, FED_AT_ONCE, STORED_AHEAD, AFTERTHOUGHTS } afterthought;
+
+/* Bytes become numbers by way of `stored`, as when a dataset is not on the GPU; then the afterthought. */
+static void feed_bytes(lk_engine *engine, int count, afterthought then)
+{
+    const lk_engine_ops *ops = engine->ops;
+    size_t nbytes = (size_t)count, wide_nbytes = sizeof(int64_t) * nbytes;
+    unsigned char *slot = ops->alloc_host(engine, nbytes, "bytes");
+    int64_t *given = ops->alloc_host(engine, wide_nbytes, "numbers");
+    void *stored = ops->alloc(engine, nbytes, "bytes"), *out = ops->alloc(engine, wide_nbytes, "numbers");
+    int64_t *indices = malloc(wide_nbytes), *found = malloc(wide_nbytes);
+    assert_true(slot && given && stored && out && indices && found);
+    lk_rows rows = {.data = slot, .stored = LK_U8, .length = count, .width = 1, .divisor = 1, .std = 1};
+    lk_generator generator;
+    lk_generator_seed(&generator, 0);
+    for (int batch = 1; batch <= 3; batch++) {
+        for (int i = 0; i < count; i++) {
+            indices[i] = count - 1 - i;
+            slot[i] = (unsigned char)(20 * batch + i);
+            given[i] = 1000 * batch + i;
+        }
+        lkt_ok(ops->feed_ahead(engine, stored, slot, nbytes));
+        lkt_ok(ops->gather_rows(engine, out, LK_I64, &rows, stored, indices, count));
+        if (then == FED_AHEAD) lkt_ok(ops->feed_ahead(engine, out, given, wide_nbytes));
+        if (then == FED_AT_ONCE) lkt_ok(ops->feed(engine, out, given, wide_nbytes));
+        if (then == STORED_AHEAD) lkt_ok(ops->feed_ahead(engine, stored, given, nbytes));
+        lkt_ok(ops->begin_step(engine, &generator));
+        lkt_ok(ops->synchronize(engine, NULL));
+        lkt_ok(ops->download(engine, found, out, wide_nbytes));
+        bool replaced = then == FED_AHEAD || then == FED_AT_ONCE;
+        for (int i = 0; i < count; i++) assert_int_equal(found[i], replaced ? given[i] : slot[indices[i]]);
+    }
+    ops->release(engine, stored);
+    ops->release(engine, out);
+    ops->release_host(engine, slot);
+    ops->release_host(engine, given);
+    free(indices);
+    free(found);
+}
+
+/* Everything is as if it were done when it is asked for: what was fed is there to be gathered, and what was
+ * written last stays. */
+static void batches_are_fed_in_order(void **state)
+{
+    (void)state;
+    lk_engine *engine = open_gpu();
+    for (int then = NOTHING; then < AFTERTHOUGHTS; then++) {
+        feed_bytes(engine, 40, (afterthought)then);
+        feed_bytes(engine, 600, (afterthought)then); /* numbers that are too many for a launch */
+    }
+    lk_engine_close(engine);
+}
+
+/* A batch whose rows were asked for and never gathered leaves nothing behind in an engine that others use. */
+static void a_step_ends_before_its_batch_began(void **state)
+{
+    (void)state;
+    enum { ROWS = 8 };
+    float values[ROWS * WIDTH];
+    for (int i = 0; i < ROWS * WIDTH; i++) values[i] = (float)i / 64;
+    lk_rows rows = {.data = values, .stored = LK_F32, .length = ROWS, .width = WIDTH, .divisor = 1, .std = 1};
+    const int64_t indices[] = {3, 4};
+    lk_tensor x = {.dtype = LK_F32, .shape = LK_SHAPE(2, WIDTH), .stride = {WIDTH, 1}};
+    lk_input fields[] = {{"features", &x}};
+    lk_engine *engine = open_gpu();
+    float outputs[2];
+    for (int k = 0; k < 2; k++) {
+        lk_step *step = lk_step(.model = model_for(WIDE), .engine = engine, .owned = true);
+        lkt_not_null(step);
+        for (int i = 0; i < 3; i++) {
+            lkt_ok(lk_step_take_rows(step, "features", &rows, indices));
+            lkt_ok(lk_step_evaluate(step, fields, 1));
+        }
+        const lk_tensor *logits = lk_step_output(step, "logits");
+        lkt_not_null(logits);
+        outputs[k] = ((const float *)logits->data)[0];
+        lkt_ok(lk_step_take_rows(step, "features", &rows, indices));
+        lkt_ok(lk_step_begin(step, fields, 1, false));
+        lk_step_free(step);
+    }
+    assert_true(outputs[0] == outputs[1]);
+    lk_engine_close(engine);
 }
 
 static lk_status refuse(lk_runner *runner)
@@ -369,6 +458,36 @@ static void a_callback_that_acts_is_in_time(void **state)
     assert_int_equal(w.aheads, 0);
 }
 
+/* ---- One run after another ---- */
+
+static double loss_on(lk_runner *runner, lk_dataset *dataset, lk_module *model)
+{
+    lkt_ok(lk_evaluate_loader(runner, lk_loader(lk_dataset_share(dataset), .batch_size = BATCH),
+                              .model = model, .criterion = model ? lk_cross_entropy_loss() : NULL));
+    return lk_metrics_get(runner->loader_metrics, "loss");
+}
+
+/* The contents of an array may change between two runs: the second one sees them as they are then. */
+static void a_run_sees_the_data_of_its_time(void **state)
+{
+    (void)state;
+    for (int eager = 0; eager < 2; eager++) {
+        trial t = {.engine.eager = eager};
+        lk_runner *runner = far_runner(&t), *fresh = far_runner(&t);
+        lk_dataset *dataset = points(VALID, WIDE, 2);
+        lk_storage x;
+        assert_true(lk_dataset_storage(dataset, 0, &x));
+        double before = loss_on(runner, dataset, model_for(WIDE));
+        for (int i = 0; i < VALID * WIDTH; i++) ((float *)x.data)[i] += (float)(i % 7);
+        double after = loss_on(runner, dataset, NULL);
+        assert_true(after != before);
+        assert_true(after == loss_on(fresh, dataset, model_for(WIDE)));
+        lk_dataset_free(dataset);
+        lk_runner_free(runner);
+        lk_runner_free(fresh);
+    }
+}
+
 /* ---- Evaluation ---- */
 
 static lk_status take(const lk_tensor *output, const lk_batch *batch, void *context)
@@ -415,9 +534,12 @@ int main(void)
         cmocka_unit_test(promises_are_kept),
         cmocka_unit_test(stopped_and_resumed),
         cmocka_unit_test(a_callback_that_acts_is_in_time),
+        cmocka_unit_test(a_run_sees_the_data_of_its_time),
         cmocka_unit_test(evaluated_one_ahead),
     };
-    const struct CMUnitTest gpu_tests[] = {cmocka_unit_test(on_a_gpu)};
+    const struct CMUnitTest gpu_tests[] = {cmocka_unit_test(on_a_gpu),
+                                           cmocka_unit_test(batches_are_fed_in_order),
+                                           cmocka_unit_test(a_step_ends_before_its_batch_began)};
     const char *engine = getenv("LOCKSTEP_TEST_ENGINE");
     if (engine && strcmp(engine, "cuda") == 0) return cmocka_run_group_tests(gpu_tests, NULL, NULL);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

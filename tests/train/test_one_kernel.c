@@ -3,6 +3,7 @@
 #include "lktest.h"
 
 #include "device/loader.h"
+#include "train/step.h"
 
 #include <lockstep/lockstep.h>
 
@@ -170,6 +171,8 @@ static void free_data(data *d)
     free(d->classes);
 }
 
+static const lk_engine_ops *real_ops; /* of an engine some of whose ops are the test's */
+
 /* A step on an engine of its own; `way` is LOCKSTEP_ONE_KERNEL's. */
 typedef struct trained {
     lk_engine *engine;
@@ -301,6 +304,59 @@ static void bad_batches_change_nothing(void **state)
     }
 }
 
+static void *refuse_datasets(lk_engine *engine, size_t nbytes, const char *what)
+{
+    return strcmp(what, "the dataset") == 0 ? NULL : real_ops->alloc(engine, nbytes, what);
+}
+
+/* Batches of other rows each, launched one ahead as runs do it, with the dataset on the GPU or not. */
+static void run_ahead(const example *e, const char *way, bool resident, double losses[STEPS])
+{
+    data d;
+    make_data(e, &d);
+    trained t = make_step(e, way);
+    real_ops = t.engine->ops;
+    lk_engine_ops ops = *real_ops;
+    ops.alloc = refuse_datasets;
+    if (!resident) t.engine->ops = &ops;
+    lkt_ok(train(e, &t, &d));
+    lk_input batch[] = {{"targets", d.y}, {"features", d.x}};
+    for (int i = 0; i < STEPS; i++) {
+        bool lost = false;
+        for (int k = 0; k < e->batch; k++) d.indices[k] = (k * 3 + i * 7) % (2 * e->batch);
+        lkt_ok(lk_step_take_rows(t.step, "features", &d.rows, d.indices));
+        lkt_ok(lk_step_take_rows(t.step, "targets", &d.class_rows, d.indices));
+        if (i == 0)
+            lkt_ok(lk_step_train(t.step, batch, 2)); /* the first of its order of fields */
+        else
+            lkt_ok(lki_step_launch(t.step, batch, 2, true));
+        if (i > 0) lkt_ok(lki_step_land(t.step, &lost));
+        assert_false(lost);
+        losses[i] = lk_step_loss(t.step);
+    }
+    t.engine->ops = real_ops;
+    free_step(&t);
+    free_data(&d);
+}
+
+/* Few bytes that travel with the launch are there when it gathers them. */
+static void few_rows_are_fed_ahead(void **state)
+{
+    (void)state;
+    double resident[STEPS], fed[STEPS];
+    if (!has_gpu()) skip();
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+        const example *e = &examples[i];
+        if (e->from != BYTES_AND_CLASSES || e->batch > 40) continue;
+        for (int k = 0; k < 2; k++) {
+            print_message("%s, %s\n", e->name, k ? "one kernel" : "a graph");
+            run_ahead(e, k ? "1" : "0", true, resident);
+            run_ahead(e, k ? "1" : "0", false, fed);
+            assert_memory_equal(resident, fed, sizeof fed);
+        }
+    }
+}
+
 /* What has no place in the kernel stays a graph. */
 static void others_are_graphs(void **state)
 {
@@ -326,8 +382,8 @@ static void others_are_graphs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_those_of_the_graph),
-                                       cmocka_unit_test(bad_batches_change_nothing),
-                                       cmocka_unit_test(others_are_graphs)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_are_those_of_the_graph), cmocka_unit_test(bad_batches_change_nothing),
+        cmocka_unit_test(few_rows_are_fed_ahead), cmocka_unit_test(others_are_graphs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

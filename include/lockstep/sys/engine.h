@@ -112,7 +112,8 @@ typedef struct lk_engine_ops {
     lk_status (*feed)(lk_engine *engine, void *device, const void *host, size_t nbytes);
     lk_status (*fetch)(lk_engine *engine, void *host, const void *device, size_t nbytes);
     /* Optional, with alloc: `count` rows of a copy of rows->data on the device, by their indices, back to
-     * back as elements of `dtype`. Has read the indices when it returns. */
+     * back as elements of `dtype`. Has read the indices when it returns, and finds what was fed to the copy
+     * before, ahead or not. */
     lk_status (*gather_rows)(lk_engine *engine, void *out, lk_dtype dtype, const lk_rows *rows,
                              const void *stored, const int64_t *indices, int64_t count);
     /* Optional: waits until all calls so far are done. Where one of them failed for what its data held, that

@@ -104,6 +104,11 @@ typedef struct lki_cuda_gather {
     int64_t index[LKI_CUDA_GATHER_ROWS];
 } lki_cuda_gather;
 
+/* How many bytes a gather reads from `stored` on, and writes from `out` on. */
+typedef struct lki_cuda_reach {
+    size_t read, written;
+} lki_cuda_reach;
+
 /* A call that can find a wrong index: its number, which input holds the indices, and how many there are to
  * choose from. */
 typedef struct lki_cuda_check {
@@ -142,7 +147,9 @@ typedef struct lki_cuda {
     int ticket_count;  /* given out so far */
 
     lki_cuda_gather gathers[LKI_CUDA_MAX_GATHERS]; /* asked for, not launched yet */
+    lki_cuda_reach reach[LKI_CUDA_MAX_GATHERS];    /* of each */
     int gather_count;
+    bool has_fresh_rows; /* the next step's gathers read what the launch before it writes */
 
     struct lki_cuda_notes *notes; /* of the recording under way (small.cuh); NULL: none are taken */
     unsigned *arrivals;           /* device: blocks that have come to a barrier of a small program, ever */
@@ -345,13 +352,16 @@ lk_status lki_cuda_prepare_update(lki_cuda *cuda,
 lk_status lki_cuda_prepare_unscale(lki_cuda *cuda, lk_call *call);
 lk_status lki_cuda_prepare_ranks(lki_cuda *cuda, lk_call *call); /* all_reduce, reduce_start/_wait, assign */
 
-/* prologue.cu: what a step starts with. Gathers are kept until the step begins, or until somebody waits. */
+/* prologue.cu: what a step starts with. Gathers are kept until the step begins, or until somebody needs what
+ * they touch. */
 lk_status lki_cuda_gather_rows(lk_engine *engine, void *out, lk_dtype dtype, const lk_rows *rows,
                                const void *stored, const int64_t *indices, int64_t count);
 /* A few bytes of pinned host memory, with the next step's first launch. False where they are too many, or
  * that launch is full. */
 bool lki_cuda_gather_bytes(lki_cuda *cuda, void *out, const void *host, size_t nbytes);
 lk_status lki_cuda_flush_gathers(lki_cuda *cuda);
+/* For who writes to memory: launches the gathers that were asked for if one of them touches it. */
+lk_status lki_cuda_write_after_gathers(lki_cuda *cuda, const void *data, size_t nbytes, bool *met);
 lk_status lki_cuda_begin_step(lk_engine *engine, lk_generator *generator);
 
 /* ---- For the plugin's table ---- */

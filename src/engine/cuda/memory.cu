@@ -20,9 +20,10 @@ void *lki_cuda_alloc(lk_engine *engine, size_t nbytes, const char *what)
     return NULL;
 }
 
-/* Work under way may still use the memory. */
+/* Work under way may still use the memory, and so may what was only asked for. */
 static void wait_for_streams(lki_cuda *cuda)
 {
+    lki_cuda_flush_gathers(cuda);
     cudaStreamSynchronize(cuda->compute);
     cudaStreamSynchronize(cuda->side);
     cudaStreamSynchronize(cuda->copy);
@@ -71,18 +72,25 @@ lk_status lki_cuda_download(lk_engine *engine, void *host, const void *device, s
 
 lk_status lki_cuda_feed(lk_engine *engine, void *device, const void *host, size_t nbytes)
 {
+    bool met;
     if (nbytes == 0) return LK_OK;
     lki_cuda *cuda = lki_cuda_enter(engine);
+    LKI_TRY(lki_cuda_write_after_gathers(cuda, device, nbytes, &met));
     LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, cuda->compute));
     return LK_OK;
 }
 
 /* On a stream of its own, which the next step waits for (lki_cuda_take_fed); little with the step's first
- * launch, which costs neither a copy nor a wait. */
+ * launch, which costs neither a copy nor a wait. What a batch that never began left to be done comes first.
+ */
 lk_status lki_cuda_feed_ahead(lk_engine *engine, void *device, const void *host, size_t nbytes)
 {
     lki_cuda *cuda = lki_cuda_enter(engine);
-    if (nbytes == 0 || lki_cuda_gather_bytes(cuda, device, host, nbytes)) return LK_OK;
+    bool met;
+    if (nbytes == 0) return LK_OK;
+    LKI_TRY(lki_cuda_write_after_gathers(cuda, device, nbytes, &met));
+    if (met) return lki_cuda_feed(engine, device, host, nbytes);
+    if (lki_cuda_gather_bytes(cuda, device, host, nbytes)) return LK_OK;
     LKI_CUDA(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, cuda->copy));
     cuda->is_fed_ahead = true;
     return LK_OK;

@@ -76,6 +76,35 @@ bool is_wide(const lk_rows *rows, lk_dtype dtype, const void *out, const void *s
     return rows->stored == dtype && (((uintptr_t)out | (uintptr_t)stored | row_nbytes) & 15) == 0;
 }
 
+/* From the first row to the last that is asked for. */
+size_t reached_nbytes(const lk_rows *rows, const int64_t *indices, int64_t count)
+{
+    int64_t last = 0;
+    for (int64_t i = 0; i < count; i++) last = indices[i] > last ? indices[i] : last;
+    return (size_t)((last + 1) * rows->width) * lki_cuda_dtype_nbytes(rows->stored);
+}
+
+/* ---- Gathers of one launch run at once, in no order: none may touch what another writes ---- */
+
+bool overlap(const void *a, size_t a_nbytes, const void *b, size_t b_nbytes)
+{
+    return (const char *)a < (const char *)b + b_nbytes && (const char *)b < (const char *)a + a_nbytes;
+}
+
+bool is_to_be_written(const lki_cuda *cuda, const void *data, size_t nbytes)
+{
+    for (int i = 0; i < cuda->gather_count; i++)
+        if (overlap(cuda->gathers[i].out, cuda->reach[i].written, data, nbytes)) return true;
+    return false;
+}
+
+bool is_to_be_read(const lki_cuda *cuda, const void *data, size_t nbytes)
+{
+    for (int i = 0; i < cuda->gather_count; i++)
+        if (overlap(cuda->gathers[i].stored, cuda->reach[i].read, data, nbytes)) return true;
+    return false;
+}
+
 /* ---- The launch ---- */
 
 /* Block 0 takes the numbers, the others the rows. */
@@ -184,6 +213,12 @@ lk_status lki_cuda_flush_gathers(lki_cuda *cuda)
     return launch(cuda, n);
 }
 
+lk_status lki_cuda_write_after_gathers(lki_cuda *cuda, const void *data, size_t nbytes, bool *met)
+{
+    *met = is_to_be_written(cuda, data, nbytes) || is_to_be_read(cuda, data, nbytes);
+    return *met ? lki_cuda_flush_gathers(cuda) : LK_OK;
+}
+
 lk_status lki_cuda_gather_rows(lk_engine *engine, void *out, lk_dtype dtype, const lk_rows *rows,
                                const void *stored, const int64_t *indices, int64_t count)
 {
@@ -192,14 +227,23 @@ lk_status lki_cuda_gather_rows(lk_engine *engine, void *out, lk_dtype dtype, con
     if (count == 0 || rows->width == 0) return LK_OK;
     LKI_TRY(find_conversion(rows, dtype, &conversion));
     size_t row_nbytes = (size_t)rows->width * lki_cuda_dtype_nbytes(dtype);
+    size_t read_nbytes = reached_nbytes(rows, indices, count);
+    bool met;
+    if (is_to_be_written(cuda, stored, read_nbytes)) {
+        LKI_TRY(lki_cuda_flush_gathers(cuda));
+        cuda->has_fresh_rows = true;
+    }
+    LKI_TRY(lki_cuda_write_after_gathers(cuda, out, (size_t)count * row_nbytes, &met));
     for (int64_t begin = 0; begin < count; begin += LKI_CUDA_GATHER_ROWS) {
         if (cuda->gather_count == LKI_CUDA_MAX_GATHERS) LKI_TRY(lki_cuda_flush_gathers(cuda));
+        lki_cuda_reach *reach = &cuda->reach[cuda->gather_count];
         lki_cuda_gather *g = &cuda->gathers[cuda->gather_count++];
         int64_t rest = count - begin;
         g->out = (char *)out + (size_t)begin * row_nbytes;
         g->stored = stored;
         g->width = rows->width;
         g->row_count = rest < LKI_CUDA_GATHER_ROWS ? (int)rest : (int)LKI_CUDA_GATHER_ROWS;
+        *reach = {read_nbytes, (size_t)g->row_count * row_nbytes};
         g->conversion = conversion;
         if (is_wide(rows, dtype, out, stored)) {
             g->conversion = LKI_CUDA_COPY_16;
@@ -217,6 +261,7 @@ bool lki_cuda_gather_bytes(lki_cuda *cuda, void *out, const void *host, size_t n
 {
     bool in_words = (((uintptr_t)out | (uintptr_t)host | nbytes) & 7) == 0;
     if (nbytes > MAX_FED_BYTES || cuda->gather_count == LKI_CUDA_MAX_GATHERS) return false;
+    cuda->reach[cuda->gather_count] = {nbytes, nbytes};
     lki_cuda_gather *g = &cuda->gathers[cuda->gather_count++];
     g->out = out;
     g->stored = host; /* pinned: its address is the same on the device */

@@ -28,8 +28,9 @@ __device__ void let_next_start()
 #endif
 }
 
-/* Until all earlier work is done and can be seen. Before it only what a step never writes may be read (rows
- * of datasets, the ops), and nothing may be written. */
+/* Until all earlier work is done and can be seen. Before it only what no step writes may be read (the ops,
+ * rows of datasets, and rows that were fed: a launch behind the kernel that wrote them does not start early),
+ * and nothing may be written. */
 __device__ void wait_for_earlier_work()
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
