@@ -3,17 +3,22 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+typedef enum side { NEITHER, HOST, DEVICE } side;
+
 typedef struct block {
     char *host, *device;
     size_t nbytes;
+    const lk_param *param; /* whose value it is, and nothing else; NULL: it is shared, or no parameter's */
     bool scratch;
+    side newer;
 } block;
 
 struct lki_mirror {
     lk_engine *engine;
     block *blocks;
     int count, capacity;
-    bool host_is_behind, device_is_behind;
+    bool host_has_newer, device_has_newer; /* of any block */
+    uint64_t version;
 };
 
 lk_status lki_mirror_create(lki_mirror **out, lk_engine *engine)
@@ -23,6 +28,7 @@ lk_status lki_mirror_create(lki_mirror **out, lk_engine *engine)
     lki_mirror *mirror = LKI_NEW(lki_mirror);
     if (!mirror) return LK_ERR_NOMEM;
     mirror->engine = engine;
+    mirror->version = 1;
     *out = mirror;
     return LK_OK;
 }
@@ -48,21 +54,29 @@ static lk_status reserve(lki_mirror *mirror)
     return LK_OK;
 }
 
-lk_status lki_mirror_add(lki_mirror *mirror, void *host, size_t nbytes, bool scratch, const char *what)
+static lk_status add(lki_mirror *mirror, block fresh, const char *what)
 {
-    if (!mirror || !host) return LK_OK;
+    if (!fresh.host) return LK_OK;
     LKI_TRY(reserve(mirror));
-    char *device = mirror->engine->ops->alloc(mirror->engine, nbytes, what);
-    if (!device) return LK_ERR_NOMEM;
-    mirror->blocks[mirror->count++] = (block){host, device, nbytes, scratch};
-    mirror->device_is_behind = true;
+    fresh.device = mirror->engine->ops->alloc(mirror->engine, fresh.nbytes, what);
+    if (!fresh.device) return LK_ERR_NOMEM;
+    fresh.newer = HOST;
+    mirror->blocks[mirror->count++] = fresh;
+    mirror->host_has_newer = true;
+    mirror->version++;
     return LK_OK;
 }
 
-static const block *find(const lki_mirror *mirror, const char *host)
+lk_status lki_mirror_add(lki_mirror *mirror, void *host, size_t nbytes, bool scratch, const char *what)
+{
+    block fresh = {.host = host, .nbytes = nbytes, .scratch = scratch};
+    return mirror ? add(mirror, fresh, what) : LK_OK;
+}
+
+static block *find(const lki_mirror *mirror, const char *host)
 {
     for (int i = 0; mirror && i < mirror->count; i++) {
-        const block *b = &mirror->blocks[i];
+        block *b = &mirror->blocks[i];
         if (host >= b->host && host < b->host + b->nbytes) return b;
     }
     return NULL;
@@ -74,57 +88,129 @@ void *lki_mirror_address(const lki_mirror *mirror, void *host)
     return b ? b->device + ((char *)host - b->host) : host;
 }
 
+uint64_t lki_mirror_version(const lki_mirror *mirror)
+{
+    return mirror ? mirror->version : 0;
+}
+
 lk_engine *lki_mirror_engine(const lki_mirror *mirror)
 {
     return mirror ? mirror->engine : NULL;
 }
 
+static lk_status pull(const lki_mirror *mirror, block *b)
+{
+    LKI_TRY(mirror->engine->ops->download(mirror->engine, b->host, b->device, b->nbytes));
+    b->newer = NEITHER;
+    return LK_OK;
+}
+
+static lk_status push(const lki_mirror *mirror, block *b)
+{
+    LKI_TRY(mirror->engine->ops->upload(mirror->engine, b->device, b->host, b->nbytes));
+    b->newer = NEITHER;
+    return LK_OK;
+}
+
 lk_status lki_mirror_pull_block(lki_mirror *mirror, void *host)
 {
-    const block *b = find(mirror, host);
-    return b ? mirror->engine->ops->download(mirror->engine, b->host, b->device, b->nbytes) : LK_OK;
+    block *b = find(mirror, host);
+    return b ? pull(mirror, b) : LK_OK;
 }
 
 lk_status lki_mirror_push_block(lki_mirror *mirror, void *host)
 {
-    const block *b = find(mirror, host);
-    return b ? mirror->engine->ops->upload(mirror->engine, b->device, b->host, b->nbytes) : LK_OK;
+    block *b = find(mirror, host);
+    return b ? push(mirror, b) : LK_OK;
 }
 
 lk_status lki_mirror_pull(lki_mirror *mirror)
 {
-    if (!mirror || !mirror->host_is_behind) return LK_OK;
+    if (!mirror || !mirror->device_has_newer) return LK_OK;
     for (int i = 0; i < mirror->count; i++)
-        if (!mirror->blocks[i].scratch) LKI_TRY(lki_mirror_pull_block(mirror, mirror->blocks[i].host));
-    mirror->host_is_behind = false;
+        if (mirror->blocks[i].newer == DEVICE && !mirror->blocks[i].scratch)
+            LKI_TRY(pull(mirror, &mirror->blocks[i]));
+    mirror->device_has_newer = false;
     return LK_OK;
 }
 
 lk_status lki_mirror_push(lki_mirror *mirror)
 {
-    if (!mirror || !mirror->device_is_behind) return LK_OK;
+    if (!mirror || !mirror->host_has_newer) return LK_OK;
     for (int i = 0; i < mirror->count; i++)
-        if (!mirror->blocks[i].scratch) LKI_TRY(lki_mirror_push_block(mirror, mirror->blocks[i].host));
-    mirror->device_is_behind = false;
+        if (mirror->blocks[i].newer == HOST && !mirror->blocks[i].scratch)
+            LKI_TRY(push(mirror, &mirror->blocks[i]));
+    mirror->host_has_newer = false;
     return LK_OK;
+}
+
+/* What the host has written and not pushed yet stays the newer. */
+static void device_changed(lki_mirror *mirror, block *b)
+{
+    if (b->newer != HOST) b->newer = DEVICE;
+    mirror->device_has_newer = true;
+    mirror->version++;
+}
+
+static void host_changed(lki_mirror *mirror, block *b)
+{
+    b->newer = HOST;
+    mirror->host_has_newer = true;
+    mirror->version++;
 }
 
 void lki_mirror_device_changed(lki_mirror *mirror)
 {
-    if (mirror) mirror->host_is_behind = true;
+    for (int i = 0; mirror && i < mirror->count; i++) device_changed(mirror, &mirror->blocks[i]);
 }
 
 void lki_mirror_host_changed(lki_mirror *mirror)
 {
-    if (mirror) mirror->device_is_behind = true;
+    for (int i = 0; mirror && i < mirror->count; i++) host_changed(mirror, &mirror->blocks[i]);
+}
+
+/* ---- By the parameter ---- */
+
+static block *block_of(const lk_param *param)
+{
+    return find(param->mirror, param->value->data);
 }
 
 lk_status lki_param_pull(const lk_param *param)
 {
-    return lki_mirror_pull(param->mirror);
+    block *b = block_of(param);
+    return b && b->newer == DEVICE ? pull(param->mirror, b) : LK_OK;
 }
 
 void lki_param_push(const lk_param *param)
 {
-    lki_mirror_host_changed(param->mirror);
+    block *b = block_of(param);
+    if (b) host_changed(param->mirror, b);
+}
+
+void lki_param_device_changed(const lk_param *param)
+{
+    block *b = block_of(param);
+    if (b) device_changed(param->mirror, b);
+}
+
+lk_status lki_param_join(lk_param *param, lki_mirror *mirror)
+{
+    block fresh = {.host = param->value->data, .nbytes = lk_tensor_nbytes(param->value), .param = param};
+    LKI_TRY(add(mirror, fresh, "a parameter"));
+    param->mirror = mirror;
+    return LK_OK;
+}
+
+lk_status lki_param_leave(lk_param *param)
+{
+    lki_mirror *mirror = param->mirror;
+    block *b = block_of(param);
+    LKI_TRY(lki_param_pull(param));
+    param->mirror = NULL;
+    if (!b || b->param != param) return LK_OK;
+    mirror->engine->ops->release(mirror->engine, b->device);
+    *b = mirror->blocks[--mirror->count];
+    mirror->version++;
+    return LK_OK;
 }

@@ -1,10 +1,11 @@
 /* Parameters where an engine with memory of its own can reach them.
  *
  * A mirror is a list of blocks of host memory and their copies on the device. Training changes the copies;
- * the host pulls them before it reads, and pushes after it has written. Both do nothing where neither side
- * has changed, so asking is cheap. Code that meets a parameter asks by the parameter: lki_param_pull before
- * it reads the value, lki_param_push after it has written it; both do nothing for parameters that live on the
- * host alone. Gradients are scratch: they travel only where somebody names them. One thread. */
+ * the host pulls them before it reads, and pushes after it has written. Each block knows which side is newer,
+ * so that both move no more than they must, and asking is cheap. Code that meets a parameter asks by the
+ * parameter: lki_param_pull before it reads the value or writes a part of it, lki_param_push after it has
+ * written it; both do nothing for parameters that live on the host alone. Gradients are scratch: they travel
+ * only where somebody names them. One thread. */
 #ifndef LKI_GRAPH_MIRROR_H
 #define LKI_GRAPH_MIRROR_H
 
@@ -24,6 +25,8 @@ lk_status lki_mirror_add(lki_mirror *mirror, void *host, size_t nbytes, bool scr
  * NULL or does not know it. */
 void *lki_mirror_address(const lki_mirror *mirror, void *host);
 lk_engine *lki_mirror_engine(const lki_mirror *mirror);
+/* Grows with each change that either side was said to have; not 0. */
+uint64_t lki_mirror_version(const lki_mirror *mirror);
 
 /* Brings the other side up to date. NULL is fine. */
 lk_status lki_mirror_pull(lki_mirror *mirror);
@@ -39,5 +42,10 @@ void lki_mirror_host_changed(lki_mirror *mirror);
 /* By the parameter. */
 lk_status lki_param_pull(const lk_param *param);
 void lki_param_push(const lk_param *param); /* at the latest moment: when the device next needs it */
+void lki_param_device_changed(const lk_param *param);
+/* Gives a parameter that no mirror has a block of its own, whose host memory must last until it leaves. */
+lk_status lki_param_join(lk_param *param, lki_mirror *mirror);
+/* Back to the host alone. The copy goes, unless the block is shared with others. */
+lk_status lki_param_leave(lk_param *param);
 
 #endif
