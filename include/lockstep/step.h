@@ -14,7 +14,9 @@
  * replay that allocates nothing. Life: the step borrows model, criterion, optimizer and engine, which must
  * outlive it, unless
  * `.owned` says that they are its own. Creating a step with an optimizer moves the model's parameters into
- * one flat buffer (lk_param.value keeps pointing at them). One thread. */
+ * one flat buffer (lk_param.value keeps pointing at them). Several steps may share a model, wherever their
+ * engines work; on a GPU those of one engine share its copy of the parameters too, while others copy it
+ * through the host whenever it has changed. One thread. */
 #ifndef LOCKSTEP_STEP_H
 #define LOCKSTEP_STEP_H
 

@@ -57,7 +57,9 @@ static int input_index(const lk_graph *graph, const lk_value *value)
 /* Where the engine finds a parameter's value or gradient. */
 static void *param_address(const lki_plan *plan, const lk_param *param, const lk_tensor *tensor)
 {
-    return plan->device ? lki_mirror_address(param->mirror, tensor->data) : tensor->data;
+    if (!plan->device) return tensor->data;
+    bool lives_here = lki_mirror_engine(param->mirror) == plan->options.engine;
+    return lki_mirror_address(lives_here ? param->mirror : plan->options.borrowed, tensor->data);
 }
 
 static void *address_of(const lki_plan *plan, lk_value *value)

@@ -21,10 +21,11 @@ size_t lki_workspace_nbytes(const lki_workspace *workspace);
 
 typedef struct lki_plan_options {
     lk_engine *engine;
-    lki_workspace *workspace; /* must outlive the plan */
-    lk_generator *generator;  /* for dropout; NULL: the default one */
-    lk_dtype precision;       /* LK_F32, or LK_BF16 / LK_F16 for the operands of products */
-    bool no_fusion;           /* for tests */
+    lki_workspace *workspace;          /* must outlive the plan */
+    lk_generator *generator;           /* for dropout; NULL: the default one */
+    lk_dtype precision;                /* LK_F32, or LK_BF16 / LK_F16 for the operands of products */
+    const struct lki_mirror *borrowed; /* copies of parameters that live on another engine */
+    bool no_fusion;                    /* for tests */
 } lki_plan_options;
 
 /* Owns `graph` from the call on, whether it succeeds or not. */

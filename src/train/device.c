@@ -32,47 +32,122 @@ static lk_status place_flat(lk_step *step)
                           LK_SCALER_COUNT * lk_dtype_nbytes(step->scaler.dtype), false, "the loss scale");
 }
 
-/* Frozen ones and buffers, or all of a step that does not train. Counters stay on the host. */
-static lk_status place_others(lk_step *step)
+/* A parameter lives in one place: with the step that trains it or, where none does, with the first that came.
+ * Steps of the same engine use it there. Those of other engines borrow it: they have copies, which are
+ * brought up to date through the host when a batch begins. */
+static bool is_borrowed(const lk_step *step, const lk_param *param)
 {
+    return param->mirror && lki_mirror_engine(param->mirror) != step->engine;
+}
+
+static lk_status borrow(lk_step *step, const lk_param *param)
+{
+    if (!step->borrowed) LKI_TRY(lki_mirror_create(&step->borrowed, step->engine));
+    return lki_mirror_add(step->borrowed, param->value->data, lk_tensor_nbytes(param->value), false,
+                          "a copy of a parameter");
+}
+
+static void return_borrowed(lk_step *step)
+{
+    lki_mirror_free(step->borrowed);
+    step->borrowed = NULL;
+    step->borrowed_version = 0;
+}
+
+/* Frozen ones and buffers, or all of a step that does not train. Counters stay on the host. Who trains moves
+ * the statistics of batch norms with each batch: a new trainer takes those over. */
+static lk_status place_others(lk_step *step, bool takes_buffers)
+{
+    return_borrowed(step);
     for (int i = 0; i < step->params.count; i++) {
         lk_param *param = step->params.items[i].param;
-        bool in_flat = step->flat.values && param->value->buffer == step->flat.values;
-        if (in_flat || !lk_dtype_is_float(param->value->dtype)) continue;
-        if (lki_mirror_engine(param->mirror) == step->engine) continue; /* another step keeps it there */
-        LKI_TRY(lki_param_pull(param));
-        LKI_TRY(lki_mirror_add(step->mirror, param->value->data, lk_tensor_nbytes(param->value), false,
-                               "a parameter"));
-        param->mirror = step->mirror;
+        if (!lk_dtype_is_float(param->value->dtype)) continue;
+        if (lki_mirror_engine(param->mirror) == step->engine) continue;
+        if (takes_buffers && param->is_buffer) LKI_TRY(lki_param_leave(param));
+        LKI_TRY(param->mirror ? borrow(step, param) : lki_param_join(param, step->mirror));
     }
     return LK_OK;
 }
 
-/* Parameters that were in the flat buffers when those were made have left their earlier mirror. */
+/* Parameters that were moved into the flat buffers have left their earlier mirror. */
 static void adopt_flat(lk_step *step)
 {
-    for (int i = 0; i < step->flat.slice_count; i++)
-        if (step->flat.slices[i].param->value->buffer == step->flat.values)
-            step->flat.slices[i].param->mirror = step->mirror;
+    for (int i = 0; i < step->flat.slice_count; i++) step->flat.slices[i].param->mirror = step->mirror;
 }
 
 lk_status lki_step_place_params(lk_step *step)
 {
-    if (!step->mirror) {
-        LKI_TRY(lki_mirror_create(&step->mirror, step->engine));
-        if (step->mirror) LKI_TRY(place_flat(step));
-        adopt_flat(step);
-    }
-    if (!step->mirror) return LK_OK;
+    lk_engine *engine = step->engine;
+    if (!engine->ops->alloc) return LK_OK;
     if (!step->watched)
-        step->watched =
-            step->engine->ops->alloc_host(step->engine, sizeof *step->watched * LKI_LANES, "the loss");
-    return step->watched ? place_others(step) : LK_ERR_NOMEM;
+        step->watched = engine->ops->alloc_host(engine, sizeof *step->watched * LKI_LANES, "the loss");
+    if (!step->watched) return LK_ERR_NOMEM;
+    if (step->mirror) return place_others(step, false);
+    LKI_TRY(lki_mirror_create(&step->mirror, engine));
+    LKI_TRY(place_flat(step));
+    adopt_flat(step);
+    return place_others(step, step->flat.values != NULL);
+}
+
+static lk_status refresh_borrowed(lk_step *step)
+{
+    uint64_t version = 0;
+    for (int i = 0; i < step->params.count; i++)
+        if (is_borrowed(step, step->params.items[i].param))
+            version += lki_mirror_version(step->params.items[i].param->mirror);
+    if (version == step->borrowed_version) return LK_OK;
+    for (int i = 0; i < step->params.count; i++)
+        if (is_borrowed(step, step->params.items[i].param))
+            LKI_TRY(lki_param_pull(step->params.items[i].param));
+    lki_mirror_host_changed(step->borrowed);
+    LKI_TRY(lki_mirror_push(step->borrowed));
+    step->borrowed_version = version;
+    return LK_OK;
+}
+
+lk_status lki_step_refresh_params(lk_step *step)
+{
+    LKI_TRY(lki_mirror_push(step->mirror));
+    for (int i = 0; i < step->params.count; i++) {
+        lk_param *param = step->params.items[i].param;
+        if (!step->mirror)
+            LKI_TRY(lki_param_pull(param));
+        else if (!is_borrowed(step, param))
+            LKI_TRY(lki_mirror_push(param->mirror));
+    }
+    return step->borrowed ? refresh_borrowed(step) : LK_OK;
+}
+
+/* A statistic that lives elsewhere was moved in the copy. */
+static lk_status give_back(lk_step *step, lk_param *param)
+{
+    LKI_TRY(lki_param_pull(param)); /* the block may hold more than this one */
+    LKI_TRY(lki_mirror_pull_block(step->borrowed, param->value->data));
+    lki_param_push(param);
+    return LK_OK;
+}
+
+lk_status lki_step_params_changed(lk_step *step)
+{
+    lki_mirror_device_changed(step->mirror);
+    for (int i = 0; i < step->params.count; i++) {
+        lk_param *param = step->params.items[i].param;
+        if (!step->mirror)
+            lki_param_push(param);
+        else if (param->is_buffer && is_borrowed(step, param))
+            LKI_TRY(give_back(step, param));
+        else if (param->is_buffer && param->mirror != step->mirror)
+            lki_param_device_changed(param);
+    }
+    return LK_OK;
 }
 
 void lki_step_release_params(lk_step *step)
 {
+    if (step->watched) step->engine->ops->release_host(step->engine, step->watched);
+    step->watched = NULL;
     if (!step->mirror) return;
+    return_borrowed(step);
     lki_mirror_pull(step->mirror);
     for (int i = 0; i < step->params.count; i++) {
         lk_param *param = step->params.items[i].param;
@@ -81,8 +156,6 @@ void lki_step_release_params(lk_step *step)
     if (step->scaler.scale) step->scaler.scale->mirror = NULL;
     lki_mirror_free(step->mirror);
     step->mirror = NULL;
-    if (step->watched) step->engine->ops->release_host(step->engine, step->watched);
-    step->watched = NULL;
     lki_flat_moved(); /* other steps of the same parameters must look for them again */
 }
 
@@ -156,10 +229,12 @@ lk_status lki_step_start(lk_step *step, bool training, bool *advanced)
     if (training) kind = lki_update_count(&step->update) ? LKI_PROGRAM_UPDATE : LKI_PROGRAM_ACCUMULATE;
     *advanced = kind == LKI_PROGRAM_UPDATE;
     if (*advanced) lki_update_advance(&step->update);
-    if (training) lki_mirror_device_changed(step->mirror);
-    LKI_TRY(start(step, kind));
-    if (training) lki_step_count_batches(step, 1);
-    return LK_OK;
+    lk_status status = start(step, kind);
+    if (!training) return status;
+    lk_status told = lki_step_params_changed(step);
+    if (status == LK_OK) status = told;
+    if (status == LK_OK) lki_step_count_batches(step, 1);
+    return status;
 }
 
 lk_status lki_step_run_recorded(lk_step *step, bool training)

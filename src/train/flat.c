@@ -79,7 +79,7 @@ static lk_status allocate(lki_flat *flat, const lki_flat_options *options)
 static lk_status move_param(lki_flat *flat, const lki_slice *slice)
 {
     lk_param *param = slice->param;
-    LKI_TRY(lki_param_pull(param));
+    LKI_TRY(lki_param_leave(param));
     size_t offset = (size_t)slice->offset * lk_dtype_nbytes(flat->dtype);
     lk_tensor *value = lki_tensor_over(flat->values, offset, flat->dtype, param->value->shape);
     lk_tensor *grad = lki_tensor_over(flat->grads, offset, flat->dtype, param->value->shape);
@@ -95,7 +95,7 @@ static lk_status move_param(lki_flat *flat, const lki_slice *slice)
     return LK_OK;
 }
 
-static _Atomic uint64_t generation;
+static _Atomic uint64_t generation = 1; /* a fresh step has seen none: it looks once, whatever has moved */
 
 uint64_t lki_flat_generation(void)
 {

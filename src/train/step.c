@@ -199,7 +199,8 @@ static lk_status compile(lk_step *step, const lk_input *fields, int count, bool 
     lki_plan_options options = {.engine = step->engine,
                                 .workspace = step->workspace,
                                 .generator = step->options.generator,
-                                .precision = step->options.precision};
+                                .precision = step->options.precision,
+                                .borrowed = step->borrowed};
     *out = (lki_step_plan){.training = training, .field_count = count};
     LKI_TRY(lki_plan_compile(&out->plan, graph, options));
     for (int i = 0; i < count; i++) {
@@ -290,13 +291,6 @@ static lk_status follow_moved_params(lk_step *step, bool training)
     return LK_OK;
 }
 
-/* Another step may have trained them on a device. */
-static lk_status pull_params(const lk_step *step)
-{
-    for (int i = 0; i < step->params.count; i++) LKI_TRY(lki_param_pull(step->params.items[i].param));
-    return LK_OK;
-}
-
 /* Tells a device what has changed since: the numbers of the update and, with a generator, the random draws.
  */
 static lk_status announce(lk_step *step, lk_generator *generator)
@@ -326,7 +320,7 @@ static lk_status begin(lk_step *step, const lk_input *fields, int count, bool tr
     step->lane = lane;
     for (int i = 0; i < count; i++)
         LKI_TRY(lki_residents_bind(&step->residents, step->current->plan, i, &fields[i]));
-    LKI_TRY(step->mirror ? lki_mirror_push(step->mirror) : pull_params(step));
+    LKI_TRY(lki_step_refresh_params(step));
     step->has_loss = false;
     step->loss = NAN;
     return LK_OK;
@@ -362,9 +356,10 @@ lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool t
 lk_status lk_step_forward(lk_step *step)
 {
     LKI_TRY(announce(step, lki_step_source(step)));
-    if (step->current->training)
-        lki_mirror_device_changed(step->mirror); /* batch norms move their statistics */
-    return lki_plan_run_section(step->current->plan, LKI_SECTION_FORWARD);
+    lk_status status = lki_plan_run_section(step->current->plan, LKI_SECTION_FORWARD);
+    if (!step->current->training) return status;
+    lk_status told = lki_step_params_changed(step); /* batch norms move their statistics */
+    return status ? status : told;
 }
 
 lk_status lki_step_check_loss(lk_step *step)
@@ -426,7 +421,7 @@ lk_status lk_step_update(lk_step *step)
     lki_update_advance(&step->update);
     LKI_TRY(announce(step, NULL));
     LKI_TRY(step->flat.common_states ? lki_step_divided_update(step) : lki_update_apply(&step->update));
-    lki_mirror_device_changed(step->mirror);
+    LKI_TRY(lki_step_params_changed(step));
     return lki_replicas_check_if_due(&step->replicas, step->update.step_count);
 }
 
@@ -469,6 +464,7 @@ lk_status lk_step_pull(lk_step *step)
 {
     LKI_TRY(lki_step_finish(step));
     LKI_TRY(lki_mirror_pull(step->mirror));
+    for (int i = 0; i < step->params.count; i++) LKI_TRY(lki_param_pull(step->params.items[i].param));
     return step->flat.grads ? lki_mirror_pull_block(step->mirror, lki_buffer_data(step->flat.grads)) : LK_OK;
 }
 
@@ -486,15 +482,6 @@ const lk_tensor *lk_step_output(lk_step *step, const char *name)
 {
     if (!step->current) return lki_fail_null(LK_ERR_INVALID, "the step has not seen a batch yet");
     return lki_plan_output(step->current->plan, name);
-}
-
-/* What the host reads of a flat buffer; NULL where there is none, or where it cannot be had. */
-static void *host_copy(lk_step *step, lk_buffer *buffer, int64_t *count)
-{
-    *count = step->flat.count;
-    if (!buffer || lki_step_finish(step) || lki_mirror_pull_block(step->mirror, lki_buffer_data(buffer)))
-        return NULL;
-    return lki_buffer_data(buffer);
 }
 
 double lk_step_grad_norm(const lk_step *step)
@@ -521,12 +508,18 @@ int64_t lk_step_skipped_updates(lk_step *step)
     return scaler ? (int64_t)lki_scaler_get(scaler, LK_SCALER_SKIPPED) : 0;
 }
 
+/* NULL where there are none, or where they cannot be had. */
 void *lk_step_flat_params(lk_step *step, int64_t *count)
 {
-    return host_copy(step, step->flat.values, count);
+    *count = step->flat.count;
+    if (!step->flat.values || lki_step_finish(step) || lki_mirror_pull(step->mirror)) return NULL;
+    return lki_buffer_data(step->flat.values);
 }
 
 void *lk_step_flat_grads(lk_step *step, int64_t *count)
 {
-    return host_copy(step, step->flat.grads, count);
+    void *grads = step->flat.grads ? lki_buffer_data(step->flat.grads) : NULL;
+    *count = step->flat.count;
+    if (!grads || lki_step_finish(step) || lki_mirror_pull_block(step->mirror, grads)) return NULL;
+    return grads;
 }

@@ -49,9 +49,11 @@ struct lk_step {
     lk_step_options options;
     lk_engine *engine, *own_engine;
     lki_workspace *workspace;
-    lki_mirror *mirror;   /* the parameters on the engine's device; NULL on the host */
-    lk_watched *watched;  /* where such an engine writes the losses, one a lane */
-    lk_param_list params; /* of the model, with full names */
+    lki_mirror *mirror;        /* the parameters on the engine's device; NULL on the host */
+    lki_mirror *borrowed;      /* copies of parameters that live on another engine; NULL: there are none */
+    uint64_t borrowed_version; /* of the mirrors that they live in, all together; 0: not copied yet */
+    lk_watched *watched;       /* where such an engine writes the losses, one a lane */
+    lk_param_list params;      /* of the model, with full names */
     lki_flat flat;
     lki_scaler scaler;
     lki_update update;
@@ -75,6 +77,10 @@ struct lk_step {
 
 /* Gives every parameter a place where the engine reaches it. */
 lk_status lki_step_place_params(lk_step *step);
+/* Before a batch: the engine sees what others have made of the parameters since. */
+lk_status lki_step_refresh_params(lk_step *step);
+/* After the step has trained: others see what has become of them. */
+lk_status lki_step_params_changed(lk_step *step);
 void lki_step_release_params(lk_step *step);
 /* Whether the whole step can be one program. */
 bool lki_step_records(const lk_step *step);
