@@ -434,7 +434,7 @@ lk_status lki_plan_finish(lki_plan *plan)
     if (!engine->ops->synchronize) return LK_OK;
     const lk_call *failed = NULL;
     lk_status status = engine->ops->synchronize(engine, &failed);
-    if (status == LK_OK) lki_plan_device_finished(plan->device);
+    lki_plan_device_finished(plan->device); /* nothing is under way, whatever has become of it */
     if (failed < plan->calls || failed >= plan->calls + plan->call_count) return status;
     return fail_in_layer(status, plan->nodes[failed - plan->calls]);
 }
@@ -452,6 +452,11 @@ void lki_plan_leave(lki_plan *plan)
 void lki_plan_arrived(lki_plan *plan, int lane, bool overtaken)
 {
     lki_plan_device_arrived(plan->device, lane, overtaken);
+}
+
+bool lki_plan_is_full(const lki_plan *plan)
+{
+    return plan->device && lki_plan_device_is_full(plan->device);
 }
 
 void lki_plan_replayed(lki_plan *plan)

@@ -60,7 +60,8 @@ lk_status lki_plan_finish(lki_plan *plan);
 lk_status lki_plan_enter(lki_plan *plan, int lane, bool ahead);
 void lki_plan_arrived(lki_plan *plan, int lane, bool overtaken);
 void lki_plan_leave(lki_plan *plan);
-void lki_plan_replayed(lki_plan *plan); /* a recorded program was started */
+bool lki_plan_is_full(const lki_plan *plan); /* the next batch waits for all before it */
+void lki_plan_replayed(lki_plan *plan);      /* a recorded program was started */
 uint64_t lki_plan_version(const lki_plan *plan);
 
 /* After a loss that is not finite: replays the forward half with the inputs as bound and says which layer

@@ -193,6 +193,13 @@ static lk_status wait(lki_plan_device *device)
     return LK_OK;
 }
 
+bool lki_plan_device_is_full(const lki_plan_device *device)
+{
+    for (int i = 0; i < device->input_count; i++)
+        if (device->inputs[i].slot == device->inputs[i].slot_count) return true;
+    return false;
+}
+
 /* A lane that is fed ahead has a slot of its own, free since its last batch has arrived. */
 static lk_status choose_slot(lki_plan_device *device, input_place *input, char **out)
 {

@@ -23,6 +23,7 @@ void *lki_plan_device_constant(const lki_plan_device *device, const lk_tensor *c
 lk_status lki_plan_device_enter(lki_plan_device *device, int lane, bool ahead);
 /* Gives back the memory of all lanes but the first; nothing is under way in them. */
 void lki_plan_device_leave(lki_plan_device *device);
+bool lki_plan_device_is_full(const lki_plan_device *device); /* the next batch waits for all before it */
 /* The lane's outputs are there, and become the ones to look at. `overtaken`: those that were not fetched are
  * not on the device any more. */
 void lki_plan_device_arrived(lki_plan_device *device, int lane, bool overtaken);

@@ -7,6 +7,7 @@
  * wanted on the host. */
 #include "train/step.h"
 
+#include "base/log.h"
 #include "base/status.h"
 
 #include <math.h>
@@ -206,49 +207,70 @@ static lk_status record(lk_step *step, lki_program_kind kind)
     return LK_OK;
 }
 
+static lk_status run_calls(lk_step *step, lki_program_kind kind)
+{
+    LKI_TRY(step->engine->ops->begin_step(step->engine, lki_step_source(step)));
+    LKI_TRY(make_calls(step, kind));
+    step->current->has_run = true;
+    return LK_OK;
+}
+
+/* Without room for a program the batch is made call by call; before the next one others may give way. */
 static lk_status start(lk_step *step, lki_program_kind kind)
 {
     lki_step_plan *current = step->current;
-    lk_generator *source = lki_step_source(step);
-    if (!current->has_run) {
-        LKI_TRY(step->engine->ops->begin_step(step->engine, source));
-        LKI_TRY(make_calls(step, kind));
-        current->has_run = true;
-        return LK_OK;
-    }
+    if (!current->has_run || current->lacks_program) return run_calls(step, kind);
     void **place = &current->programs[step->lane][kind];
     bool fresh = *place && current->versions[step->lane][kind] == lki_plan_version(current->plan);
-    if (!fresh) LKI_TRY(record(step, kind));
+    lk_status status = fresh ? LK_OK : record(step, kind);
+    if (status == LK_ERR_NOMEM) {
+        lki_log(LKI_LOG_WARNING, "the step is made call by call, which takes longer: %s", lk_error());
+        current->lacks_program = true;
+        return run_calls(step, kind);
+    }
+    LKI_TRY(status);
     lki_plan_replayed(current->plan);
-    return step->engine->ops->replay(step->engine, *place, source);
+    return step->engine->ops->replay(step->engine, *place, lki_step_source(step));
 }
 
-lk_status lki_step_start(lk_step *step, bool training, bool *advanced)
+lk_status lki_step_start(lk_step *step, bool training)
 {
-    lki_program_kind kind = LKI_PROGRAM_EVALUATE;
-    if (training) kind = lki_update_count(&step->update) ? LKI_PROGRAM_UPDATE : LKI_PROGRAM_ACCUMULATE;
-    *advanced = kind == LKI_PROGRAM_UPDATE;
-    if (*advanced) lki_update_advance(&step->update);
-    lk_status status = start(step, kind);
-    if (!training) return status;
+    if (!training) return start(step, LKI_PROGRAM_EVALUATE);
+    bool updates = lki_update_count(&step->update);
+    if (updates) lki_update_advance(&step->update);
+    lki_step_count_batches(step, 1);
+    lk_status status = start(step, updates ? LKI_PROGRAM_UPDATE : LKI_PROGRAM_ACCUMULATE);
+    if (status != LK_OK) lki_step_take_back(step, 1);
     lk_status told = lki_step_params_changed(step);
-    if (status == LK_OK) status = told;
-    if (status == LK_OK) lki_step_count_batches(step, 1);
-    return status;
+    return status != LK_OK ? status : told;
 }
 
 lk_status lki_step_run_recorded(lk_step *step, bool training)
 {
-    LKI_TRY(step->in_flight && !step->options.asynchronous ? lki_step_finish(step) : LK_OK);
-    LKI_TRY(lki_step_start(step, training, &step->in_flight_advanced));
-    step->in_flight = true;
+    LKI_TRY(lki_step_start(step, training));
+    step->in_flight++;
     return step->options.asynchronous && training ? LK_OK : lki_step_finish(step);
+}
+
+void lki_step_take_back(lk_step *step, int count)
+{
+    for (int i = 0; i < count; i++) lki_update_retreat(&step->update);
+    lki_step_count_batches(step, -count);
+}
+
+/* How many of those that were started, after a failure; a device that is lost itself may not have said. */
+static int lost_count(const lk_step *step, int started)
+{
+    int64_t lost = step->watched[step->lane].lost;
+    if (lost < 1) return 1;
+    return lost < started ? (int)lost : started;
 }
 
 lk_status lki_step_finish(lk_step *step)
 {
-    if (!step->in_flight) return LK_OK;
-    step->in_flight = false;
+    int started = step->in_flight;
+    if (!started) return LK_OK;
+    step->in_flight = 0;
     lk_status status = lki_plan_finish(step->current->plan);
     if (status == LK_OK && step->current->has_loss) {
         step->loss = step->watched[step->lane].loss;
@@ -257,10 +279,9 @@ lk_status lki_step_finish(lk_step *step)
             status = lki_fail(LK_ERR_NAN, "the loss of an earlier batch was not finite: nothing was updated "
                                           "since");
     }
-    /* The device has left the weights as they were. */
-    if (status != LK_OK && step->current->training)
-        lki_update_retreat(&step->update, step->in_flight_advanced);
-    if (status != LK_OK || !step->in_flight_advanced) return status;
+    if (!step->current->training) return status;
+    if (status != LK_OK) lki_step_take_back(step, lost_count(step, started)); /* the weights are as before */
+    if (status != LK_OK || step->update.accumulated > 0) return status;
     return lki_replicas_check_if_due(&step->replicas, step->update.step_count);
 }
 

@@ -27,7 +27,7 @@ bool lki_step_may_launch(lk_step *step, const lk_input *fields, int count, bool 
     if (!ops->mark || step->replicas.comm || step->options.asynchronous || step->in_flight) return false;
     if (!lki_step_records(step) || step->generation != lki_flat_generation()) return false;
     lki_step_plan *plan = lki_step_find_plan(step, fields, count, training);
-    return plan && plan->has_run && plan->has_loss && make_room(plan);
+    return plan && plan->has_run && !plan->lacks_program && plan->has_loss && make_room(plan);
 }
 
 bool lki_step_leave_lanes(lk_step *step)
@@ -57,7 +57,7 @@ lk_status lki_step_launch(lk_step *step, const lk_input *fields, int count, bool
     flight->training = training;
     flight->draws = lki_plan_draws(step->current->plan);
     if (flight->draws) flight->before = *lki_step_generator(step);
-    LKI_TRY(lki_step_start(step, training, &flight->advanced));
+    LKI_TRY(lki_step_start(step, training));
     step->flight_count++;
     return step->engine->ops->mark(step->engine, lane);
 }
@@ -69,9 +69,7 @@ static void take_back(lk_step *step)
     for (; step->flight_count > 0; step->flight_count--) {
         const lki_flight *flight = &step->flights[step->flight_count - 1];
         if (flight->draws) *lki_step_generator(step) = flight->before;
-        if (!flight->training) continue;
-        lki_update_retreat(&step->update, flight->advanced);
-        lki_step_count_batches(step, -1);
+        if (flight->training) lki_step_take_back(step, 1);
     }
 }
 

@@ -258,6 +258,14 @@ static lk_status find_or_compile(lk_step *step, const lk_input *fields, int coun
     return LK_OK;
 }
 
+/* For a program that found none. */
+static void make_room_for_program(lk_step *step)
+{
+    if (!step->current->lacks_program || step->flight_count) return;
+    if (lki_step_leave_lanes(step) || lki_residents_give_way(&step->residents))
+        step->current->lacks_program = false;
+}
+
 static lk_status check_fields(const lk_step *step, const lk_input *fields, int count)
 {
     if (count < 1 || count > LKI_MAX_STEP_FIELDS)
@@ -272,6 +280,16 @@ static lk_status check_fields(const lk_step *step, const lk_input *fields, int c
             return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch is not contiguous", fields[i].name);
     }
     return LK_OK;
+}
+
+/* Where the batch waits for those under way anyhow, they are heard of first: what the engine says of a step
+ * that went wrong it says once. */
+static lk_status finish_if_due(lk_step *step, const lk_input *fields, int count, bool training)
+{
+    if (!step->in_flight) return LK_OK;
+    const lki_step_plan *next = lki_step_find_plan(step, fields, count, training);
+    bool is_due = !training || !next || lki_plan_is_full(next->plan);
+    return is_due ? lki_step_finish(step) : LK_OK;
 }
 
 /* Steps may share parameters: another one that was made since has moved them. */
@@ -312,10 +330,12 @@ lk_generator *lki_step_source(lk_step *step)
 static lk_status begin(lk_step *step, const lk_input *fields, int count, bool training, int lane, bool ahead)
 {
     LKI_TRY(check_fields(step, fields, count));
+    LKI_TRY(finish_if_due(step, fields, count, training));
     LKI_TRY(follow_moved_params(step, training));
     lki_step_plan *plan;
     LKI_TRY(find_or_compile(step, fields, count, training, &plan));
     step->current = plan; /* until here the last batch's, which may be under way */
+    make_room_for_program(step);
     LKI_TRY(lki_plan_enter(step->current->plan, lane, ahead));
     step->lane = lane;
     for (int i = 0; i < count; i++)
@@ -481,6 +501,7 @@ bool lk_step_has_loss(const lk_step *step)
 const lk_tensor *lk_step_output(lk_step *step, const char *name)
 {
     if (!step->current) return lki_fail_null(LK_ERR_INVALID, "the step has not seen a batch yet");
+    if (lki_step_finish(step)) return NULL;
     return lki_plan_output(step->current->plan, name);
 }
 

@@ -33,6 +33,7 @@ typedef struct lki_step_plan {
     bool has_loss;
     bool has_room, lacks_room;                    /* for the batch after this one; once it was looked for */
     bool has_run;                                 /* once call by call: kernels have warmed up */
+    bool lacks_program;                           /* there was no room for one */
     void *programs[LKI_LANES][LKI_PROGRAM_COUNT]; /* the engine's recordings; NULL before they are made */
     uint64_t versions[LKI_LANES][LKI_PROGRAM_COUNT]; /* of the plan when each was made */
 } lki_step_plan;
@@ -40,8 +41,7 @@ typedef struct lki_step_plan {
 /* A batch under way that others may follow before it is waited for. */
 typedef struct lki_flight {
     int plan, lane; /* plans[plan] */
-    bool training, advanced;
-    bool draws;
+    bool training, draws;
     lk_generator before; /* where the generator stood when it was launched; only of one that draws */
 } lki_flight;
 
@@ -66,8 +66,7 @@ struct lk_step {
     lki_step_plan *current;
     double loss;
     bool has_loss, update_due;
-    bool in_flight; /* a recorded step was started and not waited for */
-    bool in_flight_advanced;
+    int in_flight;                 /* recorded steps that were started and not waited for */
     int lane;                      /* of the batch that begins */
     lki_flight flights[LKI_LANES]; /* the oldest first */
     int flight_count;
@@ -87,11 +86,13 @@ bool lki_step_records(const lk_step *step);
 /* Starts the step as one program; waits for it unless the step is asynchronous. */
 lk_status lki_step_run_recorded(lk_step *step, bool training);
 lk_status lki_step_finish(lk_step *step);
+/* The last `count` training batches that were started count as never started. */
+void lki_step_take_back(lk_step *step, int count);
 void lki_step_free_programs(lk_step *step, lki_step_plan *plan);
 void lki_step_free_lane(lk_step *step, lki_step_plan *plan, int lane);
 
-/* Starts what was begun in the step's lane; `training` or not. *advanced: with an update. */
-lk_status lki_step_start(lk_step *step, bool training, bool *advanced);
+/* Starts what was begun in the step's lane; `training` or not. */
+lk_status lki_step_start(lk_step *step, bool training);
 
 /* flight.c: one batch ahead. */
 

@@ -281,9 +281,9 @@ void lki_update_advance(lki_update *update)
     set_step(update);
 }
 
-void lki_update_retreat(lki_update *update, bool advanced)
+void lki_update_retreat(lki_update *update)
 {
-    if (advanced) {
+    if (update->accumulated == 0) {
         update->step_count--;
         update->accumulated = update->accumulation_steps;
         set_step(update);

@@ -53,8 +53,8 @@ void lki_update_fini(lki_update *update);
 bool lki_update_count(lki_update *update);
 /* Before an update: counts it, and sets what the rule goes by. */
 void lki_update_advance(lki_update *update);
-/* Takes the last count and, where there was one, the advance back: the batch was not used. */
-void lki_update_retreat(lki_update *update, bool advanced);
+/* Takes the last count and, where it led to one, the advance back: the batch was not used. */
+void lki_update_retreat(lki_update *update);
 
 lk_status lki_update_accumulate(lki_update *update); /* adds the batch's gradients up */
 lk_status lki_update_apply(lki_update *update);      /* unscales, clips and applies the rule */

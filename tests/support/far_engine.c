@@ -155,7 +155,7 @@ static void watch_now(far *f, const item *it)
 {
     double value = lk_tensor_get(&it->loss, 0);
     bool lost = f->failed || f->skip || (it->guard && !isfinite(value));
-    *it->watched = (lk_watched){.loss = value, .lost = lost};
+    *it->watched = (lk_watched){.loss = value, .lost = lost ? it->watched->lost + 1 : 0};
     if (it->guard && lost) f->skip = true;
 }
 
@@ -428,12 +428,24 @@ static lk_status record_begin(lk_engine *engine)
     return LK_OK;
 }
 
+static void program_free(lk_engine *engine, void *recorded)
+{
+    program *p = recorded;
+    wait_for_all(far_of(engine));
+    for (int i = 0; i < p->count; i++) free_parts(&p->items[i]);
+    free(p->items);
+    free(p);
+}
+
 static lk_status record_end(lk_engine *engine, void **out)
 {
     far *f = far_of(engine);
     *out = f->recording;
     f->recording = NULL;
-    return LK_OK;
+    if (f->records > f->options.full_records) return LK_OK;
+    program_free(engine, *out);
+    *out = NULL;
+    return lki_fail(LK_ERR_NOMEM, "out of memory on the far device: no room for a program");
 }
 
 static lk_status replay(lk_engine *engine, void *recorded, lk_generator *generator)
@@ -442,15 +454,6 @@ static lk_status replay(lk_engine *engine, void *recorded, lk_generator *generat
     if (status != LK_OK) return status;
     far_of(engine)->replays++;
     return ask(far_of(engine), (item){.kind = REPLAY, .program = recorded});
-}
-
-static void program_free(lk_engine *engine, void *recorded)
-{
-    program *p = recorded;
-    wait_for_all(far_of(engine));
-    for (int i = 0; i < p->count; i++) free_parts(&p->items[i]);
-    free(p->items);
-    free(p);
 }
 
 /* ---- Life ---- */

@@ -15,6 +15,7 @@ typedef struct lkt_far_options {
     bool eager;
     bool waits_always;    /* has no marks: the host cannot run ahead */
     size_t memory_nbytes; /* 0: as much as there is */
+    int full_records;     /* so many recordings, the first ones, find no room */
 } lkt_far_options;
 
 #define lkt_far_engine_open(...) lkt_far_engine_create((lkt_far_options){__VA_ARGS__})

@@ -95,6 +95,22 @@ static void free_pair(pair *p)
     lk_engine_close(p->far);
 }
 
+static int64_t batches_tracked(const lk_step *step)
+{
+    for (int i = 0; i < step->params.count; i++)
+        if (strcmp(step->params.items[i].path, "1.num_batches_tracked") == 0)
+            return *(int64_t *)step->params.items[i].param->value->data;
+    fail_msg("the model has no batch norm");
+    return -1;
+}
+
+static void same_counts(const pair *p)
+{
+    assert_int_equal(p->on_host->update.step_count, p->on_far->update.step_count);
+    assert_int_equal(p->on_host->update.accumulated, p->on_far->update.accumulated);
+    assert_int_equal(batches_tracked(p->on_host), batches_tracked(p->on_far));
+}
+
 static void train_both(pair *p, int steps, bool in_parts)
 {
     for (int i = 0; i < steps; i++) {
@@ -194,6 +210,7 @@ static void a_loss_that_is_not_finite_changes_nothing(void **state)
     lkt_fails(train(p.on_far, &b), LK_ERR_NAN, "the input \"features\" already is not");
     free_batch(&b);
     same_weights(p.on_host, p.on_far);
+    same_counts(&p);
     free_pair(&p);
 }
 
@@ -316,6 +333,82 @@ static void asynchronous_steps_stop_at_nan(void **state)
     free_batch(&good);
     free_batch(&bad);
     free_pair(&p);
+}
+
+/* However many batches were started behind the one that went wrong, none of them counts, and all before it
+ * do. */
+static void lost_asynchronous_batches_do_not_count(void **state)
+{
+    (void)state;
+    for (int accumulation = 1; accumulation <= 3; accumulation++) {
+        for (int behind = 0; behind < 4; behind++) {
+            pair p = make_pair((lk_step_options){.asynchronous = true, .accumulation_steps = accumulation});
+            batch good = make_batch(BATCH, 1), bad = make_batch(BATCH, 2), wrong = make_batch(BATCH, 3);
+            lk_input fields[] = {{"features", good.x}, {"targets", good.y}};
+            ((float *)bad.x->data)[3] = NAN;
+            ((int64_t *)wrong.y->data)[3] = CLASSES;
+            for (int round = 0; round < 3; round++) {
+                for (int i = 0; i < 2 + round; i++) {
+                    lkt_ok(train(p.on_host, &good));
+                    lkt_ok(train(p.on_far, &good));
+                }
+                lkt_ok(train(p.on_far, behind % 2 ? &wrong : &bad));
+                for (int i = 0; i < behind; i++) lkt_ok(train(p.on_far, &good));
+                if (round == 0) assert_true(lk_step_wait(p.on_far));
+                if (round == 1) assert_true(lk_step_evaluate(p.on_far, fields, 2));
+                if (round == 2) assert_null(lk_step_output(p.on_far, "logits"));
+                same_counts(&p);
+                same_weights(p.on_host, p.on_far);
+            }
+            lkt_ok(train(p.on_host, &good));
+            lkt_ok(train(p.on_far, &good));
+            lkt_ok(lk_step_wait(p.on_far));
+            same_counts(&p);
+            same_weights(p.on_host, p.on_far);
+            free_batch(&good);
+            free_batch(&bad);
+            free_batch(&wrong);
+            free_pair(&p);
+        }
+    }
+}
+
+/* Not even where so many were started behind it that the host had to wait for some of them. */
+static void a_lost_asynchronous_batch_is_heard_of(void **state)
+{
+    (void)state;
+    pair p = make_pair((lk_step_options){.asynchronous = true});
+    batch good = make_batch(BATCH, 1), bad = make_batch(BATCH, 2);
+    ((float *)bad.x->data)[3] = NAN;
+    for (int i = 0; i < 3; i++) {
+        lkt_ok(train(p.on_host, &good));
+        lkt_ok(train(p.on_far, &good));
+    }
+    lkt_ok(train(p.on_far, &bad));
+    lk_status status = LK_OK;
+    for (int i = 0; i < 100 && status == LK_OK; i++) status = train(p.on_far, &good);
+    assert_int_equal(status, LK_ERR_NAN);
+    lkt_ok(lk_step_wait(p.on_far));
+    same_counts(&p);
+    same_weights(p.on_host, p.on_far);
+    free_batch(&good);
+    free_batch(&bad);
+    free_pair(&p);
+}
+
+/* Training goes on call by call, and is recorded when there is room. */
+static void a_program_without_room_is_no_failure(void **state)
+{
+    (void)state;
+    for (int full = 1; full < 4; full++) {
+        pair p = {.host = lk_engine_open("ref", (lk_engine_options){0}),
+                  .far = lkt_far_engine_open(.full_records = full)};
+        p.on_host = make_step(p.host, (lk_step_options){.accumulation_steps = 2});
+        p.on_far = make_step(p.far, (lk_step_options){.accumulation_steps = 2});
+        train_both(&p, STEPS, false);
+        same_counts(&p);
+        free_pair(&p);
+    }
 }
 
 static lk_status launch(lk_step *step, const batch *b)
@@ -562,6 +655,9 @@ int main(void)
         cmocka_unit_test(asynchronous_steps),
         cmocka_unit_test(asynchronous_steps_outlive_a_bad_batch),
         cmocka_unit_test(asynchronous_steps_stop_at_nan),
+        cmocka_unit_test(lost_asynchronous_batches_do_not_count),
+        cmocka_unit_test(a_lost_asynchronous_batch_is_heard_of),
+        cmocka_unit_test(a_program_without_room_is_no_failure),
         cmocka_unit_test(lost_batches_are_taken_back),
         cmocka_unit_test(rows_are_gathered_where_the_engine_is),
         cmocka_unit_test(rows_of_a_batch_that_fails_are_forgotten),

@@ -58,7 +58,7 @@ typedef enum lk_preference { LK_IMPOSSIBLE, LK_POSSIBLE, LK_PREFERRED } lk_prefe
 /* What the host learns of a step's loss (lk_engine_ops.watch). */
 typedef struct lk_watched {
     double loss;
-    int64_t lost; /* not 0: the step failed, or one that it followed */
+    int64_t lost; /* how many steps in a row, this one last, have failed or followed one that had; 0: none */
 } lk_watched;
 
 enum { LK_ENGINE_MARKS = 4 };

@@ -243,7 +243,7 @@ static __global__ void publish_loss(const T *loss, lk_watched *host, lki_cuda_li
     double value = (double)(typename lki_cuda_wide<T>::type) * loss;
     bool lost = *fault != ~0ull || live->skip || (guard && !isfinite(value));
     host->loss = value;
-    host->lost = lost;
+    host->lost = lost ? host->lost + 1 : 0;
     if (guard && lost) live->skip = 1;
 }
 

@@ -168,7 +168,7 @@ template <typename F> __device__ void run_total(const args &a, desk &d, const lo
     if (o.out) *o.out = value;
     if (!o.host) return;
     o.host->loss = (double)value;
-    o.host->lost = lost;
+    o.host->lost = lost ? o.host->lost + 1 : 0;
     if (o.guard && lost) a.live->skip = 1;
 }
 
