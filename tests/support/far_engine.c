@@ -43,7 +43,8 @@ typedef struct program {
 } program;
 
 typedef struct live_hyper {
-    lk_hyper *host;
+    lk_hyper *host; /* NULL: no call goes by it any more */
+    int uses;
     lk_hyper now; /* what the step that runs began with; the thread's */
 } live_hyper;
 
@@ -263,18 +264,26 @@ static lk_status run_call(const lk_call *call)
 
 static int hyper_of(far *f, lk_hyper *hyper)
 {
+    int i = 0;
     if (!hyper) return -1;
-    for (int i = 0; i < f->hyper_count; i++)
-        if (f->hypers[i].host == hyper) return i;
-    if (f->hyper_count == MAX_HYPERS) abort();
-    f->hypers[f->hyper_count].host = hyper;
-    return f->hyper_count++;
+    while (i < f->hyper_count && f->hypers[i].host != hyper) i++;
+    if (i == f->hyper_count) {
+        for (i = 0; i < f->hyper_count && f->hypers[i].host;) i++;
+        if (i == MAX_HYPERS) abort();
+        if (i == f->hyper_count) f->hyper_count++;
+        f->hypers[i].host = hyper;
+    }
+    f->hypers[i].uses++;
+    return i;
 }
 
 /* Work under way may still use it. */
 static void free_state(void *state)
 {
-    wait_for_all(((call_state *)state)->f);
+    const call_state *freed = state;
+    far *f = freed->f;
+    wait_for_all(f);
+    if (freed->hyper >= 0 && --f->hypers[freed->hyper].uses == 0) f->hypers[freed->hyper].host = NULL;
     lki_free(state);
 }
 
@@ -375,7 +384,8 @@ static lk_status synchronize(lk_engine *engine, const lk_call **failed)
     far *f = far_of(engine);
     wait_for_all(f);
     f->settled = true;
-    for (int i = 0; i < f->hyper_count; i++) f->hypers[i].host->grad_norm = f->hypers[i].now.grad_norm;
+    for (int i = 0; i < f->hyper_count; i++)
+        if (f->hypers[i].host) f->hypers[i].host->grad_norm = f->hypers[i].now.grad_norm;
     if (!f->failed) return LK_OK;
     if (failed) *failed = f->failed;
     f->failed = NULL;
@@ -413,7 +423,8 @@ static lk_status begin_step(lk_engine *engine, lk_generator *generator)
     if (generator) f->settled = false;
     asked.hypers = malloc(sizeof *asked.hypers * (size_t)(f->hyper_count + 1));
     if (!asked.hypers) abort();
-    for (int i = 0; i < f->hyper_count; i++) asked.hypers[i] = *f->hypers[i].host;
+    for (int i = 0; i < f->hyper_count; i++)
+        asked.hypers[i] = f->hypers[i].host ? *f->hypers[i].host : (lk_hyper){0};
     return ask(f, asked);
 }
 
