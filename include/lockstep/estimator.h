@@ -45,7 +45,7 @@ typedef struct lk_estimator_config {
     int n_epochs;       /* 1 */
     int patience;       /* 10: epochs without a better loss before the run ends, and before the rate falls */
     double min_delta;   /* 1e-5: what counts as better */
-    const char *logdir; /* "./logs/"; what an earlier run wrote there is removed before a run */
+    const char *logdir; /* "./logs/"; the logs of an estimator's earlier run there make way, weights never */
     double lr;          /* 1e-3 */
     double min_lr;      /* lr * 1e-2 */
     const char *device; /* "auto" */

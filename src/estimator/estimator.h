@@ -64,7 +64,8 @@ lk_status lki_estimator_track_end(lk_estimator *estimator, lk_status status);
 /* Whether this process is the one that writes: rank 0, whoever started the ranks. */
 bool lki_estimator_is_master(void);
 
-/* logdir.c: removes what an earlier run has written into a folder, and nothing else. */
+/* logdir.c: removes the logs that an estimator's earlier run has written into a folder, and nothing else. */
+#define LKI_MODEL_DETAILS "model_details.txt" /* what shows that an estimator has been there */
 lk_status lki_logdir_wipe(const char *logdir);
 
 /* The library's own models: of the shapes of a sample; NULL with the reason. */

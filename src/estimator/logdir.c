@@ -1,5 +1,7 @@
-/* Clearing a run's folder: the files that a run of ours writes, by their names, and the folders that this
- * leaves empty. Whatever else a person keeps there stays, and links are not followed. */
+/* Clearing an estimator's folder: the logs that its run writes, by their names, and the folders that this
+ * leaves empty. A folder in which no estimator has been, which LKI_MODEL_DETAILS shows, is left as it is, and
+ * weights are never removed: an estimator writes none here, so they are another run's. Whatever else a person
+ * keeps there stays, and links are not followed. */
 #include "estimator/estimator.h"
 
 #include "base/memory.h"
@@ -19,12 +21,9 @@ typedef struct pattern {
 } pattern;
 
 static const pattern patterns[] = {
-    {"", "config.yml"},
     {"", "hparams.json"},
     {"", "log.txt"},
-    {"", "model_details.txt"},
-    {"checkpoints", "*.safetensors"},
-    {"checkpoints", "model.storage.json"},
+    {"", LKI_MODEL_DETAILS},
     {"csv_logger", "*.csv"},
     {"tensorboard/train", "events.out.tfevents.*"},
     {"tensorboard/valid", "events.out.tfevents.*"},
@@ -32,8 +31,8 @@ static const pattern patterns[] = {
 };
 
 /* The folders above, the deepest first. */
-static const char *const folders[] = {"checkpoints",       "csv_logger",          "tensorboard/train",
-                                      "tensorboard/valid", "tensorboard/_epoch_", "tensorboard"};
+static const char *const folders[] = {"csv_logger", "tensorboard/train", "tensorboard/valid",
+                                      "tensorboard/_epoch_", "tensorboard"};
 
 static lk_status remove_matches(const char *folder, const char *file_pattern)
 {
@@ -61,6 +60,9 @@ static lk_status remove_matches(const char *folder, const char *file_pattern)
 /* logdir itself may be a link that the user made, so it is opened with a slash behind it. */
 lk_status lki_logdir_wipe(const char *logdir)
 {
+    LKI_SCOPED char *details = lki_format("%s/%s", logdir, LKI_MODEL_DETAILS);
+    if (!details) return LK_ERR_NOMEM;
+    if (access(details, F_OK)) return LK_OK;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         LKI_SCOPED char *folder = lki_format("%s/%s", logdir, *patterns[i].folder ? patterns[i].folder : ".");
         if (!folder) return LK_ERR_NOMEM;

@@ -80,7 +80,7 @@ static const lk_callback_ops keeper_ops = {.name = "Estimator",
                                            .on_epoch_end = epoch_end,
                                            .on_experiment_end = run_end};
 
-/* ---- model_details.txt ---- */
+/* ---- The model's details ---- */
 
 static lk_status write_details(const lk_estimator *estimator)
 {
@@ -89,7 +89,7 @@ static lk_status write_details(const lk_estimator *estimator)
                       .dim = {lk_loader_batch_size(estimator->loaders[0].loader)}};
     memcpy(shape.dim + 1, estimator->features.dim, sizeof *shape.dim * (size_t)estimator->features.rank);
     LKI_TRY(lki_make_folders(config->logdir));
-    LKI_SCOPED char *path = lki_format("%s/model_details.txt", config->logdir);
+    LKI_SCOPED char *path = lki_format("%s/%s", config->logdir, LKI_MODEL_DETAILS);
     char *summary = NULL;
     if (!path) return LK_ERR_NOMEM;
     LKI_TRY(lk_module_summary(estimator->model, LK_F32, shape, &summary));

@@ -98,7 +98,7 @@ static void test_kernel_ridge_regression(void **state)
     check_krr_numbers(r->out);
     check_file("model/model.safetensors");
     check_file("pictures/slices.png");
-    check_file("logs/config.yml");
+    check_file("logs/krr/config.yml");
     const char *run = find_run();
     check_tracked(run, "params/model - name", "KRR");
     check_tracked(run, "params/model - alpha", "1");
@@ -112,7 +112,7 @@ static void test_kernel_ridge_regression(void **state)
         check_tracked(run, name, NULL);
     }
     /* The kept config is the run again. */
-    check_done("run -C logs/config.yml --run/0/save=again --logdir logs2");
+    check_done("run -C logs/krr/config.yml --run/0/save=again --logdir logs2");
     lk_estimator *opened = lk_estimator_open(path_of("again"));
     lkt_not_null(opened);
     lk_estimator_free(opened);

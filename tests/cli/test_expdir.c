@@ -72,19 +72,21 @@ static void test_a_config_names_them(void **state)
     enter("expdir_run");
     check_done(RUN);
     assert_int_equal(object_count("my/.lockstep"), 1);
-    assert_int_equal(access(path_of("logs/code/components.c"), R_OK), 0);
-    shell("cmp my/components.c logs/code/components.c", NULL);
+    assert_int_equal(access(path_of("logs/expdir/code/components.c"), R_OK), 0);
+    shell("cmp my/components.c logs/expdir/code/components.c", NULL);
     const said *r =
-        check_done("evaluate -C my/config.yml --expdir my -c logs/checkpoints/model.best.safetensors");
+        check_done("evaluate -C my/config.yml --expdir my -c logs/expdir/checkpoints/model.best.safetensors");
     lkt_contains(r->out, "root: ");
-    check_done("predict -C my/config.yml --expdir my -c logs/checkpoints/model.best.safetensors -o out.npy");
+    check_done(
+        "predict -C my/config.yml --expdir my -c logs/expdir/checkpoints/model.best.safetensors -o out.npy");
     assert_int_equal(access(path_of("out.npy"), R_OK), 0);
     lkt_contains(check_done("components --expdir my --kind module")->out, "WideNet");
     lkt_contains(check_done("help WideNet --expdir my")->out, "Units of the hidden layers.");
     assert_int_equal(object_count("my/.lockstep"), 1);
     /* The kept config is a config, too. */
-    check_done("run -C logs/config.yml --expdir logs/code --logdir again");
-    shell("cmp logs/checkpoints/model.last.safetensors again/checkpoints/model.last.safetensors", NULL);
+    check_done("run -C logs/expdir/config.yml --expdir logs/expdir/code --logdir again");
+    shell("cmp logs/expdir/checkpoints/model.last.safetensors again/checkpoints/model.last.safetensors",
+          NULL);
 }
 
 /* Its state is kept and taken up again. */

@@ -122,26 +122,39 @@ static void touch(const char *folder, const char *name)
     fclose(file);
 }
 
-/* What a run wrote goes before the next; what a person put there stays. */
+static void train_into(const char *logdir)
+{
+    lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8, 8, 8)), NULL);
+    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .quiet = true, .logdir = logdir);
+    lkt_ok(lk_estimator_train(estimator));
+    assert_true(exists(logdir, "model_details.txt") && exists(logdir, "csv_logger/train.csv"));
+    lk_estimator_free(estimator);
+    lk_fields_free(fields);
+}
+
+static void make_folder(const char *folder, const char *name)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(mkdir(path, 0777), 0);
+}
+
+/* The logs of an estimator's run go before the next; what another run or a person put there stays. */
 static void logdir_is_wiped_with_care(void **state)
 {
     (void)state;
     const char *logdir = lkt_scratch_folder("cnn3d_logdir");
-    char folder[1200];
-    touch(logdir, "notes.txt");
-    snprintf(folder, sizeof folder, "%s/checkpoints", logdir);
-    mkdir(folder, 0777);
-    touch(logdir, "checkpoints/model.0001.safetensors");
-    touch(logdir, "checkpoints/mine.txt");
-    lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8, 8, 8)), NULL);
-    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .quiet = true, .logdir = logdir);
-    lkt_ok(lk_estimator_train(estimator));
-    assert_true(exists(logdir, "notes.txt") && exists(logdir, "checkpoints/mine.txt"));
-    assert_false(exists(logdir, "checkpoints/model.0001.safetensors"));
-    assert_true(exists(logdir, "model_details.txt") && exists(logdir, "csv_logger/train.csv"));
+    static const char *const others[] = {"notes.txt", "config.yml", "checkpoints/model.best.safetensors",
+                                         "checkpoints/model.storage.json", "csv_logger/other.csv"};
+    make_folder(logdir, "checkpoints");
+    make_folder(logdir, "csv_logger");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) touch(logdir, others[i]);
+    train_into(logdir); /* a folder in which no estimator has been: nothing is removed */
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) assert_true(exists(logdir, others[i]));
+    train_into(logdir);
+    for (size_t i = 0; i < 4; i++) assert_true(exists(logdir, others[i]));
+    assert_false(exists(logdir, "csv_logger/other.csv"));
     assert_false(exists(logdir, "checkpoints/model.last.safetensors"));
-    lk_estimator_free(estimator);
-    lk_fields_free(fields);
 }
 
 /* The only entry of a folder that is itself a folder. */
