@@ -25,7 +25,9 @@ extern "C" {
  * Call it before anything that trains. */
 lk_status lk_launch_arguments(int *argc, char **argv);
 
-/* Who this process is: 0 of 1 until it becomes one of several. The local rank counts within the host. */
+/* Who this process is: inside a run the rank that it runs as; before and after, what the flags, the
+ * environment, Slurm or MPI say, and 0 of 1 where they say nothing. The local rank counts within the host,
+ * and is known inside a run. */
 int lk_rank(void);
 int lk_world_size(void);
 int lk_local_rank(void);

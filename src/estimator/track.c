@@ -4,17 +4,16 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "launch/role.h"
 #include "train/run.h"
+
+#include <lockstep/launch.h>
 
 #include <stdarg.h>
 #include <stdio.h>
 
 bool lki_estimator_is_master(void)
 {
-    lki_role role;
-    if (lki_process_role()->world_size > 1) return lki_process_role()->rank == 0;
-    return lki_launch_role(&role, lki_process_flags(), NULL, 0) || role.rank == 0;
+    return lk_rank() == 0;
 }
 
 static lk_status param(lk_estimator *estimator, const char *name, const char *format, ...)

@@ -8,19 +8,28 @@
 #include "base/status.h"
 #include "base/threads.h"
 
+/* Between two runs a process is nobody's rank, but it still is who its launcher made of it. */
+static lki_role current_role(void)
+{
+    lki_role role = *lki_process_role(), launched;
+    if (role.source != LKI_ROLE_LOCAL) return role;
+    return lki_launch_role(&launched, lki_process_flags(), NULL, lki_host_gpu_count()) ? role : launched;
+}
+
 int lk_rank(void)
 {
-    return lki_process_role()->rank;
+    return current_role().rank;
 }
 
 int lk_world_size(void)
 {
-    return lki_process_role()->world_size;
+    int world_size = current_role().world_size;
+    return world_size < 1 ? 1 : world_size; /* MPI may not have told its size yet */
 }
 
 int lk_local_rank(void)
 {
-    int local_rank = lki_process_role()->local_rank;
+    int local_rank = current_role().local_rank;
     return local_rank < 0 ? 0 : local_rank;
 }
 

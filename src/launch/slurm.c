@@ -7,6 +7,7 @@
 #include "base/status.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,10 +40,13 @@ static bool is_task_of_step(const char *const *environment)
     return *end == '\0' && number >= 0 && number < FIRST_SPECIAL_STEP;
 }
 
+/* Once, however often the process asks who it is. */
 static void warn_without_srun(const char *const *environment)
 {
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
     const char *tasks = lki_environment_get(environment, "SLURM_NTASKS");
-    if (lki_environment_get(environment, "SLURM_JOB_ID") && tasks && atoi(tasks) > 1)
+    if (lki_environment_get(environment, "SLURM_JOB_ID") && tasks && atoi(tasks) > 1 &&
+        !atomic_flag_test_and_set(&warned))
         lki_log(
             LKI_LOG_WARNING,
             "this Slurm job has %s tasks, but the program was started without srun: only this process runs",

@@ -59,6 +59,23 @@ static void assert_all_gone(int count)
     assert_int_equal(lk_world_size(), 1);
 }
 
+/* Before and after a run too, so that a program prints on one rank alone. */
+static void the_environment_says_which_rank_this_is(void **state)
+{
+    (void)state;
+    setenv("RANK", "1", 1);
+    setenv("WORLD_SIZE", "3", 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    assert_int_equal(lk_rank(), 1);
+    assert_int_equal(lk_world_size(), 3);
+    assert_int_equal(lk_local_rank(), 0);
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    unsetenv("MASTER_ADDR");
+    assert_int_equal(lk_rank(), 0);
+    assert_int_equal(lk_world_size(), 1);
+}
+
 static lk_status adds_up(void *context)
 {
     lk_comm *comm = NULL;
@@ -329,6 +346,7 @@ static void wrong_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_environment_says_which_rank_this_is),
         cmocka_unit_test(the_caller_is_rank_0_and_holds_the_result),
         cmocka_unit_test(the_first_failure_is_reported),
         cmocka_unit_test(nobody_waits_for_children),
