@@ -237,7 +237,7 @@ static void test_of_ones_own(void **state)
     const said *r = check_done(AS("SmoothEstimator") "--expdir my -e 2 --run/0/estimator/kernel=5");
     lkt_contains(r->out, "Smooth: device");
     lkt_contains(r->out, "1128 parameters");
-    check_file("logs/code/smooth.c");
+    check_file("logs/krr/code/smooth.c");
     lkt_contains(check_done("help SmoothEstimator --expdir my")->out, "patience");
 }
 
