@@ -4,6 +4,8 @@
  *
  * The tutorial's targets have the shape (32), its outputs (32, 1), so that its loss compares every output with every
  * target; the library says so in a warning. Here the targets are (32, 1), which is what is meant. */
+#include "arguments.h"
+
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -12,6 +14,8 @@ int main(int argc, char **argv)
 {
     const int64_t num_samples = 10000, num_features = 10;
     lk_set_log_sink(lk_log_to_stderr, NULL);
+    int code = take_arguments(&argc, argv, 1, "[LOGDIR]");
+    if (code >= 0) return code;
     lk_manual_seed(42);
 
     lk_tensor *x = lk_rand(LK_SHAPE(num_samples, num_features));

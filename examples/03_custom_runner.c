@@ -1,18 +1,23 @@
 /* A runner of one's own, as in Catalyst's tutorial: it says on what it runs, and makes the data when they are needed.
  *
- *     build/examples/03_custom_runner [DATA [EPOCHS]]   DATA holds MNIST's four IDX files; digits are drawn where there
- *                                                       are none
+ *     build/examples/03_custom_runner [DATA [EPOCHS]]   DATA holds MNIST's four IDX files; without it digits
+ *                                                       are drawn where data/ has none
  *
  * The data are made once, before the ranks are forked: they share the memory. */
+#include "arguments.h"
+
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 
+/* MNIST from a folder; NULL is data/, which need not be there. */
 static lk_dataset *digits(const char *root, bool train)
 {
-    lk_dataset *mnist = lk_mnist(root, .train = train);
-    return mnist ? mnist : lk_synthetic_digits(.train = train);
+    lk_dataset *mnist = lk_mnist(root ? root : "data", .train = train);
+    if (mnist || root || lk_error_status() != LK_ERR_NOT_FOUND) return mnist;
+    if (train && lk_rank() == 0) fprintf(stderr, "%s\ndigits are drawn instead\n", lk_error());
+    return lk_synthetic_digits(.train = train);
 }
 
 /* Ranks on every GPU, or on every core of a machine without. */
@@ -38,8 +43,10 @@ static lk_status get_loaders(lk_runner *runner, lk_named_loader *out, int capaci
 int main(int argc, char **argv)
 {
     static const lk_runner_ops custom_runner = {.get_engine = get_engine, .get_loaders = get_loaders};
-    const char *root = argc > 1 ? argv[1] : "data";
     lk_set_log_sink(lk_log_to_stderr, NULL);
+    int code = take_arguments(&argc, argv, 2, "[DATA [EPOCHS]]");
+    if (code >= 0) return code;
+    const char *root = argc > 1 ? argv[1] : NULL;
     lk_manual_seed(42);
 
     lk_runner *runner = lk_custom_runner(&custom_runner, (void *)root);

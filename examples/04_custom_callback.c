@@ -3,6 +3,8 @@
  *     build/examples/04_custom_callback [LOGDIR]
  *
  * Start it, stop it with Ctrl-C, start it again: it goes on where it was. */
+#include "arguments.h"
+
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -74,6 +76,9 @@ int main(int argc, char **argv)
                                                      .save_state = save_state,
                                                      .load_state = load_state};
     records records = {0};
+    lk_set_log_sink(lk_log_to_stderr, NULL);
+    int code = take_arguments(&argc, argv, 1, "[LOGDIR]");
+    if (code >= 0) return code;
     lk_manual_seed(42);
 
     lk_runner *runner = lk_supervised_runner();
@@ -92,7 +97,7 @@ int main(int argc, char **argv)
         .num_epochs = 5, .logdir = argc > 1 ? argv[1] : "./logs/custom_callback", .valid_loader = "valid",
         .autoresume = "last", .verbose = true);
     if (status && status != LK_ERR_STOPPED) fprintf(stderr, "%s\n", lk_error());
-    printf("%lld records, the best loss %.4f\n", (long long)records.count, records.best);
+    if (lk_rank() == 0) printf("%lld records, the best loss %.4f\n", (long long)records.count, records.best);
     lk_runner_free(runner);
     return status != LK_OK;
 }

@@ -4,16 +4,21 @@
  *     05_ddp_rank_host --world-size 2 --rank 1 --host 192.168.0.10 [DATA [EPOCHS]]
  *
  * --host is where rank 0 runs. Every rank prints the same hash of the trained weights. */
+#include "arguments.h"
+
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+/* MNIST from a folder; NULL is data/, which need not be there. */
 static lk_dataset *digits(const char *root, bool train)
 {
-    lk_dataset *mnist = lk_mnist(root, .train = train, .normalize = true, .mean = 0.1307f, .std = 0.3081f);
-    return mnist ? mnist : lk_synthetic_digits(.train = train);
+    lk_dataset *mnist = lk_mnist(root ? root : "data", .train = train, .normalize = true, .mean = 0.1307f, .std = 0.3081f);
+    if (mnist || root || lk_error_status() != LK_ERR_NOT_FOUND) return mnist;
+    if (train && lk_rank() == 0) fprintf(stderr, "%s\ndigits are drawn instead\n", lk_error());
+    return lk_synthetic_digits(.train = train);
 }
 
 static lk_status say_who_we_are(lk_callback *callback, lk_runner *runner)
@@ -40,16 +45,9 @@ static lk_status print_hash(lk_runner *runner)
 int main(int argc, char **argv)
 {
     lk_set_log_sink(lk_log_to_stderr, NULL);
-    if (lk_launch_arguments(&argc, argv)) {
-        fprintf(stderr, "%s\n", lk_error());
-        return 2;
-    }
-    if (argc > 1 && argv[1][0] == '-') {
-        fprintf(stderr, "%s: unknown option; usage: %s [--world-size N --rank N --host ADDRESS [--port N]] "
-                        "[DATA [EPOCHS]]\n", argv[1], argv[0]);
-        return 2;
-    }
-    const char *root = argc > 1 ? argv[1] : "data";
+    int code = take_arguments(&argc, argv, 2, "[DATA [EPOCHS]]");
+    if (code >= 0) return code;
+    const char *root = argc > 1 ? argv[1] : NULL;
     lk_manual_seed(0);
 
     lk_runner *runner = lk_supervised_runner();

@@ -2,6 +2,8 @@
  * needed, the function runs in every rank.
  *
  *     06_distributed_run [--nproc N]        one rank a core by default; under srun and mpirun the roles come from there */
+#include "arguments.h"
+
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -39,10 +41,8 @@ static lk_status train(void *context)
 int main(int argc, char **argv)
 {
     lk_set_log_sink(lk_log_to_stderr, NULL);
-    if (lk_launch_arguments(&argc, argv)) {
-        fprintf(stderr, "%s\n", lk_error());
-        return 2;
-    }
+    int code = take_arguments(&argc, argv, 0, "");
+    if (code >= 0) return code;
     lk_status status = lk_distributed_run(train, NULL);
     if (status) fprintf(stderr, "%s\n", lk_error());
     return status != LK_OK;

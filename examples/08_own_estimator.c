@@ -2,6 +2,8 @@
  * makes up, and is compared with Smagorinsky's model of it.
  *
  *     build/examples/08_own_estimator [EPOCHS] */
+#include "arguments.h"
+
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -68,6 +70,9 @@ static lk_status compare(lk_estimator *estimator, const lk_fields *fields, const
 int main(int argc, char **argv)
 {
     lk_tensor *smooth = NULL, *stress = NULL;
+    lk_set_log_sink(lk_log_to_stderr, NULL);
+    int code = take_arguments(&argc, argv, 1, "[EPOCHS]");
+    if (code >= 0) return code;
     lk_manual_seed(0);
     lk_fields *fields = make_fields(&smooth, &stress);
     lk_estimator *estimator = lk_estimator("StressNet", stress_net(16),
@@ -77,7 +82,7 @@ int main(int argc, char **argv)
         .optimizer = lk_adamw(.lr = 3e-3),
         .logdir = "./logs/stressnet");
     lk_status status = lk_estimator_train(estimator);
-    if (!status) status = compare(estimator, fields, smooth, stress);
+    if (!status && lk_rank() == 0) status = compare(estimator, fields, smooth, stress);
     if (status) fprintf(stderr, "%s\n", lk_error());
     lk_estimator_free(estimator);
     lk_fields_free(fields);
