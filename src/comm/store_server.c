@@ -3,6 +3,7 @@
 #include "comm/store_server.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/net.h"
@@ -96,9 +97,11 @@ static void free_client(lki_store_server *server, lki_client *client)
     lki_free(client);
 }
 
-/* Turns a client away with a sentence. */
+/* Turns a client away with a sentence, which this side hears, too: the ranks that it waits for may be among
+ * those that are turned away. */
 static void refuse(lki_client *client)
 {
+    lki_log(LKI_LOG_WARNING, "a process on %s cannot join: %s", client->from, lk_error());
     lki_server_reply(client, LK_ERR_PEER, lk_error(), strlen(lk_error()));
     client->closing = true;
 }

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { IDENTITY_NBYTES = 160 };
+enum { IDENTITY_NBYTES = 160, MAX_LIMIT_S = 1000000 };
 
 static bool wants(const lki_connect_options *options, const char *backend)
 {
@@ -385,13 +385,24 @@ static void pin_unbound(const lki_role *role, const lki_connect_options *options
         lki_pin_rank(role->local_rank, role->local_size);
 }
 
-lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_options *options)
+/* Where the caller has set no limit, the environment may. */
+static lk_status read_limit(const char *variable, int64_t *limit_ms)
 {
-    static const lki_connect_options none;
+    int seconds = 0;
+    bool found;
+    LKI_TRY(lki_environment_int(NULL, variable, 1, MAX_LIMIT_S, &seconds, &found));
+    if (found && !*limit_ms) *limit_ms = (int64_t)seconds * 1000;
+    return LK_OK;
+}
+
+lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_options *given)
+{
+    lki_connect_options limited = given ? *given : (lki_connect_options){0}, *options = &limited;
     lk_status status;
     *out = NULL;
-    if (!options) options = &none;
     LKI_TRY(check_backend(options, role));
+    LKI_TRY(read_limit("LOCKSTEP_JOIN_TIMEOUT", &limited.join_timeout_ms));
+    LKI_TRY(read_limit("LOCKSTEP_COMM_TIMEOUT", &limited.timeout_ms));
     if (role->world_size == 1) {
         role->local_rank = 0;
         role->local_size = 1;

@@ -9,8 +9,8 @@
 typedef struct lki_connect_options {
     const char *backend;     /* "auto" (and NULL), "self", "shm", "gloo", "mpi", "nccl" */
     const char *device;      /* what the ranks compute on, as engines are named; NULL: nothing with a GPU */
-    int64_t join_timeout_ms; /* for all ranks to come; 0: 120 s */
-    int64_t timeout_ms;      /* of a collective; 0: the default */
+    int64_t join_timeout_ms; /* for all ranks to come; 0: LOCKSTEP_JOIN_TIMEOUT (seconds), or 120 s */
+    int64_t timeout_ms;      /* of a collective; 0: LOCKSTEP_COMM_TIMEOUT (seconds), or the default */
     bool no_pinning;
 } lki_connect_options;
 

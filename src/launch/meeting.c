@@ -2,6 +2,7 @@
 #include "launch/meeting.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/store_wire.h"
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 enum { IDENTITY_NBYTES = 160, DEFAULT_JOIN_TIMEOUT_MS = 120000, GOODBYE_MS = 5000 };
+enum { QUIET_MS = 5000 }; /* how long a rank waits without saying what for */
 
 static unsigned long inode_of(const char *path)
 {
@@ -72,31 +74,62 @@ static lk_status open_server(lki_meeting *meeting, const lki_role *role)
     return status;
 }
 
-/* Another job may sit at the first ports: its store does not know our token, and we go on to the next. */
+static int64_t left_ms(int64_t deadline_ns)
+{
+    int64_t left = (deadline_ns - lki_now_ns()) / 1000000;
+    return left > 0 ? left : 1;
+}
+
+static lk_status try_port(lki_meeting *meeting, const lki_role *role, int port, int64_t timeout_ms)
+{
+    meeting->port = port;
+    return lki_store_connect(&meeting->store, &(lki_store_options){.host = role->master,
+                                                                   .port = port,
+                                                                   .token = role->token,
+                                                                   .rank = role->rank,
+                                                                   .world_size = role->world_size,
+                                                                   .registers = true,
+                                                                   .timeout_ms = timeout_ms});
+}
+
+/* Another job may sit at the first ports of a scheduler's choice: its store does not know our token, and we
+ * go on to the next. */
+static bool may_be_elsewhere(const lki_meeting *meeting, const lki_role *role)
+{
+    return role->port_count > 1 && !meeting->server &&
+           (strstr(lk_error(), "another job") || strstr(lk_error(), "no lockstep store"));
+}
+
 static lk_status find_store(lki_meeting *meeting, const lki_role *role, int64_t deadline_ns)
 {
+    int64_t turn_ms = role->port_count > 1 ? 100 : QUIET_MS;
+    bool told = role->port_count > 1; /* a scheduler's ranks are many, and rank 0 speaks for them */
     for (;;) {
         lk_status status = LK_OK;
         for (int i = 0; i < role->port_count; i++) {
-            int64_t left_ms = (deadline_ns - lki_now_ns()) / 1000000,
-                    turn_ms = role->port_count > 1 ? 100 : left_ms;
-            if (left_ms < 1) left_ms = 1;
-            meeting->port = meeting->server ? lki_store_server_port(meeting->server) : role->port + i;
-            lki_store_options options = {.host = role->master,
-                                         .port = meeting->port,
-                                         .token = role->token,
-                                         .rank = role->rank,
-                                         .world_size = role->world_size,
-                                         .registers = true,
-                                         .timeout_ms = turn_ms < left_ms && turn_ms > 0 ? turn_ms : left_ms};
-            status = lki_store_connect(&meeting->store, &options);
-            bool elsewhere = role->port_count > 1 && !meeting->server &&
-                             (status == LK_ERR_TIMEOUT || strstr(lk_error(), "another job") ||
-                              strstr(lk_error(), "no lockstep store"));
-            if (status == LK_OK || !elsewhere) return status;
+            int port = meeting->server ? lki_store_server_port(meeting->server) : role->port + i;
+            int64_t left = left_ms(deadline_ns);
+            status = try_port(meeting, role, port, turn_ms < left ? turn_ms : left);
+            if (status != LK_ERR_TIMEOUT && !(status != LK_OK && may_be_elsewhere(meeting, role)))
+                return status;
         }
         if (lki_now_ns() >= deadline_ns) return status;
+        if (!told) lki_log(LKI_LOG_INFO, "rank %d goes on trying: %s", role->rank, lk_error());
+        told = true;
     }
+}
+
+/* Until all ranks are there. Rank 0 says for whom it waits where that takes longer than a moment. */
+static lk_status wait_for_all(lki_meeting *meeting, const lki_role *role, int64_t deadline_ns)
+{
+    int64_t left = left_ms(deadline_ns);
+    if (role->rank == 0 && left > QUIET_MS) {
+        lk_status status = lki_store_join(meeting->store, QUIET_MS);
+        if (status != LK_ERR_TIMEOUT) return status;
+        lki_log(LKI_LOG_INFO, "rank 0 waits at %s:%d: %s", meeting->host, meeting->port, lk_error());
+        left = left_ms(deadline_ns);
+    }
+    return lki_store_join(meeting->store, left);
 }
 
 /* Rank 0 gathers the identities and hands them to everyone in one piece. */
@@ -141,8 +174,7 @@ static lk_status meet(lki_meeting *meeting, const lki_role *role, int64_t timeou
     snprintf(meeting->host, sizeof meeting->host, "%s", role->master);
     if (role->rank == 0) LKI_TRY(open_server(meeting, role));
     LKI_TRY(find_store(meeting, role, deadline_ns));
-    int64_t left_ms = (deadline_ns - lki_now_ns()) / 1000000;
-    lk_status status = lki_store_join(meeting->store, left_ms > 0 ? left_ms : 1);
+    lk_status status = wait_for_all(meeting, role, deadline_ns);
     if (status != LK_OK)
         return lki_fail_prefix(status, "waiting at %s:%d for all ranks", meeting->host, meeting->port);
     lki_store_local_address(meeting->store, meeting->address, sizeof meeting->address);

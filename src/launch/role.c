@@ -18,12 +18,12 @@ const char *lki_role_source_name(lki_role_source source)
 }
 
 /* For those who start the ranks by hand: the same on every one of them without being told, and LOCKSTEP_TOKEN
- * where the network is not theirs alone. */
+ * where the network is not theirs alone. The world size is no part of it: ranks that were told different
+ * sizes are to hear just that. */
 static void shared_token(lki_role *role, const char *const *environment)
 {
     const char *secret = lki_environment_get(environment, "LOCKSTEP_TOKEN");
-    snprintf(role->token, sizeof role->token, "lockstep %d ranks %.100s", role->world_size,
-             secret ? secret : "");
+    snprintf(role->token, sizeof role->token, "lockstep by hand %.100s", secret ? secret : "");
 }
 
 static lk_status role_from_flags(lki_role *out, const lki_launch_flags *flags, const char *const *environment)

@@ -10,6 +10,9 @@
 #include "launch/connect.h"
 #include "launch/ranks.h"
 
+#include <lockstep/launch.h>
+#include <lockstep/log.h>
+
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
@@ -148,6 +151,94 @@ static void another_jobs_rank_is_kept_out(void **state)
 {
     (void)state;
     run_processes(2, strangers, &(plan){.port = free_port()});
+}
+
+static char logged[4096];
+
+static void remember(const char *level, const char *line, void *context)
+{
+    size_t length = strlen(logged);
+    (void)level, (void)context;
+    snprintf(logged + length, sizeof logged - length, "%s\n", line);
+}
+
+/* Rank 1 was told of one rank more: it hears both numbers; rank 0 says whom it turned away and for whom it
+ * waits. The environment says for how long. */
+static const char *different_sizes(int rank, int size, void *context)
+{
+    plan *p = context;
+    lki_launch_flags flags = {
+        .world_size = size + rank, .has_rank = true, .rank = rank, .host = "127.0.0.1", .port = p->port};
+    lki_role role;
+    lk_comm *comm = NULL;
+    char waits[128];
+    lk_set_log_sink(remember, NULL);
+    setenv("LOCKSTEP_JOIN_TIMEOUT", rank == 0 ? "6" : "60", 1);
+    rank_ok(lki_launch_role(&role, &flags, NULL, 0));
+    lk_status status = lki_comm_connect(&comm, &role, NULL);
+    if (rank == 1) {
+        rank_check(status == LK_ERR_PEER);
+        rank_check(strstr(lk_error(), "rank 0 expects 2 ranks, rank 1 says there are 3") != NULL);
+        return NULL;
+    }
+    rank_check(status == LK_ERR_TIMEOUT);
+    snprintf(waits, sizeof waits, "rank 0 waits at 127.0.0.1:%d: 1 of 2 ranks have joined; missing: rank 1\n",
+             p->port);
+    rank_check(strstr(logged, waits) != NULL);
+    rank_check(strstr(logged, "127.0.0.1 cannot join: rank 0 expects 2 ranks, rank 1 says there are 3\n") !=
+               NULL);
+    return NULL;
+}
+
+static void ranks_of_different_sizes_hear_both(void **state)
+{
+    (void)state;
+    run_processes(2, different_sizes, &(plan){.port = free_port()});
+}
+
+static void a_rank_says_that_it_cannot_reach_rank_0(void **state)
+{
+    (void)state;
+    lki_launch_flags flags = {
+        .world_size = 2, .has_rank = true, .rank = 1, .host = "127.0.0.1", .port = free_port()};
+    lki_role role;
+    lk_comm *comm = NULL;
+    lk_set_log_sink(remember, NULL);
+    lkt_ok(lki_launch_role(&role, &flags, NULL, 0));
+    lkt_fails(lki_comm_connect(&comm, &role, &(lki_connect_options){.join_timeout_ms = 5500}), LK_ERR_TIMEOUT,
+              "could not reach rank 0 at 127.0.0.1");
+    lk_set_log_sink(NULL, NULL);
+    lkt_contains(logged, "rank 1 goes on trying: could not reach rank 0 at 127.0.0.1");
+}
+
+static lk_status connect_with(const char *variable, const char *value, int64_t *timeout_ms)
+{
+    lki_role role = *lki_process_role();
+    lk_comm *comm = NULL;
+    setenv(variable, value, 1);
+    lk_status status = lki_comm_connect(&comm, &role, NULL);
+    unsetenv(variable);
+    if (comm) *timeout_ms = comm->timeout_ms;
+    lk_comm_free(comm);
+    return status;
+}
+
+static lk_status limited_by_environment(void *context)
+{
+    int64_t timeout_ms = 0;
+    LKI_TRY(connect_with("LOCKSTEP_COMM_TIMEOUT", "7", &timeout_ms));
+    return timeout_ms == 7000 ? LK_OK : lki_fail(LK_ERR_INVALID, "%s", (const char *)context);
+}
+
+static void the_environment_sets_the_limits(void **state)
+{
+    (void)state;
+    int64_t ignored;
+    lk_status limited = lk_distributed_run(limited_by_environment, "another limit", .nproc = 2);
+    lkt_ok(limited);
+    lkt_fails(connect_with("LOCKSTEP_COMM_TIMEOUT", "soon", &ignored), LK_ERR_CONFIG,
+              "LOCKSTEP_COMM_TIMEOUT: expected a number from 1 to 1000000, found \"soon\"");
+    lkt_fails(connect_with("LOCKSTEP_JOIN_TIMEOUT", "0", &ignored), LK_ERR_CONFIG, "LOCKSTEP_JOIN_TIMEOUT: ");
 }
 
 static void nobody_there(void **state)
@@ -388,6 +479,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_stall_names_who_is_behind),
         cmocka_unit_test(an_abort_reaches_all),
         cmocka_unit_test(another_jobs_rank_is_kept_out),
+        cmocka_unit_test(ranks_of_different_sizes_hear_both),
+        cmocka_unit_test(a_rank_says_that_it_cannot_reach_rank_0),
+        cmocka_unit_test(the_environment_sets_the_limits),
         cmocka_unit_test(nobody_there),
         cmocka_unit_test(two_jobs_on_one_host_do_not_meet),
         cmocka_unit_test(forked_ranks),
