@@ -4,7 +4,7 @@ PRESET ?= release
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
-.PHONY: all build bootstrap bootstrap-tests run test check bench install clean
+.PHONY: all configure build bootstrap bootstrap-tests run test check bench install clean
 
 all: build
 
@@ -14,17 +14,21 @@ bootstrap:
 bootstrap-tests:
 	@scripts/bootstrap --tests
 
-build: bootstrap
+configure: bootstrap
 	@cmake --preset $(PRESET) -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(PREFIX) > .configure.log 2>&1 || { cat .configure.log; exit 1; }
 	@rm -f .configure.log
-	@cmake --build $(BUILD) -j $(JOBS)
+
+# The command, the libraries and the examples.
+build: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target product
 
 # Trains the MNIST example on this machine and shows the result.
 run: build
 	@$(BUILD)/lockstep run -C examples/mnist.yml --verbose
 
-# Builds and runs the fast tests and the checks of style.
-test: bootstrap-tests build check
+# Builds everything and runs the fast tests and the checks of style.
+test: bootstrap-tests configure check
+	@cmake --build $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) -L fast --output-on-failure -j $(JOBS)
 
 check:
@@ -32,7 +36,8 @@ check:
 	@scripts/check-format
 	@scripts/check-docs
 
-bench: bootstrap-tests build
+bench: bootstrap-tests configure
+	@cmake --build $(BUILD) -j $(JOBS) --target product benches
 	@bench/run $(BUILD)
 
 install: build

@@ -25,6 +25,10 @@ endif()
 # Relative to where the file lies, so that an installed tree may be moved.
 file(RELATIVE_PATH LOCKSTEP_PC_UP ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" LOCKSTEP_PC_UP "${LOCKSTEP_PC_UP}")
+# Programs find the shared library where it lies, except in /usr, where every program looks by itself.
+if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+    set(LOCKSTEP_PC_RPATH " -Wl,-rpath,\${libdir}")
+endif()
 configure_file(cmake/lockstep.pc.in ${CMAKE_BINARY_DIR}/lockstep.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
@@ -33,3 +37,15 @@ configure_package_config_file(cmake/lockstep-config.cmake.in ${CMAKE_BINARY_DIR}
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/lockstep-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/lockstep-config.cmake ${CMAKE_BINARY_DIR}/lockstep-config-version.cmake
         DESTINATION ${package_dir})
+
+# The loader's cache learns of the library where root installs it for all: not into a package's staging folder (DESTDIR), nor
+# into a prefix that the loader does not look at.
+install(CODE [[
+    if("$ENV{DESTDIR}" STREQUAL "" AND CMAKE_INSTALL_PREFIX MATCHES "^/usr(/local)?/?$")
+        find_program(LDCONFIG ldconfig PATHS /usr/sbin /sbin)
+        execute_process(COMMAND id -u OUTPUT_VARIABLE user OUTPUT_STRIP_TRAILING_WHITESPACE)
+        if(LDCONFIG AND user STREQUAL "0")
+            execute_process(COMMAND ${LDCONFIG})
+        endif()
+    endif()
+]])
