@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* One more with each change of this file or of the headers it includes. */
-enum { LKI_CUDA_PLUGIN_VERSION = 10 };
+enum { LKI_CUDA_PLUGIN_VERSION = 11 };
 
 /* What liblockstep does for the plugin. */
 typedef struct lki_cuda_host {
