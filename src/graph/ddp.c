@@ -13,15 +13,44 @@ static lk_value *find_gradient(lk_graph *graph, const lk_param *param)
     return NULL;
 }
 
+static bool is_read(const lk_graph *graph, const lk_value *value)
+{
+    for (const lki_node *node = graph->first; node; node = node->next)
+        for (int i = 0; i < node->input_count; i++)
+            if (node->in[i] == value && !node->dead) return true;
+    return false;
+}
+
+/* What is averaged in place must not be what the rest of the backward half reads: where a parameter is added
+ * to something of its own shape, its gradient is also that of the other summand. */
+static lk_status give_own_place(lk_graph *graph, lk_value **gradient)
+{
+    lk_value *shared = *gradient;
+    if (!is_read(graph, shared)) return LK_OK;
+    lki_node *copy = lki_graph_insert(graph, shared->node->next, LK_OP_COPY, &shared, 1, NULL);
+    if (!copy) return lki_last_status();
+    copy->section = shared->node->section;
+    copy->scope = shared->node->scope;
+    *gradient = copy->out[0];
+    (*gradient)->storage = LKI_STORAGE_GRAD;
+    (*gradient)->param = shared->param;
+    shared->storage = LKI_STORAGE_ARENA;
+    shared->param = NULL;
+    return LK_OK;
+}
+
 static lk_status start_bucket(lk_graph *graph, lki_bucket *bucket)
 {
     lk_value **gradients = LKI_ARENA_NEW_ARRAY(&graph->arena, lk_value *, bucket->param_count + 1);
     lki_node *last = NULL;
     if (!gradients) return LK_ERR_NOMEM;
-    lki_graph_number(graph);
     for (int i = 0; i < bucket->param_count; i++) {
         gradients[i] = find_gradient(graph, bucket->params[i]);
         if (!gradients[i]) return lki_fail(LK_ERR_INVALID, "a bucket holds a parameter without a gradient");
+        LKI_TRY(give_own_place(graph, &gradients[i]));
+    }
+    lki_graph_number(graph);
+    for (int i = 0; i < bucket->param_count; i++) {
         if (!last || gradients[i]->node->order > last->order) last = gradients[i]->node;
     }
     lk_attr attr = {.bucket = bucket};

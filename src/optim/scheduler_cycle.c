@@ -22,7 +22,8 @@ static const lki_phase *current_phase(const lk_scheduler *own, double *share)
     double start = 0, place = (double)own->last_epoch;
     const lki_phase *phase = own->one_cycle.phases, *last = phase + own->one_cycle.phase_count - 1;
     for (; phase < last && place > phase->end_step; phase++) start = phase->end_step;
-    *share = (place - start) / (phase->end_step - start);
+    double width = phase->end_step - start; /* 0: a phase that is over when it begins */
+    *share = width != 0 ? (place - start) / width : 1;
     return phase;
 }
 

@@ -73,6 +73,7 @@ static lk_value *masked_encoder(lk_module *module, lk_value *x)
     X(conv_transpose1d_options, lk_conv_transpose1d(4, 6, 3, .stride = 3, .padding = 1, .output_padding = 2, .groups = 2, .dilation = 2)) \
     X(conv_transpose2d, lk_conv_transpose2d(4, 3, 3)) \
     X(conv_transpose2d_options, lk_conv_transpose2d(4, 6, 0, .kernels = {3, 2}, .stride = 2, .padding = 1, .output_paddings = {1, 0}, .groups = 2)) \
+    X(conv_transpose2d_pointwise, lk_conv_transpose2d(4, 6, 1, .dilations = {2, 1}, .output_paddings = {1, 0})) \
     X(conv_transpose3d, lk_conv_transpose3d(4, 2, 2)) \
     X(conv_transpose3d_options, lk_conv_transpose3d(4, 2, 3, .stride = 2, .padding = 1, .output_padding = 1, .no_bias = true)) \
     X(max_pool1d, lk_max_pool1d(3)) \
@@ -96,6 +97,7 @@ static lk_value *masked_encoder(lk_module *module, lk_value *x)
     X(upsample_linear, lk_upsample(.scale_factor = 1.7, .mode = LK_UPSAMPLE_LINEAR)) \
     X(upsample_bilinear, lk_upsample(.scale_factors = {2, 1.5}, .mode = LK_UPSAMPLE_LINEAR)) \
     X(upsample_bilinear_corners, lk_upsample(.sizes = {9, 4}, .mode = LK_UPSAMPLE_LINEAR, .align_corners = true)) \
+    X(upsample_same_size, lk_upsample(.scale_factors = {1.1, 2}, .mode = LK_UPSAMPLE_LINEAR)) \
     X(upsample_trilinear, lk_upsample(.scale_factor = 2, .mode = LK_UPSAMPLE_LINEAR)) \
     X(batch_norm1d, lk_batch_norm1d(4)) \
     X(batch_norm1d_flat, lk_batch_norm1d(5, .eps = 1e-3, .momentum = 0.3)) \

@@ -177,6 +177,19 @@ static void momentum_cycles_adam_beta(void **state)
     lk_optimizer_free(optimizer);
 }
 
+/* A first phase without a step is over at once: PyTorch divides by zero there. */
+static void one_cycle_without_a_rise(void **state)
+{
+    (void)state;
+    lk_optimizer *optimizer = lk_sgd(.lr = 0.1, .momentum = 0.9);
+    lk_scheduler *cycle = lk_one_cycle_lr(0.1, .total_steps = 10, .pct_start = 0.1);
+    lkt_ok(lk_scheduler_attach(cycle, optimizer));
+    lkt_close(lk_optimizer_lr(optimizer, 0), 0.1, 1e-12);
+    lkt_close(lk_optimizer_momentum(optimizer, 0), 0.85, 1e-12);
+    lk_scheduler_free(cycle);
+    lk_optimizer_free(optimizer);
+}
+
 /* A momentum that appears after the step has made its state would have no buffer. */
 static void momentum_comes_before_the_step(void **state)
 {
@@ -251,8 +264,10 @@ int main(void)
     struct CMUnitTest tests[2 * CASE_COUNT];
     const struct CMUnitTest plain[] = {cmocka_unit_test(schedules_chain),
                                        cmocka_unit_test(momentum_cycles_adam_beta),
+                                       cmocka_unit_test(one_cycle_without_a_rise),
                                        cmocka_unit_test(momentum_comes_before_the_step),
-                                       cmocka_unit_test(bad_arguments), cmocka_unit_test(misuse)};
+                                       cmocka_unit_test(bad_arguments),
+                                       cmocka_unit_test(misuse)};
     lkt_golden *golden = lkt_golden_open("optim/schedulers.lkg");
     for (int i = 0; i < CASE_COUNT; i++) {
         cases[i].golden = golden;

@@ -4,6 +4,9 @@
 
 #include <lockstep/lockstep.h>
 
+#include "base/status.h"
+#include "comm/comm.h"
+#include "launch/ranks.h"
 #include "train/run.h"
 
 #include <math.h>
@@ -206,12 +209,107 @@ static void different_models_are_an_error(void **state)
     lkt_contains(lk_error(), "rank 1");
 }
 
+/* ---- A gradient that the rest of the backward half reads ---- */
+
+enum { SIDE = 64, DEPTH = 6 };
+
+typedef struct sum_model {
+    lk_module *all, *direct, *deep, *position;
+} sum_model;
+
+static lk_param *first_param(lk_module *module)
+{
+    lk_param_list list;
+    lkt_ok(lk_module_params(module, &list));
+    lk_param *param = list.items[0].param;
+    lk_param_list_free(&list);
+    return param;
+}
+
+/* direct(x) + deep(x) + position, a parameter of the sum's own shape, as BERT adds up its embeddings. */
+static lk_value *add_up(lk_graph *graph, const char *const *names, lk_value *const *in, int count,
+                        void *context)
+{
+    (void)names, (void)count;
+    const sum_model *m = context;
+    lk_value *sum = lk_op_add(lk_module_forward(m->direct, in[0]), lk_module_forward(m->deep, in[0]));
+    sum = lk_op_add(sum, lk_graph_param(graph, first_param(m->position)));
+    return lk_op_pointwise_loss(sum, in[1], NULL, NULL, LK_LOSS_MSE, 0, LK_REDUCTION_SUM);
+}
+
+static sum_model make_sum_model(void)
+{
+    lk_module *layers[2 * DEPTH];
+    lk_manual_seed(3);
+    sum_model m = {.direct = lk_linear(SIDE, SIDE, .no_bias = true)};
+    for (int i = 0; i < DEPTH; i++) {
+        layers[2 * i] = lk_linear(SIDE, SIDE);
+        layers[2 * i + 1] = lk_tanh();
+    }
+    m.deep = lk_sequential_create(layers, 2 * DEPTH);
+    m.position = lk_linear(SIDE, SIDE, .no_bias = true);
+    m.all = lk_named_sequential({"direct", m.direct}, {"deep", m.deep}, {"position", m.position});
+    return m;
+}
+
+static lk_tensor *waves(int seed)
+{
+    lk_tensor *tensor = lk_tensor_create(LK_F32, LK_SHAPE(SIDE, SIDE));
+    for (int i = 0; i < SIDE * SIDE; i++) lk_tensor_set(tensor, i, sin(seed * 1.7 + 0.37 * i));
+    return tensor;
+}
+
+/* Of direct's weight, from the rank's own batch. */
+static lk_status gradient_of(lk_comm *comm, int rank, float *out)
+{
+    sum_model m = make_sum_model();
+    lk_engine *engine = lk_engine_open("cpu", (lk_engine_options){.thread_count = 1});
+    lk_step *step = lk_step(.model = m.all, .function = add_up, .context = &m, .optimizer = frozen(),
+                            .engine = engine, .comm = comm, .bucket_nbytes = 8192, .owned = true);
+    lk_tensor *x = waves(rank), *y = waves(rank + 10);
+    const lk_input fields[] = {{"features", x}, {"targets", y}};
+    lk_status status = step ? lk_step_train(step, fields, 2) : LK_ERR_INVALID;
+    if (!status) memcpy(out, first_param(m.direct)->grad->data, sizeof(float) * SIDE * SIDE);
+    lk_step_free(step);
+    lk_engine_close(engine);
+    lk_tensor_free(x);
+    lk_tensor_free(y);
+    return status;
+}
+
+static lk_status compare_gradients(void *context)
+{
+    (void)context;
+    static float both[SIDE * SIDE], alone[2][SIDE * SIDE];
+    const lki_role *role = lki_process_role();
+    lki_shm_options options = {.rank = role->rank, .size = role->world_size, .fd = role->shm_fd};
+    lk_comm *comm;
+    LKI_TRY(lki_comm_shm_create(&comm, &options));
+    lk_status status = gradient_of(comm, role->rank, both);
+    for (int i = 0; i < 2 && !status; i++) status = gradient_of(NULL, i, alone[i]);
+    for (int i = 0; i < SIDE * SIDE && !status; i++) {
+        double mean = ((double)alone[0][i] + (double)alone[1][i]) / 2;
+        if (fabs(both[i] - mean) > 1e-3)
+            status =
+                lki_fail(LK_ERR_INVALID, "gradient %d is %g, the mean of the ranks' %g", i, both[i], mean);
+    }
+    lk_comm_free(comm);
+    return status;
+}
+
+static void a_gradient_that_is_read_on_is_not_averaged_there(void **state)
+{
+    (void)state;
+    lkt_ok(lk_distributed_run(compare_gradients, NULL, .nproc = 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_ranks_are_one_of_twice_the_batch),
         cmocka_unit_test(four_ranks_are_one_of_four_times_the_batch),
         cmocka_unit_test(accumulated_gradients_travel_once),
+        cmocka_unit_test(a_gradient_that_is_read_on_is_not_averaged_there),
         cmocka_unit_test(compressed_gradients_stay_close),
         cmocka_unit_test(metrics_do_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(a_killed_rank_is_named),

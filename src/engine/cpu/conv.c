@@ -54,11 +54,14 @@ static int64_t tile_width(const lki_conv_sizes *s, int64_t k, int64_t nbytes)
     return width < s->out_plane ? width : s->out_plane;
 }
 
-/* A 1 x 1 convolution without stride or padding reads its input as the columns. */
+/* A 1 x 1 convolution without stride or padding reads its input as the columns. (The output padding of a
+ * transposed one makes the sides differ.) */
 static bool is_pointwise(const lki_conv_sizes *s)
 {
     for (int i = 0; i < 3; i++)
-        if (s->one.kernel[i] != 1 || s->one.stride[i] != 1 || s->one.padding[i] != 0) return false;
+        if (s->one.kernel[i] != 1 || s->one.stride[i] != 1 || s->one.padding[i] != 0 ||
+            s->one.in[i] != s->one.out[i])
+            return false;
     return true;
 }
 

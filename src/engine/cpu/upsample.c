@@ -36,7 +36,7 @@ static void fill_nearest(axis_taps *t, double factor)
 /* Source coordinate: p (in - 1) / (out - 1) with aligned corners, else (p + 1/2) scale - 1/2, not below 0. */
 static void fill_linear(axis_taps *t, double factor, bool align_corners)
 {
-    double scale = factor > 0 ? 1 / factor : (double)t->in / (double)t->out;
+    double scale = factor > 0 && t->in != t->out ? 1 / factor : (double)t->in / (double)t->out;
     for (int64_t p = 0; p < t->out; p++) {
         double at = align_corners ? (t->out > 1 ? (double)p * (double)(t->in - 1) / (double)(t->out - 1) : 0)
                                   : fmax(0, ((double)p + 0.5) * scale - 0.5);

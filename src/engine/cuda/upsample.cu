@@ -34,7 +34,8 @@ struct taps {
 };
 
 /* Source coordinate: p (in - 1) / (out - 1) with aligned corners, else (p + 1/2) scale - 1/2, not below 0.
- * The products are rounded on their own, as on the CPU. */
+ * The products are rounded on their own, as on the CPU. An axis that keeps its size is copied, whatever the
+ * factor was. */
 __device__ taps taps_at(const upsample &v, const axis &a, int64_t p)
 {
     if (!v.linear) {
@@ -152,15 +153,15 @@ lk_status run(const lk_call *call)
     return LK_OK;
 }
 
-axis axis_of(int64_t in, int64_t out, double factor, bool align_corners)
+axis axis_of(int64_t in, int64_t out, double factor, bool linear, bool align_corners)
 {
     axis a = {in, out, 0, 0, 1};
     a.nearest = factor > 0 ? (float)(1 / factor) : (float)in / (float)out;
-    a.scale = factor > 0 ? 1 / factor : (double)in / (double)out;
+    a.scale = factor > 0 && in != out ? 1 / factor : (double)in / (double)out;
     if (align_corners && in > 1)
         a.inverse = (double)(out - 1) / (double)(in - 1);
     else if (in > 0)
-        a.inverse = factor > 0 ? factor : (double)out / (double)in;
+        a.inverse = factor > 0 && (in != out || !linear) ? factor : (double)out / (double)in;
     return a;
 }
 
@@ -174,9 +175,9 @@ void describe(upsample *v, const lk_attr *attr, lk_shape in, lk_shape out)
     v->out_size = lki_cuda_span(out, out.rank - rank, out.rank);
     for (int i = 0; i < 3; i++) {
         int from = i - (3 - rank);
-        v->axes[i] = from < 0 ? axis_of(1, 1, 0, v->align_corners)
+        v->axes[i] = from < 0 ? axis_of(1, 1, 0, v->linear, v->align_corners)
                               : axis_of(in.dim[in.rank - rank + from], out.dim[out.rank - rank + from],
-                                        attr->window.scale[from], v->align_corners);
+                                        attr->window.scale[from], v->linear, v->align_corners);
     }
 }
 

@@ -42,14 +42,15 @@ static taps nearest_taps(int64_t p, int64_t in, int64_t out, double factor)
     return (taps){{place, place}, 0};
 }
 
-/* Source coordinate: p (in - 1) / (out - 1) with aligned corners, else (p + 1/2) scale - 1/2, not below 0. */
+/* Source coordinate: p (in - 1) / (out - 1) with aligned corners, else (p + 1/2) scale - 1/2, not below 0. An
+ * axis that keeps its size is copied, whatever the factor was, as in PyTorch. */
 static taps linear_taps(const upsample *v, int64_t p, int64_t in, int64_t out, double factor)
 {
     double at;
     if (v->align_corners) {
         at = out > 1 ? (double)p * (double)(in - 1) / (double)(out - 1) : 0;
     } else {
-        double scale = factor > 0 ? 1 / factor : (double)in / (double)out;
+        double scale = factor > 0 && in != out ? 1 / factor : (double)in / (double)out;
         at = fmax(0, ((double)p + 0.5) * scale - 0.5);
     }
     int64_t low = (int64_t)at;
