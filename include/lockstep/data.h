@@ -272,16 +272,17 @@ lk_status lk_loader_seek(lk_loader *loader, int64_t number);
 typedef struct lk_loader_state {
     uint32_t version;
     int32_t rank, world, train, in_pass;
+    int32_t has_position;
     int64_t epoch, next_batch;
     uint64_t seed;         /* of the transforms */
     int64_t sampler[4];    /* the sampler's own state as the pass began */
     lk_generator source;   /* the generator the order was drawn from, as the pass began */
-    lk_generator position; /* a loader's own generator (.seed) now */
+    lk_generator position; /* the loader's .generator, or its own (.seed), now */
 } lk_loader_state;
 
 void lk_loader_save(const lk_loader *loader, lk_loader_state *out);
-/* Starts the saved pass again, in the same order, at the same batch. The default generator is left as it is:
- * restoring it is the caller's. */
+/* Starts the saved pass again, in the same order, at the same batch, and puts a generator of the loader's to
+ * where it was. The default generator is left as it is: restoring it is the caller's. */
 lk_status lk_loader_restore(lk_loader *loader, const lk_loader_state *state, lk_pass_size *size);
 
 lk_dataset *lk_loader_dataset(const lk_loader *loader); /* borrowed */

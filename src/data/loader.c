@@ -242,6 +242,12 @@ static lk_generator *generator_of(lk_loader *loader)
     return loader->options.seed ? &loader->own : lk_default_generator();
 }
 
+static bool draws_from_the_default(const lk_loader *loader)
+{
+    const lk_loader_options *options = &loader->options;
+    return options->generator ? options->generator == lk_default_generator() : !options->seed;
+}
+
 static lk_status draw_order(lk_loader *loader, int64_t *count)
 {
     lk_generator *generator = generator_of(loader);
@@ -347,10 +353,20 @@ lk_status lk_loader_seek(lk_loader *loader, int64_t number)
 
 /* ---- Saving and restoring ---- */
 
-void lk_loader_save(const lk_loader *loader, lk_loader_state *out)
+void lki_loader_save_between(const lk_loader *loader, lk_loader_state *out)
 {
+    const lk_loader_options *options = &loader->options;
     memset(out, 0, sizeof *out); /* also the padding: the bytes go into a file */
     out->version = STATE_VERSION;
+    if (options->sampler) memcpy(out->sampler, options->sampler->state, sizeof out->sampler);
+    if (draws_from_the_default(loader)) return;
+    out->has_position = true;
+    memcpy(&out->position, options->generator ? options->generator : &loader->own, sizeof out->position);
+}
+
+void lk_loader_save(const lk_loader *loader, lk_loader_state *out)
+{
+    lki_loader_save_between(loader, out);
     out->in_pass = loader->in_pass;
     out->rank = loader->pass.rank;
     out->world = loader->pass.world;
@@ -358,13 +374,8 @@ void lk_loader_save(const lk_loader *loader, lk_loader_state *out)
     out->epoch = loader->pass.epoch;
     out->seed = loader->pass.seed;
     out->next_batch = loader->next_batch;
-    const lk_sampler *sampler = loader->options.sampler;
-    if (loader->in_pass)
-        memcpy(out->sampler, loader->sampler_at_begin, sizeof out->sampler);
-    else if (sampler)
-        memcpy(out->sampler, sampler->state, sizeof out->sampler);
+    if (loader->in_pass) memcpy(out->sampler, loader->sampler_at_begin, sizeof out->sampler);
     memcpy(&out->source, &loader->source_at_begin, sizeof out->source);
-    memcpy(&out->position, &loader->own, sizeof out->position);
 }
 
 static lk_status begin_again(lk_loader *loader, const lk_loader_state *state, lk_pass_size *size)
@@ -383,6 +394,13 @@ static lk_status begin_again(lk_loader *loader, const lk_loader_state *state, lk
     return status;
 }
 
+/* Older states have the position of a loader's own generator alone, whose seed is never 0, and do not say so.
+ */
+static bool knows_position(const lk_loader_state *state)
+{
+    return state->has_position || state->position.seed != 0;
+}
+
 lk_status lk_loader_restore(lk_loader *loader, const lk_loader_state *state, lk_pass_size *size)
 {
     char text[200];
@@ -393,6 +411,6 @@ lk_status lk_loader_restore(lk_loader *loader, const lk_loader_state *state, lk_
     if (loader->options.sampler)
         memcpy(loader->options.sampler->state, state->sampler, sizeof state->sampler);
     if (state->in_pass) LKI_TRY(begin_again(loader, state, size));
-    if (loader->options.seed) loader->own = state->position;
+    if (!draws_from_the_default(loader) && knows_position(state)) *generator_of(loader) = state->position;
     return LK_OK;
 }

@@ -1,5 +1,5 @@
-/* Inside of a loader that engines need: the block its batches lie in, to pin it. See <lockstep/data.h> for
- * the rest. */
+/* Inside of a loader, for engines and runs: the block its batches lie in, to pin it, and its state between
+ * passes. See <lockstep/data.h> for the rest. */
 #ifndef LKI_DATA_LOADER_H
 #define LKI_DATA_LOADER_H
 
@@ -12,5 +12,8 @@ void lki_loader_defer(lk_loader *loader, bool defer);
 /* The memory of all batches; {NULL, 0} before the first pass begins. It stays in place until the loader is
  * freed. */
 void lki_loader_memory(const lk_loader *loader, void **data, size_t *nbytes);
+
+/* What the next pass depends on, whatever is left of the current one; for lk_loader_restore. */
+void lki_loader_save_between(const lk_loader *loader, lk_loader_state *out);
 
 #endif

@@ -64,6 +64,7 @@ static int64_t distributed_length(const lk_sampler *sampler, int rank, int world
 {
     const distributed *self = sampler->context;
     lki_shard shard = shard_of(self, rank, world);
+    if (self->inner) memcpy(self->inner->state, sampler->state, sizeof sampler->state);
     int64_t length = self->inner ? lki_sampler_next_length(self->inner, rank, world) : self->length;
     return lki_shard_count(&shard, length);
 }

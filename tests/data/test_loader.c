@@ -188,6 +188,14 @@ static lk_loader *seeded(void)
     return lk_loader(numbers(50), .batch_size = 8, .shuffle = true, .seed = 5);
 }
 
+/* Seeded again for each loader, as in a process that starts anew. */
+static lk_loader *by_a_users_generator(void)
+{
+    static lk_generator generator;
+    lk_generator_seed(&generator, 3);
+    return lk_loader(numbers(50), .batch_size = 8, .shuffle = true, .generator = &generator);
+}
+
 static lk_loader *mini_epochs(void)
 {
     return lk_loader(numbers(50), .batch_size = 4,
@@ -209,8 +217,9 @@ static lk_loader *subset_sampled(void)
 static void resume_anywhere(void **state)
 {
     (void)state;
-    lk_loader *(*const makers[])(void) = {shuffled,    shuffled_by_workers, seeded,
-                                          mini_epochs, wrapped_mini_epochs, subset_sampled};
+    lk_loader *(*const makers[])(void) = {
+        shuffled,    shuffled_by_workers, seeded,        by_a_users_generator,
+        mini_epochs, wrapped_mini_epochs, subset_sampled};
     for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
         for (int read = 0; read <= 2; read++) {
             check_resume(makers[i], read, (lk_pass_options){0});
