@@ -1,8 +1,8 @@
 /* A run inside: what lk_train makes of its options, and the parts that the runner's files share.
  *
  * setup.c takes the options over, loop.c walks epochs and loaders, batches.c the batches of one, batch.c does
- * one of them, state.c saves and restores, report.c talks to loggers and console, evaluate.c is everything
- * but training. */
+ * one of them, state.c saves and restores (loader_states.c the loaders), report.c talks to loggers and
+ * console, evaluate.c is everything but training. */
 #ifndef LKI_TRAIN_RUN_H
 #define LKI_TRAIN_RUN_H
 
@@ -156,6 +156,10 @@ lk_state_dict *lki_models_state(const lk_runner *runner);
 lk_status lki_models_load_state(lk_runner *runner, const lk_state_dict *state, const char *what);
 bool lki_runner_has_models(const lk_runner *runner);
 lk_status lki_model_load_state(lk_module *model, const lk_state_dict *state, const char *what);
+
+/* Plain bytes, under one name; of another size they are refused. */
+lk_status lki_state_put_bytes(lk_state_dict *state, const char *name, const void *data, size_t nbytes);
+lk_status lki_state_get_bytes(const lk_state_dict *state, const char *name, void *data, size_t nbytes);
 
 /* The optimizer's state of a step alone, under names that start with `prefix`. */
 lk_status lki_step_save_state(const lk_step *step, lk_state_dict *state, const char *prefix);

@@ -1,13 +1,14 @@
 /* Everything that a run must remember to go on as if it had never stopped.
  *
  * Names in a runner checkpoint: "model.<path>" (and "model:<key>.<path>" for further models),
- * "optimizer.<state>.<path>", "scheduler.<number>", "generator", "loader", "table.<title>",
- * "callback.<index>.<name>…" and the counters. Everything is stored exactly, so what follows is bit for bit
- * what would have followed. */
+ * "optimizer.<state>.<path>", "scheduler.<number>", "generator", "loader", "loader.<key>",
+ * "first_pass.<key>", "table.<title>", "callback.<name>.<number>…", "rank.<number>" and the counters.
+ * Everything is stored exactly, so what follows is bit for bit what would have followed. */
 #include "train/run.h"
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "train/loader_states.h"
 #include "train/rank_state.h"
 #include "train/saved_rule.h"
 #include "train/step.h"
@@ -326,12 +327,12 @@ static lk_status get_scheduler(const lk_state_dict *state, lk_scheduler *schedul
 
 /* ---- Plain bytes: the generator, the loader's place ---- */
 
-static lk_status put_bytes(lk_state_dict *state, const char *name, const void *data, size_t nbytes)
+lk_status lki_state_put_bytes(lk_state_dict *state, const char *name, const void *data, size_t nbytes)
 {
     return lk_state_dict_put(state, name, lk_tensor_from(LK_U8, LK_SHAPE((int64_t)nbytes), data));
 }
 
-static lk_status get_bytes(const lk_state_dict *state, const char *name, void *data, size_t nbytes)
+lk_status lki_state_get_bytes(const lk_state_dict *state, const char *name, void *data, size_t nbytes)
 {
     const lk_tensor *bytes = lk_state_dict_get(state, name);
     if (!bytes) return lki_last_status();
@@ -344,41 +345,47 @@ static lk_status get_bytes(const lk_state_dict *state, const char *name, void *d
 
 /* ---- Callbacks and counters ---- */
 
-static lk_status each_callback(lk_runner *runner, lk_state_dict *into, const lk_state_dict *from)
+static bool has_names(const lk_state_dict *state, const char *prefix)
 {
-    lki_run *run = runner->run;
+    for (int64_t i = 0; i < lk_state_dict_count(state); i++)
+        if (strncmp(lk_state_dict_name(state, i), prefix, strlen(prefix)) == 0) return true;
+    return false;
+}
+
+/* Counted among those of its name that keep something, so that a callback of another kind, such as a timer,
+ * may come or go between two runs. */
+static char *callback_prefix(const lki_run *run, int index)
+{
+    const char *name = run->callbacks[index]->ops->name;
+    int number = 0;
+    for (int i = 0; i < index; i++)
+        number += run->callbacks[i]->ops->save_state && strcmp(run->callbacks[i]->ops->name, name) == 0;
+    return lki_format("callback.%s.%d.", name, number);
+}
+
+static lk_status put_callbacks(const lki_run *run, lk_state_dict *state)
+{
     for (int i = 0; i < run->callback_count; i++) {
         lk_callback *callback = run->callbacks[i];
-        LKI_SCOPED char *prefix = lki_format("callback.%d.%s.", i, callback->ops->name);
+        if (!callback->ops->save_state) continue;
+        LKI_SCOPED char *prefix = callback_prefix(run, i);
         if (!prefix) return LK_ERR_NOMEM;
-        if (into && callback->ops->save_state) LKI_TRY(callback->ops->save_state(callback, into, prefix));
-        if (from && callback->ops->load_state) LKI_TRY(callback->ops->load_state(callback, from, prefix));
+        LKI_TRY(callback->ops->save_state(callback, state, prefix));
     }
     return LK_OK;
 }
 
-/* Loaders that repeat their first pass need its beginning. */
-static lk_status put_first_passes(const lki_run *run, lk_state_dict *state)
+/* Older checkpoints count a callback among all of them. */
+static lk_status get_callbacks(const lki_run *run, const lk_state_dict *state)
 {
-    for (int i = 0; i < run->loader_count; i++) {
-        const lki_run_loader *loader = &run->loaders[i];
-        if (!loader->first_pass) continue;
-        LKI_SCOPED char *name = lki_format("first_pass.%s", loader->key);
-        if (!name) return LK_ERR_NOMEM;
-        LKI_TRY(put_bytes(state, name, loader->first_pass, sizeof *loader->first_pass));
-    }
-    return LK_OK;
-}
-
-static lk_status get_first_passes(lki_run *run, const lk_state_dict *state)
-{
-    for (int i = 0; i < run->loader_count; i++) {
-        lki_run_loader *loader = &run->loaders[i];
-        LKI_SCOPED char *name = lki_format("first_pass.%s", loader->key);
-        if (!name) return LK_ERR_NOMEM;
-        if (!lk_state_dict_has(state, name)) continue;
-        if (!loader->first_pass && !(loader->first_pass = LKI_NEW(lk_loader_state))) return LK_ERR_NOMEM;
-        LKI_TRY(get_bytes(state, name, loader->first_pass, sizeof *loader->first_pass));
+    for (int i = 0; i < run->callback_count; i++) {
+        lk_callback *callback = run->callbacks[i];
+        if (!callback->ops->load_state) continue;
+        LKI_SCOPED char *prefix = callback_prefix(run, i);
+        LKI_SCOPED char *older = lki_format("callback.%d.%s.", i, callback->ops->name);
+        if (!prefix || !older) return LK_ERR_NOMEM;
+        bool is_older = !has_names(state, prefix) && has_names(state, older);
+        LKI_TRY(callback->ops->load_state(callback, state, is_older ? older : prefix));
     }
     return LK_OK;
 }
@@ -436,8 +443,8 @@ static lk_status put_place(lk_runner *runner, lk_state_dict *state)
     LKI_TRY(lk_state_dict_put_i64(state, "runner.seed", (int64_t)runner->seed));
     LKI_TRY(lk_state_dict_put_i64(state, "runner.world_size", runner->world_size));
     LKI_TRY(lk_state_dict_put_i64(state, "runner.inside_epoch", inside));
-    LKI_TRY(put_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
-    LKI_TRY(put_first_passes(run, state));
+    LKI_TRY(lki_state_put_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
+    LKI_TRY(lki_loader_states_put(run, state));
     LKI_TRY(put_table(runner, state));
     if (!inside) return LK_OK;
     LKI_TRY(lk_state_dict_put_i64(state, "runner.loader", run->current_loader));
@@ -446,7 +453,7 @@ static lk_status put_place(lk_runner *runner, lk_state_dict *state)
     LKI_TRY(lk_state_dict_put_i64(state, "runner.loader_batch_size", lk_loader_batch_size(runner->loader)));
     LKI_TRY(put_loader_metrics(run, state));
     lk_loader_save(runner->loader, &loader);
-    return put_bytes(state, "loader", &loader, sizeof loader);
+    return lki_state_put_bytes(state, "loader", &loader, sizeof loader);
 }
 
 /* The place in a pass is a number of batches. Of another size that is another place, except at the start. */
@@ -477,8 +484,8 @@ static lk_status get_place(lk_runner *runner, const lk_state_dict *state)
     LKI_TRY(lk_state_dict_get_i64(state, "runner.sample_step", &runner->sample_step));
     LKI_TRY(lk_state_dict_get_i64(state, "runner.world_size", &world));
     LKI_TRY(lk_state_dict_get_i64(state, "runner.inside_epoch", &inside));
-    LKI_TRY(get_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
-    LKI_TRY(get_first_passes(run, state));
+    LKI_TRY(lki_state_get_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
+    LKI_TRY(lki_loader_states_get(runner, state));
     LKI_TRY(lki_epoch_table_load(&run->table, state));
     runner->seed = lk_default_generator()->seed;
     run->resumed_inside_epoch = inside;
@@ -497,7 +504,7 @@ static lk_status get_place(lk_runner *runner, const lk_state_dict *state)
     LKI_TRY(lk_state_dict_get_i64(state, "runner.loader_sample_step", &run->loader_sample_step));
     run->loader_state = LKI_NEW(lk_loader_state);
     if (!run->loader_state) return LK_ERR_NOMEM;
-    LKI_TRY(get_bytes(state, "loader", run->loader_state, sizeof *run->loader_state));
+    LKI_TRY(lki_state_get_bytes(state, "loader", run->loader_state, sizeof *run->loader_state));
     run->loader_state->rank = runner->rank; /* rank 0 has saved it; the order is the same for all */
     return get_loader_metrics(run, state);
 }
@@ -535,11 +542,7 @@ lk_status lki_part_restore_step(lk_runner *runner, lki_part *part)
 
 static bool knows_of_parts(const lk_state_dict *state)
 {
-    for (int64_t i = 0; i < lk_state_dict_count(state); i++) {
-        const char *name = lk_state_dict_name(state, i);
-        if (strncmp(name, "model:", 6) == 0 || strncmp(name, "optimizer:", 10) == 0) return true;
-    }
-    return false;
+    return has_names(state, "model:") || has_names(state, "optimizer:");
 }
 
 static lk_status get_parts(lk_runner *runner)
@@ -559,7 +562,7 @@ lk_status lki_runner_save_state(lk_runner *runner, lk_state_dict *state)
     if (runner->step) LKI_TRY(put_step(state, runner->step, "optimizer"));
     LKI_TRY(put_scheduler(state, runner->scheduler));
     for (int i = 0; i < runner->run->part_count; i++) LKI_TRY(put_part(state, &runner->run->parts[i]));
-    LKI_TRY(each_callback(runner, state, NULL));
+    LKI_TRY(put_callbacks(runner->run, state));
     return lki_rank_state_is_needed(runner) ? lki_rank_state_put(runner, state) : LK_OK;
 }
 
@@ -575,7 +578,7 @@ static lk_status get_state(lk_runner *runner, const lk_state_dict *state)
     if (has_step) LKI_TRY(get_step(state, runner->step, "optimizer"));
     LKI_TRY(get_scheduler(state, runner->scheduler));
     LKI_TRY(get_parts(runner));
-    LKI_TRY(each_callback(runner, NULL, state));
+    LKI_TRY(get_callbacks(runner->run, state));
     return lki_rank_state_get(runner, state);
 }
 
