@@ -72,45 +72,66 @@ static lk_status unpack(lk_state_dict *dict, const char *data, int64_t nbytes)
 
 /* ---- What is in it ---- */
 
-/* The gradients that a step has accumulated; NULL where it does not accumulate. */
-static lk_tensor *pending_sums(const lk_step *step)
+/* Numbers of a step's that differ between the ranks, one for each of its parameters' (flat.count). */
+typedef struct share {
+    const char *kind;
+    void *data; /* NULL: the step has none */
+    lk_dtype dtype;
+    bool is_worth_saving;
+} share;
+
+enum { SHARES = 2 };
+
+static void shares_of(const lk_step *step, share shares[SHARES])
 {
-    if (!step || !step->flat.sums) return NULL;
-    return lki_tensor_over(step->flat.sums, 0, step->flat.dtype, LK_SHAPE(step->flat.count));
+    const lki_flat *flat = &step->flat;
+    float *residual = step->replicas.residual;
+    shares[0] = (share){"sums", flat->sums ? lki_buffer_data(flat->sums) : NULL, flat->dtype,
+                        step->update.accumulated > 0};
+    shares[1] = (share){"residual", residual, LK_F32, residual != NULL};
 }
 
-static lk_status put_sums(lk_state_dict *own, const lk_step *step, const char *key)
+static lk_status put_step(lk_state_dict *own, const lk_step *step, const char *key)
 {
-    lk_tensor *sums = pending_sums(step);
-    if (!sums) return LK_OK;
-    LKI_SCOPED char *name = lki_format("sums:%s", key);
-    if (name) return lk_state_dict_put(own, name, sums);
-    lk_tensor_free(sums);
-    return LK_ERR_NOMEM;
+    share shares[SHARES];
+    if (!step) return LK_OK;
+    shares_of(step, shares);
+    for (int i = 0; i < SHARES; i++) {
+        if (!shares[i].is_worth_saving) continue;
+        LKI_SCOPED char *name = lki_format("%s:%s", shares[i].kind, key);
+        if (!name) return LK_ERR_NOMEM;
+        LKI_TRY(lk_state_dict_put(
+            own, name, lk_tensor_from(shares[i].dtype, LK_SHAPE(step->flat.count), shares[i].data)));
+    }
+    return LK_OK;
 }
 
 lk_status lki_rank_state_get_step(lk_runner *runner, lk_step *step, const char *key)
 {
     const lk_state_dict *own = runner->run->rank_state;
-    LKI_SCOPED char *name = lki_format("sums:%s", key);
-    if (!name) return LK_ERR_NOMEM;
-    if (!own || !lk_state_dict_has(own, name)) return LK_OK;
-    lk_tensor *sums = pending_sums(step);
-    lk_status status = sums ? lk_state_dict_copy_to(own, name, sums) : LK_OK;
-    lk_tensor_free(sums);
-    return status;
+    share shares[SHARES];
+    if (!own || !step) return LK_OK;
+    shares_of(step, shares);
+    for (int i = 0; i < SHARES; i++) {
+        LKI_SCOPED char *name = lki_format("%s:%s", shares[i].kind, key);
+        if (!name) return LK_ERR_NOMEM;
+        size_t nbytes = (size_t)step->flat.count * lk_dtype_nbytes(shares[i].dtype);
+        if (shares[i].data && lk_state_dict_has(own, name))
+            LKI_TRY(lki_state_get_bytes(own, name, shares[i].data, nbytes));
+    }
+    return LK_OK;
 }
 
 static lk_status put_own(lk_runner *runner, lk_state_dict *own)
 {
     lki_run *run = runner->run;
-    for (int i = 0; i < run->metric_count; i++) {
+    for (int i = 0; i < run->metric_count && run->inside_epoch; i++) {
         LKI_SCOPED char *prefix = lki_format("metric.%d.", i);
         if (!prefix) return LK_ERR_NOMEM;
         LKI_TRY(lki_metric_save(run->metrics[i], own, prefix));
     }
-    for (int i = 0; i < run->part_count; i++) LKI_TRY(put_sums(own, run->parts[i].step, run->parts[i].key));
-    return put_sums(own, runner->step, "");
+    for (int i = 0; i < run->part_count; i++) LKI_TRY(put_step(own, run->parts[i].step, run->parts[i].key));
+    return put_step(own, runner->step, "");
 }
 
 lk_status lki_rank_state_get_metric(lk_runner *runner, int index)
@@ -125,9 +146,21 @@ lk_status lki_rank_state_get_metric(lk_runner *runner, int index)
 
 /* ---- Between the ranks ---- */
 
+static bool has_share(const lk_step *step)
+{
+    share shares[SHARES];
+    if (!step) return false;
+    shares_of(step, shares);
+    return shares[0].is_worth_saving || shares[1].is_worth_saving;
+}
+
 bool lki_rank_state_is_needed(const lk_runner *runner)
 {
-    return runner->run->inside_epoch && runner->run->comm && runner->world_size > 1;
+    const lki_run *run = runner->run;
+    if (!run->comm || runner->world_size == 1) return false;
+    bool needed = run->inside_epoch || has_share(runner->step);
+    for (int i = 0; i < run->part_count; i++) needed = needed || has_share(run->parts[i].step);
+    return needed;
 }
 
 /* Blocks of unequal size, padded to the longest. */
@@ -162,17 +195,58 @@ lk_status lki_rank_state_put(lk_runner *runner, lk_state_dict *state)
     return status;
 }
 
-lk_status lki_rank_state_get(lk_runner *runner, const lk_state_dict *state)
+static lk_status get_block(const lk_state_dict *state, int64_t rank, lk_state_dict *out)
 {
-    lki_run *run = runner->run;
-    LKI_SCOPED char *name = lki_format("rank.%d", runner->rank);
+    LKI_SCOPED char *name = lki_format("rank.%lld", (long long)rank);
     if (!name) return LK_ERR_NOMEM;
     if (!lk_state_dict_has(state, name)) return LK_OK;
     const lk_tensor *block = lk_state_dict_get(state, name);
+    return unpack(out, block->data, (int64_t)lk_tensor_nbytes(block));
+}
+
+static lk_status add_divided(lk_state_dict *sum, const lk_state_dict *part, double divisor)
+{
+    for (int64_t i = 0; i < lk_state_dict_count(part); i++) {
+        const char *name = lk_state_dict_name(part, i);
+        const lk_tensor *numbers = lk_state_dict_tensor(part, i);
+        if (!lk_state_dict_has(sum, name))
+            LKI_TRY(lk_state_dict_put(sum, name, lk_tensor_create(numbers->dtype, numbers->shape)));
+        lk_tensor *total = lk_state_dict_get(sum, name);
+        if (lk_tensor_count(total) != lk_tensor_count(numbers))
+            return lki_fail(LK_ERR_FORMAT, "%s is of another size on another rank", name);
+        for (int64_t k = 0; k < lk_tensor_count(numbers); k++)
+            lk_tensor_set(total, k, lk_tensor_get(total, k) + lk_tensor_get(numbers, k) / divisor);
+    }
+    return LK_OK;
+}
+
+/* Where the number of ranks has changed, between two epochs, each goes on with the mean of all shares: the
+ * next average over the ranks is then made of the same gradients. */
+static lk_status get_mean(const lk_state_dict *state, int64_t world_size, lk_state_dict *mean)
+{
+    lk_status status = LK_OK;
+    for (int64_t rank = 0; rank < world_size && !status; rank++) {
+        lk_state_dict *block = lk_state_dict_create();
+        status = block ? get_block(state, rank, block) : LK_ERR_NOMEM;
+        if (!status) status = add_divided(mean, block, (double)world_size);
+        lk_state_dict_free(block);
+    }
+    return status;
+}
+
+lk_status lki_rank_state_get(lk_runner *runner, const lk_state_dict *state)
+{
+    lki_run *run = runner->run;
+    int64_t world_size;
+    if (!lk_state_dict_has(state, "rank.0")) return LK_OK;
+    LKI_TRY(lk_state_dict_get_i64(state, "runner.world_size", &world_size));
     lk_state_dict_free(run->rank_state);
     run->rank_state = lk_state_dict_create();
     if (!run->rank_state) return LK_ERR_NOMEM;
-    LKI_TRY(unpack(run->rank_state, block->data, (int64_t)lk_tensor_nbytes(block)));
+    if (world_size == runner->world_size)
+        LKI_TRY(get_block(state, runner->rank, run->rank_state));
+    else
+        LKI_TRY(get_mean(state, world_size, run->rank_state));
     for (int i = 0; i < run->metric_count; i++) LKI_TRY(lki_rank_state_get_metric(runner, i));
     for (int i = 0; i < run->part_count; i++)
         LKI_TRY(lki_rank_state_get_step(runner, run->parts[i].step, run->parts[i].key));
