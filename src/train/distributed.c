@@ -164,6 +164,28 @@ lk_status lki_distributed_agree(lk_runner *runner)
     return LK_OK;
 }
 
+static lk_status share_model(lk_comm *comm, const lk_module *model)
+{
+    lk_param_list params;
+    if (!model) return LK_OK;
+    LKI_TRY(lk_module_params(model, &params));
+    lk_status status = lki_params_share(comm, &params, false);
+    lk_param_list_free(&params);
+    return status;
+}
+
+lk_status lki_distributed_share_models(lk_runner *runner, bool changed)
+{
+    lki_run *run = runner->run;
+    int64_t wanted = changed;
+    if (!run->comm || run->comm->size == 1) return LK_OK;
+    LKI_TRY(lk_comm_broadcast(run->comm, &wanted, 1, LK_I64, 0));
+    if (!wanted) return LK_OK;
+    LKI_TRY(share_model(run->comm, runner->model));
+    for (int i = 0; i < run->part_count; i++) LKI_TRY(share_model(run->comm, run->parts[i].model));
+    return LK_OK;
+}
+
 /* As many batches as fit between two looks, by the slowest rank's clock: the ranks must count alike. */
 static int64_t batches_to_next_look(int64_t ns_a_batch)
 {

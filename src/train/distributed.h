@@ -14,6 +14,10 @@ lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner 
 /* Rank 0's decisions at the end of an epoch become every rank's: stopping, and the learning rates. */
 lk_status lki_distributed_agree(lk_runner *runner);
 
+/* Where rank 0 says that its models' weights have `changed`, every rank takes them. A rank 0 that fails
+ * before it ends the wait of the others too. */
+lk_status lki_distributed_share_models(lk_runner *runner, bool changed);
+
 /* Whether any rank was asked to stop. Costs a message, so it is asked every few batches,
  * and about four times a second where they are slow. */
 lk_status lki_distributed_stop_asked(lk_runner *runner, bool *out);

@@ -74,14 +74,14 @@ out:
     return status;
 }
 
-static lk_status share(lki_replicas *replicas, bool buffers_only)
+lk_status lki_params_share(lk_comm *comm, const lk_param_list *params, bool buffers_only)
 {
-    for (int i = 0; i < replicas->params->count; i++) {
-        lk_param *param = replicas->params->items[i].param;
+    for (int i = 0; i < params->count; i++) {
+        lk_param *param = params->items[i].param;
         if (buffers_only && !param->is_buffer) continue;
         LKI_TRY(lki_param_pull(param));
-        LKI_TRY(lk_comm_broadcast(replicas->comm, param->value->data, (int64_t)lk_tensor_nbytes(param->value),
-                                  LK_U8, 0));
+        LKI_TRY(
+            lk_comm_broadcast(comm, param->value->data, (int64_t)lk_tensor_nbytes(param->value), LK_U8, 0));
         lki_param_push(param);
     }
     return LK_OK;
@@ -89,7 +89,7 @@ static lk_status share(lki_replicas *replicas, bool buffers_only)
 
 lk_status lki_replicas_share_buffers(lki_replicas *replicas)
 {
-    return replicas->comm ? share(replicas, true) : LK_OK;
+    return replicas->comm ? lki_params_share(replicas->comm, replicas->params, true) : LK_OK;
 }
 
 /* ---- Buckets ---- */
@@ -147,7 +147,7 @@ lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_flat *fla
     *replicas =
         (lki_replicas){.comm = comm, .flat = flat, .mirror = mirror, .params = params, .options = options};
     LKI_TRY(check_same_model(replicas));
-    LKI_TRY(share(replicas, false));
+    LKI_TRY(lki_params_share(comm, params, false));
     LKI_TRY(make_buckets(replicas));
     return prepare_compression(replicas);
 }

@@ -38,6 +38,9 @@ static inline bool lki_replicas_overlap(const lki_replicas *replicas)
     return replicas->comm && !replicas->options.compress;
 }
 
+/* Gives every rank rank 0's numbers; of the buffers alone on request. */
+lk_status lki_params_share(lk_comm *comm, const lk_param_list *params, bool buffers_only);
+
 /* Averages a whole flat buffer over the ranks. */
 lk_status lki_replicas_average(lki_replicas *replicas, lk_buffer *gradients);
 

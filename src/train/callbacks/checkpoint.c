@@ -4,8 +4,8 @@
  *     model.0003.safetensors …   the topk best epochs
  *     model.best.safetensors     a link to the best of them: the best epoch's weights, whatever came after
  *     model.last.safetensors     the last epoch's
- *     runner.last.safetensors    everything: written at the end of an epoch, and inside one when the run is
- * stopped model.storage.json         which files are kept and what they scored
+ *     runner.last.safetensors    everything: written at the end of an epoch, and inside one when the run
+ * stops model.storage.json         which files are kept and what they scored
  *
  * Every file is written whole or not at all, and nothing is removed before what replaces it is there. */
 #include "base/atomic_file.h"
@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "checkpoint/storage.h"
 #include "train/callbacks/callbacks.h"
+#include "train/distributed.h"
 #include "train/rank_state.h"
 
 #include <math.h>
@@ -25,6 +26,8 @@ typedef struct checkpoint_context {
     lk_checkpoint_callback_options options; /* its texts are copies */
     char *folder;                           /* LOGDIR/checkpoints; NULL: nothing is written */
     bool whole_runner;                      /* mode "runner": the numbered files hold everything */
+    bool has_score; /* such a file of the epoch that has ended is still to be written */
+    double score;
     lki_storage storage;
 } checkpoint_context;
 
@@ -33,31 +36,65 @@ static char *file_in(const checkpoint_context *context, const char *name)
     return lki_format("%s/%s", context->folder, name);
 }
 
-static lk_status save_model(lk_runner *runner, const char *path)
+static lk_status save_as(const checkpoint_context *context, const char *name, const lk_state_dict *state)
 {
-    lk_state_dict *state = lki_models_state(runner);
-    if (!state) return lki_last_status();
-    lk_status status = lk_save_safetensors(path, state);
-    lk_state_dict_free(state);
+    LKI_SCOPED char *path = file_in(context, name);
+    return path ? lk_save_safetensors(path, state) : LK_ERR_NOMEM;
+}
+
+/* Writes the numbered file, takes it in among the best, and only then removes the one that fell out. */
+static lk_status save_numbered(checkpoint_context *context, int64_t epoch, double metric,
+                               const lk_state_dict *state)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.%04lld.safetensors", context->whole_runner ? "runner" : "model",
+             (long long)epoch);
+    LKI_SCOPED char *path = file_in(context, name);
+    LKI_SCOPED char *manifest = file_in(context, "model.storage.json");
+    char *dropped = NULL;
+    if (!path || !manifest) return LK_ERR_NOMEM;
+    LKI_TRY(lk_save_safetensors(path, state));
+    LKI_TRY(lki_storage_add(&context->storage, path, metric, &dropped));
+    lk_status status = lki_storage_save(&context->storage, manifest);
+    if (status == LK_OK && dropped) unlink(dropped);
+    lki_free(dropped);
     return status;
 }
 
-static lk_status save_runner(lk_runner *runner, const char *path)
+static lk_status link_best(checkpoint_context *context)
 {
+    if (context->options.no_best || context->storage.entry_count == 0) return LK_OK;
+    LKI_SCOPED char *best =
+        file_in(context, context->whole_runner ? "runner.best.safetensors" : "model.best.safetensors");
+    return best ? lki_link_file_atomic(context->storage.entries[0].logpath, best) : LK_ERR_NOMEM;
+}
+
+/* ---- Everything ---- */
+
+static lk_status write_runner(checkpoint_context *context, const lk_runner *runner,
+                              const lk_state_dict *state)
+{
+    if (context->has_score) {
+        context->has_score = false;
+        LKI_TRY(save_numbered(context, runner->epoch_step, context->score, state));
+        LKI_TRY(link_best(context));
+    }
+    return context->options.no_runner ? LK_OK : save_as(context, "runner.last.safetensors", state);
+}
+
+/* Only rank 0 knows the score and writes, but all ranks may have a part in the state. */
+static lk_status save_runner(checkpoint_context *context, lk_runner *runner)
+{
+    bool between_epochs = !runner->run->inside_epoch;
+    bool wanted = !context->options.no_runner || (context->whole_runner && between_epochs);
+    if (!context->folder || !wanted) return LK_OK;
+    if (!runner->is_master && !lki_rank_state_is_needed(runner)) return LK_OK;
     lk_state_dict *state = lk_state_dict_create();
     if (!state) return LK_ERR_NOMEM;
     lk_status status = lki_runner_save_state(runner, state);
-    if (status == LK_OK && runner->is_master) status = lk_save_safetensors(path, state);
+    if (status == LK_OK && runner->is_master) status = write_runner(context, runner, state);
     lk_state_dict_free(state);
     return status;
-}
-
-static lk_status save_last_runner(checkpoint_context *context, lk_runner *runner)
-{
-    if (!context->folder || context->options.no_runner) return LK_OK;
-    if (!runner->is_master && !lki_rank_state_is_needed(runner)) return LK_OK;
-    LKI_SCOPED char *path = file_in(context, "runner.last.safetensors");
-    return path ? save_runner(runner, path) : LK_ERR_NOMEM;
 }
 
 /* ---- Start: folders, and what is resumed ---- */
@@ -134,30 +171,21 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 
 /* ---- The end of an epoch ---- */
 
-/* Writes the numbered file, takes it in among the best, and only then removes the one that fell out. */
-static lk_status save_numbered(checkpoint_context *context, lk_runner *runner, double metric)
+static lk_status save_models(checkpoint_context *context, const lk_runner *runner, double metric)
 {
-    char name[64];
-    snprintf(name, sizeof name, "%s.%04lld.safetensors", context->whole_runner ? "runner" : "model",
-             (long long)runner->epoch_step);
-    LKI_SCOPED char *path = file_in(context, name);
-    LKI_SCOPED char *manifest = file_in(context, "model.storage.json");
-    char *dropped = NULL;
-    if (!path || !manifest) return LK_ERR_NOMEM;
-    LKI_TRY(context->whole_runner ? save_runner(runner, path) : save_model(runner, path));
-    LKI_TRY(lki_storage_add(&context->storage, path, metric, &dropped));
-    lk_status status = lki_storage_save(&context->storage, manifest);
-    if (status == LK_OK && dropped) unlink(dropped);
-    lki_free(dropped);
+    bool numbered = !context->whole_runner && !isnan(metric);
+    if (!numbered && context->options.no_last) return LK_OK;
+    lk_state_dict *state = lki_models_state(runner);
+    if (!state) return lki_last_status();
+    lk_status status = LK_OK;
+    if (numbered) {
+        LKI_TRY_OUT(save_numbered(context, runner->epoch_step, metric, state));
+        LKI_TRY_OUT(link_best(context));
+    }
+    if (!context->options.no_last) status = save_as(context, "model.last.safetensors", state);
+out:
+    lk_state_dict_free(state);
     return status;
-}
-
-static lk_status link_best(checkpoint_context *context)
-{
-    if (context->options.no_best || context->storage.entry_count == 0) return LK_OK;
-    LKI_SCOPED char *best =
-        file_in(context, context->whole_runner ? "runner.best.safetensors" : "model.best.safetensors");
-    return best ? lki_link_file_atomic(context->storage.entries[0].logpath, best) : LK_ERR_NOMEM;
 }
 
 static lk_status epoch_end(lk_callback *callback, lk_runner *runner)
@@ -173,51 +201,49 @@ static lk_status epoch_end(lk_callback *callback, lk_runner *runner)
                                           options->metric_key);
         metric = NAN; /* the loader rested in this epoch: no candidate for the best */
     }
-    bool has_models = lki_runner_has_models(runner);
-    if (has_models && !isnan(metric)) {
-        LKI_TRY(save_numbered(context, runner, metric));
-        LKI_TRY(link_best(context));
-    }
-    if (has_models && !options->no_last) {
-        LKI_SCOPED char *last = file_in(context, "model.last.safetensors");
-        if (!last) return LK_ERR_NOMEM;
-        LKI_TRY(save_model(runner, last));
-    }
-    return LK_OK;
+    if (!lki_runner_has_models(runner)) return LK_OK;
+    context->has_score = context->whole_runner && !isnan(metric);
+    context->score = metric;
+    return save_models(context, runner, metric);
 }
 
 /* The runner's own state is saved when all callbacks have seen the end of the epoch (or batch), so that
- * theirs is in it. */
+ * theirs is in it, in numbered files too. */
 static lk_status settled(lk_callback *callback, lk_runner *runner)
 {
     checkpoint_context *context = callback->context;
     int every = context->options.save_every_batches;
     if (runner->batch && (every <= 0 || !runner->is_train_loader || runner->batch_step % every != 0))
         return LK_OK;
-    return save_last_runner(context, runner);
+    return save_runner(context, runner);
 }
 
 /* ---- The end of the run ---- */
 
+static void print_top(const checkpoint_context *context)
+{
+    if (context->storage.entry_count) printf("Top models:\n");
+    for (int i = 0; i < context->storage.entry_count; i++)
+        printf("%s\t%.4f\n", context->storage.entries[i].logpath, context->storage.entries[i].metric);
+}
+
+/* Rank 0 knows which is the best and loads it; the others take its weights. */
 static lk_status end(lk_callback *callback, lk_runner *runner)
 {
     checkpoint_context *context = callback->context;
-    if (!context->folder || !runner->is_master) return LK_OK;
-    if (runner->verbose && context->storage.entry_count) {
-        printf("Top models:\n");
-        for (int i = 0; i < context->storage.entry_count; i++)
-            printf("%s\t%.4f\n", context->storage.entries[i].logpath, context->storage.entries[i].metric);
-    }
-    bool load_best = context->options.load_best_on_end || runner->run->options.load_best_on_end;
-    if (!load_best || context->storage.entry_count == 0) return LK_OK;
-    return load_into(runner, context->storage.entries[0].logpath, false);
+    if (!context->folder) return LK_OK;
+    if (runner->is_master && runner->verbose) print_top(context);
+    if (!context->options.load_best_on_end && !runner->run->options.load_best_on_end) return LK_OK;
+    bool has_best = runner->is_master && context->storage.entry_count > 0;
+    if (has_best) LKI_TRY(load_into(runner, context->storage.entries[0].logpath, false));
+    return lki_distributed_share_models(runner, has_best);
 }
 
 /* A run that was asked to stop keeps its place, between two batches. A run that failed keeps what it had
  * saved before. */
 static lk_status exception(lk_callback *callback, lk_runner *runner)
 {
-    return runner->run->stopped ? save_last_runner(callback->context, runner) : LK_OK;
+    return runner->run->stopped ? save_runner(callback->context, runner) : LK_OK;
 }
 
 static void free_context(lk_callback *callback)

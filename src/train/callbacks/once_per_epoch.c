@@ -11,6 +11,7 @@ typedef struct once_context {
 static bool wants(lki_wrapper *wrapper, lk_runner *runner, lki_moment moment)
 {
     once_context *context = wrapper->context;
+    if (moment == LKI_MOMENT_settled && !runner->batch) return true; /* the epoch settles once */
     if (context->last_epoch[moment] == runner->epoch_step) return false;
     context->last_epoch[moment] = runner->epoch_step;
     return true;
