@@ -146,6 +146,110 @@ static void a_metric_that_nobody_reports(void **state)
     lk_runner_free(runner);
 }
 
+/* ---- The whole runner, epoch by epoch ---- */
+
+/* A loss that never falls: patience ends the run. */
+static int64_t epochs_with_patience(const char *logdir, const char *resume, int nproc)
+{
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status =
+        lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                 .optimizer = lk_sgd(.lr = 1e-12),
+                 .loaders = lk_loaders({"train", lk_loader(lkt_points(64, 1), .batch_size = 8)}),
+                 .callbacks = lk_callbacks(lk_optimizer_callback(.accumulation_steps = 3),
+                                           lk_checkpoint_callback(.mode = "runner", .topk = 9),
+                                           lk_early_stopping_callback(.patience = 3)),
+                 .num_epochs = 20, .logdir = logdir, .resume = resume, .nproc = nproc, .thread_count = 1);
+    if (status) fail_msg("status %d: %s", status, lk_error());
+    int64_t epochs = runner->epoch_step;
+    lk_runner_free(runner);
+    return epochs;
+}
+
+/* A numbered runner knows what every callback made of its epoch. With ranks, and gradients left over, all of
+ * them have a part in it. */
+static void numbered_runners_are_places_to_go_on_from(void **state)
+{
+    (void)state;
+    char logdir[1024], resume[1100];
+    for (int nproc = 1; nproc <= 2; nproc++) {
+        snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_numbered"));
+        int64_t epochs = epochs_with_patience(logdir, NULL, nproc);
+        assert_in_range(epochs, 4, 19);
+        snprintf(resume, sizeof resume, "%s/checkpoints/runner.0002.safetensors", logdir);
+        assert_int_equal(epochs_with_patience(lkt_scratch_folder("train_numbered_on"), resume, nproc),
+                         epochs);
+    }
+}
+
+static void a_numbered_runner_is_written_once_an_epoch(void **state)
+{
+    (void)state;
+    static const double scores[] = {1, 2, 3};
+    copies copies;
+    char logdir[1024];
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_numbered_once"));
+    lk_callback *checkpoint = lk_checkpoint_callback(.mode = "runner", .topk = 3, .no_runner = true);
+    lk_runner_free(run_with_scores(logdir, scores, 3, true, lk_once_per_epoch(checkpoint), &copies, LK_OK));
+    for (int i = 1; i <= 3; i++)
+        assert_true(lkt_exists(lkt_path(logdir, "checkpoints/runner.%04d.safetensors", i)));
+    assert_false(lkt_exists(lkt_path(logdir, "checkpoints/runner.last.safetensors")));
+}
+
+/* ---- The best at the end, on every rank ---- */
+
+static lk_status load_best_everywhere(void *context)
+{
+    static const double scores[] = {2, 1, 4, 3};
+    const char *logdir = context;
+    copies copies;
+    lk_callback *checkpoint = lk_checkpoint_callback(.load_best_on_end = true);
+    lk_runner *runner = run_with_scores(logdir, scores, 4, true, checkpoint, &copies, LK_OK);
+    FILE *file = fopen(lkt_path(logdir, "rank.%d", lk_rank()), "w");
+    fprintf(file, "%s %s", lkt_hash(runner->model), copies.hashes[2]);
+    fclose(file);
+    lk_runner_free(runner);
+    return LK_OK;
+}
+
+static void every_rank_ends_with_the_best(void **state)
+{
+    (void)state;
+    char logdir[1024], hashes[2][80];
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_best_ranks"));
+    lkt_ok(lk_distributed_run(load_best_everywhere, logdir, .nproc = 2));
+    for (int rank = 0; rank < 2; rank++) {
+        char *text = lkt_read(lkt_path(logdir, "rank.%d", rank));
+        assert_int_equal(sscanf(text, "%79s %79s", hashes[0], hashes[1]), 2);
+        assert_string_equal(hashes[0], hashes[1]);
+        free(text);
+    }
+}
+
+/* Rank 0 cannot load what somebody took away: nobody waits for it. */
+static lk_status remove_best(lk_callback *callback, lk_runner *runner)
+{
+    const char *logdir = callback->context;
+    if (runner->is_master) unlink(lkt_path(logdir, "checkpoints/model.0001.safetensors"));
+    return LK_OK;
+}
+
+static void a_best_that_is_gone_fails_on_every_rank(void **state)
+{
+    (void)state;
+    char logdir[1024];
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_best_gone"));
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status = lk_train(
+        runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(), .optimizer = lk_adam(),
+        .loaders = lk_loaders({"train", lk_loader(lkt_points(32, 1), .batch_size = 8)}),
+        .callbacks = lk_callbacks(lk_on(settled, remove_best, logdir)), .num_epochs = 1, .logdir = logdir,
+        .load_best_on_end = true, .nproc = 2, .thread_count = 1);
+    assert_int_not_equal(status, LK_OK);
+    lkt_contains(lk_error(), "model.0001.safetensors");
+    lk_runner_free(runner);
+}
+
 /* ---- When writing fails ---- */
 
 static void a_logdir_that_cannot_be_written(void **state)
@@ -215,6 +319,10 @@ int main(void)
         cmocka_unit_test(the_best_is_the_best_epochs_weights),
         cmocka_unit_test(what_is_not_wanted_is_not_written),
         cmocka_unit_test(a_metric_that_nobody_reports),
+        cmocka_unit_test(numbered_runners_are_places_to_go_on_from),
+        cmocka_unit_test(a_numbered_runner_is_written_once_an_epoch),
+        cmocka_unit_test(every_rank_ends_with_the_best),
+        cmocka_unit_test(a_best_that_is_gone_fails_on_every_rank),
         cmocka_unit_test(a_logdir_that_cannot_be_written),
         cmocka_unit_test(a_full_disk),
     };

@@ -1,0 +1,279 @@
+/* Between two epochs a run holds more than weights: where each loader draws its next pass from, and what each
+ * rank has for itself. A run resumed there, with ranks or without, is the run that was not stopped. */
+#include "case.h"
+
+#include "base/status.h"
+#include "train/step.h"
+
+#include <signal.h>
+
+enum { SAMPLES = 24, EPOCHS = 4 };
+
+typedef enum order { SHUFFLED, SEEDED, USERS_GENERATOR, MINI_EPOCHS, DEALT_MINI_EPOCHS } order;
+
+typedef struct plan {
+    order order;
+    int nproc, accumulation_steps;
+    bool compress, overfit, timeit, stopped_in_train, stopped_in_valid;
+    const char *logdir, *autoresume;
+    int epochs;
+    lk_callback *further;
+    char hash[LK_HASH_LENGTH + 1];
+} plan;
+
+static lk_loader *train_loader(order order, lk_generator *generator)
+{
+    lk_dataset *points = lkt_points(SAMPLES, 1);
+    switch (order) {
+    case SEEDED: return lk_loader(points, .batch_size = 4, .shuffle = true, .seed = 5);
+    case USERS_GENERATOR: return lk_loader(points, .batch_size = 4, .shuffle = true, .generator = generator);
+    case MINI_EPOCHS: return lk_loader(points, .batch_size = 4, .sampler = lk_mini_epoch_sampler(SAMPLES, 8));
+    case DEALT_MINI_EPOCHS:
+        return lk_loader(points, .batch_size = 4,
+                         .sampler = lk_distributed_sampler_wrapper(
+                             lk_mini_epoch_sampler(SAMPLES, 9, .shuffle = "per_epoch"), .no_shuffle = true));
+    case SHUFFLED: break;
+    }
+    return lk_loader(points, .batch_size = 4, .shuffle = true);
+}
+
+static lk_status stop(lk_callback *callback, lk_runner *runner)
+{
+    const plan *plan = callback->context;
+    bool here = runner->is_train_loader ? plan->stopped_in_train : plan->stopped_in_valid;
+    if (here && runner->epoch_step == 2 && runner->loader_batch_step == 1) raise(SIGTERM);
+    return LK_OK;
+}
+
+static lk_status train(plan *plan)
+{
+    lk_runner *runner = lk_supervised_runner();
+    lk_generator generator;
+    lk_generator_seed(&generator, 3);
+    lk_module *model = lkt_linear_model();
+    lk_callback *callbacks[] = {lk_optimizer_callback(.accumulation_steps = plan->accumulation_steps),
+                                lk_early_stopping_callback(.patience = 50), lk_on(batch_end, stop, plan),
+                                lk_checkpoint_callback(.topk = 2),
+                                plan->overfit ? lk_batch_overfit_callback({"train", 1}) : plan->further};
+    lk_status status = lk_train(
+        runner, .model = model, .criterion = lk_cross_entropy_loss(), .optimizer = lk_sgd(.lr = 0.1),
+        .loaders = lk_loaders({"train", train_loader(plan->order, &generator)},
+                              {"valid", lk_loader(lkt_points(9, 2), .batch_size = 4)}),
+        .callbacks = {callbacks, callbacks[4] ? 5 : 4}, .num_epochs = plan->epochs, .seed = 11,
+        .logdir = plan->logdir, .valid_loader = "valid", .autoresume = plan->autoresume, .nproc = plan->nproc,
+        .timeit = plan->timeit, .compress_gradients = plan->compress, .thread_count = 1);
+    snprintf(plan->hash, sizeof plan->hash, "%s", lkt_hash(runner->model));
+    lk_runner_free(runner);
+    return status;
+}
+
+static char folder[1024];
+
+static const char *fresh(const char *name)
+{
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder(name));
+    return folder;
+}
+
+/* Runs straight through, and in two pieces. */
+static void expect_the_same(plan first)
+{
+    plan straight = first, second = first;
+    straight.stopped_in_train = straight.stopped_in_valid = false;
+    straight.epochs = EPOCHS;
+    straight.logdir = fresh("train_between_straight");
+    lkt_ok(train(&straight));
+    bool stopped = first.stopped_in_train || first.stopped_in_valid;
+    first.epochs = stopped ? EPOCHS : 1;
+    first.logdir = second.logdir = fresh("train_between_pieces");
+    if (stopped)
+        lkt_fails(train(&first), LK_ERR_STOPPED, "epoch 2");
+    else
+        lkt_ok(train(&first));
+    second.stopped_in_train = second.stopped_in_valid = false;
+    second.epochs = EPOCHS;
+    second.autoresume = "last";
+    lkt_ok(train(&second));
+    assert_string_equal(second.hash, straight.hash);
+}
+
+static void loaders_draw_on(void **state)
+{
+    (void)state;
+    for (order order = SHUFFLED; order <= DEALT_MINI_EPOCHS; order++) {
+        expect_the_same((plan){.order = order});
+        expect_the_same((plan){.order = order, .stopped_in_train = true});
+        expect_the_same((plan){.order = order, .stopped_in_valid = true});
+        expect_the_same((plan){.order = order, .nproc = 2});
+    }
+}
+
+/* Three batches a rank and epoch: one gradient is left over, each rank's own. */
+static void each_rank_keeps_its_gradients(void **state)
+{
+    (void)state;
+    expect_the_same((plan){.nproc = 2, .accumulation_steps = 2});
+}
+
+static void each_rank_keeps_what_compression_left_out(void **state)
+{
+    (void)state;
+    expect_the_same((plan){.nproc = 2, .compress = true});
+    expect_the_same((plan){.nproc = 2, .compress = true, .accumulation_steps = 2});
+}
+
+static void each_rank_repeats_its_own_first_pass(void **state)
+{
+    (void)state;
+    expect_the_same((plan){.nproc = 2, .overfit = true});
+}
+
+/* ---- Another number of ranks ---- */
+
+static lk_tensor *sums_of(const lk_runner *runner)
+{
+    const lki_flat *flat = &runner->step->flat;
+    assert_non_null(flat->sums);
+    assert_int_equal(runner->step->update.accumulated, 1);
+    return lk_tensor_from(flat->dtype, LK_SHAPE(flat->count), lki_buffer_data(flat->sums));
+}
+
+/* The ranks are processes of their own: a file each. */
+static lk_status write_sums(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    lk_state_dict *sums = lk_state_dict_create();
+    lkt_ok(lk_state_dict_put(sums, "sums", sums_of(runner)));
+    lkt_ok(lk_save_safetensors(lkt_path(folder, "sums.%d", runner->rank), sums));
+    lk_state_dict_free(sums);
+    return LK_OK;
+}
+
+static lk_status expect_mean_sums(lk_callback *callback, lk_runner *runner)
+{
+    int *looks = callback->context;
+    if ((*looks)++) return LK_OK;
+    lk_tensor *sums = sums_of(runner);
+    lk_state_dict *parts[2];
+    for (int i = 0; i < 2; i++) lkt_not_null(parts[i] = lk_load_safetensors(lkt_path(folder, "sums.%d", i)));
+    double apart = 0;
+    for (int64_t i = 0; i < lk_tensor_count(sums); i++) {
+        double one = lk_tensor_get(lk_state_dict_get(parts[0], "sums"), i),
+               two = lk_tensor_get(lk_state_dict_get(parts[1], "sums"), i);
+        assert_float_equal(lk_tensor_get(sums, i), (one + two) / 2, 1e-6);
+        apart += one > two ? one - two : two - one;
+    }
+    assert_true(apart > 1e-3);
+    for (int i = 0; i < 2; i++) lk_state_dict_free(parts[i]);
+    lk_tensor_free(sums);
+    return LK_OK;
+}
+
+static void fewer_ranks_take_the_mean(void **state)
+{
+    (void)state;
+    int looks = 0;
+    plan plan = {.nproc = 2, .accumulation_steps = 2, .compress = true, .epochs = 1};
+    plan.logdir = fresh("train_between_ranks");
+    plan.further = lk_on(epoch_end, write_sums, NULL);
+    lkt_ok(train(&plan));
+    plan.nproc = 1;
+    plan.epochs = 2;
+    plan.autoresume = "last";
+    plan.further = lk_on(epoch_start, expect_mean_sums, &looks);
+    lkt_ok(train(&plan));
+    assert_int_equal(looks, 1);
+}
+
+static void an_overfit_run_of_other_ranks_draws_anew(void **state)
+{
+    (void)state;
+    plan plan = {.nproc = 2, .overfit = true, .epochs = 1, .logdir = fresh("train_between_overfit")};
+    lkt_ok(train(&plan));
+    plan.nproc = 3;
+    plan.epochs = 2;
+    plan.autoresume = "last";
+    lkt_ok(train(&plan));
+}
+
+/* ---- Other callbacks ---- */
+
+static void a_timer_may_be_added(void **state)
+{
+    (void)state;
+    plan straight = {.epochs = 2, .logdir = fresh("train_between_straight")};
+    lkt_ok(train(&straight));
+    plan plan = {.epochs = 1, .logdir = fresh("train_between_timer")};
+    lkt_ok(train(&plan));
+    plan.timeit = true;
+    plan.epochs = 2;
+    plan.autoresume = "last";
+    lkt_ok(train(&plan));
+    assert_string_equal(plan.hash, straight.hash);
+}
+
+/* Checkpoints that count callbacks among all of them and know nothing of loaders. */
+static const char *name_of_old(const char *name, char renamed[200])
+{
+    static const char *const names[][2] = {{"callback.Criterion.0.", "callback.0.Criterion."},
+                                           {"callback.EarlyStopping.0.", "callback.3.EarlyStopping."}};
+    if (strncmp(name, "loader.", 7) == 0) return NULL;
+    if (strncmp(name, "callback.", 9) != 0) return name;
+    for (int i = 0; i < 2; i++) {
+        size_t length = strlen(names[i][0]);
+        if (strncmp(name, names[i][0], length) != 0) continue;
+        snprintf(renamed, 200, "%s%s", names[i][1], name + length);
+        return renamed;
+    }
+    fail_msg("%s is not known of old", name);
+    return NULL;
+}
+
+static void rewrite_as_of_old(const char *path)
+{
+    lk_state_dict *state = lk_load_safetensors(path), *old = lk_state_dict_create();
+    lkt_not_null(state);
+    for (int64_t i = 0; i < lk_state_dict_count(state); i++) {
+        const lk_tensor *tensor = lk_state_dict_tensor(state, i);
+        char renamed[200];
+        const char *name = name_of_old(lk_state_dict_name(state, i), renamed);
+        if (name)
+            lkt_ok(lk_state_dict_put(old, name, lk_tensor_from(tensor->dtype, tensor->shape, tensor->data)));
+    }
+    for (int64_t i = 0; i < lk_state_dict_string_count(state); i++) {
+        const char *name = lk_state_dict_string_name(state, i);
+        lkt_ok(lk_state_dict_put_string(old, name, lk_state_dict_get_string(state, name)));
+    }
+    lkt_ok(lk_save_safetensors(path, old));
+    lk_state_dict_free(state);
+    lk_state_dict_free(old);
+}
+
+static void older_checkpoints_are_read(void **state)
+{
+    (void)state;
+    plan straight = {.epochs = 2, .logdir = fresh("train_between_straight")};
+    lkt_ok(train(&straight));
+    plan plan = {.epochs = 1, .logdir = fresh("train_between_old")};
+    lkt_ok(train(&plan));
+    rewrite_as_of_old(lkt_path(folder, "checkpoints/runner.last.safetensors"));
+    plan.epochs = 2;
+    plan.autoresume = "last";
+    lkt_ok(train(&plan));
+    assert_string_equal(plan.hash, straight.hash);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loaders_draw_on),
+        cmocka_unit_test(each_rank_keeps_its_gradients),
+        cmocka_unit_test(each_rank_keeps_what_compression_left_out),
+        cmocka_unit_test(each_rank_repeats_its_own_first_pass),
+        cmocka_unit_test(fewer_ranks_take_the_mean),
+        cmocka_unit_test(an_overfit_run_of_other_ranks_draws_anew),
+        cmocka_unit_test(a_timer_may_be_added),
+        cmocka_unit_test(older_checkpoints_are_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
