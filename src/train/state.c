@@ -185,7 +185,8 @@ static lk_status put_step(lk_state_dict *state, const lk_step *step, const char 
     LKI_TRY(lk_state_dict_put_i64(state, count_name, updates_made(step)));
     if (step->scaler.numbers) LKI_TRY(put_scaler(state, &step->scaler, prefix));
     LKI_TRY(lk_state_dict_put_i64(state, pending_name, step->update.accumulated));
-    for (int s = 0; s < flat->state_count + (flat->sums != NULL); s++) {
+    /* Sums that an update has used up are nobody's. */
+    for (int s = 0; s < flat->state_count + (step->update.accumulated > 0); s++) {
         bool sums = s == flat->state_count;
         for (int i = 0; i < flat->slice_count; i++) {
             LKI_SCOPED char *name =
