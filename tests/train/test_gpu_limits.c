@@ -219,7 +219,8 @@ static lk_step *perceptron(lk_engine *engine)
                    .optimizer = lk_sgd(.lr = 0.1), .owned = true);
 }
 
-/* The first step runs call by call; the second is recorded, and finds no room for it. */
+/* The first step runs call by call; the second is to be recorded, finds no room for it, and runs call by call
+ * too. */
 static void recording_runs_out(const char *one_kernel, const char *sentence)
 {
     hoard h;
@@ -232,10 +233,11 @@ static void recording_runs_out(const char *one_kernel, const char *sentence)
     lk_step *step = perceptron(engine);
     lkt_ok(lk_step_train(step, batch, 2));
     take_all_but(&h, engine, 0);
-    lkt_fails(lk_step_train(step, batch, 2), LK_ERR_NOMEM, sentence);
+    lkt_ok(lk_step_train(step, batch, 2));
+    lkt_contains(lk_error(), sentence);
     lkt_contains(lk_error(), "of 128.0 MiB are free");
     give_back(&h);
-    lkt_ok(lk_step_train(step, batch, 2)); /* and it goes on */
+    lkt_ok(lk_step_train(step, batch, 2));
     lk_step_free(step);
     lk_engine_close(engine);
     lk_tensor_free(x);
