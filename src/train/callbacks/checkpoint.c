@@ -4,8 +4,8 @@
  *     model.0003.safetensors …   the topk best epochs
  *     model.best.safetensors     a link to the best of them: the best epoch's weights, whatever came after
  *     model.last.safetensors     the last epoch's
- *     runner.last.safetensors    everything: written at the end of an epoch, and inside one when the run
- * stops model.storage.json         which files are kept and what they scored
+ *     runner.last.safetensors    everything: of the end of an epoch, or of the place where the run stopped
+ *     model.storage.json         which files are kept and what they scored
  *
  * Every file is written whole or not at all, and nothing is removed before what replaces it is there. */
 #include "base/atomic_file.h"
