@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "train/step.h"
 
+#include <math.h>
 #include <signal.h>
 
 enum { SAMPLES = 24, EPOCHS = 4 };
@@ -263,6 +264,42 @@ static void older_checkpoints_are_read(void **state)
     assert_string_equal(plan.hash, straight.hash);
 }
 
+static void train_with_metrics(const char *logdir, int epochs, const char *autoresume)
+{
+    lk_runner *runner = lk_supervised_runner();
+    lkt_ok(lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                    .optimizer = lk_sgd(.lr = 0.1),
+                    .loaders = lk_loaders({"train", lk_loader(lkt_points(SAMPLES, 1), .batch_size = 4)},
+                                          {"valid", lk_loader(lkt_points(9, 2), .batch_size = 4)}),
+                    .callbacks = lk_callbacks(
+                        lk_accuracy_callback(.num_classes = LKT_CLASSES),
+                        lk_precision_recall_f1_support_callback(.num_classes = LKT_CLASSES,
+                                                                .compute_per_class_metrics = true),
+                        lk_auc_callback(.num_classes = LKT_CLASSES, .compute_per_class_metrics = true),
+                        lk_confusion_matrix_callback(.num_classes = LKT_CLASSES)),
+                    .num_epochs = epochs, .logdir = logdir, .autoresume = autoresume, .thread_count = 1));
+    lk_runner_free(runner);
+}
+
+/* Metrics that know their classes beforehand have them once, also after a checkpoint has told them. */
+static void metrics_of_known_classes(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"accuracy01",       "f1/_macro",  "recall/class_01",
+                                        "support/class_02", "auc/_micro", "auc/class_00"};
+    char straight[1024];
+    snprintf(straight, sizeof straight, "%s", lkt_scratch_folder("train_metrics_straight"));
+    train_with_metrics(straight, 2, NULL);
+    const char *pieces = fresh("train_metrics_pieces");
+    train_with_metrics(pieces, 1, NULL);
+    train_with_metrics(pieces, 2, "last");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        double expected = lkt_csv(straight, "valid", 2, names[i]);
+        assert_false(isnan(expected));
+        lkt_close(lkt_csv(pieces, "valid", 2, names[i]), expected, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +310,7 @@ int main(void)
         cmocka_unit_test(fewer_ranks_take_the_mean),
         cmocka_unit_test(an_overfit_run_of_other_ranks_draws_anew),
         cmocka_unit_test(a_timer_may_be_added),
+        cmocka_unit_test(metrics_of_known_classes),
         cmocka_unit_test(older_checkpoints_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,13 +100,22 @@ static lk_status load_part(const lki_metric_part *part, const lk_tensor *bytes)
     return LK_OK;
 }
 
+/* A metric may know its classes already, from its options. */
+static lk_status load_classes(lk_metric *metric, const lk_state_dict *state, const char *prefix)
+{
+    LKI_SCOPED char *name = lki_format("%sclasses", prefix);
+    int64_t saved;
+    if (!name) return LK_ERR_NOMEM;
+    LKI_TRY(lk_state_dict_get_i64(state, name, &saved));
+    if (!saved || saved == metric->class_count || !metric->kind->set_classes) return LK_OK;
+    if (!metric->class_count) return metric->kind->set_classes(metric, saved);
+    return lki_fail(LK_ERR_FORMAT, "%s: the checkpoint's has %lld classes, this run's %lld",
+                    metric->kind->name, (long long)saved, (long long)metric->class_count);
+}
+
 lk_status lki_metric_load(lk_metric *metric, const lk_state_dict *state, const char *prefix)
 {
-    LKI_SCOPED char *classes = lki_format("%sclasses", prefix);
-    int64_t class_count;
-    if (!classes) return LK_ERR_NOMEM;
-    LKI_TRY(lk_state_dict_get_i64(state, classes, &class_count));
-    if (class_count && metric->kind->set_classes) LKI_TRY(metric->kind->set_classes(metric, class_count));
+    LKI_TRY(load_classes(metric, state, prefix));
     lki_metric_part parts[LKI_METRIC_MAX_PARTS];
     int count = metric->kind->parts(metric, parts);
     for (int i = 0; i < count; i++) {
