@@ -127,7 +127,7 @@ typedef struct lk_train_options {
     bool sync_batch_norm;       /* batch norms look at the batches of all ranks */
     bool compress_gradients;    /* gradients travel as bf16, with error feedback */
     int check_replicas;         /* compare the ranks' weights every so many updates */
-    const char *device;         /* "auto", "cpu", "ref" */
+    const char *device;         /* "auto", "cpu", "cuda", "cuda:1", "ref" */
     const char *precision;      /* "fp32", "bf16", or "fp16", whose loss is scaled */
     lk_scaler_options scaler;   /* how, where PyTorch's defaults do not suit */
     bool tf32;                  /* products of fp32 may round their operands to TF32, where a GPU has it */
@@ -139,8 +139,9 @@ typedef struct lk_train_options {
 
 /* What a custom runner does differently; NULL slots do as the supervised one. `context` is lk_runner.user. */
 typedef struct lk_runner_ops {
-    lk_status (*get_engine)(lk_runner *runner,
-                            lk_train_options *options); /* sets device, ddp, nproc, precision, tf32 */
+    lk_status (*get_engine)(
+        lk_runner *runner,
+        lk_train_options *options); /* sets device, ddp, nproc, precision, tf32, benchmark */
     lk_status (*get_loaders)(lk_runner *runner, lk_named_loader *out, int capacity, int *count);
     lk_module *(*get_model)(lk_runner *runner);
     lk_criterion *(*get_criterion)(lk_runner *runner);
@@ -215,7 +216,7 @@ typedef struct lk_evaluate_options {
     lk_criterion *criterion;
     lk_callback_list callbacks;
     const char *resume; /* a checkpoint of weights to load first */
-    const char *device;
+    const char *device; /* NULL: where the runner has trained, or "auto" */
     uint64_t seed;
     bool verbose;
 } lk_evaluate_options;

@@ -85,6 +85,11 @@ void lki_free(void *block)
     free(block);
 }
 
+bool lki_same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
 char *lki_strdup(const char *text)
 {
     return text ? lki_strndup(text, strlen(text)) : NULL;

@@ -6,6 +6,7 @@
 #ifndef LKI_BASE_MEMORY_H
 #define LKI_BASE_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,8 @@ void lki_free(void *block);
 char *lki_strdup(const char *text);
 char *lki_strndup(const char *text, size_t length);
 char *lki_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* NULL is the same as NULL alone. */
+bool lki_same_text(const char *a, const char *b);
 
 /* How many allocations this process has made through this file so far. */
 uint64_t lki_allocation_count(void);

@@ -136,15 +136,10 @@ lk_status lki_storage_load(lki_storage *storage, const char *path)
     return status;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 bool lki_storage_is_of(const lki_storage *storage, const char *loader_key, const char *metric_key,
                        bool minimize)
 {
-    return same_text(storage->loader_key, loader_key) && same_text(storage->metric_key, metric_key) &&
+    return lki_same_text(storage->loader_key, loader_key) && lki_same_text(storage->metric_key, metric_key) &&
            storage->minimize == minimize;
 }
 

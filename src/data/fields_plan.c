@@ -21,18 +21,13 @@ const char *lki_fields_label_text(const char *path, const char *label, char *tex
     return text;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 static bool same_names(const lk_fields_options *options)
 {
     bool same = options->targets.count == options->features.count;
     for (int i = 0; same && i < options->features.count; i++)
         same = strcmp(options->features.items[i], options->targets.items[i]) == 0 &&
-               same_text(lki_fields_label(options->feature_labels, i),
-                         lki_fields_label(options->target_labels, i));
+               lki_same_text(lki_fields_label(options->feature_labels, i),
+                             lki_fields_label(options->target_labels, i));
     return same || options->targets.count == 0;
 }
 
@@ -101,7 +96,7 @@ static lk_status look_at_first(lki_fields_plan *plan, lki_fields_name *name)
 static lk_status find_name(lki_fields_plan *plan, const char *text, const char *label, int *index)
 {
     for (*index = 0; *index < plan->name_count; (*index)++)
-        if (strcmp(plan->names[*index].name, text) == 0 && same_text(plan->names[*index].label, label))
+        if (strcmp(plan->names[*index].name, text) == 0 && lki_same_text(plan->names[*index].label, label))
             return LK_OK;
     lki_fields_name *name = &plan->names[plan->name_count++]; /* there is room for all */
     *name = (lki_fields_name){.name = text, .label = label};
@@ -138,7 +133,7 @@ static lki_fields_block *find_block(lki_fields_plan *plan, int name, double chec
     for (int i = 0; i < plan->block_count; i++) {
         lki_fields_block *seen = &plan->blocks[i];
         if (seen->hash != hash || strcmp(seen->path, path) != 0) continue;
-        if (!same_text(plan->names[seen->name].label, plan->names[name].label)) continue;
+        if (!lki_same_text(plan->names[seen->name].label, plan->names[name].label)) continue;
         lki_free(path);
         return seen;
     }
