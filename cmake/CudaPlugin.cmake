@@ -27,9 +27,13 @@ foreach(source ${cuda_sources})
 endforeach()
 
 add_library(lockstep_cuda SHARED ${cuda_objects})
+# cuDNN may live beside the toolkit; the last folder is the usual one, for a program that is taken to another machine.
+get_filename_component(cudnn_folder ${CUDNN_LIBRARY} DIRECTORY)
+set(cuda_folders ${CUDAToolkit_LIBRARY_DIR} ${cudnn_folder} /usr/local/cuda/lib64)
+list(REMOVE_DUPLICATES cuda_folders)
 set_target_properties(lockstep_cuda PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME lockstep_cuda
-    INSTALL_RPATH ${CUDA_ROOT}/lib64 BUILD_RPATH ${CUDA_ROOT}/lib64)
+    INSTALL_RPATH "${cuda_folders}" BUILD_RPATH "${cuda_folders}")
 target_link_options(lockstep_cuda PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/lockstep_cuda.map -Wl,--no-undefined)
-target_link_libraries(lockstep_cuda PRIVATE ${CUDA_ROOT}/lib64/libcudart_static.a ${CUBLASLT_LIBRARY} ${CUDNN_LIBRARY}
+target_link_libraries(lockstep_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt ${CUDNN_LIBRARY}
     Threads::Threads ${CMAKE_DL_LIBS} rt)
 install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
