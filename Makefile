@@ -16,7 +16,7 @@ bootstrap-tests:
 
 configure: bootstrap
 	@cmake --preset $(PRESET) -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(PREFIX) > .configure.log 2>&1 || { cat .configure.log; exit 1; }
-	@rm -f .configure.log
+	@sed -n 's/^-- \(lockstep: .*: off (.*\)/\1/p' .configure.log; rm -f .configure.log
 
 # The command, the libraries and the examples.
 build: configure
