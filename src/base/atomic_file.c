@@ -5,17 +5,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUFFER_NBYTES = 1 << 16 };
+enum { BUFFER_NBYTES = 1 << 16, MAX_LINKS = 40 };
 
 struct lki_atomic_file {
     int fd;
-    char *path, *temporary;
+    char *path;       /* as it was given, for messages */
+    char *target;     /* where the path's links lead */
+    char *temporary;  /* beside the target; NULL: the target itself is written, a pipe or a device */
     lk_status status; /* of the first failure */
     size_t used;
     char buffer[BUFFER_NBYTES];
@@ -34,11 +37,38 @@ static char *temporary_beside(const char *path)
     return lki_format("%.*s.%s.%ld.tmp", folder_length, path, path + folder_length, (long)getpid());
 }
 
+bool lki_is_pipe_or_device(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+/* Where the links of a path's last name lead, be it to a file that is not there yet; *out is the caller's. */
+static lk_status follow_links(char **out, const char *path)
+{
+    char to[PATH_MAX];
+    *out = lki_strdup(path);
+    for (int count = 0; *out; count++) {
+        char *from = *out;
+        const char *slash = strrchr(from, '/');
+        ssize_t length = readlink(from, to, sizeof to);
+        if (length < 0) return LK_OK; /* no link; what else may be wrong shows when the file is made */
+        if (count == MAX_LINKS) {
+            errno = ELOOP;
+            return io_error(path, "create");
+        }
+        int folder_length = slash && *to != '/' ? (int)(slash + 1 - from) : 0;
+        *out = lki_format("%.*s%.*s", folder_length, from, (int)length, to);
+        lki_free(from);
+    }
+    return LK_ERR_NOMEM;
+}
+
 static void discard(lki_atomic_file *file)
 {
     if (file->fd >= 0) {
         close(file->fd);
-        unlink(file->temporary);
+        if (file->temporary) unlink(file->temporary);
         file->fd = -1;
     }
 }
@@ -69,8 +99,24 @@ static lk_status flush_buffer(lki_atomic_file *file)
 static void free_file(lki_atomic_file *file)
 {
     lki_free(file->path);
+    lki_free(file->target);
     lki_free(file->temporary);
     lki_free(file);
+}
+
+static lk_status open_temporary(lki_atomic_file *file)
+{
+    LKI_TRY(follow_links(&file->target, file->path));
+    file->temporary = temporary_beside(file->target);
+    if (!file->temporary) return LK_ERR_NOMEM;
+    file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return file->fd >= 0 ? LK_OK : io_error(file->path, "create");
+}
+
+static lk_status open_in_place(lki_atomic_file *file)
+{
+    file->fd = open(file->path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    return file->fd >= 0 ? LK_OK : io_error(file->path, "open");
 }
 
 lk_status lki_atomic_file_open(lki_atomic_file **out, const char *path)
@@ -80,12 +126,8 @@ lk_status lki_atomic_file_open(lki_atomic_file **out, const char *path)
     if (!file) return LK_ERR_NOMEM;
     file->fd = -1;
     file->path = lki_strdup(path);
-    file->temporary = temporary_beside(path);
-    lk_status status = file->path && file->temporary ? LK_OK : LK_ERR_NOMEM;
-    if (status == LK_OK) {
-        file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        if (file->fd < 0) status = io_error(path, "create");
-    }
+    lk_status status = LK_ERR_NOMEM;
+    if (file->path) status = lki_is_pipe_or_device(path) ? open_in_place(file) : open_temporary(file);
     if (status != LK_OK)
         free_file(file);
     else
@@ -139,23 +181,31 @@ static lk_status sync_folder_of(const char *path)
     return status;
 }
 
+static lk_status replace_target(lki_atomic_file *file)
+{
+    if (rename(file->temporary, file->target) == 0) return sync_folder_of(file->target);
+    lk_status status = io_error(file->path, "replace");
+    unlink(file->temporary);
+    return status;
+}
+
 lk_status lki_atomic_file_commit(lki_atomic_file *file)
 {
     lk_status status = file->status;
     if (status != LK_OK) goto out;
     LKI_TRY_OUT(flush_buffer(file));
-    if (fsync(file->fd) != 0) {
+    if (file->temporary && fsync(file->fd) != 0) {
         status = io_error(file->path, "sync");
         goto out;
     }
     int closed = close(file->fd); /* a network file system may report a full disk only here */
     file->fd = -1;
-    if (closed != 0 || rename(file->temporary, file->path) != 0) {
-        status = io_error(file->path, closed != 0 ? "write" : "replace");
-        unlink(file->temporary);
-        goto out;
+    if (closed != 0) {
+        status = io_error(file->path, "write");
+        if (file->temporary) unlink(file->temporary);
+    } else if (file->temporary) {
+        status = replace_target(file);
     }
-    status = sync_folder_of(file->path);
 out:
     discard(file);
     free_file(file);
@@ -196,7 +246,7 @@ lk_status lki_link_file_atomic(const char *from, const char *to)
     unlink(temporary);
     if (link(from, temporary) != 0) {
         if (errno == ENOENT) return io_error(from, "link");
-        return copy_file(from, to);
+        LKI_TRY(copy_file(from, temporary)); /* not to `to` itself, which may be a link to another's file */
     }
     if (rename(temporary, to) != 0) {
         lk_status status = io_error(to, "replace");

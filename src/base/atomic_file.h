@@ -3,12 +3,17 @@
  * Bytes go to a temporary beside the target; lki_atomic_file_commit syncs it, renames it over the target and
  * syncs the folder, so a reader, a crash or a full disk meets either the previous file or the new one. After
  * any failure the temporary is gone and the target untouched. An open file ends with commit or abort, also
- * after a failed write. Not thread-safe. */
+ * after a failed write. Not thread-safe.
+ *
+ * A link is followed, and stays: the file that it leads to is replaced or made. What is there and is no file,
+ * a pipe or a device, cannot be replaced: it is opened itself (a pipe waits for its reader) and written to as
+ * the bytes come. */
 #ifndef LKI_BASE_ATOMIC_FILE_H
 #define LKI_BASE_ATOMIC_FILE_H
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct lki_atomic_file lki_atomic_file;
@@ -23,6 +28,10 @@ void lki_atomic_file_abort(lki_atomic_file *file);
 
 /* A whole file in one call. */
 lk_status lki_write_file_atomic(const char *path, const void *data, size_t nbytes);
+
+/* Whether something is there that is neither a file nor a folder. It must not be read to go on with it, and
+ * opening it twice may be noticed at its other end. */
+bool lki_is_pipe_or_device(const char *path);
 
 /* Makes `to` the same file as the committed `from`, atomically: a hard link where the file system has them,
  * else a copy. Costs no second write of the data: a best checkpoint is the link to its epoch's. */

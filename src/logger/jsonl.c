@@ -146,7 +146,10 @@ lk_logger *lk_jsonl_logger_create(const char *path, lk_logger_options options)
     if (!self) return NULL;
     bool resume = options.resume_epoch > 0 || options.resume_sample > 0;
     lk_status status = lki_append_file_init(&self->file, path);
-    if (status == LK_OK) status = resume ? continue_file(path, &options) : lki_write_file_atomic(path, "", 0);
+    if (status == LK_OK && lki_is_pipe_or_device(path))
+        status = lki_append_file_open(&self->file);
+    else if (status == LK_OK)
+        status = resume ? continue_file(path, &options) : lki_write_file_atomic(path, "", 0);
     if (status != LK_OK) {
         jsonl_close(self);
         return NULL;

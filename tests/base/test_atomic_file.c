@@ -5,7 +5,10 @@
 #include "base/crc32c.h"
 #include "base/memory.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 static char path[1200];
@@ -89,6 +92,73 @@ static void links(void **state)
     expect_content(to, "1");
 }
 
+static mode_t kind_of(const char *file)
+{
+    struct stat info;
+    assert_int_equal(lstat(file, &info), 0);
+    return info.st_mode & S_IFMT;
+}
+
+static void expect_no_temporaries(const char *folder)
+{
+    char command[1400];
+    snprintf(command, sizeof command, "test -z \"$(ls -A '%s' | grep '[.]tmp$')\"", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* What is no file of the disk is written to as it is: it can be neither replaced nor put back. */
+static void pipes_and_devices_stay(void **state)
+{
+    (void)state;
+    char folder[1100], name[1200], got[16] = "";
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("atomic"));
+    snprintf(name, sizeof name, "%s/pipe", folder);
+    assert_int_equal(mkfifo(name, 0600), 0);
+    int reader = open(name, O_RDONLY | O_NONBLOCK);
+    lkt_ok(lki_write_file_atomic(name, "through", 7));
+    assert_int_equal(read(reader, got, sizeof got), 7);
+    assert_string_equal(got, "through");
+    lki_atomic_file *file;
+    lkt_ok(lki_atomic_file_open(&file, name));
+    lki_atomic_file_abort(file);
+    assert_int_equal(kind_of(name), S_IFIFO);
+    close(reader);
+    snprintf(name, sizeof name, "%s/full", folder); /* as /dev/full: every write fails */
+    if (mknod(name, S_IFCHR | 0600, makedev(1, 7)) == 0) {
+        lkt_fails(lki_write_file_atomic(name, "1", 1), LK_ERR_IO, "full: could not write: No space left");
+        assert_int_equal(kind_of(name), S_IFCHR);
+    } else {
+        print_message("no device was tried: mknod: %s\n", strerror(errno));
+    }
+    expect_no_temporaries(folder);
+}
+
+static void links_are_followed(void **state)
+{
+    (void)state;
+    char folder[1100], below[1200], target[1300], name[1200], far[1200], loop[1200];
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("atomic"));
+    snprintf(below, sizeof below, "%s/below", folder);
+    snprintf(target, sizeof target, "%s/target", below);
+    snprintf(name, sizeof name, "%s/link", folder);
+    snprintf(far, sizeof far, "%s/far", folder);
+    snprintf(loop, sizeof loop, "%s/loop", folder);
+    assert_int_equal(symlink("below/target", name), 0);
+    assert_int_equal(symlink(name, far), 0);
+    assert_int_equal(symlink("loop", loop), 0);
+    lkt_fails(lki_write_file_atomic(name, "1", 1), LK_ERR_IO, "link: could not create: No such file");
+    lkt_ok(lki_make_folders(below));
+    lkt_ok(lki_write_file_atomic(name, "made", 4)); /* it led to nothing yet */
+    assert_int_equal(kind_of(target), S_IFREG);
+    lkt_ok(lki_write_file_atomic(far, "replaced", 8));
+    expect_content(target, "replaced");
+    assert_int_equal(kind_of(name), S_IFLNK);
+    assert_int_equal(kind_of(far), S_IFLNK);
+    lkt_fails(lki_write_file_atomic(loop, "1", 1), LK_ERR_IO, "loop: could not create: Too many levels");
+    expect_no_temporaries(folder);
+    expect_no_temporaries(below);
+}
+
 static void folders(void **state)
 {
     (void)state;
@@ -125,6 +195,8 @@ int main(void)
         cmocka_unit_test(committed_or_untouched),
         cmocka_unit_test(long_lines_and_large_writes),
         cmocka_unit_test(links),
+        cmocka_unit_test(pipes_and_devices_stay),
+        cmocka_unit_test(links_are_followed),
         cmocka_unit_test(folders),
         cmocka_unit_test(checksums),
     };

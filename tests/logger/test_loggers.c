@@ -8,9 +8,12 @@
 #include "logger/format.h"
 #include "logger/tensorboard_read.h"
 
+#include <fcntl.h>
 #include <glob.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -352,6 +355,28 @@ static void jsonl_lines(void **state)
     expect_file("log.jsonl", KEPT);
 }
 
+/* Opened once, for its other end sees that; nothing in it is to be gone on with. */
+static void jsonl_through_a_pipe(void **state)
+{
+    (void)state;
+    lk_metric_value loss = {"loss", 0.5};
+    lk_log_step step = {"train", 1, 8, 2, 64, 2, 2};
+    for (int resumed = 0; resumed < 2; resumed++) {
+        char line[256] = "";
+        fresh_folder("jsonl");
+        assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
+        struct pollfd reader = {.fd = open(in_folder("pipe"), O_RDONLY | O_NONBLOCK), .events = POLLIN};
+        lk_logger *logger = lk_jsonl_logger(in_folder("pipe"), .resume_epoch = resumed);
+        lkt_not_null(logger);
+        assert_int_equal(poll(&reader, 1, 0), 0); /* a writer that has gone would show here */
+        lkt_ok(lk_logger_log_metrics(logger, LK_LOG_EPOCH, &step, (lk_metric_values){&loss, 1}));
+        lkt_ok(lk_logger_close(logger));
+        assert_true(read(reader.fd, line, sizeof line - 1) > 0);
+        lkt_contains(line, "\"metrics\":{\"loss\":0.5}}\n");
+        close(reader.fd);
+    }
+}
+
 static void unwritable_places(void **state)
 {
     (void)state;
@@ -426,6 +451,7 @@ int main(void)
         cmocka_unit_test(tensorboard_damage),
         cmocka_unit_test(python_reads_the_events),
         cmocka_unit_test(jsonl_lines),
+        cmocka_unit_test(jsonl_through_a_pipe),
         cmocka_unit_test(unwritable_places),
         cmocka_unit_test(a_full_disk_tears_nothing),
     };
