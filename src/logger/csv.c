@@ -1,3 +1,5 @@
+#include "logger/csv.h"
+
 #include <lockstep/logger.h>
 
 #include "base/atomic_file.h"
@@ -20,6 +22,17 @@ typedef struct csv_logger {
     int table_count;
 } csv_logger;
 
+static char *table_path(const char *logdir, const char *loader_key)
+{
+    return lki_format("%s/csv_logger/%s.csv", logdir, loader_key);
+}
+
+lk_status lki_csv_logger_check(const char *logdir, const char *loader_key)
+{
+    LKI_SCOPED char *path = table_path(logdir, loader_key);
+    return path ? lki_csv_table_check(path) : LK_ERR_NOMEM;
+}
+
 static lk_status find_table(csv_logger *self, const char *loader_key, lki_csv_table **out)
 {
     for (int i = 0; i < self->table_count; i++)
@@ -31,7 +44,7 @@ static lk_status find_table(csv_logger *self, const char *loader_key, lki_csv_ta
     named_table *tables = lki_realloc(self->tables, nbytes, "the CSV logger's files");
     if (!tables) return LK_ERR_NOMEM;
     self->tables = tables;
-    LKI_SCOPED char *path = lki_format("%s/csv_logger/%s.csv", self->logdir, loader_key);
+    LKI_SCOPED char *path = table_path(self->logdir, loader_key);
     char *key = lki_strdup(loader_key);
     lk_status status = path && key ? lki_csv_table_open(out, path, self->resume_epoch) : LK_ERR_NOMEM;
     if (status != LK_OK) {

@@ -1,6 +1,7 @@
 #include "logger/csv_table.h"
 
 #include "base/atomic_file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "logger/append_file.h"
@@ -105,8 +106,21 @@ static const char *read_field(const char *at, char *field, size_t *length)
     return *at == ',' ? at + 1 : at;
 }
 
-static lk_status read_row(lki_csv_table *table, const char *line, char *field, int64_t keep_up_to,
-                          bool *dropped)
+/* Where the next line begins, or the text ends. */
+static const char *next_line(const char *line, const char *end)
+{
+    const char *newline = memchr(line, '\n', (size_t)(end - line));
+    return newline ? newline + 1 : end;
+}
+
+/* Power that fails leaves zeros in a file. */
+static bool has_zeros(const char *text, const char *end)
+{
+    return memchr(text, '\0', (size_t)(end - text)) != NULL;
+}
+
+static lk_status read_row(lki_csv_table *table, const char *line, const char *line_end, char *field,
+                          int64_t keep_up_to, bool *dropped)
 {
     size_t length;
     char *end;
@@ -114,7 +128,8 @@ static lk_status read_row(lki_csv_table *table, const char *line, char *field, i
     const char *at = read_field(line, field, &length);
     int64_t step = strtoll(field, &end, 10);
     /* A row without its newline was cut off by a crash: it goes as the later ones do. */
-    if (length == 0 || *end || step > keep_up_to || !strchr(line, '\n')) {
+    bool is_whole = line_end[-1] == '\n' && !has_zeros(line, line_end);
+    if (length == 0 || *end || step > keep_up_to || !is_whole) {
         *dropped = true;
         return LK_OK;
     }
@@ -126,24 +141,33 @@ static lk_status read_row(lki_csv_table *table, const char *line, char *field, i
     return LK_OK;
 }
 
-static lk_status read_text(lki_csv_table *table, const char *text, size_t nbytes, int64_t keep_up_to,
+/* Names that are damaged are none: the file starts afresh. Others must be those of such a file. */
+static lk_status check_header(const char *path, const char *text, const char *end, bool *starts_afresh)
+{
+    static const char first[] = "step";
+    const char *header_end = next_line(text, end);
+    *starts_afresh = text == end || has_zeros(text, header_end);
+    if (*starts_afresh) return LK_OK;
+    if (*text == '"') text++;
+    if (!strncmp(text, first, strlen(first)) && strchr("\",\r\n", text[strlen(first)])) return LK_OK;
+    return lki_fail(LK_ERR_FORMAT, "%s: cannot be continued: the first column is not step", path);
+}
+
+static lk_status read_text(lki_csv_table *table, const char *text, const char *end, int64_t keep_up_to,
                            bool *dropped)
 {
     size_t length;
-    LKI_SCOPED char *field = lki_calloc(nbytes + 1, "a CSV field");
+    LKI_SCOPED char *field = lki_calloc((size_t)(end - text) + 1, "a CSV field");
     if (!field) return LK_ERR_NOMEM;
-    const char *at = read_field(text, field, &length);
-    if (strcmp(field, "step") != 0)
-        return lki_fail(LK_ERR_FORMAT, "%s: cannot be continued: the first column is not step",
-                        table->file.path);
+    const char *at = read_field(text, field, &length), *line = next_line(text, end);
     while (*at && *at != '\n') {
         at = read_field(at, field, &length);
         LKI_TRY(insert_column(table, table->column_count, field, length));
     }
-    while (*at == '\n' && at[1]) {
-        LKI_TRY(read_row(table, at + 1, field, keep_up_to, dropped));
-        at = strchr(at + 1, '\n');
-        if (!at) break;
+    if (line[-1] != '\n') *dropped = true;
+    for (const char *line_end; line < end; line = line_end) {
+        line_end = next_line(line, end);
+        LKI_TRY(read_row(table, line, line_end, field, keep_up_to, dropped));
     }
     return LK_OK;
 }
@@ -204,13 +228,28 @@ static lk_status continue_file(lki_csv_table *table, int64_t keep_up_to)
 {
     LKI_SCOPED char *text = NULL;
     size_t nbytes;
-    bool dropped = false;
+    bool dropped = false, starts_afresh;
     lk_status status = lki_read_file(&text, &nbytes, table->file.path);
     if (status == LK_ERR_NOT_FOUND) return LK_OK;
-    if (status != LK_OK || nbytes == 0) return status;
-    LKI_TRY(read_text(table, text, nbytes, keep_up_to, &dropped));
+    LKI_TRY(status);
+    LKI_TRY(check_header(table->file.path, text, text + nbytes, &starts_afresh));
+    if (has_zeros(text, text + nbytes))
+        lki_log(LKI_LOG_WARNING, "%s: damaged, it holds zeros: what can be read is kept", table->file.path);
+    if (starts_afresh) return LK_OK;
+    LKI_TRY(read_text(table, text, text + nbytes, keep_up_to, &dropped));
     table->on_disk = true;
     return dropped ? rewrite(table) : LK_OK;
+}
+
+lk_status lki_csv_table_check(const char *path)
+{
+    LKI_SCOPED char *text = NULL;
+    size_t nbytes;
+    bool starts_afresh;
+    lk_status status = lki_read_file(&text, &nbytes, path);
+    if (status == LK_ERR_NOT_FOUND) return LK_OK;
+    LKI_TRY(status);
+    return check_header(path, text, text + nbytes, &starts_afresh);
 }
 
 lk_status lki_csv_table_open(lki_csv_table **out, const char *path, int64_t keep_up_to)

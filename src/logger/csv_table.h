@@ -10,8 +10,10 @@
 
 typedef struct lki_csv_table lki_csv_table;
 
-/* Where keep_up_to is positive, an existing file is continued: its rows of later steps are dropped. Otherwise
- * the file starts afresh with its first row. */
+/* Whether there is no such file, or one that can be continued; leaves it as it is. */
+lk_status lki_csv_table_check(const char *path);
+/* Where keep_up_to is positive, an existing file is continued: its rows of later steps are dropped, and, with
+ * a warning, what is damaged. Otherwise the file starts afresh with its first row. */
 lk_status lki_csv_table_open(lki_csv_table **out, const char *path, int64_t keep_up_to);
 /* Values are sorted by name. */
 lk_status lki_csv_table_add(lki_csv_table *table, int64_t step, lk_metric_values values);

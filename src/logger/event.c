@@ -200,10 +200,10 @@ lk_status lki_event_next(const uint8_t *bytes, size_t total, size_t *offset, con
     uint64_t length = load_little(at, 8);
     if (left - HEADER_NBYTES < FOOTER_NBYTES || length > left - HEADER_NBYTES - FOOTER_NBYTES)
         return lki_fail(LK_ERR_NOT_FOUND, "the record at byte %zu is cut off", *offset);
-    if (load_little(at + HEADER_NBYTES + length, 4) != masked_crc(at + HEADER_NBYTES, (size_t)length))
-        return lki_fail(LK_ERR_FORMAT, "the record at byte %zu has data with a wrong checksum", *offset);
+    size_t start = *offset;
     *data = at + HEADER_NBYTES;
     *nbytes = (size_t)length;
     *offset += HEADER_NBYTES + (size_t)length + FOOTER_NBYTES;
-    return LK_OK;
+    if (load_little(*data + length, 4) == masked_crc(*data, *nbytes)) return LK_OK;
+    return lki_fail(LK_ERR_FORMAT, "the record at byte %zu has data with a wrong checksum", start);
 }

@@ -37,7 +37,7 @@ typedef struct lki_event_value {
 
 /* Takes the record at `offset`: checks both checksums and moves offset behind it. *data and *nbytes are the
  * Event. Fails with LK_ERR_FORMAT and the record's place; LK_ERR_NOT_FOUND where the bytes end before the
- * record does. */
+ * record does. Where the data alone is wrong, offset still moves: the next record's place is known. */
 lk_status lki_event_next(const uint8_t *bytes, size_t total, size_t *offset, const uint8_t **data,
                          size_t *nbytes);
 

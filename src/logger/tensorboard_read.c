@@ -1,6 +1,7 @@
 #include "logger/tensorboard_read.h"
 
 #include "base/atomic_file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "logger/event.h"
@@ -79,11 +80,18 @@ static void compare_step(const lki_event_value *value, void *context)
     if (value->step > (batch ? l->sample_step : l->epoch_step)) l->later = true;
 }
 
+/* It is a log: a run must be able to go on without a part of it. */
+static void warn_of_damage(const char *path)
+{
+    lki_log(LKI_LOG_WARNING, "%s: damaged, what can be read is kept: %s", path, lk_error());
+}
+
 lk_status lki_tensorboard_truncate(const char *path, int64_t epoch_step, int64_t sample_step)
 {
     LKI_SCOPED char *bytes = NULL;
     size_t total, offset = 0, nbytes, kept = 0;
     const uint8_t *data;
+    bool damaged = false;
     LKI_TRY(lki_read_file(&bytes, &total, path));
     while (offset < total) {
         size_t start = offset;
@@ -91,8 +99,10 @@ lk_status lki_tensorboard_truncate(const char *path, int64_t epoch_step, int64_t
         lk_status status = lki_event_next((const uint8_t *)bytes, total, &offset, &data, &nbytes);
         if (status == LK_ERR_NOT_FOUND) break;
         if (status == LK_OK) status = lki_event_parse(data, nbytes, compare_step, &l);
-        if (status != LK_OK) return lki_fail_prefix(status, "%s", path);
-        if (l.later) continue;
+        if (status != LK_OK && !damaged) warn_of_damage(path);
+        damaged |= status != LK_OK;
+        if (offset == start) break;
+        if (l.later || status != LK_OK) continue;
         memmove(bytes + kept, bytes + start, offset - start);
         kept += offset - start;
     }

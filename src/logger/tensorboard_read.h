@@ -28,7 +28,8 @@ lk_status lki_tensorboard_check(lki_tensorboard_scalars *out, const char *path, 
 void lki_tensorboard_scalars_fini(lki_tensorboard_scalars *scalars);
 
 /* Writes the file anew without what was logged later than these steps: "…/batch" after `sample_step`, all
- * else after `epoch_step`. Also drops a record that a crash cut off. */
+ * else after `epoch_step`. Also drops a record that a crash cut off, and, with a warning, records that are
+ * damaged; all that follows where a record's length is. */
 lk_status lki_tensorboard_truncate(const char *path, int64_t epoch_step, int64_t sample_step);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "checkpoint/json_file.h"
 #include "comm/comm.h"
+#include "logger/csv.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -41,11 +42,22 @@ static lk_status open_log_file(lk_runner *runner)
     return run->log_file ? LK_OK : lki_fail(LK_ERR_IO, "%s: %s", path, strerror(errno));
 }
 
+/* A log that cannot be gone on with is found before an epoch is trained for it. */
+static lk_status check_logs(const lk_runner *runner)
+{
+    const lki_run *run = runner->run;
+    if (lki_run_epochs_done(runner) == 0) return LK_OK; /* they start afresh */
+    for (int i = 0; i < run->loader_count; i++)
+        LKI_TRY(lki_csv_logger_check(run->logdir, run->loaders[i].key));
+    return lki_csv_logger_check(run->logdir, "_epoch_");
+}
+
 static lk_status add_default_loggers(lk_runner *runner)
 {
     lki_run *run = runner->run;
     if (runner->verbose) LKI_TRY(lki_run_add_logger(run, lk_console_logger_create((lk_logger_options){0})));
     if (!run->logdir) return LK_OK;
+    LKI_TRY(check_logs(runner));
     LKI_TRY(lki_make_folders(run->logdir));
     LKI_TRY(open_log_file(runner));
     LKI_TRY(lki_run_add_logger(run, lk_console_logger_create((lk_logger_options){.stream = run->log_file})));

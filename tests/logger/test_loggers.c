@@ -1,6 +1,7 @@
 /* Every logger through the same calls, and what each leaves on the disk. */
 #include "lktest.h"
 
+#include <lockstep/log.h>
 #include <lockstep/logger.h>
 
 #include "base/atomic_file.h"
@@ -204,6 +205,51 @@ static void csv_after_a_crash(void **state)
     lkt_ok(lk_logger_close(logger));
 }
 
+static char warning[512];
+static int warning_count;
+
+static void keep_warning(const char *level, const char *line, void *context)
+{
+    (void)context;
+    if (strcmp(level, "warning") != 0) return;
+    warning_count++;
+    snprintf(warning, sizeof warning, "%s", line);
+}
+
+/* The file that is continued with one more row, of epoch 9. */
+static void continue_csv(const char *text, size_t nbytes, const char *expected)
+{
+    lk_metric_value loss = {"loss", 0.25};
+    lk_log_step step = {.loader_key = "train", .epoch_step = 9};
+    lkt_ok(lki_write_file_atomic(in_folder("csv_logger/train.csv"), text, nbytes));
+    warning_count = 0;
+    lk_logger *logger = lk_csv_logger(folder, .resume_epoch = 8);
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_EPOCH, &step, (lk_metric_values){&loss, 1}));
+    lkt_ok(lk_logger_close(logger));
+    expect_file("csv_logger/train.csv", expected);
+    assert_int_equal(warning_count, 1);
+    lkt_contains(warning, "csv_logger/train.csv: ");
+}
+
+/* Power that fails leaves zeros where a file had grown already. */
+static void csv_with_zeros(void **state)
+{
+    (void)state;
+    fresh_folder("csv-zeros");
+    lkt_ok(lki_make_folders(in_folder("csv_logger")));
+    lk_set_log_sink(keep_warning, NULL);
+#define CONTINUE(text, expected) continue_csv(text, sizeof text - 1, expected)
+    CONTINUE("step,loss\n1,0.5\n\0\0\0\0\0", "step,loss\n1,0.5\n9,0.25\n");
+    CONTINUE("step,loss\n1,0.5\n\0\0"
+             "2,0.5\n3,0.125\n",
+             "step,loss\n1,0.5\n3,0.125\n9,0.25\n");
+    CONTINUE("step,loss\n1,0.5\n2,\0\0\0\n", "step,loss\n1,0.5\n9,0.25\n");
+    CONTINUE("\0\0\0\0\0\0\0\0\0\0\0\0", "step,loss\n9,0.25\n");
+    CONTINUE("step,\0\0\0\0\n1,0.5\n", "step,loss\n9,0.25\n");
+#undef CONTINUE
+    lk_set_log_sink(NULL, NULL);
+}
+
 static const char *only_event_file(const char *pattern)
 {
     static char path[1400];
@@ -287,6 +333,53 @@ static void tensorboard_damage(void **state)
     assert_int_equal(scalars.count, 2);
     lki_tensorboard_scalars_fini(&scalars);
     lki_free(bytes);
+}
+
+static int64_t count_kept(const char *path, const char *bytes, size_t nbytes)
+{
+    lki_tensorboard_scalars scalars;
+    warning_count = 0;
+    lkt_ok(lki_write_file_atomic(path, bytes, nbytes));
+    lkt_ok(lki_tensorboard_truncate(path, 9, 999));
+    lkt_ok(lki_tensorboard_check(&scalars, path, false));
+    int64_t count = scalars.count;
+    lki_tensorboard_scalars_fini(&scalars);
+    return count;
+}
+
+/* A run goes on with what can be read. */
+static void tensorboard_goes_on_after_damage(void **state)
+{
+    (void)state;
+    char path[1400];
+    fresh_folder("tensorboard-damage");
+    lk_logger *logger = lk_tensorboard_logger(folder, .batch_metrics = true);
+    log_epoch(logger, 1, 1);
+    lkt_ok(lk_logger_close(logger));
+    snprintf(path, sizeof path, "%s", only_event_file("tensorboard/train/events.out.tfevents.*"));
+    LKI_SCOPED char *bytes = NULL;
+    size_t nbytes;
+    lkt_ok(lki_read_file(&bytes, &nbytes, path));
+    LKI_SCOPED char *longer = lki_calloc(nbytes + 100, "a file");
+    memcpy(longer, bytes, nbytes);
+    lk_set_log_sink(keep_warning, NULL);
+    assert_int_equal(count_kept(path, bytes, nbytes), 6);
+    assert_int_equal(warning_count, 0);
+    assert_int_equal(count_kept(path, longer, nbytes + 100), 6);
+    assert_int_equal(warning_count, 1);
+    lkt_contains(warning, path);
+    longer[nbytes - 5] ^= 1; /* in the last record's data */
+    assert_int_equal(count_kept(path, longer, nbytes), 4);
+    assert_int_equal(warning_count, 1);
+    for (size_t i = 0; i < nbytes; i++) { /* one byte costs at most what it stands before */
+        bytes[i] ^= 64;
+        int64_t kept = count_kept(path, bytes, nbytes);
+        assert_in_range(kept, 0, 6);
+        assert_int_equal(warning_count, 1);
+        if (i > 12 && i < 30) assert_int_equal(kept, 6); /* the version alone was hit */
+        bytes[i] ^= 64;
+    }
+    lk_set_log_sink(NULL, NULL);
 }
 
 static void python_reads_the_events(void **state)
@@ -447,8 +540,10 @@ int main(void)
         cmocka_unit_test(numbers),
         cmocka_unit_test(csv_rows),
         cmocka_unit_test(csv_after_a_crash),
+        cmocka_unit_test(csv_with_zeros),
         cmocka_unit_test(tensorboard_records),
         cmocka_unit_test(tensorboard_damage),
+        cmocka_unit_test(tensorboard_goes_on_after_damage),
         cmocka_unit_test(python_reads_the_events),
         cmocka_unit_test(jsonl_lines),
         cmocka_unit_test(jsonl_through_a_pipe),

@@ -2,6 +2,8 @@
  */
 #include "case_resume.h"
 
+#include "base/atomic_file.h"
+
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -163,6 +165,20 @@ static void wrong_files_are_refused(void **state)
     lkt_contains(lk_error(), "train.csv");
 }
 
+/* Before a batch is trained. */
+static void a_log_of_another_kind_is_refused(void **state)
+{
+    (void)state;
+    lkt_run_options run = {.logdir = fresh(folder, "train_resume_log"), .num_epochs = 2};
+    lkt_ok(lkt_whole_run(&run));
+    lkt_ok(lki_write_file_atomic(lkt_path(folder, "csv_logger/valid.csv"), "time,loss\n", 10));
+    run = (lkt_run_options){.logdir = folder, .autoresume = "last", .fail_batch = 25};
+    lkt_fails(lkt_whole_run(&run), LK_ERR_FORMAT, "csv_logger/valid.csv: cannot be continued");
+    unlink(lkt_path(folder, "csv_logger/valid.csv"));
+    run.fail_batch = 0;
+    lkt_ok(lkt_whole_run(&run));
+}
+
 /* The place in a pass is a number of batches. */
 static void another_batch_size_waits_for_the_next_epoch(void **state)
 {
@@ -267,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_finished_run_has_nothing_left_to_do),
         cmocka_unit_test(autoresume_without_a_checkpoint_starts_afresh),
         cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(a_log_of_another_kind_is_refused),
         cmocka_unit_test(another_batch_size_waits_for_the_next_epoch),
         cmocka_unit_test(stopped_inside_an_epoch_that_is_not_wanted),
         cmocka_unit_test(handlers_come_back),
