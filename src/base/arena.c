@@ -1,6 +1,7 @@
 #include "base/arena.h"
 
 #include "base/memory.h"
+#include "base/number_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -50,9 +51,9 @@ char *lki_arena_format(lki_arena *arena, const char *format, ...)
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    int length = lki_vsnprintf(NULL, 0, format, arguments);
     char *text = length < 0 ? NULL : lki_arena_alloc(arena, (size_t)length + 1);
-    if (text) vsnprintf(text, (size_t)length + 1, format, again);
+    if (text) lki_vsnprintf(text, (size_t)length + 1, format, again);
     va_end(again);
     va_end(arguments);
     return text;

@@ -2,6 +2,7 @@
 #include "base/atomic_file.h"
 
 #include "base/memory.h"
+#include "base/number_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -151,7 +152,7 @@ lk_status lki_atomic_file_printf(lki_atomic_file *file, const char *format, ...)
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(line, sizeof line, format, arguments);
+    int length = lki_vsnprintf(line, sizeof line, format, arguments);
     lk_status status = LK_OK;
     if (length < 0) {
         status = file->status = io_error(file->path, "format text for");
@@ -160,7 +161,7 @@ lk_status lki_atomic_file_printf(lki_atomic_file *file, const char *format, ...)
     } else {
         LKI_SCOPED char *text = lki_calloc((size_t)length + 1, "a line of text");
         status = text ? LK_OK : LK_ERR_NOMEM;
-        if (text) vsnprintf(text, (size_t)length + 1, format, again);
+        if (text) lki_vsnprintf(text, (size_t)length + 1, format, again);
         if (text) status = lki_atomic_file_write(file, text, (size_t)length);
     }
     va_end(again);

@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include "base/number_text.h"
+
 #include <lockstep/log.h>
 
 #include <pthread.h>
@@ -31,7 +33,7 @@ void lki_log(lki_log_level level, const char *format, ...)
     char line[1024];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    lki_vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     pthread_mutex_lock(&sink_lock);
     if (current_sink) current_sink(names[level], line, current_context);

@@ -1,6 +1,7 @@
 #define _DEFAULT_SOURCE
 #include "base/memory.h"
 
+#include "base/number_text.h"
 #include "base/status.h"
 
 #include <stdarg.h>
@@ -28,7 +29,7 @@ const char *lki_format_nbytes(char *text, size_t capacity, uint64_t nbytes)
         amount /= 1024;
         unit++;
     }
-    snprintf(text, capacity, unit ? "%.1f %s" : "%.0f %s", amount, units[unit]);
+    lki_snprintf(text, capacity, unit ? "%.1f %s" : "%.0f %s", amount, units[unit]);
     return text;
 }
 
@@ -107,9 +108,9 @@ char *lki_format(const char *format, ...)
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    int length = lki_vsnprintf(NULL, 0, format, arguments);
     char *text = length < 0 ? NULL : lki_calloc((size_t)length + 1, "a string");
-    if (text) vsnprintf(text, (size_t)length + 1, format, again);
+    if (text) lki_vsnprintf(text, (size_t)length + 1, format, again);
     va_end(again);
     va_end(arguments);
     return text;

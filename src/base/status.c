@@ -1,5 +1,7 @@
 #include "base/status.h"
 
+#include "base/number_text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +25,7 @@ static void set_error(lk_status status, const char *format, va_list arguments)
 {
     /* Formatted aside first: an argument may be lk_error() itself. */
     char fresh[ERROR_CAPACITY];
-    vsnprintf(fresh, sizeof fresh, format, arguments);
+    lki_vsnprintf(fresh, sizeof fresh, format, arguments);
     flatten_to_one_line(fresh);
     memcpy(error_text, fresh, sizeof error_text);
     error_status = status;
@@ -61,7 +63,7 @@ lk_status lki_fail_prefix(lk_status status, const char *format, ...)
     char prefix[ERROR_CAPACITY / 2];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(prefix, sizeof prefix, format, arguments);
+    lki_vsnprintf(prefix, sizeof prefix, format, arguments);
     va_end(arguments);
     return lki_fail(status, "%s: %s", prefix, error_text);
 }

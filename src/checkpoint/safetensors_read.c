@@ -2,6 +2,7 @@
 
 #include "base/crc32c.h"
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "tensor/buffer.h"
 #include "tensor/mapped.h"
@@ -35,7 +36,7 @@ static lk_status fail_at(const char *path, const char *format, ...)
     char text[800];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    lki_vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     return lki_fail(LK_ERR_FORMAT, "%s: %s", path, text);
 }

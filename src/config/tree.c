@@ -1,5 +1,7 @@
 #include "config/tree.h"
 
+#include "base/number_text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,7 +108,7 @@ lk_status lki_fail_at(lki_place place, const char *format, ...)
     char where[LKI_PLACE_CAPACITY], sentence[768];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(sentence, sizeof sentence, format, arguments);
+    lki_vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
     return lki_fail(LK_ERR_CONFIG, "%s: %s", lki_place_text(place, where, sizeof where), sentence);
 }

@@ -1,7 +1,7 @@
-#define _GNU_SOURCE /* strtod_l */
 #include "config/tree.h"
 
-#include <locale.h>
+#include "base/number_text.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,16 +102,6 @@ bool lki_parse_int(const char *text, int64_t *out)
     return true;
 }
 
-/* strtod of the C locale, whatever locale the program has chosen. */
-static double parse_in_c_locale(const char *text, char **end)
-{
-    locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!c_locale) return strtod(text, end);
-    double value = strtod_l(text, end, c_locale);
-    freelocale(c_locale);
-    return value;
-}
-
 bool lki_parse_float(const char *text, double *out)
 {
     char digits[80], *end;
@@ -124,7 +114,7 @@ bool lki_parse_float(const char *text, double *out)
         *out = NAN;
     else {
         if (strspn(digits, "0123456789.eE+-") != strlen(digits) || strchr("eE+-", digits[0])) return false;
-        *out = parse_in_c_locale(digits, &end);
+        *out = lki_strtod(digits, &end);
         if (*end) return false;
     }
     if (negative) *out = -*out;

@@ -1,16 +1,14 @@
 /* Tables of numbers in text. */
-#define _GNU_SOURCE
 #include <lockstep/data.h>
 
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "data/file.h"
 #include "data/memory_dataset.h"
 #include "tensor/buffer.h"
 
-#include <locale.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_CELL = 128, MAX_COLUMNS = 65536 };
@@ -32,7 +30,6 @@ typedef struct table {
     int target_count;
     double *values; /* (row_count, column_count) */
     int64_t row_count, row_capacity;
-    locale_t c_locale;
 } table;
 
 /* ---- Reading rows ---- */
@@ -103,7 +100,7 @@ static lk_status parse_number(const table *self, int column, double *out)
     if (fits) {
         memcpy(text, one->text, (size_t)one->length);
         text[one->length] = 0;
-        *out = strtod_l(text, &end, self->c_locale);
+        *out = lki_strtod(text, &end);
     }
     if (fits && *end == 0 && end != text && isfinite(*out)) return LK_OK;
     return lki_fail(LK_ERR_FORMAT, "%s:%lld: column \"%s\": expected a number, found \"%.*s\"", self->path,
@@ -239,7 +236,6 @@ static void free_table(table *self)
     lki_free(self->is_target);
     lki_free(self->values);
     lki_free(self->row);
-    if (self->c_locale) freelocale(self->c_locale);
 }
 
 lk_dataset *lk_csv_dataset_create(const char *path, lk_csv_options options)
@@ -250,7 +246,6 @@ lk_dataset *lk_csv_dataset_create(const char *path, lk_csv_options options)
     const char *begin = lki_buffer_data(text);
     table self = {.path = path, .options = options, .cursor = begin, .end = begin + lki_buffer_nbytes(text)};
     self.row = LKI_NEW_ARRAY(cell, MAX_COLUMNS);
-    self.c_locale = newlocale(LC_ALL_MASK, "C", 0);
     lk_dataset *dataset = self.row && read_table(&self) == LK_OK ? make_dataset(&self) : NULL;
     free_table(&self);
     lki_buffer_release(text);

@@ -2,6 +2,7 @@
 #include "data/fields.h"
 
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 
 #include <math.h>
@@ -74,14 +75,13 @@ static lk_status append_checkpoint(writer *writer, const char *spec)
     if (type == 'd' || (!type && whole && !strchr(spec, '.'))) return append_integer(writer, c_format);
     if (!type && !strchr(spec, '.')) { /* as Python prints a float: the shortest text that reads back */
         for (int precision = 1; precision <= 17; precision++) {
-            snprintf(text, sizeof text, "%.*g", precision, writer->checkpoint);
-            double back;
-            if (sscanf(text, "%lf", &back) == 1 && back == writer->checkpoint) break;
+            lki_snprintf(text, sizeof text, "%.*g", precision, writer->checkpoint);
+            if (lki_strtod(text, NULL) == writer->checkpoint) break;
         }
         return append(writer, text, strlen(text));
     }
     snprintf(format, sizeof format, "%s%c", c_format, type ? type : 'g');
-    int length = snprintf(text, sizeof text, format, writer->checkpoint);
+    int length = lki_snprintf(text, sizeof text, format, writer->checkpoint);
     if (length < 0 || (size_t)length >= sizeof text) return bad_spec(writer, spec);
     return append(writer, text, (size_t)length);
 }

@@ -3,6 +3,7 @@
 #include "estimator/plot.h"
 
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "data/fields.h"
 
@@ -52,7 +53,7 @@ static lk_status draw_distributions(const char *path, const distributions *all, 
         cdf[i] = (lki_curve){names[i], numbers(all->values[i]), numbers(all->fractions[i]),
                              lk_tensor_count(all->values[i]), LKI_CURVE_LINE};
     }
-    snprintf(note, sizeof note, "KS distance %.4f", ks);
+    lki_snprintf(note, sizeof note, "KS distance %.4f", ks);
     LKI_TRY(lki_page_begin(&page, path, WIDTH, HEIGHT));
     lki_page_curves(page,
                     &(lki_panel){LEFT_HALF, .x_text = "value", .y_text = "PDF",

@@ -1,6 +1,7 @@
 #include "estimator/plot.h"
 
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 
 #include <lockstep/estimator.h>
@@ -166,7 +167,7 @@ static void write_power(char *text, size_t capacity, double mantissa, int power)
     if (fabs(fabs(mantissa) - 1) < 1e-6)
         snprintf(text, capacity, "%s10#u%d#d", mantissa < 0 ? "-" : "", power);
     else
-        snprintf(text, capacity, "%.4g\302\26710#u%d#d", mantissa, power);
+        lki_snprintf(text, capacity, "%.4g\302\26710#u%d#d", mantissa, power);
 }
 
 /* "0.04", "-250"; and where an axis is of very small or large numbers all of them as "2 x 10^-7". */
@@ -175,7 +176,7 @@ static void write_number(char *text, size_t capacity, double value, double span)
     int power = (int)floor(log10(span) + 1e-9);
     if (fabs(value) < 1e-9 * span) value = 0; /* a sum of steps that should have ended in nothing */
     if (value == 0 || (power > -4 && power < 5))
-        snprintf(text, capacity, "%.6g", value);
+        lki_snprintf(text, capacity, "%.6g", value);
     else
         write_power(text, capacity, value / pow(10, power), power);
 }
@@ -200,7 +201,7 @@ static void label_powers(const range *range, bool upright)
             double at = (power + log10(steps[i]) - range->low) / span;
             if (at < 0 || at > 1) continue;
             if (is_plain)
-                snprintf(text, sizeof text, "%.6g", steps[i] * pow(10, power));
+                lki_snprintf(text, sizeof text, "%.6g", steps[i] * pow(10, power));
             else
                 write_power(text, sizeof text, steps[i], power);
             plmtex(upright ? "lv" : "b", upright ? 0.8 : 1.6, at, upright ? 1 : 0.5, text);

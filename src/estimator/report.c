@@ -4,6 +4,7 @@
 #include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 
 #include <stdio.h>
@@ -31,9 +32,10 @@ static lk_status measure(lk_estimator *estimator, lk_dataset *dataset, samples *
     eval.runtime_s = lki_now_s() - start;
     LKI_TRY(lki_estimator_score(estimator, s->prediction, s->targets, &eval));
     if (estimator->runtime_s > 0)
-        printf("train - loss: %.4e, train - runtime: %.2f s\n", estimator->loss, estimator->runtime_s);
-    printf("eval - MSE Loss: %.4e, eval - KS Stat: %.4f, eval - runtime: %.2f s\n", eval.mse, eval.ks,
-           eval.runtime_s);
+        lki_fprintf(stdout, "train - loss: %.4e, train - runtime: %.2f s\n", estimator->loss,
+                    estimator->runtime_s);
+    lki_fprintf(stdout, "eval - MSE Loss: %.4e, eval - KS Stat: %.4f, eval - runtime: %.2f s\n", eval.mse,
+                eval.ks, eval.runtime_s);
     return LK_OK;
 }
 

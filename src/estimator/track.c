@@ -3,6 +3,7 @@
 #include "estimator/estimator.h"
 
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "train/run.h"
 
@@ -24,7 +25,7 @@ static lk_status param(lk_estimator *estimator, const char *name, const char *fo
     char text[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    lki_vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     return lki_tracking_param(estimator->tracking, name, text);
 }

@@ -2,6 +2,7 @@
 
 #include "base/atomic_file.h"
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 
 #include <dirent.h>
@@ -183,7 +184,7 @@ lk_status lki_tracking_metric(lki_tracking *tracking, const char *name, double v
     if (!path) return LK_ERR_NOMEM;
     FILE *file = fopen(path, "a");
     if (!file) return lki_fail(LK_ERR_IO, "tracking: %s: %s", path, strerror(errno));
-    fprintf(file, "%lld %.17g %lld\n", (long long)now_ms(), value, (long long)step);
+    lki_fprintf(file, "%lld %.17g %lld\n", (long long)now_ms(), value, (long long)step);
     bool failed = ferror(file);
     if (fclose(file) || failed) return lki_fail(LK_ERR_IO, "tracking: %s: %s", path, strerror(errno));
     return LK_OK;

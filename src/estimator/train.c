@@ -4,6 +4,7 @@
 #include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "train/run.h"
 
@@ -22,9 +23,10 @@ static void print_run_info(const lk_estimator *estimator, const lk_runner *runne
            : estimator->config.ddp             ? "on, one rank"
                                                : "off");
     if (runner->world_size > 1) printf(" (%d ranks)", runner->world_size);
-    printf(", %lld parameters, %d epoch%s, lr %g\n", (long long)lk_module_param_count(runner->model),
-           estimator->config.n_epochs, estimator->config.n_epochs == 1 ? "" : "s",
-           lk_optimizer_lr(runner->optimizer, lk_optimizer_group_count(runner->optimizer) - 1));
+    lki_fprintf(stdout, ", %lld parameters, %d epoch%s, lr %g\n",
+                (long long)lk_module_param_count(runner->model), estimator->config.n_epochs,
+                estimator->config.n_epochs == 1 ? "" : "s",
+                lk_optimizer_lr(runner->optimizer, lk_optimizer_group_count(runner->optimizer) - 1));
     fflush(stdout);
 }
 
@@ -174,8 +176,8 @@ static lk_status solve(lk_estimator *estimator)
     const lk_estimator_config *config = &estimator->config;
     LKI_TRY(lki_estimator_track_begin(estimator, NULL));
     if (!config->quiet) {
-        printf("%s: device cpu, DDP off%s, alpha %g\n", estimator->name,
-               config->ddp ? " (one process solves it)" : "", config->alpha);
+        lki_fprintf(stdout, "%s: device cpu, DDP off%s, alpha %g\n", estimator->name,
+                    config->ddp ? " (one process solves it)" : "", config->alpha);
         fflush(stdout);
     }
     LKI_TRY(lki_krr_fit(estimator));

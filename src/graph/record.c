@@ -2,6 +2,7 @@
 #include "graph/graph.h"
 
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "graph/op_info.h"
 #include "tensor/buffer.h"
@@ -64,7 +65,7 @@ lk_value *lki_graph_fail(lk_graph *graph, lk_status status, const char *format, 
     char sentence[800];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(sentence, sizeof sentence, format, arguments);
+    lki_vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
     const char *scope = graph->scope ? graph->scope->text : NULL;
     if (scope)

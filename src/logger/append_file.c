@@ -1,6 +1,7 @@
 #include "logger/append_file.h"
 
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -77,11 +78,11 @@ lk_status lki_append_file_printf(lki_append_file *file, const char *format, ...)
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    int length = lki_vsnprintf(NULL, 0, format, arguments);
     lk_status status = length < 0 ? lki_fail(LK_ERR_INVALID, "%s: could not format text", file->path)
                                   : reserve(file, (size_t)length + 1);
     if (status == LK_OK) {
-        vsnprintf(file->data + file->used, (size_t)length + 1, format, again);
+        lki_vsnprintf(file->data + file->used, (size_t)length + 1, format, again);
         file->used += (size_t)length;
     }
     va_end(again);

@@ -3,6 +3,7 @@
 #include "base/atomic_file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "logger/append_file.h"
 #include "logger/format.h"
@@ -136,7 +137,7 @@ static lk_status read_row(lki_csv_table *table, const char *line, const char *li
     LKI_TRY(insert_row(table, step, &made));
     for (int i = 0; i < table->column_count && *at && *at != '\n'; i++) {
         at = read_field(at, field, &length);
-        made->cells[i] = (cell){strtod(field, NULL), length > 0};
+        made->cells[i] = (cell){lki_strtod(field, NULL), length > 0};
     }
     return LK_OK;
 }

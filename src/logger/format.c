@@ -1,27 +1,20 @@
 #include "logger/format.h"
 
+#include "base/number_text.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* A program may have set a locale whose decimal point is a comma; files and logs stay the same everywhere. */
-static void plain_point(char *text)
-{
-    char *comma = strchr(text, ',');
-    if (comma) *comma = '.';
-}
 
 const char *lki_format_short(char text[LKI_NUMBER_LENGTH], double value)
 {
     double size = fabs(value);
     if (!isfinite(value)) return lki_format_exact(text, value);
     if (size != 0 && (size < 1e-3 || size >= 1e9)) {
-        snprintf(text, LKI_NUMBER_LENGTH, "%.4g", value);
-        plain_point(text);
+        lki_snprintf(text, LKI_NUMBER_LENGTH, "%.4g", value);
         return text;
     }
-    int length = snprintf(text, LKI_NUMBER_LENGTH, "%.4f", value);
-    plain_point(text);
+    int length = lki_snprintf(text, LKI_NUMBER_LENGTH, "%.4f", value);
     while (text[length - 1] == '0') length--;
     if (text[length - 1] == '.') length--;
     text[length] = '\0';
@@ -33,7 +26,6 @@ const char *lki_format_exact(char text[LKI_NUMBER_LENGTH], double value)
     if (isnan(value)) /* printf may give it a sign */
         strcpy(text, "nan");
     else
-        snprintf(text, LKI_NUMBER_LENGTH, "%.9g", value);
-    plain_point(text);
+        lki_snprintf(text, LKI_NUMBER_LENGTH, "%.9g", value);
     return text;
 }

@@ -2,6 +2,7 @@
 #include "logger/progress.h"
 
 #include "base/clock.h"
+#include "base/number_text.h"
 #include "logger/format.h"
 
 #include <inttypes.h>
@@ -68,11 +69,11 @@ static void format_tail(char *text, size_t capacity, const lki_progress *progres
     double rate = elapsed_s > 0 ? (double)progress->last_done / elapsed_s : 0;
     double left_s = rate > 0 ? (double)(progress->total - progress->last_done) / rate : NAN;
     if (rate >= 1)
-        snprintf(rate_text, sizeof rate_text, "%.1fit/s", rate);
+        lki_snprintf(rate_text, sizeof rate_text, "%.1fit/s", rate);
     else if (rate > 0)
-        snprintf(rate_text, sizeof rate_text, "%.1fs/it", 1 / rate);
+        lki_snprintf(rate_text, sizeof rate_text, "%.1fs/it", 1 / rate);
     if (progress->value_name && !isnan(progress->value)) {
-        snprintf(value, sizeof value, "%.3g", progress->value);
+        lki_snprintf(value, sizeof value, "%.3g", progress->value);
         snprintf(shown, sizeof shown, ", %.100s=%s", progress->value_name, value);
     }
     snprintf(text, capacity, "| %" PRId64 "/%" PRId64 " [%s<%s, %s%s]", progress->last_done, progress->total,

@@ -1,5 +1,7 @@
 #include "metric/confusion.h"
 
+#include "base/number_text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -119,7 +121,8 @@ double lki_confusion_cell(const lki_confusion_metric *metric, int64_t row, int64
 void lki_confusion_cell_text(char *text, size_t capacity, const lki_confusion_metric *metric, int64_t row,
                              int64_t column)
 {
-    snprintf(text, capacity, metric->normalize ? "%.2f" : "%.0f", lki_confusion_cell(metric, row, column));
+    lki_snprintf(text, capacity, metric->normalize ? "%.2f" : "%.0f",
+                 lki_confusion_cell(metric, row, column));
 }
 
 lk_tensor *lk_confusion_matrix(const lk_metric *metric)

@@ -1,5 +1,6 @@
 /* The confusion matrix as a picture: a cell is the darker the larger its share of its row, and carries its
  * number. */
+#include "base/number_text.h"
 #include "metric/canvas.h"
 #include "metric/confusion.h"
 #include "tensor/png.h"
@@ -119,8 +120,8 @@ static void draw_frame(lki_canvas *canvas, const layout *l, const lki_confusion_
     int64_t right = 0, all = 0, classes = l->classes;
     for (int64_t i = 0; i < classes * classes; i++) all += metric->counts[i];
     for (int64_t c = 0; c < classes; c++) right += metric->counts[c * classes + c];
-    snprintf(title, sizeof title, "Confusion matrix: %.2f%% of %lld right",
-             all ? 100.0 * (double)right / (double)all : 0.0, (long long)all);
+    lki_snprintf(title, sizeof title, "Confusion matrix: %.2f%% of %lld right",
+                 all ? 100.0 * (double)right / (double)all : 0.0, (long long)all);
     lki_canvas_text(canvas, MARGIN, MARGIN, 2, title, INK);
     lki_canvas_text_upwards(canvas, MARGIN, l->top + l->side / 2 + lki_text_width("true", 2) / 2, 2, "true",
                             FAINT);

@@ -1,6 +1,7 @@
 #include "train/epoch_table.h"
 
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "train/run.h"
 
@@ -165,7 +166,7 @@ static void print_row(FILE *stream, const lki_epoch_table *table, int index, boo
         if (isnan(row->value[i]))
             fprintf(stream, "  %*s", width, "-");
         else
-            fprintf(stream, "  %*.4f", width, row->value[i]);
+            lki_fprintf(stream, "  %*.4f", width, row->value[i]);
     }
     fprintf(stream, "%s\n", best ? "  *" : "");
 }
@@ -177,7 +178,7 @@ static void print_best(FILE *stream, const lki_epoch_table *table, const lk_runn
     for (int i = 0; i < table->column_count; i++)
         if (strncmp(table->title[i], runner->valid_loader, strlen(runner->valid_loader)) == 0 &&
             !isnan(row->value[i]))
-            fprintf(stream, ", %s %.4f", table->title[i], row->value[i]);
+            lki_fprintf(stream, ", %s %.4f", table->title[i], row->value[i]);
     fprintf(stream, "\n");
 }
 

@@ -11,6 +11,7 @@
 #include "base/atomic_file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "checkpoint/storage.h"
 #include "train/callbacks/callbacks.h"
@@ -224,7 +225,8 @@ static void print_top(const checkpoint_context *context)
 {
     if (context->storage.entry_count) printf("Top models:\n");
     for (int i = 0; i < context->storage.entry_count; i++)
-        printf("%s\t%.4f\n", context->storage.entries[i].logpath, context->storage.entries[i].metric);
+        lki_fprintf(stdout, "%s\t%.4f\n", context->storage.entries[i].logpath,
+                    context->storage.entries[i].metric);
 }
 
 /* Rank 0 knows which is the best and loads it; the others take its weights. */
