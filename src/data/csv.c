@@ -16,6 +16,7 @@ enum { MAX_CELL = 128, MAX_COLUMNS = 65536 };
 typedef struct cell {
     const char *text;
     int length;
+    bool quoted; /* a quote in the text is written twice */
 } cell;
 
 typedef struct table {
@@ -34,22 +35,33 @@ typedef struct table {
 
 /* ---- Reading rows ---- */
 
+/* The quote that is no half of a pair; the line's end or the file's where there is none. */
+static const char *closing_quote(const char *at, const char *end)
+{
+    for (; at < end && *at != '\n'; at++) {
+        if (*at != '"') continue;
+        if (at + 1 == end || at[1] != '"') break;
+        at++;
+    }
+    return at;
+}
+
 /* One cell, quoted or not; the cursor is left on the delimiter, the line's end or the file's. */
 static lk_status read_cell(table *self, cell *out)
 {
     char delimiter = self->options.delimiter;
     if (self->cursor < self->end && *self->cursor == '"') {
         const char *begin = ++self->cursor;
-        while (self->cursor < self->end && *self->cursor != '"' && *self->cursor != '\n') self->cursor++;
+        self->cursor = closing_quote(begin, self->end);
         if (self->cursor == self->end || *self->cursor != '"')
             return lki_fail(LK_ERR_FORMAT, "%s:%lld: a quote is not closed", self->path,
                             (long long)self->line);
-        *out = (cell){begin, (int)(self->cursor++ - begin)};
+        *out = (cell){begin, (int)(self->cursor++ - begin), true};
     } else {
         const char *begin = self->cursor;
         while (self->cursor < self->end && *self->cursor != delimiter && *self->cursor != '\n')
             self->cursor++;
-        *out = (cell){begin, (int)(self->cursor - begin)};
+        *out = (cell){begin, (int)(self->cursor - begin), false};
     }
     while (out->length > 0 && (*out->text == ' ' || *out->text == '\t')) out->text++, out->length--;
     while (out->length > 0 && strchr(" \t\r", out->text[out->length - 1])) out->length--;
@@ -129,6 +141,19 @@ static lk_status add_row(table *self, int count)
 
 /* ---- Columns ---- */
 
+/* A copy of a cell's text, with one quote for each pair. */
+static char *copy_text(const cell *from)
+{
+    char *text = lki_strndup(from->text, (size_t)from->length), *to = text;
+    if (!text || !from->quoted) return text;
+    for (const char *at = text; *at; at++) {
+        if (at[0] == '"' && at[1] == '"') at++;
+        *to++ = *at;
+    }
+    *to = 0;
+    return text;
+}
+
 static lk_status name_columns(table *self, int count)
 {
     self->column_count = count;
@@ -136,9 +161,7 @@ static lk_status name_columns(table *self, int count)
     self->is_target = LKI_NEW_ARRAY(bool, count);
     if (!self->names || !self->is_target) return LK_ERR_NOMEM;
     for (int c = 0; c < count; c++) {
-        self->names[c] = self->options.no_header
-                             ? lki_format("%d", c)
-                             : lki_strndup(self->row[c].text, (size_t)self->row[c].length);
+        self->names[c] = self->options.no_header ? lki_format("%d", c) : copy_text(&self->row[c]);
         if (!self->names[c]) return LK_ERR_NOMEM;
     }
     return LK_OK;
@@ -243,8 +266,9 @@ lk_dataset *lk_csv_dataset_create(const char *path, lk_csv_options options)
     lk_buffer *text = NULL;
     if (options.delimiter == 0) options.delimiter = ',';
     if (lki_file_read(&text, path) != LK_OK) return NULL;
-    const char *begin = lki_buffer_data(text);
-    table self = {.path = path, .options = options, .cursor = begin, .end = begin + lki_buffer_nbytes(text)};
+    const char *begin = lki_buffer_data(text), *end = begin + lki_buffer_nbytes(text);
+    if (end - begin >= 3 && memcmp(begin, "\xef\xbb\xbf", 3) == 0) begin += 3; /* a byte order mark */
+    table self = {.path = path, .options = options, .cursor = begin, .end = end};
     self.row = LKI_NEW_ARRAY(cell, MAX_COLUMNS);
     lk_dataset *dataset = self.row && read_table(&self) == LK_OK ? make_dataset(&self) : NULL;
     free_table(&self);

@@ -131,6 +131,38 @@ static void csv_tables(void **state)
     lk_dataset_free(dataset);
 }
 
+/* As spreadsheets write them: a byte order mark first, quotes in quotes doubled. */
+static void csv_tables_of_spreadsheets(void **state)
+{
+    (void)state;
+    static const float expected[] = {1, 2, 3, 4};
+    float features[4], targets[2];
+    int64_t all[] = {0, 1};
+    lk_dataset *dataset = lk_csv_dataset(write_text("mark.csv", "\xef\xbb\xbf"
+                                                                "a,b,y\n1,2,0\n3,4,1\n"),
+                                         .target_columns = "y");
+    lkt_not_null(dataset);
+    lk_dataset_free(dataset);
+    dataset = lk_csv_dataset(write_text("mark.csv", "\xef\xbb\xbf"
+                                                    "y,a\n0,1\n"),
+                             .target_columns = "y");
+    lkt_not_null(dataset);
+    lk_dataset_free(dataset);
+    dataset = lk_csv_dataset(write_text("mark.csv", "\xef\xbb\xbf"
+                                                    "1,2,5\n3,4,6\n"),
+                             .no_header = true);
+    lkt_not_null(dataset);
+    lkt_ok(lk_dataset_gather(dataset, &(lk_pass){0}, all, 2, (void *[]){features, targets}));
+    assert_memory_equal(features, expected, sizeof expected);
+    lk_dataset_free(dataset);
+    dataset = lk_csv_dataset(write_text("quotes.csv", "\"a \"\"q\"\"\",\"\"\"\",b\"\"c\n1,2,0\n"),
+                             .target_columns = "a \"q\",\",b\"\"c");
+    assert_null(dataset); /* all of them were found, and none is left */
+    lkt_contains(lk_error(), "no column is left for the features");
+    assert_null(lk_csv_dataset(write_text("mark.csv", "\xef\xbb\xbf"), .no_header = true));
+    lkt_contains(lk_error(), "no line to read");
+}
+
 static void check_bad_csv(const char *text, lk_csv_options options, const char *fragment)
 {
     const char *path = write_text("bad.csv", text);
@@ -150,6 +182,7 @@ static void bad_csv_tables(void **state)
     check_bad_csv("a,b\n1,2,3\n", plain, "bad.csv:2: more than 2 cells");
     check_bad_csv("a,b\n1,2\n3\n", plain, "bad.csv:3: 1 cells, expected 2");
     check_bad_csv("a,b\n1,\"2\n", plain, "bad.csv:2: a quote is not closed");
+    check_bad_csv("a,b\n1,\"2\"\"\n", plain, "bad.csv:2: a quote is not closed");
     check_bad_csv("a,b\n1,\"2\"x\n", plain, "bad.csv:2: text after a closing quote");
     check_bad_csv("\n\n", plain, "no line to read");
     check_bad_csv("a\n1\n", plain, "no column is left");
@@ -397,6 +430,7 @@ int main(void)
         cmocka_unit_test(bad_npy_files),
         cmocka_unit_test(safetensors_files),
         cmocka_unit_test(csv_tables),
+        cmocka_unit_test(csv_tables_of_spreadsheets),
         cmocka_unit_test(bad_csv_tables),
 #if LOCKSTEP_HAVE_PNG && LOCKSTEP_HAVE_JPEG
         cmocka_unit_test(picture_folders),
