@@ -6,6 +6,10 @@
 #include "checkpoint/torch_load.h"
 #include "checkpoint/torch_zip.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
 #define GOLDEN LK_SOURCE_DIR "/tests/golden/checkpoint"
 
 static void check_values(const lk_state_dict *dict, const char *name, lk_dtype dtype, lk_shape shape,
@@ -85,14 +89,94 @@ static uint32_t draw(uint64_t *random, uint32_t limit)
     return (uint32_t)(*random >> 33) % limit;
 }
 
-/* Damaged in one to three places, or cut off: read or refused, never more. */
-static void test_damaged_files(void **state)
+static uint64_t load(const uint8_t *at, int nbytes)
+{
+    uint64_t value = 0;
+    for (int i = nbytes - 1; i >= 0; i--) value = value << 8 | at[i];
+    return value;
+}
+
+static void store(uint8_t *at, uint64_t value, int nbytes)
+{
+    for (int i = 0; i < nbytes; i++) at[i] = (uint8_t)(value >> (8 * i));
+}
+
+/* An entry of the directory whose sizes and place stand in the field for large files alone. */
+static size_t put_large_entry(uint8_t *out, const uint8_t *entry, uint64_t base)
+{
+    size_t name = load(entry + 28, 2);
+    memcpy(out, entry, 46 + name);
+    store(out + 30, 28, 2); /* of extra fields */
+    store(out + 32, 0, 2);
+    uint8_t *extra = out + 46 + name;
+    store(extra, 1, 2);
+    store(extra + 2, 24, 2);
+    store(extra + 4, load(entry + 24, 4), 8);
+    store(extra + 12, load(entry + 20, 4), 8);
+    store(extra + 20, base + load(entry + 42, 4), 8);
+    store(out + 20, UINT32_MAX, 4);
+    store(out + 24, UINT32_MAX, 4);
+    store(out + 42, UINT32_MAX, 4);
+    return 46 + name + 28;
+}
+
+/* The archive as it is written where it begins `base` bytes into a file of more than 4 GiB: places and sizes
+ * of 64 bits. Returns its length. */
+static size_t make_large(uint8_t *out, const uint8_t *archive, size_t nbytes, uint64_t base)
+{
+    const uint8_t *end = archive + nbytes - 22;
+    size_t directory = load(end + 16, 4), directory_end = directory + load(end + 12, 4), used = directory;
+    memcpy(out, archive, directory);
+    for (size_t at = directory; at < directory_end;) {
+        const uint8_t *entry = archive + at;
+        used += put_large_entry(out + used, entry, base);
+        at += 46 + load(entry + 28, 2) + load(entry + 30, 2) + load(entry + 32, 2);
+    }
+    uint8_t *last = out + used; /* the end of large files, where that is, and the usual end */
+    memset(last, 0, 56 + 20 + 22);
+    store(last, 0x06064b50, 4);
+    store(last + 4, 44, 8);
+    store(last + 40, used - directory, 8);
+    store(last + 48, base + directory, 8);
+    store(last + 56, 0x07064b50, 4);
+    store(last + 64, base + used, 8);
+    store(last + 76, 0x06054b50, 4);
+    memset(last + 84, 255, 12);
+    return used + 56 + 20 + 22;
+}
+
+/* As PyTorch writes files of more than 4 GiB; here all but the end of it is a hole. */
+static void test_large_files(void **state)
 {
     (void)state;
-    static uint8_t whole[65536], damaged[65536];
+    static uint8_t whole[65536], large[65536];
+    char path[1200];
+    size_t nbytes = read_bytes(GOLDEN "/tensor.pt", whole, sizeof whole);
+    snprintf(path, sizeof path, "%s/large.pt", lkt_scratch_folder("torch_large"));
+    for (int i = 0; i < 2; i++) {
+        uint64_t base = i ? (UINT64_C(1) << 32) + 4096 : 0;
+        size_t length = make_large(large, whole, nbytes, base);
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        if (pwrite(fd, large, length, (off_t)base) != (ssize_t)length) {
+            print_message("no file of %llu bytes was tried: %s\n", (unsigned long long)base, strerror(errno));
+            close(fd);
+            continue;
+        }
+        close(fd);
+        lk_state_dict *dict = lki_torch_load(path);
+        lkt_not_null(dict);
+        CHECK("", LK_F32, LK_SHAPE(2, 3), 0, .5, 1, 1.5, 2, 2.5);
+        lk_state_dict_free(dict);
+    }
+    unlink(path);
+}
+
+/* Damaged in one to three places, or cut off: read or refused, never more. */
+static void damage_files(const uint8_t *whole, size_t nbytes)
+{
+    static uint8_t damaged[65536];
     uint64_t random = 1;
     char path[1200];
-    size_t nbytes = read_bytes(GOLDEN "/nested.pt", whole, sizeof whole);
     snprintf(path, sizeof path, "%s/damaged.pt", lkt_scratch_folder("torch_load"));
     for (int round = 0; round < 600; round++) {
         size_t length = round % 5 ? nbytes : draw(&random, (uint32_t)nbytes);
@@ -104,6 +188,15 @@ static void test_damaged_files(void **state)
         fclose(file);
         lk_state_dict_free(lki_torch_load(path));
     }
+}
+
+static void test_damaged_files(void **state)
+{
+    (void)state;
+    static uint8_t whole[65536], large[65536];
+    size_t nbytes = read_bytes(GOLDEN "/nested.pt", whole, sizeof whole);
+    damage_files(whole, nbytes);
+    damage_files(large, make_large(large, whole, nbytes, 0));
 }
 
 /* The checksum keeps most damage away from the pickle: here it comes through. */
@@ -134,7 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_tensor),      cmocka_unit_test(test_nested_tensors),
         cmocka_unit_test(test_other_files),     cmocka_unit_test(test_damaged_files),
-        cmocka_unit_test(test_damaged_pickles),
+        cmocka_unit_test(test_damaged_pickles), cmocka_unit_test(test_large_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
