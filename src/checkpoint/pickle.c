@@ -207,22 +207,22 @@ static lk_status memo_op(machine *m, size_t nbytes, bool is_put)
     return push(m, m->memo[index]);
 }
 
-/* The dict that items are set on: the value itself, or the result of a call such as OrderedDict(). */
-static lki_pickle *dict_of(machine *m, lki_pickle *target)
+/* What items are added to: the value itself, or the result of a call such as OrderedDict() or deque(). */
+static lki_pickle *container_of(machine *m, lki_pickle *target, lki_pickle_kind kind)
 {
-    if (!target || target->kind == LKI_PICKLE_DICT) return target;
-    if (target->kind != LKI_PICKLE_CALL) return NULL;
-    if (!target->extra) target->extra = new_value(m, LKI_PICKLE_DICT);
-    return target->extra;
+    if (target && target->kind == LKI_PICKLE_CALL) {
+        if (!target->extra) target->extra = new_value(m, kind);
+        target = target->extra;
+    }
+    return target && target->kind == kind ? target : NULL;
 }
 
 /* Adds the `count` values above the stack's top to the value at the top. */
 static lk_status extend(machine *m, int count, bool is_dict)
 {
     lki_pickle *target = m->depth > floor_of(m) ? m->stack[m->depth - 1] : NULL;
-    lki_pickle *into = is_dict ? dict_of(m, target) : target;
+    lki_pickle *into = container_of(m, target, is_dict ? LKI_PICKLE_DICT : LKI_PICKLE_TUPLE);
     if (count < 0 || !into || (is_dict && count % 2)) return damaged(m);
-    if (!is_dict && into->kind != LKI_PICKLE_TUPLE) return damaged(m);
     for (int i = 0; i < count; i++) LKI_TRY(add_item(m, into, m->stack[m->depth + i]));
     return LK_OK;
 }
@@ -255,11 +255,14 @@ static lk_status skip(machine *m, size_t nbytes)
     return take(m, nbytes, &bytes) ? LK_OK : damaged(m);
 }
 
-static lk_status push_long(machine *m)
+/* An int of any length, which stands before it; the shortest that holds it. */
+static lk_status push_long(machine *m, size_t length_nbytes)
 {
     int64_t nbytes = 0;
-    LKI_TRY(read_number(m, 1, false, &nbytes));
-    return push_int(m, (size_t)nbytes, true);
+    LKI_TRY(read_number(m, length_nbytes, false, &nbytes));
+    if (nbytes <= 8) return push_int(m, (size_t)nbytes, true);
+    LKI_TRY(skip(m, (size_t)nbytes));
+    return push_number(m, LKI_PICKLE_LARGE_INT, 0);
 }
 
 static lk_status run_instruction(machine *m, uint8_t code)
@@ -274,7 +277,8 @@ static lk_status run_instruction(machine *m, uint8_t code)
     case 'K': return push_int(m, 1, false);
     case 'M': return push_int(m, 2, false);
     case 'J': return push_int(m, 4, true);
-    case 0x8a: return push_long(m);
+    case 0x8a: return push_long(m, 1);
+    case 0x8b: return push_long(m, 4);
     case 'G': return push_float(m);
     case 'X': return push_string(m, 4);
     case 0x8c: return push_string(m, 1);

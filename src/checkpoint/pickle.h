@@ -17,12 +17,13 @@ typedef enum lki_pickle_kind {
     LKI_PICKLE_NONE,
     LKI_PICKLE_BOOL,
     LKI_PICKLE_INT,
+    LKI_PICKLE_LARGE_INT, /* of more than 64 bits: its number is not kept */
     LKI_PICKLE_FLOAT,
     LKI_PICKLE_STRING,
     LKI_PICKLE_TUPLE,      /* items; lists too */
     LKI_PICKLE_DICT,       /* items: key, value, key, value, ... */
     LKI_PICKLE_GLOBAL,     /* text: "torch._utils _rebuild_tensor_v2" */
-    LKI_PICKLE_CALL,       /* items: what is called, its arguments; what SETITEMS adds follows in `extra` */
+    LKI_PICKLE_CALL,       /* items: what is called, its arguments; what its result is filled with: `extra` */
     LKI_PICKLE_PERSISTENT, /* items: the one value that names it */
 } lki_pickle_kind;
 
@@ -34,7 +35,8 @@ struct lki_pickle {
     const char *text;
     lki_pickle **items;
     int count, capacity;
-    lki_pickle *extra; /* of a call: a dict of the items set on its result; NULL: none */
+    lki_pickle *extra; /* of a call: a dict of the items set on its result, or a tuple of those appended;
+                          NULL: none */
 };
 
 /* `name` is for messages. */

@@ -145,7 +145,7 @@ static lk_status walk_call(loader *l, const lki_pickle *call, const char *path, 
     if (function && arguments && arguments->count &&
         !strcmp(function->text, "torch._utils _rebuild_parameter"))
         return walk(l, arguments->items[0], path, depth + 1);
-    return call->extra ? walk_dict(l, call->extra, path, depth) : LK_OK;
+    return call->extra ? walk(l, call->extra, path, depth) : LK_OK;
 }
 
 static lk_status walk(loader *l, const lki_pickle *value, const char *path, int depth)

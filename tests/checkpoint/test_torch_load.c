@@ -56,6 +56,19 @@ static void test_nested_tensors(void **state)
     lk_state_dict_free(dict);
 }
 
+/* What cannot be a tensor is left out, and hides none. */
+static void test_values_beside_tensors(void **state)
+{
+    (void)state;
+    lk_state_dict *dict = lki_torch_load(GOLDEN "/other_values.pt");
+    lkt_not_null(dict);
+    CHECK("recent.1", LK_F32, LK_SHAPE(2), 1, 2);
+    CHECK("one.0", LK_I64, lk_scalar_shape(), 3);
+    CHECK("last", LK_F32, LK_SHAPE(1), 4);
+    assert_int_equal(lk_state_dict_count(dict), 3);
+    lk_state_dict_free(dict);
+}
+
 static void test_other_files(void **state)
 {
     (void)state;
@@ -200,13 +213,12 @@ static void test_damaged_files(void **state)
 }
 
 /* The checksum keeps most damage away from the pickle: here it comes through. */
-static void test_damaged_pickles(void **state)
+static void damage_pickles(const char *path)
 {
-    (void)state;
     static uint8_t whole[65536], damaged[65536];
     uint64_t random = 2;
     const uint8_t *pickle;
-    size_t nbytes = read_bytes(GOLDEN "/nested.pt", whole, sizeof whole), length;
+    size_t nbytes = read_bytes(path, whole, sizeof whole), length;
     lki_zip zip;
     lkt_ok(lki_zip_open(&zip, "golden", whole, nbytes));
     lkt_ok(lki_zip_entry(&zip, "data.pkl", &pickle, &length));
@@ -222,12 +234,23 @@ static void test_damaged_pickles(void **state)
     }
 }
 
+static void test_damaged_pickles(void **state)
+{
+    (void)state;
+    damage_pickles(GOLDEN "/nested.pt");
+    damage_pickles(GOLDEN "/other_values.pt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_tensor),      cmocka_unit_test(test_nested_tensors),
-        cmocka_unit_test(test_other_files),     cmocka_unit_test(test_damaged_files),
-        cmocka_unit_test(test_damaged_pickles), cmocka_unit_test(test_large_files),
+        cmocka_unit_test(test_one_tensor),
+        cmocka_unit_test(test_nested_tensors),
+        cmocka_unit_test(test_other_files),
+        cmocka_unit_test(test_damaged_files),
+        cmocka_unit_test(test_damaged_pickles),
+        cmocka_unit_test(test_large_files),
+        cmocka_unit_test(test_values_beside_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 
 Run with PyTorch 1.13: /usr/bin/python3 tests/oracle/torch_files.py
 """
+import collections
 import pathlib
 
 import torch
@@ -31,3 +32,18 @@ torch.save(
 )
 torch.save({"epoch": 3}, folder / "no_tensor.pt")
 torch.save(torch.tensor([1], dtype=torch.int8), folder / "int8.pt")
+
+torch.save(  # beside the tensors what people keep with them
+    {
+        "recent": collections.deque([0.5, torch.tensor([1.0, 2.0])], maxlen=3),
+        "one": collections.deque([torch.tensor(3)]),
+        "big": 2**70,
+        "negative": -(2**64),
+        "huge": 2**4000,
+        2**65: torch.tensor([7.0]),
+        "seen": {1, 2},
+        "counts": collections.Counter("aab"),
+        "last": torch.tensor([4.0]),
+    },
+    folder / "other_values.pt",
+)
