@@ -1,8 +1,9 @@
 /* Loggers: where a run's metrics go.
  *
  * What is handed to a runner belongs to it; without one, call the functions below and lk_logger_close at the
- * end. Writing is buffered: a value reaches the file at the next flush, at the latest when the epoch ends. A
- * logger belongs to one thread. To write your own, see <lockstep/sys/logger.h>. */
+ * end. Writing is buffered: a value reaches the file at the next flush, at the latest when the epoch ends.
+ * What an earlier run left is replaced or continued when the first value comes, not before. A logger belongs
+ * to one thread. To write your own, see <lockstep/sys/logger.h>. */
 #ifndef LOCKSTEP_LOGGER_H
 #define LOCKSTEP_LOGGER_H
 
@@ -40,6 +41,10 @@ lk_logger *lk_tensorboard_logger_create(const char *logdir, lk_logger_options op
 /* One JSON object a line, in the file PATH. */
 #define lk_jsonl_logger(path, ...) lk_jsonl_logger_create((path), (lk_logger_options){__VA_ARGS__})
 lk_logger *lk_jsonl_logger_create(const char *path, lk_logger_options options);
+
+/* The same as resume_epoch and resume_sample of the options, before anything is logged. A runner that is
+ * resumed calls it for every logger that it was given. */
+lk_status lk_logger_resume(lk_logger *logger, int64_t epoch_step, int64_t sample_step);
 
 /* Whether the logger wants values of this scope. */
 bool lk_logger_wants(const lk_logger *logger, lk_log_scope scope);

@@ -20,7 +20,7 @@ lk_status lki_append_file_init(lki_append_file *file, const char *path)
     return file->path ? LK_OK : LK_ERR_NOMEM;
 }
 
-lk_status lki_append_file_open(lki_append_file *file)
+static lk_status open_file(lki_append_file *file)
 {
     struct stat info;
     if (file->fd >= 0) return LK_OK;
@@ -35,7 +35,7 @@ lk_status lki_append_file_flush(lki_append_file *file)
 {
     size_t done = 0;
     if (file->used == 0) return LK_OK;
-    LKI_TRY(lki_append_file_open(file));
+    LKI_TRY(open_file(file));
     while (done < file->used) {
         ssize_t written = write(file->fd, file->data + done, file->used - done);
         if (written < 0 && errno == EINTR) continue;

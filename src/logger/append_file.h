@@ -21,8 +21,6 @@ typedef struct lki_append_file {
 
 /* Opens nothing yet: the file appears with the first flush. */
 lk_status lki_append_file_init(lki_append_file *file, const char *path);
-/* Opens it before there is anything to write. */
-lk_status lki_append_file_open(lki_append_file *file);
 /* Adds bytes of an entry. */
 lk_status lki_append_file_write(lki_append_file *file, const void *data, size_t nbytes);
 lk_status lki_append_file_printf(lki_append_file *file, const char *format, ...)

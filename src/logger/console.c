@@ -1,4 +1,4 @@
-#include <lockstep/logger.h>
+#include "logger/logger.h"
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -46,5 +46,6 @@ lk_logger *lk_console_logger_create(lk_logger_options options)
     console *self = LKI_NEW(console);
     if (!self) return NULL;
     self->stream = options.stream ? options.stream : stdout;
-    return lk_logger_create(&ops, LK_LOG_LOADER | LK_LOG_EPOCH, self);
+    return lki_logger_create_to(&ops, LK_LOG_LOADER | LK_LOG_EPOCH, self,
+                                (lki_logger_target){.stream = self->stream});
 }

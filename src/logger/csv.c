@@ -1,12 +1,11 @@
 #include "logger/csv.h"
 
-#include <lockstep/logger.h>
-
 #include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/json_file.h"
 #include "logger/csv_table.h"
+#include "logger/logger.h"
 
 #include <string.h>
 
@@ -52,6 +51,13 @@ static lk_status find_table(csv_logger *self, const char *loader_key, lki_csv_ta
         return status;
     }
     tables[self->table_count++] = (named_table){key, *out};
+    return LK_OK;
+}
+
+static lk_status csv_resume(void *context, int64_t epoch_step, int64_t sample_step)
+{
+    (void)sample_step;
+    ((csv_logger *)context)->resume_epoch = epoch_step;
     return LK_OK;
 }
 
@@ -106,7 +112,8 @@ lk_logger *lk_csv_logger_create(const char *logdir, lk_logger_options options)
     static const lk_logger_ops ops = {.log_metrics = csv_log_metrics,
                                       .log_hparams = csv_log_hparams,
                                       .flush = csv_flush,
-                                      .close = csv_close};
+                                      .close = csv_close,
+                                      .resume = csv_resume};
     if (!logdir) return lki_fail_null(LK_ERR_INVALID, "CSV logger: no logdir");
     LKI_SCOPED char *folder = lki_format("%s/csv_logger", logdir);
     if (!folder || lki_make_folders(folder)) return NULL;
@@ -118,5 +125,5 @@ lk_logger *lk_csv_logger_create(const char *logdir, lk_logger_options options)
         csv_close(self);
         return NULL;
     }
-    return lk_logger_create(&ops, LK_LOG_EPOCH, self);
+    return lki_logger_create_to(&ops, LK_LOG_EPOCH, self, (lki_logger_target){.folder = self->logdir});
 }

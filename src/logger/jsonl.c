@@ -6,16 +6,91 @@
 #include "logger/append_file.h"
 #include "logger/format.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct jsonl_logger {
     lki_append_file file;
+    int64_t resume_epoch, resume_sample;
+    struct stat found; /* the file when the logger was made; all zero where there was none */
+    bool begun;
 } jsonl_logger;
+
+/* ---- What an earlier run left ---- */
+
+/* Whether a line was logged after the point that the run continues from; a line that is no JSON was cut off
+ * by a crash. */
+static bool is_later(const jsonl_logger *self, const char *line, size_t length)
+{
+    json_t *entry = json_loadb(line, length, 0, NULL);
+    if (!entry) return true;
+    const char *scope = json_string_value(json_object_get(entry, "scope"));
+    bool batch = scope && strcmp(scope, "batch") == 0;
+    json_int_t at = json_integer_value(json_object_get(entry, batch ? "sample" : "epoch"));
+    json_decref(entry);
+    return at > (batch ? self->resume_sample : self->resume_epoch);
+}
+
+static lk_status drop_later_lines(const jsonl_logger *self)
+{
+    LKI_SCOPED char *text = NULL;
+    size_t nbytes, kept = 0;
+    lk_status status = lki_read_file(&text, &nbytes, self->file.path);
+    if (status == LK_ERR_NOT_FOUND) return LK_OK;
+    LKI_TRY(status);
+    for (char *line = text, *end; line < text + nbytes; line = end + 1) {
+        end = memchr(line, '\n', (size_t)(text + nbytes - line));
+        if (!end) break;
+        size_t length = (size_t)(end - line) + 1;
+        if (is_later(self, line, length)) continue;
+        memmove(text + kept, line, length);
+        kept += length;
+    }
+    return kept == nbytes ? LK_OK : lki_write_file_atomic(self->file.path, text, kept);
+}
+
+static struct stat look_at(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? info : (struct stat){0};
+}
+
+static bool is_as_found(const jsonl_logger *self)
+{
+    struct stat is = look_at(self->file.path);
+    const struct stat *was = &self->found;
+    return is.st_dev == was->st_dev && is.st_ino == was->st_ino && is.st_size == was->st_size &&
+           is.st_mtim.tv_sec == was->st_mtim.tv_sec && is.st_mtim.tv_nsec == was->st_mtim.tv_nsec;
+}
+
+/* Before the first entry. A file that has changed since the logger was made has entries of this program
+ * already: the calls of a config may share one, and their loggers are all made before the first call. Pipes
+ * and devices have nothing to be replaced. */
+static lk_status begin(jsonl_logger *self)
+{
+    bool resume = self->resume_epoch > 0 || self->resume_sample > 0;
+    if (self->begun) return LK_OK;
+    if (!lki_is_pipe_or_device(self->file.path) && is_as_found(self))
+        LKI_TRY(resume ? drop_later_lines(self) : lki_write_file_atomic(self->file.path, "", 0));
+    self->begun = true;
+    return LK_OK;
+}
+
+static lk_status jsonl_resume(void *context, int64_t epoch_step, int64_t sample_step)
+{
+    jsonl_logger *self = context;
+    self->resume_epoch = epoch_step;
+    self->resume_sample = sample_step;
+    return LK_OK;
+}
+
+/* ---- Entries ---- */
 
 /* A string in quotes, with what JSON wants escaped. */
 static lk_status put_string(lki_append_file *file, const char *text)
@@ -49,6 +124,7 @@ static lk_status jsonl_log_metrics(void *context, lk_log_scope scope, const lk_l
                        : scope == LK_LOG_LOADER ? "loader"
                        : scope == LK_LOG_EPOCH  ? "epoch"
                                                 : "experiment";
+    LKI_TRY(begin(context));
     LKI_TRY(put_step(file, kind, step));
     LKI_TRY(lki_append_file_printf(file, ",\"metrics\":{"));
     for (int i = 0; i < values.count; i++) {
@@ -68,6 +144,7 @@ static lk_status jsonl_log_hparams(void *context, const char *json)
 {
     lki_append_file *file = &((jsonl_logger *)context)->file;
     json_error_t error;
+    LKI_TRY(begin(context));
     json_t *document = json_loads(json, 0, &error);
     if (!document)
         return lki_fail(LK_ERR_INVALID, "%s: the settings are no JSON: %s", file->path, error.text);
@@ -83,6 +160,7 @@ static lk_status jsonl_log_hparams(void *context, const char *json)
 static lk_status jsonl_log_artifact(void *context, const lk_log_step *step, const char *tag, const char *path)
 {
     lki_append_file *file = &((jsonl_logger *)context)->file;
+    LKI_TRY(begin(context));
     LKI_TRY(put_step(file, "artifact", step));
     LKI_TRY(lki_append_file_printf(file, ",\"tag\":"));
     LKI_TRY(put_string(file, tag));
@@ -103,35 +181,15 @@ static lk_status jsonl_close(void *context)
     return status;
 }
 
-/* Whether a line was logged after the point that the run continues from; a line that is no JSON was cut off
- * by a crash. */
-static bool is_later(const char *line, size_t length, const lk_logger_options *options)
+/* Says early that the file cannot be written, and leaves it as it is. */
+static lk_status check_writable(const char *path)
 {
-    json_t *entry = json_loadb(line, length, 0, NULL);
-    if (!entry) return true;
-    const char *scope = json_string_value(json_object_get(entry, "scope"));
-    bool batch = scope && strcmp(scope, "batch") == 0;
-    json_int_t at = json_integer_value(json_object_get(entry, batch ? "sample" : "epoch"));
-    json_decref(entry);
-    return at > (batch ? options->resume_sample : options->resume_epoch);
-}
-
-static lk_status continue_file(const char *path, const lk_logger_options *options)
-{
-    LKI_SCOPED char *text = NULL;
-    size_t nbytes, kept = 0;
-    lk_status status = lki_read_file(&text, &nbytes, path);
-    if (status == LK_ERR_NOT_FOUND) return LK_OK;
-    LKI_TRY(status);
-    for (char *line = text, *end; line < text + nbytes; line = end + 1) {
-        end = memchr(line, '\n', (size_t)(text + nbytes - line));
-        if (!end) break;
-        size_t length = (size_t)(end - line) + 1;
-        if (is_later(line, length, options)) continue;
-        memmove(text + kept, line, length);
-        kept += length;
-    }
-    return kept == nbytes ? LK_OK : lki_write_file_atomic(path, text, kept);
+    const char *slash = strrchr(path, '/');
+    LKI_SCOPED char *folder = slash ? lki_strndup(path, (size_t)(slash + 1 - path)) : lki_strdup(".");
+    if (!folder) return LK_ERR_NOMEM;
+    bool is_there = access(path, F_OK) == 0;
+    if (access(is_there ? path : folder, W_OK) == 0) return LK_OK;
+    return lki_fail(LK_ERR_IO, "%s: could not %s: %s", path, is_there ? "open" : "create", strerror(errno));
 }
 
 lk_logger *lk_jsonl_logger_create(const char *path, lk_logger_options options)
@@ -140,17 +198,16 @@ lk_logger *lk_jsonl_logger_create(const char *path, lk_logger_options options)
                                       .log_hparams = jsonl_log_hparams,
                                       .log_artifact = jsonl_log_artifact,
                                       .flush = jsonl_flush,
-                                      .close = jsonl_close};
+                                      .close = jsonl_close,
+                                      .resume = jsonl_resume};
     if (!path) return lki_fail_null(LK_ERR_INVALID, "JSONL logger: no path");
+    if (check_writable(path)) return NULL;
     jsonl_logger *self = LKI_NEW(jsonl_logger);
     if (!self) return NULL;
-    bool resume = options.resume_epoch > 0 || options.resume_sample > 0;
-    lk_status status = lki_append_file_init(&self->file, path);
-    if (status == LK_OK && lki_is_pipe_or_device(path))
-        status = lki_append_file_open(&self->file);
-    else if (status == LK_OK)
-        status = resume ? continue_file(path, &options) : lki_write_file_atomic(path, "", 0);
-    if (status != LK_OK) {
+    self->resume_epoch = options.resume_epoch;
+    self->resume_sample = options.resume_sample;
+    self->found = look_at(path);
+    if (lki_append_file_init(&self->file, path)) {
         jsonl_close(self);
         return NULL;
     }

@@ -1,4 +1,4 @@
-#include <lockstep/logger.h>
+#include "logger/logger.h"
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -6,12 +6,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct lk_logger {
     const lk_logger_ops *ops;
     unsigned scopes;
     void *context;
-    lk_metric_value *sorted; /* the values of a call, in order */
+    lki_logger_target target; /* nothing in it: not known */
+    lk_metric_value *sorted;  /* the values of a call, in order */
     int sorted_capacity;
 };
 
@@ -27,6 +29,34 @@ lk_logger *lk_logger_create(const lk_logger_ops *ops, unsigned scopes, void *con
     logger->scopes = scopes;
     logger->context = context;
     return logger;
+}
+
+lk_logger *lki_logger_create_to(const lk_logger_ops *ops, unsigned scopes, void *context,
+                                lki_logger_target target)
+{
+    lk_logger *logger = lk_logger_create(ops, scopes, context);
+    if (logger) logger->target = target;
+    return logger;
+}
+
+static bool is_same_folder(const char *a, const char *b)
+{
+    struct stat one, two;
+    return a && b && stat(a, &one) == 0 && stat(b, &two) == 0 && one.st_dev == two.st_dev &&
+           one.st_ino == two.st_ino;
+}
+
+bool lki_logger_writes_where(const lk_logger *logger, const lk_logger *other)
+{
+    if (logger->ops != other->ops) return false;
+    if (logger->target.stream) return logger->target.stream == other->target.stream;
+    return is_same_folder(logger->target.folder, other->target.folder);
+}
+
+lk_status lk_logger_resume(lk_logger *logger, int64_t epoch_step, int64_t sample_step)
+{
+    if (!logger) return lki_fail(LK_ERR_INVALID, "logger: NULL was passed");
+    return logger->ops->resume ? logger->ops->resume(logger->context, epoch_step, sample_step) : LK_OK;
 }
 
 bool lk_logger_wants(const lk_logger *logger, lk_log_scope scope)

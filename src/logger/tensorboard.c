@@ -1,4 +1,4 @@
-#include <lockstep/logger.h>
+#include "logger/logger.h"
 
 #include "base/atomic_file.h"
 #include "base/memory.h"
@@ -111,6 +111,14 @@ static lk_status find_stream(tensorboard_logger *self, const char *loader_key, s
     return LK_OK;
 }
 
+static lk_status tensorboard_resume(void *context, int64_t epoch_step, int64_t sample_step)
+{
+    tensorboard_logger *self = context;
+    self->resume_epoch = epoch_step;
+    self->resume_sample = sample_step;
+    return LK_OK;
+}
+
 static lk_status tensorboard_log_metrics(void *context, lk_log_scope scope, const lk_log_step *step,
                                          lk_metric_values values)
 {
@@ -166,7 +174,8 @@ lk_logger *lk_tensorboard_logger_create(const char *logdir, lk_logger_options op
     static const lk_logger_ops ops = {.log_metrics = tensorboard_log_metrics,
                                       .log_image = tensorboard_log_image,
                                       .flush = tensorboard_flush,
-                                      .close = tensorboard_close};
+                                      .close = tensorboard_close,
+                                      .resume = tensorboard_resume};
     if (!logdir) return lki_fail_null(LK_ERR_INVALID, "TensorBoard logger: no logdir");
     tensorboard_logger *self = LKI_NEW(tensorboard_logger);
     if (!self) return NULL;
@@ -177,5 +186,6 @@ lk_logger *lk_tensorboard_logger_create(const char *logdir, lk_logger_options op
         tensorboard_close(self);
         return NULL;
     }
-    return lk_logger_create(&ops, LK_LOG_EPOCH | (options.batch_metrics ? LK_LOG_BATCH : 0), self);
+    return lki_logger_create_to(&ops, LK_LOG_EPOCH | (options.batch_metrics ? LK_LOG_BATCH : 0), self,
+                                (lki_logger_target){.folder = self->folder});
 }

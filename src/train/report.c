@@ -9,6 +9,7 @@
 #include "checkpoint/json_file.h"
 #include "comm/comm.h"
 #include "logger/csv.h"
+#include "logger/logger.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,13 +24,6 @@ lk_status lki_run_add_logger(lki_run *run, lk_logger *logger)
     }
     run->loggers[run->logger_count++] = logger;
     return LK_OK;
-}
-
-/* What was logged up to where a resumed run goes on stays; what came after it is dropped. */
-static lk_logger_options logger_options(const lk_runner *runner)
-{
-    return (lk_logger_options){.resume_epoch = lki_run_epochs_done(runner),
-                               .resume_sample = runner->sample_step};
 }
 
 /* LOGDIR/log.txt: what a verbose run shows, for every run. */
@@ -52,18 +46,38 @@ static lk_status check_logs(const lk_runner *runner)
     return lki_csv_logger_check(run->logdir, "_epoch_");
 }
 
+/* Two writers of the same files would undo each other's work: what was given stands for the run's own. */
+static lk_status add_unless_given(lki_run *run, lk_logger *logger)
+{
+    for (int i = 0; i < run->logger_count && logger; i++)
+        if (lki_logger_writes_where(run->loggers[i], logger)) return lk_logger_close(logger);
+    return lki_run_add_logger(run, logger);
+}
+
 static lk_status add_default_loggers(lk_runner *runner)
 {
     lki_run *run = runner->run;
-    if (runner->verbose) LKI_TRY(lki_run_add_logger(run, lk_console_logger_create((lk_logger_options){0})));
+    lk_logger_options options = {0};
+    if (runner->verbose) LKI_TRY(add_unless_given(run, lk_console_logger_create(options)));
     if (!run->logdir) return LK_OK;
     LKI_TRY(check_logs(runner));
     LKI_TRY(lki_make_folders(run->logdir));
     LKI_TRY(open_log_file(runner));
     LKI_TRY(lki_run_add_logger(run, lk_console_logger_create((lk_logger_options){.stream = run->log_file})));
     run->text_logger = run->loggers[run->logger_count - 1];
-    LKI_TRY(lki_run_add_logger(run, lk_csv_logger_create(run->logdir, logger_options(runner))));
-    return lki_run_add_logger(run, lk_tensorboard_logger_create(run->logdir, logger_options(runner)));
+    LKI_TRY(add_unless_given(run, lk_csv_logger_create(run->logdir, options)));
+    return add_unless_given(run, lk_tensorboard_logger_create(run->logdir, options));
+}
+
+/* What was logged up to where a resumed run goes on stays; what came after it is dropped. */
+static lk_status resume_loggers(const lk_runner *runner)
+{
+    const lki_run *run = runner->run;
+    int64_t epoch = lki_run_epochs_done(runner);
+    if (epoch == 0 && runner->sample_step == 0) return LK_OK;
+    for (int i = 0; i < run->logger_count; i++)
+        LKI_TRY(lk_logger_resume(run->loggers[i], epoch, runner->sample_step));
+    return LK_OK;
 }
 
 /* What the run was made with, and what the user wants to be kept with it. */
@@ -214,6 +228,7 @@ lk_status lki_report_run_start(lk_runner *runner)
     LKI_TRY(lki_run_describe_gpus(runner, gpus, sizeof gpus));
     if (!runner->is_master) return LK_OK;
     LKI_TRY(add_default_loggers(runner));
+    LKI_TRY(resume_loggers(runner));
     for (int i = 0; i < run->logger_count; i++)
         run->wants_batch_metrics = run->wants_batch_metrics || lk_logger_wants(run->loggers[i], LK_LOG_BATCH);
     LKI_TRY(write_hparams(runner));

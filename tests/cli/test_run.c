@@ -517,6 +517,61 @@ static void shell(const char *format, ...)
     assert_int_equal(system(command), 0);
 }
 
+/* The loggers of a config, in a folder of their own and in the run's (by another name). */
+#define OWN_LOGGERS(logdir)                                                                                  \
+    DIGITS "--logdir " logdir " '--run/0/loggers={csv: {_target_: CSVLogger, logdir: own}, jsonl: "          \
+           "{_target_: JSONLLogger, path: own/log.jsonl}, tensorboard: {_target_: TensorboardLogger, "       \
+           "logdir: own}}' "
+
+static void check_rows(const char *name, int count)
+{
+    char text[8192];
+    int lines = 0;
+    read_whole(path_of(name), text, sizeof text);
+    for (const char *at = text; *at; at++) lines += *at == '\n';
+    if (lines != count + 1) fail_msg("%s: expected %d rows, found\n%s", name, count, text);
+    for (int epoch = 1; epoch <= count; epoch++) lkt_close(logged(name, "step", epoch), epoch, 0);
+}
+
+static void test_the_configs_loggers_go_on(void **state)
+{
+    (void)state;
+    enter("cli_resume_loggers");
+    check_done(OWN_LOGGERS("logs") "-e 2");
+    check_rows("own/csv_logger/train.csv", 2);
+    shell("cp own/log.jsonl before.jsonl");
+    check_refused(folder, OWN_LOGGERS("logs") "--run/0/loaders/train/batch_size=16 --resume none", 1, "none");
+    shell("cmp own/log.jsonl before.jsonl");
+    check_done(OWN_LOGGERS("logs") "-e 3 --autoresume last");
+    check_rows("own/csv_logger/train.csv", 3);
+    check_rows("logs/csv_logger/train.csv", 3);
+    shell("test $(ls own/tensorboard/train | wc -l) = 2");
+    shell("test $(grep -c '\"loader\":\"train\"' own/log.jsonl) = 3");
+    /* A new run replaces what it finds. */
+    check_done(OWN_LOGGERS("new") "-e 1");
+    check_rows("own/csv_logger/train.csv", 1);
+    shell("test $(ls own/tensorboard/train | wc -l) = 1");
+    shell("test $(grep -c '\"loader\":\"train\"' own/log.jsonl) = 1");
+}
+
+static void test_loggers_in_the_runs_own_folder(void **state)
+{
+    (void)state;
+    enter("cli_loggers_in_logdir");
+    check_done(OWN_LOGGERS("./own/") "-e 2");
+    check_rows("own/csv_logger/train.csv", 2);
+    check_done(OWN_LOGGERS("./own/") "-e 4 --autoresume last");
+    check_rows("own/csv_logger/train.csv", 4);
+    check_rows("own/csv_logger/valid.csv", 4);
+    shell("test $(ls own/tensorboard/train | wc -l) = 2");
+    assert_true(exists("own/hparams.json"));
+    const said *r = lockstep_in(folder, DIGITS "--logdir logs -e 1 -v --run/0/loggers=[ConsoleLogger]");
+    assert_int_equal(r->exit_code, 0);
+    const char *line = strstr(r->out, "train (1/1) ");
+    assert_non_null(line);
+    assert_null(strstr(line + 1, "train (1/1) "));
+}
+
 static void test_a_copied_logdir_is_a_run_of_its_own(void **state)
 {
     (void)state;
@@ -724,6 +779,8 @@ int main(void)
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_resume_with_another_optimizer),
         cmocka_unit_test(test_resume_from_adam_to_adamw),
+        cmocka_unit_test(test_the_configs_loggers_go_on),
+        cmocka_unit_test(test_loggers_in_the_runs_own_folder),
         cmocka_unit_test(test_a_copied_logdir_is_a_run_of_its_own),
         cmocka_unit_test(test_a_logdir_that_has_moved),
         cmocka_unit_test(test_a_list_that_does_not_fit),

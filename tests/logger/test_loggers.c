@@ -444,8 +444,73 @@ static void jsonl_lines(void **state)
     FILE *file = fopen(in_folder("log.jsonl"), "a");
     fputs("{\"scope\":\"epoch\",\"ep", file); /* cut off by a crash */
     fclose(file);
-    lkt_ok(lk_logger_close(lk_jsonl_logger(in_folder("log.jsonl"), .resume_epoch = 1, .resume_sample = 64)));
-    expect_file("log.jsonl", KEPT);
+    logger = lk_jsonl_logger(in_folder("log.jsonl"), .resume_epoch = 1, .resume_sample = 64);
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_EPOCH, &step, (lk_metric_values){items, 1}));
+    lkt_ok(lk_logger_close(logger));
+    expect_file("log.jsonl", KEPT "{\"scope\":\"epoch\",\"loader\":\"tr\\\"ain\",\"epoch\":2,\"batch\":2,"
+                                  "\"sample\":128,\"metrics\":{\"a\\\\b\\u000a\":0.1}}\n");
+}
+
+/* A config makes the loggers of all its calls before the first one runs. */
+static void jsonl_of_two_calls(void **state)
+{
+    (void)state;
+    fresh_folder("jsonl-calls");
+    lkt_ok(lki_write_file_atomic(in_folder("log.jsonl"), "{\"epoch\":7}\n", 12));
+    lk_logger *loggers[] = {lk_jsonl_logger(in_folder("log.jsonl"), .stream = NULL),
+                            lk_jsonl_logger(in_folder("log.jsonl"), .stream = NULL)};
+    for (int i = 0; i < 2; i++) {
+        lk_metric_value loss = {"loss", i};
+        lk_log_step step = {.loader_key = "train", .epoch_step = 1};
+        lkt_ok(lk_logger_log_metrics(loggers[i], LK_LOG_EPOCH, &step, (lk_metric_values){&loss, 1}));
+        lkt_ok(lk_logger_close(loggers[i]));
+    }
+#define LINE(loss)                                                                                           \
+    "{\"scope\":\"epoch\",\"loader\":\"train\",\"epoch\":1,\"batch\":0,\"sample\":0,\"metrics\":{"           \
+    "\"loss\":" #loss "}}\n"
+    expect_file("log.jsonl", LINE(0) LINE(1));
+}
+
+/* A run that is resumed hands on where it goes on; one that never starts touches nothing. */
+static void resumed_after_they_were_made(void **state)
+{
+    (void)state;
+    lki_tensorboard_scalars scalars;
+    fresh_folder("resumed");
+    for (int which = 1; which < LOGGER_COUNT; which++) {
+        lk_logger *logger = make_logger(which, (lk_logger_options){.batch_metrics = true});
+        for (int64_t epoch = 1; epoch <= 3; epoch++) log_epoch(logger, epoch, (double)epoch);
+        lkt_ok(lk_logger_close(logger));
+    }
+    LKI_SCOPED char *before = NULL;
+    size_t nbytes;
+    lkt_ok(lki_read_file(&before, &nbytes, in_folder("log.jsonl")));
+    for (int which = 1; which < LOGGER_COUNT; which++) {
+        lk_logger *logger = make_logger(which, (lk_logger_options){0});
+        lkt_ok(lk_logger_flush(logger));
+        lkt_ok(lk_logger_close(logger));
+    }
+    expect_file("log.jsonl", before);
+    for (int which = 0; which < LOGGER_COUNT; which++) {
+        FILE *stream = fmemopen(console_text, sizeof console_text, "w");
+        lk_logger *logger = make_logger(which, (lk_logger_options){.batch_metrics = true, .stream = stream});
+        lkt_ok(lk_logger_resume(logger, 2, 128));
+        log_epoch(logger, 3, 3);
+        lkt_ok(lk_logger_close(logger));
+        fclose(stream);
+    }
+    expect_file("log.jsonl", before);
+    expect_file("csv_logger/_epoch_.csv", "step,lr\n1,0.02\n2,0.02\n3,0.02\n");
+    glob_t found;
+    int64_t count = 0;
+    assert_int_equal(glob(in_folder("tensorboard/train/events.out.tfevents.*"), 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        lkt_ok(lki_tensorboard_check(&scalars, found.gl_pathv[i], false));
+        count += scalars.count;
+        lki_tensorboard_scalars_fini(&scalars);
+    }
+    globfree(&found);
+    assert_int_equal(count, 18);
 }
 
 /* Opened once, for its other end sees that; nothing in it is to be gone on with. */
@@ -547,6 +612,8 @@ int main(void)
         cmocka_unit_test(python_reads_the_events),
         cmocka_unit_test(jsonl_lines),
         cmocka_unit_test(jsonl_through_a_pipe),
+        cmocka_unit_test(jsonl_of_two_calls),
+        cmocka_unit_test(resumed_after_they_were_made),
         cmocka_unit_test(unwritable_places),
         cmocka_unit_test(a_full_disk_tears_nothing),
     };

@@ -1,7 +1,9 @@
 #include "case_resume.h"
 
 #include "base/status.h"
+#include "logger/tensorboard_read.h"
 
+#include <glob.h>
 #include <signal.h>
 
 static lk_status raise_signal(lk_callback *callback, lk_runner *runner)
@@ -14,6 +16,18 @@ static lk_status raise_signal(lk_callback *callback, lk_runner *runner)
         return lki_fail(LK_ERR_INVALID, "a failure of the test's own");
     if (here) raise(options->signal ? options->signal : SIGTERM);
     return LK_OK;
+}
+
+/* Loggers of the caller's own, in a folder of their own: they go on as those of the run do. */
+static lk_logger_list own_loggers(const char *logdir)
+{
+    static lk_logger *loggers[3];
+    const char *own = lkt_path(logdir, "own");
+    loggers[0] = lk_csv_logger_create(own, (lk_logger_options){0});
+    loggers[1] = lk_tensorboard_logger_create(own, (lk_logger_options){.batch_metrics = true});
+    loggers[2] =
+        lk_jsonl_logger_create(lkt_path(logdir, "own/log.jsonl"), (lk_logger_options){.batch_metrics = true});
+    return (lk_logger_list){loggers, 3};
 }
 
 lk_status lkt_whole_run(lkt_run_options *options)
@@ -36,8 +50,8 @@ lk_status lkt_whole_run(lkt_run_options *options)
             lk_checkpoint_callback(.topk = 2, .save_every_batches = options->save_every_batches),
             lk_on(batch_end, raise_signal, options)),
         .num_epochs = options->num_epochs ? options->num_epochs : LKT_RUN_EPOCHS, .seed = 11,
-        .logdir = options->logdir, .valid_loader = "valid", .autoresume = options->autoresume,
-        .resume = options->resume, .nproc = options->nproc);
+        .loggers = own_loggers(options->logdir), .logdir = options->logdir, .valid_loader = "valid",
+        .autoresume = options->autoresume, .resume = options->resume, .nproc = options->nproc);
     snprintf(options->hash, sizeof options->hash, "%s", lkt_hash(runner->model));
     lk_runner_free(runner);
     return status;
@@ -49,6 +63,75 @@ static void same_file(const char *a, const char *b, const char *name)
     if (strcmp(one, two) != 0) fail_msg("%s differs:\n%s\nexpected:\n%s", name, one, two);
     free(one);
     free(two);
+}
+
+/* All but the settings, which every part of a run writes down. */
+static char *without_hparams(char *text)
+{
+    static const char settings[] = "{\"scope\":\"hparams\"";
+    char *to = text;
+    for (char *line = text, *end; *line; line = end) {
+        end = strchr(line, '\n');
+        end = end ? end + 1 : line + strlen(line);
+        if (strncmp(line, settings, sizeof settings - 1) == 0) continue;
+        memmove(to, line, (size_t)(end - line));
+        to += end - line;
+    }
+    *to = 0;
+    return text;
+}
+
+static void same_lines(const char *a, const char *b, const char *name)
+{
+    char *one = without_hparams(lkt_read(lkt_path(a, "%s", name)));
+    char *two = without_hparams(lkt_read(lkt_path(b, "%s", name)));
+    if (strcmp(one, two) != 0) fail_msg("%s differs:\n%s\nexpected:\n%s", name, one, two);
+    free(one);
+    free(two);
+}
+
+typedef struct event_text {
+    char text[96];
+} event_text;
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(((const event_text *)a)->text, ((const event_text *)b)->text);
+}
+
+/* The scalars of a loader's event files, sorted: files of one second are not in the order of their names. */
+static event_text *events_of(const char *logdir, const char *loader, size_t *count)
+{
+    enum { CAPACITY = 4096 };
+    glob_t found;
+    event_text *events = calloc(CAPACITY, sizeof *events);
+    *count = 0;
+    assert_int_equal(
+        glob(lkt_path(logdir, "own/tensorboard/%s/events.out.tfevents.*", loader), 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        lki_tensorboard_scalars scalars;
+        lkt_ok(lki_tensorboard_check(&scalars, found.gl_pathv[i], false));
+        assert_true(*count + (size_t)scalars.count <= CAPACITY);
+        for (int64_t k = 0; k < scalars.count; k++) {
+            const lki_tensorboard_scalar *s = &scalars.items[k];
+            snprintf(events[(*count)++].text, sizeof events->text, "%s %lld %a", s->tag, (long long)s->step,
+                     (double)s->value);
+        }
+        lki_tensorboard_scalars_fini(&scalars);
+    }
+    globfree(&found);
+    qsort(events, *count, sizeof *events, by_text);
+    return events;
+}
+
+static void same_events(const char *a, const char *b, const char *loader)
+{
+    size_t count, expected_count;
+    event_text *events = events_of(a, loader, &count), *expected = events_of(b, loader, &expected_count);
+    assert_int_equal(count, expected_count);
+    for (size_t i = 0; i < count; i++) assert_string_equal(events[i].text, expected[i].text);
+    free(events);
+    free(expected);
 }
 
 static void same_weights(const char *a, const char *b, const char *name)
@@ -70,6 +153,11 @@ void lkt_same_runs(const lkt_run_options *actual, const lkt_run_options *expecte
     assert_string_equal(actual->hash, expected->hash);
     same_file(a, b, "csv_logger/train.csv");
     same_file(a, b, "csv_logger/valid.csv");
+    same_file(a, b, "own/csv_logger/train.csv");
+    same_file(a, b, "own/csv_logger/_epoch_.csv");
+    same_lines(a, b, "own/log.jsonl");
+    same_events(a, b, "train");
+    same_events(a, b, "valid");
     same_weights(a, b, "model.best.safetensors");
     same_weights(a, b, "model.last.safetensors");
     same_weights(a, b, "runner.last.safetensors");

@@ -48,6 +48,13 @@ typedef struct lk_logger_ops {
 
     /* Optional. Flushes, and frees the context, also where it fails. Called once. */
     lk_status (*close)(void *context);
+
+    /* Optional. The run goes on with an earlier one: what that logged up to this epoch, and up to this sample
+     * what it logged per batch, is to stay, and what came later to go, for it will be logged again. Called at
+     * most once, before anything is logged; without it the run is a new one. A logger that replaces what it
+     * finds does so when it is first given something to log, and not earlier: a run may fail to start, and
+     * other ranks have the logger, too, without ever using it. */
+    lk_status (*resume)(void *context, int64_t epoch_step, int64_t sample_step);
 } lk_logger_ops;
 
 typedef struct lk_logger lk_logger;
