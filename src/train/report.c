@@ -296,6 +296,14 @@ lk_status lki_report_loader(lk_runner *runner)
                              : LK_OK;
 }
 
+lk_status lki_report_flush(const lk_runner *runner)
+{
+    const lki_run *run = runner->run;
+    for (int i = 0; i < run->logger_count; i++)
+        LKI_TRY(in_log_file(run, run->loggers[i], lk_logger_flush(run->loggers[i])));
+    return LK_OK;
+}
+
 lk_status lki_report_epoch(lk_runner *runner)
 {
     lki_run *run = runner->run;
@@ -304,8 +312,7 @@ lk_status lki_report_epoch(lk_runner *runner)
         if (run->loaders[i].has_metrics)
             LKI_TRY(log_metrics(runner, LK_LOG_EPOCH, run->loaders[i].key, run->loaders[i].metrics));
     LKI_TRY(log_metrics(runner, LK_LOG_EPOCH, "_epoch_", runner->epoch_metrics));
-    for (int i = 0; i < run->logger_count; i++)
-        LKI_TRY(in_log_file(run, run->loggers[i], lk_logger_flush(run->loggers[i])));
+    LKI_TRY(lki_report_flush(runner));
     return lki_epoch_table_add(&run->table, runner);
 }
 

@@ -19,14 +19,14 @@ static lk_status raise_signal(lk_callback *callback, lk_runner *runner)
 }
 
 /* Loggers of the caller's own, in a folder of their own: they go on as those of the run do. */
-static lk_logger_list own_loggers(const char *logdir)
+static lk_logger_list own_loggers(const char *logdir, bool batch_metrics)
 {
     static lk_logger *loggers[3];
     const char *own = lkt_path(logdir, "own");
     loggers[0] = lk_csv_logger_create(own, (lk_logger_options){0});
-    loggers[1] = lk_tensorboard_logger_create(own, (lk_logger_options){.batch_metrics = true});
-    loggers[2] =
-        lk_jsonl_logger_create(lkt_path(logdir, "own/log.jsonl"), (lk_logger_options){.batch_metrics = true});
+    loggers[1] = lk_tensorboard_logger_create(own, (lk_logger_options){.batch_metrics = batch_metrics});
+    loggers[2] = lk_jsonl_logger_create(lkt_path(logdir, "own/log.jsonl"),
+                                        (lk_logger_options){.batch_metrics = batch_metrics});
     return (lk_logger_list){loggers, 3};
 }
 
@@ -50,8 +50,9 @@ lk_status lkt_whole_run(lkt_run_options *options)
             lk_checkpoint_callback(.topk = 2, .save_every_batches = options->save_every_batches),
             lk_on(batch_end, raise_signal, options)),
         .num_epochs = options->num_epochs ? options->num_epochs : LKT_RUN_EPOCHS, .seed = 11,
-        .loggers = own_loggers(options->logdir), .logdir = options->logdir, .valid_loader = "valid",
-        .autoresume = options->autoresume, .resume = options->resume, .nproc = options->nproc);
+        .loggers = own_loggers(options->logdir, !options->epoch_logs), .logdir = options->logdir,
+        .valid_loader = "valid", .autoresume = options->autoresume, .resume = options->resume,
+        .nproc = options->nproc);
     snprintf(options->hash, sizeof options->hash, "%s", lkt_hash(runner->model));
     lk_runner_free(runner);
     return status;

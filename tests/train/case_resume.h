@@ -16,11 +16,12 @@ typedef struct lkt_run_options {
     int signal;               /* SIGTERM */
     int save_every_batches;
     const char *autoresume, *resume;
-    int batch_size; /* 8 */
-    int nproc;      /* ranks */
-    bool plateau;   /* a schedule that looks at the metric, instead of MultiStepLR */
-    bool swa;       /* instead of EMA */
-    char hash[65];  /* out: the model's weights at the end */
+    int batch_size;  /* 8 */
+    bool epoch_logs; /* loggers of the caller's own write no batches down */
+    int nproc;       /* ranks */
+    bool plateau;    /* a schedule that looks at the metric, instead of MultiStepLR */
+    bool swa;        /* instead of EMA */
+    char hash[65];   /* out: the model's weights at the end */
 } lkt_run_options;
 
 lk_status lkt_whole_run(lkt_run_options *options);

@@ -131,6 +131,26 @@ static void saved_inside_an_epoch(void **state)
     lkt_same_runs(&run, &expected);
 }
 
+/* What was logged up to the place that was kept is on the disk as that is. */
+static void killed_inside_an_epoch(void **state)
+{
+    (void)state;
+    int status;
+    lkt_run_options expected = whole((lkt_run_options){0});
+    lkt_run_options run = {.logdir = fresh(folder, "train_resume_killed"),
+                           .save_every_batches = 7,
+                           .stop_batch = 18,
+                           .signal = SIGKILL};
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(lkt_whole_run(&run));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    run = (lkt_run_options){.logdir = folder, .autoresume = "last"};
+    lkt_ok(lkt_whole_run(&run));
+    lkt_same_runs(&run, &expected);
+}
+
 static void a_finished_run_has_nothing_left_to_do(void **state)
 {
     (void)state;
@@ -280,6 +300,7 @@ int main(void)
         cmocka_unit_test(stopped_twice),
         cmocka_unit_test(ended_after_an_epoch_and_prolonged),
         cmocka_unit_test(saved_inside_an_epoch),
+        cmocka_unit_test(killed_inside_an_epoch),
         cmocka_unit_test(a_finished_run_has_nothing_left_to_do),
         cmocka_unit_test(autoresume_without_a_checkpoint_starts_afresh),
         cmocka_unit_test(wrong_files_are_refused),

@@ -72,9 +72,11 @@ static lk_status link_best(checkpoint_context *context)
 
 /* ---- Everything ---- */
 
+/* What has been logged so far is on the disk first: a run that goes on from here does not log it again. */
 static lk_status write_runner(checkpoint_context *context, const lk_runner *runner,
                               const lk_state_dict *state)
 {
+    LKI_TRY(lki_report_flush(runner));
     if (context->has_score) {
         context->has_score = false;
         LKI_TRY(save_numbered(context, runner->epoch_step, context->score, state));
