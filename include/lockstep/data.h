@@ -223,7 +223,7 @@ lk_tensor *lk_batch_get(const lk_batch *batch, const char *name);
 typedef struct lk_loader lk_loader;
 
 typedef struct lk_loader_options {
-    int64_t batch_size; /* default 1 */
+    int64_t batch_size; /* default 1, or that of a sampler that makes batches */
     bool shuffle;
     bool no_shuffle; /* keep the order in distributed training too, where the default is to shuffle */
     bool drop_last;

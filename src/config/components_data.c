@@ -24,11 +24,21 @@ static lk_status check_loader(lk_args *args)
     return LK_OK;
 }
 
+/* 0 leaves it to the sampler, which may make batches of its own. PyTorch takes a batch_size of 1 beside a
+ * batch_sampler for the default, so that is no wish there. */
+static int64_t wished_batch_size(lk_args *args)
+{
+    int batch_size = lk_arg_int(args, "batch_size");
+    bool is_default =
+        !lk_arg_given(args, "batch_size") || (batch_size == 1 && lk_arg_given(args, "batch_sampler"));
+    return is_default ? 0 : batch_size;
+}
+
 static lk_status build_loader(const lk_component *self, lk_args *args, void **out)
 {
     lk_transform *transforms[MAX_BATCH_TRANSFORMS];
     lk_loader_options options = {
-        .batch_size = lk_arg_int(args, "batch_size"),
+        .batch_size = wished_batch_size(args),
         .shuffle = lk_arg_bool(args, "shuffle"),
         .no_shuffle = lk_arg_given(args, "shuffle") && !lk_arg_bool(args, "shuffle"),
         .drop_last = lk_arg_bool(args, "drop_last"),
@@ -139,7 +149,7 @@ static lk_status build_tensor(const lk_component *self, lk_args *args, void **ou
 
 static const lk_parameter loader_parameters[] = {
     LKI_OBJECT("dataset", DATASET, LKI_REQUIRED, "what to load from"),
-    LKI_INT("batch_size", "1", "samples in a batch, for each rank"),
+    LKI_INT("batch_size", "1", "samples in a batch, for each rank; a batch_sampler says it by itself"),
     LKI_BOOL("shuffle", "false", "a new order for every epoch"),
     LKI_OBJECT("sampler", SAMPLER, LKI_OPTIONAL, "the order of the samples"),
     LKI_OBJECT("batch_sampler", SAMPLER, LKI_OPTIONAL,

@@ -318,6 +318,34 @@ static void test_data(void **state)
     close_world(&w);
 }
 
+#define BATCHES_OF_SIX                                                                                       \
+    "{_target_: DataLoader, dataset: {_target_: TensorDataset, args: [{_target_: rand, args: [12, 3]}]}, "   \
+    "batch_sampler: {_target_: BatchBalanceClassSampler, labels: [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1], "     \
+    "num_classes: 2, num_samples: 3}"
+
+/* A batch sampler says how large the batches are; PyTorch cannot tell a batch_size of 1 from none. */
+static void test_batch_samplers(void **state)
+{
+    (void)state;
+    static const char *const more[] = {"",
+                                       ", batch_size: 1",
+                                       ", batch_size: 6",
+                                       ", shuffle: n",
+                                       ", batch_size: 1, shuffle: n, drop_last: n",
+                                       ", drop_last: y"};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        char text[700];
+        lk_pass_size size;
+        world w;
+        snprintf(text, sizeof text, "a: " BATCHES_OF_SIX "%s}", more[i]);
+        lkt_ok(open_world(&w, text));
+        assert_int_equal(lk_loader_batch_size(object_at(&w, "a")), 6);
+        lkt_ok(lk_loader_begin(object_at(&w, "a"), (lk_pass_options){0}, &size));
+        assert_int_equal(size.batch_count, 2);
+        close_world(&w);
+    }
+}
+
 static void test_files_and_transforms(void **state)
 {
     (void)state;
@@ -480,6 +508,11 @@ static void test_mistakes_of_components(void **state)
         {"d: {_var_: d, _target_: TensorDataset, args: [{_target_: rand, args: [2]}]}\n"
          "a: {_target_: DataLoader, dataset: {_var_: d}, batch_size: 0}",
          "c.yml:2: DataLoader: batch_size: expected at least 1, found 0"},
+        {"a: " BATCHES_OF_SIX ", batch_size: 4}",
+         "c.yml:1: DataLoader: batch_size: the sampler makes batches of 6, not 4"},
+        {"a: " BATCHES_OF_SIX ", shuffle: y}", "shuffle: a loader with a sampler has its order already"},
+        {"a: " BATCHES_OF_SIX ", sampler: {_target_: SubsetRandomSampler, indices: [1]}}",
+         "either a sampler or a batch_sampler, not both"},
         {"d: {_var_: d, _target_: TensorDataset, args: [{_target_: rand, args: [2]}]}\n"
          "a: {_target_: BalanceClassSampler, dataset: {_var_: d}}",
          "BalanceClassSampler: the dataset has no targets"},
@@ -526,6 +559,7 @@ int main(void)
         cmocka_unit_test(test_optimizers),
         cmocka_unit_test(test_parameter_groups),
         cmocka_unit_test(test_data),
+        cmocka_unit_test(test_batch_samplers),
         cmocka_unit_test(test_files_and_transforms),
         cmocka_unit_test(test_transforms_of_catalysts_mnist),
         cmocka_unit_test(test_tensors_from_files),
