@@ -125,6 +125,40 @@ static void activations_are_not_cast_back_and_forth(void **state)
     assert_true((double)nbytes[1] < 0.7 * (double)nbytes[0]);
 }
 
+/* The gradient of a small convolution's weight, a sum over pictures that threads share, after one step. */
+static void gradient_of_conv(int thread_count, float *out, size_t nbytes)
+{
+    lk_manual_seed(5);
+    lk_engine *engine = lk_engine_open("cpu", (lk_engine_options){.thread_count = thread_count});
+    lk_module *model = lk_sequential(lk_conv2d(2, 3, 3), lk_flatten(), lk_linear(108, 3));
+    lk_tensor *x = lk_randn(LK_SHAPE(4, 2, 8, 8)), *y = lk_tensor_full(LK_I64, LK_SHAPE(4), 1);
+    lk_step *step =
+        lk_step(.model = model, .criterion = lk_cross_entropy_loss(), .optimizer = lk_sgd(.lr = 0.05),
+                .engine = engine, .precision = LK_BF16, .owned = true);
+    lkt_not_null(step);
+    lkt_ok(lk_step_train(step, (lk_input[]){{"features", x}, {"targets", y}}, 2));
+    const lk_tensor *grad = lk_module_param(model, "0.weight")->grad;
+    assert_int_equal(lk_tensor_nbytes(grad), nbytes);
+    memcpy(out, grad->data, nbytes);
+    lk_step_free(step);
+    lk_engine_close(engine);
+    lk_tensor_free(x);
+    lk_tensor_free(y);
+}
+
+/* How many threads share a sum decides its bits: the engine's own, whatever ran in the process before. */
+static void bits_do_not_depend_on_what_ran_before(void **state)
+{
+    (void)state;
+    float expected[3 * 2 * 3 * 3], found[3 * 2 * 3 * 3], other[3 * 2 * 3 * 3];
+    gradient_of_conv(2, expected, sizeof expected);
+    for (int earlier = 1; earlier <= 8; earlier++) {
+        gradient_of_conv(earlier, other, sizeof other);
+        gradient_of_conv(2, found, sizeof found);
+        assert_memory_equal(found, expected, sizeof expected);
+    }
+}
+
 static void a_device_gives_the_hosts_bits(void **state)
 {
     (void)state;
@@ -182,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_follow_f32_and_pytorchs_autocast),
         cmocka_unit_test(activations_are_not_cast_back_and_forth),
+        cmocka_unit_test(bits_do_not_depend_on_what_ran_before),
         cmocka_unit_test(a_device_gives_the_hosts_bits),
         cmocka_unit_test(outputs_and_mixtures_are_f32),
     };

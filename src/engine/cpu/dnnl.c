@@ -114,6 +114,13 @@ static lk_status make_attributes(dnnl_primitive_attr_t *attr, bool relu)
     return status;
 }
 
+/* Primitives divide their sums by the number of threads at hand when they are made, and run with those at
+ * hand then: both times the engine's, whatever OpenMP would take or another engine has taken. */
+static void use_own_threads(const lki_dnnl *kernel)
+{
+    if (kernel->device->set_threads) kernel->device->set_threads(kernel->thread_count);
+}
+
 lk_status lki_dnnl_begin(lki_dnnl **out, lki_cpu *cpu, lk_call *call, const_dnnl_op_desc_t op_desc, bool relu)
 {
     lki_dnnl *kernel = LKI_NEW(lki_dnnl);
@@ -122,6 +129,7 @@ lk_status lki_dnnl_begin(lki_dnnl **out, lki_cpu *cpu, lk_call *call, const_dnnl
     call->free_state = free_kernel;
     kernel->device = cpu->dnnl;
     kernel->thread_count = cpu->thread_count;
+    use_own_threads(kernel);
     dnnl_primitive_attr_t attr = NULL;
     lk_status status = make_attributes(&attr, relu);
     if (!status)
@@ -207,7 +215,7 @@ lk_status lki_dnnl_run(const lk_call *call)
     lki_dnnl *kernel = call->state;
     dnnl_exec_arg_t arguments[MAX_ARGUMENTS + 1];
     int count = 0;
-    if (kernel->device->set_threads) kernel->device->set_threads(kernel->thread_count);
+    use_own_threads(kernel);
     place(kernel, call);
     dnnl_status_t status = dnnl_success;
     for (int i = 0; i < kernel->argument_count; i++) {
