@@ -38,9 +38,16 @@ static char *temporary_beside(const char *path)
     return lki_format("%.*s.%s.%ld.tmp", folder_length, path, path + folder_length, (long)getpid());
 }
 
+/* Where the program's own output goes to a file, others have it open and write to it, too. */
+static bool is_open_already(const char *path)
+{
+    return strncmp(path, "/dev/std", 8) == 0 || strncmp(path, "/dev/fd/", 8) == 0;
+}
+
 bool lki_is_pipe_or_device(const char *path)
 {
     struct stat info;
+    if (is_open_already(path)) return true;
     return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
@@ -116,7 +123,7 @@ static lk_status open_temporary(lki_atomic_file *file)
 
 static lk_status open_in_place(lki_atomic_file *file)
 {
-    file->fd = open(file->path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    file->fd = open(file->path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
     return file->fd >= 0 ? LK_OK : io_error(file->path, "open");
 }
 

@@ -29,8 +29,8 @@ void lki_atomic_file_abort(lki_atomic_file *file);
 /* A whole file in one call. */
 lk_status lki_write_file_atomic(const char *path, const void *data, size_t nbytes);
 
-/* Whether something is there that is neither a file nor a folder. It must not be read to go on with it, and
- * opening it twice may be noticed at its other end. */
+/* Whether something is there that is neither a file nor a folder, or the path is /dev/stdout or the like. It
+ * must not be read to go on with it, and opening it twice may be noticed at its other end. */
 bool lki_is_pipe_or_device(const char *path);
 
 /* Makes `to` the same file as the committed `from`, atomically: a hard link where the file system has them,

@@ -70,8 +70,7 @@ static bool is_as_found(const jsonl_logger *self)
 }
 
 /* Before the first entry. A file that has changed since the logger was made has entries of this program
- * already: the calls of a config may share one, and their loggers are all made before the first call. Pipes
- * and devices have nothing to be replaced. */
+ * already: the calls of a config may share one, and their loggers are all made before the first call. */
 static lk_status begin(jsonl_logger *self)
 {
     bool resume = self->resume_epoch > 0 || self->resume_sample > 0;
