@@ -202,11 +202,18 @@ typedef struct mini_epoch {
     bool per_epoch, per_mini_epoch;
 } mini_epoch;
 
+/* A mini-epoch that there is, whatever number a checkpoint has. */
+static int64_t current_step(const lk_sampler *sampler)
+{
+    const mini_epoch *self = sampler->context;
+    return (int64_t)((uint64_t)sampler->state[0] % (uint64_t)self->divider);
+}
+
 static int64_t mini_epoch_length(const lk_sampler *sampler, int rank, int world)
 {
     (void)rank, (void)world;
     const mini_epoch *self = sampler->context;
-    int64_t step = sampler->state[0] % self->divider;
+    int64_t step = current_step(sampler);
     if (step < self->steps || self->steps == 0)
         return self->steps == 0 && !self->per_epoch && !self->per_mini_epoch ? self->length
                                                                              : self->mini_length;
@@ -222,7 +229,7 @@ static void draw_with_repeats(const mini_epoch *self, lk_generator *generator, i
 static lk_status draw_mini_epoch(lk_sampler *sampler, const lki_draw *draw, int64_t *indices, int64_t *count)
 {
     const mini_epoch *self = sampler->context;
-    int64_t step = sampler->state[0] % self->divider;
+    int64_t step = current_step(sampler);
     bool shuffled = self->per_mini_epoch || self->per_epoch;
     *count = mini_epoch_length(sampler, 0, 1);
     if (self->per_mini_epoch || (self->per_epoch && step == 0))

@@ -6,6 +6,7 @@
 #include "data/order.h"
 #include "data/ring.h"
 #include "data/transform.h"
+#include "tensor/random.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -401,12 +402,21 @@ static bool knows_position(const lk_loader_state *state)
     return state->has_position || state->position.seed != 0;
 }
 
+static lk_status check_generators(const lk_loader *loader, const lk_loader_state *state)
+{
+    char text[200];
+    const char *what = called(loader, text, sizeof text);
+    if (state->in_pass) LKI_TRY(lki_generator_check(&state->source, what));
+    return knows_position(state) ? lki_generator_check(&state->position, what) : LK_OK;
+}
+
 lk_status lk_loader_restore(lk_loader *loader, const lk_loader_state *state, lk_pass_size *size)
 {
     char text[200];
     if (state->version != STATE_VERSION)
         return lki_fail(LK_ERR_FORMAT, "%s: state of version %u, expected %d",
                         called(loader, text, sizeof text), state->version, STATE_VERSION);
+    LKI_TRY(check_generators(loader, state));
     end_pass(loader);
     if (loader->options.sampler)
         memcpy(loader->options.sampler->state, state->sampler, sizeof state->sampler);

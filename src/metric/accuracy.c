@@ -68,6 +68,11 @@ static int accuracy_parts(lk_metric *metric, lki_metric_part parts[LKI_METRIC_MA
     return lki_mean_state_parts(&((accuracy_metric *)metric)->state, parts);
 }
 
+static bool accuracy_is_sound(const lk_metric *metric)
+{
+    return lki_mean_state_is_sound(&((const accuracy_metric *)metric)->state);
+}
+
 static lk_status accuracy_compute(lk_metric *metric)
 {
     const lki_mean_state *state = &((accuracy_metric *)metric)->state;
@@ -129,6 +134,7 @@ static const lki_metric_kind topk_kind = {
     .compute = accuracy_compute,
     .compute_batch = accuracy_compute_batch,
     .fini = accuracy_fini,
+    .is_sound = accuracy_is_sound,
     .set_classes = topk_set_classes,
 };
 
@@ -136,6 +142,7 @@ lk_metric *lk_accuracy_metric_create(lk_metric_options options)
 {
     accuracy_metric *metric = (accuracy_metric *)lki_metric_new(sizeof *metric, &topk_kind, &options);
     if (!metric) return NULL;
+    if (lki_mean_state_init(&metric->state, 0)) goto failed;
     for (int k = 0; k < LK_MAX_TOPK && options.topk[k]; k++) {
         if (options.topk[k] < 0) {
             lki_fail(LK_ERR_INVALID, "accuracy: topk: expected at least 1, found %d", options.topk[k]);
@@ -160,6 +167,7 @@ static const lki_metric_kind multilabel_kind = {
     .compute = accuracy_compute,
     .compute_batch = accuracy_compute_batch,
     .fini = accuracy_fini,
+    .is_sound = accuracy_is_sound,
 };
 
 lk_metric *lk_multilabel_accuracy_metric_create(lk_metric_options options)

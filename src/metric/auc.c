@@ -69,6 +69,14 @@ static int auc_parts(lk_metric *base, lki_metric_part parts[LKI_METRIC_MAX_PARTS
     return 2;
 }
 
+static bool auc_is_sound(const lk_metric *base)
+{
+    const auc_metric *metric = (const auc_metric *)base;
+    int64_t classes = base->class_count, cells = metric->scores.count, labels = metric->labels.count;
+    if (classes == 0) return cells == 0 && labels == 0;
+    return cells % classes == 0 && (labels == cells || labels == cells / classes);
+}
+
 /* Puts the class's positives at `front` upwards and its negatives at `back` downwards. Returns the number of
  * positives, or -1 where a score is NaN. */
 static int64_t split_class(const auc_metric *metric, int64_t class, int64_t sample_count, float *front,
@@ -185,6 +193,7 @@ static const lki_metric_kind auc_kind = {
     .compute = auc_compute,
     .fini = auc_fini,
     .set_classes = auc_set_classes,
+    .is_sound = auc_is_sound,
 };
 
 lk_metric *lk_auc_metric_create(lk_metric_options options)

@@ -127,6 +127,12 @@ static int prf_parts(lk_metric *base, lki_metric_part parts[LKI_METRIC_MAX_PARTS
     return 2;
 }
 
+/* The values have names once the classes are known. */
+static bool prf_is_sound(const lk_metric *base)
+{
+    return base->class_count || ((const prf_metric *)base)->batch_count == 0;
+}
+
 static void write_values(lki_metric_value_list *list, const lki_prf_averages *averages)
 {
     const lki_prf *kinds[] = {&averages->macro, &averages->micro, &averages->weighted};
@@ -224,7 +230,7 @@ static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *o
 /* What both have in common: they differ in how a batch is counted. */
 #define PRF_REST                                                                                             \
     .reset = prf_reset, .parts = prf_parts, .compute = prf_compute, .compute_batch = prf_compute_batch,      \
-    .fini = prf_fini, .set_classes = prf_set_classes
+    .fini = prf_fini, .set_classes = prf_set_classes, .is_sound = prf_is_sound
 
 lk_metric *lk_precision_recall_f1_support_metric_create(lk_metric_options options)
 {

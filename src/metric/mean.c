@@ -31,6 +31,11 @@ int lki_mean_state_parts(lki_mean_state *state, lki_metric_part *parts)
     return 1;
 }
 
+bool lki_mean_state_is_sound(const lki_mean_state *state)
+{
+    return state->width ? state->moments.count % state->width == 0 : state->moments.count == 0;
+}
+
 lki_moments lki_mean_state_total(const lki_mean_state *state, int index)
 {
     const lki_moments *moments = state->moments.data;
@@ -61,6 +66,11 @@ static int mean_parts(lk_metric *metric, lki_metric_part parts[LKI_METRIC_MAX_PA
     return lki_mean_state_parts(&((mean_metric *)metric)->state, parts);
 }
 
+static bool mean_is_sound(const lk_metric *metric)
+{
+    return lki_mean_state_is_sound(&((const mean_metric *)metric)->state);
+}
+
 static lk_status mean_compute(lk_metric *metric)
 {
     lki_moments total = lki_mean_state_total(&((mean_metric *)metric)->state, 0);
@@ -88,6 +98,7 @@ static const lki_metric_kind mean_kind = {
     .compute = mean_compute,
     .compute_batch = mean_compute_batch,
     .fini = mean_fini,
+    .is_sound = mean_is_sound,
 };
 
 lk_metric *lk_mean_metric_create(const char *name, lk_metric_options options)

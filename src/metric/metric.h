@@ -62,6 +62,8 @@ typedef struct lki_metric_kind {
     /* Optional: makes the values' names once the number of classes is known, also on a rank that saw no
      * batch. */
     lk_status (*set_classes)(lk_metric *metric, int64_t class_count);
+    /* Optional: whether the parts fit each other and the classes. Those of a file may not. */
+    bool (*is_sound)(const lk_metric *metric);
 } lki_metric_kind;
 
 typedef struct lki_metric_value_list {

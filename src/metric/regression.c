@@ -63,6 +63,12 @@ static int regression_parts(lk_metric *base, lki_metric_part parts[LKI_METRIC_MA
     return 1;
 }
 
+static bool regression_is_sound(const lk_metric *base)
+{
+    int64_t count = ((const regression_metric *)base)->columns.count;
+    return base->class_count ? count % base->class_count == 0 : count == 0;
+}
+
 static column column_total(const lk_metric *base, int64_t index)
 {
     const regression_metric *metric = (const regression_metric *)base;
@@ -131,7 +137,7 @@ static void regression_fini(lk_metric *base)
     {                                                                                                        \
         .name = metric_name, .update = regression_update, .reset = regression_reset,                         \
         .parts = regression_parts, .compute = compute_function, .fini = regression_fini,                     \
-        .set_classes = regression_set_classes                                                                \
+        .set_classes = regression_set_classes, .is_sound = regression_is_sound                               \
     }
 
 static const lki_metric_kind r2_kind = REGRESSION_KIND("r2squared", r2_compute);

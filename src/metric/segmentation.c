@@ -81,6 +81,12 @@ static int region_parts(lk_metric *base, lki_metric_part parts[LKI_METRIC_MAX_PA
     return 2;
 }
 
+/* The values have names once the classes are known. */
+static bool region_is_sound(const lk_metric *base)
+{
+    return base->class_count || ((const region_metric *)base)->batch_count == 0;
+}
+
 static double ratio(const region_metric *metric, double tp, double fp, double fn)
 {
     double union_of = tp + fp + fn;
@@ -206,7 +212,7 @@ static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *o
     {                                                                                                        \
         .name = metric_name, .update = region_update, .reset = region_reset, .parts = region_parts,          \
         .compute = region_compute, .compute_batch = region_compute_batch, .fini = region_fini,               \
-        .set_classes = region_set_classes                                                                    \
+        .set_classes = region_set_classes, .is_sound = region_is_sound                                       \
     }
 
 static const lki_metric_kind iou_kind = REGION_KIND("iou");

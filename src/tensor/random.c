@@ -1,4 +1,4 @@
-#include <lockstep/random.h>
+#include "tensor/random.h"
 
 #include "base/status.h"
 #include "tensor/normal_block.h"
@@ -40,6 +40,21 @@ uint32_t lk_generator_u32(lk_generator *generator)
     y ^= (y << 7) & 0x9d2c5680u;
     y ^= (y << 15) & 0xefc60000u;
     return y ^ (y >> 18);
+}
+
+static bool is_bool(const bool *flag)
+{
+    return *(const unsigned char *)flag <= 1; /* as a bool it may only be read where this holds */
+}
+
+/* Each word that is left before the twist is still in the state. */
+lk_status lki_generator_check(const lk_generator *generator, const char *what)
+{
+    int64_t left = generator->left, next = generator->next;
+    if (left >= 1 && next >= 0 && next + left - 1 <= STATE_COUNT &&
+        is_bool(&generator->has_next_normal_f32) && is_bool(&generator->has_next_normal_f64))
+        return LK_OK;
+    return lki_fail(LK_ERR_FORMAT, "%s: this is no state of a random generator", what);
 }
 
 uint64_t lk_generator_u64(lk_generator *generator)

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "tensor/random.h"
 #include "train/loader_states.h"
 #include "train/rank_state.h"
 #include "train/saved_rule.h"
@@ -16,6 +17,14 @@
 #include <string.h>
 
 enum { MAX_SCHEDULER_NUMBERS = 64, FORMAT_VERSION = 1 };
+
+/* ---- Counters ---- */
+
+static lk_status get_counter(const lk_state_dict *state, const char *name, int64_t *out)
+{
+    LKI_TRY(lk_state_dict_get_i64(state, name, out));
+    return *out >= 0 ? LK_OK : lki_fail(LK_ERR_FORMAT, "%s is %lld", name, (long long)*out);
+}
 
 /* ---- Weights ---- */
 
@@ -254,8 +263,8 @@ static lk_status get_moments(const lk_state_dict *state, lk_step *step, const ch
     LKI_SCOPED char *count_name = lki_format("%s.step", prefix);
     LKI_SCOPED char *pending_name = lki_format("%s.accumulated", prefix);
     if (!count_name || !pending_name) return LK_ERR_NOMEM;
-    LKI_TRY(lk_state_dict_get_i64(state, count_name, &step->update.step_count));
-    LKI_TRY(lk_state_dict_get_i64(state, pending_name, &accumulated));
+    LKI_TRY(get_counter(state, count_name, &step->update.step_count));
+    LKI_TRY(get_counter(state, pending_name, &accumulated));
     step->update.accumulated = flat->sums ? (int)accumulated : 0;
     if (step->scaler.numbers) LKI_TRY(get_scaler(state, &step->scaler, prefix));
     if (flat->sums) memset(lki_buffer_data(flat->sums), 0, lki_buffer_nbytes(flat->sums));
@@ -472,6 +481,15 @@ static lk_status check_batch_size(const lk_runner *runner, const lk_state_dict *
         (long long)runner->epoch_step, (long long)saved, (long long)own, (long long)runner->epoch_step);
 }
 
+static lk_status get_generator(const lk_state_dict *state)
+{
+    lk_generator saved;
+    LKI_TRY(lki_state_get_bytes(state, "generator", &saved, sizeof saved));
+    LKI_TRY(lki_generator_check(&saved, "generator"));
+    *lk_default_generator() = saved;
+    return LK_OK;
+}
+
 static lk_status get_place(lk_runner *runner, const lk_state_dict *state)
 {
     lki_run *run = runner->run;
@@ -480,12 +498,12 @@ static lk_status get_place(lk_runner *runner, const lk_state_dict *state)
     if (format != FORMAT_VERSION)
         return lki_fail(LK_ERR_UNSUPPORTED, "runner checkpoint of format %lld, this library reads %d",
                         (long long)format, FORMAT_VERSION);
-    LKI_TRY(lk_state_dict_get_i64(state, "runner.epoch_step", &runner->epoch_step));
-    LKI_TRY(lk_state_dict_get_i64(state, "runner.batch_step", &runner->batch_step));
-    LKI_TRY(lk_state_dict_get_i64(state, "runner.sample_step", &runner->sample_step));
-    LKI_TRY(lk_state_dict_get_i64(state, "runner.world_size", &world));
+    LKI_TRY(get_counter(state, "runner.epoch_step", &runner->epoch_step));
+    LKI_TRY(get_counter(state, "runner.batch_step", &runner->batch_step));
+    LKI_TRY(get_counter(state, "runner.sample_step", &runner->sample_step));
+    LKI_TRY(get_counter(state, "runner.world_size", &world));
     LKI_TRY(lk_state_dict_get_i64(state, "runner.inside_epoch", &inside));
-    LKI_TRY(lki_state_get_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
+    LKI_TRY(get_generator(state));
     LKI_TRY(lki_loader_states_get(runner, state));
     LKI_TRY(lki_epoch_table_load(&run->table, state));
     runner->seed = lk_default_generator()->seed;
@@ -500,9 +518,9 @@ static lk_status get_place(lk_runner *runner, const lk_state_dict *state)
         return lki_fail(LK_ERR_INVALID, "the run was stopped in loader %lld, but there are only %d",
                         (long long)loader, run->loader_count);
     run->first_loader = (int)loader;
-    LKI_TRY(lk_state_dict_get_i64(state, "runner.loader_batch_step", &run->loader_batch_step));
+    LKI_TRY(get_counter(state, "runner.loader_batch_step", &run->loader_batch_step));
     LKI_TRY(check_batch_size(runner, state));
-    LKI_TRY(lk_state_dict_get_i64(state, "runner.loader_sample_step", &run->loader_sample_step));
+    LKI_TRY(get_counter(state, "runner.loader_sample_step", &run->loader_sample_step));
     run->loader_state = LKI_NEW(lk_loader_state);
     if (!run->loader_state) return LK_ERR_NOMEM;
     LKI_TRY(lki_state_get_bytes(state, "loader", run->loader_state, sizeof *run->loader_state));

@@ -3,6 +3,7 @@
 #include "case.h"
 
 #include "base/status.h"
+#include "train/callbacks/callbacks.h"
 #include "train/step.h"
 
 #include <math.h>
@@ -300,6 +301,188 @@ static void metrics_of_known_classes(void **state)
     }
 }
 
+static lk_status train_with_late_accuracy(const char *logdir, int epochs, const char *autoresume)
+{
+    static const int first_epoch[] = {1, 0};
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status =
+        lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                 .optimizer = lk_sgd(.lr = 0.1),
+                 .loaders = lk_loaders({"train", lk_loader(lkt_points(SAMPLES, 1), .batch_size = 4)}),
+                 .callbacks = lk_callbacks(
+                     lk_control_flow_callback(lk_accuracy_callback(), .ignore_epoch_list = first_epoch)),
+                 .num_epochs = epochs, .logdir = logdir, .autoresume = autoresume, .thread_count = 1);
+    lk_runner_free(runner);
+    return status;
+}
+
+static void an_accuracy_that_rested_goes_on(void **state)
+{
+    (void)state;
+    const char *logdir = fresh("train_between_rested");
+    lkt_ok(train_with_late_accuracy(logdir, 1, NULL));
+    lkt_ok(train_with_late_accuracy(logdir, 2, "last"));
+    assert_false(isnan(lkt_csv(logdir, "train", 2, "accuracy01")));
+}
+
+/* ---- States of metrics ---- */
+
+enum { METRIC_KINDS = 11 };
+
+static lk_metric *metric_of_kind(int kind, int num_classes)
+{
+    lk_metric_options options = {.num_classes = num_classes};
+    switch (kind) {
+    case 0: return lk_accuracy_metric_create(options);
+    case 1: return lk_multilabel_accuracy_metric_create(options);
+    case 2: return lk_precision_recall_f1_support_metric_create(options);
+    case 3: return lk_multilabel_precision_recall_f1_support_metric_create(options);
+    case 4: return lk_auc_metric_create(options);
+    case 5: return lk_r2_metric_create(options);
+    case 6: return lk_mse_metric_create(options);
+    case 7: return lk_iou_metric_create(options);
+    case 8: return lk_dice_metric_create(options);
+    case 9: return lk_confusion_matrix_metric_create(options);
+    default: return lk_mean_metric_create("loss", options);
+    }
+}
+
+static lk_state_dict *saved_metric(lk_metric *metric)
+{
+    lk_state_dict *dict = lk_state_dict_create();
+    lkt_ok(lki_metric_save(metric, dict, ""));
+    lk_metric_free(metric);
+    return dict;
+}
+
+/* Before the first batch a metric may not know its classes; one that does takes such a state too. */
+static void metrics_that_saw_nothing_are_restored(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < METRIC_KINDS; kind++) {
+        lk_state_dict *dict = saved_metric(metric_of_kind(kind, 0));
+        for (int num_classes = 0; num_classes <= LKT_CLASSES; num_classes += LKT_CLASSES) {
+            lk_metric *metric = metric_of_kind(kind, num_classes),
+                      *untouched = metric_of_kind(kind, num_classes);
+            lk_metric_values values;
+            lkt_ok(lki_metric_load(metric, dict, ""));
+            lkt_ok(lk_metric_compute(metric, &values));
+            lk_state_dict *again = saved_metric(metric), *expected = saved_metric(untouched);
+            for (int64_t i = 0; i < lk_state_dict_count(expected); i++)
+                assert_int_equal(lk_tensor_nbytes(lk_state_dict_tensor(again, i)),
+                                 lk_tensor_nbytes(lk_state_dict_tensor(expected, i)));
+            lk_state_dict_free(again);
+            lk_state_dict_free(expected);
+        }
+        lk_state_dict_free(dict);
+    }
+}
+
+static lk_state_dict *metric_state(int64_t classes, int64_t first_nbytes, int64_t second_nbytes)
+{
+    lk_state_dict *dict = lk_state_dict_create();
+    lkt_ok(lk_state_dict_put_i64(dict, "classes", classes));
+    lkt_ok(lk_state_dict_put(dict, "part.0", lk_tensor_create(LK_U8, LK_SHAPE(first_nbytes))));
+    lkt_ok(lk_state_dict_put(dict, "part.1", lk_tensor_create(LK_U8, LK_SHAPE(second_nbytes))));
+    return dict;
+}
+
+static void expect_refused(int kind, lk_state_dict *dict)
+{
+    lk_metric *metric = metric_of_kind(kind, 0);
+    lkt_fails(lki_metric_load(metric, dict, ""), LK_ERR_FORMAT, "the saved state");
+    lk_metric_free(metric);
+    lk_state_dict_free(dict);
+}
+
+static void states_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    enum { ACCURACY = 0, PRECISION = 2, AUC = 4, MSE = 6, IOU = 7, MEAN = 10 };
+    expect_refused(ACCURACY, metric_state(3, 7, 0));  /* no whole number of moments */
+    expect_refused(ACCURACY, metric_state(4, 24, 0)); /* one mean where two are kept */
+    expect_refused(ACCURACY, metric_state(-1, 24, 0));
+    expect_refused(MEAN, metric_state(0, 25, 0));
+    expect_refused(MSE, metric_state(3, 40, 0));
+    expect_refused(MSE, metric_state(0, 40, 0));
+    expect_refused(AUC, metric_state(0, 12, 4)); /* scores of no class */
+    expect_refused(AUC, metric_state(3, 16, 4));
+    expect_refused(AUC, metric_state(3, 24, 4)); /* two samples with one label */
+    lk_state_dict *dict = metric_state(0, 0, 8);
+    ((int64_t *)lk_state_dict_get(dict, "part.1")->data)[0] = 5; /* batches of no class */
+    expect_refused(PRECISION, dict);
+    dict = metric_state(0, 0, 8);
+    ((int64_t *)lk_state_dict_get(dict, "part.1")->data)[0] = 5;
+    expect_refused(IOU, dict);
+}
+
+/* ---- Numbers that no run has written ---- */
+
+static lk_state_dict *checkpoint(void)
+{
+    lk_state_dict *state = lk_load_safetensors(lkt_path(folder, "checkpoints/runner.last.safetensors"));
+    lkt_not_null(state);
+    return state;
+}
+
+static void expect_not_resumed(lk_state_dict *changed, const char *reason)
+{
+    plan plan = {.order = SEEDED, .epochs = EPOCHS, .logdir = folder, .autoresume = "last"};
+    lkt_ok(lk_save_safetensors(lkt_path(folder, "checkpoints/runner.last.safetensors"), changed));
+    lk_state_dict_free(changed);
+    assert_int_not_equal(train(&plan), LK_OK);
+    lkt_contains(lk_error(), reason);
+}
+
+static void counters_below_zero_are_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "runner.epoch_step",         "runner.batch_step", "runner.sample_step",   "runner.loader_batch_step",
+        "runner.loader_sample_step", "optimizer.step",    "optimizer.accumulated"};
+    plan plan = {
+        .order = SEEDED, .epochs = EPOCHS, .stopped_in_train = true, .logdir = fresh("train_between_below")};
+    lkt_fails(train(&plan), LK_ERR_STOPPED, "epoch 2");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        lk_state_dict *whole = checkpoint(), *changed = checkpoint();
+        lkt_ok(lk_state_dict_put_i64(changed, names[i], -3));
+        expect_not_resumed(changed, names[i]);
+        lkt_ok(lk_save_safetensors(lkt_path(folder, "checkpoints/runner.last.safetensors"), whole));
+        lk_state_dict_free(whole);
+    }
+}
+
+static void put_generator(lk_state_dict *state, const char *name, size_t offset,
+                          const lk_generator *generator)
+{
+    memcpy((char *)lk_state_dict_get(state, name)->data + offset, generator, sizeof *generator);
+}
+
+static void generators_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t offset;
+    } places[] = {{"generator", 0},
+                  {"loader.train", offsetof(lk_loader_state, position)},
+                  {"loader", offsetof(lk_loader_state, source)}};
+    plan plan = {
+        .order = SEEDED, .epochs = EPOCHS, .stopped_in_train = true, .logdir = fresh("train_between_random")};
+    lkt_fails(train(&plan), LK_ERR_STOPPED, "epoch 2");
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        lk_state_dict *whole = checkpoint(), *changed = checkpoint();
+        lk_generator generator;
+        lk_generator_seed(&generator, 1);
+        generator.left = 600;
+        generator.next = 600;
+        put_generator(changed, places[i].name, places[i].offset, &generator);
+        expect_not_resumed(changed, "no state of a random generator");
+        lkt_ok(lk_save_safetensors(lkt_path(folder, "checkpoints/runner.last.safetensors"), whole));
+        lk_state_dict_free(whole);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +495,11 @@ int main(void)
         cmocka_unit_test(a_timer_may_be_added),
         cmocka_unit_test(metrics_of_known_classes),
         cmocka_unit_test(older_checkpoints_are_read),
+        cmocka_unit_test(an_accuracy_that_rested_goes_on),
+        cmocka_unit_test(metrics_that_saw_nothing_are_restored),
+        cmocka_unit_test(states_that_do_not_fit_are_refused),
+        cmocka_unit_test(counters_below_zero_are_refused),
+        cmocka_unit_test(generators_out_of_range_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

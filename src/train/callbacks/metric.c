@@ -82,21 +82,21 @@ lk_status lki_metric_save(lk_metric *metric, lk_state_dict *state, const char *p
     return LK_OK;
 }
 
+/* An empty part is that of a metric which had not seen its classes yet: there is nothing to add. */
 static lk_status load_part(const lki_metric_part *part, const lk_tensor *bytes)
 {
     int64_t nbytes = (int64_t)lk_tensor_nbytes(bytes);
-    if (part->kind != LKI_METRIC_JOIN) {
-        if (nbytes != part->count * 8)
-            return lki_fail(LK_ERR_FORMAT, "metric: the saved state has another size");
-        memcpy(part->data, bytes->data, (size_t)nbytes);
-        return LK_OK;
+    lki_metric_array *array = part->kind == LKI_METRIC_JOIN ? part->data : NULL;
+    int64_t element = array ? (int64_t)array->element_nbytes : 8;
+    if (nbytes == 0) return LK_OK;
+    if (nbytes % element != 0 || (!array && nbytes != part->count * element))
+        return lki_fail(LK_ERR_FORMAT, "metric: the saved state has another size");
+    if (array) {
+        array->count = 0;
+        LKI_TRY(lki_metric_array_reserve(array, nbytes / element));
+        array->count = nbytes / element;
     }
-    lki_metric_array *array = part->data;
-    int64_t count = nbytes / (int64_t)array->element_nbytes;
-    array->count = 0;
-    LKI_TRY(lki_metric_array_reserve(array, count));
-    if (nbytes) memcpy(array->data, bytes->data, (size_t)nbytes);
-    array->count = count;
+    memcpy(array ? array->data : part->data, bytes->data, (size_t)nbytes);
     return LK_OK;
 }
 
@@ -107,6 +107,9 @@ static lk_status load_classes(lk_metric *metric, const lk_state_dict *state, con
     int64_t saved;
     if (!name) return LK_ERR_NOMEM;
     LKI_TRY(lk_state_dict_get_i64(state, name, &saved));
+    if (saved < 0 || saved > INT32_MAX)
+        return lki_fail(LK_ERR_FORMAT, "%s: the saved state has %lld classes", metric->kind->name,
+                        (long long)saved);
     if (!saved || saved == metric->class_count || !metric->kind->set_classes) return LK_OK;
     if (!metric->class_count) return metric->kind->set_classes(metric, saved);
     return lki_fail(LK_ERR_FORMAT, "%s: the checkpoint's has %lld classes, this run's %lld",
@@ -116,6 +119,7 @@ static lk_status load_classes(lk_metric *metric, const lk_state_dict *state, con
 lk_status lki_metric_load(lk_metric *metric, const lk_state_dict *state, const char *prefix)
 {
     LKI_TRY(load_classes(metric, state, prefix));
+    lk_metric_reset(metric);
     lki_metric_part parts[LKI_METRIC_MAX_PARTS];
     int count = metric->kind->parts(metric, parts);
     for (int i = 0; i < count; i++) {
@@ -124,7 +128,9 @@ lk_status lki_metric_load(lk_metric *metric, const lk_state_dict *state, const c
         if (!bytes) return lki_last_status();
         LKI_TRY(load_part(&parts[i], bytes));
     }
-    return LK_OK;
+    if (!metric->kind->is_sound || metric->kind->is_sound(metric)) return LK_OK;
+    return lki_fail(LK_ERR_FORMAT, "%s: the parts of the saved state do not fit together",
+                    metric->kind->name);
 }
 
 static lk_status save_state(lk_callback *callback, lk_state_dict *state, const char *prefix)
