@@ -125,8 +125,8 @@ double lk_step_loss_scale(lk_step *step);
 int64_t lk_step_skipped_updates(lk_step *step);
 
 /* The flat buffers, for those who communicate or inspect: all trainable parameters, and their gradients, of a
- * GPU as fresh copies. NULL before a step with an optimizer has been created; `count` is in elements of the
- * parameters' dtype. */
+ * GPU as fresh copies. In f16 the gradients are multiplied with the loss scale until the update. NULL before
+ * a step with an optimizer has been created; `count` is in elements of the parameters' dtype. */
 void *lk_step_flat_params(lk_step *step, int64_t *count);
 void *lk_step_flat_grads(lk_step *step, int64_t *count);
 

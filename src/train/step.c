@@ -154,7 +154,7 @@ static lk_status append_backward(lk_step *step, lk_graph *graph, lk_value *loss)
     lki_free(params);
     if (status) return status;
     LKI_TRY(warn_unused(step, &report));
-    /* Gradients that are added up over several batches travel once, as their sum: see lk_step_update. */
+    /* Gradients that are added up over several batches travel once, as their sum: see average_at_once. */
     if (!lki_replicas_overlap(&step->replicas) || step->flat.sums) return LK_OK;
     step->replicas.ddp.polls = !step->engine->ops->alloc;
     return lki_pass_ddp(graph, &step->replicas.ddp);
@@ -423,21 +423,29 @@ void lki_step_count_batches(lk_step *step, int count)
     }
 }
 
+/* Sums and compressed gradients travel as a whole, and before anybody looks at what the update will use. */
+static lk_status average_at_once(lk_step *step)
+{
+    lki_flat *flat = &step->flat;
+    if (!step->update_due || !step->replicas.comm) return LK_OK;
+    if (!flat->sums && lki_replicas_overlap(&step->replicas)) return LK_OK;
+    return lki_replicas_average(&step->replicas, flat->sums ? flat->sums : flat->grads);
+}
+
 lk_status lk_step_backward(lk_step *step)
 {
     LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_BACKWARD));
     lki_step_count_batches(step, 1);
     step->update_due = lki_update_count(&step->update);
     LKI_TRY(announce(step, NULL));
-    return lki_update_accumulate(&step->update);
+    LKI_TRY(lki_update_accumulate(&step->update));
+    return average_at_once(step);
 }
 
 lk_status lk_step_update(lk_step *step)
 {
     if (!step->update_due) return LK_OK;
     step->update_due = false;
-    if (step->replicas.comm && (step->flat.sums || !lki_replicas_overlap(&step->replicas)))
-        LKI_TRY(lki_replicas_average(&step->replicas, step->flat.sums ? step->flat.sums : step->flat.grads));
     lki_update_advance(&step->update);
     LKI_TRY(announce(step, NULL));
     LKI_TRY(step->flat.common_states ? lki_step_divided_update(step) : lki_update_apply(&step->update));

@@ -58,24 +58,30 @@ static lk_optimizer *frozen(void)
 }
 
 /* The shares of the ranks, in order, make up the batch of one rank: rank r takes samples r, r + ranks, ... */
-static lk_runner *train(const job *j)
+static lk_runner *train_with(const job *j, lk_callback *further)
 {
     lk_runner *runner = lk_supervised_runner();
+    lk_callback *callbacks[] = {
+        lk_accuracy_callback(.num_classes = CLASSES),
+        lk_precision_recall_f1_support_callback(.num_classes = CLASSES, .compute_per_class_metrics = true),
+        lk_auc_callback(.num_classes = CLASSES, .compute_per_class_metrics = true),
+        lk_optimizer_callback(.accumulation_steps = j->accumulation), further};
     lk_status status = lk_train(
         runner, .model = perceptron(j->batch_norm), .criterion = lk_cross_entropy_loss(),
         .optimizer = j->optimizer(),
         .loaders =
             lk_loaders({"train", lk_loader(numbers(200, 1), .batch_size = j->batch_size, .no_shuffle = true)},
                        {"valid", lk_loader(numbers(SAMPLES, 2), .batch_size = 16)}),
-        .callbacks = lk_callbacks(lk_accuracy_callback(.num_classes = CLASSES),
-                                  lk_precision_recall_f1_support_callback(.num_classes = CLASSES,
-                                                                          .compute_per_class_metrics = true),
-                                  lk_auc_callback(.num_classes = CLASSES, .compute_per_class_metrics = true),
-                                  lk_optimizer_callback(.accumulation_steps = j->accumulation)),
-        .num_epochs = j->epochs, .valid_loader = "valid", .nproc = j->ranks, .sync_batch_norm = true,
-        .compress_gradients = j->compress, .check_replicas = 1, .thread_count = 1);
+        .callbacks = {callbacks, further ? 5 : 4}, .num_epochs = j->epochs, .valid_loader = "valid",
+        .nproc = j->ranks, .sync_batch_norm = true, .compress_gradients = j->compress, .check_replicas = 1,
+        .thread_count = 1);
     if (status) fail_msg("%d ranks: %s", j->ranks, lk_error());
     return runner;
+}
+
+static lk_runner *train(const job *j)
+{
+    return train_with(j, NULL);
 }
 
 static double largest_difference(const lk_runner *a, const lk_runner *b)
@@ -102,6 +108,31 @@ static void expect_same_weights(job one, job several, double tolerance)
     if (!(difference <= tolerance)) fail_msg("the weights differ by %g", difference);
     lk_runner_free(a);
     lk_runner_free(b);
+}
+
+static double norm_of(job j)
+{
+    lk_runner *runner = train_with(&j, lk_gradient_norm_callback());
+    double norm = lk_metrics_get(lk_runner_loader_metrics(runner, "train"), "grad_norm");
+    lk_runner_free(runner);
+    return norm;
+}
+
+/* The norm of the average is smaller than the average of the ranks' norms. */
+static void the_gradients_norm_is_that_of_the_average(void **state)
+{
+    (void)state;
+    double plain = norm_of((job){.ranks = 1, .batch_size = 20, .epochs = 1, .optimizer = frozen});
+    double sums =
+        norm_of((job){.ranks = 1, .batch_size = 20, .epochs = 1, .accumulation = 2, .optimizer = frozen});
+    job two = {.ranks = 2, .batch_size = 10, .epochs = 1, .optimizer = frozen};
+    lkt_close(norm_of(two), plain, 1e-5);
+    two.accumulation = 2;
+    lkt_close(norm_of(two), sums, 1e-5);
+    two.compress = true;
+    lkt_close(norm_of(two), sums, 5e-3 * sums);
+    two.accumulation = 1;
+    lkt_close(norm_of(two), plain, 5e-3 * plain);
 }
 
 static void two_ranks_are_one_of_twice_the_batch(void **state)
@@ -309,6 +340,7 @@ int main(void)
         cmocka_unit_test(two_ranks_are_one_of_twice_the_batch),
         cmocka_unit_test(four_ranks_are_one_of_four_times_the_batch),
         cmocka_unit_test(accumulated_gradients_travel_once),
+        cmocka_unit_test(the_gradients_norm_is_that_of_the_average),
         cmocka_unit_test(a_gradient_that_is_read_on_is_not_averaged_there),
         cmocka_unit_test(compressed_gradients_stay_close),
         cmocka_unit_test(metrics_do_not_depend_on_the_number_of_ranks),

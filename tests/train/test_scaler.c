@@ -254,6 +254,52 @@ static void two_ranks_skip_together(void **state)
     assert_int_not_equal(run(2, NULL, true), LK_OK);
 }
 
+/* ---- Callbacks between the backward half and the update ---- */
+
+typedef struct seen {
+    double norm, weights[18];
+} seen;
+
+static seen run_with_decay(const char *device, const char *precision, double init_scale, int accumulation)
+{
+    lk_runner *runner = lk_supervised_runner();
+    seen seen = {0};
+    lkt_ok(
+        lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                 .optimizer = lk_sgd(.lr = 0.05), .precision = precision,
+                 .scaler = {.init_scale = init_scale}, .device = device, .num_epochs = 2,
+                 .loaders = lk_loaders({"train", lk_loader(lkt_points(96, 1), .batch_size = 8)}),
+                 .callbacks = lk_callbacks(lk_optimizer_callback(.accumulation_steps = accumulation),
+                                           lk_l1_weight_decay_callback(0.3), lk_l2_weight_decay_callback(0.2),
+                                           lk_gradient_norm_callback())));
+    seen.norm = lk_metrics_get(lk_runner_loader_metrics(runner, "train"), "grad_norm");
+    lkt_weights(runner->model, "0.weight", seen.weights, 18);
+    lk_runner_free(runner);
+    return seen;
+}
+
+/* What they add and what they measure does not depend on the scale. */
+static void callbacks_know_the_scale(void **state)
+{
+    (void)state;
+    const char *devices[] = {"cpu", "cuda"};
+    for (int d = 0; d < 1 + gpu_is_asked_for(); d++)
+        for (int accumulation = 1; accumulation <= 2; accumulation++) {
+            seen expected = run_with_decay(devices[d], "fp32", 0, accumulation);
+            seen actual = run_with_decay(devices[d], "fp16", 1024, accumulation);
+            lkt_close(actual.norm, expected.norm, 5e-3 * expected.norm);
+            for (int i = 0; i < 18; i++) lkt_close(actual.weights[i], expected.weights[i], 5e-3);
+        }
+}
+
+/* Updates that are skipped have no norm: f16 overflows at the first scales. */
+static void the_norm_of_skipped_updates_does_not_count(void **state)
+{
+    (void)state;
+    seen seen = run_with_decay("cpu", "fp16", 0x1p22, 1);
+    assert_true(isfinite(seen.norm) && seen.norm > 0 && seen.norm < 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +309,8 @@ int main(void)
         cmocka_unit_test(a_gpu_that_runs_ahead_gives_the_same),
         cmocka_unit_test(a_step_goes_on_from_its_state),
         cmocka_unit_test(numbers_that_cannot_be),
+        cmocka_unit_test(callbacks_know_the_scale),
+        cmocka_unit_test(the_norm_of_skipped_updates_does_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,7 @@ static lk_status backward(lk_callback *callback, lk_runner *runner)
     if (!grads) return LK_OK;
     for (int64_t i = 0; i < runner->step->flat.count; i++) square += (double)grads[i] * grads[i];
     double norm = sqrt(square) / scale;
+    if (runner->step->scaler.numbers && !isfinite(norm)) return LK_OK; /* that update will be skipped */
     LKI_TRY(lk_metrics_set(runner->batch_metrics, "grad_norm", norm));
     return lk_metric_update_value(callback->context, norm, 1);
 }

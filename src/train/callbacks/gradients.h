@@ -1,19 +1,31 @@
-/* The gradients that the coming update will use: summed over the accumulated batches. */
+/* The gradients that the coming update will use: averaged over the ranks, summed over the accumulated
+ * batches, and in f16 multiplied with the loss scale. */
 #ifndef LKI_TRAIN_CALLBACKS_GRADIENTS_H
 #define LKI_TRAIN_CALLBACKS_GRADIENTS_H
 
 #include "train/step.h"
 
-/* *data stays NULL where no update follows this batch. The sum holds `scale` batches. */
+/* What the loss was multiplied with. The number may be newer where the engine works. */
+static inline lk_status lki_gradients_loss_scale(lk_step *step, double *scale)
+{
+    *scale = 1;
+    if (!step->scaler.numbers) return LK_OK;
+    lk_status status = lki_mirror_pull_block(step->mirror, lki_buffer_data(step->scaler.numbers));
+    if (status == LK_OK) *scale = lki_scaler_get(&step->scaler, LK_SCALER_SCALE);
+    return status;
+}
+
+/* *data stays NULL where no update follows this batch. They are `scale` times those of one mean loss. */
 static inline lk_status lki_gradients(lk_step *step, float **data, double *scale)
 {
     *data = NULL;
     if (!step || !step->update_due || step->flat.dtype != LK_F32) return LK_OK;
     float *gradients = lki_buffer_data(step->flat.sums ? step->flat.sums : step->flat.grads);
     lk_status status = lki_mirror_pull_block(step->mirror, gradients);
+    if (status == LK_OK) status = lki_gradients_loss_scale(step, scale);
     if (status != LK_OK) return status;
     *data = gradients;
-    *scale = step->update.accumulation_steps;
+    *scale *= step->update.accumulation_steps;
     return LK_OK;
 }
 
