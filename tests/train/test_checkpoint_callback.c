@@ -250,6 +250,75 @@ static void a_best_that_is_gone_fails_on_every_rank(void **state)
     lk_runner_free(runner);
 }
 
+/* ---- Starting from the best ---- */
+
+static char first_hash[LK_HASH_LENGTH + 1], warning[1000];
+
+static lk_status keep_first_hash(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    if (runner->epoch_step == 1) snprintf(first_hash, sizeof first_hash, "%s", lkt_hash(runner->model));
+    return LK_OK;
+}
+
+static void keep_warning(const char *level, const char *line, void *context)
+{
+    (void)context;
+    if (strcmp(level, "warning") == 0 && strstr(line, "autoresume"))
+        snprintf(warning, sizeof warning, "%s", line);
+}
+
+/* The hash of the weights that a run from the best ones begins with. */
+static const char *first_of_best(const char *logdir, lk_callback *checkpoint)
+{
+    lk_runner *runner = lk_supervised_runner();
+    warning[0] = '\0';
+    lk_set_log_sink(keep_warning, NULL);
+    lkt_ok(lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                    .optimizer = lk_adam(),
+                    .loaders = lk_loaders({"train", lk_loader(lkt_points(32, 1), .batch_size = 8)}),
+                    .callbacks = lk_callbacks(lk_on(epoch_start, keep_first_hash, NULL), checkpoint),
+                    .num_epochs = 1, .logdir = logdir, .autoresume = "best"));
+    lk_set_log_sink(NULL, NULL);
+    lk_runner_free(runner);
+    return first_hash;
+}
+
+static void either_kind_of_best_is_found(void **state)
+{
+    (void)state;
+    static const double scores[] = {3, 1, 2};
+    for (int writer = 0; writer < 2; writer++)
+        for (int reader = 0; reader < 2; reader++) {
+            const char *modes[] = {"model", "runner"};
+            copies copies;
+            char logdir[1024];
+            snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_from_best"));
+            lk_runner_free(run_with_scores(logdir, scores, 3, true,
+                                           lk_checkpoint_callback(.mode = modes[writer]), &copies, LK_OK));
+            assert_string_equal(first_of_best(logdir, lk_checkpoint_callback(.mode = modes[reader])),
+                                copies.hashes[2]);
+            assert_string_equal(warning, "");
+        }
+}
+
+static void a_start_beside_other_checkpoints_is_told(void **state)
+{
+    (void)state;
+    static const double scores[] = {3, 1};
+    copies copies;
+    char logdir[1024];
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_no_best"));
+    first_of_best(logdir, lk_checkpoint_callback());
+    assert_string_equal(warning, ""); /* nothing is there */
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_no_best"));
+    lk_runner_free(
+        run_with_scores(logdir, scores, 2, true, lk_checkpoint_callback(.no_best = true), &copies, LK_OK));
+    first_of_best(logdir, lk_checkpoint_callback());
+    lkt_contains(warning, "autoresume: none of the checkpoints in ");
+    lkt_contains(warning, "is a \"best\"");
+}
+
 /* ---- When writing fails ---- */
 
 static void a_logdir_that_cannot_be_written(void **state)
@@ -323,6 +392,8 @@ int main(void)
         cmocka_unit_test(a_numbered_runner_is_written_once_an_epoch),
         cmocka_unit_test(every_rank_ends_with_the_best),
         cmocka_unit_test(a_best_that_is_gone_fails_on_every_rank),
+        cmocka_unit_test(either_kind_of_best_is_found),
+        cmocka_unit_test(a_start_beside_other_checkpoints_is_told),
         cmocka_unit_test(a_logdir_that_cannot_be_written),
         cmocka_unit_test(a_full_disk),
     };

@@ -53,6 +53,8 @@ struct lki_wrapper {
 };
 lk_callback *lki_wrapper_create(const lki_wrapper_ops *ops, lk_callback *inner_owned, void *context_owned);
 
+/* Whether a run has left any whole checkpoint there (sweep.c). */
+bool lki_has_checkpoints(const char *folder);
 /* Removes temporary files of processes that are gone (sweep.c). */
 void lki_sweep_temporaries(const char *folder);
 

@@ -7,6 +7,8 @@
  *     runner.last.safetensors    everything: of the end of an epoch, or of the place where the run stopped
  *     model.storage.json         which files are kept and what they scored
  *
+ * In mode "runner" the topk and the best hold everything too, as runner.0003.safetensors and runner.best.
+ *
  * Every file is written whole or not at all, and nothing is removed before what replaces it is there. */
 #include "base/atomic_file.h"
 #include "base/log.h"
@@ -115,8 +117,28 @@ static lk_status load_into(lk_runner *runner, const char *path, bool everything)
     return status;
 }
 
+/* The folder's checkpoint that `autoresume` asks for; *out stays NULL where there is none. Of the best, that
+ * of the callback's own mode comes first. */
+static lk_status find_checkpoint(const checkpoint_context *context, bool last, char **out)
+{
+    const char *best = "model.best.safetensors", *whole_best = "runner.best.safetensors";
+    const char *names[] = {context->whole_runner ? whole_best : best,
+                           context->whole_runner ? best : whole_best};
+    if (last) names[0] = names[1] = "runner.last.safetensors";
+    *out = NULL;
+    for (int i = 0; i < 2 && !*out; i++) {
+        char *path = file_in(context, names[i]);
+        if (!path) return LK_ERR_NOMEM;
+        if (access(path, F_OK) == 0)
+            *out = path;
+        else
+            lki_free(path);
+    }
+    return LK_OK;
+}
+
 /* "last" goes on from runner.last; "best" starts from the best weights. Without such a file the run starts
- * afresh. */
+ * afresh, which is said where it was begun before. */
 static lk_status autoresume(checkpoint_context *context, lk_runner *runner)
 {
     const char *which = runner->run->options.autoresume;
@@ -124,9 +146,14 @@ static lk_status autoresume(checkpoint_context *context, lk_runner *runner)
     bool last = strcmp(which, "last") == 0;
     if (!last && strcmp(which, "best") != 0)
         return lki_fail(LK_ERR_INVALID, "autoresume: expected \"last\" or \"best\", found \"%s\"", which);
-    LKI_SCOPED char *path = file_in(context, last ? "runner.last.safetensors" : "model.best.safetensors");
-    if (!path) return LK_ERR_NOMEM;
-    return access(path, F_OK) == 0 ? load_into(runner, path, last) : LK_OK;
+    LKI_SCOPED char *path = NULL;
+    LKI_TRY(find_checkpoint(context, last, &path));
+    if (path) return load_into(runner, path, last);
+    if (runner->is_master && lki_has_checkpoints(context->folder))
+        lki_log(LKI_LOG_WARNING,
+                "autoresume: none of the checkpoints in %s is a \"%s\": the run starts afresh",
+                context->folder, which);
+    return LK_OK;
 }
 
 /* A resumed run knows what it has kept, unless it is judged by another metric from here on. */

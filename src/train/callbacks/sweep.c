@@ -1,4 +1,5 @@
-/* What a run that was killed in the middle of a write has left in the checkpoints' folder. */
+/* What earlier runs have left in the checkpoints' folder: whole files, and temporary ones of a run that was
+ * killed in the middle of a write. */
 #include "base/memory.h"
 #include "train/callbacks/callbacks.h"
 
@@ -19,6 +20,22 @@ static bool is_orphan(const char *name)
     long process = strtol(name + start, NULL, 10);
     return start > 1 && name[start - 1] == '.' && process > 0 && kill((pid_t)process, 0) != 0 &&
            errno == ESRCH;
+}
+
+static bool is_checkpoint(const char *name)
+{
+    const char *tail = strrchr(name, '.');
+    return name[0] != '.' && tail && strcmp(tail, ".safetensors") == 0;
+}
+
+bool lki_has_checkpoints(const char *folder)
+{
+    DIR *directory = opendir(folder);
+    bool found = false;
+    for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
+        found = is_checkpoint(entry->d_name);
+    if (directory) closedir(directory);
+    return found;
 }
 
 void lki_sweep_temporaries(const char *folder)
