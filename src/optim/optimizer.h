@@ -24,7 +24,8 @@ struct lk_optimizer {
     void *context;
     void (*free_context)(void *context);
     char *own_name;
-    bool has_step; /* a step has made its state: a momentum that was 0 must stay so */
+    bool has_step;      /* a step has made its state: a momentum that was 0 must stay so */
+    bool has_scheduler; /* one was attached: what the groups' rates count from is settled */
 };
 
 /* Which group a parameter belongs to. */

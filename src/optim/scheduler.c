@@ -78,6 +78,7 @@ lk_status lki_scheduler_bind(lk_scheduler *scheduler, lk_optimizer *optimizer)
         return status;
     }
     for (int i = 0; i < optimizer->group_count; i++) scheduler->base_lrs[i] = optimizer->groups[i].initial_lr;
+    optimizer->has_scheduler = true;
     return LK_OK;
 }
 

@@ -149,10 +149,12 @@ static double cyclic_momentum(const lk_scheduler *own)
     return own->cyclic.max_momentum - height * scale;
 }
 
+/* PyTorch's takes its base for the initial rate where no scheduler came before it; a one-cycle always does.
+ */
 static lk_status cyclic_prepare(lk_scheduler *own)
 {
     if (own->cyclic.cycles_momentum) LKI_TRY(check_momentum(own, false));
-    for (int i = 0; i < own->optimizer->group_count; i++)
+    for (int i = 0; !own->optimizer->has_scheduler && i < own->optimizer->group_count; i++)
         own->optimizer->groups[i].initial_lr = own->cyclic.base_lr;
     return LK_OK;
 }

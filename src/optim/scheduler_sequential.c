@@ -5,34 +5,41 @@
 #include "base/status.h"
 #include "optim/optimizer.h"
 
-static void reset_rates(const lk_scheduler *own)
-{
-    for (int i = 0; i < own->optimizer->group_count; i++)
-        own->optimizer->groups[i].hyper.lr = own->optimizer->groups[i].initial_lr;
-}
-
+/* As in PyTorch each part has begun once when the sequence is made. The rates are taken back, but the
+ * momentum of the last that moves it stays until a part changes it. */
 static lk_status sequential_prepare(lk_scheduler *own)
 {
-    for (int i = 0; i < own->part_count; i++) LKI_TRY(lki_scheduler_bind(own->parts[i], own->optimizer));
+    for (int i = 0; i < own->part_count; i++) {
+        LKI_TRY(lki_scheduler_bind(own->parts[i], own->optimizer));
+        LKI_TRY(lki_scheduler_begin(own->parts[i]));
+        own->parts[i]->last_epoch = -1;
+    }
     return LK_OK;
 }
 
 static void sequential_restart(lk_scheduler *own)
 {
-    reset_rates(own);
+    for (int i = 0; i < own->optimizer->group_count; i++)
+        own->optimizer->groups[i].hyper.lr = own->optimizer->groups[i].initial_lr;
     lki_scheduler_begin(own->parts[0]);
 }
 
-/* At a milestone the next part begins from the initial rates; else the current one goes on. */
+/* The initial rates may have changed since the part was attached: it begins from those it found. */
+static lk_status begin_part(const lk_scheduler *own, lk_scheduler *part)
+{
+    for (int i = 0; i < own->optimizer->group_count; i++)
+        own->optimizer->groups[i].hyper.lr = part->base_lrs[i];
+    return lki_scheduler_begin(part);
+}
+
+/* At a milestone the next part begins; else the current one goes on. */
 static lk_status sequential_advance(lk_scheduler *own, const double *metric)
 {
     (void)metric;
     int current = 0;
     while (current < own->milestone_count && own->milestones[current] <= own->last_epoch) current++;
-    if (current > 0 && own->milestones[current - 1] == own->last_epoch) {
-        reset_rates(own);
-        return lki_scheduler_begin(own->parts[current]);
-    }
+    if (current > 0 && own->milestones[current - 1] == own->last_epoch)
+        return begin_part(own, own->parts[current]);
     return lk_scheduler_step(own->parts[current]);
 }
 

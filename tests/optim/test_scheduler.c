@@ -48,7 +48,15 @@ static double ninety_five = 0.95;
     X(reduce_lr_on_plateau_max, lk_reduce_lr_on_plateau(.maximize = true, .factor = 0.3, .patience = 2)) \
     X(sequential_lr, lk_sequential_lr(.schedulers = lk_schedulers(lk_constant_lr(.factor = 0.1, .total_iters = 3), \
         lk_exponential_lr(0.9), lk_step_lr(4)), .milestones = lk_milestones(5, 20))) \
-    X(warmup_lr, lk_warmup_lr(8, .start_factor = 0.01, .then = lk_cosine_annealing_lr(20)))
+    X(warmup_lr, lk_warmup_lr(8, .start_factor = 0.01, .then = lk_cosine_annealing_lr(20))) \
+    X(sequential_cyclic, lk_sequential_lr(.schedulers = lk_schedulers(lk_exponential_lr(0.9), \
+        lk_cyclic_lr(0.02, 0.2, .step_size_up = 4, .max_momentum = 0.95)), .milestones = lk_milestones(10))) \
+    X(sequential_cycles, lk_sequential_lr(.schedulers = lk_schedulers(lk_one_cycle_lr(0.2, .total_steps = 50), \
+        lk_cyclic_lr(0.02, 0.3, .step_size_up = 4, .base_momentum = 0.7), lk_step_lr(4)), .milestones = lk_milestones(7, 30))) \
+    X(sequential_one_cycle, lk_sequential_lr(.schedulers = lk_schedulers(lk_exponential_lr(0.9), \
+        lk_linear_lr(.start_factor = 0.5), lk_one_cycle_lr(0.2, .total_steps = 50)), .milestones = lk_milestones(5, 12))) \
+    X(warmup_cyclic, lk_warmup_lr(8, .start_factor = 0.01, \
+        .then = lk_cyclic_lr(0.02, 0.2, .step_size_up = 5, .max_momentum = 0.8, .base_momentum = 0.6)))
 /* clang-format on */
 
 #define X(symbol, ...)                                                                                       \

@@ -445,6 +445,31 @@ def warmup(optimizer):
         lr_scheduler.CosineAnnealingLR(optimizer, 20)], milestones=[8])
 
 
+def sequential_cyclic(optimizer):
+    return lr_scheduler.SequentialLR(optimizer, [
+        lr_scheduler.ExponentialLR(optimizer, 0.9),
+        lr_scheduler.CyclicLR(optimizer, 0.02, 0.2, step_size_up=4, max_momentum=0.95)], milestones=[10])
+
+
+def sequential_cycles(optimizer):
+    return lr_scheduler.SequentialLR(optimizer, [
+        lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=50),
+        lr_scheduler.CyclicLR(optimizer, 0.02, 0.3, step_size_up=4, base_momentum=0.7), lr_scheduler.StepLR(optimizer, 4)],
+        milestones=[7, 30])
+
+
+def sequential_one_cycle(optimizer):
+    return lr_scheduler.SequentialLR(optimizer, [
+        lr_scheduler.ExponentialLR(optimizer, 0.9), lr_scheduler.LinearLR(optimizer, start_factor=0.5),
+        lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=50)], milestones=[5, 12])
+
+
+def warmup_cyclic(optimizer):
+    return lr_scheduler.SequentialLR(optimizer, [
+        lr_scheduler.LinearLR(optimizer, start_factor=0.01, total_iters=8),
+        lr_scheduler.CyclicLR(optimizer, 0.02, 0.2, step_size_up=5, max_momentum=0.8, base_momentum=0.6)], milestones=[8])
+
+
 S = lr_scheduler
 SCHEDULERS = [
     ("step_lr", lambda o: S.StepLR(o, 7)),
@@ -477,6 +502,10 @@ SCHEDULERS = [
     ("reduce_lr_on_plateau_max", lambda o: S.ReduceLROnPlateau(o, mode="max", factor=0.3, patience=2)),
     ("sequential_lr", sequential),
     ("warmup_lr", warmup),
+    ("sequential_cyclic", sequential_cyclic),
+    ("sequential_cycles", sequential_cycles),
+    ("sequential_one_cycle", sequential_one_cycle),
+    ("warmup_cyclic", warmup_cyclic),
 ]
 
 
