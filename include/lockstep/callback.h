@@ -92,7 +92,9 @@ typedef struct lk_optimizer_callback_options {
 lk_callback *lk_optimizer_callback_create(lk_optimizer_callback_options options);
 
 typedef struct lk_scheduler_callback_options {
-    const char *mode;                    /* "epoch" or "batch"; by default what suits the scheduler */
+    /* "epoch" or "batch". By default batches where a OneCycleLR or CyclicLR is in it, alone or behind a
+     * warm-up (LinearLR, ConstantLR); beside other schedules it must be said. */
+    const char *mode;
     const char *loader_key, *metric_key; /* for schedulers that look at a metric */
 } lk_scheduler_callback_options;
 #define lk_scheduler_callback(...) lk_scheduler_callback_create((lk_scheduler_callback_options){__VA_ARGS__})

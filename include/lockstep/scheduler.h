@@ -183,7 +183,8 @@ typedef struct lk_sequential_lr_options {
 #define lk_sequential_lr(...) lk_sequential_lr_create((lk_sequential_lr_options){__VA_ARGS__})
 lk_scheduler *lk_sequential_lr_create(lk_sequential_lr_options options);
 
-/* A linear warm-up over `steps`, then another schedule: LinearLR and SequentialLR in one. */
+/* A linear warm-up over `steps`, epochs or batches as the other schedule counts them, then that schedule:
+ * LinearLR and SequentialLR in one. */
 typedef struct lk_warmup_lr_options {
     double start_factor; /* 1/3 */
     lk_scheduler *then;  /* owned from then on; NULL: the initial rates */

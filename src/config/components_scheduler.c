@@ -267,7 +267,7 @@ static const lk_parameter sequential_parameters[] = {
     {0}};
 static const lk_parameter warmup_parameters[] = {
     OPTIMIZER,
-    LKI_INT64("steps", LKI_REQUIRED, "epochs of the warm-up"),
+    LKI_INT64("steps", LKI_REQUIRED, "of the warm-up: epochs, or batches where `then` counts those"),
     LKI_FLOAT("start_factor", "0.3333333333333333", "of the rate at first"),
     LKI_OBJECT("then", SCHEDULER, LKI_OPTIONAL, "the schedule that follows"),
     LAST,
@@ -292,7 +292,7 @@ const lk_component lki_scheduler_components[] = {
     ENTRY("OneCycleLR", "The rate up and down once; counts batches.", one_cycle),
     ENTRY("CyclicLR", "The rate back and forth; counts batches.", cyclic),
     ENTRY("ReduceLROnPlateau", "The rate times a factor when a metric gets no better.", plateau),
-    ENTRY("SequentialLR", "Schedules one after the other.", sequential),
+    ENTRY("SequentialLR", "Schedules one after the other, all by epochs or all by batches.", sequential),
     {.name = "WarmupLR",
      .kind = LK_KIND_SCHEDULER,
      .help = "A linear warm-up, then another schedule.",

@@ -410,6 +410,55 @@ static void a_loss_that_is_not_a_number(void **state)
     lk_runner_free(runner);
 }
 
+/* ---- What schedulers count ---- */
+
+/* How often one epoch of `points(48, false)` moves it; -1 where the run refuses it. */
+static int steps_of_an_epoch(lk_scheduler *scheduler, const char *mode)
+{
+    lk_runner *runner = lk_supervised_runner();
+    lk_callback *callbacks[] = {mode ? lk_scheduler_callback(.mode = mode) : NULL};
+    lk_named_number numbers[32];
+    lk_status status =
+        lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                 .optimizer = lk_sgd(.lr = 0.1, .momentum = 0.9), .scheduler = scheduler,
+                 .loaders = points(48, false), .callbacks = {callbacks, mode ? 1 : 0}, .num_epochs = 1);
+    int steps = -1;
+    if (status == LK_OK) {
+        assert_true(lk_scheduler_save(runner->scheduler, numbers, 32) > 0);
+        steps = (int)numbers[0].value; /* last_epoch */
+    }
+    lk_runner_free(runner);
+    return steps;
+}
+
+static lk_scheduler *warmed_up(lk_scheduler *then)
+{
+    return lk_warmup_lr(2, .then = then);
+}
+
+static lk_scheduler *decay_then_cycle(void)
+{
+    return lk_sequential_lr(.schedulers = lk_schedulers(lk_exponential_lr(0.9), lk_cyclic_lr(0.01, 0.2)),
+                            .milestones = lk_milestones(3));
+}
+
+static void cycles_count_batches_inside_others_too(void **state)
+{
+    (void)state;
+    int batches = steps_of_an_epoch(lk_one_cycle_lr(0.1, .total_steps = 30), NULL);
+    assert_true(batches > 1);
+    assert_int_equal(steps_of_an_epoch(lk_exponential_lr(0.9), NULL), 1);
+    assert_int_equal(steps_of_an_epoch(warmed_up(lk_exponential_lr(0.9)), NULL), 1);
+    assert_int_equal(steps_of_an_epoch(warmed_up(NULL), NULL), 1);
+    assert_int_equal(steps_of_an_epoch(warmed_up(lk_one_cycle_lr(0.1, .total_steps = 30)), NULL), batches);
+    assert_int_equal(steps_of_an_epoch(warmed_up(lk_cyclic_lr(0.01, 0.2)), NULL), batches);
+    assert_int_equal(steps_of_an_epoch(warmed_up(lk_cyclic_lr(0.01, 0.2)), "epoch"), 1);
+    assert_int_equal(steps_of_an_epoch(decay_then_cycle(), "batch"), batches);
+    assert_int_equal(steps_of_an_epoch(decay_then_cycle(), "epoch"), 1);
+    assert_int_equal(steps_of_an_epoch(decay_then_cycle(), NULL), -1);
+    lkt_contains(lk_error(), "CyclicLR counts batches and ExponentialLR epochs");
+}
+
 /* ---- Gradients ---- */
 
 static void weight_decay_pulls_towards_zero(void **state)
@@ -540,6 +589,7 @@ int main(void)
         cmocka_unit_test(callbacks_of_several_ranks),
         cmocka_unit_test(learning_rate_finder),
         cmocka_unit_test(a_loss_that_is_not_a_number),
+        cmocka_unit_test(cycles_count_batches_inside_others_too),
         cmocka_unit_test(weight_decay_pulls_towards_zero),
         cmocka_unit_test(gradient_norm_is_reported),
         cmocka_unit_test(averages_are_what_evaluation_sees),

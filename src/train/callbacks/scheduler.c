@@ -2,6 +2,7 @@
  * one. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "optim/scheduler.h"
 #include "train/callbacks/callbacks.h"
 
 #include <string.h>
@@ -11,18 +12,41 @@ typedef struct scheduler_context {
     char *loader_key, *metric_key;
 } scheduler_context;
 
-/* One-cycle and cyclic schedules are made for batches; PyTorch's documentation steps them so. */
-static bool counts_batches(const lk_scheduler *scheduler)
+/* Who counts what among a schedule and its parts; NULL: nobody. */
+typedef struct counters {
+    const char *batches, *epochs;
+} counters;
+
+/* One-cycle and cyclic schedules are made for batches; PyTorch's documentation steps them so. Those that warm
+ * up count whatever the schedule after them does. */
+static void add_counters(counters *counters, const lk_scheduler *scheduler)
 {
     const char *name = lk_scheduler_name(scheduler);
-    return strcmp(name, "OneCycleLR") == 0 || strcmp(name, "CyclicLR") == 0;
+    if (strcmp(name, "OneCycleLR") == 0 || strcmp(name, "CyclicLR") == 0)
+        counters->batches = name;
+    else if (!scheduler->part_count && strcmp(name, "LinearLR") != 0 && strcmp(name, "ConstantLR") != 0)
+        counters->epochs = name;
+    for (int i = 0; i < scheduler->part_count; i++) add_counters(counters, scheduler->parts[i]);
+}
+
+static lk_status choose_mode(scheduler_context *context, const lk_scheduler *scheduler)
+{
+    counters counters = {0};
+    if (context->mode_given) return LK_OK;
+    add_counters(&counters, scheduler);
+    context->every_batch = counters.batches != NULL;
+    if (!counters.batches || !counters.epochs) return LK_OK;
+    return lki_fail(LK_ERR_INVALID,
+                    "SchedulerCallback: in this %s %s counts batches and %s epochs: say which with mode, "
+                    "\"batch\" or \"epoch\"",
+                    lk_scheduler_name(scheduler), counters.batches, counters.epochs);
 }
 
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     scheduler_context *context = callback->context;
     if (!runner->scheduler) return lki_fail(LK_ERR_INVALID, "SchedulerCallback: the run has no scheduler");
-    if (!context->mode_given) context->every_batch = counts_batches(runner->scheduler);
+    LKI_TRY(choose_mode(context, runner->scheduler));
     if (context->every_batch && lk_scheduler_needs_metric(runner->scheduler))
         return lki_fail(LK_ERR_INVALID,
                         "SchedulerCallback: %s looks at the epoch's metric and cannot step every batch",
