@@ -491,12 +491,20 @@ static bool is_finite(const lki_plan *plan, const lk_tensor *tensor)
     return finite;
 }
 
+/* What else there is to say of a node whose inputs are finite. The mean over no target is 0 / 0. */
+static const char *likely_reason(const lki_node *node)
+{
+    bool counts_targets = (node->op == LK_OP_CROSS_ENTROPY || node->op == LK_OP_NLL) &&
+                          node->attr.reduction == LK_REDUCTION_MEAN && node->in[1]->dtype == LK_I64;
+    return counts_targets ? ": every target of the batch may be ignored (ignore_index) or of weight 0" : "";
+}
+
 static lk_status blame(const lki_node *node, const lk_tensor *output)
 {
     char text[160];
-    return lki_fail(LK_ERR_NAN, "%s: %s gave a value that is not finite (output shape %s)",
+    return lki_fail(LK_ERR_NAN, "%s: %s gave a value that is not finite (output shape %s)%s",
                     node->scope ? node->scope : "the model", lk_op_name(node->op),
-                    lk_shape_format(text, sizeof text, output->shape));
+                    lk_shape_format(text, sizeof text, output->shape), likely_reason(node));
 }
 
 lk_status lki_plan_explain_nan(lki_plan *plan)

@@ -119,6 +119,14 @@ static void the_layer_that_made_the_nan_is_named(void **state)
     lkt_contains(lk_error(), "(2, 4)");
 }
 
+static void targets_that_are_all_ignored(void **state)
+{
+    (void)state;
+    lkt_fails(try_step(lk_linear(5, 3), lk_cross_entropy_loss(.ignore_index = 1), lk_rand(LK_SHAPE(2, 5)),
+                       lk_tensor_full(LK_I64, LK_SHAPE(2), 1)),
+              LK_ERR_NAN, "every target of the batch may be ignored");
+}
+
 static void out_of_memory(void **state)
 {
     (void)state;
@@ -189,6 +197,7 @@ int main(void)
         cmocka_unit_test(a_word_outside_of_the_embedding),
         cmocka_unit_test(a_loss_that_is_not_a_number_changes_nothing),
         cmocka_unit_test(the_layer_that_made_the_nan_is_named),
+        cmocka_unit_test(targets_that_are_all_ignored),
         cmocka_unit_test(out_of_memory),
         cmocka_unit_test(missing_pieces),
         cmocka_unit_test(bf16_trains_like_f32),
