@@ -106,7 +106,8 @@ lk_status lk_step_wait(lk_step *step);
  * checkpoints and lk_step_free do that for the values by themselves. */
 lk_status lk_step_pull(lk_step *step);
 
-/* The same in parts, for those who look in between. `begin` compiles where needed and binds the fields. */
+/* The same in parts, for those who look in between. `begin` compiles where needed and binds the fields. After
+ * `backward` the gradients of a batch that an update follows are averaged over the ranks. */
 lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training);
 lk_status lk_step_forward(lk_step *step);
 lk_status lk_step_criterion(lk_step *step);
