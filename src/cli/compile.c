@@ -43,6 +43,13 @@ lk_status lki_words_split(lki_words *words, const char *text)
     return LK_OK;
 }
 
+bool lki_words_have(const lki_words *words, const char *text)
+{
+    for (int i = 0; i < words->count; i++)
+        if (!strcmp(words->items[i], text)) return true;
+    return false;
+}
+
 void lki_words_free(lki_words *words)
 {
     for (int i = 0; i < words->count; i++) lki_free(words->items[i]);

@@ -83,7 +83,7 @@ static lk_status hash_files(EVP_MD_CTX *hash, const lki_words *paths)
     return LK_OK;
 }
 
-/* What a compilation reads beside its command line: the folder's own headers, and Lockstep's. */
+/* What a compilation may read beside the folder's sources: its headers, Lockstep's, and what they include. */
 static lk_status find_headers(lki_words *headers, const char *folder, const char *include)
 {
     LKI_SCOPED char *public = lki_format("%s/lockstep", include);
@@ -95,7 +95,7 @@ static lk_status find_headers(lki_words *headers, const char *folder, const char
 }
 
 typedef struct build {
-    lki_words compiler, sources, headers;
+    lki_words compiler, sources, headers, included;
     char *include;
     char key[33];
 } build;
@@ -112,6 +112,7 @@ static lk_status hash_all(build *b, EVP_MD_CTX *hash)
     for (int i = 0; i < b->compiler.count; i++) LKI_TRY(hash_text(hash, b->compiler.items[i]));
     LKI_TRY(hash_files(hash, &b->sources));
     LKI_TRY(hash_files(hash, &b->headers));
+    LKI_TRY(hash_files(hash, &b->included));
     if (!EVP_DigestFinal_ex(hash, digest, NULL)) return LK_ERR_NOMEM;
     for (int i = 0; i < 16; i++) snprintf(b->key + 2 * i, 3, "%02x", digest[i]);
     return LK_OK;
@@ -122,6 +123,7 @@ static lk_status prepare(build *b, const char *folder)
     LKI_TRY(find_sources(&b->sources, folder));
     LKI_TRY(lki_compiler_words(&b->compiler, &b->include));
     LKI_TRY(find_headers(&b->headers, folder, b->include));
+    LKI_TRY(lki_find_includes(&b->included, &b->sources, &b->compiler));
     EVP_MD_CTX *hash = EVP_MD_CTX_new();
     lk_status status = hash_all(b, hash);
     EVP_MD_CTX_free(hash);
@@ -133,6 +135,7 @@ static void finish(build *b)
     lki_words_free(&b->compiler);
     lki_words_free(&b->sources);
     lki_words_free(&b->headers);
+    lki_words_free(&b->included);
     lki_free(b->include);
 }
 
@@ -218,23 +221,8 @@ lk_status lki_expdir_load(const char *folder)
     return status;
 }
 
-/* ---- Keeping the sources with a run ---- */
-
-lk_status lki_expdir_copy(const char *folder, const char *logdir)
+lk_status lki_expdir_files(lki_words *files, const char *folder)
 {
-    lki_words paths = {0};
-    LKI_SCOPED char *code = lki_format("%s/code", logdir);
-    lk_status status = code ? lki_make_folders(code) : LK_ERR_NOMEM;
-    if (!status) status = add_files(&paths, folder, is_source);
-    if (!status) status = add_files(&paths, folder, is_header);
-    for (int i = 0; i < paths.count && !status; i++) {
-        char *data = NULL;
-        size_t nbytes;
-        LKI_SCOPED char *to = lki_format("%s/%s", code, strrchr(paths.items[i], '/') + 1);
-        status = to ? lki_read_file(&data, &nbytes, paths.items[i]) : LK_ERR_NOMEM;
-        if (!status) status = lki_write_file_atomic(to, data, nbytes);
-        lki_free(data);
-    }
-    lki_words_free(&paths);
-    return status;
+    LKI_TRY(add_files(files, folder, is_source));
+    return add_files(files, folder, is_header);
 }

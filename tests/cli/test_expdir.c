@@ -125,6 +125,52 @@ static void test_it_is_compiled_when_something_changed(void **state)
     unsetenv("CFLAGS");
 }
 
+/* What the sources include counts wherever it lies, and travels with the run. */
+static void test_headers_in_folders_below(void **state)
+{
+    (void)state;
+    enter("expdir_below");
+    shell("mkdir -p my/inc/deep && printf '#pragma once\\n#include \"deep/width.h\"\\n' > my/inc/all.h && "
+          "printf '#pragma once\\n#include \"../../inc/all.h\"\\n' > my/inc/deep/width.h && "
+          "sed -i '1i #include \"inc/all.h\"' my/components.c",
+          NULL);
+    check_done(RUN);
+    check_done(RUN);
+    assert_int_equal(object_count("my/.lockstep"), 1);
+    check_done("run -C logs/expdir/config.yml --expdir logs/expdir/code --logdir again");
+    shell("printf 'enum { MORE };\\n' >> my/inc/deep/width.h", NULL);
+    check_done(RUN);
+    assert_int_equal(object_count("my/.lockstep"), 2);
+    shell("cmp my/inc/deep/width.h logs/expdir/code/inc/deep/width.h", NULL);
+    /* One that the compiler finds by its flags. */
+    shell("mkdir my/found && printf '#define FOUND 1\\n' > my/found/by_flag.h && "
+          "sed -i '1i #include <by_flag.h>' my/components.c",
+          NULL);
+    setenv("CFLAGS", "-I my/found", 1);
+    check_done(RUN);
+    shell("printf 'enum { MORE_FOUND };\\n' >> my/found/by_flag.h", NULL);
+    check_done(RUN);
+    unsetenv("CFLAGS");
+    assert_int_equal(object_count("my/.lockstep"), 4);
+}
+
+/* LOGDIR/code has the sources of the latest run, and what somebody else put there. */
+static void test_sources_that_were_renamed(void **state)
+{
+    (void)state;
+    enter("expdir_renamed");
+    check_done(RUN);
+    shell("mv my/components.c my/parts.c && printf x > logs/expdir/code/notes.txt && "
+          "printf 'typedef int mine;\\n' > logs/expdir/code/mine.c",
+          NULL);
+    check_done(RUN);
+    assert_int_not_equal(access(path_of("logs/expdir/code/components.c"), F_OK), 0);
+    assert_int_equal(access(path_of("logs/expdir/code/notes.txt"), F_OK), 0);
+    assert_int_equal(access(path_of("logs/expdir/code/mine.c"), F_OK), 0);
+    check_done("run -C logs/expdir/config.yml --expdir logs/expdir/code");
+    assert_int_equal(access(path_of("logs/expdir/code/parts.c"), F_OK), 0);
+}
+
 static void test_ranks_of_one_run_and_several_at_once(void **state)
 {
     (void)state;
@@ -280,6 +326,8 @@ int main(void)
         cmocka_unit_test(test_a_config_names_them),
         cmocka_unit_test(test_an_update_rule_of_ones_own),
         cmocka_unit_test(test_it_is_compiled_when_something_changed),
+        cmocka_unit_test(test_headers_in_folders_below),
+        cmocka_unit_test(test_sources_that_were_renamed),
         cmocka_unit_test(test_ranks_of_one_run_and_several_at_once),
         cmocka_unit_test(test_folders_that_do_not_do),
         cmocka_unit_test(test_a_folder_that_cannot_be_written),
