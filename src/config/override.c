@@ -3,6 +3,7 @@
 #include "config/suggest.h"
 #include "config/tree.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef enum value_type {
@@ -85,13 +86,21 @@ static lk_status find_or_make(lki_tree *tree, const char *name, lki_node *node, 
 {
     lki_place place = {.file = name};
     if (node->kind == LKI_NODE_LIST) return find_in_list(name, node, part, out);
-    *out = (lki_entry *)lki_node_entry(node, part);
+    LKI_TRY(lki_source_entry(tree, node, part, out));
     if (*out) return LK_OK;
     char *key = lki_arena_strdup(&tree->arena, part);
     lki_node *empty = key ? lki_node_create(tree, LKI_NODE_MAP, place) : NULL;
     if (!empty) return lki_last_status();
     LKI_TRY(lki_node_add(tree, node, key, place, empty));
     *out = &node->entries[node->count - 1];
+    return LK_OK;
+}
+
+/* A value becomes a map when a key below it is set: --runner/engine/_target_=... over `engine: null`. */
+static lk_status open_node(lki_tree *tree, const char *name, lki_node *node)
+{
+    LKI_TRY(lki_source_own(tree, node));
+    if (node->kind == LKI_NODE_SCALAR) *node = (lki_node){.kind = LKI_NODE_MAP, .place = {.file = name}};
     return LK_OK;
 }
 
@@ -125,20 +134,22 @@ static lki_node *call_at(const lki_tree *tree, int index)
     return is_there ? calls->entries[index].value : NULL;
 }
 
+enum { NOWHERE = -3, AT_THE_TOP = -2, IN_THE_RUNNER = -1 }; /* or the index of a call */
+
 /* The runner, or else the one call, that passes the test; *out stays as it is where none does. */
-static lk_status find_owner(const lki_tree *tree, const char *name, const char *key, key_test test,
-                            lki_node **out)
+static lk_status find_owner(const lki_tree *tree, const char *name, const char *key, key_test test, int *out)
 {
-    lki_node *runner = lki_node_get(tree->root, "runner"), *call, *found = NULL;
-    if (test(runner, key)) return *out = runner, LK_OK;
+    const lki_node *call;
+    int found = NOWHERE;
+    if (test(lki_node_get(tree->root, "runner"), key)) return *out = IN_THE_RUNNER, LK_OK;
     for (int i = 0; (call = call_at(tree, i)); i++) {
         if (!test(call, key)) continue;
-        if (found)
+        if (found != NOWHERE)
             return lki_fail(LK_ERR_CONFIG, "%s: several calls %s \"%s\": write run/0/%s", name,
                             test == has_key ? "have" : "take", key, key);
-        found = call;
+        found = i;
     }
-    if (found) *out = found;
+    *out = found;
     return LK_OK;
 }
 
@@ -168,41 +179,58 @@ static lk_status fail_unknown_start(const lki_tree *tree, const char *name, cons
 /* A path may leave out where its first part stands, if the runner or one call has it, or would take it:
  * optimizer/lr. A key that nothing would read is a slip of the hand; only a config that has neither runner
  * nor calls yet takes any. */
-static lk_status find_start(const lki_tree *tree, const char *name, const char *key, lki_node **out)
+static lk_status find_start(const lki_tree *tree, const char *name, const char *key, int *out)
 {
     lki_node *root = tree->root;
     bool is_absolute = has_key(root, key) || !strcmp(key, "runner") || !strcmp(key, "run");
     bool is_begun = has_key(root, "runner") || has_key(root, "run");
-    *out = is_absolute || !is_begun ? root : NULL;
-    if (!*out) LKI_TRY(find_owner(tree, name, key, has_key, out));
-    if (!*out) LKI_TRY(find_owner(tree, name, key, takes_key, out));
-    return *out ? LK_OK : fail_unknown_start(tree, name, key);
+    *out = is_absolute || !is_begun ? AT_THE_TOP : NOWHERE;
+    if (*out == NOWHERE) LKI_TRY(find_owner(tree, name, key, has_key, out));
+    if (*out == NOWHERE) LKI_TRY(find_owner(tree, name, key, takes_key, out));
+    return *out == NOWHERE ? fail_unknown_start(tree, name, key) : LK_OK;
+}
+
+/* One part of a path further. */
+static lk_status step_into(lki_tree *tree, const char *name, const char *part, lki_entry **entry)
+{
+    lki_node *node = *entry ? (*entry)->value : tree->source;
+    LKI_TRY(open_node(tree, name, node));
+    return find_or_make(tree, name, node, part, entry);
+}
+
+/* From the top to where the path begins. */
+static lk_status walk_to_start(lki_tree *tree, const char *name, int start, lki_entry **entry)
+{
+    char index[16];
+    if (start == AT_THE_TOP) return LK_OK;
+    if (start == IN_THE_RUNNER) return step_into(tree, name, "runner", entry);
+    snprintf(index, sizeof index, "%d", start);
+    LKI_TRY(step_into(tree, name, "run", entry));
+    return step_into(tree, name, index, entry);
 }
 
 static lk_status assign(lki_tree *tree, const char *name, char *path, char *text)
 {
     char *rest = NULL;
-    lki_node *node = NULL, *value;
+    lki_node *value;
     lki_entry *entry = NULL;
     const char *last = NULL;
+    int start;
     char *first = strtok_r(path, "/", &rest);
     if (!first) return lki_fail(LK_ERR_CONFIG, "%s: the path is empty", name);
-    LKI_TRY(find_start(tree, name, first, &node));
+    LKI_TRY(find_start(tree, name, first, &start));
+    LKI_TRY(walk_to_start(tree, name, start, &entry));
     for (char *part = first; part; part = strtok_r(NULL, "/", &rest)) {
-        if (entry && entry->value->kind == LKI_NODE_SCALAR) {
-            /* A value becomes a map when a key below it is set: --runner/engine/_target_=... over `engine:
-             * null`. */
-            entry->value = lki_node_create(tree, LKI_NODE_MAP, (lki_place){.file = name});
-            if (!entry->value) return lki_last_status();
-        }
-        if (entry) node = entry->value;
-        LKI_TRY(find_or_make(tree, name, node, part, &entry));
+        LKI_TRY(step_into(tree, name, part, &entry));
         last = part;
     }
     LKI_TRY(read_typed(tree, name, last, text, &value));
-    entry->value = value;
+    lki_node before = *entry->value;
+    *entry->value = *value; /* in its place: aliases of what stood here follow */
     entry->place = (lki_place){.file = name};
-    return LK_OK;
+    lk_status status = lki_tree_resolve(tree);
+    if (status) *entry->value = before;
+    return status;
 }
 
 lk_status lki_tree_override(lki_tree *tree, const char *name, const char *assignment)
@@ -213,7 +241,10 @@ lk_status lki_tree_override(lki_tree *tree, const char *name, const char *assign
     char *path = lki_arena_strdup(&tree->arena, assignment);
     if (!kept_name || !path) return LK_ERR_NOMEM;
     path[equals - assignment] = 0;
-    if (!tree->root) tree->root = lki_node_create(tree, LKI_NODE_MAP, (lki_place){.file = kept_name});
-    if (!tree->root) return lki_last_status();
+    if (!tree->source) {
+        tree->source = lki_node_create(tree, LKI_NODE_MAP, (lki_place){.file = kept_name});
+        if (!tree->source) return lki_last_status();
+        LKI_TRY(lki_tree_resolve(tree));
+    }
     return assign(tree, kept_name, path, path + (equals - assignment) + 1);
 }

@@ -48,21 +48,6 @@ lk_status lki_node_add(lki_tree *tree, lki_node *node, const char *key, lki_plac
     return LK_OK;
 }
 
-lki_node *lki_node_copy(lki_tree *tree, const lki_node *node)
-{
-    lki_node *copy = lki_node_create(tree, node->kind, node->place);
-    if (!copy) return NULL;
-    copy->quoted = node->quoted;
-    copy->flow = node->flow;
-    copy->text = node->text;
-    for (int i = 0; i < node->count; i++) {
-        const lki_entry *entry = &node->entries[i];
-        lki_node *value = lki_node_copy(tree, entry->value);
-        if (!value || lki_node_add(tree, copy, entry->key, entry->place, value)) return NULL;
-    }
-    return copy;
-}
-
 const lki_entry *lki_node_entry(const lki_node *node, const char *key)
 {
     if (!node || node->kind != LKI_NODE_MAP) return NULL;
@@ -75,23 +60,6 @@ lki_node *lki_node_get(const lki_node *node, const char *key)
 {
     const lki_entry *entry = lki_node_entry(node, key);
     return entry ? entry->value : NULL;
-}
-
-lk_status lki_node_merge(lki_tree *tree, lki_node *base, const lki_node *over)
-{
-    for (int i = 0; i < over->count; i++) {
-        const lki_entry *entry = &over->entries[i];
-        lki_entry *old = (lki_entry *)lki_node_entry(base, entry->key);
-        if (!old)
-            LKI_TRY(lki_node_add(tree, base, entry->key, entry->place, entry->value));
-        else if (old->value->kind == LKI_NODE_MAP && entry->value->kind == LKI_NODE_MAP)
-            LKI_TRY(lki_node_merge(tree, old->value, entry->value));
-        else {
-            old->value = entry->value;
-            old->place = entry->place;
-        }
-    }
-    return LK_OK;
 }
 
 const char *lki_place_text(lki_place place, char *buffer, size_t capacity)

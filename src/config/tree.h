@@ -3,8 +3,12 @@
  *
  * Every node and string lives in the tree's arena and dies with it. Scalars stay text until somebody asks for
  * a number or a boolean: `train: y` is the string "y" for one who wants a string and true for one who wants a
- * boolean. Aliases are copied and merge keys (`<<`) are applied while reading, so that no two places share a
- * node and merging can work in place. Not thread-safe. */
+ * boolean.
+ *
+ * A tree is held twice. `source` is what was written, with its aliases and merge keys (`<<`): files are
+ * merged and values overridden there, so that an alias follows its anchor, except where it was overridden
+ * itself. `root` is what that means: aliases copied, merge keys applied, no two places sharing a node. It is
+ * made anew after each change, and all that read a config read it. Not thread-safe. */
 #ifndef LKI_CONFIG_TREE_H
 #define LKI_CONFIG_TREE_H
 
@@ -14,7 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum lki_node_kind { LKI_NODE_SCALAR, LKI_NODE_LIST, LKI_NODE_MAP } lki_node_kind;
+/* Only a tree's source has aliases. */
+typedef enum lki_node_kind { LKI_NODE_SCALAR, LKI_NODE_LIST, LKI_NODE_MAP, LKI_NODE_ALIAS } lki_node_kind;
 
 /* Where a node or a key stands: the file as the user named it (or an override's text), and lines from 1 (0:
  * no file). */
@@ -42,6 +47,9 @@ struct lki_node {
     int count, capacity;
     lki_entry *entries; /* lists and maps */
 
+    /* Of a tree's source: what an alias stands for, and the values of a map's merge keys, as a list. */
+    lki_node *target, *inherits;
+
     /* What build.c makes of the node: the object it stands for, and the attribute of it that is meant
      * ("parameters"). */
     lki_object *object;
@@ -51,14 +59,14 @@ struct lki_node {
 /* Zero is an empty tree. */
 typedef struct lki_tree {
     lki_arena arena;
-    lki_node *root;
+    lki_node *source, *root;
     int node_count;
 } lki_tree;
 
 void lki_tree_fini(lki_tree *tree);
 
 /* Reads a file (or text that is called `name` in messages) and merges it over what the tree holds: maps key
- * by key, lists and scalars replaced. The tree is unchanged on failure. */
+ * by key, lists and scalars replaced. The tree is unchanged where the file is wrong. */
 lk_status lki_tree_read_file(lki_tree *tree, const char *path);
 lk_status lki_tree_read_text(lki_tree *tree, const char *name, const char *text, size_t nbytes);
 
@@ -77,9 +85,18 @@ lk_status lki_tree_to_yaml(const lki_tree *tree, char **text);
 /* Building blocks of the above, and for tests. Nodes are made in the tree's arena; NULL and an error where it
  * fails. */
 lki_node *lki_node_create(lki_tree *tree, lki_node_kind kind, lki_place place);
-lki_node *lki_node_copy(lki_tree *tree, const lki_node *node);
 lk_status lki_node_add(lki_tree *tree, lki_node *node, const char *key, lki_place place, lki_node *value);
-lk_status lki_node_merge(lki_tree *tree, lki_node *base, const lki_node *over);
+
+/* tree_source.c: what the source means, into `root`. */
+lk_status lki_tree_resolve(lki_tree *tree);
+/* Merges another source over the tree's and resolves; the tree is unchanged where `over` is wrong. */
+lk_status lki_tree_merge(lki_tree *tree, lki_node *over);
+/* An alias of the source becomes a node of its own, so that one can change what is below it: a map inherits
+ * from what the alias stood for, a list's items are aliases of its items. */
+lk_status lki_source_own(lki_tree *tree, lki_node *node);
+/* The entry of a map of the source; an inherited one becomes an entry of the map's own, an alias. *out is
+ * NULL where there is none. */
+lk_status lki_source_entry(lki_tree *tree, lki_node *map, const char *key, lki_entry **out);
 
 /* The value under a key; NULL where the node is no map or has no such key. */
 lki_node *lki_node_get(const lki_node *node, const char *key);

@@ -13,7 +13,7 @@ enum { MAX_DEPTH = 200, MAX_FILE_NBYTES = 64 << 20 };
 typedef struct anchor {
     struct anchor *older;
     const char *name;
-    const lki_node *node;
+    lki_node *node;
 } anchor;
 
 typedef struct reader {
@@ -58,7 +58,7 @@ static lk_status next_event(reader *r, yaml_event_t *event)
     return yaml_parser_parse(&r->parser, event) ? LK_OK : fail_yaml(r);
 }
 
-static lk_status remember_anchor(reader *r, const yaml_char_t *name, const lki_node *node)
+static lk_status remember_anchor(reader *r, const yaml_char_t *name, lki_node *node)
 {
     if (!name) return LK_OK;
     anchor *fresh = LKI_ARENA_NEW(&r->tree->arena, anchor);
@@ -76,8 +76,10 @@ static lk_status read_alias(reader *r, const yaml_event_t *event, lki_node **out
     const char *name = (const char *)event->data.alias.anchor;
     for (anchor *a = r->anchors; a; a = a->older)
         if (!strcmp(a->name, name)) {
-            *out = lki_node_copy(r->tree, a->node);
-            return *out ? LK_OK : lki_last_status();
+            *out = lki_node_create(r->tree, LKI_NODE_ALIAS, place_of(r, event->start_mark));
+            if (!*out) return lki_last_status();
+            (*out)->target = a->node;
+            return LK_OK;
         }
     return lki_fail_at(place_of(r, event->start_mark), "alias *%s: there is no anchor &%s before it", name,
                        name);
@@ -141,59 +143,20 @@ static lk_status read_list(reader *r, const yaml_event_t *start, lki_node **out)
     return remember_anchor(r, start->data.sequence_start.anchor, list);
 }
 
-/* `<<: *base` or `<<: [*a, *b]`: the keys of the named maps, the first map's first; what the map itself says
- * wins. */
-static lk_status gather_merge_key(reader *r, lki_place place, const lki_node *value, lki_node *inherited)
-{
-    if (value->kind == LKI_NODE_LIST) {
-        for (int i = 0; i < value->count; i++)
-            LKI_TRY(gather_merge_key(r, place, value->entries[i].value, inherited));
-        return LK_OK;
-    }
-    if (value->kind != LKI_NODE_MAP) return lki_fail_at(place, "<<: expected a map or a list of maps");
-    for (int i = 0; i < value->count; i++) {
-        const lki_entry *entry = &value->entries[i];
-        if (!lki_node_entry(inherited, entry->key))
-            LKI_TRY(lki_node_add(r->tree, inherited, entry->key, entry->place, entry->value));
-    }
-    return LK_OK;
-}
-
-static lk_status add_pair(reader *r, lki_node *map, lki_node **inherited, const lki_node *key,
-                          lki_node *value)
+static lk_status add_pair(reader *r, lki_node *map, const lki_node *key, lki_node *value)
 {
     if (key->kind != LKI_NODE_SCALAR)
         return lki_fail_at(key->place, "a key must be a word, not a list or a map");
     if (!key->quoted && !strcmp(key->text, "<<")) {
-        if (!*inherited) *inherited = lki_node_create(r->tree, LKI_NODE_MAP, key->place);
-        if (!*inherited) return lki_last_status();
-        return gather_merge_key(r, key->place, value, *inherited);
+        if (!map->inherits) map->inherits = lki_node_create(r->tree, LKI_NODE_LIST, key->place);
+        if (!map->inherits) return lki_last_status();
+        return lki_node_add(r->tree, map->inherits, NULL, key->place, value);
     }
     const lki_entry *same = lki_node_entry(map, key->text);
     if (same)
         return lki_fail_at(key->place, "the key \"%s\" is already given in line %d", key->text,
                            same->place.line);
     return lki_node_add(r->tree, map, key->text, key->place, value);
-}
-
-/* Inherited keys come first, in their order, as if they had been written there. */
-static lk_status put_inherited_first(reader *r, lki_node *map, lki_node *inherited)
-{
-    lki_node own = *map;
-    map->count = map->capacity = 0;
-    map->entries = NULL;
-    for (int i = 0; i < inherited->count; i++) {
-        lki_entry entry = inherited->entries[i];
-        const lki_entry *mine = lki_node_entry(&own, entry.key);
-        if (mine) entry = *mine;
-        LKI_TRY(lki_node_add(r->tree, map, entry.key, entry.place, entry.value));
-    }
-    for (int i = 0; i < own.count; i++) {
-        const lki_entry *entry = &own.entries[i];
-        if (!lki_node_entry(inherited, entry->key))
-            LKI_TRY(lki_node_add(r->tree, map, entry->key, entry->place, entry->value));
-    }
-    return LK_OK;
 }
 
 /* The next node of a map; *out stays NULL at the map's end. */
@@ -209,7 +172,6 @@ static lk_status read_in_map(reader *r, lki_node **out)
 static lk_status read_map(reader *r, const yaml_event_t *start, lki_node **out)
 {
     lki_node *map = lki_node_create(r->tree, LKI_NODE_MAP, place_of(r, start->start_mark));
-    lki_node *inherited = NULL;
     if (!map) return lki_last_status();
     map->flow = start->data.mapping_start.style == YAML_FLOW_MAPPING_STYLE;
     LKI_TRY(apply_tag(r, start, start->data.mapping_start.tag, map));
@@ -219,9 +181,8 @@ static lk_status read_map(reader *r, const yaml_event_t *start, lki_node **out)
         if (!key) break;
         LKI_TRY(read_in_map(r, &value));
         if (!value) return lki_fail_at(key->place, "a key without a value");
-        LKI_TRY(add_pair(r, map, &inherited, key, value));
+        LKI_TRY(add_pair(r, map, key, value));
     }
-    if (inherited) LKI_TRY(put_inherited_first(r, map, inherited));
     *out = map;
     return remember_anchor(r, start->data.mapping_start.anchor, map);
 }
@@ -302,9 +263,7 @@ lk_status lki_tree_read_text(lki_tree *tree, const char *name, const char *text,
     LKI_TRY(read_value(tree, name, true, text, nbytes, &root));
     if (!root || lki_node_is_null(root)) return lki_fail(LK_ERR_CONFIG, "%s: the config is empty", name);
     if (root->kind != LKI_NODE_MAP) return lki_fail_at(root->place, "a config is a map of keys and values");
-    if (tree->root) return lki_node_merge(tree, tree->root, root);
-    tree->root = root;
-    return LK_OK;
+    return lki_tree_merge(tree, root);
 }
 
 static lk_status read_stream_fully(FILE *file, const char *path, char **text, size_t *nbytes)

@@ -84,6 +84,78 @@ static void test_keys_at_the_top(void **state)
     lki_tree_fini(&tree);
 }
 
+/* The configs that are merged, the overrides that come after them, and what the aliases say then. */
+static void check_text(const char *first, const char *second, const char *const *overrides,
+                       const char *expected)
+{
+    lki_tree tree = {0};
+    char *text = NULL;
+    lkt_ok(lki_tree_read_text(&tree, "a.yml", first, strlen(first)));
+    if (second) lkt_ok(lki_tree_read_text(&tree, "b.yml", second, strlen(second)));
+    for (; overrides && *overrides; overrides++) lkt_ok(override(&tree, *overrides));
+    lkt_ok(lki_tree_to_yaml(&tree, &text));
+    assert_string_equal(text, expected);
+    lki_free(text);
+    lki_tree_fini(&tree);
+}
+
+#define OVERRIDES(...)                                                                                       \
+    (const char *const[])                                                                                    \
+    {                                                                                                        \
+        __VA_ARGS__, NULL                                                                                    \
+    }
+
+static void test_aliases_follow_their_anchor(void **state)
+{
+    (void)state;
+    static const char values[] = "shared: {lr: &lr 1}\na: {lr: *lr}\nb: [*lr]\n";
+    check_text(values, NULL, OVERRIDES("shared/lr=5"), "shared: {lr: 5}\na: {lr: 5}\nb: [5]\n");
+    check_text(values, "shared: {lr: 5}\n", NULL, "shared: {lr: 5}\na: {lr: 5}\nb: [5]\n");
+    check_text(values, "shared: {lr: &lr 5}\nc: *lr\n", OVERRIDES("shared/lr=6"),
+               "shared: {lr: 6}\na: {lr: 6}\nb: [6]\nc: 6\n");
+    check_text(values, NULL, OVERRIDES("shared/lr=[1, 2]"),
+               "shared: {lr: [1, 2]}\na: {lr: [1, 2]}\nb: [[1, 2]]\n");
+    /* One that was overridden itself is on its own, whichever came first. */
+    check_text(values, NULL, OVERRIDES("a/lr=7"), "shared: {lr: 1}\na: {lr: 7}\nb: [1]\n");
+    check_text(values, NULL, OVERRIDES("a/lr=7", "shared/lr=5"), "shared: {lr: 5}\na: {lr: 7}\nb: [5]\n");
+    check_text(values, "b: [8]\n", OVERRIDES("shared/lr=5"), "shared: {lr: 5}\na: {lr: 5}\nb: [8]\n");
+}
+
+static void test_aliases_of_maps_and_lists(void **state)
+{
+    (void)state;
+    static const char maps[] = "base: &base {lr: 1, m: 2}\na: *base\nb: {<<: *base, m: 9}\nc: [*base]\n";
+    check_text(maps, NULL, OVERRIDES("base/lr=5"),
+               "base: {lr: 5, m: 2}\na: {lr: 5, m: 2}\nb: {lr: 5, m: 9}\nc: [{lr: 5, m: 2}]\n");
+    check_text(maps, NULL, OVERRIDES("base/eps=3", "a/lr=6", "base/m=4"),
+               "base: {lr: 1, m: 4, eps: 3}\na: {lr: 6, m: 4, eps: 3}\nb: {lr: 1, m: 9, eps: 3}\n"
+               "c: [{lr: 1, m: 4, eps: 3}]\n");
+    check_text(maps, NULL, OVERRIDES("a/lr=6", "base={lr: 7, z: 8}", "b/lr=5", "c/0/z=1"),
+               "base: {lr: 7, z: 8}\na: {lr: 6, z: 8}\nb: {lr: 5, z: 8, m: 9}\nc: [{lr: 7, z: 1}]\n");
+    check_text(maps, "b: {lr: 3}\nbase: {m: 8}\na: {k: 1}\n", NULL,
+               "base: {lr: 1, m: 8}\na: {lr: 1, m: 8, k: 1}\nb: {lr: 3, m: 9}\nc: [{lr: 1, m: 8}]\n");
+    /* A file's merge keys and aliases over another's map. */
+    check_text("a: {lr: 1, m: 2}\nb: {lr: 1}\n", "o: &o {lr: 5}\na: {<<: *o}\nb: *o\n", OVERRIDES("o/lr=6"),
+               "a: {lr: 6, m: 2}\nb: {lr: 6}\no: {lr: 6}\n");
+    static const char lists[] = "l: &l [1, 2]\na: *l\nb: {x: *l}\n";
+    check_text(lists, NULL, OVERRIDES("a/0=7", "l/1=5"), "l: [1, 5]\na: [7, 5]\nb: {x: [1, 5]}\n");
+    /* Aliases of what has aliases in it. */
+    check_text("n: &n 1\nm: &m {k: *n}\na: {x: *m}\n", NULL, OVERRIDES("a/x/y=2", "n=5"),
+               "n: 5\nm: {k: 5}\na: {x: {k: 5, y: 2}}\n");
+}
+
+static void test_what_an_anchor_cannot_become(void **state)
+{
+    (void)state;
+    lki_tree tree = {0};
+    static const char text[] = "base: &base {lr: 1}\na: {<<: *base}\n";
+    lkt_ok(lki_tree_read_text(&tree, "a.yml", text, strlen(text)));
+    lkt_fails(override(&tree, "base=5"), LK_ERR_CONFIG, "a.yml:2: <<: expected a map");
+    lkt_ok(override(&tree, "base/lr=5"));
+    assert_string_equal(lki_node_get(lki_node_get(tree.root, "a"), "lr")->text, "5");
+    lki_tree_fini(&tree);
+}
+
 static void test_overriding_an_empty_tree(void **state)
 {
     (void)state;
@@ -131,9 +203,15 @@ static void test_wrong_overrides(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),          cmocka_unit_test(test_missing_maps_are_made),
-        cmocka_unit_test(test_short_paths),     cmocka_unit_test(test_overriding_an_empty_tree),
-        cmocka_unit_test(test_wrong_overrides), cmocka_unit_test(test_keys_at_the_top),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_missing_maps_are_made),
+        cmocka_unit_test(test_short_paths),
+        cmocka_unit_test(test_overriding_an_empty_tree),
+        cmocka_unit_test(test_aliases_follow_their_anchor),
+        cmocka_unit_test(test_aliases_of_maps_and_lists),
+        cmocka_unit_test(test_what_an_anchor_cannot_become),
+        cmocka_unit_test(test_wrong_overrides),
+        cmocka_unit_test(test_keys_at_the_top),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,214 @@
+/* What is written, with aliases and merge keys, and what it means. */
+#include "config/tree.h"
+
+#include <string.h>
+
+/* Anchors may nest deeper than a file does. */
+enum { MAX_DEPTH = 1000 };
+
+static lki_node *followed(lki_node *node)
+{
+    while (node->kind == LKI_NODE_ALIAS) node = node->target;
+    return node;
+}
+
+/* ---- Resolving ---- */
+
+static lki_node *resolve(lki_tree *tree, const lki_node *node, int depth);
+
+/* `<<: *base` or `<<: [*a, *b]`: the keys of the named maps, the first map's first. */
+static lk_status gather(lki_tree *tree, lki_place place, const lki_node *value, lki_node *inherited)
+{
+    if (value->kind == LKI_NODE_LIST) {
+        for (int i = 0; i < value->count; i++)
+            LKI_TRY(gather(tree, place, value->entries[i].value, inherited));
+        return LK_OK;
+    }
+    if (value->kind != LKI_NODE_MAP) return lki_fail_at(place, "<<: expected a map or a list of maps");
+    for (int i = 0; i < value->count; i++) {
+        const lki_entry *entry = &value->entries[i];
+        if (!lki_node_entry(inherited, entry->key))
+            LKI_TRY(lki_node_add(tree, inherited, entry->key, entry->place, entry->value));
+    }
+    return LK_OK;
+}
+
+/* Inherited keys come first, in their order, as if they had been written there; what the map itself says
+ * wins. */
+static lk_status add_inherited(lki_tree *tree, const lki_node *map, int depth, lki_node *out)
+{
+    for (int i = 0; i < map->inherits->count; i++) {
+        const lki_entry *entry = &map->inherits->entries[i];
+        const lki_node *value = resolve(tree, entry->value, depth);
+        if (!value) return lki_last_status();
+        LKI_TRY(gather(tree, entry->place, value, out));
+    }
+    return LK_OK;
+}
+
+static lk_status add_own(lki_tree *tree, const lki_node *node, int depth, lki_node *out)
+{
+    for (int i = 0; i < node->count; i++) {
+        const lki_entry *entry = &node->entries[i];
+        lki_node *value = resolve(tree, entry->value, depth);
+        if (!value) return lki_last_status();
+        lki_entry *inherited = entry->key ? (lki_entry *)lki_node_entry(out, entry->key) : NULL;
+        if (!inherited) {
+            LKI_TRY(lki_node_add(tree, out, entry->key, entry->place, value));
+            continue;
+        }
+        inherited->value = value;
+        inherited->place = entry->place;
+    }
+    return LK_OK;
+}
+
+static lki_node *resolve(lki_tree *tree, const lki_node *node, int depth)
+{
+    if (depth > MAX_DEPTH) {
+        lki_fail_at(node->place, "nested more than %d levels deep once aliases are followed", MAX_DEPTH);
+        return NULL;
+    }
+    if (node->kind == LKI_NODE_ALIAS) return resolve(tree, node->target, depth + 1);
+    lki_node *out = lki_node_create(tree, node->kind, node->place);
+    if (!out) return NULL;
+    out->quoted = node->quoted;
+    out->flow = node->flow;
+    out->text = node->text;
+    if (node->inherits && add_inherited(tree, node, depth + 1, out)) return NULL;
+    return add_own(tree, node, depth + 1, out) ? NULL : out;
+}
+
+/* What earlier changes have left in the arena does not count. */
+static lki_node *resolve_all(lki_tree *tree, const lki_node *source)
+{
+    tree->node_count = 0;
+    return resolve(tree, source, 0);
+}
+
+lk_status lki_tree_resolve(lki_tree *tree)
+{
+    lki_node *root = resolve_all(tree, tree->source);
+    if (!root) return lki_last_status();
+    tree->root = root;
+    return LK_OK;
+}
+
+/* ---- Changing ---- */
+
+static lki_node *make_alias(lki_tree *tree, lki_node *target)
+{
+    lki_node *alias = lki_node_create(tree, LKI_NODE_ALIAS, target->place);
+    if (alias) alias->target = target;
+    return alias;
+}
+
+static lk_status add_alias(lki_tree *tree, lki_node *node, const char *key, lki_place place, lki_node *target)
+{
+    lki_node *alias = make_alias(tree, target);
+    return alias ? lki_node_add(tree, node, key, place, alias) : lki_last_status();
+}
+
+lk_status lki_source_own(lki_tree *tree, lki_node *node)
+{
+    if (node->kind != LKI_NODE_ALIAS) return LK_OK;
+    lki_node *target = followed(node);
+    lki_node own = {.kind = target->kind,
+                    .quoted = target->quoted,
+                    .flow = target->flow,
+                    .place = target->place,
+                    .text = target->text};
+    if (target->kind == LKI_NODE_MAP) {
+        own.inherits = lki_node_create(tree, LKI_NODE_LIST, target->place);
+        if (!own.inherits) return lki_last_status();
+        LKI_TRY(add_alias(tree, own.inherits, NULL, target->place, target));
+    }
+    for (int i = 0; target->kind == LKI_NODE_LIST && i < target->count; i++)
+        LKI_TRY(add_alias(tree, &own, NULL, target->entries[i].place, target->entries[i].value));
+    *node = own;
+    return LK_OK;
+}
+
+/* The entry that a map has from its merge keys, wherever it is written. */
+static const lki_entry *find_inherited(const lki_node *inherits, const char *key)
+{
+    const lki_entry *found = NULL;
+    for (int i = 0; inherits && i < inherits->count && !found; i++) {
+        const lki_node *from = followed(inherits->entries[i].value);
+        if (from->kind == LKI_NODE_LIST) {
+            found = find_inherited(from, key);
+        } else {
+            found = lki_node_entry(from, key);
+            if (!found) found = find_inherited(from->inherits, key);
+        }
+    }
+    return found;
+}
+
+lk_status lki_source_entry(lki_tree *tree, lki_node *map, const char *key, lki_entry **out)
+{
+    *out = (lki_entry *)lki_node_entry(map, key);
+    const lki_entry *inherited = *out ? NULL : find_inherited(map->inherits, key);
+    if (!inherited) return LK_OK;
+    LKI_TRY(add_alias(tree, map, inherited->key, inherited->place, inherited->value));
+    *out = &map->entries[map->count - 1];
+    return LK_OK;
+}
+
+/* The value that stands in the tree is the one that overrides change: the aliases of `value` follow it. */
+static lk_status put(lki_tree *tree, lki_node *old, lki_node *value)
+{
+    lki_node *alias = make_alias(tree, old);
+    if (!alias) return lki_last_status();
+    *old = *value;
+    *value = *alias;
+    return LK_OK;
+}
+
+static lk_status merge(lki_tree *tree, lki_node *base, lki_node *over, bool is_alias);
+
+/* `is_alias`: `value` stands elsewhere; here it is followed. */
+static lk_status merge_entry(lki_tree *tree, lki_node *base, const lki_entry *entry, bool is_alias)
+{
+    lki_node *value = is_alias ? make_alias(tree, entry->value) : entry->value;
+    lki_entry *old;
+    if (!value) return lki_last_status();
+    LKI_TRY(lki_source_entry(tree, base, entry->key, &old));
+    if (!old) return lki_node_add(tree, base, entry->key, entry->place, value);
+    if (followed(old->value)->kind == LKI_NODE_MAP && followed(value)->kind == LKI_NODE_MAP) {
+        LKI_TRY(lki_source_own(tree, old->value));
+        return merge(tree, old->value, followed(value), value->kind == LKI_NODE_ALIAS);
+    }
+    old->place = entry->place;
+    return put(tree, old->value, value);
+}
+
+/* A list's maps, or one map; the last first, so that the first wins. */
+static lk_status merge_inherited(lki_tree *tree, lki_node *base, lki_node *inherits)
+{
+    for (int i = inherits->count - 1; i >= 0; i--) {
+        lki_node *from = followed(inherits->entries[i].value);
+        if (from->kind == LKI_NODE_LIST)
+            LKI_TRY(merge_inherited(tree, base, from));
+        else
+            LKI_TRY(merge(tree, base, from, true));
+    }
+    return LK_OK;
+}
+
+static lk_status merge(lki_tree *tree, lki_node *base, lki_node *over, bool is_alias)
+{
+    if (over->inherits) LKI_TRY(merge_inherited(tree, base, over->inherits));
+    for (int i = 0; i < over->count; i++) LKI_TRY(merge_entry(tree, base, &over->entries[i], is_alias));
+    return LK_OK;
+}
+
+lk_status lki_tree_merge(lki_tree *tree, lki_node *over)
+{
+    if (!resolve_all(tree, over)) return lki_last_status();
+    if (tree->source)
+        LKI_TRY(merge(tree, tree->source, over, false));
+    else
+        tree->source = over;
+    return lki_tree_resolve(tree);
+}
