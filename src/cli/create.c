@@ -97,6 +97,29 @@ static lk_status check_name(const char *given, char *name, char *identifier, siz
     return LK_OK;
 }
 
+/* The program is built in the project's folder, under the project's name: what else is called so there. */
+static lk_status check_free(const char *name, bool has_backend)
+{
+    static const struct {
+        const char *name, *what;
+    } taken[] = {
+        {"run", "a target of its Makefile"},
+        {"clean", "a target of its Makefile"},
+        {"makefile", "what make reads"},
+        {"data", "the folder of its data"},
+        {"model", "the folder of its weights"},
+        {"logs", "the folder of its logs"},
+        {"train_backend", "the source of its training backend"},
+    };
+    int count = sizeof taken / sizeof *taken;
+    if (!has_backend) count--; /* the last one's file */
+    for (int i = 0; i < count; i++)
+        if (!strcmp(name, taken[i].name))
+            return lki_fail(LK_ERR_CONFIG, "create: \"%s\": in a project, this is %s; take another name",
+                            name, taken[i].what);
+    return LK_OK;
+}
+
 typedef struct project {
     char name[64], identifier[64];
     bool has_backend;
@@ -132,7 +155,8 @@ static int run_create(const void *pointer)
     const create_options *options = pointer;
     project project = {.has_backend = options->gtb || options->get_train_backend};
     bool backend = project.has_backend;
-    if (check_name(options->name, project.name, project.identifier, sizeof project.name))
+    if (check_name(options->name, project.name, project.identifier, sizeof project.name) ||
+        check_free(project.name, backend))
         return lki_report(LKI_EXIT_WRONG);
     LKI_SCOPED char *function = lki_format("%s_backend", project.identifier);
     LKI_SCOPED char *declaration = lki_format(
