@@ -101,7 +101,7 @@ lk_status lki_estimator_report(lk_estimator *estimator, lk_dataset *dataset,
 lk_status lki_krr_fit(lk_estimator *estimator);
 lk_tensor *lki_krr_predict(const lk_estimator *estimator, const lk_tensor *features);
 lk_status lki_krr_save(const lki_krr *krr, lk_state_dict *state);
-lk_status lki_krr_load(lki_krr *krr, const lk_state_dict *state);
+lk_status lki_krr_load(lk_estimator *estimator, const lk_state_dict *state);
 void lki_krr_free(lki_krr *krr);
 
 #endif

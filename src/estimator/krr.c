@@ -203,7 +203,19 @@ static double *copy_numbers(const lk_tensor *tensor)
     return numbers;
 }
 
-lk_status lki_krr_load(lki_krr *krr, const lk_state_dict *state)
+static lk_status check_shapes(const lk_estimator *estimator, lk_shape points, lk_shape weights)
+{
+    lki_krr expected;
+    int64_t count;
+    LKI_TRY(row_sizes(estimator, &count, &expected));
+    if (points.dim[1] == expected.features && weights.dim[0] == expected.targets) return LK_OK;
+    return lki_fail(LK_ERR_SHAPE,
+                    "KRR: it has %lld features and %lld targets a point, expected %lld and %lld",
+                    (long long)points.dim[1], (long long)weights.dim[0], (long long)expected.features,
+                    (long long)expected.targets);
+}
+
+lk_status lki_krr_load(lk_estimator *estimator, const lk_state_dict *state)
 {
     const lk_tensor *points = lk_state_dict_get(state, "X_fit_");
     const lk_tensor *weights = points ? lk_state_dict_get(state, "dual_coef_") : NULL;
@@ -212,17 +224,20 @@ lk_status lki_krr_load(lki_krr *krr, const lk_state_dict *state)
     if (points->dtype != LK_F64 || weights->dtype != LK_F64 || points->shape.rank != 2 ||
         weights->shape.rank != 2 || points->shape.dim[0] != weights->shape.dim[1] || points->shape.dim[0] < 1)
         return lki_fail(LK_ERR_FORMAT, "KRR: X_fit_ and dual_coef_ do not belong together");
+    LKI_TRY(check_shapes(estimator, points->shape, weights->shape));
     LKI_TRY(lk_state_dict_get_f64(state, "gamma", &loaded.gamma));
     loaded.count = points->shape.dim[0];
     loaded.features = points->shape.dim[1];
     loaded.targets = weights->shape.dim[0];
     loaded.points = copy_numbers(points);
     loaded.weights = copy_numbers(weights);
-    lki_krr_free(krr);
-    *krr = loaded;
-    if (loaded.points && loaded.weights) return LK_OK;
-    lki_krr_free(krr);
-    return LK_ERR_NOMEM;
+    if (!loaded.points || !loaded.weights) {
+        lki_krr_free(&loaded);
+        return LK_ERR_NOMEM;
+    }
+    lki_krr_free(&estimator->krr);
+    estimator->krr = loaded;
+    return LK_OK;
 }
 
 static lk_status check_device(const char *device)

@@ -3,13 +3,16 @@
 #include "estimator/estimator.h"
 
 #include "base/atomic_file.h"
+#include "base/crc32c.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/json_file.h"
 #include "graph/mirror.h"
 #include "train/run.h"
 
+#include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Writing ---- */
@@ -51,13 +54,18 @@ static lk_status add_weights(const lk_module *model, lk_state_dict *state)
     return status;
 }
 
-static lk_status save_tensors(const lk_estimator *estimator, const char *path)
+/* In both files: which params.json the weights were saved with. A save that ended between the two files has
+ * left weights beside another config, under which they mean something else. */
+#define SAVE_KEY "save"
+
+static lk_status save_tensors(const lk_estimator *estimator, const char *save, const char *path)
 {
     lk_state_dict *state = lk_state_dict_create();
     if (!state) return lki_last_status();
     lk_status status =
         estimator->is_krr ? lki_krr_save(&estimator->krr, state) : add_weights(estimator->model, state);
     if (!status) status = add_optimizer(estimator, state);
+    if (!status) status = lk_state_dict_put_string(state, SAVE_KEY, save);
     if (!status) status = lk_save_safetensors(path, state);
     lk_state_dict_free(state);
     return status;
@@ -70,10 +78,10 @@ static json_t *shape_json(lk_shape shape)
     return sizes;
 }
 
-/* X(type, name): what params.json keeps of a config. */
+/* X(type, name): what params.json keeps of a config. A count is an integer of at least 1. */
 #define CONFIG_LIST(X)                                                                                       \
-    X(integer, n_epochs)                                                                                     \
-    X(integer, patience)                                                                                     \
+    X(count, n_epochs)                                                                                       \
+    X(count, patience)                                                                                       \
     X(real, min_delta)                                                                                       \
     X(text, logdir)                                                                                          \
     X(real, lr)                                                                                              \
@@ -83,7 +91,7 @@ static json_t *shape_json(lk_shape shape)
     X(integer, nproc)                                                                                        \
     X(text, tracking)                                                                                        \
     X(text, experiment)                                                                                      \
-    X(integer, nfilters)                                                                                     \
+    X(count, nfilters)                                                                                       \
     X(text, activation)                                                                                      \
     X(real, sigma)                                                                                           \
     X(real, ks_frac)                                                                                         \
@@ -94,40 +102,58 @@ static json_t *shape_json(lk_shape shape)
     X(real, gamma)
 
 #define put_integer(value) json_integer(value)
+#define put_count(value)   json_integer(value)
 #define put_real(value)    json_real(value)
 #define put_boolean(value) json_boolean(value)
 #define put_text(value)    json_string(value)
 
-static lk_status save_params(const lk_estimator *estimator, const char *path)
+/* NULL where a text is not UTF-8. */
+static json_t *make_params(const lk_estimator *estimator)
 {
     const lk_estimator_config *config = &estimator->config;
     json_t *params = json_object();
-    json_object_set_new(params, "estimator", json_string(estimator->name));
+    int failures = json_object_set_new(params, "estimator", json_string(estimator->name)) != 0;
     json_object_set_new(params, "features", shape_json(estimator->features));
     json_object_set_new(params, "targets", shape_json(estimator->targets));
-    int failures = 0;
 #define X(type, name) failures += json_object_set_new(params, #name, put_##type(config->name)) != 0;
     CONFIG_LIST(X)
 #undef X
-    if (failures) {
-        json_decref(params);
-        return lki_fail(LK_ERR_INVALID, "%s: the config holds text that is not UTF-8", path);
-    }
-    return lki_json_save(path, params);
+    if (!failures) return params;
+    json_decref(params);
+    return NULL;
+}
+
+/* The same for the same params, so that the same estimator gives the same files. */
+static lk_status name_save(json_t *params, char *save, size_t capacity)
+{
+    char *text = json_dumps(params, JSON_COMPACT);
+    if (!text) return lki_fail(LK_ERR_NOMEM, "out of memory for params.json");
+    snprintf(save, capacity, "%08x", (unsigned)lki_crc32c(0, text, strlen(text)));
+    free(text);
+    json_object_set_new(params, SAVE_KEY, json_string(save));
+    return LK_OK;
 }
 
 lk_status lk_estimator_save(lk_estimator *estimator, const char *folder)
 {
     if (!estimator) return lki_last_status();
+    char save[16];
     LKI_SCOPED char *model = lki_format("%s/model.safetensors", folder);
-    LKI_SCOPED char *params = lki_format("%s/params.json", folder);
-    if (!model || !params) return LK_ERR_NOMEM;
-    LKI_TRY(lki_make_folders(folder));
-    LKI_TRY(save_tensors(estimator, model));
-    LKI_TRY(save_params(estimator, params));
+    LKI_SCOPED char *path = lki_format("%s/params.json", folder);
+    if (!model || !path) return LK_ERR_NOMEM;
+    json_t *params = make_params(estimator);
+    if (!params) return lki_fail(LK_ERR_INVALID, "%s: the config holds text that is not UTF-8", path);
+    lk_status status = name_save(params, save, sizeof save);
+    if (!status) status = lki_make_folders(folder);
+    if (!status) status = save_tensors(estimator, save, model);
+    if (status) {
+        json_decref(params);
+        return status;
+    }
+    LKI_TRY(lki_json_save(path, params));
     if (!estimator->tracking) return LK_OK;
     LKI_TRY(lki_tracking_artifact(estimator->tracking, model));
-    return lki_tracking_artifact(estimator->tracking, params);
+    return lki_tracking_artifact(estimator->tracking, path);
 }
 
 /* ---- Reading ---- */
@@ -137,10 +163,21 @@ static lk_status bad_param(const char *path, const char *name)
     return lki_fail(LK_ERR_FORMAT, "%s: \"%s\" is missing or of the wrong kind", path, name);
 }
 
+static bool read_at_least(const json_t *value, int minimum, int *out)
+{
+    json_int_t number = json_integer_value(value);
+    *out = (int)number;
+    return json_is_integer(value) && number >= minimum && number <= INT_MAX;
+}
+
 static bool read_integer(const json_t *value, int *out)
 {
-    *out = (int)json_integer_value(value);
-    return json_is_integer(value);
+    return read_at_least(value, 0, out);
+}
+
+static bool read_count(const json_t *value, int *out)
+{
+    return read_at_least(value, 1, out);
 }
 
 static bool read_real(const json_t *value, double *out)
@@ -180,6 +217,30 @@ typedef struct config_file {
     json_t *document;
 } config_file;
 
+#define expected_integer "an integer of at least 0"
+#define expected_count   "an integer of at least 1"
+#define expected_real    "a number"
+#define expected_boolean "true or false"
+#define expected_text    "a text"
+
+static lk_status fail_value(const char *path, const char *key, const char *expected, const json_t *value)
+{
+    char *found = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    lk_status status = lki_fail(LK_ERR_CONFIG, "%s: \"%s\": expected %s, found %.60s", path, key, expected,
+                                found ? found : "something else");
+    free(found);
+    return status;
+}
+
+/* Zero is a default in a config struct; one in a file is a mistake or is meant. */
+static lk_status check_some(const json_t *document, const char *path, const lk_estimator_config *config)
+{
+    const json_t *alpha = json_object_get(document, "alpha"), *gamma = json_object_get(document, "gamma");
+    if (alpha && config->alpha < 0) return fail_value(path, "alpha", "at least 0", alpha);
+    if (gamma && !(config->gamma > 0)) return fail_value(path, "gamma", "more than 0", gamma);
+    return LK_OK;
+}
+
 static lk_status read_some(const json_t *document, const char *path, lk_estimator_config *config)
 {
     const char *key;
@@ -191,14 +252,14 @@ static lk_status read_some(const json_t *document, const char *path, lk_estimato
 #define X(type, name)                                                                                        \
     if (strcmp(key, #name) == 0) {                                                                           \
         known = true;                                                                                        \
-        if (!read_##type(value, &config->name)) return bad_param(path, key);                                 \
+        if (!read_##type(value, &config->name)) return fail_value(path, key, expected_##type, value);        \
     }
         CONFIG_LIST(X)
+        X(boolean, quiet)
 #undef X
-        if (strcmp(key, "quiet") == 0) known = read_boolean(value, &config->quiet);
         if (!known) return lki_fail(LK_ERR_CONFIG, "%s: \"%s\" is not a name of the config", path, key);
     }
-    return LK_OK;
+    return check_some(document, path, config);
 }
 
 lk_estimator_config *lk_estimator_config_read(const char *path)
@@ -237,7 +298,7 @@ static lk_status read_shape(const json_t *params, const char *path, const char *
 static lk_status take_tensors(lk_estimator *estimator, const lk_state_dict *state, const char *path)
 {
     if (estimator->is_krr)
-        LKI_TRY(lki_krr_load(&estimator->krr, state));
+        LKI_TRY(lki_krr_load(estimator, state));
     else
         LKI_TRY(lki_model_load_state(estimator->model, state, path));
     LKI_TRY(lk_state_dict_get_i64(state, "epoch", &estimator->epoch));
@@ -294,6 +355,16 @@ static lk_status check_params(const lk_estimator *estimator, const json_t *param
     return LK_OK;
 }
 
+/* Files from before there was such a word have it in neither. */
+static lk_status check_pair(const json_t *params, const lk_state_dict *state, const char *path)
+{
+    const char *of_params = json_string_value(json_object_get(params, SAVE_KEY));
+    const char *of_tensors = lk_state_dict_get_string(state, SAVE_KEY);
+    if (!of_params && !of_tensors) return LK_OK;
+    if (of_params && of_tensors && !strcmp(of_params, of_tensors)) return LK_OK;
+    return lki_fail(LK_ERR_FORMAT, "%s: it was not saved together with the params.json beside it", path);
+}
+
 lk_status lk_estimator_load(lk_estimator *estimator, const char *folder)
 {
     if (!estimator) return lki_last_status();
@@ -305,6 +376,7 @@ lk_status lk_estimator_load(lk_estimator *estimator, const char *folder)
     LKI_TRY(lki_json_load(&params, params_path));
     lk_status status = check_params(estimator, params, params_path);
     if (!status && !(state = lk_load_safetensors(model_path))) status = lki_last_status();
+    if (!status) status = check_pair(params, state, model_path);
     if (!status) status = take_tensors(estimator, state, model_path);
     if (!status) status = take_config(estimator, params, params_path);
     lk_state_dict_free(state);
