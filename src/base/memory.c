@@ -91,6 +91,25 @@ bool lki_same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+/* The length of the character at `at`, 0 where it is none: overlong, a surrogate, or beyond U+10FFFF. */
+static int utf8_length(const unsigned char *at)
+{
+    int length = *at < 0x80 ? 1 : *at < 0xc2 ? 0 : *at < 0xe0 ? 2 : *at < 0xf0 ? 3 : *at < 0xf5 ? 4 : 0;
+    for (int i = 1; i < length; i++)
+        if ((at[i] & 0xc0) != 0x80) return 0;
+    bool is_wrong = (*at == 0xe0 && at[1] < 0xa0) || (*at == 0xed && at[1] >= 0xa0) ||
+                    (*at == 0xf0 && at[1] < 0x90) || (*at == 0xf4 && at[1] >= 0x90);
+    return is_wrong ? 0 : length;
+}
+
+bool lki_is_utf8(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    for (int length; *at; at += length)
+        if (!(length = utf8_length(at))) return false;
+    return true;
+}
+
 char *lki_strdup(const char *text)
 {
     return text ? lki_strndup(text, strlen(text)) : NULL;

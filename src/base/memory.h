@@ -31,6 +31,8 @@ char *lki_strndup(const char *text, size_t length);
 char *lki_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* NULL is the same as NULL alone. */
 bool lki_same_text(const char *a, const char *b);
+/* Whether JSON and YAML can hold a text. */
+bool lki_is_utf8(const char *text);
 
 /* How many allocations this process has made through this file so far. */
 uint64_t lki_allocation_count(void);

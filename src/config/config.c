@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "config/registry.h"
 #include "config/suggest.h"
+#include "train/run.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -63,6 +64,26 @@ static lk_status check_valid_loader(const lki_object *call)
                        lki_suggest_text(&near, hint, sizeof hint));
 }
 
+/* Keys of loaders become names of files. */
+static lk_status check_loader_keys(const lki_object *owner)
+{
+    const lki_node *loaders = owner ? value_of(owner, "loaders") : NULL;
+    bool is_map = loaders && loaders->kind == LKI_NODE_MAP && !loaders->object;
+    for (int i = 0; is_map && i < loaders->count; i++) {
+        const lki_entry *entry = &loaders->entries[i];
+        const char *fault = lki_loader_key_fault(entry->key);
+        if (fault) return lki_fail_at(entry->place, "loader \"%.100s\": %s", entry->key, fault);
+    }
+    return LK_OK;
+}
+
+static lk_status check_call(const lki_object *call)
+{
+    LKI_TRY(check_valid_loader(call));
+    LKI_TRY(check_loader_keys(call));
+    return check_loader_keys(lki_object_argument(call, "estimator", 0));
+}
+
 lk_status lki_config_plan(lk_config *config, lki_plan *plan)
 {
     const lki_node *root = config->tree.root;
@@ -75,7 +96,7 @@ lk_status lki_config_plan(lk_config *config, lki_plan *plan)
         return lki_fail_at(root->place, "\"runner\" is missing: what to train with");
     if (!run || !run->count)
         return lki_fail_at(root->place, "\"run\" is missing: the calls to make, as in `- _call_: train`");
-    for (int i = 0; i < run->count; i++) LKI_TRY(check_valid_loader(lki_node_object(run->entries[i].value)));
+    for (int i = 0; i < run->count; i++) LKI_TRY(check_call(lki_node_object(run->entries[i].value)));
     if (!runner) return LK_OK;
     plan->runner = lki_node_object(runner);
     if (!plan->runner || plan->runner->component->kind != LK_KIND_RUNNER)

@@ -1,4 +1,5 @@
 /* --a/b/c=VALUE[:type] over a tree. */
+#include "base/memory.h"
 #include "config/registry.h"
 #include "config/suggest.h"
 #include "config/tree.h"
@@ -237,6 +238,7 @@ lk_status lki_tree_override(lki_tree *tree, const char *name, const char *assign
 {
     const char *equals = strchr(assignment, '=');
     if (!equals) return lki_fail(LK_ERR_CONFIG, "%s: expected --path/to/key=value", name);
+    if (!lki_is_utf8(assignment)) return lki_fail(LK_ERR_CONFIG, "%s: it is not UTF-8", name);
     char *kept_name = lki_arena_strdup(&tree->arena, name);
     char *path = lki_arena_strdup(&tree->arena, assignment);
     if (!kept_name || !path) return LK_ERR_NOMEM;

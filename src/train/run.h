@@ -122,6 +122,8 @@ lk_status lki_run_close_engine(lk_runner *runner);
 int lki_run_gpu(const lki_run *run);
 /* "2 ranks share GPU 0: NVIDIA H200"; "" where no rank computes on a GPU. Every rank calls it. */
 lk_status lki_run_describe_gpus(const lk_runner *runner, char *text, size_t capacity);
+/* What is wrong with the key of a loader, which names files in the logdir, too; NULL where nothing is. */
+const char *lki_loader_key_fault(const char *key);
 /* The index of a loader by its key; -1 where there is none. */
 int lki_run_find_loader(const lki_run *run, const char *key);
 

@@ -83,6 +83,9 @@ static lki_part *find_or_add_part(lk_runner *runner, const char *key)
     lki_run *run = runner->run;
     if (run->part_count == LKI_MAX_PARTS)
         return lki_fail_null(LK_ERR_INVALID, "a runner keeps at most %d parts by key", LKI_MAX_PARTS);
+    if (!lki_is_utf8(key))
+        return lki_fail_null(LK_ERR_INVALID, "the key \"%s\" of a part is not UTF-8: checkpoints name it",
+                             key);
     char *copy = lki_strdup(key);
     if (!copy) return NULL;
     part = &run->parts[run->part_count++];

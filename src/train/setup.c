@@ -22,6 +22,14 @@ int lki_run_find_loader(const lki_run *run, const char *key)
     return -1;
 }
 
+const char *lki_loader_key_fault(const char *key)
+{
+    if (!key || !*key) return "a loader needs a name";
+    if (strchr(key, '/') || !strcmp(key, ".") || !strcmp(key, ".."))
+        return "its name is that of files in the logdir: it can have no \"/\" in it, nor be \".\" or \"..\"";
+    return lki_is_utf8(key) ? NULL : "its name is not UTF-8";
+}
+
 /* ---- Taking over. Each of these owns what it is given, also when it fails. ---- */
 
 /* Where there is no loader, the error is that of the constructor that failed last, perhaps another loader's:
@@ -31,7 +39,10 @@ static lk_status add_loader(lki_run *run, const char *key, lk_loader *loader)
     if (!loader)
         return lki_last_status() ? lki_last_status() : lki_fail(LK_ERR_INVALID, "loader \"%s\" is NULL", key);
     lk_status status = LK_OK;
-    if (run->loader_count == LKI_MAX_LOADERS)
+    const char *fault = lki_loader_key_fault(key);
+    if (fault)
+        status = lki_fail(LK_ERR_INVALID, "loader \"%.100s\": %s", key ? key : "", fault);
+    else if (run->loader_count == LKI_MAX_LOADERS)
         status = lki_fail(LK_ERR_INVALID, "a run has at most %d loaders", LKI_MAX_LOADERS);
     else if (lki_run_find_loader(run, key) >= 0)
         status = lki_fail(LK_ERR_INVALID, "there are two loaders named \"%s\"", key);
@@ -277,6 +288,9 @@ static lk_status copy_text(char **out, const char *text)
 static lk_status keep_texts(lk_runner *runner, const lk_train_options *options)
 {
     lki_run *run = runner->run;
+    /* Its paths are kept in JSON, with the list of the best checkpoints. */
+    if (options->logdir && !lki_is_utf8(options->logdir))
+        return lki_fail(LK_ERR_INVALID, "logdir: the path \"%s\" is not UTF-8", options->logdir);
     LKI_TRY(copy_text(&run->logdir, options->logdir));
     LKI_TRY(copy_text(&run->valid_loader, options->valid_loader));
     LKI_TRY(copy_text(&run->valid_metric, options->valid_metric ? options->valid_metric : runner->loss_key));

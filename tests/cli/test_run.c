@@ -701,6 +701,9 @@ static void test_wrong_configs(void **state)
         {"run:\n- _call_: train\n  loaders: {train: {_target_: DataLoader, dataset: SyntheticDigits}}\n"
          "  valid_loader: trian\n",
          2, "bad.yml:4: valid_loader: there is no loader \"trian\"; did you mean \"train\"?"},
+        {"run:\n- _call_: train\n  loaders:\n"
+         "    ../../../escaped: {_target_: DataLoader, dataset: SyntheticDigits}\n",
+         2, "bad.yml:4: loader \"../../../escaped\": its name is that of files in the logdir"},
     };
     enter("cli_wrong");
     write_text("good.yml", good);
@@ -723,6 +726,7 @@ static void test_wrong_configs(void **state)
     check_refused(folder, "run -C good.yml --logdri x", 2, "unknown option --logdri; did you mean --logdir?");
     check_refused(folder, "run -C good.yml --run/0/valid_loader=vaild", 2,
                   "--run/0/valid_loader=vaild: valid_loader: there is no loader \"vaild\"");
+    check_refused(folder, "run -C good.yml --logdir 'caf\xe9'", 2, ": it is not UTF-8");
     check_refused(folder, "run -C good.yml --optimzer/lr=0.5", 2, "did you mean \"optimizer\"?");
     check_refused(folder, "run -C good.yml --run/0/device=tpu", 2, "device: no engine is named \"tpu\"");
 }

@@ -1,5 +1,7 @@
 /* A trained model on other data: its metrics, its predictions; and what lk_train refuses. */
 #include "case.h"
+
+#include <unistd.h>
 #include "engines.h"
 
 #include "optim/optimizer.h"
@@ -215,6 +217,33 @@ static void two_loaders_of_one_name(void **state)
     lk_runner_free(runner);
 }
 
+/* Keys and paths that cannot be kept are refused before anything is trained or written. */
+static void names_that_cannot_be_kept(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"a/b", "../../../escaped", ".", "..", "", NULL, "caf\xe9"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        lk_runner *runner = lk_supervised_runner();
+        const char *folder = lkt_scratch_folder("loader_keys");
+        lkt_fails(lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                           .optimizer = lk_adam(), .logdir = folder,
+                           .loaders = lk_loaders({keys[i], lk_loader(lkt_points(16, 1))})),
+                  LK_ERR_INVALID, keys[i] && *keys[i] ? "its name is" : "a loader needs a name");
+        assert_int_not_equal(rmdir(folder), -1); /* it is empty */
+        lk_runner_free(runner);
+    }
+    lk_runner *runner = lk_supervised_runner();
+    lkt_fails(lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                       .optimizer = lk_adam(), .logdir = "caf\xe9",
+                       .loaders = lk_loaders({"train", lk_loader(lkt_points(16, 1))})),
+              LK_ERR_INVALID, "logdir: the path \"caf\xe9\" is not UTF-8");
+    lkt_fails(lk_runner_add_model(runner, "caf\xe9", lkt_linear_model()), LK_ERR_INVALID, "is not UTF-8");
+    lk_runner_free(runner);
+    assert_null(lk_confusion_matrix_callback(.num_classes = 2, .prefix = "../../"));
+    lkt_contains(lk_error(), "leads out of the logdir");
+    lk_callback_free(lk_confusion_matrix_callback(.num_classes = 2, .prefix = "head/.."));
+}
+
 static void datasets_instead_of_loaders(void **state)
 {
     (void)state;
@@ -319,6 +348,7 @@ int main(void)
         cmocka_unit_test(a_model_may_predict_before_it_is_trained),
         cmocka_unit_test(wrong_arguments),
         cmocka_unit_test(two_loaders_of_one_name),
+        cmocka_unit_test(names_that_cannot_be_kept),
         cmocka_unit_test(datasets_instead_of_loaders),
         cmocka_unit_test(tf32_reaches_the_engine),
         cmocka_unit_test(devices_are_those_of_the_call),

@@ -6,6 +6,7 @@
 #include "train/callbacks/callbacks.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static lk_status save_files(const lk_runner *runner, const lk_metric *metric, const char *name)
@@ -54,12 +55,23 @@ static lk_status publish(lk_runner *runner, lk_metric *metric, void *context)
     return draw(runner, metric);
 }
 
+/* The name is that of a folder in the logdir, or of one below it. */
+static lk_status check_name(const char *name)
+{
+    for (const char *part = name; part; part = strchr(part, '/')) {
+        part += *part == '/';
+        if (!strncmp(part, "..", 2) && (!part[2] || part[2] == '/'))
+            return lki_fail(LK_ERR_INVALID, "ConfusionMatrix: \"%.100s\" leads out of the logdir", name);
+    }
+    return LK_OK;
+}
+
 lk_callback *lk_confusion_matrix_callback_create(lk_metric_callback_options options)
 {
     lk_metric *metric = lk_confusion_matrix_metric_create(lki_metric_callback_options(&options));
     char *name = lki_format("%sconfusion_matrix%s", options.prefix ? options.prefix : "",
                             options.suffix ? options.suffix : "");
-    if (!metric || !name) {
+    if (!metric || !name || check_name(name)) {
         lk_metric_free(metric);
         lki_free(name);
         return NULL;
