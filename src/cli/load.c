@@ -1,13 +1,28 @@
 #include "cli/load.h"
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "cli/expdir.h"
 
-static lk_status load(lk_config *config, const lki_config_options *options)
+#include <string.h>
+
+/* One key alone may also have been meant as an option. */
+static lk_status override(lk_config *config, const char *command, const char *assignment)
+{
+    lk_status status = lk_config_override(config, assignment);
+    size_t length = strcspn(assignment, "=/");
+    if (!status || assignment[length] == '/') return status;
+    LKI_SCOPED char *key = lki_strndup(assignment, length);
+    LKI_SCOPED char *sentence = lki_strdup(lk_error());
+    const char *near = key ? lki_option_near(lki_command_find(command), key) : NULL;
+    return near && sentence ? lki_fail(status, "%s; an option is called --%s", sentence, near) : status;
+}
+
+static lk_status load(lk_config *config, const char *command, const lki_config_options *options)
 {
     for (int i = 0; i < options->files.count; i++) LKI_TRY(lk_config_load(config, options->files.items[i]));
     for (int i = 0; i < options->overrides.count; i++)
-        LKI_TRY(lk_config_override(config, options->overrides.items[i]));
+        LKI_TRY(override(config, command, options->overrides.items[i]));
     return LK_OK;
 }
 
@@ -21,7 +36,7 @@ lk_config *lki_load_config(const char *command, const lki_config_options *option
 {
     if (!options->files.count) return lki_fail_null(LK_ERR_CONFIG, "%s: needs -C FILE", command);
     lk_config *config = lk_config_create();
-    if (!config || load(config, options) == LK_OK) return config;
+    if (!config || load(config, command, options) == LK_OK) return config;
     lk_config_free(config);
     return NULL;
 }

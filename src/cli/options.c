@@ -43,15 +43,29 @@ static const lki_option *find_letter(const parser *p, char letter)
     return NULL;
 }
 
+const char *lki_option_near(const lki_command *command, const char *name)
+{
+    lki_suggestion near = {.wanted = name};
+    for (const lki_option *o = command->options; o && o->name; o++) lki_suggest_offer(&near, o->name);
+    return near.best;
+}
+
 static lk_status fail_unknown(const parser *p, const char *name, size_t length)
 {
     LKI_SCOPED char *wanted = lki_strndup(name, length);
-    if (!wanted) return LK_ERR_NOMEM;
-    lki_suggestion near = {.wanted = wanted};
     char hint[128] = "";
-    for (const lki_option *o = p->command->options; o && o->name; o++) lki_suggest_offer(&near, o->name);
-    if (near.best) snprintf(hint, sizeof hint, "; did you mean --%s?", near.best);
+    if (!wanted) return LK_ERR_NOMEM;
+    const char *near = lki_option_near(p->command, wanted);
+    if (near) snprintf(hint, sizeof hint, "; did you mean --%s?", near);
     return lki_fail(LK_ERR_CONFIG, "%s: unknown option --%s%s", p->command->name, wanted, hint);
+}
+
+/* A path into the config, or one key, as no option is written: whether the config knows it is seen when it is
+ * read. */
+static bool may_be_override(const char *name, size_t length, bool has_value)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    return memchr(name, '/', length) || (has_value && length && strspn(name, letters) == length);
 }
 
 /* The list has room for every word of the command line: it is made once. */
@@ -125,7 +139,7 @@ static lk_status parse_long(parser *p, const char *word)
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
     const lki_option *o = find_long(p, name, length);
     if (o) return take(p, o, equals ? equals + 1 : NULL);
-    if (p->command->takes_overrides && memchr(name, '/', length)) {
+    if (p->command->takes_overrides && may_be_override(name, length, equals != NULL)) {
         if (!equals)
             return lki_fail(LK_ERR_CONFIG, "%s: %s: an override is written --path/to/key=value",
                             p->command->name, word);

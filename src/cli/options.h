@@ -65,6 +65,9 @@ typedef struct lki_command {
 extern const lki_command *const lki_commands[];
 const lki_command *lki_command_find(const char *name);
 
+/* The option whose name is nearest to one that is none; NULL where no slip of the hand explains it. */
+const char *lki_option_near(const lki_command *command, const char *name);
+
 /* Fills `options` from the words after the command's name. *wants_help is set by -h and --help, and parsing
  * ends. */
 lk_status lki_options_parse(const lki_command *command, int count, char **words, void *options,

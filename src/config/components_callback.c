@@ -149,6 +149,11 @@ static const lk_parameter checkpoint_parameters[] = {
     {0},
 };
 
+static const lk_parameter skip_checkpoint_parameters[] = {
+    LKI_IGNORED("logdir", "accepted, without effect: nothing is written"),
+    {0},
+};
+
 const lk_component lki_callback_components[] = {
     LKI_CALLBACK("Criterion", "Reports the loss.", criterion),
     {.name = "Backward",
@@ -161,7 +166,13 @@ const lk_component lki_callback_components[] = {
     LKI_CALLBACK("Scheduler", "Says when the schedule steps.", scheduler),
     LKI_CALLBACK("EarlyStopping", "Ends the run when the metric gets no better.", early_stopping),
     LKI_CALLBACK("Checkpoint", "Keeps the weights of the best and the last epoch.", checkpoint),
-    LKI_PLAIN_CALLBACK("SkipCheckpoint", "No checkpoints.", lk_skip_checkpoint_callback),
+    {.name = "SkipCheckpoint",
+     .aliases = LKI_CALLBACK_NAMES("SkipCheckpoint"),
+     .kind = LK_KIND_CALLBACK,
+     .help = "No checkpoints.",
+     .parameters = skip_checkpoint_parameters,
+     .build = lki_build_plain_callback,
+     .context = &(const lki_plain_callback){lk_skip_checkpoint_callback}},
     LKI_PLAIN_CALLBACK("Timer", "Reports the times of loading and computing.", lk_timer_callback),
     LKI_PLAIN_CALLBACK("Tqdm", "The progress bar.", lk_progress_callback),
     {0},

@@ -83,6 +83,17 @@ static bool ends_with(const char *text, const char *end)
     return length >= end_length && !strcmp(text + length - end_length, end);
 }
 
+static void fail_to_pick(const lk_state_dict *dict, const char *path)
+{
+    int count = (int)lk_state_dict_count(dict);
+    if (count == 0)
+        lki_fail(LK_ERR_FORMAT, "%s: it has no tensors", path);
+    else
+        lki_fail(LK_ERR_CONFIG,
+                 "%s: it has %d tensors: say which one, as in {_target_: torch.load, f: %s, name: %s}", path,
+                 count, path, lk_state_dict_name(dict, 0));
+}
+
 /* The one tensor of a file, or the named one of several. */
 static lk_tensor *pick_tensor(lk_state_dict *dict, const char *path, const char *name)
 {
@@ -93,8 +104,7 @@ static lk_tensor *pick_tensor(lk_state_dict *dict, const char *path, const char 
     else if (lk_state_dict_count(dict) == 1)
         found = lk_state_dict_tensor(dict, 0);
     else
-        lki_fail(LK_ERR_CONFIG, "%s: it has %d tensors: say which with `name`", path,
-                 (int)lk_state_dict_count(dict));
+        fail_to_pick(dict, path);
     lk_tensor *tensor = found ? lk_tensor_clone(found) : NULL;
     lk_state_dict_free(dict);
     return tensor;

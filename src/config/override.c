@@ -210,6 +210,25 @@ static lk_status walk_to_start(lki_tree *tree, const char *name, int start, lki_
     return step_into(tree, name, index, entry);
 }
 
+/* --optimizer=SGD: a name in place of a map would silently drop the rest of it. */
+static lk_status check_replaced(lki_tree *tree, const char *name, const lki_node *entry,
+                                const lki_node *value)
+{
+    int path = (int)strcspn(name, "=");
+    const lki_node *old = lki_source_value(tree, entry);
+    if (!old) return lki_last_status();
+    bool has_target = has_key(old, "_target_");
+    if (old->kind != LKI_NODE_MAP || old->count <= has_target) return LK_OK;
+    if (value->kind != LKI_NODE_SCALAR || lki_node_is_null(value)) return LK_OK;
+    if (!has_target)
+        return lki_fail(LK_ERR_CONFIG, "%s: the config has a map there: set a key below it, or a whole map",
+                        name);
+    return lki_fail(LK_ERR_CONFIG,
+                    "%s: the config has a map there: %.*s/_target_=%s changes its component alone, "
+                    "%.*s={_target_: %s, ...} all of it",
+                    name, path, name, value->text, path, name, value->text);
+}
+
 static lk_status assign(lki_tree *tree, const char *name, char *path, char *text)
 {
     char *rest = NULL;
@@ -226,6 +245,8 @@ static lk_status assign(lki_tree *tree, const char *name, char *path, char *text
         last = part;
     }
     LKI_TRY(read_typed(tree, name, last, text, &value));
+    if (last == first)
+        LKI_TRY(check_replaced(tree, name, entry->value, value)); /* a whole path says it all */
     lki_node before = *entry->value;
     *entry->value = *value; /* in its place: aliases of what stood here follow */
     entry->place = (lki_place){.file = name};

@@ -91,6 +91,8 @@ lk_status lki_node_add(lki_tree *tree, lki_node *node, const char *key, lki_plac
 lk_status lki_tree_resolve(lki_tree *tree);
 /* Merges another source over the tree's and resolves; the tree is unchanged where `over` is wrong. */
 lk_status lki_tree_merge(lki_tree *tree, lki_node *over);
+/* What a node of the source means; NULL and an error where it fails. */
+lki_node *lki_source_value(lki_tree *tree, const lki_node *node);
 /* An alias of the source becomes a node of its own, so that one can change what is below it: a map inherits
  * from what the alias stood for, a list's items are aliases of its items. */
 lk_status lki_source_own(lki_tree *tree, lki_node *node);

@@ -24,6 +24,7 @@ static lk_status gather(lki_tree *tree, lki_place place, const lki_node *value, 
             LKI_TRY(gather(tree, place, value->entries[i].value, inherited));
         return LK_OK;
     }
+    if (lki_node_is_null(value)) return LK_OK;
     if (value->kind != LKI_NODE_MAP) return lki_fail_at(place, "<<: expected a map or a list of maps");
     for (int i = 0; i < value->count; i++) {
         const lki_entry *entry = &value->entries[i];
@@ -77,6 +78,11 @@ static lki_node *resolve(lki_tree *tree, const lki_node *node, int depth)
     out->text = node->text;
     if (node->inherits && add_inherited(tree, node, depth + 1, out)) return NULL;
     return add_own(tree, node, depth + 1, out) ? NULL : out;
+}
+
+lki_node *lki_source_value(lki_tree *tree, const lki_node *node)
+{
+    return resolve(tree, node, 0);
 }
 
 /* What earlier changes have left in the arena does not count. */

@@ -724,6 +724,14 @@ static void test_wrong_configs(void **state)
     check_refused(folder, "run -C good.yml --seed x", 2, "--seed: expected an integer");
     check_refused(folder, "run -C good.yml --num-epochs 0", 2, "--num-epochs: expected at least 1");
     check_refused(folder, "run -C good.yml --logdri x", 2, "unknown option --logdri; did you mean --logdir?");
+    check_refused(folder, "run -C good.yml --logdri=x", 2, "\"logdri\" is no key of the config");
+    check_refused(folder, "run -C good.yml --worldsize=2", 2, "; an option is called --world-size");
+    check_refused(folder, "run -C good.yml --world_siz=2", 2, "; an option is called --world-size");
+    check_refused(folder, "run -C good.yml --num-epcohs=2", 2, "unknown option --num-epcohs");
+    check_refused(folder, "run -C good.yml --valid_metric", 2, "unknown option --valid_metric");
+    check_refused(folder, "run -C good.yml --optimizer=SGD", 2, "--optimizer/_target_=SGD changes");
+    check_refused(folder, "run -C good.yml --valid_loader=vaild", 2,
+                  "--valid_loader=vaild: valid_loader: there is no loader \"vaild\"");
     check_refused(folder, "run -C good.yml --run/0/valid_loader=vaild", 2,
                   "--run/0/valid_loader=vaild: valid_loader: there is no loader \"vaild\"");
     check_refused(folder, "run -C good.yml --logdir 'caf\xe9'", 2, ": it is not UTF-8");

@@ -456,7 +456,16 @@ static void test_tensors_from_files(void **state)
     assert_int_equal(lk_dataset_length(object_at(&w, "b")), 4);
     close_world(&w);
     snprintf(text, sizeof text, "a: {_target_: TensorDataset, args: [%s/two.safetensors]}\n", folder);
-    lkt_fails(open_world(&w, text), LK_ERR_CONFIG, "it has 2 tensors: say which with `name`");
+    lkt_fails(open_world(&w, text), LK_ERR_CONFIG, "two.safetensors, name: x}");
+    lkt_contains(lk_error(), "it has 2 tensors: say which one, as in {_target_: torch.load, f: ");
+    close_world(&w);
+    /* What the message says to write. */
+    snprintf(text, sizeof text,
+             "a: {_target_: TensorDataset, args: [{_target_: torch.load, f: %s/two.safetensors, name: x}]}\n",
+             folder);
+    lkt_ok(open_world(&w, text));
+    close_world(&w);
+    lkt_ok(open_world(&w, "a: {_target_: catalyst.callbacks.SkipCheckpointCallback, logdir: ./logs}\n"));
     close_world(&w);
 }
 

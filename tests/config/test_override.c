@@ -150,9 +150,31 @@ static void test_what_an_anchor_cannot_become(void **state)
     lki_tree tree = {0};
     static const char text[] = "base: &base {lr: 1}\na: {<<: *base}\n";
     lkt_ok(lki_tree_read_text(&tree, "a.yml", text, strlen(text)));
-    lkt_fails(override(&tree, "base=5"), LK_ERR_CONFIG, "a.yml:2: <<: expected a map");
+    lkt_fails(override(&tree, "base=[1]"), LK_ERR_CONFIG, "a.yml:2: <<: expected a map");
     lkt_ok(override(&tree, "base/lr=5"));
     assert_string_equal(lki_node_get(lki_node_get(tree.root, "a"), "lr")->text, "5");
+    lki_tree_fini(&tree);
+}
+
+/* A name in place of an object's map; where it drops nothing, it will do. */
+static void test_names_of_components(void **state)
+{
+    (void)state;
+    lki_tree tree = {0};
+    static const char text[] = "runner: {_target_: SupervisedRunner}\nrun:\n- _call_: train\n"
+                               "  optimizer: &o {_target_: Adam, lr: 1}\n  criterion: {_target_: MSELoss}\n"
+                               "  other: *o\n  more: *o\n";
+    lkt_ok(lki_tree_read_text(&tree, "a.yml", text, strlen(text)));
+    lkt_fails(override(&tree, "optimizer=SGD"), LK_ERR_CONFIG,
+              "--optimizer=SGD: the config has a map there: --optimizer/_target_=SGD changes its component "
+              "alone, --optimizer={_target_: SGD, ...} all of it");
+    lkt_fails(override(&tree, "other=SGD"), LK_ERR_CONFIG, "the config has a map there");
+    lkt_ok(override(&tree, "run/0/other=SGD"));
+    lkt_ok(override(&tree, "criterion=L1Loss"));
+    lkt_ok(override(&tree, "optimizer/_target_=SGD"));
+    lkt_ok(override(&tree, "optimizer={_target_: SGD, lr: 2}"));
+    lkt_ok(override(&tree, "run/0/more/lr=5"));
+    lkt_ok(override(&tree, "optimizer=~"));
     lki_tree_fini(&tree);
 }
 
@@ -189,6 +211,7 @@ static void test_wrong_overrides(void **state)
                             "calls; did you mean \"optimizer\"?"},
         {"runer/model/lr=0.5", "did you mean \"runner\"?"},
         {"foo/bar=1", "--foo/bar=1: \"foo\" is no key of the config, its runner or its calls"},
+        {"model=Linear", "--model=Linear: the config has a map there: set a key below it, or a whole map"},
         {"=5", "the path is empty"},
         {"///=5", "the path is empty"},
     };
@@ -207,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_missing_maps_are_made),
         cmocka_unit_test(test_short_paths),
         cmocka_unit_test(test_overriding_an_empty_tree),
+        cmocka_unit_test(test_names_of_components),
         cmocka_unit_test(test_aliases_follow_their_anchor),
         cmocka_unit_test(test_aliases_of_maps_and_lists),
         cmocka_unit_test(test_what_an_anchor_cannot_become),
