@@ -117,6 +117,15 @@ static lk_status apply_to_loaders(lk_config *config, int call, const lki_node *l
     return LK_OK;
 }
 
+/* The numbers of the loaders that a call makes of datasets. */
+static lk_status apply_to_datasets(lk_config *config, int call, const lki_node *datasets,
+                                   const run_options *options)
+{
+    if (lki_node_is_null(datasets)) return LK_OK;
+    LKI_TRY(set_int(config, call, "datasets/batch_size", &options->batch_size));
+    return set_int(config, call, "datasets/num_workers", &options->num_workers);
+}
+
 static lk_status apply_to_call(lk_config *config, int call, const run_options *options)
 {
     LKI_TRY(set_text(config, call, "logdir", options->logdir));
@@ -164,8 +173,9 @@ static lk_status apply_to_calls(lk_config *config, const run_options *options)
         const lki_node *name = lki_node_get(calls->entries[i].value, "_call_");
         if (!name || name->kind != LKI_NODE_SCALAR) continue;
         if (!strcmp(name->text, "train")) {
-            const lki_node *loaders = lki_node_get(calls->entries[i].value, "loaders");
-            LKI_TRY(apply_to_loaders(config, i, loaders, options));
+            const lki_node *call = calls->entries[i].value;
+            LKI_TRY(apply_to_loaders(config, i, lki_node_get(call, "loaders"), options));
+            LKI_TRY(apply_to_datasets(config, i, lki_node_get(call, "datasets"), options));
             LKI_TRY(apply_to_call(config, i, options));
         }
         if (!strcmp(name->text, "train_estimator")) LKI_TRY(apply_to_estimator(config, i, options));

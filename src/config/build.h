@@ -42,6 +42,9 @@ typedef struct lki_plan {
     lki_kept *kept;        /* while objects are being built */
 } lki_plan;
 
+/* datasets.c: `datasets:` of the calls becomes the `loaders:` that it stands for. */
+lk_status lki_datasets_to_loaders(lki_tree *tree);
+
 /* Checks the whole tree and lists its objects. `run:` holds calls, all else may hold components. */
 lk_status lki_plan_make(lki_plan *plan);
 

@@ -90,6 +90,7 @@ lk_status lki_config_plan(lk_config *config, lki_plan *plan)
     *plan = (lki_plan){.tree = &config->tree};
     LKI_TRY(lki_components_offered());
     if (!root) return lki_fail(LK_ERR_CONFIG, "the config is empty");
+    LKI_TRY(lki_datasets_to_loaders(plan->tree));
     LKI_TRY(lki_plan_make(plan));
     const lki_node *runner = lki_node_get(root, "runner"), *run = lki_node_get(root, "run");
     if (!runner && (!run || needs_runner(run)))

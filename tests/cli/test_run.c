@@ -667,6 +667,47 @@ static const char good[] =
     "{_target_: Adam, lr: 0.01}\n  loaders:\n    train:\n      _target_: DataLoader\n      dataset: "
     "{_target_: SyntheticDigits, count: 64}\n      batch_size: 32\n";
 
+/* Catalyst's `datasets`: the same run as with the loaders that they stand for. */
+static void test_datasets_instead_of_loaders(void **state)
+{
+    (void)state;
+#define HEAD                                                                                                 \
+    "data: {_var_: data, _target_: SyntheticDigits, count: 96}\nrunner: {_target_: SupervisedRunner, "       \
+    "model: "                                                                                                \
+    "{_target_: Sequential, args: [Flatten, {_target_: Linear, in_features: 784, out_features: 10}]}}\n"     \
+    "run:\n- _call_: train\n  criterion: CrossEntropyLoss\n  optimizer: Adam\n  num_epochs: 2\n"
+#define DATASETS(rest) HEAD "  datasets: {train: {_var_: data}, valid: {_var_: data}, " rest "}\n"
+#define LOADER         "{_target_: DataLoader, dataset: {_var_: data}, batch_size: 32, drop_last: y, num_workers: 1"
+    enter("cli_datasets");
+    write_text("datasets.yml", DATASETS("batch_size: 32, drop_last: y, num_workers: 1, per_gpu_scaling: n"));
+    write_text("loaders.yml", HEAD "  loaders: {train: " LOADER ", shuffle: y}, valid: " LOADER "}}\n");
+    check_done("run -C datasets.yml --logdir a");
+    check_done("run -C loaders.yml --logdir b");
+    check_done("run -C datasets.yml --logdir c -b 48 -j 0");
+    check_done("run -C loaders.yml --logdir d -b 48 -j 0");
+    check_done("run -C a/config.yml --logdir e --valid_loader=valid");
+    check_done("evaluate -C datasets.yml -c a/checkpoints/model.last.safetensors --loader train");
+    const char *const same[][2] = {{"a", "b"}, {"c", "d"}, {"a", "e"}};
+    for (int i = 0; i < 3; i++) {
+        char command[8192];
+        snprintf(command, sizeof command,
+                 "cd '%s' && cmp %s/checkpoints/model.last.safetensors %s/checkpoints/model.last.safetensors",
+                 folder, same[i][0], same[i][1]);
+        if (system(command)) fail_msg("%s", command);
+    }
+    write_text("bad.yml", HEAD "  datasets: {train: {_var_: data}}\n  loaders: {train: " LOADER "}}\n");
+    check_refused(folder, "run -C bad.yml", 2, "bad.yml:8: datasets: \"train\" is a key of loaders, too");
+    write_text("bad.yml", HEAD "  datasets: [{_var_: data}]\n");
+    check_refused(folder, "run -C bad.yml", 2, "bad.yml:8: datasets: expected a map of datasets");
+    write_text("bad.yml", DATASETS("batch_size: many"));
+    check_refused(folder, "run -C bad.yml", 2, "bad.yml:8: batch_size: expected an integer, found \"many\"");
+    write_text("bad.yml", DATASETS("a/b: {_var_: data}"));
+    check_refused(folder, "run -C bad.yml", 2, "bad.yml:8: loader \"a/b\": its name is that of files");
+#undef HEAD
+#undef DATASETS
+#undef LOADER
+}
+
 /* Line 1 of a second file that is merged over the good one, and what must be said about it. */
 static void test_wrong_configs(void **state)
 {
@@ -799,6 +840,7 @@ int main(void)
         cmocka_unit_test(test_the_best_epoch_of_the_whole_run),
         cmocka_unit_test(test_nothing_left_to_train),
         cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_datasets_instead_of_loaders),
         cmocka_unit_test(test_wrong_configs),
         cmocka_unit_test(test_wrong_environments),
         cmocka_unit_test(test_runs_that_fail),
