@@ -156,9 +156,6 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
 static const lk_parameter train_parameters[] = {
     LKI_OBJECTS("loaders", LOADER, LKI_REQUIRED,
                 "loaders by key; train... is trained on, valid... and others evaluated"),
-    LKI_IGNORED("datasets",
-                "instead of loaders: datasets by key, and batch_size, num_workers and drop_last of all "
-                "their loaders; train... is shuffled"),
     LKI_OBJECT("model", MODULE, LKI_OPTIONAL, "the model; the runner's where left out"),
     LKI_OBJECT("engine", ENGINE, LKI_OPTIONAL, "where it runs; the runner's where left out"),
     LKI_OBJECTS("criterion", CRITERION, LKI_OPTIONAL, "the loss; several by key for runners of one's own"),
@@ -185,6 +182,9 @@ static const lk_parameter train_parameters[] = {
     ENGINE_PARAMETERS,
     LKI_CHOICE("autoresume", LKI_OPTIONAL, "last|best",
                "go on from logdir's own checkpoint, where there is one"),
+    LKI_IGNORED("datasets",
+                "instead of loaders: datasets by key, and batch_size, num_workers and drop_last of all "
+                "their loaders; train... is shuffled"),
     {0},
 };
 #define EVALUATION_PARAMETERS                                                                                \
