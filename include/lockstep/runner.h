@@ -34,7 +34,8 @@ const char *lk_metrics_name(const lk_metrics *metrics, int index);
 double lk_metrics_value(const lk_metrics *metrics, int index);
 
 typedef struct lk_named_loader {
-    const char *key; /* "train...", "valid...", "infer...": what is done with it follows from the prefix */
+    const char *key; /* "train...", "valid...", "infer...": what is done with it follows from the prefix. It
+                        names files in the logdir, too: UTF-8 without a "/" */
     lk_loader *loader;
 } lk_named_loader;
 
