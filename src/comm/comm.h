@@ -18,6 +18,7 @@ lk_status lki_comm_self_create(lk_comm **out);
 typedef struct lki_shm_options {
     int rank, size;
     int fd;           /* of lki_shm_memory_create, inherited over fork; below 0: by name */
+    int round;        /* how many comms these ranks have made of the fd before this one */
     const char *name; /* where fd is below 0: the same on every rank, different for every comm of the host */
     size_t slot_nbytes; /* of a chunk, 0: chosen from the size; tests make it small. The same on all ranks */
     int64_t join_timeout_ms; /* 0: 60 s */
@@ -27,8 +28,11 @@ typedef struct lki_shm_options {
 } lki_shm_options;
 
 /* Memory for ranks that are forked from this process: an fd to hand to lki_comm_shm_create in each of them,
- * closed by the caller when all are. */
+ * closed by the caller when all are. It holds one comm after another, or several at once. */
 lk_status lki_shm_memory_create(int *fd, int size, size_t slot_nbytes);
+
+/* Says there that one of the ranks has ended: who waits for it to join need not any longer. */
+void lki_shm_memory_mark_ended(int fd, int size, int rank);
 
 /* Joins the others; returns when all of them are there. Errors name the ranks that did not come. */
 lk_status lki_comm_shm_create(lk_comm **out, const lki_shm_options *options);

@@ -24,7 +24,7 @@
 
 enum {
     LKI_SHM_SLOT_COUNT = 8,
-    LKI_SHM_VERSION = 1,
+    LKI_SHM_VERSION = 2,
     LKI_SHM_LINE = 128, /* two cache lines: the prefetcher fetches pairs */
     LKI_SHM_MAX_RANKS = 1024,
 };
@@ -56,11 +56,12 @@ typedef enum lki_shm_presence {
     LKI_SHM_LEFT
 } lki_shm_presence;
 
-/* One a rank; written by it alone. */
+/* One a rank; written by it alone, but for `ended`. */
 typedef struct lki_shm_rank {
     LKI_SHM_ALIGNED _Atomic uint64_t consumed; /* steps below this one are over for this rank */
     LKI_SHM_ALIGNED _Atomic int presence;
     _Atomic int pid;
+    _Atomic int ended; /* of forked ranks, in their first segment: the process is over, or about to be */
     _Atomic uint64_t started, finished; /* sequence numbers, for the report of a stall */
     _Atomic int kind;
     _Atomic int64_t count;
@@ -73,6 +74,7 @@ typedef struct lki_shm_header {
     _Atomic int aborted; /* 0, then 1 while the text is written, then 2 */
     int abort_rank;
     char abort_text[512];
+    _Atomic int left_count;
     LKI_SHM_ALIGNED _Atomic uint32_t sleepers; /* ranks that sleep, or are about to */
     LKI_SHM_ALIGNED _Atomic uint32_t bell;     /* the futex they sleep on */
     LKI_SHM_ALIGNED lki_shm_rank ranks[];

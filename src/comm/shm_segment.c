@@ -1,5 +1,7 @@
 /* Where the shared memory comes from: an inherited memfd, or a file by name for ranks that were not forked.
- */
+ *
+ * In a memfd the segments of the ranks' comms lie one after another, all of one size. The first is there
+ * before the ranks are, rank 0 appends the others; the first one's header says which ranks have ended. */
 #define _GNU_SOURCE
 #include "comm/shm.h"
 
@@ -53,6 +55,11 @@ static size_t usable_slot_nbytes(size_t wanted, int size)
     return round_up(nbytes < least ? least : nbytes, 64);
 }
 
+static off_t segment_offset(int round, size_t segment_nbytes)
+{
+    return (off_t)round * (off_t)round_up(segment_nbytes, (size_t)sysconf(_SC_PAGESIZE));
+}
+
 static void sleep_ms(int ms)
 {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
@@ -60,14 +67,14 @@ static void sleep_ms(int ms)
 
 /* Reserves the memory, so that a full /dev/shm is an error here and not a SIGBUS later, and writes the
  * header. */
-static lk_status format_segment(int fd, int size, size_t slot_nbytes)
+static lk_status format_segment(int fd, off_t offset, int size, size_t slot_nbytes)
 {
     size_t nbytes = segment_nbytes_of(size, slot_nbytes);
-    int error = posix_fallocate(fd, 0, (off_t)nbytes);
+    int error = posix_fallocate(fd, offset, (off_t)nbytes);
     if (error)
         return lki_fail(LK_ERR_NOMEM, "shm: could not reserve %zu bytes of shared memory: %s", nbytes,
                         strerror(error));
-    lki_shm_header *header = mmap(NULL, sizeof *header, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    lki_shm_header *header = mmap(NULL, sizeof *header, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
     if (header == MAP_FAILED)
         return lki_fail(LK_ERR_NOMEM, "shm: could not map shared memory: %s", strerror(errno));
     header->version = LKI_SHM_VERSION;
@@ -83,12 +90,31 @@ lk_status lki_shm_memory_create(int *fd, int size, size_t slot_nbytes)
 {
     *fd = memfd_create("lockstep", MFD_CLOEXEC);
     if (*fd < 0) return lki_fail(LK_ERR_NOMEM, "shm: could not create shared memory: %s", strerror(errno));
-    lk_status status = format_segment(*fd, size, usable_slot_nbytes(slot_nbytes, size));
+    lk_status status = format_segment(*fd, 0, size, usable_slot_nbytes(slot_nbytes, size));
     if (status != LK_OK) {
         close(*fd);
         *fd = -1;
     }
     return status;
+}
+
+/* The header of a memfd's first segment; NULL where it cannot be mapped. */
+static lki_shm_header *map_first(int fd, int size)
+{
+    void *header = mmap(NULL, header_nbytes_of(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return header == MAP_FAILED ? NULL : header;
+}
+
+static void unmap_first(lki_shm_header *first, int size)
+{
+    if (first) munmap(first, header_nbytes_of(size));
+}
+
+void lki_shm_memory_mark_ended(int fd, int size, int rank)
+{
+    lki_shm_header *first = map_first(fd, size);
+    if (first) atomic_store(&first->ranks[rank].ended, 1);
+    unmap_first(first, size);
 }
 
 /* /dev/shm, or where it is too small a file among the temporary ones: the kernel keeps that in memory too
@@ -103,6 +129,12 @@ static const char *folder_at(int index)
 static char *path_in(int folder, const char *name)
 {
     return lki_format("%s/lockstep-%u-%s", folder_at(folder), (unsigned)geteuid(), name);
+}
+
+static bool is_formatted(int fd, off_t offset)
+{
+    uint64_t magic = 0;
+    return pread(fd, &magic, sizeof magic, offset) == sizeof magic && magic == LKI_SHM_MAGIC;
 }
 
 static bool has_room(const char *folder, size_t nbytes)
@@ -128,7 +160,7 @@ static lk_status create_named(int *fd, char **path, const char *name, int size, 
             *path = path_in(folder, name);
             if (!*path) return LK_ERR_NOMEM;
             *fd = open_new(*path);
-            if (*fd >= 0 && format_segment(*fd, size, slot) == LK_OK) return LK_OK;
+            if (*fd >= 0 && format_segment(*fd, 0, size, slot) == LK_OK) return LK_OK;
             if (*fd >= 0) close(*fd);
             unlink(*path);
             lki_free(*path);
@@ -146,10 +178,9 @@ static int open_existing(const char *path)
     struct stat info;
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return -1;
-    if (fstat(fd, &info) == 0 && info.st_uid == geteuid() && (size_t)info.st_size >= sizeof(lki_shm_header)) {
-        uint64_t magic = 0;
-        if (pread(fd, &magic, sizeof magic, 0) == sizeof magic && magic == LKI_SHM_MAGIC) return fd;
-    }
+    if (fstat(fd, &info) == 0 && info.st_uid == geteuid() && (size_t)info.st_size >= sizeof(lki_shm_header) &&
+        is_formatted(fd, 0))
+        return fd;
     close(fd);
     return -1;
 }
@@ -170,15 +201,13 @@ static lk_status open_named(int *fd, const char *name, int64_t deadline_ns)
     }
 }
 
-static lk_status map_segment(lki_shm_comm *shm, int fd)
+static lk_status map_segment(lki_shm_comm *shm, int fd, off_t offset, size_t nbytes)
 {
-    struct stat info;
-    if (fstat(fd, &info) != 0) return lki_fail(LK_ERR_IO, "shm: %s", strerror(errno));
-    lki_shm_header *header = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    lki_shm_header *header = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
     if (header == MAP_FAILED)
         return lki_fail(LK_ERR_NOMEM, "shm: could not map shared memory: %s", strerror(errno));
     shm->header = header;
-    shm->segment_nbytes = (size_t)info.st_size;
+    shm->segment_nbytes = nbytes;
     if (header->magic != LKI_SHM_MAGIC || header->version != LKI_SHM_VERSION)
         return lki_fail(LK_ERR_FORMAT, "shm: the shared memory is of another version of lockstep");
     if (header->size != (uint32_t)shm->base.size || header->segment_nbytes != shm->segment_nbytes ||
@@ -206,7 +235,15 @@ static lk_status missing_ranks(lki_shm_comm *shm)
                     text, missing > NAMED_MISSING ? ", ..." : "");
 }
 
-static lk_status join(lki_shm_comm *shm, int64_t deadline_ns)
+static lk_status check_not_ended(const lki_shm_comm *shm, const lki_shm_header *first, int rank)
+{
+    if (!first || !atomic_load(&first->ranks[rank].ended)) return LK_OK;
+    if (shm->header && atomic_load(&shm->header->ranks[rank].presence) >= LKI_SHM_HERE) return LK_OK;
+    return lki_fail(LK_ERR_PEER, "rank %d ended before it joined the others", lki_shm_name(shm, rank));
+}
+
+/* `first` is the header of forked ranks' first segment; NULL for others. */
+static lk_status join(lki_shm_comm *shm, const lki_shm_header *first, int64_t deadline_ns)
 {
     int absent = LKI_SHM_ABSENT;
     lki_shm_rank *mine = &shm->header->ranks[shm->base.rank];
@@ -220,28 +257,74 @@ static lk_status join(lki_shm_comm *shm, int64_t deadline_ns)
         for (int turn = 0; atomic_load(&shm->header->ranks[r].presence) < LKI_SHM_HERE; turn++) {
             if (lki_now_ns() > deadline_ns) return missing_ranks(shm);
             LKI_TRY(lki_shm_check_abort(shm));
+            for (int other = r; other < shm->base.size; other++) LKI_TRY(check_not_ended(shm, first, other));
             if (turn > 100) sleep_ms(1);
         }
     }
     return LK_OK;
 }
 
+/* Rank 0 makes the segments after the first. */
+static lk_status await_segment(const lki_shm_comm *shm, const lki_shm_header *first, int fd, off_t offset,
+                               int64_t deadline_ns)
+{
+    while (!is_formatted(fd, offset)) {
+        if (lki_now_ns() > deadline_ns)
+            return lki_fail(LK_ERR_TIMEOUT, "shm: 1 of %d ranks did not join in time: 0", shm->base.size);
+        LKI_TRY(check_not_ended(shm, first, 0));
+        sleep_ms(1);
+    }
+    return LK_OK;
+}
+
+static lk_status attach_forked(lki_shm_comm *shm, const lki_shm_options *options, int64_t deadline_ns)
+{
+    lki_shm_header *first = map_first(options->fd, options->size);
+    if (!first) return lki_fail(LK_ERR_NOMEM, "shm: could not map shared memory: %s", strerror(errno));
+    size_t nbytes = first->segment_nbytes;
+    off_t offset = segment_offset(options->round, nbytes);
+    lk_status status = LK_OK;
+    if (options->round > 0 && options->rank == 0)
+        status = format_segment(options->fd, offset, options->size, first->slot_nbytes);
+    else if (options->round > 0)
+        status = await_segment(shm, first, options->fd, offset, deadline_ns);
+    if (status == LK_OK) status = map_segment(shm, options->fd, offset, nbytes);
+    if (status == LK_OK) status = join(shm, first, deadline_ns);
+    unmap_first(first, options->size);
+    return status;
+}
+
+static lk_status attach_named(lki_shm_comm *shm, const lki_shm_options *options, int64_t deadline_ns)
+{
+    struct stat info;
+    int fd = -1;
+    lk_status status = options->rank == 0 ? create_named(&fd, &shm->unlink_path, options->name, options->size,
+                                                         options->slot_nbytes)
+                                          : open_named(&fd, options->name, deadline_ns);
+    if (status == LK_OK && fstat(fd, &info) != 0) status = lki_fail(LK_ERR_IO, "shm: %s", strerror(errno));
+    if (status == LK_OK) status = map_segment(shm, fd, 0, (size_t)info.st_size);
+    if (status == LK_OK) status = join(shm, NULL, deadline_ns);
+    if (fd >= 0) close(fd);
+    if (shm->unlink_path) unlink(shm->unlink_path); /* all have it open, or the job is over */
+    return status;
+}
+
 lk_status lki_shm_attach(lki_shm_comm *shm, const lki_shm_options *options)
 {
     int64_t timeout_ms = options->join_timeout_ms ? options->join_timeout_ms : DEFAULT_JOIN_TIMEOUT_MS;
     int64_t deadline_ns = lki_now_ns() + timeout_ms * 1000000;
-    lk_status status = LK_OK;
-    int fd = options->fd;
-    if (fd < 0 && !options->name) return lki_fail(LK_ERR_INVALID, "shm: neither an fd nor a name");
-    if (fd < 0 && options->rank == 0)
-        status = create_named(&fd, &shm->unlink_path, options->name, options->size, options->slot_nbytes);
-    else if (fd < 0)
-        status = open_named(&fd, options->name, deadline_ns);
-    if (status == LK_OK) status = map_segment(shm, fd);
-    if (status == LK_OK) status = join(shm, deadline_ns);
-    if (options->fd < 0 && fd >= 0) close(fd);
-    if (shm->unlink_path) unlink(shm->unlink_path); /* all have it open, or the job is over */
-    return status;
+    if (options->fd >= 0) return attach_forked(shm, options, deadline_ns);
+    if (options->name) return attach_named(shm, options, deadline_ns);
+    return lki_fail(LK_ERR_INVALID, "shm: neither an fd nor a name");
+}
+
+/* Forked ranks' memory stays until they end, and they may make many comms of it: what the slots hold is given
+ * back when the last rank has left them. */
+static void release_slots(const lki_shm_comm *shm)
+{
+    size_t begin = round_up(header_nbytes_of(shm->base.size), (size_t)sysconf(_SC_PAGESIZE));
+    if (begin < shm->segment_nbytes)
+        madvise((char *)shm->header + begin, shm->segment_nbytes - begin, MADV_REMOVE);
 }
 
 void lki_shm_detach(lki_shm_comm *shm)
@@ -249,6 +332,7 @@ void lki_shm_detach(lki_shm_comm *shm)
     if (shm->mine) {
         atomic_store(&shm->mine->presence, LKI_SHM_LEFT);
         lki_shm_ring_bell(shm);
+        if (atomic_fetch_add(&shm->header->left_count, 1) + 1 == shm->base.size) release_slots(shm);
     }
     if (shm->header) munmap(shm->header, shm->segment_nbytes);
     lki_free(shm->unlink_path);

@@ -287,6 +287,7 @@ static lk_status connect_forked(lk_comm **out, lki_role *role, const lki_connect
     lki_shm_options shm = {.rank = role->rank,
                            .size = role->world_size,
                            .fd = role->shm_fd,
+                           .round = role->shm_round++,
                            .join_timeout_ms = options->join_timeout_ms,
                            .timeout_ms = options->timeout_ms};
     bool networks = wants(options, "gloo") || wants(options, "nccl") ||

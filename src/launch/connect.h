@@ -17,7 +17,8 @@ typedef struct lki_connect_options {
 /* auto: one rank is self; ranks that compute on a GPU each speak NCCL, where it is installed and MPI has not
  * started us. Of all others, ranks of one host share memory; on several hosts they do so inside each, and one
  * leader a host speaks Gloo with the others, or MPI where MPI started us. Every rank calls it.
- * role->local_rank and local_size are filled in where they were not known. Ranks that nobody has bound to
+ * role->local_rank and local_size are filled in where they were not known; role->shm_round counts the call,
+ * and forked ranks that connect again must hand that on. Ranks that nobody has bound to
  * cores are pinned to their share. */
 lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_options *options);
 

@@ -36,6 +36,7 @@ static lki_role role_of(const lki_ranks *ranks, const lki_role *base, int index)
     role.node_count = base->node_count > 0 ? base->node_count : 1;
     role.fork_count = 1;
     role.shm_fd = ranks->shm_fd;
+    role.shm_round = 0;
     return role;
 }
 
@@ -227,6 +228,7 @@ lk_status lki_ranks_finish(lki_ranks *ranks, lk_status status)
     uint64_t one = 1;
     atomic_store(&ranks->caller, status == LK_OK ? 1 : 2);
     if (ranks->supervised) {
+        lki_ranks_mark_ended(ranks, 0);
         ssize_t ignored = write(ranks->wakeup, &one, sizeof one);
         (void)ignored;
         pthread_join(ranks->supervisor, NULL);

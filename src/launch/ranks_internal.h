@@ -63,6 +63,8 @@ void lki_stop_together_end(const lki_ranks *ranks);
 
 /* supervise.c */
 void *lki_supervise(void *ranks);
+/* Nobody waits any longer for this rank to join. */
+void lki_ranks_mark_ended(const lki_ranks *ranks, int index);
 /* The sentence about a child that did not end well; false where it did. `primary` tells a cause from a
  * consequence. */
 bool lki_describe_end(const lki_ranks *ranks, const lki_child *child, char *text, size_t capacity,

@@ -41,6 +41,7 @@ typedef struct lki_role {
     char token[160];  /* proves that we belong to this job */
     int gpu_count;    /* GPUs that Slurm has given this task; 0: none that we know of */
     int shm_fd;       /* the shared memory of forked ranks that are the whole job; -1: none */
+    int shm_round;    /* how often they have connected through it */
 } lki_role;
 
 /* The launch flags; zero means not given, and has_rank says whether rank is. */

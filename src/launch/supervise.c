@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "comm/comm.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -74,6 +75,11 @@ static bool has_ended(const lki_ranks *ranks, lki_child *child)
     return true;
 }
 
+void lki_ranks_mark_ended(const lki_ranks *ranks, int index)
+{
+    if (ranks->shm_fd >= 0) lki_shm_memory_mark_ended(ranks->shm_fd, ranks->count, index);
+}
+
 static void reap(lki_ranks *ranks, lki_child *child)
 {
     if (child->reaped || !has_ended(ranks, child)) return;
@@ -83,6 +89,7 @@ static void reap(lki_ranks *ranks, lki_child *child)
     child->pipe = -1;
     child->reaped = true;
     child->end_ns = lki_now_ns();
+    lki_ranks_mark_ended(ranks, child->rank - ranks->rank);
     if (!ended_well(ranks, child) && !atomic_load(&ranks->failed)) {
         ranks->fail_ns = child->end_ns;
         atomic_store(&ranks->failed, true);

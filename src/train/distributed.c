@@ -104,9 +104,9 @@ static lk_status connect_ranks(lk_comm **comm, const lki_run *run)
 {
     lki_role role = *lki_process_role();
     lki_connect_options options = {.backend = run->options.comm, .device = run->device};
-    LKI_TRY(lki_comm_connect(comm, &role, &options));
+    lk_status status = lki_comm_connect(comm, &role, &options);
     lki_process_role_set(&role);
-    return LK_OK;
+    return status;
 }
 
 static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner *runner))

@@ -240,6 +240,58 @@ static void different_models_are_an_error(void **state)
     lkt_contains(lk_error(), "rank 1");
 }
 
+/* ---- More than one run of the same ranks ---- */
+
+static lk_status train_small(lk_runner *runner, lk_callback *callback)
+{
+    return lk_train(runner, .model = runner->model ? NULL : perceptron(false),
+                    .criterion = lk_cross_entropy_loss(), .optimizer = momentum_sgd(),
+                    .loaders = lk_loaders({"train", lk_loader(numbers(40, 1), .batch_size = 5)}),
+                    .callbacks = {&callback, callback != NULL}, .num_epochs = 2, .thread_count = 1,
+                    .check_replicas = 1);
+}
+
+static lk_status train_again_and_again(void *context)
+{
+    (void)context;
+    lk_status status = LK_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        lk_runner *runner = lk_supervised_runner();
+        for (int k = 0; k < 2 && !status; k++) status = train_small(runner, NULL);
+        if (!status && runner->world_size != 3)
+            status = lki_fail(LK_ERR_INVALID, "a run of %d ranks", runner->world_size);
+        lk_runner_free(runner);
+    }
+    return status;
+}
+
+static lk_status train_another(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    lk_runner *other = lk_supervised_runner();
+    lk_status status = train_small(other, NULL);
+    if (!status && other->world_size != runner->world_size)
+        status = lki_fail(LK_ERR_INVALID, "a run of %d ranks", other->world_size);
+    lk_runner_free(other);
+    return status;
+}
+
+static lk_status train_two_at_once(void *context)
+{
+    (void)context;
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status = train_small(runner, lk_on(epoch_end, train_another, NULL));
+    lk_runner_free(runner);
+    return status;
+}
+
+static void ranks_train_more_than_once(void **state)
+{
+    (void)state;
+    lkt_ok(lk_distributed_run(train_again_and_again, NULL, .nproc = 3));
+    lkt_ok(lk_distributed_run(train_two_at_once, NULL, .nproc = 2));
+}
+
 /* ---- A gradient that the rest of the backward half reads ---- */
 
 enum { SIDE = 64, DEPTH = 6 };
@@ -346,6 +398,7 @@ int main(void)
         cmocka_unit_test(metrics_do_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(different_models_are_an_error),
+        cmocka_unit_test(ranks_train_more_than_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
