@@ -215,9 +215,12 @@ static lk_status conclude(lki_ranks *ranks, lk_status status, int64_t own_end_ns
     int64_t when_ns = 0;
     const lki_child *child = first_failure(ranks, text, sizeof text, &primary, &when_ns);
     if (!child) return status;
-    bool own_is_cause = status != LK_OK && status != LK_ERR_PEER && (!primary || own_end_ns <= when_ns);
-    if (own_is_cause || (status != LK_OK && !primary)) return status; /* its sentence is still there */
     const lki_rank_report *report = &ranks->reports[child->rank - ranks->rank];
+    bool stopped_together =
+        status == LK_ERR_STOPPED && atomic_load(&report->done) && report->status == LK_ERR_STOPPED;
+    bool own_is_cause = status != LK_OK && status != LK_ERR_PEER && (!primary || own_end_ns <= when_ns);
+    if (stopped_together || own_is_cause || (status != LK_OK && !primary))
+        return status; /* its sentence is still there */
     return lki_fail(atomic_load(&report->done) ? (lk_status)report->status : LK_ERR_PEER, "%s", text);
 }
 

@@ -103,10 +103,10 @@ static lk_status take_batch(lk_runner *runner, const lk_batch *batch, bool ahead
 
 /* A signal asked for an orderly end: everything that resume needs is saved by the checkpoint callback's
  * exception slot. */
-static lk_status stop_if_asked(lk_runner *runner)
+static lk_status stop_if_asked(lk_runner *runner, bool at_end)
 {
     bool asked;
-    LKI_TRY(lki_distributed_stop_asked(runner, &asked));
+    LKI_TRY(lki_distributed_stop_asked(runner, at_end, &asked));
     if (!asked) return LK_OK;
     if (runner->run->under_way) LKI_TRY(land(runner, NULL));
     runner->run->stopped = true;
@@ -120,12 +120,13 @@ static lk_status go_through(lk_runner *runner)
     bool ahead = may_run_ahead(runner);
     for (bool is_first = true;; is_first = false) {
         lk_batch *batch;
-        LKI_TRY(stop_if_asked(runner));
+        LKI_TRY(stop_if_asked(runner, false));
         LKI_TRY(next_batch(runner, runner->run->under_way, &batch));
         if (!batch) break;
         LKI_TRY(take_batch(runner, batch, ahead && !is_first));
     }
-    return runner->run->under_way ? land(runner, NULL) : LK_OK;
+    if (runner->run->under_way) LKI_TRY(land(runner, NULL));
+    return stop_if_asked(runner, true);
 }
 
 lk_status lki_run_batches(lk_runner *runner)

@@ -115,7 +115,7 @@ static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner
     LKI_TRY(connect_ranks(&comm, runner->run));
     use_comm(runner, comm);
     lk_status status = train(runner);
-    if (status) {
+    if (status && !runner->run->stopped) {
         LKI_SCOPED char *reason = lki_strdup(lk_error());
         lk_comm_abort(comm, reason ? reason : "out of memory");
         lki_fail(status, "%s", reason ? reason : "out of memory");
@@ -193,7 +193,7 @@ static int64_t batches_to_next_look(int64_t ns_a_batch)
     return count < 1 ? 1 : count > STOP_CHECK_BATCHES ? STOP_CHECK_BATCHES : count;
 }
 
-lk_status lki_distributed_stop_asked(lk_runner *runner, bool *out)
+lk_status lki_distributed_stop_asked(lk_runner *runner, bool at_end, bool *out)
 {
     lki_run *run = runner->run;
     int64_t asked = run->stop_flag ? *run->stop_flag : 0;
@@ -202,14 +202,31 @@ lk_status lki_distributed_stop_asked(lk_runner *runner, bool *out)
     *out = false;
     /* Only where all ranks take as many batches may all of them ask: in training, and before the rest. */
     if (!runner->is_train_loader && runner->loader_batch_step > 0) return LK_OK;
-    if (runner->is_train_loader && --run->stop_look.batches_left > 0) return LK_OK;
+    if (runner->is_train_loader && !at_end && --run->stop_look.batches_left > 0) return LK_OK;
     int64_t now = lki_now_ns(), taken = run->stop_look.batches;
     int64_t said[] = {asked, taken ? (now - run->stop_look.ns) / taken : 0};
     LKI_TRY(lk_comm_all_reduce(run->comm, said, 2, LK_I64, LK_REDUCE_MAX));
-    if (runner->is_train_loader) {
+    if (runner->is_train_loader && !at_end) {
         run->stop_look.batches = run->stop_look.batches_left = taken ? batches_to_next_look(said[1]) : 1;
         run->stop_look.ns = lki_now_ns();
     }
     *out = said[0] != 0;
     return LK_OK;
+}
+
+/* Also keeps a rank that the signal will end from ending before rank 0 has written everything: a launcher
+ * that misses one rank ends the others. */
+lk_status lki_distributed_share_signal(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    int64_t number = *run->stop_flag;
+    if (!run->comm || run->comm->size == 1) return LK_OK;
+    LKI_TRY(lk_comm_all_reduce(run->comm, &number, 1, LK_I64, LK_REDUCE_MAX));
+    if (!*run->stop_flag) *run->stop_flag = (int)number;
+    return LK_OK;
+}
+
+lk_status lki_distributed_leave_together(lk_runner *runner)
+{
+    return runner->run->comm ? lk_comm_barrier(runner->run->comm) : LK_OK;
 }

@@ -19,7 +19,13 @@ lk_status lki_distributed_agree(lk_runner *runner);
 lk_status lki_distributed_share_models(lk_runner *runner, bool changed);
 
 /* Whether any rank was asked to stop. Costs a message, so it is asked every few batches,
- * and about four times a second where they are slow. */
-lk_status lki_distributed_stop_asked(lk_runner *runner, bool *out);
+ * about four times a second where they are slow, and `at_end` of a train loader. */
+lk_status lki_distributed_stop_asked(lk_runner *runner, bool at_end, bool *out);
+
+/* At the end of a run: a signal that one rank has not stopped at is every rank's. */
+lk_status lki_distributed_share_signal(lk_runner *runner);
+
+/* After a stop that the ranks have agreed on: returns when all of them have saved what they have to. */
+lk_status lki_distributed_leave_together(lk_runner *runner);
 
 #endif

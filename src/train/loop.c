@@ -170,6 +170,14 @@ static lk_status run_epochs(lk_runner *runner)
     return lki_report_run_end(runner);
 }
 
+/* Rank 0 may still write when the others have nothing left to do: where they ended, a launcher would end it
+ * too. */
+static lk_status clean_up(lk_runner *runner)
+{
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_exception));
+    return runner->run->stopped ? lki_distributed_leave_together(runner) : LK_OK;
+}
+
 /* What ended the run is what the caller hears of, whatever the callbacks' clean-up says. */
 lk_status lki_run_loop(lk_runner *runner)
 {
@@ -179,7 +187,8 @@ lk_status lki_run_loop(lk_runner *runner)
     strncpy(sentence, lk_error(), sizeof sentence - 1);
     sentence[sizeof sentence - 1] = 0;
     runner->exception = status;
-    if (lki_run_call(runner, LKI_MOMENT_exception)) {
+    if (clean_up(runner)) {
+        runner->run->stopped = false; /* not together */
         char second[512];
         strncpy(second, lk_error(), sizeof second - 1);
         second[sizeof second - 1] = 0;

@@ -102,7 +102,7 @@ typedef struct lki_run {
     int current_loader;
     bool inside_epoch;       /* its loaders are being gone through */
     volatile int *stop_flag; /* set by a signal: save, and stop at the next batch */
-    bool stopped;
+    bool stopped;            /* at the same place on all ranks */
     /* When the ranks next ask each other whether to stop: the same on all of them but for the clock. */
     struct {
         int64_t batches, batches_left; /* between two looks; until the next */

@@ -464,7 +464,8 @@ static lk_status train_rank(lk_runner *runner)
     LKI_TRY(lki_run_open_engine(runner));
     runner->run->stop_flag = lki_signals_begin();
     lk_status status = lki_run_loop(runner);
-    lki_signals_end();
+    if (status == LK_OK) status = lki_distributed_share_signal(runner);
+    lki_signals_end(status != LK_OK);
     runner->run->stop_flag = NULL;
     return status;
 }
@@ -474,5 +475,7 @@ lk_status lk_train_with(lk_runner *runner, lk_train_options options)
     if (!runner) return lki_last_status();
     lki_run_teardown(runner); /* of an earlier run */
     LKI_TRY(lki_run_setup(runner, &options));
-    return lki_distributed_train(runner, train_rank);
+    lk_status status = lki_distributed_train(runner, train_rank);
+    lki_signals_pass_on();
+    return status;
 }

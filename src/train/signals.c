@@ -8,6 +8,7 @@ static const int caught[] = {SIGTERM, SIGUSR1, SIGINT};
 enum { CAUGHT_COUNT = sizeof caught / sizeof *caught };
 
 static volatile int flag;
+static int unheard; /* the signal that is to be passed on, or 0 */
 static struct sigaction previous[CAUGHT_COUNT];
 static int depth;
 
@@ -32,7 +33,7 @@ volatile int *lki_signals_begin(void)
 {
     struct sigaction action;
     if (depth++ > 0) return &flag;
-    flag = 0;
+    flag = unheard = 0;
     memset(&action, 0, sizeof action);
     action.sa_handler = ask_to_stop;
     action.sa_flags = SA_RESTART; /* reading a dataset goes on; the loop sees the flag soon enough */
@@ -44,8 +45,16 @@ volatile int *lki_signals_begin(void)
     return &flag;
 }
 
-void lki_signals_end(void)
+void lki_signals_end(bool heard)
 {
     if (--depth > 0) return;
     for (int i = 0; i < CAUGHT_COUNT; i++) sigaction(caught[i], &previous[i], NULL);
+    unheard = heard ? 0 : flag;
+}
+
+void lki_signals_pass_on(void)
+{
+    int number = unheard;
+    unheard = 0;
+    if (number) raise(number);
 }

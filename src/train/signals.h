@@ -2,12 +2,19 @@
  *
  * Between lki_signals_begin and lki_signals_end they only set a flag, which the loop looks at between two
  * batches, so that a stopped run can save its place. A second SIGINT ends the process as usual. A signal that
- * the program ignores stays ignored. Calls nest; the first installs and the last restores what was there. */
+ * the program ignores stays ignored. Calls nest; the first installs and the last restores what was there.
+ *
+ * A signal that came too late for the run to stop at is not lost: when all is over, lki_signals_pass_on
+ * raises it again, for what the program itself does about it. */
 #ifndef LKI_TRAIN_SIGNALS_H
 #define LKI_TRAIN_SIGNALS_H
 
+#include <stdbool.h>
+
 /* The flag: 0, or the number of the signal that came. It stays valid. */
 volatile int *lki_signals_begin(void);
-void lki_signals_end(void);
+/* `heard`: the caller of the run learns from its status that it did not come to its end. */
+void lki_signals_end(bool heard);
+void lki_signals_pass_on(void);
 
 #endif

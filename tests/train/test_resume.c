@@ -1,10 +1,16 @@
 /* A run that was stopped and resumed is the run that was not: the same bits in weights, logs and checkpoints.
  */
+#define _GNU_SOURCE
 #include "case_resume.h"
 
 #include "base/atomic_file.h"
+#include "base/status.h"
+
+#include <lockstep/launch.h>
 
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -260,6 +266,123 @@ static void handlers_come_back(void **state)
     sigaction(SIGUSR1, &usual, NULL);
 }
 
+/* ---- Signals that come late ---- */
+
+enum { LATE_BATCHES = 11 };
+
+/* The last batch of the run, or what follows it. */
+static lk_status ask_at_the_last_batch(lk_callback *callback, lk_runner *runner)
+{
+    const int *rank = callback->context;
+    if (runner->rank == *rank && runner->loader_batch_step == runner->loader_batch_len) raise(SIGTERM);
+    return LK_OK;
+}
+
+static lk_status ask_after_all(lk_callback *callback, lk_runner *runner)
+{
+    const int *rank = callback->context;
+    if (runner->rank == *rank) raise(SIGTERM);
+    return LK_OK;
+}
+
+static lk_status short_run(lk_callback *callback, int nproc)
+{
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status = lk_train(
+        runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(), .optimizer = lk_adam(),
+        .loaders = lk_loaders(
+            {"train", lk_loader(lkt_points(LATE_BATCHES * 8 * (nproc ? nproc : 2), 1), .batch_size = 8)}),
+        .callbacks = lk_callbacks(callback), .nproc = nproc);
+    lk_runner_free(runner);
+    return status;
+}
+
+/* The program's own handler is called, in the end, on every rank. */
+static lk_status hear_of_it_on_both_ranks(void *context)
+{
+    LKI_TRY(short_run(lk_on(experiment_end, ask_after_all, context), 0));
+    return heard == SIGTERM ? LK_OK : lki_fail(LK_ERR_INVALID, "rank %d has not heard of it", lk_rank());
+}
+
+static void a_signal_near_the_end_is_not_lost(void **state)
+{
+    (void)state;
+    struct sigaction before = {.sa_handler = hear}, usual = {.sa_handler = SIG_DFL};
+    static int ranks[] = {0, 1};
+    sigaction(SIGTERM, &before, NULL);
+    for (int nproc = 1; nproc <= 2; nproc++) {
+        heard = 0;
+        lkt_fails(short_run(lk_on(batch_end, ask_at_the_last_batch, &ranks[nproc - 1]), nproc),
+                  LK_ERR_STOPPED, "after batch 11");
+        assert_null(strstr(lk_error(), "rank 1")); /* nobody has failed */
+        assert_int_equal(heard, 0);
+        lkt_ok(short_run(lk_on(experiment_end, ask_after_all, &ranks[nproc - 1]), nproc));
+        assert_int_equal(heard, SIGTERM);
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        heard = 0;
+        lkt_ok(lk_distributed_run(hear_of_it_on_both_ranks, &ranks[rank], .nproc = 2));
+    }
+    sigaction(SIGTERM, &usual, NULL);
+}
+
+/* A program without a handler ends, as at any other time. */
+static void a_late_signal_ends_the_program(void **state)
+{
+    (void)state;
+    for (int nproc = 1; nproc <= 2; nproc++) {
+        static int rank_0;
+        int status;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            short_run(lk_on(experiment_end, ask_after_all, &rank_0), nproc);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    }
+}
+
+/* ---- Rank 0 saves for all ---- */
+
+static _Atomic int *saved; /* in memory that the ranks share */
+
+static lk_status save_slowly(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    if (runner->rank != 0) return LK_OK;
+    usleep(300000);
+    atomic_store(saved, 1);
+    return LK_OK;
+}
+
+static lk_status ask_now(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    if (runner->rank == 1 && runner->batch_step == 2) raise(SIGTERM);
+    return LK_OK;
+}
+
+static lk_status stop_and_look(void *context)
+{
+    static const lk_callback_ops ops = {.name = "slow", .on_batch_end = ask_now, .on_exception = save_slowly};
+    (void)context;
+    lk_status status = short_run(lk_callback_create(&ops, NULL, 100), 0);
+    if (status != LK_ERR_STOPPED) return lki_fail(LK_ERR_INVALID, "not stopped: %s", lk_error());
+    return atomic_load(saved) ? LK_OK : lki_fail(LK_ERR_INVALID, "rank %d left too soon", lk_rank());
+}
+
+/* Whatever the ranks speak: mpirun ends rank 0 when another rank ends before it. */
+static void nobody_leaves_before_rank_0_has_saved(void **state)
+{
+    (void)state;
+    saved = mmap(NULL, sizeof *saved, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(saved != MAP_FAILED);
+    lkt_ok(lk_distributed_run(stop_and_look, NULL, .nproc = 2));
+    munmap(saved, sizeof *saved);
+}
+
 /* Ctrl-C once asks; twice it is meant. */
 static lk_status insist(lk_callback *callback, lk_runner *runner)
 {
@@ -308,6 +431,9 @@ int main(void)
         cmocka_unit_test(another_batch_size_waits_for_the_next_epoch),
         cmocka_unit_test(stopped_inside_an_epoch_that_is_not_wanted),
         cmocka_unit_test(handlers_come_back),
+        cmocka_unit_test(a_signal_near_the_end_is_not_lost),
+        cmocka_unit_test(a_late_signal_ends_the_program),
+        cmocka_unit_test(nobody_leaves_before_rank_0_has_saved),
         cmocka_unit_test(a_second_interrupt_ends_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
