@@ -12,4 +12,9 @@ void *lki_library_open(const char *name, const char *path);
     lki_library_symbol((library), (name), (function), sizeof *(function))
 _Bool lki_library_symbol(void *library, const char *name, void *function, unsigned long nbytes);
 
+/* Call it before a fork whose child goes on to compute. OpenMP, where one of the libraries uses it, keeps
+ * threads for the calling thread; a child would have none of them and wait for them for ever. They end here,
+ * and start again when they are next needed. */
+void lki_library_end_threads(void);
+
 #endif

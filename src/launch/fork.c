@@ -2,6 +2,7 @@
 #include "launch/ranks_internal.h"
 
 #include "base/clock.h"
+#include "base/library.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/comm.h"
@@ -130,6 +131,7 @@ static lk_status prepare(lki_ranks *ranks, const lki_role *role, const lki_fork_
 static lk_status fork_all(lki_ranks *ranks)
 {
     fflush(NULL); /* or each rank would print what is buffered once more */
+    if (ranks->count > 1) lki_library_end_threads();
     for (int index = 1; index < ranks->count; index++) {
         LKI_TRY(fork_one(ranks, index));
         if (ranks->is_child) return LK_OK;

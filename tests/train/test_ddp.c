@@ -292,6 +292,33 @@ static void ranks_train_more_than_once(void **state)
     lkt_ok(lk_distributed_run(train_two_at_once, NULL, .nproc = 2));
 }
 
+/* bf16 on the CPU is oneDNN's, whose threads stay with the process that has made them. */
+static lk_status train_in_bf16(int ranks)
+{
+    enum { WIDTH = 300 };
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status =
+        lk_train(runner,
+                 .model = lk_sequential(lk_linear(FEATURES, WIDTH), lk_relu(), lk_linear(WIDTH, WIDTH),
+                                        lk_relu(), lk_linear(WIDTH, CLASSES)),
+                 .criterion = lk_cross_entropy_loss(), .optimizer = adam(),
+                 .loaders = lk_loaders({"train", lk_loader(numbers(83, 1), .batch_size = 8)}),
+                 .num_epochs = 1, .precision = "bf16", .device = "cpu", .nproc = ranks, .thread_count = 2);
+    lk_runner_free(runner);
+    return status;
+}
+
+static void ranks_follow_a_run_of_one(void **state)
+{
+    (void)state;
+    setenv("LOCKSTEP_COMM_TIMEOUT", "20", 1);
+    lkt_ok(train_in_bf16(1));
+    lkt_ok(train_in_bf16(2));
+    lkt_ok(train_in_bf16(1));
+    lkt_ok(train_in_bf16(3));
+    unsetenv("LOCKSTEP_COMM_TIMEOUT");
+}
+
 /* ---- A gradient that the rest of the backward half reads ---- */
 
 enum { SIDE = 64, DEPTH = 6 };
@@ -399,6 +426,7 @@ int main(void)
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(different_models_are_an_error),
         cmocka_unit_test(ranks_train_more_than_once),
+        cmocka_unit_test(ranks_follow_a_run_of_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
