@@ -6,8 +6,9 @@
  *     lk_status train(void *context) { ... lk_rank() of lk_world_size() ... }
  *     lk_status status = lk_distributed_run(train, &context, .nproc = 4);
  *
- * The caller itself is rank 0, so what its function computes is there when the call returns. When a rank
- * fails, all stop, and the error names the first one that failed. Forked ranks never outlive the caller. */
+ * The function may train, and train again: all ranks make the same calls in the same order. The caller itself
+ * is rank 0, so what its function computes is there when the call returns. When a rank fails, all stop, and
+ * the error names the first one that failed. Forked ranks never outlive the caller. */
 #ifndef LOCKSTEP_LAUNCH_H
 #define LOCKSTEP_LAUNCH_H
 

@@ -4,75 +4,7 @@
 #include "base/status.h"
 #include "tensor/half.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* ---- The same model everywhere ---- */
-
-/* One line a parameter: "0.weight f32 (10, 784)". */
-static char *describe(const lk_param_list *params, size_t *nbytes)
-{
-    char *text = NULL, shape[160];
-    FILE *stream = open_memstream(&text, nbytes);
-    if (!stream) return lki_fail_null(LK_ERR_NOMEM, "out of memory for the description of the model");
-    for (int i = 0; i < params->count; i++) {
-        const lk_tensor *value = params->items[i].param->value;
-        fprintf(stream, "%s %s %s\n", params->items[i].path, lk_dtype_name(value->dtype),
-                lk_shape_format(shape, sizeof shape, value->shape));
-    }
-    fclose(stream);
-    return text;
-}
-
-static size_t line_length(const char *text)
-{
-    return strcspn(text, "\n");
-}
-
-/* The first line in which two descriptions differ, as a sentence. */
-static lk_status first_difference(const char *ours, const char *theirs, int rank)
-{
-    while (*ours && *theirs) {
-        size_t our_length = line_length(ours), their_length = line_length(theirs);
-        if (our_length != their_length || memcmp(ours, theirs, our_length) != 0) break;
-        ours += our_length + (ours[our_length] == '\n');
-        theirs += their_length + (theirs[their_length] == '\n');
-    }
-    return lki_fail(LK_ERR_PEER, "the ranks hold different models: rank %d has %.*s where rank 0 has %.*s",
-                    rank, *ours ? (int)line_length(ours) : 7, *ours ? ours : "nothing",
-                    *theirs ? (int)line_length(theirs) : 7, *theirs ? theirs : "nothing");
-}
-
-/* Every rank compares itself with rank 0; then all hear of the verdicts, so that all stop together. */
-static lk_status check_same_model(lki_replicas *replicas)
-{
-    lk_comm *comm = replicas->comm;
-    size_t nbytes = 0;
-    char *ours = describe(replicas->params, &nbytes);
-    if (!ours) return LK_ERR_NOMEM;
-    int64_t length = (int64_t)nbytes, different = 0;
-    char *theirs = NULL;
-    lk_status status;
-    LKI_TRY_OUT(lk_comm_broadcast(comm, &length, 1, LK_I64, 0));
-    theirs = lki_calloc((size_t)length + 1, "the description of the model");
-    status = LK_ERR_NOMEM;
-    if (!theirs) goto out;
-    if (comm->rank == 0) memcpy(theirs, ours, (size_t)length);
-    LKI_TRY_OUT(lk_comm_broadcast(comm, theirs, length, LK_U8, 0));
-    different = strcmp(ours, theirs) != 0 ? comm->rank + 1 : 0;
-    int64_t last_different = different;
-    LKI_TRY_OUT(lk_comm_all_reduce(comm, &last_different, 1, LK_I64, LK_REDUCE_MAX));
-    if (different)
-        status = first_difference(ours, theirs, comm->rank);
-    else if (last_different)
-        status = lki_fail(LK_ERR_PEER, "the ranks hold different models: rank %lld's is not rank 0's",
-                          (long long)last_different - 1);
-out:
-    free(ours);
-    lki_free(theirs);
-    return status;
-}
 
 lk_status lki_params_share(lk_comm *comm, const lk_param_list *params, bool buffers_only)
 {
@@ -146,7 +78,6 @@ lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_flat *fla
 {
     *replicas =
         (lki_replicas){.comm = comm, .flat = flat, .mirror = mirror, .params = params, .options = options};
-    LKI_TRY(check_same_model(replicas));
     LKI_TRY(lki_params_share(comm, params, false));
     LKI_TRY(make_buckets(replicas));
     return prepare_compression(replicas);

@@ -1,8 +1,8 @@
 /* The other ranks' copies of the model: made equal at the start, kept equal by averaged gradients, compared
  * on request.
  *
- * lki_replicas_init checks that all ranks hold the same model (names, dtypes, shapes), then gives every rank
- * rank 0's parameters and buffers. All ranks call each of these functions in the same order. */
+ * lki_replicas_init gives every rank rank 0's parameters and buffers; that they hold the same model has been
+ * checked by then (same.h). All ranks call each of these functions in the same order. */
 #ifndef LKI_TRAIN_REPLICAS_H
 #define LKI_TRAIN_REPLICAS_H
 

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "tensor/element.h"
 #include "train/divide.h"
+#include "train/same.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,6 +21,8 @@ static void set_default_keys(lk_step_options *options)
 static lk_status prepare_training(lk_step *step)
 {
     const lk_step_options *options = &step->options;
+    bool has_peers = options->comm && options->comm->size > 1;
+    if (has_peers) LKI_TRY(lki_check_same_training(options, &step->params));
     int state_count = lki_optimizer_state_count(options->optimizer);
     options->optimizer->has_step = true;
     lki_flat_options flat = {.state_count = state_count,
@@ -41,7 +44,7 @@ static lk_status prepare_training(lk_step *step)
     }
     LKI_TRY(
         lki_update_init(&step->update, step->engine, &step->flat, step->mirror, options->optimizer, update));
-    if (!options->comm || options->comm->size == 1) return LK_OK;
+    if (!has_peers) return LK_OK;
     if (options->compress_gradients && step->scaler.numbers)
         return lki_fail(LK_ERR_UNSUPPORTED,
                         "gradients of f16 are not compressed: what one step leaves out has another scale "

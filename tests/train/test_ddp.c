@@ -4,6 +4,7 @@
 
 #include <lockstep/lockstep.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "comm/comm.h"
 #include "launch/ranks.h"
@@ -240,6 +241,68 @@ static void different_models_are_an_error(void **state)
     lkt_contains(lk_error(), "rank 1");
 }
 
+/* So is whoever trains it in another way. */
+typedef struct difference {
+    double lr, momentum, head_lr, clip_norm;
+    int accumulation;
+    bool adam, frozen;
+    const char *sentence;
+} difference;
+
+static lk_status train_in_ones_own_way(void *context)
+{
+    static const difference none;
+    const difference *d = lk_rank() == 2 ? context : &none;
+    lk_param_group_list groups = lk_param_groups({.prefix = "2.", .lr = d->head_lr ? d->head_lr : 0.01});
+    double lr = d->lr ? d->lr : 0.05;
+    lk_runner *runner = lk_supervised_runner();
+    lk_module *model = perceptron(false);
+    if (d->frozen) lk_module_param(model, "0.weight")->trainable = false;
+    lk_status status =
+        lk_train(runner, .model = model, .criterion = lk_cross_entropy_loss(),
+                 .optimizer = d->adam ? lk_adam(.lr = lr, .groups = groups)
+                                      : lk_sgd(.lr = lr, .momentum = d->momentum, .groups = groups),
+                 .loaders = lk_loaders({"train", lk_loader(numbers(40, 1), .batch_size = 5)}),
+                 .callbacks = lk_callbacks(
+                     lk_optimizer_callback(.accumulation_steps = d->accumulation, .clip_norm = d->clip_norm)),
+                 .num_epochs = 1, .thread_count = 1);
+    lk_runner_free(runner);
+    if (status == LK_OK) return lki_fail(LK_ERR_INVALID, "rank %d has noticed nothing", lk_rank());
+    if (strcmp(lk_error(), ((const difference *)context)->sentence) == 0) return LK_OK;
+    LKI_SCOPED char *text = lki_strdup(lk_error());
+    return lki_fail(LK_ERR_INVALID, "rank %d says: %s", lk_rank(), text);
+}
+
+static void different_ways_to_train_are_an_error(void **state)
+{
+    (void)state;
+    static const difference differences[] = {
+        {.lr = 0.3,
+         .sentence = "the ranks train differently: rank 2 has lr 0.3 in parameter group 1 where "
+                     "rank 0 has lr 0.05 in parameter group 1"},
+        {.head_lr = 0.1 + 0.2,
+         .sentence = "the ranks train differently: rank 2 has lr 0.30000000000000004 in "
+                     "parameter group 0 where rank 0 has lr 0.01 in parameter group 0"},
+        {.momentum = 0.9,
+         .sentence = "the ranks train differently: rank 2 has momentum 0.9 in parameter "
+                     "group 0 where rank 0 has momentum 0 in parameter group 0"},
+        {.adam = true,
+         .sentence = "the ranks train differently: rank 2 has optimizer Adam where rank 0 has "
+                     "optimizer SGD"},
+        {.accumulation = 2,
+         .sentence = "the ranks train differently: rank 2 has accumulation_steps 2 where "
+                     "rank 0 has accumulation_steps 1"},
+        {.clip_norm = 1,
+         .sentence = "the ranks train differently: rank 2 has clip_norm 1 where rank 0 has "
+                     "clip_norm 0"},
+        {.frozen = true,
+         .sentence = "the ranks hold different models: rank 2 has 0.weight f32 (16, 12) frozen "
+                     "where rank 0 has 0.weight f32 (16, 12)"},
+    };
+    for (size_t i = 0; i < sizeof differences / sizeof *differences; i++)
+        lkt_ok(lk_distributed_run(train_in_ones_own_way, (void *)&differences[i], .nproc = 3));
+}
+
 /* ---- More than one run of the same ranks ---- */
 
 static lk_status train_small(lk_runner *runner, lk_callback *callback)
@@ -425,6 +488,7 @@ int main(void)
         cmocka_unit_test(metrics_do_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(different_models_are_an_error),
+        cmocka_unit_test(different_ways_to_train_are_an_error),
         cmocka_unit_test(ranks_train_more_than_once),
         cmocka_unit_test(ranks_follow_a_run_of_one),
     };
