@@ -1,6 +1,7 @@
 #include "train/same.h"
 
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "optim/optimizer.h"
 
@@ -32,8 +33,8 @@ static void describe_number(FILE *out, const char *name, double value)
 {
     char text[32];
     for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
+        lki_snprintf(text, sizeof text, "%.*g", digits, value);
+        if (lki_strtod(text, NULL) == value) break;
     }
     fprintf(out, "%s %s", name, text);
 }

@@ -9,6 +9,7 @@ enum { CAUGHT_COUNT = sizeof caught / sizeof *caught };
 
 static volatile int flag;
 static int unheard; /* the signal that is to be passed on, or 0 */
+static int waiting; /* SIGUSR1 where it is for the next run, or 0 */
 static struct sigaction previous[CAUGHT_COUNT];
 static int depth;
 
@@ -33,7 +34,8 @@ volatile int *lki_signals_begin(void)
 {
     struct sigaction action;
     if (depth++ > 0) return &flag;
-    flag = unheard = 0;
+    flag = waiting;
+    unheard = waiting = 0;
     memset(&action, 0, sizeof action);
     action.sa_handler = ask_to_stop;
     action.sa_flags = SA_RESTART; /* reading a dataset goes on; the loop sees the flag soon enough */
@@ -56,5 +58,10 @@ void lki_signals_pass_on(void)
 {
     int number = unheard;
     unheard = 0;
-    if (number) raise(number);
+    struct sigaction own;
+    sigaction(SIGUSR1, NULL, &own);
+    if (number == SIGUSR1 && own.sa_handler == SIG_DFL)
+        waiting = number;
+    else if (number)
+        raise(number);
 }

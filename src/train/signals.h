@@ -5,7 +5,9 @@
  * the program ignores stays ignored. Calls nest; the first installs and the last restores what was there.
  *
  * A signal that came too late for the run to stop at is not lost: when all is over, lki_signals_pass_on
- * raises it again, for what the program itself does about it. */
+ * raises it again, for what the program itself does about it. SIGUSR1, by which a scheduler says that time is
+ * nearly up, would end the program before it could use what the run has made: it stops the next run instead,
+ * at once. */
 #ifndef LKI_TRAIN_SIGNALS_H
 #define LKI_TRAIN_SIGNALS_H
 

@@ -344,6 +344,29 @@ static void a_late_signal_ends_the_program(void **state)
     }
 }
 
+/* A scheduler's word that time is nearly up: the program goes on to what comes after, but no run begins. */
+static lk_status time_is_nearly_up(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback, (void)runner;
+    return raise(SIGUSR1) ? LK_ERR_INVALID : LK_OK;
+}
+
+static lk_status look_on(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback, (void)runner;
+    return LK_OK;
+}
+
+static void a_late_warning_is_for_the_next_run(void **state)
+{
+    (void)state;
+    for (int nproc = 1; nproc <= 2; nproc++) {
+        lkt_ok(short_run(lk_on(experiment_end, time_is_nearly_up, NULL), nproc));
+        lkt_fails(short_run(lk_on(batch_end, look_on, NULL), nproc), LK_ERR_STOPPED, "stopped by a signal");
+        lkt_ok(short_run(lk_on(batch_end, look_on, NULL), nproc));
+    }
+}
+
 /* ---- Rank 0 saves for all ---- */
 
 static _Atomic int *saved; /* in memory that the ranks share */
@@ -433,6 +456,7 @@ int main(void)
         cmocka_unit_test(handlers_come_back),
         cmocka_unit_test(a_signal_near_the_end_is_not_lost),
         cmocka_unit_test(a_late_signal_ends_the_program),
+        cmocka_unit_test(a_late_warning_is_for_the_next_run),
         cmocka_unit_test(nobody_leaves_before_rank_0_has_saved),
         cmocka_unit_test(a_second_interrupt_ends_the_process),
     };
