@@ -211,7 +211,8 @@ void lk_runner_free(lk_runner *runner);
 lk_status lk_train_with(lk_runner *runner, lk_train_options options);
 
 /* Runs the model over a loader and gives its metrics (loss included, where there is a criterion). The loader
- * and callbacks belong to the call. Read them from runner->loader_metrics. */
+ * and callbacks belong to the call. Read them from runner->loader_metrics. The process goes through the whole
+ * loader by itself, also after a run on several ranks; in a job of several ranks each that calls it does. */
 typedef struct lk_evaluate_options {
     lk_module *model; /* NULL: the runner's; belongs to the runner afterwards */
     lk_criterion *criterion;
@@ -225,7 +226,7 @@ typedef struct lk_evaluate_options {
     lk_evaluate_loader_with((runner), (loader), (lk_evaluate_options){__VA_ARGS__})
 lk_status lk_evaluate_loader_with(lk_runner *runner, lk_loader *loader, lk_evaluate_options options);
 
-/* Calls `take` with the model's output for every batch, in the loader's order. */
+/* Calls `take` with the model's output for every batch, in the loader's order: all of them, likewise. */
 typedef lk_status (*lk_take_prediction)(const lk_tensor *output, const lk_batch *batch, void *context);
 #define lk_predict_loader(runner, loader, take, context, ...)                                                \
     lk_predict_loader_with((runner), (loader), (take), (context), (lk_evaluate_options){__VA_ARGS__})

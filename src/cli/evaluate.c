@@ -6,6 +6,8 @@
 #include "config/config.h"
 #include "config/run.h"
 
+#include <lockstep/launch.h>
+
 typedef struct evaluate_options {
     lki_config_options config;
     const char *checkpoint, *loader, *device, *output;
@@ -67,7 +69,7 @@ static int run_config(lk_config *config, const evaluate_options *options, const 
         exit_code = lki_report(lki_build_exit_code(status));
     else if ((status = lki_config_evaluate(config, &plan, &wish)))
         exit_code = lki_report(status == LK_ERR_CONFIG ? LKI_EXIT_WRONG : LKI_EXIT_FAILED);
-    else if (!output)
+    else if (!output && lk_rank() == 0)
         print_metrics(((lk_runner *)plan.runner->pointer)->loader_metrics);
     lki_plan_fini(&plan);
     return exit_code;

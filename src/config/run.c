@@ -6,6 +6,7 @@
 #include "config/config.h"
 #include "tensor/npy.h"
 
+#include <lockstep/launch.h>
 #include <lockstep/random.h>
 
 #include <string.h>
@@ -69,7 +70,7 @@ lk_status lk_config_run(lk_config *config)
 
 void lki_config_report(const lk_metrics *metrics)
 {
-    for (int i = 0; i < lk_metrics_count(metrics); i++)
+    for (int i = 0; lk_rank() == 0 && i < lk_metrics_count(metrics); i++)
         lki_log(LKI_LOG_INFO, "%s: %.9g", lk_metrics_name(metrics, i), lk_metrics_value(metrics, i));
 }
 
@@ -109,12 +110,20 @@ static lk_status keep_prediction(const lk_tensor *output, const lk_batch *batch,
     return status;
 }
 
+static lk_status drop_prediction(const lk_tensor *output, const lk_batch *batch, void *context)
+{
+    (void)output, (void)batch, (void)context;
+    return LK_OK;
+}
+
+/* The ranks of a job stay alike by predicting too, but there is one file. */
 lk_status lki_predict_to_file(lk_runner *runner, lk_loader *loader, lk_evaluate_options options,
                               const char *path)
 {
     predictions p = {0};
     lk_tensor *written = NULL;
     lk_status status;
+    if (lk_rank() != 0) return lk_predict_loader_with(runner, loader, drop_prediction, NULL, options);
     LKI_TRY_OUT(lk_predict_loader_with(runner, loader, keep_prediction, &p, options));
     LKI_TRY_OUT(p.all ? LK_OK : lki_fail(LK_ERR_INVALID, "the loader has no samples"));
     written = lk_tensor_slice(p.all, 0, 0, p.count);

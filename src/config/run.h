@@ -22,7 +22,8 @@ lk_status lki_config_call(lk_config *config, lki_plan *plan);
 /* The first call of that name under `run:`; NULL where there is none. */
 lki_object *lki_config_find_call(const lk_config *config, const char *name);
 
-/* Runs the model over a loader and writes its outputs, (samples, ...), as a .npy file. */
+/* Runs the model over a loader and writes its outputs, (samples, ...), as a .npy file: of several ranks that
+ * call it, rank 0. */
 lk_status lki_predict_to_file(lk_runner *runner, lk_loader *loader, lk_evaluate_options options,
                               const char *path);
 
@@ -38,7 +39,7 @@ typedef struct lki_evaluation {
 /* Of a built plan. The metrics are in the runner's loader_metrics afterwards. */
 lk_status lki_config_evaluate(lk_config *config, lki_plan *plan, const lki_evaluation *wish);
 
-/* Hands metrics to the log, a line each: "accuracy01: 0.8583". */
+/* Hands metrics to the log, a line each: "accuracy01: 0.8583". On rank 0. */
 void lki_config_report(const lk_metrics *metrics);
 
 #endif

@@ -49,6 +49,15 @@ static void use_comm(lk_runner *runner, lk_comm *comm)
                                                 .allgather = gather_bytes};
 }
 
+void lki_distributed_alone(lk_runner *runner)
+{
+    runner->rank = 0;
+    runner->world_size = 1;
+    runner->is_master = lk_rank() == 0;
+    runner->run->collectives = (lki_metric_collectives){.world_size = 1};
+}
+
+/* The runner still says what the run was: whoever reports on it asks afterwards. */
 static void forget_comm(lk_runner *runner)
 {
     lki_run *run = runner->run;
@@ -112,6 +121,7 @@ static lk_status connect_ranks(lk_comm **comm, const lki_run *run)
 static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner *runner))
 {
     lk_comm *comm;
+    LKI_TRY(lki_run_keep_steps(runner)); /* an evaluation may have made some, which know of no comm */
     LKI_TRY(connect_ranks(&comm, runner->run));
     use_comm(runner, comm);
     lk_status status = train(runner);
@@ -139,7 +149,7 @@ lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner 
         return train_connected(runner, train); /* inside lk_distributed_run */
     LKI_TRY(resolve_role(&runner->run->options, &role, &fork_count));
     if (fork_count == 1 && role.world_size == 1) {
-        runner->run->collectives.world_size = 1;
+        lki_distributed_alone(runner);
         return train(runner);
     }
     /* An earlier run's engine has threads, and threads do not survive a fork. */

@@ -11,6 +11,10 @@
 /* Runs `train` in every rank; in a run of one process just calls it. */
 lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner *runner));
 
+/* The runner works through whole loaders by itself, whatever its last run was part of: evaluations, and runs
+ * of one process. Where the process is one of several ranks, each of them does, and rank 0 is the master. */
+void lki_distributed_alone(lk_runner *runner);
+
 /* Rank 0's decisions at the end of an epoch become every rank's: stopping, and the learning rates. */
 lk_status lki_distributed_agree(lk_runner *runner);
 

@@ -1,4 +1,5 @@
 /* A trained model on a loader: its metrics, its predictions. */
+#include "train/distributed.h"
 #include "train/run.h"
 
 #include "base/memory.h"
@@ -13,6 +14,7 @@ static lk_status set_up(lk_runner *runner, lk_loader *loader, const char *key,
                         const lk_evaluate_options *options)
 {
     lki_run_teardown(runner);
+    lki_distributed_alone(runner);
     runner->run->evaluating = true;
     lk_named_loader named = {key, loader};
     lk_train_options train = {.loaders = {&named, 1},
@@ -24,7 +26,6 @@ static lk_status set_up(lk_runner *runner, lk_loader *loader, const char *key,
                               .no_checkpoints = true};
     LKI_TRY(lki_run_setup(runner, &train));
     LKI_TRY(lki_run_open_engine(runner));
-    runner->run->collectives.world_size = 1;
     runner->epoch_step = 1;
     if (!options->resume) return LK_OK;
     lk_state_dict *state = lk_load_safetensors(options->resume);

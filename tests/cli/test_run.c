@@ -2,6 +2,7 @@
  * systems whose configs these are gave for them. */
 #include "command.h"
 
+#include "comm/net.h"
 #include "tensor/npy.h"
 
 #include <lockstep/checkpoint.h>
@@ -660,6 +661,65 @@ static void test_ranks(void **state)
     assert_true(logged("logs/csv_logger/valid.csv", "accuracy01", 2) > 0.3);
 }
 
+/* The calls after a run on ranks go through all of the data. */
+static const char three_calls[] =
+    "runner:\n  _target_: SupervisedRunner\n  model: {_target_: Sequential, args: [Flatten, {_target_: "
+    "Linear, args: [784, 10]}]}\nrun:\n"
+    "- _call_: train\n  criterion: CrossEntropyLoss\n  optimizer: {_target_: Adam, lr: 0.01}\n"
+    "  loaders: {train: {_target_: DataLoader, dataset: {_target_: SyntheticDigits, count: 64}, batch_size: "
+    "16}}\n"
+    "- _call_: evaluate_loader\n"
+    "  loader: {_target_: DataLoader, dataset: {_target_: SyntheticDigits, count: 51}, batch_size: 16}\n"
+    "- _call_: predict_loader\n  output: 0.npy\n"
+    "  loader: {_target_: DataLoader, dataset: {_target_: SyntheticDigits, count: 51}, batch_size: 16}\n";
+
+static void check_predictions(const char *name, int64_t count)
+{
+    lk_tensor *predictions = lki_npy_read(path_of(name));
+    lkt_not_null(predictions);
+    assert_int_equal(predictions->shape.dim[0], count);
+    lk_tensor_free(predictions);
+    remove(path_of(name));
+}
+
+static int free_port(void)
+{
+    int fd, port = 0;
+    lkt_ok(lki_net_listen(&fd, &port));
+    close(fd);
+    return port;
+}
+
+static const char *said_in(const char *name)
+{
+    static char text[16384];
+    read_whole(path_of(name), text, sizeof text);
+    return text;
+}
+
+static void test_calls_after_ranks(void **state)
+{
+    (void)state;
+    char command[4096];
+    enter("cli_after_ranks");
+    write_text("calls.yml", three_calls);
+    check_done("run -C calls.yml --nproc 2 --device cpu");
+    check_predictions("0.npy", 51);
+    /* Ranks that somebody else has started all make the calls; rank 0 alone prints and writes. */
+    snprintf(
+        command, sizeof command,
+        "cd '%s'; for r in 0 1; do RANK=$r WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d "
+        "'%s/lockstep' run -C calls.yml --device cpu --run/2/output=$r.npy >$r.out 2>&1 && touch $r.done "
+        "& done; wait",
+        folder, free_port(), LK_BUILD_DIR);
+    assert_int_equal(system(command), 0);
+    if (!exists("0.done") || !exists("1.done")) fail_msg("%s", said_in(exists("0.done") ? "1.out" : "0.out"));
+    lkt_contains(said_in("0.out"), "loss: ");
+    assert_null(strstr(said_in("1.out"), "loss: "));
+    check_predictions("0.npy", 51);
+    assert_false(exists("1.npy"));
+}
+
 static const char good[] =
     "runner:\n  _target_: SupervisedRunner\n  model: {_var_: model, _target_: Sequential, args: [Flatten, "
     "{_target_: "
@@ -841,6 +901,7 @@ int main(void)
         cmocka_unit_test(test_nothing_left_to_train),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_datasets_instead_of_loaders),
+        cmocka_unit_test(test_calls_after_ranks),
         cmocka_unit_test(test_wrong_configs),
         cmocka_unit_test(test_wrong_environments),
         cmocka_unit_test(test_runs_that_fail),

@@ -7,11 +7,14 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/comm.h"
+#include "comm/net.h"
 #include "launch/ranks.h"
 #include "train/run.h"
 
 #include <math.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { SAMPLES = 203, FEATURES = 12, CLASSES = 5 };
@@ -476,6 +479,96 @@ static void a_gradient_that_is_read_on_is_not_averaged_there(void **state)
     lkt_ok(lk_distributed_run(compare_gradients, NULL, .nproc = 2));
 }
 
+/* ---- After a run on ranks ---- */
+
+static lk_status count_samples(const lk_tensor *output, const lk_batch *batch, void *context)
+{
+    (void)output;
+    *(int64_t *)context += batch->count;
+    return LK_OK;
+}
+
+/* Also where every rank calls it: each of them goes through all of the data. */
+static lk_status check_evaluation(lk_runner *runner, double loss)
+{
+    int64_t seen = 0;
+    LKI_TRY(lk_evaluate_loader(runner, lk_loader(numbers(SAMPLES, 2), .batch_size = 16)));
+    double evaluated = lk_metrics_get(runner->loader_metrics, "loss");
+    if (fabs(evaluated - loss) > 1e-6)
+        return lki_fail(LK_ERR_INVALID, "the loss is %.9g, the run's was %.9g", evaluated, loss);
+    LKI_TRY(
+        lk_predict_loader(runner, lk_loader(numbers(SAMPLES, 2), .batch_size = 16), count_samples, &seen));
+    if (seen != SAMPLES) return lki_fail(LK_ERR_INVALID, "%d samples were predicted", (int)seen);
+    return LK_OK;
+}
+
+static void evaluations_after_ranks_see_all_samples(void **state)
+{
+    (void)state;
+    job two = {2, 5, 1, 0, true, false, adam};
+    lk_runner *runner = train(&two);
+    assert_int_equal(runner->world_size, 2);
+    lkt_ok(check_evaluation(runner, lk_metrics_get(lk_runner_loader_metrics(runner, "valid"), "loss")));
+    lkt_ok(lk_train(runner, .loaders = lk_loaders({"train", lk_loader(numbers(200, 1), .batch_size = 5)}),
+                    .thread_count = 1));
+    assert_int_equal(runner->world_size, 1);
+    assert_int_equal(runner->sample_step, 200);
+    assert_int_equal(runner->batch_step, 40);
+    lk_runner_free(runner);
+}
+
+/* In a function that every rank runs. The evaluation between two runs makes a step for one rank. */
+static lk_status train_and_evaluate_in_turns(void *context)
+{
+    (void)context;
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status = LK_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        status = lk_train(runner, .model = i ? NULL : perceptron(true),
+                          .criterion = i ? NULL : lk_cross_entropy_loss(), .optimizer = i ? NULL : adam(),
+                          .loaders = lk_loaders({"train", lk_loader(numbers(200, 1), .batch_size = 5)},
+                                                {"valid", lk_loader(numbers(SAMPLES, 2), .batch_size = 16)}),
+                          .check_replicas = 1, .thread_count = 1);
+        if (status) break;
+        status = check_evaluation(runner, lk_metrics_get(lk_runner_loader_metrics(runner, "valid"), "loss"));
+        if (!status && runner->is_master != (lk_rank() == 0))
+            status = lki_fail(LK_ERR_INVALID, "rank %d: is_master is %d", lk_rank(), runner->is_master);
+    }
+    lk_runner_free(runner);
+    return status;
+}
+
+static pid_t start_rank(int rank, int port)
+{
+    char number[16];
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid) return pid;
+    snprintf(number, sizeof number, "%d", rank);
+    setenv("RANK", number, 1);
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    snprintf(number, sizeof number, "%d", port);
+    setenv("MASTER_PORT", number, 1);
+    lk_status status = lk_distributed_run(train_and_evaluate_in_turns, NULL);
+    if (status) fprintf(stderr, "rank %d: %s\n", rank, lk_error());
+    _exit(status != LK_OK);
+}
+
+static void every_rank_may_evaluate(void **state)
+{
+    (void)state;
+    int fd, port = 0, ended;
+    pid_t ranks[2];
+    lkt_ok(lki_net_listen(&fd, &port));
+    close(fd);
+    for (int r = 0; r < 2; r++) ranks[r] = start_rank(r, port);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(waitpid(ranks[r], &ended, 0), ranks[r]);
+        assert_int_equal(ended, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -491,6 +584,8 @@ int main(void)
         cmocka_unit_test(different_ways_to_train_are_an_error),
         cmocka_unit_test(ranks_train_more_than_once),
         cmocka_unit_test(ranks_follow_a_run_of_one),
+        cmocka_unit_test(evaluations_after_ranks_see_all_samples),
+        cmocka_unit_test(every_rank_may_evaluate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
