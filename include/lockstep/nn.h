@@ -85,7 +85,9 @@ void lk_param_list_free(lk_param_list *list);
 /* How many numbers the trainable parameters hold. */
 int64_t lk_module_param_count(const lk_module *module);
 
-/* Whether training may change the parameters of the tree. */
+/* Whether training may change the parameters of the tree. A runner heeds it with the next batch that trains,
+ * also in the middle of a run; what the optimizer has learned of frozen parameters waits for them. All ranks
+ * of a run must set the same. A step by itself (step.h) trains what was trainable when it was made. */
 void lk_module_set_trainable(lk_module *module, bool trainable);
 
 /* A table of the tree: layer, output shape, parameters; and the total. `shape` is that of a whole batch.

@@ -257,7 +257,8 @@ const lk_metrics *lk_runner_loader_metrics(const lk_runner *runner, const char *
 lk_status lk_runner_add_model(lk_runner *runner, const char *key, lk_module *model);
 lk_status lk_runner_add_criterion(lk_runner *runner, const char *key, lk_criterion *criterion);
 lk_status lk_runner_add_optimizer(lk_runner *runner, const char *key, lk_optimizer *optimizer);
-/* A step that the runner keeps and frees; created at the first call with this key. */
+/* A step that the runner keeps and frees; created at the first call with this key in a run. It trains what is
+ * trainable then. */
 lk_step *lk_runner_step(lk_runner *runner, const char *key, lk_step_options options);
 lk_module *lk_runner_model(const lk_runner *runner, const char *key);
 lk_criterion *lk_runner_criterion(const lk_runner *runner, const char *key);

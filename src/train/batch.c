@@ -63,6 +63,13 @@ static bool is_training(const lk_runner *runner)
     return runner->is_train_loader && runner->optimizer;
 }
 
+/* Callbacks may freeze and thaw parameters while the run goes on. Only a batch that trains heeds it, and all
+ * ranks have those together: a new step is made by all of them. */
+static bool trains_what_it_should(const lk_runner *runner)
+{
+    return !is_training(runner) || lki_flat_is_current(&runner->step->flat, &runner->step->params);
+}
+
 static bool somebody_looks_inside(const lki_run *run)
 {
     return run->has_listener[LKI_MOMENT_forward] || run->has_listener[LKI_MOMENT_criterion] ||
@@ -105,6 +112,8 @@ static lk_status end_with_nan(lk_runner *runner)
 lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
 {
     lk_input inputs[LK_MAX_FIELDS];
+    if (runner->step && !trains_what_it_should(runner))
+        LKI_TRY(lki_step_keep(&runner->step, &runner->run->kept));
     LKI_TRY(lki_run_prepare_step(runner));
     LKI_TRY(collect_inputs(runner->step, batch, inputs));
     lk_status status = run_step(runner, inputs, batch->field_count);
@@ -116,7 +125,7 @@ lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
 bool lki_run_may_launch_batch(lk_runner *runner, const lk_batch *batch)
 {
     lk_input inputs[LK_MAX_FIELDS];
-    if (!runner->step || !step_is_current(runner)) return false;
+    if (!runner->step || !step_is_current(runner) || !trains_what_it_should(runner)) return false;
     for (int i = 0; i < batch->field_count; i++)
         inputs[i] = (lk_input){batch->fields[i].name, &batch->fields[i].tensor};
     return lki_step_may_launch(runner->step, inputs, batch->field_count, is_training(runner));

@@ -9,23 +9,25 @@
 
 #include <string.h>
 
-/* A run of one loader that never trains. Takes over loader and callbacks. */
-static lk_status set_up(lk_runner *runner, lk_loader *loader, const char *key,
-                        const lk_evaluate_options *options)
+/* As lk_train knows them: a run of one loader that never trains. */
+static lk_train_options as_run(const lk_named_loader *loader, const lk_evaluate_options *options)
 {
-    lki_run_teardown(runner);
-    lki_distributed_alone(runner);
-    runner->run->evaluating = true;
-    lk_named_loader named = {key, loader};
-    lk_train_options train = {.loaders = {&named, 1},
+    return (lk_train_options){.loaders = {loader, 1},
                               .callbacks = options->callbacks,
                               .model = options->model,
                               .criterion = options->criterion,
                               .seed = options->seed,
                               .device = options->device,
                               .no_checkpoints = true};
-    LKI_TRY(lki_run_setup(runner, &train));
+}
+
+static lk_status set_up(lk_runner *runner, lk_train_options *run, const lk_evaluate_options *options)
+{
+    lki_distributed_alone(runner);
+    runner->run->evaluating = true;
+    LKI_TRY(lki_run_setup(runner, run));
     LKI_TRY(lki_run_open_engine(runner));
+    runner->verbose = options->verbose;
     runner->epoch_step = 1;
     if (!options->resume) return LK_OK;
     lk_state_dict *state = lk_load_safetensors(options->resume);
@@ -35,15 +37,24 @@ static lk_status set_up(lk_runner *runner, lk_loader *loader, const char *key,
     return status;
 }
 
-lk_status lk_evaluate_loader_with(lk_runner *runner, lk_loader *loader, lk_evaluate_options options)
+static lk_status evaluate(lk_runner *runner)
 {
-    LKI_TRY(set_up(runner, loader, "valid", &options));
-    runner->verbose = options.verbose;
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_start));
     LKI_TRY(lki_run_one_loader(runner, 0));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_end));
     return lki_run_call(runner, LKI_MOMENT_experiment_end);
+}
+
+lk_status lk_evaluate_loader_with(lk_runner *runner, lk_loader *loader, lk_evaluate_options options)
+{
+    lk_named_loader named = {"valid", loader};
+    lk_train_options run = as_run(&named, &options);
+    LKI_TRY(lki_run_begin(runner, &run));
+    lk_status status = set_up(runner, &run, &options);
+    if (!status) status = evaluate(runner);
+    runner->run->running = false;
+    return status;
 }
 
 typedef struct prediction_taker {
@@ -59,17 +70,25 @@ static lk_status hand_over(lk_callback *callback, lk_runner *runner)
     return taker->take(output, runner->batch, taker->context);
 }
 
-lk_status lk_predict_loader_with(lk_runner *runner, lk_loader *loader, lk_take_prediction take, void *context,
-                                 lk_evaluate_options options)
+static lk_status predict(lk_runner *runner, prediction_taker *taker)
 {
     static const lk_callback_ops ops = {.name = "Predict", .on_batch_end = hand_over};
-    prediction_taker taker = {take, context};
-    LKI_TRY(set_up(runner, loader, "infer", &options));
-    lk_callback *callback = lk_callback_create(&ops, &taker, LK_ORDER_EXTERNAL);
+    lk_callback *callback = lk_callback_create(&ops, taker, LK_ORDER_EXTERNAL);
     if (callback) callback->may_lag = true;
     LKI_TRY(lki_run_add_callback(runner, callback));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
-    lk_status status = lki_run_one_loader(runner, 0);
+    return lki_run_one_loader(runner, 0);
+}
+
+lk_status lk_predict_loader_with(lk_runner *runner, lk_loader *loader, lk_take_prediction take, void *context,
+                                 lk_evaluate_options options)
+{
+    prediction_taker taker = {take, context};
+    lk_named_loader named = {"infer", loader};
+    lk_train_options run = as_run(&named, &options);
+    LKI_TRY(lki_run_begin(runner, &run));
+    lk_status status = set_up(runner, &run, &options);
+    if (!status) status = predict(runner, &taker);
     lki_run_teardown(runner); /* the taker lives on this stack */
     return status;
 }

@@ -11,20 +11,39 @@ static int64_t rounded_up(int64_t count, int64_t unit)
     return (count + unit - 1) / unit * unit;
 }
 
+static bool is_trained(const lk_param *param)
+{
+    return param->trainable && !param->is_buffer;
+}
+
+/* The slices are in the list's order. Asked before every batch that trains. */
+bool lki_flat_is_current(const lki_flat *flat, const lk_param_list *params)
+{
+    int next = 0;
+    for (int i = 0; i < params->count; i++) {
+        const lk_param *param = params->items[i].param;
+        bool has_it = next < flat->slice_count && flat->slices[next].param == param;
+        if (is_trained(param) != has_it) return false;
+        next += has_it;
+    }
+    return true;
+}
+
 static lk_status plan_slices(lki_flat *flat, const lk_param_list *params)
 {
     flat->slices = LKI_NEW_ARRAY(lki_slice, params->count + 1);
     if (!flat->slices) return LK_ERR_NOMEM;
     for (int i = 0; i < params->count; i++) {
         lk_param *param = params->items[i].param;
-        if (!param->trainable || param->is_buffer) continue;
+        if (!is_trained(param)) continue;
         if (flat->slice_count == 0) flat->dtype = param->value->dtype;
         if (param->value->dtype != flat->dtype)
             return lki_fail(LK_ERR_DTYPE, "parameter %s is %s, but %s is %s: one optimizer trains one dtype",
                             params->items[i].path, lk_dtype_name(param->value->dtype), flat->slices[0].path,
                             lk_dtype_name(flat->dtype));
         int64_t count = lk_tensor_count(param->value);
-        flat->slices[flat->slice_count++] = (lki_slice){param, params->items[i].path, flat->count, count};
+        flat->slices[flat->slice_count++] =
+            (lki_slice){.param = param, .path = params->items[i].path, .offset = flat->count, .count = count};
         flat->count += rounded_up(count, ALIGNMENT_NBYTES / (int64_t)lk_dtype_nbytes(flat->dtype));
     }
     if (flat->slice_count == 0) return lki_fail(LK_ERR_INVALID, "the model has no trainable parameter");

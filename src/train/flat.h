@@ -21,6 +21,7 @@ typedef struct lki_slice {
     lk_param *param;
     const char *path; /* the parameter's full name; owned by the list the flat was made from */
     int64_t offset, count;
+    int64_t since; /* the updates that were made without it */
 } lki_slice;
 
 typedef struct lki_flat {
@@ -45,6 +46,8 @@ typedef struct lki_flat_options {
 /* Takes every trainable parameter of the list. */
 lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, lki_flat_options options);
 void lki_flat_fini(lki_flat *flat);
+/* Whether it has what is trainable of the list that it was made from, and nothing else. */
+bool lki_flat_is_current(const lki_flat *flat, const lk_param_list *params);
 /* Changes whenever parameters of any model have moved: what was compiled before may point to where they were.
  */
 uint64_t lki_flat_generation(void);

@@ -89,6 +89,7 @@ typedef struct lki_run {
     bool resuming_loader;      /* the loader goes on in its middle: metrics keep what they have seen */
     int batch_limit;           /* check, overfit: batches of a loader; 0 for all */
     const lk_batch *under_way; /* launched, and nobody has looked at it yet; NULL for none */
+    bool running;              /* its callbacks may be at work */
     bool evaluating;           /* not a training run: nothing moves optimizer or scheduler */
     bool nan_ends_run;         /* a loss that is not a number ends the run in order instead of failing it */
 
@@ -111,6 +112,9 @@ typedef struct lki_run {
 } lki_run;
 
 /* setup.c */
+/* Undoes an earlier run, and says that this one runs. A runner that does so already is left as it is, and
+ * what was handed over is freed. */
+lk_status lki_run_begin(lk_runner *runner, const lk_train_options *options);
 lk_status lki_run_setup(lk_runner *runner, lk_train_options *options);
 void lki_run_teardown(lk_runner *runner); /* frees loaders, callbacks, loggers; the model stays */
 lk_status lki_run_add_callback(lk_runner *runner, lk_callback *callback_owned);
@@ -166,16 +170,24 @@ lk_status lki_state_get_bytes(const lk_state_dict *state, const char *name, void
 /* The optimizer's state of a step alone, under names that start with `prefix`. */
 lk_status lki_step_save_state(const lk_step *step, lk_state_dict *state, const char *prefix);
 lk_status lki_step_load_state(lk_step *step, const lk_state_dict *state, const char *prefix);
-/* The same without the numbers of the groups, learning rate and momentum: they stay what they are. */
+/* The same without the numbers of the groups, learning rate and momentum: they stay what they are. Parameters
+ * of which the state knows nothing start anew. */
 lk_status lki_step_load_moments(lk_step *step, const lk_state_dict *state, const char *prefix);
 
-/* kept.c: frees a step, and keeps what its optimizer knows in *kept; the next step takes it from there. */
+/* kept.c: frees a step, and keeps what its optimizer knows in *kept; the next step takes it from there, and
+ * leaves what is known of parameters that it does not train: they may be thawed again. */
 lk_status lki_step_keep(lk_step **step, lk_state_dict **kept);
 lk_status lki_step_take_kept(lk_step *step, lk_state_dict **kept);
 void lki_step_drop(lk_step **step, lk_state_dict **kept);
+/* Of the runner's step: what lies there in its life, to a checkpoint and from it. */
+lk_status lki_kept_put_frozen(const lk_state_dict *kept, lk_state_dict *state);
+lk_status lki_kept_get_frozen(lk_state_dict **kept, const lk_step *step, const lk_state_dict *state);
 /* All steps of the runner. */
 lk_status lki_run_keep_steps(lk_runner *runner);
 void lki_run_drop_steps(lk_runner *runner);
+/* Keeps the steps by key whose parameters have been frozen or thawed since they were made. Their users may
+ * hold them for the length of a run: between two. */
+lk_status lki_run_renew_parts(lk_runner *runner);
 
 /* report.c */
 lk_status lki_run_add_logger(lki_run *run, lk_logger *logger_owned);

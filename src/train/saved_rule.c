@@ -29,7 +29,7 @@ static bool is(const char *text, size_t length, const char *word)
 }
 
 /* "optimizer.exp_avg.0.weight" is state exp_avg of the parameter 0.weight: the word between the two. Sums of
- * gradients are the run's, and "group" and "scaler" begin the names of numbers. */
+ * gradients are the run's, "updates" is a number, and "group" and "scaler" begin the names of numbers. */
 static void find_saved(state_list *list, const lk_state_dict *state, const char *prefix, const char *path)
 {
     size_t before = strlen(prefix) + 1, after = strlen(path) + 1;
@@ -42,7 +42,8 @@ static void find_saved(state_list *list, const lk_state_dict *state, const char 
         const char *word = name + before;
         size_t word_length = length - before - after;
         if (memchr(word, '.', word_length) || is(word, word_length, "grad_sum") ||
-            is(word, word_length, "group") || is(word, word_length, "scaler"))
+            is(word, word_length, "updates") || is(word, word_length, "group") ||
+            is(word, word_length, "scaler"))
             continue;
         add_state(list, word, word_length);
     }

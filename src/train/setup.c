@@ -470,12 +470,41 @@ static lk_status train_rank(lk_runner *runner)
     return status;
 }
 
+/* Parts that the runner has already are its own. */
+static void drop_handed_over(const lk_runner *runner, const lk_train_options *options)
+{
+    for (int i = 0; i < options->loaders.count; i++) lk_loader_free(options->loaders.items[i].loader);
+    for (int i = 0; i < options->datasets.datasets.count; i++)
+        lk_dataset_free(options->datasets.datasets.items[i].dataset);
+    for (int i = 0; i < options->callbacks.count; i++) lk_callback_free(options->callbacks.items[i]);
+    for (int i = 0; i < options->loggers.count; i++) lk_logger_close(options->loggers.items[i]);
+    if (options->model != runner->model) lk_module_free(options->model);
+    if (options->criterion != runner->criterion) lk_criterion_free(options->criterion);
+    if (options->optimizer != runner->optimizer) lk_optimizer_free(options->optimizer);
+    if (options->scheduler != runner->scheduler) lk_scheduler_free(options->scheduler);
+}
+
+lk_status lki_run_begin(lk_runner *runner, const lk_train_options *options)
+{
+    if (runner->run->running) {
+        drop_handed_over(runner, options);
+        return lki_fail(LK_ERR_INVALID, "the runner is running: it cannot train, evaluate or predict over a "
+                                        "loader from a callback of its own; use another runner, or "
+                                        "lk_predict_batch");
+    }
+    lki_run_teardown(runner); /* of an earlier run */
+    runner->run->running = true;
+    return LK_OK;
+}
+
 lk_status lk_train_with(lk_runner *runner, lk_train_options options)
 {
     if (!runner) return lki_last_status();
-    lki_run_teardown(runner); /* of an earlier run */
-    LKI_TRY(lki_run_setup(runner, &options));
-    lk_status status = lki_distributed_train(runner, train_rank);
+    LKI_TRY(lki_run_begin(runner, &options));
+    lk_status status = lki_run_setup(runner, &options);
+    if (!status) status = lki_run_renew_parts(runner);
+    if (!status) status = lki_distributed_train(runner, train_rank);
+    runner->run->running = false;
     lki_signals_pass_on();
     return status;
 }

@@ -181,6 +181,19 @@ static int64_t updates_made(const lk_step *step)
     return step->update.step_count - skipped;
 }
 
+/* The updates that a parameter has seen, where those are not the step's: it was frozen meanwhile. */
+static lk_status put_ages(lk_state_dict *state, const lk_step *step, const char *prefix)
+{
+    for (int i = 0; i < step->flat.slice_count; i++) {
+        const lki_slice *slice = &step->flat.slices[i];
+        if (slice->since == 0) continue;
+        LKI_SCOPED char *name = lki_format("%s.updates.%s", prefix, slice->path);
+        if (!name) return LK_ERR_NOMEM;
+        LKI_TRY(lk_state_dict_put_i64(state, name, updates_made(step) - slice->since));
+    }
+    return LK_OK;
+}
+
 static lk_status put_step(lk_state_dict *state, const lk_step *step, const char *prefix)
 {
     const lki_flat *flat = &step->flat;
@@ -206,6 +219,7 @@ static lk_status put_step(lk_state_dict *state, const lk_step *step, const char 
                 state, name, state_slice(flat, sums ? flat->sums : flat->states[s], &flat->slices[i])));
         }
     }
+    LKI_TRY(put_ages(state, step, prefix));
     for (int g = 0; g < optimizer->group_count; g++) {
         LKI_SCOPED char *lr = lki_format("%s.group.%d.lr", prefix, g);
         LKI_SCOPED char *momentum = lki_format("%s.group.%d.momentum", prefix, g);
@@ -252,19 +266,49 @@ static lk_status get_groups(const lk_state_dict *state, lk_step *step, const cha
     return LK_OK;
 }
 
+/* A parameter that nothing is known of, of which only what is kept may have some, has seen no update yet. */
+static lk_status get_age(const lk_state_dict *state, const lk_step *step, const lki_slice *slice,
+                         const char *prefix, bool may_lack, int64_t *seen)
+{
+    LKI_SCOPED char *age = lki_format("%s.updates.%s", prefix, slice->path);
+    LKI_SCOPED char *first = lki_format(
+        "%s.%s.%s", prefix,
+        step->flat.state_count ? lki_optimizer_state_name(step->options.optimizer, 0) : "", slice->path);
+    if (!age || !first) return LK_ERR_NOMEM;
+    if (lk_state_dict_has(state, age)) return lk_state_dict_get_i64(state, age, seen);
+    if (may_lack && step->flat.state_count && !lk_state_dict_has(state, first)) *seen = 0;
+    return LK_OK;
+}
+
+static lk_status get_ages(const lk_state_dict *state, lk_step *step, const char *prefix, bool may_lack,
+                          int64_t step_count)
+{
+    bool changed = false;
+    for (int i = 0; i < step->flat.slice_count; i++) {
+        lki_slice *slice = &step->flat.slices[i];
+        int64_t seen = step_count;
+        LKI_TRY(get_age(state, step, slice, prefix, may_lack, &seen));
+        changed = changed || slice->since != step_count - seen;
+        slice->since = step_count - seen;
+    }
+    return changed ? lki_step_remake_update(step) : LK_OK;
+}
+
 /* What is kept of each parameter, and how many updates there were. */
-static lk_status get_moments(const lk_state_dict *state, lk_step *step, const char *prefix)
+static lk_status get_moments(const lk_state_dict *state, lk_step *step, const char *prefix, bool may_lack)
 {
     lki_flat *flat = &step->flat;
     lk_optimizer *optimizer = step->options.optimizer;
-    int64_t accumulated = 0;
+    int64_t accumulated = 0, step_count = 0;
     LKI_TRY(lki_mirror_pull(step->mirror)); /* before a part of it is overwritten */
     lki_mirror_host_changed(step->mirror);
     LKI_SCOPED char *count_name = lki_format("%s.step", prefix);
     LKI_SCOPED char *pending_name = lki_format("%s.accumulated", prefix);
     if (!count_name || !pending_name) return LK_ERR_NOMEM;
-    LKI_TRY(get_counter(state, count_name, &step->update.step_count));
+    LKI_TRY(get_counter(state, count_name, &step_count));
     LKI_TRY(get_counter(state, pending_name, &accumulated));
+    LKI_TRY(get_ages(state, step, prefix, may_lack, step_count));
+    step->update.step_count = step_count;
     step->update.accumulated = flat->sums ? (int)accumulated : 0;
     if (step->scaler.numbers) LKI_TRY(get_scaler(state, &step->scaler, prefix));
     if (flat->sums) memset(lki_buffer_data(flat->sums), 0, lki_buffer_nbytes(flat->sums));
@@ -275,6 +319,7 @@ static lk_status get_moments(const lk_state_dict *state, lk_step *step, const ch
                 lki_format("%s.%s.%s", prefix, sums ? "grad_sum" : lki_optimizer_state_name(optimizer, s),
                            flat->slices[i].path);
             if (!name) return LK_ERR_NOMEM;
+            if (may_lack && !lk_state_dict_has(state, name)) continue;
             LKI_TRY(get_slice(state, name, flat, sums ? flat->sums : flat->states[s], &flat->slices[i]));
         }
     }
@@ -287,7 +332,7 @@ static lk_status get_step(const lk_state_dict *state, lk_step *step, const char 
 {
     if (!step->options.optimizer) return LK_OK;
     LKI_TRY(lki_saved_rule_check(state, step, prefix));
-    LKI_TRY(get_moments(state, step, prefix));
+    LKI_TRY(get_moments(state, step, prefix, false));
     return get_groups(state, step, prefix);
 }
 
@@ -303,7 +348,7 @@ lk_status lki_step_load_state(lk_step *step, const lk_state_dict *state, const c
 
 lk_status lki_step_load_moments(lk_step *step, const lk_state_dict *state, const char *prefix)
 {
-    return get_moments(state, step, prefix);
+    return get_moments(state, step, prefix, true);
 }
 
 /* ---- Scheduler ---- */
@@ -579,6 +624,7 @@ lk_status lki_runner_save_state(lk_runner *runner, lk_state_dict *state)
     LKI_TRY(put_place(runner, state));
     if (runner->model) LKI_TRY(put_module(state, runner->model, "model."));
     if (runner->step) LKI_TRY(put_step(state, runner->step, "optimizer"));
+    if (runner->step) LKI_TRY(lki_kept_put_frozen(runner->run->kept, state));
     LKI_TRY(put_scheduler(state, runner->scheduler));
     for (int i = 0; i < runner->run->part_count; i++) LKI_TRY(put_part(state, &runner->run->parts[i]));
     LKI_TRY(put_callbacks(runner->run, state));
@@ -595,6 +641,7 @@ static lk_status get_state(lk_runner *runner, const lk_state_dict *state)
     if (has_step) LKI_TRY(lki_run_prepare_step(runner));
     if (runner->model) LKI_TRY(get_module(state, runner->model, "model."));
     if (has_step) LKI_TRY(get_step(state, runner->step, "optimizer"));
+    if (has_step) LKI_TRY(lki_kept_get_frozen(&runner->run->kept, runner->step, state));
     LKI_TRY(get_scheduler(state, runner->scheduler));
     LKI_TRY(get_parts(runner));
     LKI_TRY(get_callbacks(runner->run, state));

@@ -18,6 +18,21 @@ static void set_default_keys(lk_step_options *options)
     if (!options->loss_key) options->loss_key = "loss";
 }
 
+static lk_status make_update(lk_step *step)
+{
+    const lk_step_options *options = &step->options;
+    lki_update_options update = {.accumulation_steps = options->accumulation_steps,
+                                 .clip_norm = options->clip_norm,
+                                 .clip_value = options->clip_value,
+                                 .scaler = &step->scaler};
+    if (step->flat.common_states) {
+        update.part = options->comm->rank;
+        update.part_count = options->comm->size;
+    }
+    return lki_update_init(&step->update, step->engine, &step->flat, step->mirror, options->optimizer,
+                           update);
+}
+
 static lk_status prepare_training(lk_step *step)
 {
     const lk_step_options *options = &step->options;
@@ -34,16 +49,7 @@ static lk_status prepare_training(lk_step *step)
     if (options->precision == LK_F16)
         LKI_TRY(lki_scaler_init(&step->scaler, step->flat.dtype, options->scaler));
     LKI_TRY(lki_step_place_params(step));
-    lki_update_options update = {.accumulation_steps = options->accumulation_steps,
-                                 .clip_norm = options->clip_norm,
-                                 .clip_value = options->clip_value,
-                                 .scaler = &step->scaler};
-    if (step->flat.common_states) {
-        update.part = options->comm->rank;
-        update.part_count = options->comm->size;
-    }
-    LKI_TRY(
-        lki_update_init(&step->update, step->engine, &step->flat, step->mirror, options->optimizer, update));
+    LKI_TRY(make_update(step));
     if (!has_peers) return LK_OK;
     if (options->compress_gradients && step->scaler.numbers)
         return lki_fail(LK_ERR_UNSUPPORTED,
@@ -89,6 +95,14 @@ static void forget_plans(lk_step *step)
     step->plans = NULL;
     step->plan_count = 0;
     step->current = NULL;
+}
+
+lk_status lki_step_remake_update(lk_step *step)
+{
+    LKI_TRY(lki_step_finish(step));
+    forget_plans(step); /* recordings of them hold the old update */
+    lki_update_fini(&step->update);
+    return make_update(step);
 }
 
 void lk_step_free(lk_step *step)

@@ -109,6 +109,8 @@ lk_status lki_step_launch(lk_step *step, const lk_input *fields, int count, bool
 lk_status lki_step_land(lk_step *step, bool *lost);
 
 /* step.c's, for the others. */
+/* For slices that have become late ones (lki_slice.since). The optimizer's state and counts start anew. */
+lk_status lki_step_remake_update(lk_step *step);
 lk_status lki_step_begin_in_lane(lk_step *step, const lk_input *fields, int count, bool training, int lane,
                                  bool ahead);
 lki_step_plan *lki_step_find_plan(lk_step *step, const lk_input *fields, int count, bool training);

@@ -46,11 +46,10 @@ static void add_scaler(lki_update *update, lk_call *call, int place)
     call->input_count = place + 1;
 }
 
-static void add_rule_call(lki_update *update, int group, int64_t offset, int64_t count)
+static void add_rule_call(lki_update *update, lk_hyper *hyper, int64_t offset, int64_t count)
 {
     lki_flat *flat = update->flat;
-    lk_call *call =
-        add_call(update, LK_OP_UPDATE, &update->optimizer->groups[group].hyper, 2 + flat->state_count);
+    lk_call *call = add_call(update, LK_OP_UPDATE, hyper, 2 + flat->state_count);
     set_operand(update, &call->in[0], flat->values, offset, count);
     set_operand(update, &call->in[1], gradients(update), offset, count);
     for (int i = 0; i < flat->state_count; i++)
@@ -65,7 +64,7 @@ bool lki_update_divides(const lk_optimizer *optimizer)
 
 /* This rank's part of [offset, offset + count), whole cache lines, and in pieces that are still in the caches
  * when they are handed on. */
-static void add_part_calls(lki_update *update, int group, int64_t offset, int64_t count)
+static void add_part_calls(lki_update *update, lk_hyper *hyper, int64_t offset, int64_t count)
 {
     int64_t line = (int64_t)(LINE_NBYTES / lk_dtype_nbytes(update->flat->dtype));
     int64_t lines = (count + line - 1) / line;
@@ -74,26 +73,37 @@ static void add_part_calls(lki_update *update, int group, int64_t offset, int64_
     int64_t piece = (int64_t)PIECE_COUNT * lki_core_count();
     if (end > count) end = count;
     for (; begin < end; begin += piece)
-        add_rule_call(update, group, offset + begin, end - begin < piece ? end - begin : piece);
+        add_rule_call(update, hyper, offset + begin, end - begin < piece ? end - begin : piece);
 }
 
-/* One call for each run of neighbouring slices of the same group. */
+static lk_hyper *hyper_of(lki_update *update, const lki_slice *slice)
+{
+    int group = lki_optimizer_group_of(update->optimizer, slice->path, slice->param), i = 0;
+    if (slice->since == 0) return &update->optimizer->groups[group].hyper;
+    while (i < update->late_count &&
+           (update->late[i].group != group || update->late[i].since != slice->since))
+        i++;
+    if (i == update->late_count)
+        update->late[update->late_count++] = (lki_late){.group = group, .since = slice->since};
+    return &update->late[i].hyper;
+}
+
+/* One call for each run of neighbouring slices that go by the same numbers. */
 static void add_rule_calls(lki_update *update)
 {
     const lki_flat *flat = update->flat;
     bool one_each = update->optimizer->rule == LK_UPDATE_LAMB;
     for (int i = 0, next; i < flat->slice_count; i = next) {
-        int group = lki_optimizer_group_of(update->optimizer, flat->slices[i].path, flat->slices[i].param);
-        for (next = i + 1; next < flat->slice_count && !one_each; next++)
-            if (lki_optimizer_group_of(update->optimizer, flat->slices[next].path,
-                                       flat->slices[next].param) != group)
-                break;
+        lk_hyper *hyper = hyper_of(update, &flat->slices[i]);
+        next = i + 1;
+        while (next < flat->slice_count && !one_each && hyper_of(update, &flat->slices[next]) == hyper)
+            next++;
         const lki_slice *last = &flat->slices[next - 1];
         int64_t offset = flat->slices[i].offset, count = last->offset + last->count - offset;
         if (update->part_count)
-            add_part_calls(update, group, offset, count);
+            add_part_calls(update, hyper, offset, count);
         else
-            add_rule_call(update, group, offset, count);
+            add_rule_call(update, hyper, offset, count);
     }
 }
 
@@ -217,8 +227,9 @@ lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat,
     update->attrs = LKI_NEW_ARRAY(lk_attr, capacity);
     update->operands = LKI_NEW_ARRAY(lk_tensor, capacity * MAX_OPERANDS);
     update->layouts = LKI_NEW_ARRAY(int, capacity *MAX_OPERANDS);
+    update->late = LKI_NEW_ARRAY(lki_late, flat->slice_count + 1);
     lk_status status = LK_ERR_NOMEM;
-    if (!update->calls || !update->attrs || !update->operands || !update->layouts) goto out;
+    if (!update->calls || !update->attrs || !update->operands || !update->layouts || !update->late) goto out;
     update->accumulation_steps = options.accumulation_steps > 0 ? options.accumulation_steps : 1;
     update->norm_hyper.clip = options.clip_norm;
     update->value_hyper.clip = options.clip_value;
@@ -248,6 +259,7 @@ void lki_update_fini(lki_update *update)
     lki_free(update->attrs);
     lki_free(update->operands);
     lki_free(update->layouts);
+    lki_free(update->late);
     if (update->engine && update->engine->ops->release)
         update->engine->ops->release(update->engine, update->scratch);
     else
@@ -271,6 +283,11 @@ static void set_step(lki_update *update)
     for (int i = 0; i < update->optimizer->group_count; i++) {
         update->optimizer->groups[i].hyper.step = update->step_count;
         update->optimizer->groups[i].hyper.grad_scale = 1.0 / update->accumulation_steps;
+    }
+    for (int i = 0; i < update->late_count; i++) {
+        lki_late *late = &update->late[i];
+        late->hyper = update->optimizer->groups[late->group].hyper;
+        late->hyper.step -= late->since;
     }
 }
 

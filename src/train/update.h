@@ -1,8 +1,9 @@
 /* The update half of a step: clipping, accumulation and the optimizer's rule as prepared calls over the flat
  * buffers.
  *
- * Neighbouring parameters of one group are updated by one call (LAMB wants one a parameter). Nothing here
- * allocates after lki_update_init. */
+ * Neighbouring parameters of one group are updated by one call (LAMB wants one a parameter). Those that were
+ * frozen meanwhile (lki_slice.since) have seen fewer updates than the others: their rule counts for itself,
+ * as PyTorch's does. Nothing here allocates after lki_update_init. */
 #ifndef LKI_TRAIN_UPDATE_H
 #define LKI_TRAIN_UPDATE_H
 
@@ -12,6 +13,13 @@
 #include "train/scaler.h"
 
 #include <lockstep/sys/engine.h>
+
+/* What the rule goes by for parameters of a group that it has updated less often. */
+typedef struct lki_late {
+    int group;
+    int64_t since;
+    lk_hyper hyper;
+} lki_late;
 
 typedef struct lki_update {
     lk_engine *engine;
@@ -23,6 +31,8 @@ typedef struct lki_update {
     lk_attr *attrs;
     lk_tensor *operands;
     int *layouts;
+    lki_late *late;
+    int late_count;
     int call_count;
     int accumulate, unscale, clip_norm, clip_value, first_rule; /* where each stands; -1 for none */
     lk_hyper accumulate_hyper, norm_hyper, value_hyper;

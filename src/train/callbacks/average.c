@@ -1,6 +1,7 @@
 /* Averages of the weights: moving ones (EMA), or the mean over the epochs from some epoch on (SWA).
  *
- * The trainable parameters are averaged; buffers, such as the statistics of a batch norm, stay the model's.
+ * The parameters are averaged, frozen ones too, which may be thawed later; buffers, such as the statistics of
+ * a batch norm, stay the model's.
  * When a training loader ends, the average takes the place of the weights: evaluation, the checkpoints of the
  * epoch and the caller after the run see it. When the next training loader starts, the weights come back. */
 #include "base/memory.h"
@@ -14,7 +15,7 @@ typedef struct average_context {
     double decay; /* EMA; 0 for SWA */
     int64_t update_every, swa_start;
     lk_param_list params; /* of the model; empty before the start */
-    lk_tensor **averages; /* one a parameter; NULL for those that are not trained */
+    lk_tensor **averages; /* one a parameter; NULL for buffers */
     lk_tensor **weights;  /* the training weights while the averages are in the model */
     int64_t count;        /* how many have gone in */
     int64_t batches;
@@ -31,7 +32,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     if (!context->averages || !context->weights) return LK_ERR_NOMEM;
     for (int i = 0; i < context->params.count; i++) {
         const lk_param *param = context->params.items[i].param;
-        if (param->is_buffer || !param->trainable) continue;
+        if (param->is_buffer) continue;
         context->averages[i] = lk_tensor_clone(param->value);
         context->weights[i] = lk_tensor_clone(param->value);
         if (!context->averages[i] || !context->weights[i]) return LK_ERR_NOMEM;
@@ -146,6 +147,7 @@ static lk_status put_tensors(const average_context *context, lk_tensor *const *t
     return LK_OK;
 }
 
+/* Older checkpoints leave frozen parameters out: their average is what they are. */
 static lk_status get_tensors(const average_context *context, lk_tensor *const *tensors,
                              const lk_state_dict *state, const char *prefix, const char *what)
 {
@@ -153,7 +155,8 @@ static lk_status get_tensors(const average_context *context, lk_tensor *const *t
         if (!tensors[i]) continue;
         LKI_SCOPED char *name = lki_format("%s%s.%s", prefix, what, context->params.items[i].path);
         if (!name) return LK_ERR_NOMEM;
-        LKI_TRY(lk_state_dict_copy_to(state, name, tensors[i]));
+        LKI_TRY(lk_state_dict_has(state, name) ? lk_state_dict_copy_to(state, name, tensors[i])
+                                               : read_param(context->params.items[i].param, tensors[i]));
     }
     return LK_OK;
 }
