@@ -3,7 +3,10 @@
  * A generator is a Mersenne twister with PyTorch's seeding and PyTorch's way from its words to numbers, so
  * the same seed gives the same weights, permutations and dropout masks. Layers draw their first weights from
  * the default generator, as PyTorch's do: call lk_manual_seed before you build a model. A generator is not
- * thread-safe; the default one belongs to the thread that builds and trains. */
+ * thread-safe, and the default one is the process's: it belongs to the one thread that builds and trains.
+ * Runners that train in several threads at a time would draw from it together: loaders (.seed, .generator)
+ * and steps (.generator) can have generators of their own, but layers' first weights and a runner's dropout
+ * cannot. */
 #ifndef LOCKSTEP_RANDOM_H
 #define LOCKSTEP_RANDOM_H
 

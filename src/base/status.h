@@ -25,6 +25,14 @@ lk_status lki_fail_prefix(lk_status status, const char *format, ...) LKI_PRINTF(
  * with. */
 lk_status lki_last_status(void);
 
+/* How many sentences this thread has set. A user's function may return a failure without one: then the last
+ * sentence is another failure's, and this sets one with the status's name.
+ *
+ *     unsigned long said = lki_fail_count();
+ *     return lki_fail_if_silent(slot(callback, runner), said, "callback", name); */
+unsigned long lki_fail_count(void);
+lk_status lki_fail_if_silent(lk_status status, unsigned long said_before, const char *what, const char *name);
+
 /* Propagates a failure to the caller. */
 #define LKI_TRY(call)                                                                                        \
     do {                                                                                                     \

@@ -199,18 +199,20 @@ lk_status lk_loader_size(const lk_loader *loader, lk_pass_options options, lk_pa
     return LK_OK;
 }
 
-static lk_status check_not_empty(const lk_loader *loader, const lk_pass_size *size, bool is_train)
+/* In training a rank without a batch is one too many. Else rank 0 has the largest share: others may have no
+ * batch where it has one. */
+static lk_status check_not_empty(const lk_loader *loader, const lk_pass_size *size,
+                                 const lk_pass_options *pass)
 {
-    char text[200];
-    if (size->total_sample_count == 0)
-        return lki_fail(LK_ERR_INVALID, "%s is empty", called(loader, text, sizeof text));
-    bool every_rank = is_train || size->total_sample_count < loader->options.batch_size;
-    if (size->batch_count == 0 && loader->options.drop_last && every_rank)
-        return lki_fail(LK_ERR_INVALID,
-                        "%s is empty: %lld samples make no batch of %lld, and drop_last is on",
-                        called(loader, text, sizeof text), (long long)size->total_sample_count,
-                        (long long)loader->options.batch_size);
-    return LK_OK;
+    char text[200], shared[40] = "";
+    int64_t total = size->total_sample_count, batch_size = loader->options.batch_size;
+    int world = pass->world > 0 ? pass->world : 1;
+    if (total == 0) return lki_fail(LK_ERR_INVALID, "%s is empty", called(loader, text, sizeof text));
+    bool every_rank = pass->train || (total + world - 1) / world < batch_size;
+    if (size->batch_count > 0 || !loader->options.drop_last || !every_rank) return LK_OK;
+    if (world > 1) snprintf(shared, sizeof shared, ", shared by %d ranks,", world);
+    return lki_fail(LK_ERR_INVALID, "%s is empty: %lld samples%s make no batch of %lld, and drop_last is on",
+                    called(loader, text, sizeof text), (long long)total, shared, (long long)batch_size);
 }
 
 static lk_status make_ring(lk_loader *loader)
@@ -303,7 +305,7 @@ lk_status lk_loader_begin(lk_loader *loader, lk_pass_options options, lk_pass_si
     end_pass(loader);
     lk_pass_size planned;
     LKI_TRY(lk_loader_size(loader, options, &planned));
-    LKI_TRY(check_not_empty(loader, &planned, options.train));
+    LKI_TRY(check_not_empty(loader, &planned, &options));
     LKI_TRY(make_ring(loader));
     loader->pass = options;
     loader->pass.world = options.world > 0 ? options.world : 1;
@@ -315,7 +317,7 @@ lk_status lk_loader_begin(lk_loader *loader, lk_pass_options options, lk_pass_si
     LKI_TRY(draw_order(loader, &count));
     LKI_TRY(lki_check_indices(loader->order, count, lk_dataset_length(loader->dataset)));
     set_size(loader, count);
-    LKI_TRY(check_not_empty(loader, &loader->size, options.train));
+    LKI_TRY(check_not_empty(loader, &loader->size, &options));
     loader->in_pass = true;
     start_at(loader, 0);
     if (size) *size = loader->size;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MAX_RANKS = 100000000 };
+
 const char *lki_role_source_name(lki_role_source source)
 {
     static const char *const names[] = {
@@ -61,9 +63,9 @@ static lk_status role_from_environment(lki_role *out, const char *const *environ
                      .port_count = 1,
                      .port = LKI_STORE_DEFAULT_PORT};
     bool has_size, has;
-    LKI_TRY(lki_environment_int(environment, "RANK", 0, 100000000, &role.rank, found));
+    LKI_TRY(lki_environment_int(environment, "RANK", 0, MAX_RANKS, &role.rank, found));
     if (!*found) return LK_OK;
-    LKI_TRY(lki_environment_int(environment, "WORLD_SIZE", 1, 100000000, &role.world_size, &has_size));
+    LKI_TRY(lki_environment_int(environment, "WORLD_SIZE", 1, MAX_RANKS, &role.world_size, &has_size));
     if (!has_size) return lki_fail(LK_ERR_CONFIG, "RANK is set, but not WORLD_SIZE");
     if (role.rank >= role.world_size)
         return lki_fail(LK_ERR_CONFIG, "RANK is %d, but WORLD_SIZE is %d", role.rank, role.world_size);
@@ -87,6 +89,23 @@ static bool mpi_is_inside_slurm(const lki_role *slurm, const lki_role *mpi)
     return mpi->world_size > 0 && (mpi->rank != slurm->rank || mpi->world_size != slurm->world_size);
 }
 
+/* Nobody says which rank this is. WORLD_SIZE alone is a launch that went wrong half way: training alone would
+ * look as if it had worked. */
+static lk_status role_alone(lki_role *out, const lki_launch_flags *flags, const char *const *environment)
+{
+    int world_size = 1;
+    bool found;
+    LKI_TRY(lki_environment_int(environment, "WORLD_SIZE", 1, MAX_RANKS, &world_size, &found));
+    if (world_size > 1) return lki_fail(LK_ERR_CONFIG, "WORLD_SIZE is %d, but RANK is not set", world_size);
+    *out = (lki_role){.source = LKI_ROLE_LOCAL,
+                      .world_size = 1,
+                      .local_size = 1,
+                      .node_count = 1,
+                      .fork_count = flags->nproc > 1 ? flags->nproc : 1,
+                      .shm_fd = -1};
+    return LK_OK;
+}
+
 /* Who somebody else says that we are: the environment, Slurm or MPI. */
 static lk_status role_from_launcher(lki_role *out, const lki_launch_flags *flags,
                                     const char *const *environment, int gpu_count)
@@ -103,12 +122,7 @@ static lk_status role_from_launcher(lki_role *out, const lki_launch_flags *flags
     else if (in_mpi)
         *out = mpi;
     else
-        *out = (lki_role){.source = LKI_ROLE_LOCAL,
-                          .world_size = 1,
-                          .local_size = 1,
-                          .node_count = 1,
-                          .fork_count = flags->nproc > 1 ? flags->nproc : 1,
-                          .shm_fd = -1};
+        return role_alone(out, flags, environment);
     return LK_OK;
 }
 

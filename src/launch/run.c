@@ -46,5 +46,6 @@ lk_status lk_distributed_run_with(lk_rank_function function, void *context, lk_l
     if (role.source == LKI_ROLE_LOCAL && !flags.nproc) nproc = lki_core_count();
     LKI_TRY(lki_fork_ranks(&ranks, &role, nproc,
                            &(lki_fork_options){.no_pinning = options.no_pinning || nproc == 1}));
-    return lki_ranks_finish(ranks, function(context));
+    unsigned long said = lki_fail_count();
+    return lki_ranks_finish(ranks, lki_fail_if_silent(function(context), said, "the rank's", "function"));
 }

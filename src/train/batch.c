@@ -33,6 +33,7 @@ static bool step_is_current(const lk_runner *runner)
 lk_status lki_run_prepare_step(lk_runner *runner)
 {
     if (runner->step && step_is_current(runner)) return LK_OK;
+    LKI_TRY(lki_run_check_all_have_batches(runner));
     LKI_TRY(lki_step_keep(&runner->step, &runner->run->kept));
     lk_step_options options = runner->run->step_options;
     options.model = runner->model;

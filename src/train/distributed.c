@@ -160,18 +160,29 @@ lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner 
 
 /* ---- Agreeing ---- */
 
-lk_status lki_distributed_agree(lk_runner *runner)
+/* One message for both: a sum with zeros is what rank 0 has said. */
+static lk_status agree(lk_runner *runner, int groups)
 {
     lki_run *run = runner->run;
     double numbers[MAX_AGREED] = {runner->need_early_stop};
     if (!run->comm || run->comm->size == 1) return LK_OK;
-    int groups = runner->optimizer ? lk_optimizer_group_count(runner->optimizer) : 0;
-    if (groups > MAX_AGREED - 1) groups = MAX_AGREED - 1;
-    for (int i = 0; i < groups; i++) numbers[1 + i] = lk_optimizer_lr(runner->optimizer, i);
-    LKI_TRY(lk_comm_broadcast(run->comm, numbers, 1 + groups, LK_F64, 0));
+    for (int i = 0; i < groups && runner->rank == 0; i++)
+        numbers[1 + i] = lk_optimizer_lr(runner->optimizer, i);
+    LKI_TRY(lk_comm_all_reduce(run->comm, numbers, 1 + groups, LK_F64, LK_REDUCE_SUM));
     runner->need_early_stop = numbers[0] != 0;
     for (int i = 0; i < groups; i++) lk_optimizer_set_lr(runner->optimizer, i, numbers[1 + i]);
     return LK_OK;
+}
+
+lk_status lki_distributed_agree_to_stop(lk_runner *runner)
+{
+    return agree(runner, 0);
+}
+
+lk_status lki_distributed_agree(lk_runner *runner)
+{
+    int groups = runner->optimizer ? lk_optimizer_group_count(runner->optimizer) : 0;
+    return agree(runner, groups < MAX_AGREED ? groups : MAX_AGREED - 1);
 }
 
 static lk_status share_model(lk_comm *comm, const lk_module *model)
@@ -211,7 +222,7 @@ lk_status lki_distributed_stop_asked(lk_runner *runner, bool at_end, bool *out)
     if (!run->comm || run->comm->size == 1) return LK_OK;
     *out = false;
     /* Only where all ranks take as many batches may all of them ask: in training, and before the rest. */
-    if (!runner->is_train_loader && runner->loader_batch_step > 0) return LK_OK;
+    if (!runner->is_train_loader && (at_end || runner->loader_batch_step > 0)) return LK_OK;
     if (runner->is_train_loader && !at_end && --run->stop_look.batches_left > 0) return LK_OK;
     int64_t now = lki_now_ns(), taken = run->stop_look.batches;
     int64_t said[] = {asked, taken ? (now - run->stop_look.ns) / taken : 0};

@@ -15,7 +15,9 @@ lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner 
  * of one process. Where the process is one of several ranks, each of them does, and rank 0 is the master. */
 void lki_distributed_alone(lk_runner *runner);
 
-/* Rank 0's decisions at the end of an epoch become every rank's: stopping, and the learning rates. */
+/* Where one rank wants to stop all do. */
+lk_status lki_distributed_agree_to_stop(lk_runner *runner);
+/* At the end of an epoch: the same, and rank 0's learning rates become every rank's. */
 lk_status lki_distributed_agree(lk_runner *runner);
 
 /* Where rank 0 says that its models' weights have `changed`, every rank takes them. A rank 0 that fails

@@ -27,7 +27,10 @@ lk_status lki_run_call(lk_runner *runner, lki_moment moment)
     if (!run->has_listener[moment]) return LK_OK;
     for (int i = 0; i < run->callback_count; i++) {
         lk_callback_slot slot = slot_of(run->callbacks[i], moment);
-        if (slot) LKI_TRY(slot(run->callbacks[i], runner));
+        unsigned long said = lki_fail_count();
+        if (!slot) continue;
+        LKI_TRY(lki_fail_if_silent(slot(run->callbacks[i], runner), said, "callback",
+                                   run->callbacks[i]->ops->name));
     }
     return LK_OK;
 }
@@ -114,9 +117,18 @@ static lk_status start_loader(lk_runner *runner, int index)
     return lki_run_call(runner, LKI_MOMENT_loader_start);
 }
 
+/* Ranks make a step together, but only train loaders have a batch for each of them. */
+static lk_status make_step_together(lk_runner *runner)
+{
+    const lk_comm *comm = runner->run->comm;
+    bool own_batches = runner->ops && runner->ops->handle_batch;
+    return comm && comm->size > 1 && !own_batches ? lki_run_prepare_step(runner) : LK_OK;
+}
+
 lk_status lki_run_one_loader(lk_runner *runner, int index)
 {
     LKI_TRY(start_loader(runner, index));
+    LKI_TRY(make_step_together(runner));
     LKI_TRY(lki_run_batches(runner));
     runner->batch = NULL;
     LKI_TRY(lki_metric_reduce(runner->run->metrics, runner->run->metric_count, &runner->run->collectives));
@@ -162,9 +174,11 @@ static lk_status run_epochs(lk_runner *runner)
 {
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
     LKI_TRY(lki_report_run_start(runner));
+    LKI_TRY(lki_distributed_agree_to_stop(runner));
     while (lki_run_has_epochs_left(runner)) {
         if (!runner->run->resumed_inside_epoch) runner->epoch_step++;
         LKI_TRY(run_epoch(runner));
+        LKI_TRY(lki_distributed_agree_to_stop(runner)); /* what settles an epoch may stop the run */
     }
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_end));
     return lki_report_run_end(runner);

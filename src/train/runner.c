@@ -124,6 +124,21 @@ DEFINE_PART(lk_module, model)
 DEFINE_PART(lk_criterion, criterion)
 DEFINE_PART(lk_optimizer, optimizer)
 
+lk_status lki_run_check_all_have_batches(const lk_runner *runner)
+{
+    const lk_comm *comm = runner->run->comm;
+    lk_pass_size size;
+    if (!comm || comm->size == 1 || !runner->batch || runner->is_train_loader) return LK_OK;
+    lk_pass_options last = {.rank = comm->size - 1, .world = comm->size};
+    LKI_TRY(lk_loader_size(runner->loader, last, &size));
+    if (size.batch_count > 0) return LK_OK;
+    return lki_fail(
+        LK_ERR_INVALID,
+        "all ranks make a step together, but loader \"%s\" has no batch for some of the %d ranks: "
+        "make the step when the experiment starts, or let a train loader come first",
+        runner->loader_key, comm->size);
+}
+
 lk_step *lk_runner_step(lk_runner *runner, const char *key, lk_step_options options)
 {
     lki_part *part = find_or_add_part(runner, key);
@@ -131,6 +146,7 @@ lk_step *lk_runner_step(lk_runner *runner, const char *key, lk_step_options opti
     if (!part->step) {
         if (!options.engine) options.engine = runner->engine;
         if (!options.comm) options.comm = runner->run->comm;
+        if (lki_run_check_all_have_batches(runner)) return NULL;
         part->step = lk_step_create(options);
         if (part->step &&
             (lki_step_take_kept(part->step, &part->kept) || lki_part_restore_step(runner, part)))

@@ -323,6 +323,12 @@ static void errors(void **state)
     loader = lk_loader(numbers(5), .batch_size = 8, .drop_last = true);
     lkt_fails(lk_loader_begin(loader, (lk_pass_options){0}, NULL), LK_ERR_INVALID,
               "5 samples make no batch of 8");
+    for (int train = 0; train < 2; train++)
+        for (int rank = 0; rank < 2; rank++)
+            lkt_fails(
+                lk_loader_begin(loader, (lk_pass_options){.world = 2, .rank = rank, .train = train}, NULL),
+                LK_ERR_INVALID,
+                train ? "6 samples, shared by 2 ranks, make no batch of 8" : "5 samples, shared by 2 ranks,");
     lkt_fails(lk_loader_begin(loader, (lk_pass_options){.world = 2, .rank = 2}, NULL), LK_ERR_INVALID,
               "rank 2");
     lk_loader_free(loader);

@@ -82,6 +82,10 @@ static void environment(void **state)
     assert_string_equal(role.master, "m");
     assert_int_equal(role.port, 4444);
     lkt_fails(lki_launch_role(&role, NULL, ENVIRONMENT("RANK=0"), 0), LK_ERR_CONFIG, "not WORLD_SIZE");
+    lkt_fails(lki_launch_role(&role, NULL, ENVIRONMENT("WORLD_SIZE=2"), 0), LK_ERR_CONFIG,
+              "WORLD_SIZE is 2, but RANK is not set");
+    assert_int_equal(role_in(NULL, ENVIRONMENT("WORLD_SIZE=1"), 0).source, LKI_ROLE_LOCAL);
+    assert_int_equal(role_in(NULL, ENVIRONMENT("WORLD_SIZE=8", SLURM_TASK), 0).source, LKI_ROLE_SLURM);
     lkt_fails(lki_launch_role(&role, NULL, ENVIRONMENT("RANK=0", "WORLD_SIZE=2"), 0), LK_ERR_CONFIG,
               "MASTER_ADDR is not set");
     lkt_fails(lki_launch_role(&role, NULL, ENVIRONMENT("RANK=2", "WORLD_SIZE=2", "MASTER_ADDR=x"), 0),

@@ -428,10 +428,56 @@ static void keyed_models_train_on_ranks_twice(void **state)
     munmap(seen, sizeof *seen);
 }
 
+static lk_runner *keyed_runner(void)
+{
+    static const lk_runner_ops ops = {.handle_batch = batch_of_keyed_model};
+    lk_runner *runner = lk_custom_runner(&ops, NULL);
+    lkt_ok(lk_runner_add_model(runner, "m", lkt_deep_model()));
+    lkt_ok(lk_runner_add_optimizer(runner, "m", lk_adam(.lr = 0.01)));
+    lkt_ok(lk_runner_add_criterion(runner, "m", lk_cross_entropy_loss()));
+    return runner;
+}
+
+/* The step by key is made anew for a run that trains other parameters of its model. */
+static void keyed_models_are_frozen_between_runs(void **state)
+{
+    (void)state;
+    lk_runner *runner = keyed_runner();
+    lk_module *model = lk_runner_model(runner, "m");
+    double before[4], after[4];
+    for (int i = 0; i < 3; i++) {
+        lkt_weights(model, "0.weight", before, 4);
+        lkt_ok(lk_train(runner,
+                        .loaders = lk_loaders({"train", lk_loader(lkt_points(64, 1), .batch_size = 8)}),
+                        .device = "cpu", .thread_count = 1));
+        lkt_weights(model, "0.weight", after, 4);
+        assert_int_equal(memcmp(before, after, sizeof before) == 0, i == 1);
+        lk_module_param(model, "0.weight")->trainable = i > 0;
+    }
+    lk_runner_free(runner);
+}
+
+/* All ranks make a step together: not where one of them has no batch to make it for. */
+static void ranks_without_a_batch_are_named(void **state)
+{
+    (void)state;
+    lk_runner *runner = keyed_runner();
+    lk_status status =
+        lk_train(runner,
+                 .loaders = lk_loaders({"valid", lk_loader(lkt_points(1, 2), .batch_size = 8)},
+                                       {"train", lk_loader(lkt_points(64, 1), .batch_size = 8)}),
+                 .nproc = RANKS, .device = "cpu", .thread_count = 1);
+    assert_int_equal(status, LK_ERR_INVALID);
+    lkt_contains(lk_error(), "loader \"valid\" has no batch for some of the 2 ranks");
+    lk_runner_free(runner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keyed_models_train_on_ranks_twice),
+        cmocka_unit_test(keyed_models_are_frozen_between_runs),
+        cmocka_unit_test(ranks_without_a_batch_are_named),
         cmocka_unit_test(every_part_can_be_overridden),
         cmocka_unit_test(a_part_that_cannot_be_made_is_the_error),
         cmocka_unit_test(a_loader_is_not_blamed_for_another),

@@ -479,6 +479,86 @@ static void a_gradient_that_is_read_on_is_not_averaged_there(void **state)
     lkt_ok(lk_distributed_run(compare_gradients, NULL, .nproc = 2));
 }
 
+/* ---- What ranks do together ---- */
+
+static lk_status train_numbers(lk_loader_list loaders, lk_callback *callback, lk_runner **out)
+{
+    lk_callback *callbacks[] = {callback};
+    *out = lk_supervised_runner();
+    return lk_train(*out, .model = perceptron(true), .criterion = lk_cross_entropy_loss(),
+                    .optimizer = momentum_sgd(), .loaders = loaders,
+                    .callbacks = {callbacks, callback != NULL}, .num_epochs = 4, .nproc = 2,
+                    .thread_count = 1);
+}
+
+/* A first loader that leaves a rank without a batch. */
+static void a_step_is_made_by_all_ranks(void **state)
+{
+    (void)state;
+    lk_runner *runner;
+    lkt_ok(train_numbers(lk_loaders({"valid", lk_loader(numbers(1, 2), .batch_size = 8)},
+                                    {"train", lk_loader(numbers(40, 1), .batch_size = 8)}),
+                         NULL, &runner));
+    assert_int_equal(runner->epoch_step, 4);
+    lk_runner_free(runner);
+}
+
+static lk_status stop_on_rank_1(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    if (runner->rank == 1 && runner->epoch_step == 2) runner->need_early_stop = true;
+    return LK_OK;
+}
+
+static lk_status stop_on_rank_1_at_once(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    runner->need_early_stop = runner->rank == 1;
+    return LK_OK;
+}
+
+static void any_rank_may_stop_the_run(void **state)
+{
+    (void)state;
+    lk_callback *const callbacks[] = {
+        lk_on(experiment_start, stop_on_rank_1_at_once, NULL), lk_on(batch_end, stop_on_rank_1, NULL),
+        lk_on(epoch_end, stop_on_rank_1, NULL), lk_on(settled, stop_on_rank_1, NULL)};
+    for (int i = 0; i < 4; i++) {
+        lk_runner *runner;
+        lkt_ok(train_numbers(lk_loaders({"train", lk_loader(numbers(40, 1), .batch_size = 8)}), callbacks[i],
+                             &runner));
+        assert_int_equal(runner->epoch_step, i == 0 ? 0 : 2);
+        assert_true(runner->need_early_stop);
+        lk_runner_free(runner);
+    }
+}
+
+static lk_status return_a_number(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    return runner->rank == 1 && runner->batch_step == 2 ? LK_ERR_RANGE : LK_OK;
+}
+
+static lk_status return_a_number_as_a_rank(void *context)
+{
+    (void)context;
+    return lk_rank() == 1 ? LK_ERR_RANGE : LK_OK;
+}
+
+static void a_failure_without_a_sentence_has_a_name(void **state)
+{
+    (void)state;
+    lk_runner *runner;
+    assert_int_equal(train_numbers(lk_loaders({"train", lk_loader(numbers(40, 1), .batch_size = 8)}),
+                                   lk_on(batch_end, return_a_number, NULL), &runner),
+                     LK_ERR_RANGE);
+    lkt_contains(lk_error(), "rank 1");
+    lkt_contains(lk_error(), "callback on_batch_end: index out of range");
+    lk_runner_free(runner);
+    assert_int_equal(lk_distributed_run(return_a_number_as_a_rank, NULL, .nproc = 2), LK_ERR_RANGE);
+    lkt_contains(lk_error(), "failed: the rank's function: index out of range");
+}
+
 /* ---- After a run on ranks ---- */
 
 static lk_status count_samples(const lk_tensor *output, const lk_batch *batch, void *context)
@@ -584,6 +664,9 @@ int main(void)
         cmocka_unit_test(different_ways_to_train_are_an_error),
         cmocka_unit_test(ranks_train_more_than_once),
         cmocka_unit_test(ranks_follow_a_run_of_one),
+        cmocka_unit_test(a_step_is_made_by_all_ranks),
+        cmocka_unit_test(any_rank_may_stop_the_run),
+        cmocka_unit_test(a_failure_without_a_sentence_has_a_name),
         cmocka_unit_test(evaluations_after_ranks_see_all_samples),
         cmocka_unit_test(every_rank_may_evaluate),
     };

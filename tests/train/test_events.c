@@ -66,6 +66,7 @@ static void a_failing_callback_ends_the_run(void **state)
     (void)state;
     diary diary = {0};
     lk_runner *runner = lk_supervised_runner();
+    lk_fail(LK_ERR_IO, "something else, long ago");
     lk_status status =
         lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
                  .optimizer = lk_adam(), .loaders = two_loaders(), .num_epochs = 2,
@@ -73,6 +74,7 @@ static void a_failing_callback_ends_the_run(void **state)
                                            lk_on(batch_start, refuse, NULL)));
     assert_int_equal(status, LK_ERR_INVALID);
     assert_int_equal(runner->exception, LK_ERR_INVALID);
+    assert_string_equal(lk_error(), "callback on_batch_start: invalid argument");
     assert_string_equal(diary.text,
                         "experiment_start epoch_start loader_start " TRAIN_BATCH "batch_start exception ");
     lk_runner_free(runner);
@@ -230,6 +232,86 @@ static void what_callbacks_change_counts(void **state)
     lk_runner_free(runner);
 }
 
+/* ---- A runner that runs ---- */
+
+typedef enum again { EVALUATE, PREDICT, TRAIN, AGAIN_COUNT } again;
+
+static lk_status take_nothing(const lk_tensor *output, const lk_batch *batch, void *context)
+{
+    (void)output, (void)batch, (void)context;
+    return LK_OK;
+}
+
+static lk_status start_again(lk_runner *runner, again what)
+{
+    lk_loader *loader = lk_loader(lkt_points(4, 2), .batch_size = 4);
+    if (what == EVALUATE)
+        return lk_evaluate_loader(runner, loader, .callbacks = lk_callbacks(lk_accuracy_callback()),
+                                  .criterion = lk_cross_entropy_loss());
+    if (what == PREDICT) return lk_predict_loader(runner, loader, take_nothing, NULL);
+    return lk_train(runner, .loaders = lk_loaders({"train", loader}), .model = lkt_linear_model(),
+                    .optimizer = lk_adam(), .criterion = runner->criterion,
+                    .callbacks = lk_callbacks(lk_timer_callback()));
+}
+
+/* All of it is refused with what it was given, and the run goes on; a batch may be predicted. */
+static lk_status try_again(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    for (again what = EVALUATE; what < AGAIN_COUNT; what++)
+        lkt_fails(start_again(runner, what), LK_ERR_INVALID, "from a callback of its own");
+    lk_tensor *features = lk_tensor_full(LK_F32, LK_SHAPE(2, LKT_FEATURES), 0.5);
+    lk_tensor *output = lk_predict_batch(runner, features);
+    lkt_not_null(output);
+    lk_tensor_free(output);
+    lk_tensor_free(features);
+    return LK_OK;
+}
+
+static lk_status fail_once(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback, (void)runner;
+    return lk_fail(LK_ERR_STOPPED, "enough");
+}
+
+static void a_running_runner_runs_nothing_else(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        lk_runner *runner = lk_supervised_runner();
+        lkt_ok(lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                        .optimizer = lk_adam(), .loaders = two_loaders(), .num_epochs = 3, .nproc = ranks,
+                        .device = "cpu", .callbacks = lk_callbacks(lk_on(epoch_end, try_again, NULL))));
+        assert_int_equal(runner->epoch_step, 3);
+        lk_module *model = runner->model;
+        lkt_fails(lk_train(runner, .loaders = two_loaders(), .nproc = ranks, .device = "cpu",
+                           .callbacks = lk_callbacks(lk_on(epoch_end, fail_once, NULL))),
+                  LK_ERR_STOPPED, "enough");
+        for (again what = EVALUATE; what < TRAIN; what++) lkt_ok(start_again(runner, what));
+        assert_ptr_equal(runner->model, model);
+        lk_runner_free(runner);
+    }
+}
+
+static lk_status try_again_while_evaluating(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    for (again what = EVALUATE; what < AGAIN_COUNT; what++)
+        lkt_fails(start_again(runner, what), LK_ERR_INVALID, "from a callback of its own");
+    return LK_OK;
+}
+
+static void so_does_an_evaluation(void **state)
+{
+    (void)state;
+    lk_runner *runner = lk_supervised_runner();
+    for (int i = 0; i < 2; i++)
+        lkt_ok(lk_evaluate_loader(
+            runner, lk_loader(lkt_points(4, 2), .batch_size = 4), .model = i ? NULL : lkt_linear_model(),
+            .callbacks = lk_callbacks(lk_on(batch_end, try_again_while_evaluating, NULL))));
+    lk_runner_free(runner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +321,8 @@ int main(void)
         cmocka_unit_test(state_is_readable_under_its_names),
         cmocka_unit_test(flags_end_the_run_and_the_loader),
         cmocka_unit_test(what_callbacks_change_counts),
+        cmocka_unit_test(a_running_runner_runs_nothing_else),
+        cmocka_unit_test(so_does_an_evaluation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
