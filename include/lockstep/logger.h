@@ -38,7 +38,9 @@ lk_logger *lk_csv_logger_create(const char *logdir, lk_logger_options options);
     lk_tensorboard_logger_create((logdir), (lk_logger_options){__VA_ARGS__})
 lk_logger *lk_tensorboard_logger_create(const char *logdir, lk_logger_options options);
 
-/* One JSON object a line, in the file PATH. */
+/* One JSON object a line, in the file PATH. Runs that follow each other in one program may share it, but a
+ * run that is resumed drops what is later than its place, whoever logged it: give those that are a file each.
+ */
 #define lk_jsonl_logger(path, ...) lk_jsonl_logger_create((path), (lk_logger_options){__VA_ARGS__})
 lk_logger *lk_jsonl_logger_create(const char *path, lk_logger_options options);
 

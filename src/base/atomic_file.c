@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,16 +39,30 @@ static char *temporary_beside(const char *path)
     return lki_format("%.*s.%s.%ld.tmp", folder_length, path, path + folder_length, (long)getpid());
 }
 
-/* Where the program's own output goes to a file, others have it open and write to it, too. */
-static bool is_open_already(const char *path)
+/* N of /dev/stdout and the like, /dev/fd/N; -1 for other paths. */
+static int descriptor_of(const char *path)
 {
-    return strncmp(path, "/dev/std", 8) == 0 || strncmp(path, "/dev/fd/", 8) == 0;
+    static const char *const names[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
+    char *end;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(path, names[i]) == 0) return i;
+    if (strncmp(path, "/dev/fd/", 8) != 0 || !path[8]) return -1;
+    long number = strtol(path + 8, &end, 10);
+    return *end || number < 0 || number > INT_MAX ? -1 : (int)number;
+}
+
+int lki_open_in_place(const char *path)
+{
+    int own = descriptor_of(path);
+    if (own < 0) return open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
+    fflush(stdout);
+    return fcntl(own, F_DUPFD_CLOEXEC, 0);
 }
 
 bool lki_is_pipe_or_device(const char *path)
 {
     struct stat info;
-    if (is_open_already(path)) return true;
+    if (descriptor_of(path) >= 0) return true;
     return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
@@ -123,7 +138,7 @@ static lk_status open_temporary(lki_atomic_file *file)
 
 static lk_status open_in_place(lki_atomic_file *file)
 {
-    file->fd = open(file->path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
+    file->fd = lki_open_in_place(file->path);
     return file->fd >= 0 ? LK_OK : io_error(file->path, "open");
 }
 

@@ -32,6 +32,10 @@ lk_status lki_write_file_atomic(const char *path, const void *data, size_t nbyte
 /* Whether something is there that is neither a file nor a folder, or the path is /dev/stdout or the like. It
  * must not be read to go on with it, and opening it twice may be noticed at its other end. */
 bool lki_is_pipe_or_device(const char *path);
+/* An fd that writes behind what is there; -1 and errno where there is none. Of the program's own output it is
+ * the same open file, for one that was opened anew would write over what others write to that, and they over
+ * it. */
+int lki_open_in_place(const char *path);
 
 /* Makes `to` the same file as the committed `from`, atomically: a hard link where the file system has them,
  * else a copy. Costs no second write of the data: a best checkpoint is the link to its epoch's. */

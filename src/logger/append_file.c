@@ -1,5 +1,6 @@
 #include "logger/append_file.h"
 
+#include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/number_text.h"
 #include "base/status.h"
@@ -24,7 +25,9 @@ static lk_status open_file(lki_append_file *file)
 {
     struct stat info;
     if (file->fd >= 0) return LK_OK;
-    file->fd = open(file->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    file->in_place = lki_is_pipe_or_device(file->path);
+    file->fd = file->in_place ? lki_open_in_place(file->path)
+                              : open(file->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (file->fd < 0 || fstat(file->fd, &info) != 0)
         return lki_fail(LK_ERR_IO, "%s: could not open: %s", file->path, strerror(errno));
     file->file_nbytes = info.st_size;
@@ -36,6 +39,7 @@ lk_status lki_append_file_flush(lki_append_file *file)
     size_t done = 0;
     if (file->used == 0) return LK_OK;
     LKI_TRY(open_file(file));
+    if (file->in_place) fflush(stdout); /* it may be the same file: whole lines one after another */
     while (done < file->used) {
         ssize_t written = write(file->fd, file->data + done, file->used - done);
         if (written < 0 && errno == EINTR) continue;
@@ -44,7 +48,7 @@ lk_status lki_append_file_flush(lki_append_file *file)
             continue;
         }
         lk_status status = lki_fail(LK_ERR_IO, "%s: could not write: %s", file->path, strerror(errno));
-        if (done && ftruncate(file->fd, file->file_nbytes) != 0)
+        if (done && (file->in_place || ftruncate(file->fd, file->file_nbytes) != 0))
             status = lki_fail_prefix(status, "%s: the last entry is torn", file->path);
         return status;
     }

@@ -14,6 +14,7 @@
 typedef struct lki_append_file {
     int fd; /* -1 before the first flush */
     char *path;
+    bool in_place; /* a pipe, a device or the program's own output: nothing is taken back */
     int64_t file_nbytes;
     char *data;
     size_t used, capacity;

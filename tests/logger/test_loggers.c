@@ -535,6 +535,31 @@ static void jsonl_through_a_pipe(void **state)
     }
 }
 
+/* stdout, redirected to a file: what the program prints and what is logged stand one after another. */
+static void jsonl_beside_what_is_printed(void **state)
+{
+    (void)state;
+    fresh_folder("jsonl-stdout");
+    fflush(NULL);
+    int before = dup(STDOUT_FILENO), file = open(in_folder("out"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(before >= 0 && file >= 0);
+    dup2(file, STDOUT_FILENO);
+    lk_logger *logger = lk_jsonl_logger("/dev/stdout", .stream = NULL);
+    for (int i = 0; i < 2; i++) {
+        printf("line %d\n", i);
+        lk_logger_log_hparams(logger, i ? "{\"lr\": 1}" : "{\"lr\": 0}");
+        lk_logger_flush(logger);
+    }
+    lk_logger_close(logger);
+    printf("the end\n");
+    fflush(stdout);
+    dup2(before, STDOUT_FILENO);
+    close(before);
+    close(file);
+    expect_file("out", "line 0\n{\"scope\":\"hparams\",\"epoch\":0,\"hparams\":{\"lr\":0}}\n"
+                       "line 1\n{\"scope\":\"hparams\",\"epoch\":0,\"hparams\":{\"lr\":1}}\nthe end\n");
+}
+
 static void unwritable_places(void **state)
 {
     (void)state;
@@ -614,6 +639,7 @@ int main(void)
         cmocka_unit_test(jsonl_through_a_pipe),
         cmocka_unit_test(jsonl_of_two_calls),
         cmocka_unit_test(resumed_after_they_were_made),
+        cmocka_unit_test(jsonl_beside_what_is_printed),
         cmocka_unit_test(unwritable_places),
         cmocka_unit_test(a_full_disk_tears_nothing),
     };
