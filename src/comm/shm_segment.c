@@ -309,10 +309,17 @@ static lk_status attach_named(lki_shm_comm *shm, const lki_shm_options *options,
     return status;
 }
 
+/* Ranks that were together before may be busy alone meanwhile, as they may be between two collectives. */
+static int64_t patience_ms(const lki_shm_options *options)
+{
+    int64_t collective_ms = options->timeout_ms ? options->timeout_ms : LK_COMM_DEFAULT_TIMEOUT_MS;
+    int64_t join_ms = options->join_timeout_ms ? options->join_timeout_ms : DEFAULT_JOIN_TIMEOUT_MS;
+    return options->fd >= 0 && options->round > 0 ? collective_ms : join_ms;
+}
+
 lk_status lki_shm_attach(lki_shm_comm *shm, const lki_shm_options *options)
 {
-    int64_t timeout_ms = options->join_timeout_ms ? options->join_timeout_ms : DEFAULT_JOIN_TIMEOUT_MS;
-    int64_t deadline_ns = lki_now_ns() + timeout_ms * 1000000;
+    int64_t deadline_ns = lki_now_ns() + patience_ms(options) * 1000000;
     if (options->fd >= 0) return attach_forked(shm, options, deadline_ns);
     if (options->name) return attach_named(shm, options, deadline_ns);
     return lki_fail(LK_ERR_INVALID, "shm: neither an fd nor a name");

@@ -180,6 +180,28 @@ static void those_who_do_not_join_are_named(void **state)
     lkt_fails(lki_comm_shm_create(&comm, &options), LK_ERR_TIMEOUT, "rank 0 has not made");
 }
 
+static const char *meet_again(int rank, int size, void *context)
+{
+    const shared_memory *memory = context;
+    lki_shm_options options = {
+        .rank = rank, .size = size, .fd = memory->fd, .round = 1, .join_timeout_ms = 50, .timeout_ms = 30000};
+    lk_comm *comm = NULL;
+    if (rank == 0) usleep(300000);
+    rank_ok(lki_comm_shm_create(&comm, &options));
+    lk_comm_free(comm);
+    return NULL;
+}
+
+/* What one of them does alone between two runs may take as long as between two collectives. */
+static void those_who_meet_again_wait_longer(void **state)
+{
+    (void)state;
+    shared_memory memory = {.fd = -1};
+    lkt_ok(lki_shm_memory_create(&memory.fd, 2, 0));
+    run_processes(2, meet_again, &memory);
+    close(memory.fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +217,7 @@ int main(void)
         cmocka_unit_test(a_disagreement_is_an_error),
         cmocka_unit_test(by_name),
         cmocka_unit_test(those_who_do_not_join_are_named),
+        cmocka_unit_test(those_who_meet_again_wait_longer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
