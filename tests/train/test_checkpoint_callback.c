@@ -381,6 +381,32 @@ static void a_full_disk(void **state)
     assert_int_equal(count_files(logdir), 5);
 }
 
+static lk_status stop_at_the_second_batch(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    if (runner->batch_step == 2) raise(SIGTERM);
+    return LK_OK;
+}
+
+/* Logs are flushed before a place is saved; that one cannot be does not cost the place. */
+static void a_log_that_is_full(void **state)
+{
+    (void)state;
+    char logdir[1024];
+    snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_full_log"));
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status = lk_train(
+        runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+        .optimizer = lk_sgd(.lr = 0.1),
+        .loaders = lk_loaders({"train", lk_loader(lkt_points(32, 1), .batch_size = 8)}),
+        .loggers = lk_loggers(lk_jsonl_logger("/dev/full", .batch_metrics = true)),
+        .callbacks = lk_callbacks(lk_on(batch_end, stop_at_the_second_batch, NULL)), .logdir = logdir);
+    assert_int_equal(status, LK_ERR_STOPPED);
+    lkt_contains(lk_error(), "/dev/full: could not write");
+    file_hash(logdir, "runner.last.safetensors");
+    lk_runner_free(runner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +422,7 @@ int main(void)
         cmocka_unit_test(a_start_beside_other_checkpoints_is_told),
         cmocka_unit_test(a_logdir_that_cannot_be_written),
         cmocka_unit_test(a_full_disk),
+        cmocka_unit_test(a_log_that_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,17 +74,25 @@ static lk_status link_best(checkpoint_context *context)
 
 /* ---- Everything ---- */
 
-/* What has been logged so far is on the disk first: a run that goes on from here does not log it again. */
-static lk_status write_runner(checkpoint_context *context, const lk_runner *runner,
-                              const lk_state_dict *state)
+static lk_status write_files(checkpoint_context *context, const lk_runner *runner, const lk_state_dict *state)
 {
-    LKI_TRY(lki_report_flush(runner));
     if (context->has_score) {
         context->has_score = false;
         LKI_TRY(save_numbered(context, runner->epoch_step, context->score, state));
         LKI_TRY(link_best(context));
     }
     return context->options.no_runner ? LK_OK : save_as(context, "runner.last.safetensors", state);
+}
+
+/* What has been logged so far is on the disk first: a run that goes on from here does not log it again. Where
+ * it cannot be, that is an error, but not one that costs the run its place. */
+static lk_status write_runner(checkpoint_context *context, const lk_runner *runner,
+                              const lk_state_dict *state)
+{
+    lk_status flushed = lki_report_flush(runner);
+    LKI_SCOPED char *why = flushed ? lki_strdup(lk_error()) : NULL;
+    LKI_TRY(write_files(context, runner, state));
+    return flushed ? lki_fail(flushed, "%s", why ? why : "out of memory") : LK_OK;
 }
 
 /* Only rank 0 knows the score and writes, but all ranks may have a part in the state. */
