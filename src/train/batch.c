@@ -17,6 +17,12 @@ static bool same_scaling(const lk_step_options *a, const lk_step_options *b)
            a->scaler.growth_interval == b->scaler.growth_interval;
 }
 
+/* Evaluations, and predictions outside a run: they do not train, and need no parameter that could be. */
+static bool only_looks(const lk_runner *runner)
+{
+    return runner->run->evaluating || !runner->run->running;
+}
+
 /* Whether the step was compiled for what the runner has now: a second lk_train may have changed it. */
 static bool step_is_current(const lk_runner *runner)
 {
@@ -24,7 +30,7 @@ static bool step_is_current(const lk_runner *runner)
     int made_every = made->accumulation_steps > 1 ? made->accumulation_steps : 1;
     int wanted_every = wanted->accumulation_steps > 1 ? wanted->accumulation_steps : 1;
     if (made->model != runner->model || made->criterion != runner->criterion) return false;
-    if (runner->run->evaluating) return true;
+    if (only_looks(runner)) return true;
     return made->optimizer == runner->optimizer && made_every == wanted_every &&
            made->clip_norm == wanted->clip_norm && made->clip_value == wanted->clip_value &&
            made->precision == wanted->precision && same_scaling(made, wanted);
@@ -38,7 +44,7 @@ lk_status lki_run_prepare_step(lk_runner *runner)
     lk_step_options options = runner->run->step_options;
     options.model = runner->model;
     options.criterion = runner->criterion;
-    options.optimizer = runner->optimizer;
+    options.optimizer = only_looks(runner) ? NULL : runner->optimizer;
     options.engine = runner->engine;
     options.input_key = runner->input_key;
     options.output_key = runner->output_key;

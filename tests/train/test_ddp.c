@@ -10,6 +10,7 @@
 #include "comm/net.h"
 #include "launch/ranks.h"
 #include "train/run.h"
+#include "train/step.h"
 
 #include <math.h>
 #include <signal.h>
@@ -597,6 +598,22 @@ static void evaluations_after_ranks_see_all_samples(void **state)
     lk_runner_free(runner);
 }
 
+/* The step of the ranks is gone: the evaluation makes one of its own, for which nothing has to be trainable.
+ */
+static void a_frozen_model_is_evaluated_after_ranks(void **state)
+{
+    (void)state;
+    job two = {2, 5, 1, 0, true, false, adam};
+    lk_runner *runner = train(&two);
+    lk_module_set_trainable(runner->model, false);
+    lkt_ok(check_evaluation(runner, lk_metrics_get(lk_runner_loader_metrics(runner, "valid"), "loss")));
+    lk_module_set_trainable(runner->model, true);
+    lkt_ok(lk_train(runner, .loaders = lk_loaders({"train", lk_loader(numbers(200, 1), .batch_size = 5)}),
+                    .thread_count = 1));
+    assert_int_equal(runner->step->update.step_count, 20 + 40); /* the optimizer goes on */
+    lk_runner_free(runner);
+}
+
 /* In a function that every rank runs. The evaluation between two runs makes a step for one rank. */
 static lk_status train_and_evaluate_in_turns(void *context)
 {
@@ -668,6 +685,7 @@ int main(void)
         cmocka_unit_test(any_rank_may_stop_the_run),
         cmocka_unit_test(a_failure_without_a_sentence_has_a_name),
         cmocka_unit_test(evaluations_after_ranks_see_all_samples),
+        cmocka_unit_test(a_frozen_model_is_evaluated_after_ranks),
         cmocka_unit_test(every_rank_may_evaluate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
