@@ -91,6 +91,26 @@ static void shares_of(const lk_step *step, share shares[SHARES])
     shares[1] = (share){"residual", residual, LK_F32, residual != NULL};
 }
 
+/* By parameter: another run may have frozen others. "sums:generator.0.weight", and "sums:.0.weight" of the
+ * runner's own step. */
+static char *slice_name(const share *share, const char *key, const lki_slice *slice)
+{
+    return lki_format("%s:%s.%s", share->kind, key, slice->path);
+}
+
+static void *slice_data(const share *share, const lki_slice *slice)
+{
+    return (char *)share->data + (size_t)slice->offset * lk_dtype_nbytes(share->dtype);
+}
+
+static lk_status put_slice(lk_state_dict *own, const share *share, const lki_slice *slice, const char *key)
+{
+    LKI_SCOPED char *name = slice_name(share, key, slice);
+    if (!name) return LK_ERR_NOMEM;
+    return lk_state_dict_put(own, name,
+                             lk_tensor_from(share->dtype, LK_SHAPE(slice->count), slice_data(share, slice)));
+}
+
 static lk_status put_step(lk_state_dict *own, const lk_step *step, const char *key)
 {
     share shares[SHARES];
@@ -98,10 +118,28 @@ static lk_status put_step(lk_state_dict *own, const lk_step *step, const char *k
     shares_of(step, shares);
     for (int i = 0; i < SHARES; i++) {
         if (!shares[i].is_worth_saving) continue;
-        LKI_SCOPED char *name = lki_format("%s:%s", shares[i].kind, key);
+        for (int k = 0; k < step->flat.slice_count; k++)
+            LKI_TRY(put_slice(own, &shares[i], &step->flat.slices[k], key));
+    }
+    return LK_OK;
+}
+
+/* Older checkpoints have the numbers of all parameters as one block. */
+static lk_status get_share(const lk_state_dict *own, const share *share, const lki_flat *flat,
+                           const char *key)
+{
+    LKI_SCOPED char *whole = lki_format("%s:%s", share->kind, key);
+    if (!whole) return LK_ERR_NOMEM;
+    if (lk_state_dict_has(own, whole))
+        return lki_state_get_bytes(own, whole, share->data,
+                                   (size_t)flat->count * lk_dtype_nbytes(share->dtype));
+    for (int i = 0; i < flat->slice_count; i++) {
+        const lki_slice *slice = &flat->slices[i];
+        LKI_SCOPED char *name = slice_name(share, key, slice);
         if (!name) return LK_ERR_NOMEM;
-        LKI_TRY(lk_state_dict_put(
-            own, name, lk_tensor_from(shares[i].dtype, LK_SHAPE(step->flat.count), shares[i].data)));
+        if (lk_state_dict_has(own, name))
+            LKI_TRY(lki_state_get_bytes(own, name, slice_data(share, slice),
+                                        (size_t)slice->count * lk_dtype_nbytes(share->dtype)));
     }
     return LK_OK;
 }
@@ -112,13 +150,8 @@ lk_status lki_rank_state_get_step(lk_runner *runner, lk_step *step, const char *
     share shares[SHARES];
     if (!own || !step) return LK_OK;
     shares_of(step, shares);
-    for (int i = 0; i < SHARES; i++) {
-        LKI_SCOPED char *name = lki_format("%s:%s", shares[i].kind, key);
-        if (!name) return LK_ERR_NOMEM;
-        size_t nbytes = (size_t)step->flat.count * lk_dtype_nbytes(shares[i].dtype);
-        if (shares[i].data && lk_state_dict_has(own, name))
-            LKI_TRY(lki_state_get_bytes(own, name, shares[i].data, nbytes));
-    }
+    for (int i = 0; i < SHARES; i++)
+        if (shares[i].data) LKI_TRY(get_share(own, &shares[i], &step->flat, key));
     return LK_OK;
 }
 
