@@ -29,6 +29,13 @@ bool lki_flat_is_current(const lki_flat *flat, const lk_param_list *params)
     return true;
 }
 
+bool lki_flat_has(const lki_flat *flat, const lk_param *param)
+{
+    for (int i = 0; i < flat->slice_count; i++)
+        if (flat->slices[i].param == param) return true;
+    return false;
+}
+
 static lk_status plan_slices(lki_flat *flat, const lk_param_list *params)
 {
     flat->slices = LKI_NEW_ARRAY(lki_slice, params->count + 1);

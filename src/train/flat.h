@@ -48,6 +48,7 @@ lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, lki_flat_op
 void lki_flat_fini(lki_flat *flat);
 /* Whether it has what is trainable of the list that it was made from, and nothing else. */
 bool lki_flat_is_current(const lki_flat *flat, const lk_param_list *params);
+bool lki_flat_has(const lki_flat *flat, const lk_param *param);
 /* Changes whenever parameters of any model have moved: what was compiled before may point to where they were.
  */
 uint64_t lki_flat_generation(void);

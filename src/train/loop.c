@@ -1,5 +1,6 @@
 /* The loop: epochs over loaders over batches, with the callbacks called at each moment. */
 #include "train/distributed.h"
+#include "train/frozen.h"
 #include "train/run.h"
 #include "train/step.h"
 
@@ -173,6 +174,7 @@ bool lki_run_has_epochs_left(const lk_runner *runner)
 static lk_status run_epochs(lk_runner *runner)
 {
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
+    LKI_TRY(lki_frozen_look(runner));
     LKI_TRY(lki_report_run_start(runner));
     LKI_TRY(lki_distributed_agree_to_stop(runner));
     while (lki_run_has_epochs_left(runner)) {

@@ -91,6 +91,7 @@ typedef struct lki_run {
     const lk_batch *under_way; /* launched, and nobody has looked at it yet; NULL for none */
     bool running;              /* its callbacks may be at work */
     bool evaluating;           /* not a training run: nothing moves optimizer or scheduler */
+    bool freezes;              /* something is frozen, or was: frozen.h */
     bool nan_ends_run;         /* a loss that is not a number ends the run in order instead of failing it */
 
     /* Where a resumed run goes on. */
@@ -179,9 +180,18 @@ lk_status lki_step_load_moments(lk_step *step, const lk_state_dict *state, const
 lk_status lki_step_keep(lk_step **step, lk_state_dict **kept);
 lk_status lki_step_take_kept(lk_step *step, lk_state_dict **kept);
 void lki_step_drop(lk_step **step, lk_state_dict **kept);
-/* Of the runner's step: what lies there in its life, to a checkpoint and from it. */
-lk_status lki_kept_put_frozen(const lk_state_dict *kept, lk_state_dict *state);
-lk_status lki_kept_get_frozen(lk_state_dict **kept, const lk_step *step, const lk_state_dict *state);
+/* What is kept, to a checkpoint, where it has not got it from the step: all of it while there is no step,
+ * what is known of frozen parameters beside one. `prefix` is the optimizer's there: "optimizer",
+ * "optimizer:<key>".
+ */
+lk_status lki_kept_put(const lk_state_dict *kept, lk_state_dict *state, const char *prefix);
+/* What a checkpoint, or what was kept, knows of parameters that the step does not train. */
+lk_status lki_kept_get_frozen(lk_state_dict **kept, const lk_step *step, const lk_state_dict *state,
+                              const char *prefix);
+/* Tensors and strings of names that start with `from_prefix` and a dot, under `to_prefix`, where `to` has
+ * none of that name. */
+lk_status lki_state_add_missing(lk_state_dict *to, const char *to_prefix, const lk_state_dict *from,
+                                const char *from_prefix);
 /* All steps of the runner. */
 lk_status lki_run_keep_steps(lk_runner *runner);
 void lki_run_drop_steps(lk_runner *runner);

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "optim/optimizer.h"
+#include "train/frozen.h"
 
 #include <lockstep/sys/comm.h>
 
@@ -29,7 +30,8 @@ static bool is(const char *text, size_t length, const char *word)
 }
 
 /* "optimizer.exp_avg.0.weight" is state exp_avg of the parameter 0.weight: the word between the two. Sums of
- * gradients are the run's, "updates" is a number, and "group" and "scaler" begin the names of numbers. */
+ * gradients are the run's, "updates" and "frozen" are numbers, and "group" and "scaler" begin the names of
+ * such. */
 static void find_saved(state_list *list, const lk_state_dict *state, const char *prefix, const char *path)
 {
     size_t before = strlen(prefix) + 1, after = strlen(path) + 1;
@@ -42,11 +44,24 @@ static void find_saved(state_list *list, const lk_state_dict *state, const char 
         const char *word = name + before;
         size_t word_length = length - before - after;
         if (memchr(word, '.', word_length) || is(word, word_length, "grad_sum") ||
-            is(word, word_length, "updates") || is(word, word_length, "group") ||
-            is(word, word_length, "scaler"))
+            is(word, word_length, "updates") || is(word, word_length, "frozen") ||
+            is(word, word_length, "group") || is(word, word_length, "scaler"))
             continue;
         add_state(list, word, word_length);
     }
+}
+
+/* The parameter that a file is judged by: not one that was frozen before any update. NULL: all of them were.
+ */
+static const char *find_updated(state_list *list, const lk_state_dict *state, const lki_flat *flat,
+                                const char *prefix)
+{
+    for (int i = 0; i < flat->slice_count; i++) {
+        const char *path = flat->slices[i].path;
+        find_saved(list, state, prefix, path);
+        if (list->count || !lki_frozen_has(state, prefix, path)) return path;
+    }
+    return NULL;
 }
 
 /* Whether the file has the states of the step's rule, all of them and no others. */
@@ -55,9 +70,8 @@ static lk_status compare_states(const lk_state_dict *state, const lk_step *step,
 {
     const lki_flat *flat = &step->flat;
     *same = true;
-    if (flat->slice_count == 0) return LK_OK; /* nothing is trained: there is no state of anything */
-    const char *path = flat->slices[0].path;
-    find_saved(saved, state, prefix, path);
+    const char *path = find_updated(saved, state, flat, prefix);
+    if (!path) return LK_OK; /* nothing that is trained has been: there is no state of it */
     for (int s = 0; s < flat->state_count; s++) {
         const char *word = lki_optimizer_state_name(step->options.optimizer, s);
         LKI_SCOPED char *name = lki_format("%s.%s.%s", prefix, word, path);
@@ -94,10 +108,10 @@ static bool is_adam(const char *name)
     return strcmp(name, "Adam") == 0 || strcmp(name, "AdamW") == 0;
 }
 
-lk_status lki_saved_rule_put(lk_state_dict *state, const lk_step *step, const char *prefix)
+lk_status lki_saved_rule_put(lk_state_dict *state, const lk_optimizer *optimizer, const char *prefix)
 {
     LKI_SCOPED char *name = lki_format("%s.rule", prefix);
-    return name ? lk_state_dict_put_string(state, name, step->options.optimizer->name) : LK_ERR_NOMEM;
+    return name ? lk_state_dict_put_string(state, name, optimizer->name) : LK_ERR_NOMEM;
 }
 
 /* The name that was put; NULL where the file has none. */

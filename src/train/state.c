@@ -2,13 +2,15 @@
  *
  * Names in a runner checkpoint: "model.<path>" (and "model:<key>.<path>" for further models),
  * "optimizer.<state>.<path>", "scheduler.<number>", "generator", "loader", "loader.<key>",
- * "first_pass.<key>", "table.<title>", "callback.<name>.<number>…", "rank.<number>" and the counters.
- * Everything is stored exactly, so what follows is bit for bit what would have followed. */
+ * "first_pass.<key>", "table.<title>", "trainable.<path>" (frozen.h), "callback.<name>.<number>…",
+ * "rank.<number>" and the counters. Everything is stored exactly, so what follows is bit for bit what would
+ * have followed. */
 #include "train/run.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "tensor/random.h"
+#include "train/frozen.h"
 #include "train/loader_states.h"
 #include "train/rank_state.h"
 #include "train/saved_rule.h"
@@ -194,6 +196,18 @@ static lk_status put_ages(lk_state_dict *state, const lk_step *step, const char 
     return LK_OK;
 }
 
+static lk_status put_groups(lk_state_dict *state, const lk_optimizer *optimizer, const char *prefix)
+{
+    for (int g = 0; g < optimizer->group_count; g++) {
+        LKI_SCOPED char *lr = lki_format("%s.group.%d.lr", prefix, g);
+        LKI_SCOPED char *momentum = lki_format("%s.group.%d.momentum", prefix, g);
+        if (!lr || !momentum) return LK_ERR_NOMEM;
+        LKI_TRY(lk_state_dict_put_f64(state, lr, optimizer->groups[g].hyper.lr));
+        LKI_TRY(lk_state_dict_put_f64(state, momentum, *lki_group_momentum(optimizer, g)));
+    }
+    return LK_OK;
+}
+
 static lk_status put_step(lk_state_dict *state, const lk_step *step, const char *prefix)
 {
     const lki_flat *flat = &step->flat;
@@ -203,7 +217,7 @@ static lk_status put_step(lk_state_dict *state, const lk_step *step, const char 
     LKI_SCOPED char *count_name = lki_format("%s.step", prefix);
     LKI_SCOPED char *pending_name = lki_format("%s.accumulated", prefix);
     if (!count_name || !pending_name) return LK_ERR_NOMEM;
-    LKI_TRY(lki_saved_rule_put(state, step, prefix));
+    LKI_TRY(lki_saved_rule_put(state, optimizer, prefix));
     LKI_TRY(lk_state_dict_put_i64(state, count_name, updates_made(step)));
     if (step->scaler.numbers) LKI_TRY(put_scaler(state, &step->scaler, prefix));
     LKI_TRY(lk_state_dict_put_i64(state, pending_name, step->update.accumulated));
@@ -220,14 +234,19 @@ static lk_status put_step(lk_state_dict *state, const lk_step *step, const char 
         }
     }
     LKI_TRY(put_ages(state, step, prefix));
-    for (int g = 0; g < optimizer->group_count; g++) {
-        LKI_SCOPED char *lr = lki_format("%s.group.%d.lr", prefix, g);
-        LKI_SCOPED char *momentum = lki_format("%s.group.%d.momentum", prefix, g);
-        if (!lr || !momentum) return LK_ERR_NOMEM;
-        LKI_TRY(lk_state_dict_put_f64(state, lr, optimizer->groups[g].hyper.lr));
-        LKI_TRY(lk_state_dict_put_f64(state, momentum, *lki_group_momentum(optimizer, g)));
-    }
-    return LK_OK;
+    LKI_TRY(lki_frozen_put_step(state, step, prefix));
+    return put_groups(state, optimizer, prefix);
+}
+
+/* What is kept for a step that is not there has the numbers of the groups as they were when it went. */
+static lk_status put_step_or_kept(lk_state_dict *state, const lk_step *step, const lk_state_dict *kept,
+                                  const lk_optimizer *optimizer, const char *prefix)
+{
+    if (step)
+        LKI_TRY(put_step(state, step, prefix));
+    else if (kept && optimizer)
+        LKI_TRY(put_groups(state, optimizer, prefix));
+    return lki_kept_put(kept, state, prefix);
 }
 
 static lk_status get_slice(const lk_state_dict *state, const char *name, const lki_flat *flat,
@@ -238,6 +257,15 @@ static lk_status get_slice(const lk_state_dict *state, const char *name, const l
     lk_status status = lk_state_dict_copy_to(state, name, view);
     lk_tensor_free(view);
     return status;
+}
+
+static lk_status fill_slice(const lki_flat *flat, lk_buffer *buffer, const lki_slice *slice, double value)
+{
+    lk_tensor *view = state_slice(flat, buffer, slice);
+    if (!view) return LK_ERR_NOMEM;
+    for (int64_t i = 0; i < slice->count; i++) lk_tensor_set(view, i, value);
+    lk_tensor_free(view);
+    return LK_OK;
 }
 
 /* A momentum needs its buffer: where the step has none, it must stay 0. */
@@ -266,17 +294,25 @@ static lk_status get_groups(const lk_state_dict *state, lk_step *step, const cha
     return LK_OK;
 }
 
-/* A parameter that nothing is known of, of which only what is kept may have some, has seen no update yet. */
+/* Whether nothing is known of a parameter, and may be: what is kept need not have it, and a checkpoint does
+ * not where it was frozen from the beginning. */
+static bool is_unknown(const lk_state_dict *state, const lk_step *step, const lki_slice *slice,
+                       const char *prefix, bool may_lack)
+{
+    if (!step->flat.state_count || !(may_lack || lki_frozen_has(state, prefix, slice->path))) return false;
+    LKI_SCOPED char *first =
+        lki_format("%s.%s.%s", prefix, lki_optimizer_state_name(step->options.optimizer, 0), slice->path);
+    return first && !lk_state_dict_has(state, first);
+}
+
+/* One that nothing is known of has seen no update yet. */
 static lk_status get_age(const lk_state_dict *state, const lk_step *step, const lki_slice *slice,
                          const char *prefix, bool may_lack, int64_t *seen)
 {
     LKI_SCOPED char *age = lki_format("%s.updates.%s", prefix, slice->path);
-    LKI_SCOPED char *first = lki_format(
-        "%s.%s.%s", prefix,
-        step->flat.state_count ? lki_optimizer_state_name(step->options.optimizer, 0) : "", slice->path);
-    if (!age || !first) return LK_ERR_NOMEM;
+    if (!age) return LK_ERR_NOMEM;
     if (lk_state_dict_has(state, age)) return lk_state_dict_get_i64(state, age, seen);
-    if (may_lack && step->flat.state_count && !lk_state_dict_has(state, first)) *seen = 0;
+    if (is_unknown(state, step, slice, prefix, may_lack)) *seen = 0;
     return LK_OK;
 }
 
@@ -292,6 +328,24 @@ static lk_status get_ages(const lk_state_dict *state, lk_step *step, const char 
         slice->since = step_count - seen;
     }
     return changed ? lki_step_remake_update(step) : LK_OK;
+}
+
+/* The optimizer's state number `number` of one parameter, or behind those the sum of its gradients. What is
+ * not known of it begins anew. */
+static lk_status get_number(const lk_state_dict *state, const lk_step *step, int number,
+                            const lki_slice *slice, const char *prefix, bool may_lack)
+{
+    const lki_flat *flat = &step->flat;
+    const lk_optimizer *optimizer = step->options.optimizer;
+    bool sums = number == flat->state_count;
+    lk_buffer *buffer = sums ? flat->sums : flat->states[number];
+    LKI_SCOPED char *name = lki_format(
+        "%s.%s.%s", prefix, sums ? "grad_sum" : lki_optimizer_state_name(optimizer, number), slice->path);
+    if (!name) return LK_ERR_NOMEM;
+    bool frozen_then = sums && lki_frozen_has(state, prefix, slice->path);
+    bool lacks = may_lack || frozen_then || is_unknown(state, step, slice, prefix, false);
+    if (!lacks || lk_state_dict_has(state, name)) return get_slice(state, name, flat, buffer, slice);
+    return fill_slice(flat, buffer, slice, number == 0 && !sums ? optimizer->initial_state : 0);
 }
 
 /* What is kept of each parameter, and how many updates there were. */
@@ -313,15 +367,8 @@ static lk_status get_moments(const lk_state_dict *state, lk_step *step, const ch
     if (step->scaler.numbers) LKI_TRY(get_scaler(state, &step->scaler, prefix));
     if (flat->sums) memset(lki_buffer_data(flat->sums), 0, lki_buffer_nbytes(flat->sums));
     for (int s = 0; s < flat->state_count + (step->update.accumulated > 0); s++) {
-        bool sums = s == flat->state_count;
-        for (int i = 0; i < flat->slice_count; i++) {
-            LKI_SCOPED char *name =
-                lki_format("%s.%s.%s", prefix, sums ? "grad_sum" : lki_optimizer_state_name(optimizer, s),
-                           flat->slices[i].path);
-            if (!name) return LK_ERR_NOMEM;
-            if (may_lack && !lk_state_dict_has(state, name)) continue;
-            LKI_TRY(get_slice(state, name, flat, sums ? flat->sums : flat->states[s], &flat->slices[i]));
-        }
+        for (int i = 0; i < flat->slice_count; i++)
+            LKI_TRY(get_number(state, step, s, &flat->slices[i], prefix, may_lack));
     }
     for (int g = 0; g < optimizer->group_count; g++)
         optimizer->groups[g].hyper.step = step->update.step_count;
@@ -581,7 +628,20 @@ static lk_status put_part(lk_state_dict *state, const lki_part *part)
     LKI_SCOPED char *optimizer = lki_format("optimizer:%s", part->key);
     if (!model || !optimizer) return LK_ERR_NOMEM;
     if (part->model) LKI_TRY(put_module(state, part->model, model));
-    return part->step ? put_step(state, part->step, optimizer) : LK_OK;
+    return put_step_or_kept(state, part->step, part->kept, part->optimizer, optimizer);
+}
+
+/* A part whose step this run has not needed yet has all of it still in what the run was resumed from. */
+static lk_status put_untouched(lk_state_dict *state, const lki_run *run)
+{
+    for (int i = 0; i < run->part_count && run->resumed_state; i++) {
+        const lki_part *part = &run->parts[i];
+        LKI_SCOPED char *optimizer = lki_format("optimizer:%s", part->key);
+        if (!optimizer) return LK_ERR_NOMEM;
+        if (!part->step && !part->kept)
+            LKI_TRY(lki_state_add_missing(state, optimizer, run->resumed_state, optimizer));
+    }
+    return LK_OK;
 }
 
 /* A part may be made after the state has been loaded, by the first batch for example: then it finds its own
@@ -591,16 +651,22 @@ lk_status lki_part_restore_model(lk_runner *runner, lki_part *part)
     const lk_state_dict *state = runner->run->resumed_state;
     if (!state || !part->model) return LK_OK;
     LKI_SCOPED char *prefix = lki_format("model:%s.", part->key);
-    return prefix ? get_module(state, part->model, prefix) : LK_ERR_NOMEM;
+    if (!prefix) return LK_ERR_NOMEM;
+    LKI_TRY(lki_frozen_get_model(runner, part->model, part->key, state));
+    return get_module(state, part->model, prefix);
 }
 
+/* The run that was saved may not have come to make the step. */
 lk_status lki_part_restore_step(lk_runner *runner, lki_part *part)
 {
     const lk_state_dict *state = runner->run->resumed_state;
     if (!state || !part->step) return LK_OK;
     LKI_SCOPED char *prefix = lki_format("optimizer:%s", part->key);
-    if (!prefix) return LK_ERR_NOMEM;
+    LKI_SCOPED char *count_name = lki_format("optimizer:%s.step", part->key);
+    if (!prefix || !count_name) return LK_ERR_NOMEM;
+    if (!lk_state_dict_has(state, count_name)) return LK_OK;
     LKI_TRY(get_step(state, part->step, prefix));
+    LKI_TRY(lki_kept_get_frozen(&part->kept, part->step, state, prefix));
     return lki_rank_state_get_step(runner, part->step, part->key);
 }
 
@@ -613,8 +679,10 @@ static lk_status get_parts(lk_runner *runner)
 {
     lki_run *run = runner->run;
     for (int i = 0; i < run->part_count; i++) {
-        LKI_TRY(lki_part_restore_model(runner, &run->parts[i]));
-        LKI_TRY(lki_part_restore_step(runner, &run->parts[i]));
+        lki_part *part = &run->parts[i];
+        if (run->resumed_state && !part->step) lki_step_drop(&part->step, &part->kept); /* an earlier run's */
+        LKI_TRY(lki_part_restore_model(runner, part));
+        LKI_TRY(lki_part_restore_step(runner, part));
     }
     return LK_OK;
 }
@@ -623,10 +691,11 @@ lk_status lki_runner_save_state(lk_runner *runner, lk_state_dict *state)
 {
     LKI_TRY(put_place(runner, state));
     if (runner->model) LKI_TRY(put_module(state, runner->model, "model."));
-    if (runner->step) LKI_TRY(put_step(state, runner->step, "optimizer"));
-    if (runner->step) LKI_TRY(lki_kept_put_frozen(runner->run->kept, state));
+    LKI_TRY(put_step_or_kept(state, runner->step, runner->run->kept, runner->optimizer, "optimizer"));
     LKI_TRY(put_scheduler(state, runner->scheduler));
     for (int i = 0; i < runner->run->part_count; i++) LKI_TRY(put_part(state, &runner->run->parts[i]));
+    LKI_TRY(put_untouched(state, runner->run));
+    LKI_TRY(lki_frozen_put_models(runner, state));
     LKI_TRY(put_callbacks(runner->run, state));
     return lki_rank_state_is_needed(runner) ? lki_rank_state_put(runner, state) : LK_OK;
 }
@@ -638,10 +707,12 @@ static lk_status get_state(lk_runner *runner, const lk_state_dict *state)
     LKI_TRY(get_place(runner, state));
     /* A runner with batches of its own may never have made the step. */
     bool has_step = runner->model && (!runner->optimizer || lk_state_dict_has(state, "optimizer.step"));
+    if (has_step) LKI_TRY(lki_frozen_get_step(runner, state));
     if (has_step) LKI_TRY(lki_run_prepare_step(runner));
     if (runner->model) LKI_TRY(get_module(state, runner->model, "model."));
     if (has_step) LKI_TRY(get_step(state, runner->step, "optimizer"));
-    if (has_step) LKI_TRY(lki_kept_get_frozen(&runner->run->kept, runner->step, state));
+    if (has_step) LKI_TRY(lki_kept_get_frozen(&runner->run->kept, runner->step, state, "optimizer"));
+    if (runner->model) LKI_TRY(lki_frozen_get_model(runner, runner->model, NULL, state));
     LKI_TRY(get_scheduler(state, runner->scheduler));
     LKI_TRY(get_parts(runner));
     LKI_TRY(get_callbacks(runner->run, state));

@@ -457,6 +457,105 @@ static void keyed_models_are_frozen_between_runs(void **state)
     lk_runner_free(runner);
 }
 
+static lk_status train_keyed(lk_runner *runner, int nproc, int epochs, const char *logdir, bool resume)
+{
+    return lk_train(runner, .loaders = lk_loaders({"train", lk_loader(lkt_points(64, 1), .batch_size = 8)}),
+                    .callbacks = lk_callbacks(lk_criterion_callback()), .num_epochs = epochs, .seed = 4,
+                    .logdir = logdir,
+                    .resume = resume ? lkt_path(logdir, "checkpoints/runner.last.safetensors") : NULL,
+                    .nproc = nproc, .device = "cpu", .thread_count = 1);
+}
+
+/* What the optimizer knows of frozen parameters is saved, and so is that they are frozen. */
+static void frozen_keyed_models_are_resumed(void **state)
+{
+    (void)state;
+    char logdir[1024], hashes[2][65];
+    for (int stops = 0; stops < 2; stops++) {
+        lk_runner *runner = keyed_runner();
+        snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_keyed_frozen"));
+        lkt_ok(train_keyed(runner, 1, 1, NULL, false));
+        lk_module_param(lk_runner_model(runner, "m"), "0.weight")->trainable = false;
+        lkt_ok(train_keyed(runner, 1, stops ? 1 : 2, logdir, false));
+        if (stops) {
+            lk_runner_free(runner);
+            runner = keyed_runner();
+            lkt_ok(train_keyed(runner, 1, 2, logdir, true));
+            assert_false(lk_module_param(lk_runner_model(runner, "m"), "0.weight")->trainable);
+        }
+        lk_module_set_trainable(lk_runner_model(runner, "m"), true);
+        lkt_ok(train_keyed(runner, 1, 1, NULL, false));
+        strcpy(hashes[stops], lkt_hash(lk_runner_model(runner, "m")));
+        lk_runner_free(runner);
+    }
+    assert_string_equal(hashes[0], hashes[1]);
+}
+
+/* ---- A model by key that rests ---- */
+
+static lk_status train_one(lk_runner *runner, const lk_batch *batch, const char *key)
+{
+    lk_step *step = lk_runner_step(runner, key,
+                                   (lk_step_options){.model = lk_runner_model(runner, key),
+                                                     .optimizer = lk_runner_optimizer(runner, key),
+                                                     .criterion = lk_runner_criterion(runner, key)});
+    const lk_input fields[] = {{"features", lk_batch_get(batch, "features")},
+                               {"targets", lk_batch_get(batch, "targets")}};
+    if (!step) return LK_ERR_INVALID;
+    lk_status status = lk_step_train(step, fields, 2);
+    return status ? status : lk_metrics_set(runner->batch_metrics, "loss", lk_step_loss(step));
+}
+
+static lk_status batch_of_two(lk_runner *runner, const lk_batch *batch)
+{
+    const int64_t *wakes = runner->user; /* the epoch from which "b" trains */
+    lk_status status = train_one(runner, batch, "a");
+    return status || runner->epoch_step < *wakes ? status : train_one(runner, batch, "b");
+}
+
+static lk_runner *runner_of_two(int64_t *wakes)
+{
+    static const lk_runner_ops ops = {.handle_batch = batch_of_two};
+    lk_runner *runner = lk_custom_runner(&ops, wakes);
+    for (int i = 0; i < 2; i++) {
+        const char *key = i ? "b" : "a";
+        lkt_ok(lk_runner_add_model(runner, key, lkt_linear_model()));
+        lkt_ok(lk_runner_add_optimizer(runner, key, lk_adam(.lr = 0.05)));
+        lkt_ok(lk_runner_add_criterion(runner, key, lk_cross_entropy_loss()));
+    }
+    return runner;
+}
+
+/* "b" rests in the first two epochs; it may have been trained before. */
+static void check_resting(bool trained)
+{
+    char logdir[1024], hashes[2][65];
+    for (int stops = 0; stops < 2; stops++) {
+        int64_t wakes = 1;
+        lk_runner *runner = runner_of_two(&wakes);
+        snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_keyed_rests"));
+        if (trained) lkt_ok(train_keyed(runner, RANKS, 1, NULL, false));
+        wakes = 3;
+        lkt_ok(train_keyed(runner, 1, stops ? 1 : 3, logdir, false));
+        for (int epochs = 2; stops && epochs <= 3; epochs++) {
+            lk_runner_free(runner);
+            runner = runner_of_two(&wakes);
+            lkt_ok(train_keyed(runner, 1, epochs, logdir, true));
+        }
+        strcpy(hashes[stops], lkt_hash(lk_runner_model(runner, "b")));
+        lk_runner_free(runner);
+    }
+    assert_string_equal(hashes[0], hashes[1]);
+}
+
+/* Its optimizer's state is in every checkpoint: what a run on ranks has left, and what was resumed. */
+static void what_rests_is_saved(void **state)
+{
+    (void)state;
+    check_resting(true);
+    check_resting(false);
+}
+
 /* All ranks make a step together: not where one of them has no batch to make it for. */
 static void ranks_without_a_batch_are_named(void **state)
 {
@@ -477,6 +576,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keyed_models_train_on_ranks_twice),
         cmocka_unit_test(keyed_models_are_frozen_between_runs),
+        cmocka_unit_test(frozen_keyed_models_are_resumed),
+        cmocka_unit_test(what_rests_is_saved),
         cmocka_unit_test(ranks_without_a_batch_are_named),
         cmocka_unit_test(every_part_can_be_overridden),
         cmocka_unit_test(a_part_that_cannot_be_made_is_the_error),

@@ -367,6 +367,46 @@ static void a_late_warning_is_for_the_next_run(void **state)
     }
 }
 
+static lk_status run_again(lk_runner *runner, lk_callback *callback, int nproc, const char *logdir,
+                           const char *resume)
+{
+    bool is_first = !runner->model;
+    return lk_train(runner, .model = is_first ? lkt_linear_model() : NULL,
+                    .criterion = is_first ? lk_cross_entropy_loss() : NULL,
+                    .optimizer = is_first ? lk_adam(.lr = 0.05) : NULL,
+                    .loaders = lk_loaders({"train", lk_loader(lkt_points(48, 1), .batch_size = 8)}),
+                    .callbacks = lk_callbacks(callback), .nproc = nproc, .logdir = logdir, .resume = resume,
+                    .seed = 5, .device = "cpu", .thread_count = 1);
+}
+
+/* A run that stops before its first batch has the optimizer's state from the one before it, of ranks here. */
+static void what_waits_for_a_step_is_saved(void **state)
+{
+    (void)state;
+    char logdir[1024], whole[65], saved_hash[65];
+    for (int stops = 0; stops < 2; stops++) {
+        lk_runner *runner = lk_supervised_runner();
+        lk_callback_slot at_the_end = stops ? time_is_nearly_up : look_on;
+        snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_resume_waits"));
+        lkt_ok(run_again(runner, lk_on(experiment_end, at_the_end, NULL), 2, NULL, NULL));
+        lk_optimizer_set_lr(runner->optimizer, 0, 0.02);
+        lk_status status = run_again(runner, lk_on(batch_end, look_on, NULL), 1, logdir, NULL);
+        assert_int_equal(status, stops ? LK_ERR_STOPPED : LK_OK);
+        if (!stops) strcpy(whole, lkt_hash(runner->model));
+        lk_runner_free(runner);
+    }
+    const char *last = lkt_path(logdir, "checkpoints/runner.last.safetensors");
+    lk_runner *runner = lk_supervised_runner();
+    lkt_ok(run_again(runner, lk_on(batch_end, look_on, NULL), 1, NULL, last));
+    strcpy(saved_hash, lkt_hash(runner->model));
+    assert_string_equal(saved_hash, whole);
+    lk_runner_free(runner);
+    lk_state_dict *saved = lk_load_safetensors(last);
+    lkt_not_null(saved);
+    assert_string_equal(lk_state_dict_get_string(saved, "optimizer.rule"), "Adam");
+    lk_state_dict_free(saved);
+}
+
 /* ---- Rank 0 saves for all ---- */
 
 static _Atomic int *saved; /* in memory that the ranks share */
@@ -457,6 +497,7 @@ int main(void)
         cmocka_unit_test(a_signal_near_the_end_is_not_lost),
         cmocka_unit_test(a_late_signal_ends_the_program),
         cmocka_unit_test(a_late_warning_is_for_the_next_run),
+        cmocka_unit_test(what_waits_for_a_step_is_saved),
         cmocka_unit_test(nobody_leaves_before_rank_0_has_saved),
         cmocka_unit_test(a_second_interrupt_ends_the_process),
     };
