@@ -87,7 +87,9 @@ int64_t lk_module_param_count(const lk_module *module);
 
 /* Whether training may change the parameters of the tree. A runner heeds it with the next batch that trains,
  * also in the middle of a run; what the optimizer has learned of frozen parameters waits for them. All ranks
- * of a run must set the same. A step by itself (step.h) trains what was trainable when it was made. */
+ * of a run must set the same. A resumed run begins with what its checkpoint's run had frozen and thawed,
+ * whatever the program has set before; callbacks have the last word. A step by itself (step.h) trains what
+ * was trainable when it was made. */
 void lk_module_set_trainable(lk_module *module, bool trainable);
 
 /* A table of the tree: layer, output shape, parameters; and the total. `shape` is that of a whole batch.
