@@ -1,5 +1,6 @@
 #include "train/frozen.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/step.h"
@@ -94,11 +95,12 @@ static lk_status get_param(const lk_state_dict *state, const char *name, lk_para
     return LK_OK;
 }
 
-/* As the step was made, or as the parameters say. */
+/* As the step was made, or as the parameters say. A program that has set something else since hears of it. */
 static lk_status set_model(lk_runner *runner, lk_module *model, const char *key, const lk_state_dict *state,
                            bool as_step)
 {
     lk_param_list params;
+    int changed = 0;
     LKI_TRY(lk_module_params(model, &params));
     lk_status status = LK_OK;
     for (int i = 0; i < params.count && !status; i++) {
@@ -108,12 +110,14 @@ static lk_status set_model(lk_runner *runner, lk_module *model, const char *key,
         if (!name) status = LK_ERR_NOMEM;
         if (!name || param->is_buffer || !lk_state_dict_has(state, name)) continue;
         runner->run->freezes = true;
-        if (as_step)
-            param->trainable = !lki_frozen_has(state, "optimizer", path);
-        else
-            status = get_param(state, name, param);
+        bool was = param->trainable;
+        status = get_param(state, name, param);
+        changed += param->trainable != was;
+        if (as_step) param->trainable = !lki_frozen_has(state, "optimizer", path);
     }
     lk_param_list_free(&params);
+    if (as_step && changed && runner->is_master)
+        lki_log(LKI_LOG_INFO, "resume: %d parameters are frozen or thawed as in the checkpoint", changed);
     return status;
 }
 
