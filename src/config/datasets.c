@@ -62,14 +62,28 @@ static void remove_entry(lki_node *map, const lki_entry *entry)
     map->count--;
 }
 
+/* The call's `loaders:`, *out, to which those of the datasets are added; NULL where there are none. */
+static lk_status find_loaders(lki_node *call, lki_node **out)
+{
+    const lki_entry *loaders = lki_node_entry(call, "loaders");
+    *out = loaders ? loaders->value : NULL;
+    if (!loaders || loaders->value->kind == LKI_NODE_MAP) return LK_OK;
+    if (!lki_node_is_null(loaders->value))
+        return lki_fail_at(loaders->place, "loaders: expected a map of loaders, as in train: {...}");
+    remove_entry(call, loaders);
+    *out = NULL;
+    return LK_OK;
+}
+
 static lk_status rewrite_call(lki_tree *tree, lki_node *call)
 {
+    lki_node *loaders;
+    if (lki_node_is_null(lki_node_get(call, "datasets"))) return LK_OK;
+    LKI_TRY(find_loaders(call, &loaders));
     lki_entry *datasets = (lki_entry *)lki_node_entry(call, "datasets");
-    lki_node *loaders = lki_node_get(call, "loaders");
-    if (!datasets || lki_node_is_null(datasets->value)) return LK_OK;
     if (datasets->value->kind != LKI_NODE_MAP || lki_node_get(datasets->value, "_target_"))
         return lki_fail_at(datasets->place, "datasets: expected a map of datasets, as in train: {...}");
-    if (loaders && loaders->kind == LKI_NODE_MAP) {
+    if (loaders) {
         LKI_TRY(add_loaders(tree, datasets->value, loaders));
         remove_entry(call, datasets);
         return LK_OK;

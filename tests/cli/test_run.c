@@ -747,8 +747,10 @@ static void test_datasets_instead_of_loaders(void **state)
     check_done("run -C loaders.yml --logdir d -b 48 -j 0");
     check_done("run -C a/config.yml --logdir e --valid_loader=valid");
     check_done("evaluate -C datasets.yml -c a/checkpoints/model.last.safetensors --loader train");
-    const char *const same[][2] = {{"a", "b"}, {"c", "d"}, {"a", "e"}};
-    for (int i = 0; i < 3; i++) {
+    check_done("run -C datasets.yml --run/0/loaders=null --logdir f");
+    check_done("run -C f/config.yml --logdir g");
+    const char *const same[][2] = {{"a", "b"}, {"c", "d"}, {"a", "e"}, {"a", "g"}};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         char command[8192];
         snprintf(command, sizeof command,
                  "cd '%s' && cmp %s/checkpoints/model.last.safetensors %s/checkpoints/model.last.safetensors",
@@ -759,6 +761,8 @@ static void test_datasets_instead_of_loaders(void **state)
     check_refused(folder, "run -C bad.yml", 2, "bad.yml:8: datasets: \"train\" is a key of loaders, too");
     write_text("bad.yml", HEAD "  datasets: [{_var_: data}]\n");
     check_refused(folder, "run -C bad.yml", 2, "bad.yml:8: datasets: expected a map of datasets");
+    write_text("bad.yml", HEAD "  datasets: {train: {_var_: data}}\n  loaders: 5\n");
+    check_refused(folder, "run -C bad.yml", 2, "bad.yml:9: loaders: expected a map of loaders");
     write_text("bad.yml", DATASETS("batch_size: many"));
     check_refused(folder, "run -C bad.yml", 2, "bad.yml:8: batch_size: expected an integer, found \"many\"");
     write_text("bad.yml", DATASETS("a/b: {_var_: data}"));
