@@ -1,12 +1,11 @@
 #include "config/config.h"
 
+#include "base/atomic_file.h"
 #include "base/memory.h"
 #include "config/registry.h"
 #include "config/suggest.h"
 #include "train/run.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 lk_config *lk_config_create(void)
@@ -113,20 +112,11 @@ lk_status lk_config_check(lk_config *config)
     return status;
 }
 
-static lk_status write_text(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    if (!file) return lki_fail(LK_ERR_IO, "%s: could not be written: %s", path, strerror(errno));
-    bool failed = fputs(text, file) < 0;
-    failed = fclose(file) != 0 || failed;
-    return failed ? lki_fail(LK_ERR_IO, "%s: could not be written: %s", path, strerror(errno)) : LK_OK;
-}
-
 lk_status lk_config_write(const lk_config *config, const char *path)
 {
     char *text = NULL;
     LKI_TRY(lki_tree_to_yaml(&config->tree, &text));
-    lk_status status = write_text(path, text);
+    lk_status status = lki_write_file_atomic(path, text, strlen(text));
     lki_free(text);
     return status;
 }

@@ -431,6 +431,19 @@ static void test_checking_a_whole_config(void **state)
     lk_config_free(config);
 }
 
+/* One who reads the file meanwhile reads all of what it was. */
+static void check_write_replaces(lk_config *config, const char *path)
+{
+    char text[64] = "";
+    FILE *earlier = fopen(path, "r");
+    assert_non_null(earlier);
+    lkt_ok(lk_config_override(config, "b=2"));
+    lkt_ok(lk_config_write(config, path));
+    text[fread(text, 1, sizeof text - 1, earlier)] = 0;
+    fclose(earlier);
+    assert_string_equal(text, "b: 1\na: [x]\n");
+}
+
 static void test_writing_a_config(void **state)
 {
     (void)state;
@@ -444,10 +457,10 @@ static void test_writing_a_config(void **state)
     text[fread(text, 1, sizeof text - 1, file)] = 0;
     fclose(file);
     assert_string_equal(text, "b: 1\na: [x]\n");
+    check_write_replaces(config, path);
     lkt_fails(lk_config_write(config, "/no/such/folder/config.yml"), LK_ERR_IO,
-              "/no/such/folder/config.yml: could not be written");
-    lkt_fails(lk_config_write(config, "/dev/full"), LK_ERR_IO,
-              "/dev/full: could not be written: No space left");
+              "/no/such/folder/config.yml: could not create");
+    lkt_fails(lk_config_write(config, "/dev/full"), LK_ERR_IO, "/dev/full: could not write: No space left");
     lk_config_free(config);
 }
 
