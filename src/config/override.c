@@ -247,12 +247,17 @@ static lk_status assign(lki_tree *tree, const char *name, char *path, char *text
     LKI_TRY(read_typed(tree, name, last, text, &value));
     if (last == first)
         LKI_TRY(check_replaced(tree, name, entry->value, value)); /* a whole path says it all */
-    lki_node before = *entry->value;
     *entry->value = *value; /* in its place: aliases of what stood here follow */
     entry->place = (lki_place){.file = name};
-    lk_status status = lki_tree_resolve(tree);
-    if (status) *entry->value = before;
-    return status;
+    return lki_tree_resolve(tree);
+}
+
+/* A source that the path can be opened in, and that can be dropped. */
+static lk_status prepare_source(lki_tree *tree, const char *name)
+{
+    if (tree->source) return lki_source_copy(tree);
+    tree->source = lki_node_create(tree, LKI_NODE_MAP, (lki_place){.file = name});
+    return tree->source ? lki_tree_resolve(tree) : lki_last_status();
 }
 
 lk_status lki_tree_override(lki_tree *tree, const char *name, const char *assignment)
@@ -264,10 +269,11 @@ lk_status lki_tree_override(lki_tree *tree, const char *name, const char *assign
     char *path = lki_arena_strdup(&tree->arena, assignment);
     if (!kept_name || !path) return LK_ERR_NOMEM;
     path[equals - assignment] = 0;
-    if (!tree->source) {
-        tree->source = lki_node_create(tree, LKI_NODE_MAP, (lki_place){.file = kept_name});
-        if (!tree->source) return lki_last_status();
-        LKI_TRY(lki_tree_resolve(tree));
-    }
-    return assign(tree, kept_name, path, path + (equals - assignment) + 1);
+    lki_node *source = tree->source, *root = tree->root;
+    lk_status status = prepare_source(tree, kept_name);
+    if (!status) status = assign(tree, kept_name, path, path + (equals - assignment) + 1);
+    if (!status) return LK_OK;
+    tree->source = source;
+    tree->root = root;
+    return status;
 }

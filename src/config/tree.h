@@ -42,6 +42,9 @@ struct lki_node {
     lki_node_kind kind;
     bool quoted; /* a scalar in quotes: never a number, a boolean or null */
     bool flow;   /* a list or map written in one line: [1, 2] */
+    /* Of `inherits`: nobody wrote `<<`. The map was an alias, and follows what that stood for while it is a
+     * map. */
+    bool implied;
     lki_place place;
     const char *text; /* scalars */
     int count, capacity;
@@ -49,6 +52,9 @@ struct lki_node {
 
     /* Of a tree's source: what an alias stands for, and the values of a map's merge keys, as a list. */
     lki_node *target, *inherits;
+    /* The node's copy in the tree's latest copy of its source, where the rounds are the same. */
+    lki_node *copy;
+    int copy_round;
 
     /* What build.c makes of the node: the object it stands for, and the attribute of it that is meant
      * ("parameters"). */
@@ -60,7 +66,7 @@ struct lki_node {
 typedef struct lki_tree {
     lki_arena arena;
     lki_node *source, *root;
-    int node_count;
+    int node_count, copy_round;
 } lki_tree;
 
 void lki_tree_fini(lki_tree *tree);
@@ -73,7 +79,8 @@ lk_status lki_tree_read_text(lki_tree *tree, const char *name, const char *text,
 /* Applies "a/b/0=VALUE" or "a/b/0=VALUE:type" with a type of int, float, bool, str, list or dict. Missing
  * maps on the way are made; a list's index must exist. A first part that is no key at the top is meant in the
  * runner or in the one call that has it, or else would take it; a part that none of them knows is an error,
- * unless the tree has neither runner nor calls. `name` is the text for messages ("--a/b/0=1"). */
+ * unless the tree has neither runner nor calls. The tree is unchanged where it fails. `name` is the text for
+ * messages ("--a/b/0=1"). */
 lk_status lki_tree_override(lki_tree *tree, const char *name, const char *assignment);
 
 /* One value of the tree's arena from a line of text, for overrides; it is not put into the tree. */
@@ -91,6 +98,9 @@ lk_status lki_node_add(lki_tree *tree, lki_node *node, const char *key, lki_plac
 lk_status lki_tree_resolve(lki_tree *tree);
 /* Merges another source over the tree's and resolves; the tree is unchanged where `over` is wrong. */
 lk_status lki_tree_merge(lki_tree *tree, lki_node *over);
+/* Puts a copy in the place of the source, aliases and all. A change that may fail half-way is made to the
+ * copy; the source of before stays whole for one who puts it back. */
+lk_status lki_source_copy(lki_tree *tree);
 /* What a node of the source means; NULL and an error where it fails. */
 lki_node *lki_source_value(lki_tree *tree, const lki_node *node);
 /* An alias of the source becomes a node of its own, so that one can change what is below it: a map inherits

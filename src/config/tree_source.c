@@ -12,9 +12,26 @@ static lki_node *followed(lki_node *node)
     return node;
 }
 
+/* What a merge key names; NULL where it is an implied one whose map has become something else. */
+static lki_node *inherited_from(const lki_node *inherits, int index)
+{
+    lki_node *from = followed(inherits->entries[index].value);
+    return inherits->implied && from->kind != LKI_NODE_MAP ? NULL : from;
+}
+
 /* ---- Resolving ---- */
 
 static lki_node *resolve(lki_tree *tree, const lki_node *node, int depth);
+
+/* An anchor may have become something else in a later file or an override: that is where the fault lies. */
+static lk_status fail_no_map(lki_place place, const lki_node *value)
+{
+    char where[LKI_PLACE_CAPACITY];
+    if (!strcmp(place.file, value->place.file))
+        return lki_fail_at(place, "<<: expected a map or a list of maps");
+    return lki_fail_at(value->place, "expected a map: the one that `<<` in %s takes keys from",
+                       lki_place_text(place, where, sizeof where));
+}
 
 /* `<<: *base` or `<<: [*a, *b]`: the keys of the named maps, the first map's first. */
 static lk_status gather(lki_tree *tree, lki_place place, const lki_node *value, lki_node *inherited)
@@ -25,7 +42,7 @@ static lk_status gather(lki_tree *tree, lki_place place, const lki_node *value, 
         return LK_OK;
     }
     if (lki_node_is_null(value)) return LK_OK;
-    if (value->kind != LKI_NODE_MAP) return lki_fail_at(place, "<<: expected a map or a list of maps");
+    if (value->kind != LKI_NODE_MAP) return fail_no_map(place, value);
     for (int i = 0; i < value->count; i++) {
         const lki_entry *entry = &value->entries[i];
         if (!lki_node_entry(inherited, entry->key))
@@ -40,6 +57,7 @@ static lk_status add_inherited(lki_tree *tree, const lki_node *map, int depth, l
 {
     for (int i = 0; i < map->inherits->count; i++) {
         const lki_entry *entry = &map->inherits->entries[i];
+        if (!inherited_from(map->inherits, i)) continue;
         const lki_node *value = resolve(tree, entry->value, depth);
         if (!value) return lki_last_status();
         LKI_TRY(gather(tree, entry->place, value, out));
@@ -102,6 +120,45 @@ lk_status lki_tree_resolve(lki_tree *tree)
 
 /* ---- Changing ---- */
 
+static lk_status copy_node(lki_tree *tree, lki_node *node, lki_node **out);
+
+static lk_status copy_entries(lki_tree *tree, const lki_node *node, lki_node *out)
+{
+    out->capacity = node->count;
+    out->entries = node->count ? LKI_ARENA_NEW_ARRAY(&tree->arena, lki_entry, node->count) : NULL;
+    if (node->count && !out->entries) return LK_ERR_NOMEM;
+    for (int i = 0; i < node->count; i++) {
+        out->entries[i] = node->entries[i];
+        LKI_TRY(copy_node(tree, node->entries[i].value, &out->entries[i].value));
+    }
+    return LK_OK;
+}
+
+/* Nodes that several aliases stand for are copied once. */
+static lk_status copy_node(lki_tree *tree, lki_node *node, lki_node **out)
+{
+    bool is_copied = node && node->copy_round == tree->copy_round;
+    *out = is_copied ? node->copy : NULL;
+    if (!node || is_copied) return LK_OK;
+    lki_node *copy = LKI_ARENA_NEW(&tree->arena, lki_node);
+    if (!copy) return LK_ERR_NOMEM;
+    *copy = *node;
+    *out = node->copy = copy;
+    node->copy_round = tree->copy_round;
+    LKI_TRY(copy_entries(tree, node, copy));
+    LKI_TRY(copy_node(tree, node->target, &copy->target));
+    return copy_node(tree, node->inherits, &copy->inherits);
+}
+
+lk_status lki_source_copy(lki_tree *tree)
+{
+    lki_node *copy;
+    tree->copy_round++;
+    LKI_TRY(copy_node(tree, tree->source, &copy));
+    tree->source = copy;
+    return LK_OK;
+}
+
 static lki_node *make_alias(lki_tree *tree, lki_node *target)
 {
     lki_node *alias = lki_node_create(tree, LKI_NODE_ALIAS, target->place);
@@ -127,6 +184,7 @@ lk_status lki_source_own(lki_tree *tree, lki_node *node)
     if (target->kind == LKI_NODE_MAP) {
         own.inherits = lki_node_create(tree, LKI_NODE_LIST, target->place);
         if (!own.inherits) return lki_last_status();
+        own.inherits->implied = true;
         LKI_TRY(add_alias(tree, own.inherits, NULL, target->place, target));
     }
     for (int i = 0; target->kind == LKI_NODE_LIST && i < target->count; i++)
@@ -140,7 +198,8 @@ static const lki_entry *find_inherited(const lki_node *inherits, const char *key
 {
     const lki_entry *found = NULL;
     for (int i = 0; inherits && i < inherits->count && !found; i++) {
-        const lki_node *from = followed(inherits->entries[i].value);
+        const lki_node *from = inherited_from(inherits, i);
+        if (!from) continue;
         if (from->kind == LKI_NODE_LIST) {
             found = find_inherited(from, key);
         } else {
@@ -193,7 +252,8 @@ static lk_status merge_entry(lki_tree *tree, lki_node *base, const lki_entry *en
 static lk_status merge_inherited(lki_tree *tree, lki_node *base, lki_node *inherits)
 {
     for (int i = inherits->count - 1; i >= 0; i--) {
-        lki_node *from = followed(inherits->entries[i].value);
+        lki_node *from = inherited_from(inherits, i);
+        if (!from) continue;
         if (from->kind == LKI_NODE_LIST)
             LKI_TRY(merge_inherited(tree, base, from));
         else
@@ -209,12 +269,22 @@ static lk_status merge(lki_tree *tree, lki_node *base, lki_node *over, bool is_a
     return LK_OK;
 }
 
+static lk_status merge_into_source(lki_tree *tree, lki_node *over)
+{
+    if (!tree->source) {
+        tree->source = over;
+        return lki_tree_resolve(tree);
+    }
+    LKI_TRY(lki_source_copy(tree));
+    LKI_TRY(merge(tree, tree->source, over, false));
+    return lki_tree_resolve(tree);
+}
+
 lk_status lki_tree_merge(lki_tree *tree, lki_node *over)
 {
+    lki_node *before = tree->source;
     if (!resolve_all(tree, over)) return lki_last_status();
-    if (tree->source)
-        LKI_TRY(merge(tree, tree->source, over, false));
-    else
-        tree->source = over;
-    return lki_tree_resolve(tree);
+    lk_status status = merge_into_source(tree, over);
+    if (status) tree->source = before;
+    return status;
 }

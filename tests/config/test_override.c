@@ -144,13 +144,26 @@ static void test_aliases_of_maps_and_lists(void **state)
                "n: 5\nm: {k: 5}\na: {x: {k: 5, y: 2}}\n");
 }
 
+/* A map that was an alias keeps its own keys when what it stood for is a map no longer. */
+static void test_an_alias_that_has_keys_of_its_own(void **state)
+{
+    (void)state;
+    static const char aliases[] = "a: &a {e: {t: C, k: 1}}\nr: {<<: *a}\n";
+    check_text(aliases, "r: {e: {t: D}}\n", OVERRIDES("a/e=5"), "a: {e: 5}\nr: {e: {t: D}}\n");
+    check_text(aliases, "r: {e: {t: D}}\n", OVERRIDES("a/e=[{q: 1}]", "r/e/q=2"),
+               "a: {e: [{q: 1}]}\nr: {e: {t: D, q: 2}}\n");
+    check_text(aliases, "r: {e: {t: D}}\n", OVERRIDES("a/e=5", "a/e={z: 1}"),
+               "a: {e: {z: 1}}\nr: {e: {z: 1, t: D}}\n");
+}
+
 static void test_what_an_anchor_cannot_become(void **state)
 {
     (void)state;
     lki_tree tree = {0};
     static const char text[] = "base: &base {lr: 1}\na: {<<: *base}\n";
     lkt_ok(lki_tree_read_text(&tree, "a.yml", text, strlen(text)));
-    lkt_fails(override(&tree, "base=[1]"), LK_ERR_CONFIG, "a.yml:2: <<: expected a map");
+    lkt_fails(override(&tree, "base=[1]"), LK_ERR_CONFIG,
+              "--base=[1]: expected a map: the one that `<<` in a.yml:2 takes keys from");
     lkt_ok(override(&tree, "base/lr=5"));
     assert_string_equal(lki_node_get(lki_node_get(tree.root, "a"), "lr")->text, "5");
     lki_tree_fini(&tree);
@@ -223,6 +236,30 @@ static void test_wrong_overrides(void **state)
     }
 }
 
+/* Nothing of a path that was opened stays when its end or its value is wrong. */
+static void test_a_failed_override_leaves_the_tree(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"run/0/num_epochs/3/x=abc:int", "run/0/scheduler/gamma=x:int",
+                                        "run/0/num_epochs/x/y=[1", "runner/engine/a=*none", "model=Linear"};
+    lki_tree tree = {0}, empty = {0};
+    char *text = NULL;
+    lkt_ok(lki_tree_read_text(&tree, "a.yml", config, strlen(config)));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        lkt_fails(override(&tree, wrong[i]), LK_ERR_CONFIG, wrong[i]);
+    lkt_ok(override(&tree, "num_epochs=2"));
+    lkt_ok(lki_tree_to_yaml(&tree, &text));
+    assert_string_equal(text,
+                        "runner: {model: {lr: 1}, engine: ~}\nrun:\n- _call_: train\n  num_epochs: 2\n");
+    lki_free(text);
+    lki_tree_fini(&tree);
+    lkt_fails(override(&empty, "a/b=x:int"), LK_ERR_CONFIG, "b: expected an integer");
+    assert_null(empty.root);
+    lkt_ok(override(&empty, "c=1"));
+    assert_null(lki_node_get(empty.root, "a"));
+    lki_tree_fini(&empty);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,8 +270,10 @@ int main(void)
         cmocka_unit_test(test_names_of_components),
         cmocka_unit_test(test_aliases_follow_their_anchor),
         cmocka_unit_test(test_aliases_of_maps_and_lists),
+        cmocka_unit_test(test_an_alias_that_has_keys_of_its_own),
         cmocka_unit_test(test_what_an_anchor_cannot_become),
         cmocka_unit_test(test_wrong_overrides),
+        cmocka_unit_test(test_a_failed_override_leaves_the_tree),
         cmocka_unit_test(test_keys_at_the_top),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

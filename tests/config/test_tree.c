@@ -143,6 +143,22 @@ static void test_a_failed_file_leaves_the_tree(void **state)
     lki_tree_fini(&tree);
 }
 
+/* What is wrong shows only when the file lies over the other one. */
+static void test_a_file_that_cannot_be_merged_leaves_the_tree(void **state)
+{
+    (void)state;
+    lki_tree tree = {0};
+    lkt_ok(parse(&tree, "a.yml", "n: 1\nshared: &s {k: 1}\nuse: {<<: *s}\nuse2: *s\n"));
+    lkt_fails(parse(&tree, "b.yml", "n: 2\nuse2: {k: 7}\nshared: 5\n"), LK_ERR_CONFIG,
+              "b.yml:3: expected a map: the one that `<<` in a.yml:3 takes keys from");
+    assert_string_equal(text_at(&tree, "n"), "1");
+    lkt_ok(parse(&tree, "c.yml", "n: 3\nshared: {k: 4}\n"));
+    assert_string_equal(text_at(&tree, "n"), "3");
+    assert_string_equal(text_at(&tree, "use/k"), "4");
+    assert_string_equal(text_at(&tree, "use2/k"), "4");
+    lki_tree_fini(&tree);
+}
+
 static void test_integers(void **state)
 {
     (void)state;
@@ -389,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_tags),
         cmocka_unit_test(test_merging_files),
         cmocka_unit_test(test_a_failed_file_leaves_the_tree),
+        cmocka_unit_test(test_a_file_that_cannot_be_merged_leaves_the_tree),
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_floats),
         cmocka_unit_test(test_booleans_only_where_asked_for),
