@@ -230,14 +230,57 @@ static lk_status put(lki_tree *tree, lki_node *old, lki_node *value)
     return LK_OK;
 }
 
-static lk_status merge(lki_tree *tree, lki_node *base, lki_node *over, bool is_alias);
-
-/* `is_alias`: `value` stands elsewhere; here it is followed. */
-static lk_status merge_entry(lki_tree *tree, lki_node *base, const lki_entry *entry, bool is_alias)
+static lk_status put_entry(lki_tree *tree, lki_node *map, const lki_entry *entry, lki_node *value)
 {
-    lki_node *value = is_alias ? make_alias(tree, entry->value) : entry->value;
+    lki_entry *old = (lki_entry *)lki_node_entry(map, entry->key);
+    if (!old) return lki_node_add(tree, map, entry->key, entry->place, value);
+    old->place = entry->place;
+    old->value = value;
+    return LK_OK;
+}
+
+static lk_status list_entries(lki_tree *tree, const lki_node *map, bool is_alias, lki_node *out);
+
+/* The entries of the maps that a merge key names, each from the first map that has it. */
+static lk_status list_inherited(lki_tree *tree, const lki_node *inherits, lki_node *out)
+{
+    for (int i = 0; inherits && i < inherits->count; i++) {
+        const lki_node *from = inherited_from(inherits, i);
+        lki_node listed = {.kind = LKI_NODE_MAP};
+        if (!from) continue;
+        if (from->kind == LKI_NODE_LIST)
+            LKI_TRY(list_inherited(tree, from, &listed));
+        else
+            LKI_TRY(list_entries(tree, from, true, &listed));
+        for (int k = 0; k < listed.count; k++) {
+            const lki_entry *entry = &listed.entries[k];
+            if (!lki_node_entry(out, entry->key))
+                LKI_TRY(lki_node_add(tree, out, entry->key, entry->place, entry->value));
+        }
+    }
+    return LK_OK;
+}
+
+/* All entries of a map of the source, each key once and in the order that `resolve` gives them. `is_alias`:
+ * the map stands elsewhere; here its values are followed, as inherited ones are. */
+static lk_status list_entries(lki_tree *tree, const lki_node *map, bool is_alias, lki_node *out)
+{
+    LKI_TRY(list_inherited(tree, map->inherits, out));
+    for (int i = 0; i < map->count; i++) {
+        const lki_entry *entry = &map->entries[i];
+        lki_node *value = is_alias ? make_alias(tree, entry->value) : entry->value;
+        if (!value) return lki_last_status();
+        LKI_TRY(put_entry(tree, out, entry, value));
+    }
+    return LK_OK;
+}
+
+static lk_status merge(lki_tree *tree, lki_node *base, const lki_node *over, bool is_alias);
+
+static lk_status merge_entry(lki_tree *tree, lki_node *base, const lki_entry *entry)
+{
+    lki_node *value = entry->value;
     lki_entry *old;
-    if (!value) return lki_last_status();
     LKI_TRY(lki_source_entry(tree, base, entry->key, &old));
     if (!old) return lki_node_add(tree, base, entry->key, entry->place, value);
     if (followed(old->value)->kind == LKI_NODE_MAP && followed(value)->kind == LKI_NODE_MAP) {
@@ -248,24 +291,12 @@ static lk_status merge_entry(lki_tree *tree, lki_node *base, const lki_entry *en
     return put(tree, old->value, value);
 }
 
-/* A list's maps, or one map; the last first, so that the first wins. */
-static lk_status merge_inherited(lki_tree *tree, lki_node *base, lki_node *inherits)
+/* A key's value in `over` is one, whether inherited or its own: what it hides there is not merged. */
+static lk_status merge(lki_tree *tree, lki_node *base, const lki_node *over, bool is_alias)
 {
-    for (int i = inherits->count - 1; i >= 0; i--) {
-        lki_node *from = inherited_from(inherits, i);
-        if (!from) continue;
-        if (from->kind == LKI_NODE_LIST)
-            LKI_TRY(merge_inherited(tree, base, from));
-        else
-            LKI_TRY(merge(tree, base, from, true));
-    }
-    return LK_OK;
-}
-
-static lk_status merge(lki_tree *tree, lki_node *base, lki_node *over, bool is_alias)
-{
-    if (over->inherits) LKI_TRY(merge_inherited(tree, base, over->inherits));
-    for (int i = 0; i < over->count; i++) LKI_TRY(merge_entry(tree, base, &over->entries[i], is_alias));
+    lki_node listed = {.kind = LKI_NODE_MAP};
+    LKI_TRY(list_entries(tree, over, is_alias, &listed));
+    for (int i = 0; i < listed.count; i++) LKI_TRY(merge_entry(tree, base, &listed.entries[i]));
     return LK_OK;
 }
 

@@ -144,6 +144,24 @@ static void test_aliases_of_maps_and_lists(void **state)
                "n: 5\nm: {k: 5}\na: {x: {k: 5, y: 2}}\n");
 }
 
+/* Over another file's map, `<<` means what it means in a file alone: one value for a key, which is the map's
+ * own or that of the first map which has it. */
+static void test_merge_keys_over_another_file(void **state)
+{
+    (void)state;
+    static const char base[] = "r: {m: {t: L, n: 4}, e: {t: C}}\n";
+    check_text(base, "d: &d {e: {t: D, w: 2}}\nr: {<<: *d, e: {t: C}}\n", NULL,
+               "r: {m: {t: L, n: 4}, e: {t: C}}\nd: {e: {t: D, w: 2}}\n");
+    check_text(base, "a: &a {m: {t: L}}\nb: &b {m: {t: L, bias: n}, x: 1}\nr: {<<: [*a, *b]}\n", NULL,
+               "r: {m: {t: L, n: 4}, e: {t: C}, x: 1}\na: {m: {t: L}}\nb: {m: {t: L, bias: n}, x: 1}\n");
+    check_text(base, "a: &a {m: {k: 1}}\nb: &b {<<: *a, m: {j: 2}}\nr: {<<: *b}\n",
+               OVERRIDES("b/m/j=3", "a/m/k=4"),
+               "r: {m: {t: L, n: 4, j: 3}, e: {t: C}}\na: {m: {k: 4}}\nb: {m: {j: 3}}\n");
+    /* New keys stand in the order of a file alone. */
+    check_text("r: {}\n", "a: &a {x: 1, y: 2}\nr: {z: 3, y: 4, <<: *a}\n", NULL,
+               "r: {x: 1, y: 4, z: 3}\na: {x: 1, y: 2}\n");
+}
+
 /* A map that was an alias keeps its own keys when what it stood for is a map no longer. */
 static void test_an_alias_that_has_keys_of_its_own(void **state)
 {
@@ -270,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_names_of_components),
         cmocka_unit_test(test_aliases_follow_their_anchor),
         cmocka_unit_test(test_aliases_of_maps_and_lists),
+        cmocka_unit_test(test_merge_keys_over_another_file),
         cmocka_unit_test(test_an_alias_that_has_keys_of_its_own),
         cmocka_unit_test(test_what_an_anchor_cannot_become),
         cmocka_unit_test(test_wrong_overrides),
