@@ -258,14 +258,19 @@ static lk_status copy_file(const char *from, const char *to)
     return lki_write_file_atomic(to, data, nbytes);
 }
 
+bool lki_is_same_file(const char *a, const char *b)
+{
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
 lk_status lki_link_file_atomic(const char *from, const char *to)
 {
     LKI_SCOPED char *temporary = temporary_beside(to);
-    struct stat a, b;
     if (!temporary) return LK_ERR_NOMEM;
     /* A rename between two links to one file does nothing and would leave the temporary behind. */
-    if (stat(from, &a) == 0 && stat(to, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-        return LK_OK;
+    if (lki_is_same_file(from, to)) return LK_OK;
     unlink(temporary);
     if (link(from, temporary) != 0) {
         if (errno == ENOENT) return io_error(from, "link");

@@ -37,6 +37,9 @@ bool lki_is_pipe_or_device(const char *path);
  * it. */
 int lki_open_in_place(const char *path);
 
+/* Whether both are there and are one file or folder, whatever they are called. */
+bool lki_is_same_file(const char *a, const char *b);
+
 /* Makes `to` the same file as the committed `from`, atomically: a hard link where the file system has them,
  * else a copy. Costs no second write of the data: a best checkpoint is the link to its epoch's. */
 lk_status lki_link_file_atomic(const char *from, const char *to);

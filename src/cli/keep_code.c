@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* In LOGDIR/code: the names of the files that a run has copied there, one a line. Only those are ever
@@ -54,12 +53,6 @@ static lk_status find_names(lki_words *names, const char *folder)
 }
 
 /* ---- Copying ---- */
-
-static bool is_same_folder(const char *a, const char *b)
-{
-    struct stat one, other;
-    return !stat(a, &one) && !stat(b, &other) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
-}
 
 /* Removes what an earlier run has copied and this one does not. */
 static lk_status remove_old(const char *code, const lki_words *names)
@@ -114,7 +107,7 @@ lk_status lki_expdir_copy(const char *folder, const char *logdir)
     lki_words names = {0};
     LKI_SCOPED char *code = lki_format("%s/code", logdir);
     if (!code) return LK_ERR_NOMEM;
-    if (is_same_folder(folder, code)) return LK_OK;
+    if (lki_is_same_file(folder, code)) return LK_OK;
     lk_status status = find_names(&names, folder);
     if (!status) status = lki_make_folders(code);
     if (!status) status = remove_old(code, &names);

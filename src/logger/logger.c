@@ -1,12 +1,12 @@
 #include "logger/logger.h"
 
+#include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "tensor/png.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct lk_logger {
     const lk_logger_ops *ops;
@@ -39,18 +39,12 @@ lk_logger *lki_logger_create_to(const lk_logger_ops *ops, unsigned scopes, void 
     return logger;
 }
 
-static bool is_same_folder(const char *a, const char *b)
-{
-    struct stat one, two;
-    return a && b && stat(a, &one) == 0 && stat(b, &two) == 0 && one.st_dev == two.st_dev &&
-           one.st_ino == two.st_ino;
-}
-
 bool lki_logger_writes_where(const lk_logger *logger, const lk_logger *other)
 {
     if (logger->ops != other->ops) return false;
     if (logger->target.stream) return logger->target.stream == other->target.stream;
-    return is_same_folder(logger->target.folder, other->target.folder);
+    const char *folder = logger->target.folder;
+    return folder && lki_is_same_file(folder, other->target.folder);
 }
 
 lk_status lk_logger_resume(lk_logger *logger, int64_t epoch_step, int64_t sample_step)
