@@ -13,19 +13,11 @@
 
 static char folder[1024];
 
-static void shell(const char *format, const char *argument)
-{
-    char command[6144], line[4096];
-    snprintf(line, sizeof line, format, argument);
-    snprintf(command, sizeof command, "cd '%s' || exit 1; %s", folder, line);
-    if (system(command)) fail_msg("%s", command);
-}
-
 /* A scratch folder with the example's sources in my/. */
 static void enter(const char *name)
 {
     snprintf(folder, sizeof folder, "%s", lkt_scratch_folder(name));
-    shell("mkdir my && cp %s/* my/", EXAMPLE);
+    lkt_shell_in(folder, "mkdir my && cp %s/* my/", EXAMPLE);
     unsetenv("CC");
     unsetenv("CFLAGS");
     unsetenv("LDFLAGS");
@@ -73,7 +65,7 @@ static void test_a_config_names_them(void **state)
     check_done(RUN);
     assert_int_equal(object_count("my/.lockstep"), 1);
     assert_int_equal(access(path_of("logs/expdir/code/components.c"), R_OK), 0);
-    shell("cmp my/components.c logs/expdir/code/components.c", NULL);
+    lkt_shell_in(folder, "cmp my/components.c logs/expdir/code/components.c");
     const said *r =
         check_done("evaluate -C my/config.yml --expdir my -c logs/expdir/checkpoints/model.best.safetensors");
     lkt_contains(r->out, "root: ");
@@ -85,8 +77,9 @@ static void test_a_config_names_them(void **state)
     assert_int_equal(object_count("my/.lockstep"), 1);
     /* The kept config is a config, too. */
     check_done("run -C logs/expdir/config.yml --expdir logs/expdir/code --logdir again");
-    shell("cmp logs/expdir/checkpoints/model.last.safetensors again/checkpoints/model.last.safetensors",
-          NULL);
+    lkt_shell_in(
+        folder,
+        "cmp logs/expdir/checkpoints/model.last.safetensors again/checkpoints/model.last.safetensors");
 }
 
 /* Its state is kept and taken up again. */
@@ -99,7 +92,8 @@ static void test_an_update_rule_of_ones_own(void **state)
     check_done(SIGNUM "-e 4 --logdir straight");
     check_done(SIGNUM "-e 2 --logdir parts");
     check_done(SIGNUM "-e 4 --logdir parts --autoresume last");
-    shell("cmp straight/checkpoints/model.last.safetensors parts/checkpoints/model.last.safetensors", NULL);
+    lkt_shell_in(folder,
+                 "cmp straight/checkpoints/model.last.safetensors parts/checkpoints/model.last.safetensors");
 #undef SIGNUM
 }
 
@@ -113,7 +107,7 @@ static void test_it_is_compiled_when_something_changed(void **state)
     setenv("CC", "cc", 1);
     check_done(RUN);
     assert_int_equal(object_count("my/.lockstep"), 1);
-    shell("printf '\\nenum { NEW_LINE };\\n' >> my/components.c", NULL);
+    lkt_shell_in(folder, "printf '\\nenum { NEW_LINE };\\n' >> my/components.c");
     check_done(RUN);
     assert_int_equal(object_count("my/.lockstep"), 2);
     write_source("my/more.h", "#define MORE 1\n");
@@ -130,25 +124,25 @@ static void test_headers_in_folders_below(void **state)
 {
     (void)state;
     enter("expdir_below");
-    shell("mkdir -p my/inc/deep && printf '#pragma once\\n#include \"deep/width.h\"\\n' > my/inc/all.h && "
-          "printf '#pragma once\\n#include \"../../inc/all.h\"\\n' > my/inc/deep/width.h && "
-          "sed -i '1i #include \"inc/all.h\"' my/components.c",
-          NULL);
+    lkt_shell_in(
+        folder,
+        "mkdir -p my/inc/deep && printf '#pragma once\\n#include \"deep/width.h\"\\n' > my/inc/all.h && "
+        "printf '#pragma once\\n#include \"../../inc/all.h\"\\n' > my/inc/deep/width.h && "
+        "sed -i '1i #include \"inc/all.h\"' my/components.c");
     check_done(RUN);
     check_done(RUN);
     assert_int_equal(object_count("my/.lockstep"), 1);
     check_done("run -C logs/expdir/config.yml --expdir logs/expdir/code --logdir again");
-    shell("printf 'enum { MORE };\\n' >> my/inc/deep/width.h", NULL);
+    lkt_shell_in(folder, "printf 'enum { MORE };\\n' >> my/inc/deep/width.h");
     check_done(RUN);
     assert_int_equal(object_count("my/.lockstep"), 2);
-    shell("cmp my/inc/deep/width.h logs/expdir/code/inc/deep/width.h", NULL);
+    lkt_shell_in(folder, "cmp my/inc/deep/width.h logs/expdir/code/inc/deep/width.h");
     /* One that the compiler finds by its flags. */
-    shell("mkdir my/found && printf '#define FOUND 1\\n' > my/found/by_flag.h && "
-          "sed -i '1i #include <by_flag.h>' my/components.c",
-          NULL);
+    lkt_shell_in(folder, "mkdir my/found && printf '#define FOUND 1\\n' > my/found/by_flag.h && "
+                         "sed -i '1i #include <by_flag.h>' my/components.c");
     setenv("CFLAGS", "-I my/found", 1);
     check_done(RUN);
-    shell("printf 'enum { MORE_FOUND };\\n' >> my/found/by_flag.h", NULL);
+    lkt_shell_in(folder, "printf 'enum { MORE_FOUND };\\n' >> my/found/by_flag.h");
     check_done(RUN);
     unsetenv("CFLAGS");
     assert_int_equal(object_count("my/.lockstep"), 4);
@@ -160,9 +154,8 @@ static void test_sources_that_were_renamed(void **state)
     (void)state;
     enter("expdir_renamed");
     check_done(RUN);
-    shell("mv my/components.c my/parts.c && printf x > logs/expdir/code/notes.txt && "
-          "printf 'typedef int mine;\\n' > logs/expdir/code/mine.c",
-          NULL);
+    lkt_shell_in(folder, "mv my/components.c my/parts.c && printf x > logs/expdir/code/notes.txt && "
+                         "printf 'typedef int mine;\\n' > logs/expdir/code/mine.c");
     check_done(RUN);
     assert_int_not_equal(access(path_of("logs/expdir/code/components.c"), F_OK), 0);
     assert_int_equal(access(path_of("logs/expdir/code/notes.txt"), F_OK), 0);
@@ -178,8 +171,9 @@ static void test_ranks_of_one_run_and_several_at_once(void **state)
     enter("expdir_ranks");
     /* Four runs that start together compile once; a run of two ranks is like one process with half batches.
      */
-    shell("for i in 1 2 3 4; do '%s' run -C my/config.yml --expdir my -e 1 --logdir par$i & done; wait",
-          LK_BUILD_DIR "/lockstep");
+    lkt_shell_in(
+        folder, "for i in 1 2 3 4; do '%s' run -C my/config.yml --expdir my -e 1 --logdir par$i & done; wait",
+        LK_BUILD_DIR "/lockstep");
     assert_int_equal(object_count("my/.lockstep"), 1);
     for (int i = 1; i <= 4; i++) {
         char name[64];
@@ -192,9 +186,10 @@ static void test_ranks_of_one_run_and_several_at_once(void **state)
     /* By hand: each process loads the same object. */
     snprintf(port, sizeof port, "%d", 20000 + (int)getpid() % 20000);
     setenv("LKT_PORT", port, 1);
-    shell("one() { '%s' run -C my/config.yml --expdir my -e 1 --logdir hand --world-size 2 --rank $1 "
-          "--host 127.0.0.1 --port $LKT_PORT; }; one 1 & one 0 && wait $!",
-          LK_BUILD_DIR "/lockstep");
+    lkt_shell_in(folder,
+                 "one() { '%s' run -C my/config.yml --expdir my -e 1 --logdir hand --world-size 2 --rank $1 "
+                 "--host 127.0.0.1 --port $LKT_PORT; }; one 1 & one 0 && wait $!",
+                 LK_BUILD_DIR "/lockstep");
     assert_int_equal(access(path_of("hand/checkpoints/model.last.safetensors"), R_OK), 0);
     assert_int_equal(object_count("my/.lockstep"), 1);
 }
@@ -206,7 +201,7 @@ static void test_folders_that_do_not_do(void **state)
     check_refused(folder, "run -C my/config.yml --expdir nowhere", 2,
                   "--expdir: nowhere: No such file or directory");
     check_refused(folder, "run -C my/config.yml --expdir my/config.yml", 2, "Not a directory");
-    shell("mkdir empty", NULL);
+    lkt_shell_in(folder, "mkdir empty");
     check_refused(folder, "run -C my/config.yml --expdir empty", 2,
                   "--expdir: empty: there are no C sources (*.c) in it");
     check_refused(folder, "run -C my/config.yml", 2,
@@ -221,7 +216,8 @@ static void test_a_folder_that_cannot_be_written(void **state)
 {
     (void)state;
     enter("expdir_sealed");
-    shell("printf x > my/.lockstep", NULL); /* root writes anywhere: a file stands where the folder would */
+    lkt_shell_in(folder,
+                 "printf x > my/.lockstep"); /* root writes anywhere: a file stands where the folder would */
     setenv("XDG_CACHE_HOME", path_of("cache"), 1);
     check_done(RUN);
     assert_int_equal(object_count("cache/lockstep"), 1);
@@ -234,7 +230,7 @@ static void test_sources_that_do_not_do(void **state)
 {
     (void)state;
     enter("expdir_sources");
-    shell("mkdir bad", NULL);
+    lkt_shell_in(folder, "mkdir bad");
     write_source("bad/a.c", "int broken(void) { return nothing; }\n");
     const said *r = lockstep_in(folder, "components --expdir bad");
     assert_int_equal(r->exit_code, 2);
@@ -275,9 +271,9 @@ static void test_a_component_that_fails(void **state)
     lkt_contains(r->out, "Two\n");
     check_refused(folder, RUN "--runner/model/_target_=One", 2,
                   "my/config.yml:4: One: unknown key \"width\"");
-    shell("sed -i 's/WideNet, width: 64/One/' my/config.yml", NULL);
+    lkt_shell_in(folder, "sed -i 's/WideNet, width: 64/One/' my/config.yml");
     check_refused(folder, RUN, 2, "my/config.yml:4: One: width: 7 is too much");
-    shell("cp %s/config.yml my/", EXAMPLE);
+    lkt_shell_in(folder, "cp %s/config.yml my/", EXAMPLE);
     check_refused(folder, RUN "--run/0/loaders/train/dataset/count=1", 2,
                   "Spirals: count: expected at least 2, found 1");
 }
@@ -304,7 +300,7 @@ static void test_other_kinds(void **state)
         "    c = {.name = \"hello\", .kind = LK_KIND_CALL, .parameters = text, .build = hello};\n"
         "LK_COMPONENTS(&a, &b, &c);\n");
     check_done(RUN "'--run/0/optimizer={_target_: Heavy, lr: 0.02}' --run/0/scheduler=Fall");
-    shell("printf 'run:\\n  - {_call_: hello, text: good morning}\\n' > hello.yml", NULL);
+    lkt_shell_in(folder, "printf 'run:\\n  - {_call_: hello, text: good morning}\\n' > hello.yml");
     lkt_contains(check_done("run -C hello.yml --expdir my")->err, "good morning");
     check_refused(folder, "run -C hello.yml", 2, "unknown component \"hello\"");
 }

@@ -8,14 +8,6 @@
 
 static char folder[1024];
 
-static void shell(const char *format, const char *argument)
-{
-    char line[2048], command[4096];
-    snprintf(line, sizeof line, format, argument);
-    snprintf(command, sizeof command, "cd '%s' && %s", folder, line);
-    if (system(command)) fail_msg("%s", command);
-}
-
 static const char *path_of(const char *name)
 {
     static char path[1200];
@@ -116,13 +108,12 @@ static void files_of_two_saves_are_refused(void **state)
     lk_estimator *good = lk_estimator_open(path_of("one"));
     lkt_not_null(good);
     lk_estimator_free(good);
-    shell("cp other/model.safetensors one/", NULL);
+    lkt_shell_in(folder, "cp other/model.safetensors one/");
     check_not_opened("one",
                      "one/model.safetensors: it was not saved together with the params.json beside it");
     /* A number that somebody changes by hand is theirs to change. */
-    shell("sed -i 's/\"device\": \"auto\"/\"device\": \"cpu\"/' three/params.json && "
-          "grep -q '\"device\": \"cpu\"' three/params.json",
-          NULL);
+    lkt_shell_in(folder, "sed -i 's/\"device\": \"auto\"/\"device\": \"cpu\"/' three/params.json && "
+                         "grep -q '\"device\": \"cpu\"' three/params.json");
     good = lk_estimator_open(path_of("three"));
     lkt_not_null(good);
     assert_string_equal(lk_estimator_get_config(good)->device, "cpu");
@@ -148,7 +139,7 @@ static void shapes_that_differ_are_refused(void **state)
     lkt_ok(lk_save_safetensors(path_of("one/model.safetensors"), plain));
     lk_state_dict_free(plain);
     lk_state_dict_free(whole);
-    shell("sed -i '/\"save\"/d; s/\"gamma\": \\([^,]*\\),/\"gamma\": \\1/' one/params.json", NULL);
+    lkt_shell_in(folder, "sed -i '/\"save\"/d; s/\"gamma\": \\([^,]*\\),/\"gamma\": \\1/' one/params.json");
     check_not_opened("one", "KRR: it has 2 features and 3 targets a point, expected 2 and 1");
 }
 
@@ -156,7 +147,7 @@ static void numbers_of_params_that_do_not_fit(void **state)
 {
     (void)state;
     enter_with_krr("krr_numbers");
-    shell("sed -i 's/\"n_epochs\": 1/\"n_epochs\": 4294967298/' one/params.json", NULL);
+    lkt_shell_in(folder, "sed -i 's/\"n_epochs\": 1/\"n_epochs\": 4294967298/' one/params.json");
     check_not_opened("one", "\"n_epochs\" is missing or of the wrong kind");
 }
 

@@ -53,6 +53,8 @@
 
 /* A folder for this test's files, empty at the start, under the build folder. The text is static. */
 const char *lkt_scratch_folder(const char *name);
+/* A line for the shell, run in `folder`; it must succeed. */
+void lkt_shell_in(const char *folder, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Waits until a process is stopped (SIGSTOP), or is not any more. */
 void lkt_until_stopped(pid_t pid, bool stopped);
