@@ -302,16 +302,22 @@ static void tensorboard_records(void **state)
     lkt_ok(lk_logger_close(logger));
 }
 
+/* The event file of one epoch, alone in its folder. */
+static void write_an_epoch(char *path, size_t capacity)
+{
+    fresh_folder("tensorboard-damage");
+    lk_logger *logger = lk_tensorboard_logger(folder, .batch_metrics = true);
+    log_epoch(logger, 1, 1);
+    lkt_ok(lk_logger_close(logger));
+    snprintf(path, capacity, "%s", only_event_file("tensorboard/train/events.out.tfevents.*"));
+}
+
 static void tensorboard_damage(void **state)
 {
     (void)state;
     lki_tensorboard_scalars scalars;
     char path[1400];
-    fresh_folder("tensorboard-damage");
-    lk_logger *logger = lk_tensorboard_logger(folder, .batch_metrics = true);
-    log_epoch(logger, 1, 1);
-    lkt_ok(lk_logger_close(logger));
-    snprintf(path, sizeof path, "%s", only_event_file("tensorboard/train/events.out.tfevents.*"));
+    write_an_epoch(path, sizeof path);
     char *bytes;
     size_t nbytes;
     lkt_ok(lki_read_file(&bytes, &nbytes, path));
@@ -352,11 +358,7 @@ static void tensorboard_goes_on_after_damage(void **state)
 {
     (void)state;
     char path[1400];
-    fresh_folder("tensorboard-damage");
-    lk_logger *logger = lk_tensorboard_logger(folder, .batch_metrics = true);
-    log_epoch(logger, 1, 1);
-    lkt_ok(lk_logger_close(logger));
-    snprintf(path, sizeof path, "%s", only_event_file("tensorboard/train/events.out.tfevents.*"));
+    write_an_epoch(path, sizeof path);
     LKI_SCOPED char *bytes = NULL;
     size_t nbytes;
     lkt_ok(lki_read_file(&bytes, &nbytes, path));
