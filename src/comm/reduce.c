@@ -1,5 +1,6 @@
 #include "comm/reduce.h"
 
+#include "base/independent.h"
 #include "tensor/half.h"
 
 #include <pthread.h>
@@ -22,7 +23,7 @@ enum { BLOCK_COUNT = 2048 };
 #define MAX_I(a, b) ((a) > (b) ? (a) : (b))
 #define MIN_I(a, b) ((a) < (b) ? (a) : (b))
 
-/* One step, out = a op b. `out` may be a or b: equal indices only, which ivdep promises. */
+/* One step, out = a op b. `out` may be a or b: equal indices only, which LKI_INDEPENDENT promises. */
 #define STEP_BODY(name, out_type, a_type, b_type, load_a, load_b, store, work_type, expression)              \
     INLINE void name(void *out_data, const void *a_data, const void *b_data, int64_t count, double factor)   \
     {                                                                                                        \
@@ -31,7 +32,7 @@ enum { BLOCK_COUNT = 2048 };
         const b_type *b_in = b_data;                                                                         \
         const work_type scale = (work_type)factor;                                                           \
         (void)scale;                                                                                         \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++)                                             \
+        LKI_INDEPENDENT for (int64_t i = 0; i < count; i++)                                                  \
         {                                                                                                    \
             work_type a = load_a(a_in[i]), b = load_b(b_in[i]);                                              \
             out[i] = (out_type)store(expression);                                                            \
@@ -126,8 +127,12 @@ static const step_table avx2_table = {
 };
 #undef LEVEL_TARGET
 
+#if defined(__clang__) /* it chooses the width of vectors by itself */
+#define LEVEL_TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c")))
+#else
 #define LEVEL_TARGET                                                                                         \
     __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c,prefer-vector-width=512")))
+#endif
 #define X(name) INSTANCE(avx512, name)
 STEP_LIST(X)
 #undef X

@@ -1,6 +1,5 @@
-/* The kernels for machines with AVX2 and FMA. */
+/* The kernels for machines with AVX2 and FMA; src/CMakeLists.txt has the flags that they are compiled with. */
 #if defined(__x86_64__)
-#pragma GCC target("avx2,fma,f16c")
 
 #define LKI_SIMD         256
 #define LKI_LEVEL_NAME   "avx2"

@@ -1,6 +1,5 @@
-/* The kernels for machines with AVX-512. */
+/* The kernels for machines with AVX-512; src/CMakeLists.txt has the flags that they are compiled with. */
 #if defined(__x86_64__)
-#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,f16c,prefer-vector-width=512")
 
 #define LKI_SIMD         512
 #define LKI_LEVEL_NAME   "avx512"

@@ -2,6 +2,7 @@
 #ifndef LKI_CPU_KERNELS_RANDOM_H
 #define LKI_CPU_KERNELS_RANDOM_H
 
+#include "base/independent.h"
 #include "engine/cpu/kernels.h"
 
 enum { MT_COUNT = 624, MT_SHIFT = 397 };
@@ -19,8 +20,7 @@ static void mt_twist(uint32_t *s)
     for (int begin = MT_COUNT - MT_SHIFT; begin < MT_COUNT - 1; begin += MT_COUNT - MT_SHIFT) {
         int end = begin + MT_COUNT - MT_SHIFT < MT_COUNT - 1 ? begin + MT_COUNT - MT_SHIFT : MT_COUNT - 1;
         const uint32_t *back = s + MT_SHIFT - MT_COUNT;
-#pragma GCC ivdep
-        for (int i = begin; i < end; i++) s[i] = back[i] ^ mt_mixed(s[i], s[i + 1]);
+        LKI_INDEPENDENT for (int i = begin; i < end; i++) s[i] = back[i] ^ mt_mixed(s[i], s[i + 1]);
     }
     s[MT_COUNT - 1] = s[MT_SHIFT - 1] ^ mt_mixed(s[MT_COUNT - 1], s[0]);
 }
