@@ -27,7 +27,13 @@ typedef struct lk_graph lk_graph;
 typedef struct lk_value lk_value;
 
 /* A tensor that outlives the graph and that training changes: a weight, or (trainable false) a buffer such as
- * a running mean. `value` may move (into the flat buffer of its model) but keeps its contents. */
+ * a running mean. `value` may move (into the flat buffer of its model) but keeps its contents.
+ *
+ * A GPU trains a copy of it. The library brings `value` and `grad` up to date whenever it gives control to
+ * you: lk_module_param and lk_module_params return current values, and a parameter that you hold on to is
+ * current in callbacks (unless they set may_lag), in handle_batch, and after lk_train, lk_step_train and
+ * lk_step_update. Only .asynchronous steps need lk_step_pull. After you have written to `value` yourself,
+ * call lk_param_changed. */
 typedef struct lk_param {
     char *name; /* "weight"; its path in the model, "0.weight", is the module's business */
     lk_tensor *value;
@@ -35,10 +41,14 @@ typedef struct lk_param {
     bool trainable;
     bool is_buffer;            /* never trained: running statistics */
     struct lki_mirror *mirror; /* of an engine that keeps it in memory of its own; the library's */
+    bool is_shown;             /* somebody outside the library holds it; the library's */
 } lk_param;
 
 lk_param *lk_param_create(const char *name, lk_tensor *value_owned, bool trainable);
 void lk_param_free(lk_param *param);
+/* Says that the program has written to param->value: a GPU takes the new values over before its next batch.
+ */
+void lk_param_changed(lk_param *param);
 
 /* In a training graph dropout drops and batch norm looks at the batch; in the other they do not. */
 lk_graph *lk_graph_create(bool training);

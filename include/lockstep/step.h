@@ -102,8 +102,8 @@ void lk_step_forget_rows(lk_step *step);
 /* With .asynchronous: waits for the last batch; its error comes back here, and its loss is known from here
  * on. Outputs wait by themselves. */
 lk_status lk_step_wait(lk_step *step);
-/* A GPU trains copies of the parameters: brings lk_param.value and .grad up to date with them. Runners,
- * checkpoints and lk_step_free do that for the values by themselves. */
+/* A GPU trains copies of the parameters: brings lk_param.value and .grad up to date with them. You need it
+ * with .asynchronous alone: see lk_param in graph.h. */
 lk_status lk_step_pull(lk_step *step);
 
 /* The same in parts, for those who look in between. `begin` compiles where needed and binds the fields. After

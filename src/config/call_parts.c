@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/registry.h"
+#include "nn/module.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,8 +51,8 @@ static lk_status check_is_part(const lk_module *model, const lki_object *part)
 {
     lk_param_list all = {0}, own = {0};
     lk_status status;
-    LKI_TRY_OUT(lk_module_params(model, &all));
-    LKI_TRY_OUT(lk_module_params(part->pointer, &own));
+    LKI_TRY_OUT(lki_module_params(model, &all));
+    LKI_TRY_OUT(lki_module_params(part->pointer, &own));
     for (int i = 0; i < own.count && !status; i++)
         if (!holds(&all, own.items[i].param))
             status = lki_fail_at(part->node->place, "%s: its parameters are not the model's", part->called);

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "checkpoint/json_file.h"
 #include "graph/mirror.h"
+#include "nn/module.h"
 #include "train/run.h"
 
 #include <limits.h>
@@ -42,7 +43,7 @@ static lk_status add_optimizer(const lk_estimator *estimator, lk_state_dict *sta
 static lk_status add_weights(const lk_module *model, lk_state_dict *state)
 {
     lk_param_list params;
-    LKI_TRY(lk_module_params(model, &params));
+    LKI_TRY(lki_module_params(model, &params));
     lk_status status = LK_OK;
     for (int i = 0; i < params.count && !status; i++) {
         status = lki_param_pull(params.items[i].param);

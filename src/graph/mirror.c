@@ -214,3 +214,8 @@ lk_status lki_param_leave(lk_param *param)
     mirror->version++;
     return LK_OK;
 }
+
+void lk_param_changed(lk_param *param)
+{
+    if (param) lki_param_push(param);
+}

@@ -23,6 +23,7 @@ lk_param *lk_param_create(const char *name, lk_tensor *value_owned, bool trainab
     }
     param->value = value_owned;
     param->trainable = trainable;
+    param->is_shown = true;
     return param;
 }
 

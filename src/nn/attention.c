@@ -211,6 +211,6 @@ lk_module *lk_multihead_attention_create(int64_t embed_dim, int64_t heads, lk_at
         return lki_module_checked(module);
     for (int i = 0; i < 3 && weights[i]; i++) lki_module_note(module, lk_init_xavier_uniform(weights[i], 1));
     if (!options.no_bias)
-        lki_module_note(module, lk_init_constant(lk_module_param(module, "out_proj.bias"), 0));
+        lki_module_note(module, lk_init_constant(lki_module_param(module, "out_proj.bias"), 0));
     return lki_module_checked(module);
 }

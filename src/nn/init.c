@@ -4,14 +4,19 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "graph/mirror.h"
 
 #include <math.h>
 
+/* Before the first number is written: a device takes the new values over when it next needs them. What else
+ * lies in the same block is brought up to date first. */
 static lk_status check(const lk_param *param, const char *what)
 {
     if (!param)
         return lki_last_status() ? lki_last_status()
                                  : lki_fail(LK_ERR_INVALID, "%s: the parameter is NULL", what);
+    LKI_TRY(lki_param_pull(param));
+    lki_param_push(param);
     return LK_OK;
 }
 

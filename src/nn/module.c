@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "graph/graph.h"
+#include "graph/mirror.h"
 
 #include <math.h>
 #include <string.h>
@@ -174,6 +175,7 @@ static lk_param *new_tensor(lk_module *module, const char *name, lk_dtype dtype,
     if (!module || module->failed) return NULL;
     lk_tensor *value = lk_tensor_create(dtype, shape);
     lk_param *param = value ? lk_param_create(name, value, !is_buffer) : NULL;
+    if (param) param->is_shown = false;
     lk_status status = is_buffer ? lk_module_add_buffer(module, param) : lk_module_add_param(module, param);
     return status == LK_OK ? param : NULL;
 }
@@ -237,9 +239,13 @@ static lk_status clone_params(lk_module *copy, const lk_module *module)
 {
     for (int i = 0; i < module->param_count; i++) {
         const lk_param *param = module->params[i];
+        LKI_TRY(lki_param_pull(param));
         lk_tensor *value = lk_tensor_clone(param->value);
         lk_param *fresh = value ? lk_param_create(param->name, value, param->trainable) : NULL;
-        if (fresh) fresh->is_buffer = param->is_buffer;
+        if (fresh) {
+            fresh->is_buffer = param->is_buffer;
+            fresh->is_shown = false;
+        }
         LKI_TRY(lk_module_add_param(copy, fresh));
     }
     return LK_OK;
@@ -257,6 +263,7 @@ lk_module *lk_module_clone(const lk_module *module)
     if (!copy) return NULL;
     if (module->context_nbytes == 0) copy->context = module->context;
     lk_status status = clone_params(copy, module);
+    lki_module_note(copy, status);
     for (int i = 0; i < module->child_count && status == LK_OK; i++)
         status =
             lk_module_add_child(copy, module->children[i].name, lk_module_clone(module->children[i].module));

@@ -38,6 +38,11 @@ lk_module *lki_module_create(const char *type, lk_module_function forward, const
 /* The module, or NULL after freeing it where a helper failed on it. */
 lk_module *lki_module_checked(lk_module *module);
 
+/* lk_module_params and lk_module_param for the library itself: the values are not brought up to date, and
+ * nobody outside holds the parameters because of it. */
+lk_status lki_module_params(const lk_module *module, lk_param_list *out);
+lk_param *lki_module_param(const lk_module *module, const char *path);
+
 /* A new f32 parameter, zeroed; NULL (and the module marked) on failure or for a NULL module. */
 lk_param *lki_module_new_param(lk_module *module, const char *name, lk_shape shape);
 lk_param *lki_module_new_buffer(lk_module *module, const char *name, lk_dtype dtype, lk_shape shape);

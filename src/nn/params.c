@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "graph/mirror.h"
 
 #include <string.h>
 
@@ -28,7 +29,7 @@ static lk_status collect(const lk_module *module, const char *prefix, lk_param_l
     return LK_OK;
 }
 
-lk_status lk_module_params(const lk_module *module, lk_param_list *out)
+lk_status lki_module_params(const lk_module *module, lk_param_list *out)
 {
     *out = (lk_param_list){0};
     if (!module)
@@ -36,6 +37,22 @@ lk_status lk_module_params(const lk_module *module, lk_param_list *out)
     out->items = LKI_NEW_ARRAY(lk_named_param, count_tree(module));
     if (!out->items) return LK_ERR_NOMEM;
     lk_status status = collect(module, "", out);
+    if (status != LK_OK) lk_param_list_free(out);
+    return status;
+}
+
+/* From here on the program may read it at any time. */
+static lk_status show(lk_param *param)
+{
+    param->is_shown = true;
+    return lki_param_pull(param);
+}
+
+lk_status lk_module_params(const lk_module *module, lk_param_list *out)
+{
+    LKI_TRY(lki_module_params(module, out));
+    lk_status status = LK_OK;
+    for (int i = 0; i < out->count && status == LK_OK; i++) status = show(out->items[i].param);
     if (status != LK_OK) lk_param_list_free(out);
     return status;
 }
@@ -93,11 +110,17 @@ lk_module *lk_module_child(const lk_module *module, const char *path)
     return child ? child : lki_fail_null(LK_ERR_NOT_FOUND, "there is no module \"%s\"", path);
 }
 
-lk_param *lk_module_param(const lk_module *module, const char *path)
+lk_param *lki_module_param(const lk_module *module, const char *path)
 {
     const char *name;
     const lk_module *holder = follow(module, path, &name);
     for (int i = 0; holder && i < holder->param_count; i++)
         if (strcmp(holder->params[i]->name, name) == 0) return holder->params[i];
     return lki_fail_null(LK_ERR_NOT_FOUND, "there is no parameter \"%s\"", path);
+}
+
+lk_param *lk_module_param(const lk_module *module, const char *path)
+{
+    lk_param *param = lki_module_param(module, path);
+    return param && show(param) == LK_OK ? param : NULL;
 }

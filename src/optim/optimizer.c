@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "nn/module.h"
 
 #include <math.h>
 #include <string.h>
@@ -192,7 +193,7 @@ static bool module_holds(const lk_module *module, const lk_param *param)
 {
     lk_param_list list;
     bool found = false;
-    if (lk_module_params(module, &list)) return false;
+    if (lki_module_params(module, &list)) return false;
     for (int i = 0; i < list.count && !found; i++) found = list.items[i].param == param;
     lk_param_list_free(&list);
     return found;

@@ -94,7 +94,7 @@ static lk_status run_in_parts(lk_runner *runner, const lk_input *inputs, int cou
     if (!training) return LK_OK;
     LKI_TRY(lk_step_backward(runner->step));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_backward));
-    LKI_TRY(lk_step_update(runner->step));
+    LKI_TRY(lki_step_update(runner->step));
     return lki_run_call(runner, LKI_MOMENT_step);
 }
 
@@ -102,7 +102,7 @@ static lk_status run_step(lk_runner *runner, const lk_input *inputs, int count)
 {
     bool training = is_training(runner);
     if (somebody_looks_inside(runner->run)) return run_in_parts(runner, inputs, count, training);
-    return training ? lk_step_train(runner->step, inputs, count)
+    return training ? lki_step_train(runner->step, inputs, count)
                     : lk_step_evaluate(runner->step, inputs, count);
 }
 

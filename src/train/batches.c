@@ -63,6 +63,7 @@ static lk_status handle_batch(lk_runner *runner, const lk_batch *batch)
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_batch_start));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_sample));
     unsigned long said = lki_fail_count();
+    if (runner->ops && runner->ops->handle_batch) LKI_TRY(lki_run_show_params(runner));
     if (runner->ops && runner->ops->handle_batch)
         LKI_TRY(lki_fail_if_silent(runner->ops->handle_batch(runner, batch), said, "the runner's",
                                    "handle_batch"));

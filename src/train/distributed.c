@@ -9,6 +9,7 @@
 #include "launch/connect.h"
 #include "launch/devices.h"
 #include "launch/ranks.h"
+#include "nn/module.h"
 #include "optim/optimizer.h"
 #include "train/step.h"
 
@@ -189,7 +190,7 @@ static lk_status share_model(lk_comm *comm, const lk_module *model)
 {
     lk_param_list params;
     if (!model) return LK_OK;
-    LKI_TRY(lk_module_params(model, &params));
+    LKI_TRY(lki_module_params(model, &params));
     lk_status status = lki_params_share(comm, &params, false);
     lk_param_list_free(&params);
     return status;

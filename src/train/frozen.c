@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "nn/module.h"
 #include "train/step.h"
 
 static char *trainable_name(const char *key, const char *path)
@@ -16,7 +17,7 @@ static lk_status look_at(lk_runner *runner, const lk_module *model)
 {
     lk_param_list params;
     if (!model || runner->run->freezes) return LK_OK;
-    LKI_TRY(lk_module_params(model, &params));
+    LKI_TRY(lki_module_params(model, &params));
     for (int i = 0; i < params.count; i++) {
         const lk_param *param = params.items[i].param;
         runner->run->freezes = runner->run->freezes || (!param->is_buffer && !param->trainable);
@@ -37,7 +38,7 @@ static lk_status put_model(lk_state_dict *state, const lk_module *model, const c
 {
     lk_param_list params;
     if (!model) return LK_OK;
-    LKI_TRY(lk_module_params(model, &params));
+    LKI_TRY(lki_module_params(model, &params));
     lk_status status = LK_OK;
     for (int i = 0; i < params.count && !status; i++) {
         const lk_param *param = params.items[i].param;
@@ -101,7 +102,7 @@ static lk_status set_model(lk_runner *runner, lk_module *model, const char *key,
 {
     lk_param_list params;
     int changed = 0;
-    LKI_TRY(lk_module_params(model, &params));
+    LKI_TRY(lki_module_params(model, &params));
     lk_status status = LK_OK;
     for (int i = 0; i < params.count && !status; i++) {
         lk_param *param = params.items[i].param;

@@ -22,14 +22,25 @@ static lk_callback_slot slot_of(const lk_callback *callback, lki_moment moment)
     return NULL;
 }
 
+/* Whether a callback may look at the weights: all may, but for those that have said they come late. */
+static bool may_look_at_weights(const lk_callback *callback, lki_moment moment)
+{
+    return !callback->may_lag || (moment != LKI_MOMENT_batch_end && moment != LKI_MOMENT_settled);
+}
+
 lk_status lki_run_call(lk_runner *runner, lki_moment moment)
 {
     lki_run *run = runner->run;
+    bool are_shown = false;
     if (!run->has_listener[moment]) return LK_OK;
     for (int i = 0; i < run->callback_count; i++) {
         lk_callback_slot slot = slot_of(run->callbacks[i], moment);
         unsigned long said = lki_fail_count();
         if (!slot) continue;
+        if (!are_shown && may_look_at_weights(run->callbacks[i], moment)) {
+            LKI_TRY(lki_run_show_params(runner));
+            are_shown = true;
+        }
         LKI_TRY(lki_fail_if_silent(slot(run->callbacks[i], runner), said, "callback",
                                    run->callbacks[i]->ops->name));
     }

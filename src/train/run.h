@@ -215,6 +215,9 @@ void lki_run_close_log(lki_run *run);
 /* batches.c: all batches of the loader that has begun. */
 lk_status lki_run_batches(lk_runner *runner);
 
+/* runner.c: brings the parameters that the program holds up to date, before it can look at them. */
+lk_status lki_run_show_params(lk_runner *runner);
+
 /* runner.c: a step is made by all ranks, so it cannot be for a batch that some of them do not have. */
 lk_status lki_run_check_all_have_batches(const lk_runner *runner);
 

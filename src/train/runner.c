@@ -1,5 +1,6 @@
 /* Making and freeing runners, and the parts that a run of several models keeps by key. */
 #include "train/run.h"
+#include "train/step.h"
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -159,4 +160,14 @@ const lk_metrics *lk_runner_loader_metrics(const lk_runner *runner, const char *
 {
     int index = lki_run_find_loader(runner->run, loader_key);
     return index >= 0 && runner->run->loaders[index].has_metrics ? runner->run->loaders[index].metrics : NULL;
+}
+
+lk_status lki_run_show_params(lk_runner *runner)
+{
+    const lki_run *run = runner->run;
+    if (!runner->engine || !runner->engine->ops->alloc) return LK_OK;
+    if (runner->step) LKI_TRY(lki_step_show_params(runner->step));
+    for (int i = 0; i < run->part_count; i++)
+        if (run->parts[i].step) LKI_TRY(lki_step_show_params(run->parts[i].step));
+    return LK_OK;
 }

@@ -504,6 +504,7 @@ lk_status lk_train_with(lk_runner *runner, lk_train_options options)
     lk_status status = lki_run_setup(runner, &options);
     if (!status) status = lki_run_renew_parts(runner);
     if (!status) status = lki_distributed_train(runner, train_rank);
+    if (!status) status = lki_run_show_params(runner);
     runner->run->running = false;
     lki_signals_pass_on();
     return status;

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "nn/module.h"
 #include "tensor/random.h"
 #include "train/frozen.h"
 #include "train/loader_states.h"
@@ -33,7 +34,7 @@ static lk_status get_counter(const lk_state_dict *state, const char *name, int64
 static lk_status put_module(lk_state_dict *state, const lk_module *module, const char *prefix)
 {
     lk_param_list params;
-    lk_status status = lk_module_params(module, &params);
+    lk_status status = lki_module_params(module, &params);
     if (status) return status;
     for (int i = 0; i < params.count && !status; i++) {
         LKI_SCOPED char *name = lki_format("%s%s", prefix, params.items[i].path);
@@ -49,7 +50,7 @@ static lk_status put_module(lk_state_dict *state, const lk_module *module, const
 static lk_status get_module(const lk_state_dict *state, lk_module *module, const char *prefix)
 {
     lk_param_list params;
-    lk_status status = lk_module_params(module, &params);
+    lk_status status = lki_module_params(module, &params);
     if (status) return status;
     for (int i = 0; i < params.count && !status; i++) {
         LKI_SCOPED char *name = lki_format("%s%s", prefix, params.items[i].path);

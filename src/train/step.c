@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "nn/module.h"
 #include "tensor/element.h"
 #include "train/divide.h"
 #include "train/same.h"
@@ -76,7 +77,7 @@ lk_step *lk_step_create(lk_step_options options)
     step->residents.engine = step->engine;
     lk_generator_seed(&step->spare, 0);
     step->workspace = lki_workspace_create(step->engine);
-    if (!step->workspace || lk_module_params(options.model, &step->params)) goto fail;
+    if (!step->workspace || lki_module_params(options.model, &step->params)) goto fail;
     if (options.optimizer && prepare_training(step)) goto fail;
     return step;
 fail:
@@ -459,7 +460,7 @@ lk_status lk_step_backward(lk_step *step)
     return average_at_once(step);
 }
 
-lk_status lk_step_update(lk_step *step)
+lk_status lki_step_update(lk_step *step)
 {
     if (!step->update_due) return LK_OK;
     step->update_due = false;
@@ -470,14 +471,26 @@ lk_status lk_step_update(lk_step *step)
     return lki_replicas_check_if_due(&step->replicas, step->update.step_count);
 }
 
-lk_status lk_step_train(lk_step *step, const lk_input *fields, int count)
+lk_status lk_step_update(lk_step *step)
+{
+    LKI_TRY(lki_step_update(step));
+    return lki_step_show_params(step);
+}
+
+lk_status lki_step_train(lk_step *step, const lk_input *fields, int count)
 {
     LKI_TRY(lk_step_begin(step, fields, count, true));
     if (lki_step_records(step)) return lki_step_run_recorded(step, true);
     LKI_TRY(lk_step_forward(step));
     LKI_TRY(lk_step_criterion(step));
     LKI_TRY(lk_step_backward(step));
-    return lk_step_update(step);
+    return lki_step_update(step);
+}
+
+lk_status lk_step_train(lk_step *step, const lk_input *fields, int count)
+{
+    LKI_TRY(lki_step_train(step, fields, count));
+    return step->options.asynchronous ? LK_OK : lki_step_show_params(step);
 }
 
 lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count)
@@ -511,6 +524,20 @@ lk_status lk_step_pull(lk_step *step)
     LKI_TRY(lki_mirror_pull(step->mirror));
     for (int i = 0; i < step->params.count; i++) LKI_TRY(lki_param_pull(step->params.items[i].param));
     return step->flat.grads ? lki_mirror_pull_block(step->mirror, lki_buffer_data(step->flat.grads)) : LK_OK;
+}
+
+lk_status lki_step_show_params(lk_step *step)
+{
+    if (!step->engine->ops->alloc) return LK_OK;
+    bool any_shown = false;
+    for (int i = 0; i < step->params.count; i++) {
+        const lk_param *param = step->params.items[i].param;
+        if (!param->is_shown) continue;
+        any_shown = true;
+        LKI_TRY(lki_param_pull(param));
+    }
+    if (!any_shown || !step->flat.grads) return LK_OK;
+    return lki_mirror_pull_block(step->mirror, lki_buffer_data(step->flat.grads));
 }
 
 double lk_step_loss(const lk_step *step)

@@ -109,6 +109,12 @@ lk_status lki_step_launch(lk_step *step, const lk_input *fields, int count, bool
 lk_status lki_step_land(lk_step *step, bool *lost);
 
 /* step.c's, for the others. */
+/* lk_step_train and lk_step_update without lki_step_show_params, for runs: those show parameters when they
+ * call the program. */
+lk_status lki_step_train(lk_step *step, const lk_input *fields, int count);
+lk_status lki_step_update(lk_step *step);
+/* Brings the parameters that the program holds, and their gradients, up to date with the device's copies. */
+lk_status lki_step_show_params(lk_step *step);
 /* For slices that have become late ones (lki_slice.since). The optimizer's state and counts start anew. */
 lk_status lki_step_remake_update(lk_step *step);
 lk_status lki_step_begin_in_lane(lk_step *step, const lk_input *fields, int count, bool training, int lane,

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "graph/mirror.h"
+#include "nn/module.h"
 #include "train/callbacks/callbacks.h"
 
 #include <string.h>
@@ -26,7 +27,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     average_context *context = callback->context;
     if (!runner->model) return lki_fail(LK_ERR_INVALID, "an average of the weights needs the run's model");
-    LKI_TRY(lk_module_params(runner->model, &context->params));
+    LKI_TRY(lki_module_params(runner->model, &context->params));
     context->averages = LKI_NEW_ARRAY(lk_tensor *, context->params.count);
     context->weights = LKI_NEW_ARRAY(lk_tensor *, context->params.count);
     if (!context->averages || !context->weights) return LK_ERR_NOMEM;
