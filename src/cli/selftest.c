@@ -77,7 +77,6 @@ static int test_in(const char *folder)
     double reference = NAN, loss = NAN, mse = NAN;
     lk_status status = train("ref", 1, folder, &reference);
     bool good = say("the reference engine trains", status, isfinite(reference));
-    /* Before a GPU is used here: a process that has used one cannot fork ranks that do. */
     status = train("auto", 2, folder, &loss);
     good = say("two ranks train as one does", status, near(loss, reference)) && good;
     for (const char *const *engine = lk_engine_names(); *engine; engine++) {

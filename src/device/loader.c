@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* dladdr */
+#define _GNU_SOURCE /* dladdr, dlmopen */
 #include "device/loader.h"
 
 #include "base/log.h"
@@ -47,12 +47,19 @@ static bool tried;
 static pid_t started_in; /* the process that has started CUDA; 0: none */
 static char reason[256];
 
-static void *open_in(const char *folder, const char *below)
+/* Libraries of the driver's that a process has used do not survive a fork. A forked process takes copies of
+ * its own: the loader gives them a name space, in which all that they need is loaded again, untouched. */
+static void *open_file(const char *path, bool afresh)
+{
+    return afresh ? dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL) : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void *open_in(const char *folder, const char *below, bool afresh)
 {
     char path[4096];
     int length = snprintf(path, sizeof path, "%s/%s" PLUGIN_FILE, folder, below);
     if (length < 0 || (size_t)length >= sizeof path || access(path, R_OK) != 0) return NULL;
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return open_file(path, afresh);
 }
 
 /* The folder of the file that this very code was loaded from. */
@@ -72,23 +79,23 @@ static bool own_folder(char *folder, size_t capacity)
     return fits;
 }
 
-static void *open_library(void)
+static void *open_library(bool afresh)
 {
     const char *wanted = getenv("LOCKSTEP_CUDA_PLUGIN");
-    if (wanted && *wanted) return dlopen(wanted, RTLD_NOW | RTLD_LOCAL);
+    if (wanted && *wanted) return open_file(wanted, afresh);
     char folder[4096];
     void *library = NULL;
     if (own_folder(folder, sizeof folder)) {
         static const char *const below[] = {"", "../" LOCKSTEP_LIBDIR "/", "../"};
         for (size_t i = 0; !library && i < sizeof below / sizeof *below; i++)
-            library = open_in(folder, below[i]);
+            library = open_in(folder, below[i], afresh);
     }
-    return library ? library : dlopen(PLUGIN_FILE, RTLD_NOW | RTLD_LOCAL);
+    return library ? library : open_file(PLUGIN_FILE, afresh);
 }
 
-static const lki_cuda_plugin *load(void)
+static const lki_cuda_plugin *load(bool afresh)
 {
-    void *library = open_library();
+    void *library = open_library(afresh);
     if (!library) {
         const char *why = dlerror();
         snprintf(reason, sizeof reason, "the GPU part of Lockstep cannot be loaded: %s",
@@ -108,16 +115,12 @@ static const lki_cuda_plugin *load(void)
 const lki_cuda_plugin *lki_cuda_plugin_get(void)
 {
     pthread_mutex_lock(&lock);
-    if (!tried) plugin = load();
-    tried = true;
-    const lki_cuda_plugin *found = plugin;
     bool forked = started_in != 0 && started_in != getpid();
+    if (!tried || forked) plugin = load(forked);
+    tried = true;
+    if (forked) started_in = 0;
+    const lki_cuda_plugin *found = plugin;
     pthread_mutex_unlock(&lock);
-    if (forked)
-        return lki_fail_null(
-            LK_ERR_UNSUPPORTED,
-            "this rank was forked by a process that had used the GPU, which only a process of "
-            "its own can: fork the ranks first, or start them apart");
     return found ? found : lki_fail_null(LK_ERR_UNSUPPORTED, "%s", reason);
 }
 

@@ -7,8 +7,8 @@
 
 #include "device/plugin.h"
 
-/* NULL with the reason where there is none, or where a process forked this one after it had started CUDA:
- * that does not survive a fork. Starts nothing itself. Stays loaded until the process ends. */
+/* NULL with the reason if there is none. Starts nothing itself. Stays loaded until the process ends. CUDA
+ * does not survive a fork: a process whose parent had started it gets a copy of all libraries of its own. */
 const lki_cuda_plugin *lki_cuda_plugin_get(void);
 
 /* This process starts CUDA now. */

@@ -1,5 +1,6 @@
 /* More ranks than GPUs: they share one, go through the host's memory, end as one rank with the same global
- * batch does, and the run's first line says so. Starts no CUDA before its ranks are forked. */
+ * batch does, and the run's first line says so. A process that has used a GPU itself can have such ranks too.
+ */
 #include "case.h"
 
 #include "device/loader.h"
@@ -45,8 +46,32 @@ static void ranks_share_a_gpu(void **state)
     lk_runner_free(alone);
 }
 
+/* CUDA does not survive a fork: the ranks load libraries of their own. */
+static void ranks_after_the_gpu_was_used(void **state)
+{
+    (void)state;
+    if (!lki_cuda_has_device()) skip();
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    print_message("sanitizers cannot load a library a second time\n");
+    skip();
+#endif
+    lk_runner *alone = train(1, NULL), *ranks = train(RANKS, NULL), *again = train(RANKS, NULL);
+    double a[LKT_FEATURES], b[LKT_FEATURES], c[LKT_FEATURES];
+    lkt_weights(alone->model, "0.weight", a, LKT_FEATURES);
+    lkt_weights(ranks->model, "0.weight", b, LKT_FEATURES);
+    lkt_weights(again->model, "0.weight", c, LKT_FEATURES);
+    for (int i = 0; i < LKT_FEATURES; i++) {
+        lkt_close(a[i], b[i], 1e-5);
+        assert_true(b[i] == c[i]);
+    }
+    lk_runner_free(alone);
+    lk_runner_free(ranks);
+    lk_runner_free(again);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_share_a_gpu)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_share_a_gpu),
+                                       cmocka_unit_test(ranks_after_the_gpu_was_used)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
