@@ -1,10 +1,13 @@
 #include "metric/mean.h"
 
 #include <stdio.h>
+#include <string.h>
 
 typedef struct accuracy_metric {
     lk_metric base;
-    lki_mean_state state; /* one mean for each k */
+    int64_t hits[LK_MAX_TOPK]; /* for each k */
+    int64_t seen;              /* samples; cells of a multilabel accuracy */
+    lki_spread spread;
     int topk[LK_MAX_TOPK];
     int topk_count;
     float cut; /* multilabel: positive above it */
@@ -24,6 +27,15 @@ static int classes_before(const float *scores, int64_t class_count, int64_t targ
     return before;
 }
 
+static void add_batch(accuracy_metric *metric, const int64_t *hits, int width, int64_t count)
+{
+    metric->seen += count;
+    for (int k = 0; k < width; k++) {
+        metric->hits[k] += hits[k];
+        lki_spread_add(&metric->spread, k, (double)hits[k] / (double)count, (double)count);
+    }
+}
+
 static lk_status topk_update(lk_metric *base, const lki_metric_batch *batch)
 {
     accuracy_metric *metric = (accuracy_metric *)base;
@@ -37,9 +49,7 @@ static lk_status topk_update(lk_metric *base, const lki_metric_batch *batch)
         int before = classes_before(scores + i * base->class_count, base->class_count, targets[i]);
         for (int k = 0; k < metric->topk_count; k++) hits[k] += before < metric->topk[k];
     }
-    for (int k = 0; k < metric->topk_count; k++)
-        lki_mean_state_add(&metric->state, k, (double)hits[k] / (double)batch->sample_count,
-                           (double)batch->sample_count);
+    add_batch(metric, hits, metric->topk_count, batch->sample_count);
     return LK_OK;
 }
 
@@ -53,33 +63,38 @@ static lk_status multilabel_update(lk_metric *base, const lki_metric_batch *batc
     int64_t hits = 0;
     for (int64_t i = 0; i < batch->target_count; i++)
         hits += (scores[i] > metric->cut) == (targets[i] > 0.5f);
-    lki_mean_state_add(&metric->state, 0, (double)hits / (double)batch->target_count,
-                       (double)batch->target_count);
+    add_batch(metric, &hits, 1, batch->target_count);
     return LK_OK;
 }
 
-static void accuracy_reset(lk_metric *metric)
+static void accuracy_reset(lk_metric *base)
 {
-    lki_mean_state_reset(&((accuracy_metric *)metric)->state);
+    accuracy_metric *metric = (accuracy_metric *)base;
+    memset(metric->hits, 0, sizeof metric->hits);
+    metric->seen = 0;
+    lki_spread_reset(&metric->spread);
 }
 
-static int accuracy_parts(lk_metric *metric, lki_metric_part parts[LKI_METRIC_MAX_PARTS])
+static int accuracy_parts(lk_metric *base, lki_metric_part parts[LKI_METRIC_MAX_PARTS])
 {
-    return lki_mean_state_parts(&((accuracy_metric *)metric)->state, parts);
+    accuracy_metric *metric = (accuracy_metric *)base;
+    parts[0] = (lki_metric_part){LKI_METRIC_SUM_I64, metric->hits, LK_MAX_TOPK};
+    parts[1] = (lki_metric_part){LKI_METRIC_SUM_I64, &metric->seen, 1};
+    parts[2] = lki_spread_part(&metric->spread);
+    return 3;
 }
 
 static bool accuracy_is_sound(const lk_metric *metric)
 {
-    return lki_mean_state_is_sound(&((const accuracy_metric *)metric)->state);
+    return lki_spread_is_sound(&((const accuracy_metric *)metric)->spread);
 }
 
-static lk_status accuracy_compute(lk_metric *metric)
+static lk_status accuracy_compute(lk_metric *base)
 {
-    const lki_mean_state *state = &((accuracy_metric *)metric)->state;
-    for (int k = 0; k < metric->values.count / 2; k++) {
-        lki_moments total = lki_mean_state_total(state, k);
-        metric->values.items[2 * k].value = lki_moments_mean(&total);
-        metric->values.items[2 * k + 1].value = lki_moments_std(&total);
+    const accuracy_metric *metric = (const accuracy_metric *)base;
+    for (int k = 0; k < base->values.count / 2; k++) {
+        base->values.items[2 * k].value = metric->seen ? (double)metric->hits[k] / (double)metric->seen : NAN;
+        base->values.items[2 * k + 1].value = lki_spread_std(&metric->spread, k);
     }
     return LK_OK;
 }
@@ -87,13 +102,13 @@ static lk_status accuracy_compute(lk_metric *metric)
 static lk_status accuracy_compute_batch(lk_metric *metric)
 {
     for (int k = 0; k < metric->batch_values.count; k++)
-        metric->batch_values.items[k].value = ((accuracy_metric *)metric)->state.last[k];
+        metric->batch_values.items[k].value = ((accuracy_metric *)metric)->spread.last[k];
     return LK_OK;
 }
 
 static void accuracy_fini(lk_metric *metric)
 {
-    lki_metric_array_fini(&((accuracy_metric *)metric)->state.moments);
+    lki_metric_array_fini(&((accuracy_metric *)metric)->spread.moments);
 }
 
 static lk_status add_names(lk_metric *metric, const char *name)
@@ -117,7 +132,7 @@ static lk_status topk_set_classes(lk_metric *base, int64_t class_count)
     base->class_count = class_count;
     if (base->values.count) return LK_OK;
     if (metric->topk_count == 0) choose_default_topk(metric, class_count);
-    LKI_TRY(lki_mean_state_init(&metric->state, metric->topk_count));
+    LKI_TRY(lki_spread_init(&metric->spread, metric->topk_count));
     for (int k = 0; k < metric->topk_count; k++) {
         char name[32];
         snprintf(name, sizeof name, "accuracy%02d", metric->topk[k]);
@@ -142,7 +157,7 @@ lk_metric *lk_accuracy_metric_create(lk_metric_options options)
 {
     accuracy_metric *metric = (accuracy_metric *)lki_metric_new(sizeof *metric, &topk_kind, &options);
     if (!metric) return NULL;
-    if (lki_mean_state_init(&metric->state, 0)) goto failed;
+    if (lki_spread_init(&metric->spread, 0)) goto failed;
     for (int k = 0; k < LK_MAX_TOPK && options.topk[k]; k++) {
         if (options.topk[k] < 0) {
             lki_fail(LK_ERR_INVALID, "accuracy: topk: expected at least 1, found %d", options.topk[k]);
@@ -175,7 +190,7 @@ lk_metric *lk_multilabel_accuracy_metric_create(lk_metric_options options)
     accuracy_metric *metric = (accuracy_metric *)lki_metric_new(sizeof *metric, &multilabel_kind, &options);
     if (!metric) return NULL;
     metric->cut = lki_metric_cut(options.threshold != 0 ? options.threshold : 0.5, options.from_logits);
-    if (lki_mean_state_init(&metric->state, 1) || add_names(&metric->base, "accuracy")) {
+    if (lki_spread_init(&metric->spread, 1) || add_names(&metric->base, "accuracy")) {
         lk_metric_free(&metric->base);
         return NULL;
     }

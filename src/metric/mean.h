@@ -1,24 +1,31 @@
-/* Several running means side by side, as the accuracy metrics and the batch mean keep them: `width` moments,
- * which become width × ranks moments once the ranks have been joined. */
+/* The spread of batch means, which the accuracy metrics and the batch mean report as "/std": `width` moments
+ * side by side, which become width × ranks moments once the ranks have been joined. */
 #ifndef LKI_METRIC_MEAN_H
 #define LKI_METRIC_MEAN_H
 
+#include "metric/exact.h"
 #include "metric/metric.h"
 #include "metric/moments.h"
 
-typedef struct lki_mean_state {
+typedef struct lki_spread {
     lki_metric_array moments; /* of lki_moments */
     int width;
-    double last[LK_MAX_TOPK]; /* the last batch's values */
-} lki_mean_state;
+    double last[LK_MAX_TOPK]; /* the last batch's means */
+} lki_spread;
 
-/* Width 0 is that of a state which does not know it yet; it is initialised once more when it does. */
-lk_status lki_mean_state_init(lki_mean_state *state, int width);
-void lki_mean_state_reset(lki_mean_state *state);
-void lki_mean_state_add(lki_mean_state *state, int index, double value, double count);
-int lki_mean_state_parts(lki_mean_state *state, lki_metric_part *parts);
-bool lki_mean_state_is_sound(const lki_mean_state *state);
-/* The moments of `index` over all ranks, put together in rank order. */
-lki_moments lki_mean_state_total(const lki_mean_state *state, int index);
+/* Width 0 is that of a spread which does not know it yet; it is initialised once more when it does. */
+lk_status lki_spread_init(lki_spread *spread, int width);
+void lki_spread_reset(lki_spread *spread);
+void lki_spread_add(lki_spread *spread, int index, double batch_mean, double count);
+lki_metric_part lki_spread_part(lki_spread *spread);
+bool lki_spread_is_sound(const lki_spread *spread);
+/* Over all ranks, put together in rank order. */
+double lki_spread_std(const lki_spread *spread, int index);
+
+/* A batch of single samples for lk_mean_metric: sample i adds sums[i] to what is divided and weights[i] to
+ * what it is divided by. The batch's own mean is the quotient of the two sums. Nothing happens without
+ * samples. */
+lk_status lki_mean_metric_add_samples(lk_metric *metric, const double *sums, const double *weights,
+                                      int64_t count);
 
 #endif

@@ -23,6 +23,13 @@ void lki_metric_array_fini(lki_metric_array *array)
     array->count = array->capacity = 0;
 }
 
+size_t lki_metric_part_nbytes(const lki_metric_part *part)
+{
+    const lki_metric_array *array = part->data;
+    if (part->kind == LKI_METRIC_JOIN) return (size_t)array->count * array->element_nbytes;
+    return (size_t)part->count * (part->kind == LKI_METRIC_EXACT ? sizeof(lk_exact_sum) : sizeof(int64_t));
+}
+
 lk_metric *lki_metric_new(size_t nbytes, const lki_metric_kind *kind, const lk_metric_options *options)
 {
     if (options->num_classes < 0)
@@ -113,14 +120,19 @@ static lk_status describe(const lk_metric *metric, const lk_tensor *outputs, con
     return LK_OK;
 }
 
+lk_status lki_metric_check_open(const lk_metric *metric)
+{
+    if (!metric->reduced) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "%s: updated after its reduction across ranks; reset it first",
+                    metric->kind->name);
+}
+
 lk_status lk_metric_update(lk_metric *metric, const lk_tensor *outputs, const lk_tensor *targets)
 {
     if (!metric || !outputs || !targets) return lki_fail(LK_ERR_INVALID, "metric update: NULL was passed");
     if (!metric->kind->update)
         return lki_fail(LK_ERR_INVALID, "%s: takes one number a batch, not tensors", metric->kind->name);
-    if (metric->reduced)
-        return lki_fail(LK_ERR_INVALID, "%s: updated after its reduction across ranks; reset it first",
-                        metric->kind->name);
+    LKI_TRY(lki_metric_check_open(metric));
     lk_tensor *dense_outputs = NULL, *dense_targets = NULL;
     lki_metric_batch batch;
     lk_status status = LK_OK;
@@ -143,9 +155,7 @@ lk_status lk_metric_update_value(lk_metric *metric, double value, int64_t sample
     if (!metric) return lki_fail(LK_ERR_INVALID, "metric update: NULL was passed");
     if (!metric->kind->update_value)
         return lki_fail(LK_ERR_INVALID, "%s: takes outputs and targets, not one number", metric->kind->name);
-    if (metric->reduced)
-        return lki_fail(LK_ERR_INVALID, "%s: updated after its reduction across ranks; reset it first",
-                        metric->kind->name);
+    LKI_TRY(lki_metric_check_open(metric));
     return sample_count > 0 ? metric->kind->update_value(metric, value, sample_count) : LK_OK;
 }
 

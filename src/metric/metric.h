@@ -6,7 +6,7 @@
 #ifndef LKI_METRIC_METRIC_H
 #define LKI_METRIC_METRIC_H
 
-#include <lockstep/metric.h>
+#include <lockstep/sys/metric.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -25,9 +25,13 @@ lk_status lki_metric_array_reserve(lki_metric_array *array, int64_t extra);
 void lki_metric_array_fini(lki_metric_array *array);
 
 typedef enum lki_metric_part_kind {
-    LKI_METRIC_SUM_F64, /* data: double[count], added up over the ranks */
-    LKI_METRIC_SUM_I64, /* data: int64_t[count], added up over the ranks; exact up to 2^53 */
-    LKI_METRIC_JOIN     /* data: lki_metric_array *, joined in rank order */
+    LKI_METRIC_SUM_I64, /* data: int64_t[count], added up over the ranks */
+    LKI_METRIC_EXACT,   /* data: lk_exact_sum[count], added up over the ranks */
+    LKI_METRIC_MAX_I64, /* data: int64_t[count], of which the highest counts; the lowest with MIN */
+    LKI_METRIC_MIN_I64,
+    LKI_METRIC_MAX_F64, /* data: double[count], likewise; a NaN stays */
+    LKI_METRIC_MIN_F64,
+    LKI_METRIC_JOIN /* data: lki_metric_array *, joined in rank order */
 } lki_metric_part_kind;
 
 typedef struct lki_metric_part {
@@ -36,7 +40,10 @@ typedef struct lki_metric_part {
     int64_t count;
 } lki_metric_part;
 
-enum { LKI_METRIC_MAX_PARTS = 4 };
+/* The bytes of a part's data, and those of its data as a file keeps it: an array's are what it holds. */
+size_t lki_metric_part_nbytes(const lki_metric_part *part);
+
+enum { LKI_METRIC_MAX_PARTS = LK_METRIC_MAX_PARTS };
 
 /* A batch, checked and contiguous. */
 typedef struct lki_metric_batch {
@@ -83,6 +90,9 @@ struct lk_metric {
 
 /* Allocates `nbytes` for a metric's own struct and fills in what all share. */
 lk_metric *lki_metric_new(size_t nbytes, const lki_metric_kind *kind, const lk_metric_options *options);
+
+/* Fails where the state is already that of all ranks: what is added then would be counted by one alone. */
+lk_status lki_metric_check_open(const lk_metric *metric);
 
 /* Adds a value named prefix + name + suffix + tail. */
 lk_status lki_metric_add_value(lk_metric *metric, const char *name, const char *tail);

@@ -1,5 +1,6 @@
 #include "metric/reduce.h"
 
+#include "metric/exact.h"
 #include "metric/metric.h"
 
 #include <string.h>
@@ -41,30 +42,86 @@ static lk_status list_parts(lk_metric *const *metrics, int count, parts_list *li
     return LK_OK;
 }
 
+static bool is_sum(const lki_metric_part *part)
+{
+    return part->kind == LKI_METRIC_SUM_I64 || part->kind == LKI_METRIC_EXACT;
+}
+
+static bool is_extreme(const lki_metric_part *part)
+{
+    return !is_sum(part) && part->kind != LKI_METRIC_JOIN;
+}
+
+static void normalize(const lki_metric_part *part)
+{
+    for (int64_t i = 0; part->kind == LKI_METRIC_EXACT && i < part->count; i++)
+        lki_exact_normalize((lk_exact_sum *)part->data + i);
+}
+
+/* Copies the parts that `wanted` chooses, one after the other, into `block` or back. Returns how many words.
+ */
+static int64_t copy_parts(const parts_list *list, bool (*wanted)(const lki_metric_part *part), int64_t *block,
+                          bool back)
+{
+    int64_t at = 0;
+    for (int i = 0; i < list->count; i++) {
+        const lki_metric_part *part = &list->items[i];
+        size_t nbytes = wanted(part) ? lki_metric_part_nbytes(part) : 0;
+        if (block && nbytes && back) memcpy(part->data, block + at, nbytes);
+        if (block && nbytes && !back) memcpy(block + at, part->data, nbytes);
+        at += (int64_t)(nbytes / sizeof *block);
+    }
+    return at;
+}
+
+/* Integers, and exact sums, which are integers too: the order in which the ranks are added does not show. */
 static lk_status sum_parts(const parts_list *list, const lki_metric_collectives *with)
 {
-    int64_t count = 0, at = 0;
-    for (int i = 0; i < list->count; i++)
-        if (list->items[i].kind != LKI_METRIC_JOIN) count += list->items[i].count;
+    int64_t count = copy_parts(list, is_sum, NULL, false);
     if (count == 0) return LK_OK;
-    LKI_SCOPED double *sums = LKI_NEW_ARRAY(double, count);
+    LKI_SCOPED int64_t *sums = LKI_NEW_ARRAY(int64_t, count);
     if (!sums) return LK_ERR_NOMEM;
-    for (int i = 0; i < list->count; i++) {
-        const lki_metric_part *part = &list->items[i];
-        for (int64_t j = 0; part->kind != LKI_METRIC_JOIN && j < part->count; j++)
-            sums[at++] = part->kind == LKI_METRIC_SUM_F64 ? ((double *)part->data)[j]
-                                                          : (double)((int64_t *)part->data)[j];
+    for (int i = 0; i < list->count; i++) normalize(&list->items[i]);
+    copy_parts(list, is_sum, sums, false);
+    LKI_TRY(with->allreduce_sum_i64(with->context, sums, count));
+    copy_parts(list, is_sum, sums, true);
+    for (int i = 0; i < list->count; i++) normalize(&list->items[i]);
+    return LK_OK;
+}
+
+/* A NaN stays, whoever has it. */
+static bool replaces_f64(double theirs, double mine, bool highest)
+{
+    return theirs != theirs || (highest ? theirs > mine : theirs < mine);
+}
+
+static void take_extreme(const lki_metric_part *part, int64_t i, int64_t word)
+{
+    bool highest = part->kind == LKI_METRIC_MAX_I64 || part->kind == LKI_METRIC_MAX_F64;
+    if (part->kind == LKI_METRIC_MAX_I64 || part->kind == LKI_METRIC_MIN_I64) {
+        int64_t *mine = (int64_t *)part->data + i;
+        if (highest ? word > *mine : word < *mine) *mine = word;
+        return;
     }
-    LKI_TRY(with->allreduce_sum_f64(with->context, sums, count));
-    at = 0;
-    for (int i = 0; i < list->count; i++) {
-        const lki_metric_part *part = &list->items[i];
-        for (int64_t j = 0; part->kind != LKI_METRIC_JOIN && j < part->count; j++, at++) {
-            if (part->kind == LKI_METRIC_SUM_F64)
-                ((double *)part->data)[j] = sums[at];
-            else
-                ((int64_t *)part->data)[j] = (int64_t)sums[at];
-        }
+    double *mine = (double *)part->data + i, theirs;
+    memcpy(&theirs, &word, sizeof theirs);
+    if (replaces_f64(theirs, *mine, highest)) *mine = theirs;
+}
+
+static lk_status join_extremes(const parts_list *list, const lki_metric_collectives *with)
+{
+    int64_t count = copy_parts(list, is_extreme, NULL, false);
+    if (count == 0) return LK_OK;
+    LKI_SCOPED int64_t *mine = LKI_NEW_ARRAY(int64_t, count);
+    LKI_SCOPED int64_t *all = LKI_NEW_ARRAY(int64_t, count * with->world_size);
+    if (!mine || !all) return LK_ERR_NOMEM;
+    copy_parts(list, is_extreme, mine, false);
+    LKI_TRY(with->allgather(with->context, all, mine, sizeof *mine * (size_t)count));
+    for (int r = 0; r < with->world_size; r++) {
+        int64_t at = r * count;
+        for (int p = 0; p < list->count; p++)
+            for (int64_t i = 0; is_extreme(&list->items[p]) && i < list->items[p].count; i++)
+                take_extreme(&list->items[p], i, all[at++]);
     }
     return LK_OK;
 }
@@ -168,6 +225,7 @@ lk_status lki_metric_reduce(lk_metric *const *metrics, int metric_count,
     LKI_TRY(list_parts(pending, count, &list));
     items = list.items;
     LKI_TRY(sum_parts(&list, collectives));
+    LKI_TRY(join_extremes(&list, collectives));
     LKI_TRY(join_parts(&list, collectives));
     for (int i = 0; i < count; i++) pending[i]->reduced = true;
     return LK_OK;

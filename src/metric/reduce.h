@@ -1,9 +1,9 @@
 /* The one place where metrics meet the other ranks.
  *
- * The state of a metric is sums, which are added up, and joined arrays, which are laid one after the other in
- * rank order; so a metric over all ranks is the metric of one rank that had seen every batch, however
- * unevenly the batches fell. All metrics of a loader go through together: four collectives, whatever their
- * number. */
+ * The state of a metric is sums of integers and exact sums, which are added up without rounding, extremes,
+ * and joined arrays, which are laid one after the other in rank order. So a metric over all ranks is the
+ * metric of one rank that had seen every batch, bit for bit, however the batches fell. All metrics of a
+ * loader go through together: at most five collectives, whatever their number. */
 #ifndef LKI_METRIC_REDUCE_H
 #define LKI_METRIC_REDUCE_H
 
@@ -14,8 +14,8 @@
 typedef struct lki_metric_collectives {
     int rank, world_size;
     void *context;
-    /* Adds up over the ranks, in place, in a fixed order. */
-    lk_status (*allreduce_sum_f64)(void *context, double *data, int64_t count);
+    /* Adds up over the ranks, in place. */
+    lk_status (*allreduce_sum_i64)(void *context, int64_t *data, int64_t count);
     /* Every rank gives nbytes; out receives world_size × nbytes in rank order. nbytes is the same on all
      * ranks. */
     lk_status (*allgather)(void *context, void *out, const void *in, size_t nbytes);

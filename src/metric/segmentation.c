@@ -1,3 +1,4 @@
+#include "metric/exact.h"
 #include "metric/metric.h"
 
 #include <stdio.h>
@@ -5,9 +6,9 @@
 
 typedef struct region_metric {
     lk_metric base;
-    double *
-        sums; /* (3, classes): true positives, false positives, false negatives; soft scores give fractions */
-    double *before; /* the same, before the last batch */
+    /* (3, classes): true positives, false positives, false negatives; soft scores give fractions. */
+    lk_exact_sum *sums;
+    double *totals; /* the same of the last batch */
     int64_t batch_count;
     char **class_names;
     double *class_weights; /* NULL without weights */
@@ -16,9 +17,9 @@ typedef struct region_metric {
     double overlap; /* how often tp counts: 1 for IoU, 2 for Dice */
 } region_metric;
 
-static size_t sums_nbytes(const lk_metric *base)
+static int64_t sum_count(const lk_metric *base)
 {
-    return sizeof(double) * 3 * (size_t)base->class_count;
+    return 3 * base->class_count;
 }
 
 static double score_of(const region_metric *metric, float output)
@@ -27,9 +28,11 @@ static double score_of(const region_metric *metric, float output)
     return metric->from_logits ? 1 / (1 + exp(-(double)output)) : output;
 }
 
-static void add_region(const region_metric *metric, double *sums, int64_t classes, const float *outputs,
-                       const float *targets, int64_t count)
+/* The cells of one sample and class are summed in plain doubles: where the sample stands does not show. */
+static void add_region(region_metric *metric, int64_t class, const float *outputs, const float *targets,
+                       int64_t count)
 {
+    int64_t classes = metric->base.class_count;
     double tp = 0, fp = 0, fn = 0;
     for (int64_t i = 0; i < count; i++) {
         double score = score_of(metric, outputs[i]), target = targets[i];
@@ -37,9 +40,11 @@ static void add_region(const region_metric *metric, double *sums, int64_t classe
         fp += score * (1 - target);
         fn += target * (1 - score);
     }
-    sums[0] += tp;
-    sums[classes] += fp;
-    sums[2 * classes] += fn;
+    const double found[] = {tp, fp, fn};
+    for (int i = 0; i < 3; i++) {
+        lk_exact_sum_add(&metric->sums[i * classes + class], found[i]);
+        metric->totals[i * classes + class] += found[i];
+    }
 }
 
 static lk_status region_set_classes(lk_metric *base, int64_t class_count);
@@ -55,11 +60,10 @@ static lk_status region_update(lk_metric *base, const lki_metric_batch *batch)
                         (long long)base->class_count, (long long)batch->class_count);
     LKI_TRY(lki_metric_outputs_f32(base, batch, &outputs));
     LKI_TRY(lki_metric_targets_f32(base, batch, &targets));
-    memcpy(metric->before, metric->sums, sums_nbytes(base));
+    memset(metric->totals, 0, sizeof(double) * (size_t)sum_count(base));
     int64_t inner = batch->inner_count, classes = base->class_count;
     for (int64_t i = 0; i < batch->sample_count * classes; i++)
-        add_region(metric, metric->sums + i % classes, classes, outputs + i * inner, targets + i * inner,
-                   inner);
+        add_region(metric, i % classes, outputs + i * inner, targets + i * inner, inner);
     metric->batch_count++;
     return LK_OK;
 }
@@ -69,14 +73,14 @@ static void region_reset(lk_metric *base)
     region_metric *metric = (region_metric *)base;
     metric->batch_count = 0;
     if (!metric->sums) return;
-    memset(metric->sums, 0, sums_nbytes(base));
-    memset(metric->before, 0, sums_nbytes(base));
+    memset(metric->sums, 0, sizeof(lk_exact_sum) * (size_t)sum_count(base));
+    memset(metric->totals, 0, sizeof(double) * (size_t)sum_count(base));
 }
 
 static int region_parts(lk_metric *base, lki_metric_part parts[LKI_METRIC_MAX_PARTS])
 {
     region_metric *metric = (region_metric *)base;
-    parts[0] = (lki_metric_part){LKI_METRIC_SUM_F64, metric->sums, 3 * base->class_count};
+    parts[0] = (lki_metric_part){LKI_METRIC_EXACT, metric->sums, sum_count(base)};
     parts[1] = (lki_metric_part){LKI_METRIC_SUM_I64, &metric->batch_count, 1};
     return 2;
 }
@@ -131,25 +135,24 @@ static lk_status region_compute(lk_metric *base)
     region_metric *metric = (region_metric *)base;
     for (int i = 0; metric->batch_count == 0 && i < base->values.count; i++)
         base->values.items[i].value = NAN;
-    return metric->batch_count ? fill(metric, metric->sums, &base->values) : LK_OK;
+    if (metric->batch_count == 0) return LK_OK;
+    LKI_SCOPED double *totals = LKI_NEW_ARRAY(double, sum_count(base));
+    if (!totals) return LK_ERR_NOMEM;
+    for (int64_t i = 0; i < sum_count(base); i++) totals[i] = lk_exact_sum_value(&metric->sums[i]);
+    return fill(metric, totals, &base->values);
 }
 
 static lk_status region_compute_batch(lk_metric *base)
 {
     region_metric *metric = (region_metric *)base;
-    if (metric->batch_count == 0) return LK_OK;
-    int64_t cells = 3 * base->class_count;
-    LKI_SCOPED double *batch = LKI_NEW_ARRAY(double, cells);
-    if (!batch) return LK_ERR_NOMEM;
-    for (int64_t i = 0; i < cells; i++) batch[i] = metric->sums[i] - metric->before[i];
-    return fill(metric, batch, &base->batch_values);
+    return metric->batch_count ? fill(metric, metric->totals, &base->batch_values) : LK_OK;
 }
 
 static void region_fini(lk_metric *base)
 {
     region_metric *metric = (region_metric *)base;
     lki_free(metric->sums);
-    lki_free(metric->before);
+    lki_free(metric->totals);
     lki_free(metric->class_weights);
     lki_metric_free_names(metric->class_names, base->class_count);
 }
@@ -160,9 +163,9 @@ static lk_status region_set_classes(lk_metric *base, int64_t class_count)
     const char *name = base->kind->name;
     if (!metric->class_names) LKI_TRY(lki_metric_copy_names(&metric->class_names, NULL, class_count));
     base->class_count = class_count;
-    metric->sums = LKI_NEW_ARRAY(double, 3 * class_count);
-    metric->before = LKI_NEW_ARRAY(double, 3 * class_count);
-    if (!metric->sums || !metric->before) return LK_ERR_NOMEM;
+    metric->sums = LKI_NEW_ARRAY(lk_exact_sum, 3 * class_count);
+    metric->totals = LKI_NEW_ARRAY(double, 3 * class_count);
+    if (!metric->sums || !metric->totals) return LK_ERR_NOMEM;
     LKI_TRY(lki_metric_add_value(base, name, ""));
     LKI_TRY(lki_metric_add_value(base, name, "/_macro"));
     LKI_TRY(lki_metric_add_value(base, name, "/_micro"));

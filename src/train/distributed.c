@@ -25,9 +25,9 @@ static const int64_t STOP_CHECK_NS = 250000000;
 
 /* ---- Metrics across ranks ---- */
 
-static lk_status sum_f64(void *context, double *data, int64_t count)
+static lk_status sum_i64(void *context, int64_t *data, int64_t count)
 {
-    return lk_comm_all_reduce(context, data, count, LK_F64, LK_REDUCE_SUM);
+    return lk_comm_all_reduce(context, data, count, LK_I64, LK_REDUCE_SUM);
 }
 
 static lk_status gather_bytes(void *context, void *out, const void *in, size_t nbytes)
@@ -46,7 +46,7 @@ static void use_comm(lk_runner *runner, lk_comm *comm)
     run->collectives = (lki_metric_collectives){.rank = comm->rank,
                                                 .world_size = comm->size,
                                                 .context = comm,
-                                                .allreduce_sum_f64 = sum_f64,
+                                                .allreduce_sum_i64 = sum_i64,
                                                 .allgather = gather_bytes};
 }
 

@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-enum { WORLD = 4, SAMPLES = 90, CLASSES = 6, KINDS = 9 };
+enum { WORLD = 4, SAMPLES = 90, CLASSES = 6, KINDS = 12 };
 
 typedef struct world {
     pthread_barrier_t barrier;
@@ -37,9 +37,9 @@ static lk_status gather(void *context, void *out, const void *in, size_t nbytes)
     return LK_OK;
 }
 
-static lk_status sum(void *context, double *data, int64_t count)
+static lk_status sum(void *context, int64_t *data, int64_t count)
 {
-    double *all = malloc(sizeof *all * (size_t)(count * WORLD));
+    int64_t *all = malloc(sizeof *all * (size_t)(count * WORLD));
     lk_status status = gather(context, all, data, sizeof *data * (size_t)count);
     for (int64_t i = 0; i < count; i++) {
         data[i] = 0;
@@ -60,6 +60,9 @@ static void make_metrics(lk_metric **metrics)
     metrics[6] = lk_multilabel_precision_recall_f1_support_metric(.prefix = "multi_");
     metrics[7] = lk_r2_metric(.prefix = "");
     metrics[8] = lk_multilabel_accuracy_metric(.prefix = "multi_");
+    metrics[9] = lk_dice_metric(.from_logits = true); /* soft scores: sums of fractions */
+    metrics[10] = lk_mse_metric(.prefix = "");
+    metrics[11] = lk_mae_metric(.prefix = "");
 }
 
 static void feed(lk_metric **metrics, world *world, int begin, int end)
@@ -88,9 +91,11 @@ static void report(lk_metric **metrics, char *text, size_t capacity, int digits)
     for (int i = 0; i < KINDS; i++) {
         lk_metric_values values;
         lkt_ok(lk_metric_compute(metrics[i], &values));
-        for (int v = 0; v < values.count; v++)
-            used += (size_t)snprintf(text + used, capacity - used, "%s=%.*g\n", values.items[v].name, digits,
-                                     values.items[v].value);
+        for (int v = 0; v < values.count; v++) {
+            bool is_spread = strstr(values.items[v].name, "/std"); /* merged in rank order: to 12 digits */
+            used += (size_t)snprintf(text + used, capacity - used, "%s=%.*g\n", values.items[v].name,
+                                     is_spread ? 12 : digits, values.items[v].value);
+        }
     }
     lk_tensor *matrix = lk_confusion_matrix(metrics[4]);
     for (int64_t i = 0; i < CLASSES * CLASSES; i++)
@@ -111,7 +116,7 @@ static void *rank_main(void *argument)
         lkt_ok(lki_metric_reduce(metrics, KINDS, &with));
         lkt_ok(lki_metric_reduce(metrics, KINDS, &with)); /* a second time changes nothing */
     }
-    report(metrics, self->report, sizeof self->report, 12);
+    report(metrics, self->report, sizeof self->report, 17);
     for (int i = 0; i < KINDS; i++) lk_metric_free(metrics[i]);
     return NULL;
 }
@@ -144,7 +149,7 @@ static void all_ranks_agree_with_one(void **state)
     for (int r = 0; r < WORLD; r++) pthread_join(threads[r], NULL);
     make_metrics(metrics);
     for (int r = 0; r < WORLD; r++) feed(metrics, &world, shard_begin[r], shard_begin[r + 1]);
-    report(metrics, alone, sizeof alone, 12);
+    report(metrics, alone, sizeof alone, 17);
     for (int r = 0; r < WORLD; r++) assert_string_equal(ranks[r].report, alone);
     for (int i = 0; i < KINDS; i++) lk_metric_free(metrics[i]);
     pthread_barrier_destroy(&world.barrier);

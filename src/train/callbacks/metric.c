@@ -36,16 +36,29 @@ static const lk_tensor *find_tensor(lk_runner *runner, const char *key, const ch
     return tensor;
 }
 
+/* The first samples of a tensor, those that count, as a view in `view`. */
+static const lk_tensor *counted(const lk_runner *runner, const lk_tensor *tensor, lk_tensor *view)
+{
+    if (runner->counted_batch_size == runner->batch_size || tensor->shape.rank < 1 ||
+        tensor->shape.dim[0] != runner->batch_size)
+        return tensor;
+    *view = *tensor;
+    view->shape.dim[0] = runner->counted_batch_size;
+    return view;
+}
+
 static lk_status update(lk_callback *callback, lk_runner *runner)
 {
     metric_context *context = callback->context;
     lk_status status = LK_OK;
+    lk_tensor views[2];
     const lk_tensor *outputs = find_tensor(runner, context->input_key, runner->output_key, &status);
     const lk_tensor *targets =
         outputs ? find_tensor(runner, context->target_key, runner->target_key, &status) : NULL;
     if (status) return status;
-    LKI_TRY(lk_metric_update(context->metric, outputs, targets));
-    if (!runner->run->wants_batch_metrics) return LK_OK;
+    LKI_TRY(lk_metric_update(context->metric, counted(runner, outputs, &views[0]),
+                             counted(runner, targets, &views[1])));
+    if (!runner->run->wants_batch_metrics || runner->counted_batch_size == 0) return LK_OK;
     lk_metric_values values;
     LKI_TRY(lk_metric_compute_batch(context->metric, &values));
     for (int i = 0; i < values.count; i++)
@@ -74,7 +87,7 @@ lk_status lki_metric_save(lk_metric *metric, lk_state_dict *state, const char *p
     for (int i = 0; i < count; i++) {
         const lki_metric_array *array = parts[i].kind == LKI_METRIC_JOIN ? parts[i].data : NULL;
         const void *data = array ? array->data : parts[i].data;
-        int64_t nbytes = array ? array->count * (int64_t)array->element_nbytes : parts[i].count * 8;
+        int64_t nbytes = (int64_t)lki_metric_part_nbytes(&parts[i]);
         LKI_SCOPED char *name = lki_format("%spart.%d", prefix, i);
         if (!name) return LK_ERR_NOMEM;
         LKI_TRY(lk_state_dict_put(state, name, lk_tensor_from(LK_U8, LK_SHAPE(nbytes), data ? data : "")));
@@ -87,9 +100,9 @@ static lk_status load_part(const lki_metric_part *part, const lk_tensor *bytes)
 {
     int64_t nbytes = (int64_t)lk_tensor_nbytes(bytes);
     lki_metric_array *array = part->kind == LKI_METRIC_JOIN ? part->data : NULL;
-    int64_t element = array ? (int64_t)array->element_nbytes : 8;
+    int64_t element = array ? (int64_t)array->element_nbytes : 1;
     if (nbytes == 0) return LK_OK;
-    if (nbytes % element != 0 || (!array && nbytes != part->count * element))
+    if (nbytes % element != 0 || (!array && nbytes != (int64_t)lki_metric_part_nbytes(part)))
         return lki_fail(LK_ERR_FORMAT, "metric: the saved state has another size");
     if (array) {
         array->count = 0;
