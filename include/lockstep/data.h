@@ -210,6 +210,8 @@ typedef struct lk_batch_field {
 typedef struct lk_batch {
     int64_t count;          /* samples; the last batch may be short */
     int64_t number;         /* from 0, within the pass and this rank */
+    int64_t padding;        /* how many of them, the last ones, only make the ranks' shares equal: they repeat
+                               samples of other batches, are trained on, and no metric counts them */
     const int64_t *indices; /* (count): which samples of the dataset */
     int field_count;
     lk_batch_field *fields;

@@ -183,6 +183,8 @@ struct lk_runner {
     int64_t loader_batch_size, loader_batch_len, loader_sample_len, loader_batch_step, loader_sample_step;
     const lk_batch *batch;
     int64_t batch_size; /* samples of this batch on this rank */
+    int64_t
+        counted_batch_size; /* of them those that metrics count: the first ones, without lk_batch.padding */
 
     lk_metrics *batch_metrics;  /* may be set */
     lk_metrics *loader_metrics; /* may be set, at loader_end */

@@ -25,6 +25,7 @@ struct lk_loader {
     lki_ring *ring;
     int64_t *order; /* (pass size) of this rank */
     int64_t order_capacity;
+    int64_t padded_from; /* what of the order only makes the ranks' shares equal */
 
     bool in_pass;
     lk_pass_options pass;
@@ -253,6 +254,7 @@ static bool draws_from_the_default(const lk_loader *loader)
 
 static lk_status draw_order(lk_loader *loader, int64_t *count)
 {
+    int64_t padding = 0;
     lk_generator *generator = generator_of(loader);
     lk_sampler *sampler = loader->options.sampler;
     loader->source_at_begin = *generator;
@@ -260,7 +262,10 @@ static lk_status draw_order(lk_loader *loader, int64_t *count)
     lki_draw_seed(generator); /* PyTorch's DataLoader draws the base seed of its workers here, with workers or
                                  without */
     lki_order order = order_of(loader, &loader->pass);
-    return lki_order_draw(&order, generator, generator != lk_default_generator(), loader->order, count);
+    LKI_TRY(lki_order_draw(&order, generator, generator != lk_default_generator(), loader->order, count,
+                           &padding));
+    loader->padded_from = *count - padding;
+    return LK_OK;
 }
 
 static uint64_t transform_seed(lk_loader *loader, const lk_pass_options *options)
@@ -283,7 +288,8 @@ static void start_at(lk_loader *loader, int64_t first)
     lki_ring_pass pass = {.pass = {loader->pass.seed, loader->pass.epoch},
                           .indices = loader->order,
                           .index_count = loader->size.sample_count,
-                          .batch_count = loader->size.batch_count};
+                          .batch_count = loader->size.batch_count,
+                          .padded_from = loader->padded_from};
     loader->next_batch = first;
     lki_ring_start(loader->ring, &pass, first);
 }

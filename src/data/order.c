@@ -57,7 +57,7 @@ static lk_status draw_whole(const lki_order *order, const lki_draw *draw, bool s
 /* All ranks must draw the same order before it is dealt out, whatever their default generators went through.
  */
 static lk_status draw_share(const lki_order *order, lki_draw draw, bool shuffled, int64_t *indices,
-                            int64_t *count)
+                            int64_t *count, int64_t *padding)
 {
     lki_shard shard = shard_of(order);
     int64_t whole_count = 0, room = order->sampler ? order->sampler->length : order->length;
@@ -72,6 +72,7 @@ static lk_status draw_share(const lki_order *order, lki_draw draw, bool shuffled
     lk_status status = draw_whole(order, &draw, shuffled, whole, &whole_count);
     if (status == LK_OK) {
         *count = whole_count ? lki_shard_count(&shard, whole_count) : 0;
+        *padding = whole_count ? lki_shard_padding(&shard, whole_count) : 0;
         lki_shard_take(&shard, whole, whole_count, indices);
     }
     lki_free(whole);
@@ -79,14 +80,19 @@ static lk_status draw_share(const lki_order *order, lki_draw draw, bool shuffled
 }
 
 lk_status lki_order_draw(const lki_order *order, lk_generator *generator, bool is_users, int64_t *indices,
-                         int64_t *count)
+                         int64_t *count, int64_t *padding)
 {
     lki_draw draw = {.generator = generator,
                      .own_generator = is_users,
                      .epoch = order->epoch,
                      .rank = order->rank,
                      .world = order->world};
-    if (!is_sharded_here(order)) return draw_whole(order, &draw, order->shuffle, indices, count);
+    *padding = 0;
+    if (!is_sharded_here(order)) {
+        LKI_TRY(draw_whole(order, &draw, order->shuffle, indices, count));
+        if (order->sampler) *padding = order->sampler->padding;
+        return LK_OK;
+    }
     bool shuffled = order->train ? !order->no_shuffle : order->shuffle;
-    return draw_share(order, draw, shuffled, indices, count);
+    return draw_share(order, draw, shuffled, indices, count, padding);
 }

@@ -22,8 +22,8 @@ void lki_order_size(const lki_order *order, int64_t *mine, int64_t *total);
 int64_t lki_order_room(const lki_order *order);
 
 /* `is_users` says that the generator was given for this loader: RandomSampler then permutes with it directly.
- */
+ * The last *padding of the indices repeat others, so that all ranks have as many. */
 lk_status lki_order_draw(const lki_order *order, lk_generator *generator, bool is_users, int64_t *indices,
-                         int64_t *count);
+                         int64_t *count, int64_t *padding);
 
 #endif

@@ -139,6 +139,8 @@ static void prepare(const lki_ring *ring, slot *one, int64_t number)
     if (count > ring->setup.batch_size) count = ring->setup.batch_size;
     one->batch.count = count;
     one->batch.number = number;
+    int64_t padding = begin + count - ring->pass.padded_from;
+    one->batch.padding = padding < 0 ? 0 : padding < count ? padding : count;
     one->batch.indices = ring->pass.indices + begin;
     for (int f = 0; f < one->batch.field_count; f++) {
         one->fields[f].tensor.shape.dim[0] = count;

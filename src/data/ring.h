@@ -25,6 +25,7 @@ typedef struct lki_ring_pass {
     lk_pass pass;
     const int64_t *indices;
     int64_t index_count, batch_count;
+    int64_t padded_from; /* the indices from here on repeat others: lk_batch.padding */
 } lki_ring_pass;
 
 lk_status lki_ring_create(lki_ring **out, const lki_ring_setup *setup);

@@ -25,6 +25,7 @@ struct lk_sampler {
     int64_t batch_size;  /* not 0: it makes whole batches of this size */
     bool is_distributed; /* it shards by itself and must not be sharded again */
     int64_t state[4];
+    int64_t padding; /* of the last pass: indices at its end that repeat others, so that ranks have as many */
     lki_sampler_draw draw;
     /* Optional: the indices of the next pass where that is not `length`. */
     int64_t (*next_length)(const lk_sampler *sampler, int rank, int world);

@@ -33,14 +33,24 @@ int64_t lki_shard_total(const lki_shard *shard, int64_t count)
     return lki_shard_count(shard, count) * shard->world;
 }
 
+/* Of the whole order, before it is wrapped around. */
+static int64_t position(const lki_shard *shard, int64_t i)
+{
+    return (shard->rank + i / shard->unit * shard->world) * shard->unit + i % shard->unit;
+}
+
+int64_t lki_shard_padding(const lki_shard *shard, int64_t count)
+{
+    int64_t mine = lki_shard_count(shard, count), padding = 0;
+    while (padding < mine && position(shard, mine - 1 - padding) >= count) padding++;
+    return padding;
+}
+
 void lki_shard_take(const lki_shard *shard, const int64_t *indices, int64_t count, int64_t *out)
 {
     int64_t mine = lki_shard_count(shard, count);
-    for (int64_t i = 0; i < mine; i++) {
-        int64_t unit = shard->rank + i / shard->unit * shard->world;
-        out[i] =
-            indices[(unit * shard->unit + i % shard->unit) % count]; /* past the end: from the front again */
-    }
+    for (int64_t i = 0; i < mine; i++)
+        out[i] = indices[position(shard, i) % count]; /* past the end: from the front again */
 }
 
 /* ---- DistributedSampler, and the one that wraps another sampler ---- */
@@ -109,6 +119,7 @@ static lk_status draw_distributed(lk_sampler *sampler, const lki_draw *draw, int
         status = permute_units(order, total, shard.unit, self->options.seed + (uint64_t)draw->epoch);
     if (status == LK_OK) {
         *count = total ? lki_shard_count(&shard, total) : 0;
+        sampler->padding = total ? lki_shard_padding(&shard, total) : 0;
         lki_shard_take(&shard, order, total, indices);
     }
     if (self->inner) memcpy(sampler->state, self->inner->state, sizeof sampler->state);

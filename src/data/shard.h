@@ -22,6 +22,9 @@ typedef struct lki_shard {
 int64_t lki_shard_count(const lki_shard *shard, int64_t count);
 int64_t lki_shard_total(const lki_shard *shard, int64_t count);
 
+/* How many of this rank's indices, at their end, repeat the front of the order: the padding. */
+int64_t lki_shard_padding(const lki_shard *shard, int64_t count);
+
 /* Writes this rank's indices; `out` has room for lki_shard_count. */
 void lki_shard_take(const lki_shard *shard, const int64_t *indices, int64_t count, int64_t *out);
 

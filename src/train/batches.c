@@ -41,6 +41,7 @@ static void count_batch(lk_runner *runner, const lk_batch *batch)
     runner->batch = batch;
     runner->run->made_count = 0;
     runner->batch_size = batch->count;
+    runner->counted_batch_size = batch->count - batch->padding;
     runner->loader_batch_step++;
     runner->loader_sample_step += batch->count * runner->world_size;
     if (runner->is_train_loader) {

@@ -60,7 +60,7 @@ static lk_status batch_end(lk_callback *callback, lk_runner *runner)
     if (!context->of_batches) return LK_OK;
     LKI_TRY(aggregate(context, runner->batch_metrics, &value));
     LKI_TRY(lk_metrics_set(runner->batch_metrics, context->metric_key, value));
-    return lk_metric_update_value(context->metric, value, runner->batch_size);
+    return lk_metric_update_value(context->metric, value, runner->counted_batch_size);
 }
 
 static lk_status loader_end(lk_callback *callback, lk_runner *runner)
