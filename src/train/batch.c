@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "metric/mean.h"
 #include "train/step.h"
 
 #include <math.h>
@@ -116,12 +117,39 @@ static lk_status end_with_nan(lk_runner *runner)
     return lk_metrics_set(runner->batch_metrics, runner->loss_key, NAN);
 }
 
+/* Evaluation knows the loss of each sample, and so does a batch whose padding must not count. Training pays
+ * nothing for it: on the host a cross entropy gives it away. */
+static void want_samples(lk_runner *runner, const lk_batch *batch)
+{
+    lk_step *step = runner->step;
+    bool free = !step->engine->ops->alloc && step->options.precision == LK_F32;
+    step->samples = !is_training(runner) || batch->padding ? LKI_SAMPLES_ALL
+                    : free                                 ? LKI_SAMPLES_FREE
+                                                           : LKI_SAMPLES_NONE;
+}
+
+lk_status lki_run_add_loss(lk_runner *runner, const char *name, lk_metric *metric)
+{
+    const lki_sample_losses *losses = NULL;
+    double value = lk_metrics_get(runner->batch_metrics, name);
+    const lk_step *step = runner->step;
+    bool is_steps_own = step && lk_step_has_loss(step) && lk_step_loss(step) == value &&
+                        strcmp(name, step->options.loss_key) == 0;
+    if (is_steps_own && step->current->sample_rule.output)
+        LKI_TRY(lki_step_sample_losses(runner->step, lk_batch_get(runner->batch, step->options.target_key),
+                                       runner->counted_batch_size, &losses));
+    if (losses && losses->count)
+        return lki_mean_metric_add_samples(metric, losses->sums, losses->weights, losses->count);
+    return lk_metric_update_value(metric, value, runner->counted_batch_size);
+}
+
 lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
 {
     lk_input inputs[LK_MAX_FIELDS];
     if (runner->step && !trains_what_it_should(runner))
         LKI_TRY(lki_step_keep(&runner->step, &runner->run->kept));
     LKI_TRY(lki_run_prepare_step(runner));
+    want_samples(runner, batch);
     LKI_TRY(collect_inputs(runner->step, batch, inputs));
     lk_status status = run_step(runner, inputs, batch->field_count);
     if (status) return status == LK_ERR_NAN ? end_with_nan(runner) : status;
@@ -133,6 +161,7 @@ bool lki_run_may_launch_batch(lk_runner *runner, const lk_batch *batch)
 {
     lk_input inputs[LK_MAX_FIELDS];
     if (!runner->step || !step_is_current(runner) || !trains_what_it_should(runner)) return false;
+    want_samples(runner, batch);
     for (int i = 0; i < batch->field_count; i++)
         inputs[i] = (lk_input){batch->fields[i].name, &batch->fields[i].tensor};
     return lki_step_may_launch(runner->step, inputs, batch->field_count, is_training(runner));

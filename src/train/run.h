@@ -223,6 +223,9 @@ lk_status lki_run_check_all_have_batches(const lk_runner *runner);
 
 /* batch.c */
 lk_status lki_run_prepare_step(lk_runner *runner);
+/* Adds this batch's number to a mean metric: the loss of the runner's step sample by sample, where it is
+ * known so (sample_losses.h), anything else as one number for the samples that count. */
+lk_status lki_run_add_loss(lk_runner *runner, const char *name, lk_metric *metric);
 /* One batch ahead: whether this one can be launched while another is under way, doing so, and waiting for the
  * oldest; see lki_step_land. */
 bool lki_run_may_launch_batch(lk_runner *runner, const lk_batch *batch);

@@ -118,6 +118,7 @@ void lk_step_free(lk_step *step)
     lki_flat_fini(&step->flat);
     lk_param_list_free(&step->params);
     lki_workspace_free(step->workspace);
+    lki_sample_losses_fini(&step->sample_losses);
     lk_engine_close(step->own_engine);
     if (step->options.owned) {
         lk_module_free(step->options.model);
@@ -134,6 +135,12 @@ static int find_field(const char *const *names, int count, const char *name)
     return -1;
 }
 
+static lk_status record_samples(lk_step *step, lk_graph *graph, lk_value *loss, const lk_value *target)
+{
+    int64_t count = target->shape.rank ? target->shape.dim[0] : 0;
+    return lki_record_sample_losses(graph, loss, target, count, step->samples, &step->recorded_rule);
+}
+
 /* model(features) -> logits; criterion(logits, targets) -> loss. */
 static lk_value *record_supervised(lk_step *step, lk_graph *graph, const char *const *names,
                                    lk_value *const *inputs, int count)
@@ -148,7 +155,9 @@ static lk_value *record_supervised(lk_step *step, lk_graph *graph, const char *c
     if (!output || lk_graph_output(graph, options->output_key, output)) return NULL;
     if (!options->criterion || target < 0) return NULL;
     graph->section = LKI_SECTION_CRITERION;
-    return lk_criterion_forward(options->criterion, output, inputs[target]);
+    lk_value *loss = lk_criterion_forward(options->criterion, output, inputs[target]);
+    if (loss && record_samples(step, graph, loss, inputs[target])) return NULL;
+    return loss;
 }
 
 static lk_status warn_unused(const lk_step *step, const lki_autodiff_report *report)
@@ -186,6 +195,7 @@ static lk_status record_step(lk_step *step, lk_graph *graph, const lk_input *fie
         names[i] = fields[i].name;
         inputs[i] = lk_graph_input(graph, fields[i].name, fields[i].tensor->dtype, fields[i].tensor->shape);
     }
+    step->recorded_rule = (lki_sample_rule){0};
     lk_value *loss = step->options.function
                          ? step->options.function(graph, names, inputs, count, step->options.context)
                          : record_supervised(step, graph, names, inputs, count);
@@ -219,7 +229,10 @@ static lk_status compile(lk_step *step, const lk_input *fields, int count, bool 
                                 .generator = step->options.generator,
                                 .precision = step->options.precision,
                                 .borrowed = step->borrowed};
-    *out = (lki_step_plan){.training = training, .field_count = count};
+    *out = (lki_step_plan){.training = training,
+                           .field_count = count,
+                           .samples = step->samples,
+                           .sample_rule = step->recorded_rule};
     LKI_TRY(lki_plan_compile(&out->plan, graph, options));
     for (int i = 0; i < count; i++) {
         out->names[i] = graph->inputs[i]->name;
@@ -230,9 +243,11 @@ static lk_status compile(lk_step *step, const lk_input *fields, int count, bool 
     return LK_OK;
 }
 
-static bool fits(const lki_step_plan *plan, const lk_input *fields, int count, bool training)
+static bool fits(const lk_step *step, const lki_step_plan *plan, const lk_input *fields, int count,
+                 bool training)
 {
     if (plan->training != training || plan->field_count != count) return false;
+    if (plan->samples != step->samples) return false;
     for (int i = 0; i < count; i++) {
         if (plan->dtypes[i] != fields[i].tensor->dtype ||
             !lk_shape_equal(plan->shapes[i], fields[i].tensor->shape))
@@ -244,9 +259,9 @@ static bool fits(const lki_step_plan *plan, const lk_input *fields, int count, b
 
 lki_step_plan *lki_step_find_plan(lk_step *step, const lk_input *fields, int count, bool training)
 {
-    if (step->current && fits(step->current, fields, count, training)) return step->current;
+    if (step->current && fits(step, step->current, fields, count, training)) return step->current;
     for (int i = 0; i < step->plan_count; i++)
-        if (fits(&step->plans[i], fields, count, training)) return &step->plans[i];
+        if (fits(step, &step->plans[i], fields, count, training)) return &step->plans[i];
     return NULL;
 }
 

@@ -9,6 +9,7 @@
 #include "train/flat.h"
 #include "train/replicas.h"
 #include "train/resident.h"
+#include "train/sample_losses.h"
 #include "train/scaler.h"
 #include "train/update.h"
 
@@ -31,6 +32,8 @@ typedef struct lki_step_plan {
     lk_shape shapes[LKI_MAX_STEP_FIELDS];
     const char *names[LKI_MAX_STEP_FIELDS]; /* the plan's own */
     bool has_loss;
+    lki_samples_wanted samples; /* that it was recorded for */
+    lki_sample_rule sample_rule;
     bool has_room, lacks_room;                    /* for the batch after this one; once it was looked for */
     bool has_run;                                 /* once call by call: kernels have warmed up */
     bool lacks_program;                           /* there was no room for one */
@@ -66,6 +69,9 @@ struct lk_step {
     lki_step_plan *current;
     double loss;
     bool has_loss, update_due;
+    lki_samples_wanted samples; /* of the batches that follow: sample_losses.h */
+    lki_sample_losses sample_losses;
+    lki_sample_rule recorded_rule; /* of the graph that is being recorded */
     int in_flight;                 /* recorded steps that were started and not waited for */
     int lane;                      /* of the batch that begins */
     lki_flight flights[LKI_LANES]; /* the oldest first */

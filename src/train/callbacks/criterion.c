@@ -32,8 +32,7 @@ static lk_status update(lk_callback *callback, lk_runner *runner)
     criterion_context *context = callback->context;
     const char *name = name_of(context, runner);
     if (!lk_metrics_has(runner->batch_metrics, name)) return LK_OK;
-    return lk_metric_update_value(context->metric, lk_metrics_get(runner->batch_metrics, name),
-                                  runner->counted_batch_size);
+    return lki_run_add_loss(runner, name, context->metric);
 }
 
 static lk_status report(lk_callback *callback, lk_runner *runner)
