@@ -128,13 +128,19 @@ static void want_samples(lk_runner *runner, const lk_batch *batch)
                                                            : LKI_SAMPLES_NONE;
 }
 
+/* A batch whose targets are all ignored has no mean: it is NaN, though its samples say 0 of 0. */
+static bool same_number(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
 lk_status lki_run_add_loss(lk_runner *runner, const char *name, lk_metric *metric)
 {
     const lki_sample_losses *losses = NULL;
     double value = lk_metrics_get(runner->batch_metrics, name);
     const lk_step *step = runner->step;
-    bool is_steps_own = step && lk_step_has_loss(step) && lk_step_loss(step) == value &&
-                        strcmp(name, step->options.loss_key) == 0;
+    bool is_steps_own = step && lk_step_has_loss(step) && strcmp(name, step->options.loss_key) == 0 &&
+                        same_number(lk_step_loss(step), value);
     if (is_steps_own && step->current->sample_rule.output)
         LKI_TRY(lki_step_sample_losses(runner->step, lk_batch_get(runner->batch, step->options.target_key),
                                        runner->counted_batch_size, &losses));
