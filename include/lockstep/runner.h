@@ -18,6 +18,7 @@
 #include <lockstep/scheduler.h>
 #include <lockstep/step.h>
 #include <lockstep/sys/callback.h>
+#include <lockstep/sys/comm.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -127,15 +128,16 @@ typedef struct lk_train_options {
     const char *comm;           /* between ranks: "auto", "shm", "gloo", "mpi", "nccl" */
     bool sync_batch_norm;       /* batch norms look at the batches of all ranks */
     bool compress_gradients;    /* gradients travel as bf16, with error feedback */
-    int check_replicas;         /* compare the ranks' weights every so many updates */
-    const char *device;         /* "auto", "cpu", "cuda", "cuda:1", "ref" */
-    const char *precision;      /* "fp32", "bf16", or "fp16", whose loss is scaled */
-    lk_scaler_options scaler;   /* how, where PyTorch's defaults do not suit */
-    bool tf32;                  /* products of fp32 may round their operands to TF32, where a GPU has it */
-    bool benchmark;             /* a GPU's convolutions by the fastest way of a trial, though its bits vary */
-    int thread_count;           /* of the CPU engine; 0: the cores of this process */
-    bool no_checkpoints;        /* do not add a checkpoint callback */
-    const char *config_text;    /* written as logdir/config.yml where given */
+    bool local_gradients;  /* ranks neither average gradients nor share their first weights: callbacks do */
+    int check_replicas;    /* compare the ranks' weights every so many updates */
+    const char *device;    /* "auto", "cpu", "cuda", "cuda:1", "ref" */
+    const char *precision; /* "fp32", "bf16", or "fp16", whose loss is scaled */
+    lk_scaler_options scaler; /* how, where PyTorch's defaults do not suit */
+    bool tf32;                /* products of fp32 may round their operands to TF32, where a GPU has it */
+    bool benchmark;           /* a GPU's convolutions by the fastest way of a trial, though its bits vary */
+    int thread_count;         /* of the CPU engine; 0: the cores of this process */
+    bool no_checkpoints;      /* do not add a checkpoint callback */
+    const char *config_text;  /* written as logdir/config.yml where given */
 } lk_train_options;
 
 /* What a custom runner does differently; NULL slots do as the supervised one. `context` is lk_runner.user. */
@@ -254,6 +256,20 @@ const lk_tensor *lk_runner_tensor(lk_runner *runner, const char *key);
 lk_status lk_runner_put_tensor(lk_runner *runner, const char *key, const lk_tensor *tensor);
 /* The metrics of a loader in this epoch, by its key, once it has ended; NULL otherwise. */
 const lk_metrics *lk_runner_loader_metrics(const lk_runner *runner, const char *loader_key);
+/* Collectives between the run's ranks, for callbacks and handle_batch: runner->rank of runner->world_size.
+ * Memory is the host's. With one rank each gives what one rank gives, so nobody has to ask. All ranks make
+ * the same calls in the same order: at experiment, epoch and loader moments, and with each batch of a train
+ * loader, all ranks are there. Other loaders may have more batches on one rank than on another: a call from a
+ * batch of such a loader is LK_ERR_INVALID on every rank. A rank that makes another call instead, or none, is
+ * named in the error of the others, at the latest when the comm's timeout has passed. See
+ * <lockstep/sys/comm.h> for the operations and examples/09_own_ddp.c for Torchbearer's two callbacks. */
+lk_status lk_runner_all_reduce(lk_runner *runner, void *data, int64_t count, lk_dtype dtype,
+                               lk_reduce reduce);
+/* recv has world_size pieces of `count`, in rank order. */
+lk_status lk_runner_all_gather(lk_runner *runner, const void *send, void *recv, int64_t count,
+                               lk_dtype dtype);
+lk_status lk_runner_broadcast(lk_runner *runner, void *data, int64_t count, lk_dtype dtype, int root);
+lk_status lk_runner_barrier(lk_runner *runner);
 /* More models, criteria and optimizers by key, for runs of several (a GAN): kept, checkpointed and freed by
  * the runner. */
 lk_status lk_runner_add_model(lk_runner *runner, const char *key, lk_module *model);

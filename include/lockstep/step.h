@@ -68,7 +68,10 @@ typedef struct lk_step_options {
                                means 1 */
     double clip_norm;       /* 0: gradients are not clipped */
     double clip_value;
-    struct lk_comm *comm; /* with other ranks: gradients are averaged, replicas stay identical; NULL: alone */
+    /* With other ranks: gradients are averaged, replicas stay identical. NULL: the ranks of the run if a
+     * callback or handle_batch makes the step, else alone. lk_comm_alone() stays alone inside a run too. All
+     * ranks make such a step together. */
+    struct lk_comm *comm;
     bool sync_batch_norm; /* batch norms look at the batches of all ranks */
     int64_t
         bucket_nbytes; /* of gradients that travel together; 0: 4 MiB; the first bucket is a quarter of it */
@@ -130,6 +133,9 @@ int64_t lk_step_skipped_updates(lk_step *step);
  * a step with an optimizer has been created; `count` is in elements of the parameters' dtype. */
 void *lk_step_flat_params(lk_step *step, int64_t *count);
 void *lk_step_flat_grads(lk_step *step, int64_t *count);
+/* Says that the gradients have been changed through lk_step_flat_grads: the update that follows, on a GPU
+ * too, uses what they are now. */
+lk_status lk_step_grads_changed(lk_step *step);
 
 #ifdef __cplusplus
 }

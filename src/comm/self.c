@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -51,6 +52,34 @@ static const lk_comm_vtable self_vtable = {
     .abort = self_abort,
     .free = self_free,
 };
+
+static void keep(lk_comm *comm)
+{
+    (void)comm;
+}
+
+/* One for the whole process, which nobody frees. */
+static const lk_comm_vtable alone_vtable = {
+    .name = "self",
+    .start = self_start,
+    .test = self_test,
+    .abort = self_abort,
+    .free = keep,
+};
+
+static self_comm alone;
+
+static void init_alone(void)
+{
+    lk_comm_init(&alone.base, &alone_vtable, 0, 1);
+}
+
+lk_comm *lk_comm_alone(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_alone);
+    return &alone.base;
+}
 
 lk_status lki_comm_self_create(lk_comm **out)
 {

@@ -11,6 +11,7 @@
 #include "launch/ranks.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
+#include "train/ranks.h"
 #include "train/step.h"
 
 #include <lockstep/launch.h>
@@ -39,7 +40,7 @@ static void use_comm(lk_runner *runner, lk_comm *comm)
 {
     lki_run *run = runner->run;
     run->comm = comm;
-    run->step_options.comm = comm;
+    run->step_options.comm = run->options.local_gradients ? lk_comm_alone() : comm;
     runner->rank = comm->rank;
     runner->world_size = comm->size;
     runner->is_master = comm->rank == 0;
@@ -48,6 +49,7 @@ static void use_comm(lk_runner *runner, lk_comm *comm)
                                                 .context = comm,
                                                 .allreduce_sum_i64 = sum_i64,
                                                 .allgather = gather_bytes};
+    lki_ranks_enter(runner);
 }
 
 void lki_distributed_alone(lk_runner *runner)
@@ -64,6 +66,7 @@ static void forget_comm(lk_runner *runner)
     lki_run *run = runner->run;
     run->comm = NULL;
     run->step_options.comm = NULL;
+    lki_ranks_leave(runner);
     run->collectives = (lki_metric_collectives){.world_size = 1};
 }
 

@@ -74,6 +74,8 @@ typedef struct lki_run {
     char engine_device[32]; /* what it was opened for and with; evaluations may have taken another */
     lk_engine_options engine_options;
     lk_comm *comm;
+    lk_runner *outer; /* ranks.c: whose callback has started this run on several ranks; NULL: nobody's */
+    uint64_t number;  /* of this run among those on several ranks */
     lki_metric_collectives collectives;
     char *logdir, *valid_loader, *valid_metric, *device, *resume;
     lk_train_options options;              /* plain values only: everything owned has been taken out of it */

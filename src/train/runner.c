@@ -146,7 +146,7 @@ lk_step *lk_runner_step(lk_runner *runner, const char *key, lk_step_options opti
     if (!part) return NULL;
     if (!part->step) {
         if (!options.engine) options.engine = runner->engine;
-        if (!options.comm) options.comm = runner->run->comm;
+        if (!options.comm) options.comm = runner->run->step_options.comm;
         if (lki_run_check_all_have_batches(runner)) return NULL;
         part->step = lk_step_create(options);
         if (part->step &&

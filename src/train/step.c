@@ -6,6 +6,7 @@
 #include "nn/module.h"
 #include "tensor/element.h"
 #include "train/divide.h"
+#include "train/ranks.h"
 #include "train/same.h"
 
 #include <math.h>
@@ -71,6 +72,7 @@ lk_step *lk_step_create(lk_step_options options)
     if (!step) return NULL;
     set_default_keys(&options);
     step->options = options;
+    if (!options.comm && lki_ranks_comm_for_step(&options, &step->options.comm, &step->run_number)) goto fail;
     step->engine = options.engine;
     if (!step->engine) step->engine = step->own_engine = lk_engine_open("auto", (lk_engine_options){0});
     if (!step->engine) goto fail;
@@ -392,6 +394,7 @@ static lk_status may_begin(const lk_step *step, bool training)
 {
     if (training && !step->options.optimizer)
         return lki_fail(LK_ERR_INVALID, "a step without an optimizer cannot train");
+    if (training) LKI_TRY(lki_ranks_check_step(step->options.comm, step->run_number));
     if (step->flight_count)
         return lki_fail(LK_ERR_INVALID, "the runner's step is under way with the next batch: a callback that "
                                         "uses it must not lag (lk_callback.may_lag)");
@@ -602,6 +605,12 @@ void *lk_step_flat_params(lk_step *step, int64_t *count)
     *count = step->flat.count;
     if (!step->flat.values || lki_step_finish(step) || lki_mirror_pull(step->mirror)) return NULL;
     return lki_buffer_data(step->flat.values);
+}
+
+lk_status lk_step_grads_changed(lk_step *step)
+{
+    if (!step->flat.grads) return lki_fail(LK_ERR_INVALID, "a step without an optimizer has no gradients");
+    return lki_mirror_push_block(step->mirror, lki_buffer_data(step->flat.grads));
 }
 
 void *lk_step_flat_grads(lk_step *step, int64_t *count)

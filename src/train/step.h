@@ -67,6 +67,7 @@ struct lk_step {
     uint64_t generation; /* of the parameters' places when the plans were compiled */
     lk_generator spare;  /* what batches without random numbers draw from */
     lki_step_plan *current;
+    uint64_t run_number; /* of the run whose comm the step has taken by itself; 0: it has not */
     double loss;
     bool has_loss, update_due;
     lki_samples_wanted samples; /* of the batches that follow: sample_losses.h */

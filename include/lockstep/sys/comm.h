@@ -232,6 +232,10 @@ void lk_comm_abort(lk_comm *comm, const char *reason);
 /* NULL is fine. */
 void lk_comm_free(lk_comm *comm);
 
+/* The comm of a process that has no peers: for steps that must stay this rank's own inside a run on several
+ * ranks (lk_step_options.comm). It is never freed. */
+lk_comm *lk_comm_alone(void);
+
 /* The last `limit` collectives as one line ("#16 all-reduce 7850 f32 done in 9 us; #17 ..."), oldest first;
  * returns text. */
 const char *lk_comm_history(const lk_comm *comm, int limit, char *text, size_t capacity);
