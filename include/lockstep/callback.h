@@ -57,7 +57,8 @@ lk_callback *lk_mae_callback_create(lk_metric_callback_options options);
 lk_callback *lk_iou_callback_create(lk_metric_callback_options options);
 lk_callback *lk_dice_callback_create(lk_metric_callback_options options);
 lk_callback *lk_confusion_matrix_callback_create(lk_metric_callback_options options);
-/* A metric of one's own; it belongs to the callback. */
+/* Any metric, also one of your own (lk_custom_metric in <lockstep/sys/metric.h>); it belongs to the callback.
+ * NULL keys are the runner's. */
 lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const char *target_key);
 
 /* Several metrics into one: "sum", "mean", "weighted_sum" or "weighted_mean" of the named batch or loader

@@ -20,6 +20,7 @@
 #include <lockstep/scheduler.h>
 #include <lockstep/status.h>
 #include <lockstep/step.h>
+#include <lockstep/sys/metric.h>
 #include <lockstep/tensor.h>
 
 #endif

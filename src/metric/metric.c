@@ -120,6 +120,11 @@ static lk_status describe(const lk_metric *metric, const lk_tensor *outputs, con
     return LK_OK;
 }
 
+bool lki_metric_wants_targets(const lk_metric *metric)
+{
+    return !metric->kind->update_tensors;
+}
+
 lk_status lki_metric_check_open(const lk_metric *metric)
 {
     if (!metric->reduced) return LK_OK;
@@ -129,7 +134,13 @@ lk_status lki_metric_check_open(const lk_metric *metric)
 
 lk_status lk_metric_update(lk_metric *metric, const lk_tensor *outputs, const lk_tensor *targets)
 {
-    if (!metric || !outputs || !targets) return lki_fail(LK_ERR_INVALID, "metric update: NULL was passed");
+    if (!metric || !outputs || (!targets && lki_metric_wants_targets(metric)))
+        return lki_fail(LK_ERR_INVALID, "metric update: NULL was passed");
+    if (metric->kind->update_tensors) {
+        LKI_TRY(lki_metric_check_open(metric));
+        bool is_empty = outputs->shape.rank > 0 && outputs->shape.dim[0] == 0;
+        return is_empty ? LK_OK : metric->kind->update_tensors(metric, outputs, targets);
+    }
     if (!metric->kind->update)
         return lki_fail(LK_ERR_INVALID, "%s: takes one number a batch, not tensors", metric->kind->name);
     LKI_TRY(lki_metric_check_open(metric));

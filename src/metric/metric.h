@@ -13,12 +13,7 @@
 
 #include <math.h>
 
-/* An array that grows. */
-typedef struct lki_metric_array {
-    void *data;
-    int64_t count, capacity;
-    size_t element_nbytes;
-} lki_metric_array;
+typedef lk_metric_array lki_metric_array;
 
 /* Room for `extra` more elements; the count stays. */
 lk_status lki_metric_array_reserve(lki_metric_array *array, int64_t extra);
@@ -27,6 +22,7 @@ void lki_metric_array_fini(lki_metric_array *array);
 typedef enum lki_metric_part_kind {
     LKI_METRIC_SUM_I64, /* data: int64_t[count], added up over the ranks */
     LKI_METRIC_EXACT,   /* data: lk_exact_sum[count], added up over the ranks */
+    LKI_METRIC_SUM_F64, /* data: double[count], of each rank rounded by itself */
     LKI_METRIC_MAX_I64, /* data: int64_t[count], of which the highest counts; the lowest with MIN */
     LKI_METRIC_MIN_I64,
     LKI_METRIC_MAX_F64, /* data: double[count], likewise; a NaN stays */
@@ -58,6 +54,8 @@ typedef struct lki_metric_batch {
 typedef struct lki_metric_kind {
     const char *name; /* for error sentences */
     lk_status (*update)(lk_metric *metric, const lki_metric_batch *batch);
+    /* Instead of it: takes the batch as it is; targets may be NULL. */
+    lk_status (*update_tensors)(lk_metric *metric, const lk_tensor *outputs, const lk_tensor *targets);
     lk_status (*update_value)(lk_metric *metric, double value, int64_t sample_count); /* optional */
     void (*reset)(lk_metric *metric);
     /* Lists the state that ranks exchange; returns how many parts. */
@@ -90,6 +88,9 @@ struct lk_metric {
 
 /* Allocates `nbytes` for a metric's own struct and fills in what all share. */
 lk_metric *lki_metric_new(size_t nbytes, const lki_metric_kind *kind, const lk_metric_options *options);
+
+/* Whether the metric can do without targets. */
+bool lki_metric_wants_targets(const lk_metric *metric);
 
 /* Fails where the state is already that of all ranks: what is added then would be counted by one alone. */
 lk_status lki_metric_check_open(const lk_metric *metric);

@@ -47,7 +47,7 @@ static bool is_sum(const lki_metric_part *part)
     return part->kind == LKI_METRIC_SUM_I64 || part->kind == LKI_METRIC_EXACT;
 }
 
-static bool is_extreme(const lki_metric_part *part)
+static bool is_gathered(const lki_metric_part *part)
 {
     return !is_sum(part) && part->kind != LKI_METRIC_JOIN;
 }
@@ -95,6 +95,19 @@ static bool replaces_f64(double theirs, double mine, bool highest)
     return theirs != theirs || (highest ? theirs > mine : theirs < mine);
 }
 
+/* All ranks' numbers, without rounding in between. */
+static void add_numbers(const lki_metric_part *part, int64_t i, const int64_t *words, int64_t stride,
+                        int ranks)
+{
+    lk_exact_sum sum = {0};
+    for (int r = 0; r < ranks; r++) {
+        double theirs;
+        memcpy(&theirs, &words[r * stride], sizeof theirs);
+        lk_exact_sum_add(&sum, theirs);
+    }
+    ((double *)part->data)[i] = lk_exact_sum_value(&sum);
+}
+
 static void take_extreme(const lki_metric_part *part, int64_t i, int64_t word)
 {
     bool highest = part->kind == LKI_METRIC_MAX_I64 || part->kind == LKI_METRIC_MAX_F64;
@@ -108,20 +121,24 @@ static void take_extreme(const lki_metric_part *part, int64_t i, int64_t word)
     if (replaces_f64(theirs, *mine, highest)) *mine = theirs;
 }
 
-static lk_status join_extremes(const parts_list *list, const lki_metric_collectives *with)
+/* Extremes, and sums of numbers that each rank has rounded. */
+static lk_status join_gathered(const parts_list *list, const lki_metric_collectives *with)
 {
-    int64_t count = copy_parts(list, is_extreme, NULL, false);
+    int64_t count = copy_parts(list, is_gathered, NULL, false);
     if (count == 0) return LK_OK;
     LKI_SCOPED int64_t *mine = LKI_NEW_ARRAY(int64_t, count);
     LKI_SCOPED int64_t *all = LKI_NEW_ARRAY(int64_t, count * with->world_size);
     if (!mine || !all) return LK_ERR_NOMEM;
-    copy_parts(list, is_extreme, mine, false);
+    copy_parts(list, is_gathered, mine, false);
     LKI_TRY(with->allgather(with->context, all, mine, sizeof *mine * (size_t)count));
-    for (int r = 0; r < with->world_size; r++) {
-        int64_t at = r * count;
-        for (int p = 0; p < list->count; p++)
-            for (int64_t i = 0; is_extreme(&list->items[p]) && i < list->items[p].count; i++)
-                take_extreme(&list->items[p], i, all[at++]);
+    int64_t at = 0;
+    for (int p = 0; p < list->count; p++) {
+        const lki_metric_part *part = &list->items[p];
+        for (int64_t i = 0; is_gathered(part) && i < part->count; i++, at++) {
+            if (part->kind == LKI_METRIC_SUM_F64) add_numbers(part, i, all + at, count, with->world_size);
+            for (int r = 0; part->kind != LKI_METRIC_SUM_F64 && r < with->world_size; r++)
+                take_extreme(part, i, all[r * count + at]);
+        }
     }
     return LK_OK;
 }
@@ -225,7 +242,7 @@ lk_status lki_metric_reduce(lk_metric *const *metrics, int metric_count,
     LKI_TRY(list_parts(pending, count, &list));
     items = list.items;
     LKI_TRY(sum_parts(&list, collectives));
-    LKI_TRY(join_extremes(&list, collectives));
+    LKI_TRY(join_gathered(&list, collectives));
     LKI_TRY(join_parts(&list, collectives));
     for (int i = 0; i < count; i++) pending[i]->reduced = true;
     return LK_OK;

@@ -36,6 +36,14 @@ static const lk_tensor *find_tensor(lk_runner *runner, const char *key, const ch
     return tensor;
 }
 
+/* A metric of the user's own may do without; not without those that it names. */
+static const lk_tensor *find_targets(const metric_context *context, lk_runner *runner, lk_status *status)
+{
+    if (!context->target_key && !lki_metric_wants_targets(context->metric))
+        return lk_batch_get(runner->batch, runner->target_key);
+    return find_tensor(runner, context->target_key, runner->target_key, status);
+}
+
 /* The first samples of a tensor, those that count, as a view in `view`. */
 static const lk_tensor *counted(const lk_runner *runner, const lk_tensor *tensor, lk_tensor *view)
 {
@@ -53,11 +61,10 @@ static lk_status update(lk_callback *callback, lk_runner *runner)
     lk_status status = LK_OK;
     lk_tensor views[2];
     const lk_tensor *outputs = find_tensor(runner, context->input_key, runner->output_key, &status);
-    const lk_tensor *targets =
-        outputs ? find_tensor(runner, context->target_key, runner->target_key, &status) : NULL;
+    const lk_tensor *targets = outputs ? find_targets(context, runner, &status) : NULL;
     if (status) return status;
     LKI_TRY(lk_metric_update(context->metric, counted(runner, outputs, &views[0]),
-                             counted(runner, targets, &views[1])));
+                             targets ? counted(runner, targets, &views[1]) : NULL));
     if (!runner->run->wants_batch_metrics || runner->counted_batch_size == 0) return LK_OK;
     lk_metric_values values;
     LKI_TRY(lk_metric_compute_batch(context->metric, &values));
