@@ -188,7 +188,10 @@ struct lk_runner {
     int64_t
         counted_batch_size; /* of them those that metrics count: the first ones, without lk_batch.padding */
 
-    lk_metrics *batch_metrics;  /* may be set */
+    lk_metrics *batch_metrics; /* may be set */
+    /* What a callback sets here is its own rank's, and rank 0's is reported: join it first, with
+     * lk_runner_all_reduce or as a metric of your own (<lockstep/sys/metric.h>). A difference is warned of
+     * once. */
     lk_metrics *loader_metrics; /* may be set, at loader_end */
     lk_metrics *epoch_metrics;  /* the "_epoch_" ones; may be set, at epoch_end */
     const char *valid_loader, *valid_metric;

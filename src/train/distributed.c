@@ -40,6 +40,7 @@ static void use_comm(lk_runner *runner, lk_comm *comm)
 {
     lki_run *run = runner->run;
     run->comm = comm;
+    run->told_difference = false;
     run->step_options.comm = run->options.local_gradients ? lk_comm_alone() : comm;
     runner->rank = comm->rank;
     runner->world_size = comm->size;

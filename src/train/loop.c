@@ -1,4 +1,5 @@
 /* The loop: epochs over loaders over batches, with the callbacks called at each moment. */
+#include "train/compare_metrics.h"
 #include "train/distributed.h"
 #include "train/frozen.h"
 #include "train/run.h"
@@ -145,6 +146,7 @@ lk_status lki_run_one_loader(lk_runner *runner, int index)
     runner->batch = NULL;
     LKI_TRY(lki_metric_reduce(runner->run->metrics, runner->run->metric_count, &runner->run->collectives));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_loader_end));
+    LKI_TRY(lki_compare_metrics(runner, runner->loader_metrics, "loader"));
     runner->run->loaders[index].has_metrics = true;
     return lki_report_loader(runner);
 }
@@ -167,6 +169,7 @@ static lk_status run_epoch(lk_runner *runner)
     run->inside_epoch = false;
     LKI_TRY(share_buffers(runner));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_end));
+    LKI_TRY(lki_compare_metrics(runner, runner->epoch_metrics, "epoch"));
     LKI_TRY(lki_distributed_agree(runner));
     LKI_TRY(lki_report_epoch(runner));
     return lki_run_call(runner, LKI_MOMENT_settled);

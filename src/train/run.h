@@ -94,6 +94,7 @@ typedef struct lki_run {
     bool running;              /* its callbacks may be at work */
     bool evaluating;           /* not a training run: nothing moves optimizer or scheduler */
     bool freezes;              /* something is frozen, or was: frozen.h */
+    bool told_difference;      /* that the ranks' metrics differ: compare_metrics.h */
     bool nan_ends_run;         /* a loss that is not a number ends the run in order instead of failing it */
 
     /* Where a resumed run goes on. */

@@ -343,6 +343,49 @@ static void a_step_from_outside_is_refused(void **state)
     lk_engine_close(engine);
 }
 
+/* ---- Numbers that differ between ranks ---- */
+
+static char warned[1024];
+static int warning_count;
+
+static void note_warning(const char *level, const char *text, void *context)
+{
+    (void)level, (void)context;
+    warning_count++;
+    snprintf(warned, sizeof warned, "%s", text);
+}
+
+static lk_status set_own(lk_callback *callback, lk_runner *runner)
+{
+    bool joins = callback->context != NULL;
+    double seen = 10 + runner->rank;
+    if (joins) {
+        lk_status status = lk_runner_all_reduce(runner, &seen, 1, LK_F64, LK_REDUCE_SUM);
+        if (status) return status;
+    }
+    if (runner->is_master) lk_metrics_set(runner->loader_metrics, "masters_own", 1);
+    return lk_metrics_set(runner->loader_metrics, "seen", seen);
+}
+
+static void differences_are_told_once(void **state)
+{
+    (void)state;
+    lk_set_log_sink(note_warning, NULL);
+    for (int i = 0; i < 2; i++) {
+        lk_runner *runner;
+        job j = {.ranks = 2,
+                 .with_valid = true,
+                 .callbacks = {lk_on(loader_end, set_own, i ? &warning_count : NULL), lk_timer_callback()},
+                 .callback_count = 2};
+        warning_count = 0;
+        lkt_ok(train(&j, &runner));
+        assert_int_equal(warning_count, i ? 0 : 1);
+        if (!i) lkt_contains(warned, "loader metric \"seen\" is 10 on rank 0 and 11 on rank 1");
+        lk_runner_free(runner);
+    }
+    lk_set_log_sink(NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +397,7 @@ int main(void)
         cmocka_unit_test(local_gradients_excludes_what_needs_averages),
         cmocka_unit_test(a_plain_step_is_averaged),
         cmocka_unit_test(a_step_from_outside_is_refused),
+        cmocka_unit_test(differences_are_told_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
