@@ -68,7 +68,7 @@ typedef struct lk_metric_aggregation_options {
     const char *const *metrics; /* their names; NULL-terminated; NULL: all of them */
     const double *weights;      /* one a name, for the weighted modes */
     const char *mode;           /* "mean" */
-    const char *scope;          /* "batch" or "loader"; "batch" */
+    const char *scope;          /* "batch": of each batch, and then their mean over the samples; "loader" */
 } lk_metric_aggregation_options;
 #define lk_metric_aggregation_callback(...)                                                                  \
     lk_metric_aggregation_callback_create((lk_metric_aggregation_options){__VA_ARGS__})
@@ -79,7 +79,13 @@ lk_callback *lk_metric_aggregation_callback_create(lk_metric_aggregation_options
 typedef struct lk_criterion_callback_options {
     const char *metric_key; /* the runner's loss_key */
 } lk_criterion_callback_options;
-/* Reports the loss: NAME, NAME/mean, NAME/std over a loader. */
+/* Reports the loss: NAME, NAME/mean, NAME/std over a loader. It is that of all samples as one batch: the sum
+ * of the samples' own losses over the sum of their weights (class weights; samples of ignore_index weigh
+ * nothing), with the same bits however the samples were cut into batches and dealt to ranks. So it is in
+ * evaluation, for every loss of the library with the reduction mean or batch mean, and in training on the CPU
+ * in fp32 for a CrossEntropyLoss without label smoothing. Else (training otherwise, another reduction, a
+ * criterion or handle_batch of your own) it is the mean of the batches' losses, each weighted by its samples
+ * that count, and shows the batches in its last digits. */
 #define lk_criterion_callback(...) lk_criterion_callback_create((lk_criterion_callback_options){__VA_ARGS__})
 lk_callback *lk_criterion_callback_create(lk_criterion_callback_options options);
 

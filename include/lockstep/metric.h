@@ -1,4 +1,4 @@
-/* Metrics: what a run reports about a model's outputs, exact at any number of ranks.
+/* Metrics: what a run reports about a model's outputs, with the same bits at any number of ranks.
  *
  * A metric is created once, reset before each pass over a loader, updated with every batch and computed at
  * the end:
@@ -8,6 +8,15 @@
  *     lk_metric_values values;
  *     lk_metric_compute(auc, &values);                        // "auc", "auc/_macro", "auc/_micro",
  * "auc/_weighted" lk_metric_free(auc);
+ *
+ * Counts are integers and sums of fractions are exact (lk_exact_sum), so a value depends on the samples
+ * alone: neither on their order, nor on the batches that they came in, nor on the rank that saw them. Samples
+ * that only make the ranks' shares equal (lk_batch.padding) do not count. The one exception is "/std": it is
+ * the spread of the batches' means, as Catalyst's, and so depends on the batches:
+ *
+ *     std = sqrt(sum n_b (m_b - m)^2 / (N - 1))       N = sum n_b,  m = sum n_b m_b / N
+ *
+ * over the batches b of all ranks, with n_b samples that count and the mean m_b; 0 for a single sample.
  *
  * Values agree with scikit-learn's, names with Catalyst's. Names and values belong to the metric: they stay
  * until its next update, compute or free. A metric belongs to one thread. Tensors must lie in host memory. */
@@ -52,8 +61,8 @@ typedef struct lk_metric_options {
 } lk_metric_options;
 
 /* accuracy01, accuracy01/std, accuracy03, … The target is among the best k when fewer than k classes score
- * higher; of equal scores the lower class comes first, as argmax has it. "/std" is the spread of the batches'
- * means. */
+ * higher; of equal scores the lower class comes first, as argmax has it. The value is the number of samples
+ * that are right over the number of samples. */
 #define lk_accuracy_metric(...) lk_accuracy_metric_create((lk_metric_options){__VA_ARGS__})
 lk_metric *lk_accuracy_metric_create(lk_metric_options options);
 
@@ -94,7 +103,8 @@ lk_metric *lk_iou_metric_create(lk_metric_options options);
 lk_metric *lk_dice_metric_create(lk_metric_options options);
 
 /* NAME, NAME/mean, NAME/std of a number that each batch gives, such as its loss; fed by
- * lk_metric_update_value. */
+ * lk_metric_update_value. A batch's number is usually rounded, so this mean shows how samples were cut into
+ * batches. A runner's loss does not: see lk_criterion_callback. */
 #define lk_mean_metric(name, ...) lk_mean_metric_create((name), (lk_metric_options){__VA_ARGS__})
 lk_metric *lk_mean_metric_create(const char *name, lk_metric_options options);
 

@@ -42,7 +42,7 @@ static lk_module *integers(void)
 
 typedef struct job {
     int ranks, batch_size;
-    const char *comm;
+    const char *comm, *device;
     lk_criterion *(*criterion)(void);
     const char *target_key;
     bool train_is_exact; /* the loss of a train loader too */
@@ -114,7 +114,7 @@ static lk_runner *run(const job *j)
         .loaders = lk_loaders({"train", lk_loader(numbers(TRAIN, 1), .batch_size = j->batch_size)},
                               {"valid", lk_loader(numbers(SAMPLES, 2), .batch_size = j->batch_size)}),
         .callbacks = {callbacks, count}, .nproc = j->ranks, .comm = j->comm, .thread_count = 1,
-        .device = "cpu");
+        .device = j->device ? j->device : "cpu");
     if (status) fail_msg("%d ranks over %s: %s", j->ranks, j->comm ? j->comm : "auto", lk_error());
     return runner;
 }
@@ -209,6 +209,25 @@ static void levels_do_not_see_places(void **state)
         assert_same(several, alone, &j);
     }
     unsetenv("LOCKSTEP_CPU_LEVEL");
+}
+
+static void the_reference_engine_neither(void **state)
+{
+    (void)state;
+    static char alone[CAPACITY], several[CAPACITY];
+    static lk_criterion *(*const criteria[])(void) = {weighted, smoothed, bce};
+    for (int i = 0; i < 3; i++) {
+        job j = {.ranks = 1,
+                 .batch_size = 32,
+                 .device = "ref",
+                 .criterion = criteria[i],
+                 .target_key = i < 2 ? "some" : "soft"};
+        describe(&j, alone);
+        j.ranks = 2;
+        j.batch_size = 9;
+        describe(&j, several);
+        assert_same(several, alone, &j);
+    }
 }
 
 static void comms_do_not_show(void **state)
@@ -323,9 +342,13 @@ static void evaluation_does_not_see_batches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_do_not_show),         cmocka_unit_test(levels_do_not_see_places),
-        cmocka_unit_test(comms_do_not_show),         cmocka_unit_test(accuracy_is_right_over_seen),
-        cmocka_unit_test(spread_is_that_of_batches), cmocka_unit_test(evaluation_does_not_see_batches),
+        cmocka_unit_test(ranks_do_not_show),
+        cmocka_unit_test(levels_do_not_see_places),
+        cmocka_unit_test(the_reference_engine_neither),
+        cmocka_unit_test(comms_do_not_show),
+        cmocka_unit_test(accuracy_is_right_over_seen),
+        cmocka_unit_test(spread_is_that_of_batches),
+        cmocka_unit_test(evaluation_does_not_see_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
