@@ -7,10 +7,13 @@
 #include "tensor/element.h"
 #include "train/step.h"
 
+#include <math.h>
+
 static const char output_name[] = "_sample_losses";
 
-/* With more classes times places than this, a copy of the log-probabilities costs more than a second loss. */
-enum { MAX_LOG_CELLS = 1024 };
+/* With more classes times places than this, a copy of the log-probabilities costs more than a second loss;
+ * and the host's exponentials cost more than the device's. */
+enum { MAX_LOG_CELLS = 1024, MAX_LOGITS_CELLS = 32 };
 
 static int64_t product(lk_shape shape, int begin)
 {
@@ -53,30 +56,40 @@ static lki_sample_rule rule_of(const lki_node *node)
     return rule;
 }
 
-/* A plain cross entropy computes the log-probabilities anyhow. */
-static bool has_log(const lki_node *node, const lki_sample_rule *rule)
+static lki_sample_source source_of(const lki_node *node, const lki_sample_rule *rule, bool on_device)
 {
-    return node->op == LK_OP_CROSS_ENTROPY && rule->is_weighted && node->attr.alpha == 0 &&
-           rule->classes * rule->places <= MAX_LOG_CELLS;
+    int64_t cells = rule->classes * rule->places;
+    bool plain = node->op == LK_OP_CROSS_ENTROPY && rule->is_weighted && node->attr.alpha == 0;
+    if (plain && !on_device && cells <= MAX_LOG_CELLS) return LKI_SAMPLES_LOG_PROBABILITIES;
+    if (plain && on_device && cells <= MAX_LOGITS_CELLS && node->in[0]->is_output) return LKI_SAMPLES_LOGITS;
+    return LKI_SAMPLES_LOSSES;
+}
+
+static lk_value *record_losses(const lki_node *node)
+{
+    lk_attr attr = node->attr;
+    attr.reduction = LK_REDUCTION_NONE;
+    return lki_emit(node->op, &attr, node->input_count, node->in);
 }
 
 lk_status lki_record_sample_losses(lk_graph *graph, lk_value *loss, const lk_value *target,
-                                   int64_t sample_count, lki_samples_wanted wanted, lki_sample_rule *rule)
+                                   int64_t sample_count, lki_samples_wanted wanted, bool on_device,
+                                   lki_sample_rule *rule)
 {
     lki_node *node = loss->node;
     *rule = (lki_sample_rule){0};
     if (wanted == LKI_SAMPLES_NONE || !is_known(node, target, sample_count)) return LK_OK;
     lki_sample_rule made = rule_of(node);
-    made.is_log = has_log(node, &made);
-    if (!made.is_log && wanted != LKI_SAMPLES_ALL) return LK_OK;
-    lk_value *values = made.is_log ? node->out[1] : NULL;
-    if (!made.is_log) {
-        lk_attr attr = node->attr;
-        attr.reduction = LK_REDUCTION_NONE;
-        values = lki_emit(node->op, &attr, node->input_count, node->in);
+    made.source = source_of(node, &made, on_device);
+    bool is_free = made.source == LKI_SAMPLES_LOG_PROBABILITIES;
+    if (!is_free && wanted != LKI_SAMPLES_ALL) return LK_OK;
+    if (made.source == LKI_SAMPLES_LOGITS) {
+        made.output = node->in[0]->name;
+    } else {
+        lk_value *values = is_free ? node->out[1] : record_losses(node);
+        if (!values) return graph->status;
+        LKI_TRY(lk_graph_output(graph, made.output, values));
     }
-    if (!values) return graph->status;
-    LKI_TRY(lk_graph_output(graph, made.output, values));
     *rule = made;
     return LK_OK;
 }
@@ -107,18 +120,35 @@ static double value_at(const lk_tensor *values, int64_t i)
                                    : lki_load(values->dtype, values->data, i);
 }
 
-/* Weighted by the targets. Where the output holds log-probabilities it is not weighted yet. */
+/* log p_t = (x_t - largest) - log sum exp(x - largest) of one place; class c lies at first + c * stride. */
+static double log_probability(const lki_sample_rule *rule, const lk_tensor *logits, int64_t first,
+                              int64_t target)
+{
+    double largest = -INFINITY, sum = 0;
+    for (int64_t c = 0; c < rule->classes; c++) {
+        double value = value_at(logits, first + c * rule->places);
+        if (!(value <= largest)) largest = value;
+    }
+    for (int64_t c = 0; c < rule->classes; c++)
+        sum += exp(value_at(logits, first + c * rule->places) - largest);
+    return (value_at(logits, first + target * rule->places) - largest) - log(sum);
+}
+
+/* Weighted by the targets: losses are already, log-probabilities are not. */
 static void read_class_sample(const lki_sample_rule *rule, const lk_tensor *values, const int64_t *targets,
                               int64_t sample, double *sum, double *weight)
 {
     for (int64_t s = 0; s < rule->places; s++) {
         int64_t at = sample * rule->places + s, target = targets[at];
+        int64_t first = sample * rule->classes * rule->places + s;
         double own = class_weight(rule, target);
         *weight += own;
-        if (!rule->is_log)
+        if (rule->source == LKI_SAMPLES_LOSSES)
             *sum += value_at(values, at);
+        else if (own != 0 && rule->source == LKI_SAMPLES_LOGITS)
+            *sum -= own * log_probability(rule, values, first, target);
         else if (own != 0)
-            *sum -= own * value_at(values, (sample * rule->classes + target) * rule->places + s);
+            *sum -= own * value_at(values, first + target * rule->places);
     }
 }
 

@@ -25,11 +25,18 @@ typedef enum lki_samples_wanted {
     LKI_SAMPLES_ALL
 } lki_samples_wanted;
 
+/* What that output holds. */
+typedef enum lki_sample_source {
+    LKI_SAMPLES_LOSSES,            /* (n, places) */
+    LKI_SAMPLES_LOG_PROBABILITIES, /* (n, classes, places), which a cross entropy computes anyhow */
+    LKI_SAMPLES_LOGITS             /* (n, classes, places): few, and an output already */
+} lki_sample_source;
+
 /* How the host reads them from a plan's output. */
 typedef struct lki_sample_rule {
     const char *output; /* NULL: there are none */
-    bool is_log;        /* it holds log-probabilities (n, classes, places) instead of losses (n, places) */
-    bool is_weighted;   /* by the targets' classes: class_weights, and ignored ones do not count */
+    lki_sample_source source;
+    bool is_weighted; /* by the targets' classes: class_weights, and ignored ones do not count */
     const lk_tensor *class_weights; /* (classes), the graph's; NULL: all are 1 */
     int64_t ignored, classes, places;
     double weight; /* of a sample where it does not depend on the targets */
@@ -41,9 +48,11 @@ typedef struct lki_sample_losses {
 } lki_sample_losses;
 
 /* Adds the output to the graph, whose loss has just been recorded for `sample_count` samples, with this input
- * as its target. A rule without an output says that there is none. */
+ * as its target. A rule without an output says that there is none. A device's log-probabilities are not used:
+ * how they are rounded depends on the number of samples there. */
 lk_status lki_record_sample_losses(lk_graph *graph, lk_value *loss, const lk_value *target,
-                                   int64_t sample_count, lki_samples_wanted wanted, lki_sample_rule *rule);
+                                   int64_t sample_count, lki_samples_wanted wanted, bool on_device,
+                                   lki_sample_rule *rule);
 
 /* Reads the first `count` samples. `values` is the rule's output, `targets` the batch's. */
 lk_status lki_read_sample_losses(const lki_sample_rule *rule, const lk_tensor *values,

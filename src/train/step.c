@@ -140,7 +140,8 @@ static int find_field(const char *const *names, int count, const char *name)
 static lk_status record_samples(lk_step *step, lk_graph *graph, lk_value *loss, const lk_value *target)
 {
     int64_t count = target->shape.rank ? target->shape.dim[0] : 0;
-    return lki_record_sample_losses(graph, loss, target, count, step->samples, &step->recorded_rule);
+    return lki_record_sample_losses(graph, loss, target, count, step->samples,
+                                    step->engine->ops->alloc != NULL, &step->recorded_rule);
 }
 
 /* model(features) -> logits; criterion(logits, targets) -> loss. */

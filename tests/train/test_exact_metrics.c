@@ -322,25 +322,41 @@ static void spread_is_that_of_batches(void **state)
     lk_runner_free(runner);
 }
 
-/* lk_evaluate_loader, too: the batch size does not show. */
+/* lk_evaluate_loader, too, on any engine: the batch size does not show. */
+static double evaluated(const char *device, lk_criterion *criterion, const char *target_key, int batch_size)
+{
+    lk_runner *runner = lk_supervised_runner(.target_key = target_key);
+    lkt_ok(lk_evaluate_loader(
+        runner, lk_loader(numbers(157, 2), .batch_size = batch_size), .model = integers(),
+        .criterion = criterion, .device = device,
+        .callbacks = lk_callbacks(lk_accuracy_callback(.num_classes = CLASSES, .target_key = "targets"))));
+    double loss = lk_metrics_get(runner->loader_metrics, "loss");
+    lk_runner_free(runner);
+    return loss;
+}
+
 static void evaluation_does_not_see_batches(void **state)
 {
     (void)state;
-    double first = 0;
-    for (int size = 1; size <= 1003; size += size < 40 ? 13 : 321) {
-        lk_runner *runner = lk_supervised_runner();
-        lkt_ok(lk_evaluate_loader(runner, lk_loader(numbers(SAMPLES, 2), .batch_size = size),
-                                  .model = integers(), .criterion = lk_cross_entropy_loss(),
-                                  .device = "cpu"));
-        double loss = lk_metrics_get(runner->loader_metrics, "loss");
-        if (size == 1) first = loss;
-        assert_true(loss == first && isfinite(loss));
-        lk_runner_free(runner);
+    static lk_criterion *(*const criteria[])(void) = {plain, weighted, smoothed, squares, bce, divergence};
+    static const int sizes[] = {1, 13, 32, 100};
+    const char *device = getenv("LOCKSTEP_TEST_ENGINE");
+    for (int c = 0; c < 6; c++) {
+        const char *key = c < 3 ? "some" : "soft";
+        double whole = evaluated(device ? device : "cpu", criteria[c](), key, 157);
+        assert_true(isfinite(whole));
+        for (int i = 0; i < 4; i++) {
+            double loss = evaluated(device ? device : "cpu", criteria[c](), key, sizes[i]);
+            if (loss != whole) fail_msg("criterion %d, batches of %d: %a, not %a", c, sizes[i], loss, whole);
+        }
+        lkt_close(evaluated("ref", criteria[c](), key, 157), whole, 1e-6);
     }
 }
 
 int main(void)
 {
+    const struct CMUnitTest evaluation[] = {cmocka_unit_test(evaluation_does_not_see_batches)};
+    if (getenv("LOCKSTEP_TEST_ENGINE")) return cmocka_run_group_tests(evaluation, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_do_not_show),
         cmocka_unit_test(levels_do_not_see_places),

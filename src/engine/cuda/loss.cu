@@ -94,10 +94,10 @@ struct loss_state {
 enum { ONE_BLOCK = 16384, MAX_GRID = 1024, FEW_SAMPLES = 4096 };
 
 /* A thread a sample where that reads neighbours, where a sample is one number, or where there are more short
- * samples than a block has warps to spare for. */
+ * samples than a block has warps to spare for. Losses one by one do not depend on how many there are. */
 bool takes_threads(const lki_cuda_class_loss &l, bool single)
 {
-    return l.inner >= 32 || l.classes == 1 || single || (l.classes <= 16 && l.samples >= 64);
+    return l.inner >= 32 || l.classes == 1 || single || (l.classes <= 16 && (l.none || l.samples >= 64));
 }
 
 int grid_of(const lki_cuda *cuda, const lki_cuda_class_loss &l, int lanes)
