@@ -1,0 +1,318 @@
+"""Trains a job in PyTorch, in f32 or f64, with the semantics of PyTorch and of Catalyst's callbacks.
+
+Several ranks are emulated in this process: each has a generator of its own and the share of a DistributedSampler, and the
+gradients are averaged as DistributedDataParallel does.
+"""
+import os
+import sys
+import warnings
+
+import numpy as np
+import torch
+from torch.optim import lr_scheduler
+from torch.utils.data import (DataLoader, DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler,
+                              WeightedRandomSampler)
+
+import models
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracle"))
+from nn_lamb import Lamb  # noqa: E402
+
+
+class Diverged(Exception):
+    """A loss or a weight is not finite: nothing can be compared."""
+
+
+class Trace:
+    """What a run leaves: initial and final weights by name, and (loader, epoch, loss) for each batch and each epoch."""
+
+    def __init__(self):
+        self.initial, self.final, self.batches, self.epochs = {}, {}, [], []
+
+
+# ---- What a config names ----
+
+def tensor(value, dtype):
+    return torch.tensor(value, dtype=dtype)
+
+
+def make_model(spec):
+    return models.build(spec)
+
+
+def make_criterion(spec, dtype):
+    keys = {k: v for k, v in spec.items() if k != "_target_"}
+    for key in ("weight", "pos_weight"):
+        if key in keys:
+            keys[key] = tensor(keys[key], dtype)
+    return getattr(torch.nn, spec["_target_"])(**keys)
+
+
+def make_optimizer(spec, model):
+    keys = {k: v for k, v in spec.items() if k not in ("_target_", "params")}
+    groups = model.parameters()
+    if isinstance(spec["params"], list):
+        parts = {"body.parameters": model[0], "head.parameters": model[1]}
+        groups = [dict(group, params=list(parts[group["params"]["_var_"]].parameters())) for group in spec["params"]]
+    made = Lamb if spec["_target_"] == "LAMB" else getattr(torch.optim, spec["_target_"])
+    return made(groups, **keys)
+
+
+def make_scheduler(spec, optimizer):
+    name, keys = spec["_target_"], {k: v for k, v in spec.items() if k != "_target_"}
+    if name == "SequentialLR":
+        keys["schedulers"] = [make_scheduler(part, optimizer) for part in keys["schedulers"]]
+    if name == "WarmupLR":
+        warm = lr_scheduler.LinearLR(optimizer, keys.get("start_factor", 1 / 3), total_iters=keys["steps"])
+        then = make_scheduler(keys["then"], optimizer)
+        return lr_scheduler.SequentialLR(optimizer, [warm, then], [keys["steps"]])
+    return getattr(lr_scheduler, name)(optimizer, **keys)
+
+
+def steps_every_batch(spec, callbacks):
+    for callback in callbacks:
+        if callback["_target_"] == "Scheduler":
+            return callback["mode"] == "batch"
+    return spec["_target_"] in ("OneCycleLR", "CyclicLR")
+
+
+def make_sampler(spec, count, rank, ranks):
+    keys = {k: v for k, v in spec.items() if k not in ("_target_", "dataset", "data_source")}
+    name, data = spec["_target_"], range(count)
+    if name == "DistributedSampler":
+        return DistributedSampler(data, ranks, rank, **keys)
+    if name == "SequentialSampler":
+        return SequentialSampler(data)
+    if name == "RandomSampler":
+        return RandomSampler(data, **keys)
+    if name == "SubsetRandomSampler":
+        return SubsetRandomSampler(keys["indices"])
+    return WeightedRandomSampler(**keys)
+
+
+class Indices:
+    """A dataset of its own indices: the loader says which samples, and rows are taken at once."""
+
+    def __init__(self, indices):
+        self.indices = list(indices)
+
+    def __len__(self):
+        return len(self.indices)
+
+    def __getitem__(self, position):
+        return self.indices[position]
+
+
+def make_loader(spec, count, rank, ranks, train):
+    keys = {"batch_size": spec.get("batch_size", 1), "drop_last": spec.get("drop_last", False)}
+    if not train and ranks > 1:
+        return DataLoader(Indices(range(rank, count, ranks)), **keys), None
+    if "sampler" in spec:
+        sampler = make_sampler(spec["sampler"], count, rank, ranks)
+        return DataLoader(Indices(range(count)), sampler=sampler, **keys), sampler
+    if ranks > 1:
+        sampler = DistributedSampler(range(count), ranks, rank, shuffle=spec.get("shuffle", True))
+        return DataLoader(Indices(range(count)), sampler=sampler, **keys), sampler
+    return DataLoader(Indices(range(count)), shuffle=spec.get("shuffle", False), **keys), None
+
+
+# ---- One rank's generator and batch norms' numbers ----
+
+class Ranks:
+    """The generators of the emulated ranks. Batch norms keep the numbers of rank 0, as DistributedDataParallel's do."""
+
+    def __init__(self, count, model):
+        self.states = [torch.get_rng_state()] * count
+        self.buffers = list(model.buffers())
+
+    def run(self, rank, work):
+        kept = [b.clone() for b in self.buffers] if rank else []
+        torch.set_rng_state(self.states[rank])
+        result = work()
+        self.states[rank] = torch.get_rng_state()
+        for buffer, value in zip(self.buffers, kept):
+            buffer.copy_(value)
+        return result
+
+
+# ---- The run ----
+
+class Run:
+    """`nudge`, a seed, changes the last bits of weights and gradients: how far that leads is how chaotic the job is."""
+
+    def __init__(self, job, dtype, nudge=0):
+        self.job, self.config, self.dtype, self.trace = job, job["config"], dtype, Trace()
+        self.noise = torch.Generator().manual_seed(nudge) if nudge else None
+        torch.manual_seed(self.config["seed"])
+        self.model = make_model(self.config["model"])
+        self.trace.initial = {k: v.numpy().copy() for k, v in self.model.state_dict().items()}
+        if nudge:
+            self.nudge_weights()
+        self.model.to(dtype)
+        self.ranks = Ranks(job["ranks"], self.model)
+        self.criterion = make_criterion(self.config["criterion"], dtype)
+        self.optimizer = make_optimizer(self.config["optimizer"], self.model)
+        self.callbacks = self.config.get("callbacks", [])
+        self.scheduler = make_scheduler(self.config["scheduler"], self.optimizer) if self.config.get("scheduler") else None
+        self.data = {key: self.take(names) for key, names in
+                     (("train", ("X.npy", "y.npy")), ("valid", ("X_valid.npy", "y_valid.npy"))) if names[0] in job["arrays"]}
+        self.loaders = {key: [make_loader(self.config["loaders"][key], len(self.data[key][0]), rank, job["ranks"], key == "train")
+                              for rank in range(job["ranks"])] for key in self.data}
+        self.accumulated = 0
+        self.averages, self.averaged, self.batches = None, 0, 0
+
+    def take(self, names):
+        arrays = [torch.from_numpy(np.ascontiguousarray(self.job["arrays"][name])) for name in names]
+        return [a if a.dtype == torch.int64 else a.to(self.dtype) for a in arrays]
+
+    def nudge_weights(self):
+        with torch.no_grad():
+            for p in self.model.parameters():
+                p.mul_(1 + 2e-7 * (torch.rand(p.shape, generator=self.noise) - 0.5))
+
+    def nudge_gradients(self, parameters):
+        """Where terms cancel, what is left is rounding, of the size of the terms: gradients of 1e-9 may have either sign."""
+        largest = [float(p.grad.abs().max()) if p.grad.numel() else 0.0 for p in parameters]
+        for p, own in zip(parameters, largest):
+            size = 6e-8 * max(own, 0.01 * max(largest))
+            p.grad += size * (2 * torch.rand(p.shape, generator=self.noise) - 1)
+
+    def callback(self, *names):
+        return next((c for c in self.callbacks if c["_target_"] in names), {})
+
+    def loss_of(self, key, indices):
+        x, y = self.data[key]
+        loss = self.criterion(self.model(x[indices]), y[indices])
+        if not np.isfinite(loss.item()) or abs(loss.item()) > 1e15:
+            raise Diverged
+        return loss
+
+    # -- one batch --
+
+    def backward(self, batches):
+        """Adds the mean gradient of all ranks to what is there; the loss of each rank."""
+        losses, parameters = [], list(self.model.parameters())
+        before = [p.grad for p in parameters]
+        sums = [None] * len(parameters)
+        for rank, indices in enumerate(batches):
+            for p in parameters:
+                p.grad = None
+            loss = self.ranks.run(rank, lambda: self.loss_of("train", indices))
+            self.ranks.run(rank, loss.backward)
+            losses.append(loss.item())
+            for i, p in enumerate(parameters):
+                if p.grad is not None:
+                    part = p.grad / len(batches)
+                    sums[i] = part if sums[i] is None else sums[i] + part
+        for p, old, new in zip(parameters, before, sums):
+            p.grad = new if old is None else old if new is None else old + new
+        return losses
+
+    def adjust_gradients(self):
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        if self.noise and parameters:
+            self.nudge_gradients(parameters)
+        for callback in self.callbacks:
+            name = callback["_target_"]
+            for p in parameters:
+                if name == "L1WeightDecay":
+                    p.grad += callback.get("rate", 5e-4) * p.detach().sign()
+                elif name == "L2WeightDecay" and p.norm() > 0:
+                    p.grad += callback.get("rate", 5e-4) * p.detach() / p.detach().norm()
+        for callback in self.callbacks:
+            clip = callback.get("grad_clip_fn")
+            if clip:
+                getattr(torch.nn.utils, clip)(parameters, **callback["grad_clip_params"])
+
+    def train_batch(self, batches):
+        losses = self.backward(batches)
+        self.adjust_gradients()
+        self.accumulated += 1
+        if self.accumulated % self.callback("Optimizer").get("accumulation_steps", 1) == 0:
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+        if self.scheduler and steps_every_batch(self.config["scheduler"], self.callbacks):
+            self.scheduler.step()
+        self.batches += 1
+        ema = self.callback("EMA")
+        if ema and self.batches % ema.get("update_every", 1) == 0:
+            self.average(1 - ema.get("decay", 0.999))
+        return losses
+
+    def average(self, share):
+        if not self.averaged:
+            self.averages = [p.detach().clone() for p in self.model.parameters()]
+        for a, p in zip(self.averages, self.model.parameters()):
+            a += (p.detach() - a) * share
+        self.averaged += 1
+
+    # -- loaders and epochs --
+
+    def train_loader(self, epoch):
+        loaders = self.loaders["train"]
+        for _, sampler in loaders:
+            if isinstance(sampler, DistributedSampler):
+                sampler.set_epoch(epoch)
+        self.model.train()
+        passes = [self.ranks.run(rank, lambda: iter(loader)) for rank, (loader, _) in enumerate(loaders)]
+        total, count = 0.0, 0
+        while True:
+            batches = [self.ranks.run(rank, lambda: next(each, None)) for rank, each in enumerate(passes)]
+            if batches[0] is None:
+                break
+            losses = self.train_batch(batches)
+            self.trace.batches.append(("train", epoch, losses[0]))
+            total += sum(loss * len(indices) for loss, indices in zip(losses, batches))
+            count += sum(len(indices) for indices in batches)
+        if not count:
+            raise Diverged
+        self.trace.epochs.append(("train", epoch, total / count))
+        return total / count
+
+    def valid_loader(self, epoch):
+        self.model.eval()
+        total, count = 0.0, 0
+        with torch.no_grad():
+            for rank, (loader, _) in enumerate(self.loaders["valid"]):
+                for indices in self.ranks.run(rank, lambda: list(loader)):
+                    loss = self.loss_of("valid", indices).item()
+                    if rank == 0:
+                        self.trace.batches.append(("valid", epoch, loss))
+                    total, count = total + loss * len(indices), count + len(indices)
+        self.trace.epochs.append(("valid", epoch, total / count))
+
+    def swap_averages(self):
+        with torch.no_grad():
+            for a, p in zip(self.averages, self.model.parameters()):
+                kept = p.detach().clone()
+                p.copy_(a)
+                a.copy_(kept)
+
+    def epoch(self, epoch):
+        metric = self.train_loader(epoch)
+        swa = self.callback("SWA")
+        if swa and epoch + 1 >= swa.get("swa_start"):
+            self.average(1 / (self.averaged + 1))
+        swapped = self.averaged > 0 and (bool(self.callback("EMA")) or bool(swa))
+        if swapped:
+            self.swap_averages()
+        if "valid" in self.loaders:
+            self.valid_loader(epoch)
+        self.trace.final = {k: v.numpy().copy() for k, v in self.model.state_dict().items()}
+        if swapped:
+            self.swap_averages()
+        if self.scheduler and not steps_every_batch(self.config["scheduler"], self.callbacks):
+            needs_metric = isinstance(self.scheduler, lr_scheduler.ReduceLROnPlateau)
+            self.scheduler.step(metric) if needs_metric else self.scheduler.step()
+
+
+def train(job, dtype=torch.float32, nudge=0):
+    """Trains; raises Diverged if numbers are not finite, and PyTorch's own errors for jobs that it refuses."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = Run(job, dtype, nudge)
+        for epoch in range(job["config"]["num_epochs"]):
+            run.epoch(epoch)
+    if not all(np.isfinite(v).all() for v in run.trace.final.values()):
+        raise Diverged
+    return run.trace
