@@ -1,8 +1,10 @@
 """The differential fuzzer: random training jobs in Lockstep and in live PyTorch. See docs/fuzzing.md; scripts/fuzz starts it."""
 import argparse
 import multiprocessing
+import multiprocessing.queues
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -53,12 +55,18 @@ def levels():
     return found + (["avx512"] if all(" avx512%s " % f in flags for f in ("f", "bw", "dq", "vl")) else [])
 
 
+def comms(command):
+    """Besides shared memory: what else the ranks of one host can speak in this build."""
+    words = subprocess.run([command, "doctor"], capture_output=True, text=True).stdout
+    return ["gloo"] if "gloo: built in" in words else ["shm"]
+
+
 def draw(options, kinds, number):
     """The job, and PyTorch's runs of it. A job that PyTorch refuses, or that diverges there, is drawn anew."""
     import judge
     import oracle
     for attempt in range(ATTEMPTS):
-        job = jobs.draw(options.seed, number, attempt, kinds, options.ranks, levels(), options.engine)
+        job = jobs.draw(options.seed, number, attempt, kinds, options.ranks, levels(), options.engine, options.comms)
         try:
             return job, judge.Theirs(job)
         except (oracle.Diverged, RuntimeError, ValueError, IndexError, TypeError, KeyError, AssertionError, ZeroDivisionError) as error:
@@ -91,7 +99,7 @@ def keep(options, job, verdict, folder, before):
         file.write("\nThe whole job again:  scripts/fuzz --replay %s --ranks %d-%d%s\n"
                    % (job["name"], *options.ranks, " --engine " + options.engine if options.engine else ""))
         file.write("This one:             cd %s && LOCKSTEP_CPU_LEVEL=%s OMP_NUM_THREADS=%d lockstep run -C config.yml --device %s%s\n"
-                   % (target, job["level"], job["threads"], job["device"], " --nproc %d" % job["ranks"] if job["ranks"] > 1 else ""))
+                   % (target, job["level"], job["threads"], job["device"], " --nproc %d --comm %s" % (job["ranks"], job["comm"]) if job["ranks"] > 1 else ""))
     return target
 
 
@@ -191,7 +199,7 @@ def main():
         print("skipped: /usr/bin/python3 has no PyTorch (Debian's python3-torch)", file=sys.stderr)
         return 77
     options = arguments()
-    kinds = catalogue.read(options.command)
+    kinds, options.comms = catalogue.read(options.command), comms(options.command)
     if options.self_test or options.ignored_keys:
         import mistakes
         return (mistakes.self_test if options.self_test else mistakes.key_test)(options, kinds)

@@ -185,7 +185,9 @@ def draw_plain_schedule(rng, kinds, name, optimizer, steps):
     spec = {"_target_": name, **catalogue.options(rng, kinds["scheduler"][name], skip)}
     if name in BATCH_SCHEDULES and not ("betas" in optimizer or optimizer.get("momentum")):
         spec["cycle_momentum"] = False # PyTorch refuses to move a momentum that is not there
-    if name == "OneCycleLR":
+    if name == "OneCycleLR" and rng.random() < 0.3:
+        spec.update(epochs=2, steps_per_epoch=steps)
+    elif name == "OneCycleLR":
         spec["total_steps"] = steps + rng.choice([0, 1, 7])
     return spec
 
@@ -238,11 +240,19 @@ def draw_sampler(rng, numbers, ranks, count):
     return spec
 
 
-def draw_callbacks(rng, kinds):
+# Callbacks that only look: the numbers must be the same with them.
+LOOKERS = {"any": ["GradientNorm", "TerminateOnNaN", "Timer"], "regression": ["MSE", "MAE", "R2Squared"],
+           "classes": ["Accuracy", "PrecisionRecallF1Support"]}
+
+
+def draw_callbacks(rng, kinds, criterion, flat_classes):
     callbacks = []
-    for name in ("L1WeightDecay", "L2WeightDecay", "EMA", "SWA"):
-        if rng.random() < 0.04:
-            callbacks.append({"_target_": name, **catalogue.options(rng, kinds["callback"][name])})
+    task = "regression" if criterion["_target_"] in REGRESSION else "classes" if flat_classes else "any"
+    if rng.random() < 0.15:
+        callbacks.append({"_target_": rng.choice(LOOKERS["any"] + LOOKERS[task])})
+    if rng.random() < 0.12:
+        name = rng.choice(["L1WeightDecay", "L2WeightDecay", "EMA", "SWA"])
+        callbacks.append({"_target_": name, **catalogue.options(rng, kinds["callback"][name])})
     clip = {}
     if rng.random() < 0.25:
         norm = rng.random() < 0.6
@@ -266,6 +276,8 @@ def draw_loaders(rng, numbers, ranks, count, valid_count, large):
         train["sampler"] = draw_sampler(rng, numbers, ranks, count)
     elif rng.random() < 0.7:
         train["shuffle"] = rng.random() < 0.7
+    if ranks == 1 and train.get("shuffle") and rng.random() < 0.3:
+        train["seed"] = rng.choice([1, 7])
     if rng.random() < 0.3:
         train["drop_last"] = rng.random() < 0.7
     if rng.random() < 0.3:
@@ -281,7 +293,7 @@ def draw_loaders(rng, numbers, ranks, count, valid_count, large):
 
 # ---- The job ----
 
-def draw(seed, number, attempt, kinds, most_ranks=(1, 3), levels=("base",), device=None):
+def draw(seed, number, attempt, kinds, most_ranks=(1, 3), levels=("base",), device=None, comms=("shm",)):
     """Job `number` of a seed; a later attempt if PyTorch itself refuses an earlier one."""
     rng = random.Random("%d:%d:%d" % (seed, number, attempt))
     numbers = np.random.default_rng(rng.getrandbits(60))
@@ -302,14 +314,15 @@ def draw(seed, number, attempt, kinds, most_ranks=(1, 3), levels=("base",), devi
     features = (numbers.integers(0, vocabulary, (count + valid,) + shape) if kind == "tokens"
                 else draw_features(rng, numbers, (count + valid,) + shape, layout))
     grouped = bool(body and head) and rng.random() < 0.25 and has_parameters(body) and has_parameters(head)
-    config = draw_call(rng, numbers, kinds, criterion, ranks, count, valid, grouped, large)
+    flat_classes = targets.dtype == np.int64 and targets.ndim == 1 and "ignore_index" not in criterion
+    config = draw_call(rng, numbers, kinds, criterion, flat_classes, ranks, count, valid, grouped, large)
     config["model"] = draw_shell(body, head, grouped)
     arrays = {"X.npy": features[:count], "y.npy": targets[:count]}
     if valid:
         arrays.update({"X_valid.npy": features[count:], "y_valid.npy": targets[count:]})
     return {"name": "%d:%d" % (seed, number), "config": config, "ranks": ranks, "layout": layout, "arrays": arrays,
             "device": device or rng.choice(["cpu"] * 5 + ["ref"]), "level": rng.choice(list(levels) + [levels[-1]]),
-            "threads": rng.choice([1, 1, 2])}
+            "threads": rng.choice([1, 1, 2]), "comm": rng.choice(["shm"] * 4 + list(comms))}
 
 
 def draw_shell(body, head, grouped):
@@ -319,14 +332,14 @@ def draw_shell(body, head, grouped):
     return {"_var_": "model", "_target_": "Sequential", "args": body + head}
 
 
-def draw_call(rng, numbers, kinds, criterion, ranks, count, valid, grouped, large):
+def draw_call(rng, numbers, kinds, criterion, flat_classes, ranks, count, valid, grouped, large):
     epochs = rng.choice([1, 2] if large else [1, 2, 3])
     loaders = draw_loaders(rng, numbers, ranks, count, valid, large)
     if count > 40 and loaders["train"]["batch_size"] < 4:
         epochs = 1
     call = {"criterion": criterion, "loaders": loaders, "num_epochs": epochs, "seed": rng.choice([1, 42, 12345])}
     call["optimizer"] = draw_optimizer(rng, kinds, criterion, grouped)
-    call["callbacks"] = draw_callbacks(rng, kinds)
+    call["callbacks"] = draw_callbacks(rng, kinds, criterion, flat_classes)
     if rng.random() < 0.5:
         steps = epochs * -(-count // loaders["train"]["batch_size"])
         call["scheduler"], callback = draw_schedule(rng, kinds, call["optimizer"], steps)

@@ -100,6 +100,8 @@ class Drawer:
         return {"_target_": name, **self.options(name)}
 
     def dropout(self, shape):
+        if self.rng.random() < 0.1:
+            return {"_target_": "Identity"}
         return {"_target_": "Dropout", **self.options("Dropout", chance=0.8)}
 
     def linear(self, shape):
@@ -178,6 +180,8 @@ class Drawer:
         batch_first = {"batch_first": True} if self.rng.random() < 0.8 else {}
         if kind == "MultiheadAttention":
             spec = {"_target_": kind, "embed_dim": shape[-1], "num_heads": heads, **batch_first}
+            self.maybe(spec, "kdim", [shape[-1]], 0.1)
+            self.maybe(spec, "vdim", [shape[-1]], 0.1)
             return {**spec, **self.options(kind, list(spec) + ["batch_first", "kdim", "vdim"])}
         layer = {"_target_": "TransformerEncoderLayer", "d_model": shape[-1], "nhead": heads,
                  "dim_feedforward": self.width(0.05), **batch_first}

@@ -28,6 +28,7 @@ class Trace:
 
     def __init__(self):
         self.initial, self.final, self.batches, self.epochs = {}, {}, [], []
+        self.reached = None  # for each parameter, which of its numbers have ever had a gradient that is not exactly zero
 
 
 # ---- What a config names ----
@@ -113,7 +114,8 @@ def make_loader(spec, count, rank, ranks, train):
     if ranks > 1:
         sampler = DistributedSampler(range(count), ranks, rank, shuffle=spec.get("shuffle", True))
         return DataLoader(Indices(range(count)), sampler=sampler, **keys), sampler
-    return DataLoader(Indices(range(count)), shuffle=spec.get("shuffle", False), **keys), None
+    generator = torch.Generator().manual_seed(spec["seed"]) if "seed" in spec else None
+    return DataLoader(Indices(range(count)), shuffle=spec.get("shuffle", False), generator=generator, **keys), None
 
 
 # ---- One rank's generator and batch norms' numbers ----
@@ -138,9 +140,10 @@ class Ranks:
 # ---- The run ----
 
 class Run:
-    """`nudge`, a seed, changes the last bits of weights and gradients: how far that leads is how chaotic the job is."""
+    """`nudge`, a seed, changes the last bits of weights and gradients: how far that leads is how chaotic the job is. Gradients
+    that are exactly zero in `exact`, the trace of an f64 run, stay zero: rounding alone does not move them."""
 
-    def __init__(self, job, dtype, nudge=0):
+    def __init__(self, job, dtype, nudge=0, exact=None):
         self.job, self.config, self.dtype, self.trace = job, job["config"], dtype, Trace()
         self.noise = torch.Generator().manual_seed(nudge) if nudge else None
         torch.manual_seed(self.config["seed"])
@@ -158,6 +161,8 @@ class Run:
                      (("train", ("X.npy", "y.npy")), ("valid", ("X_valid.npy", "y_valid.npy"))) if names[0] in job["arrays"]}
         self.loaders = {key: [make_loader(self.config["loaders"][key], len(self.data[key][0]), rank, job["ranks"], key == "train")
                               for rank in range(job["ranks"])] for key in self.data}
+        self.reached = exact.reached if exact else None
+        self.trace.reached = [torch.zeros(p.shape, dtype=torch.bool) for p in self.model.parameters()]
         self.accumulated = 0
         self.averages, self.averaged, self.batches = None, 0, 0
 
@@ -172,10 +177,11 @@ class Run:
 
     def nudge_gradients(self, parameters):
         """Where terms cancel, what is left is rounding, of the size of the terms: gradients of 1e-9 may have either sign."""
-        largest = [float(p.grad.abs().max()) if p.grad.numel() else 0.0 for p in parameters]
-        for p, own in zip(parameters, largest):
-            size = 6e-8 * max(own, 0.01 * max(largest))
-            p.grad += size * (2 * torch.rand(p.shape, generator=self.noise) - 1)
+        largest = [float(p.grad.abs().max()) if p.grad is not None and p.grad.numel() else 0.0 for p in parameters]
+        for p, own, reached in zip(parameters, largest, self.reached):
+            if p.grad is not None:
+                size = 6e-8 * max(own, 0.01 * max(largest))
+                p.grad += size * (2 * torch.rand(p.shape, generator=self.noise) - 1) * reached
 
     def callback(self, *names):
         return next((c for c in self.callbacks if c["_target_"] in names), {})
@@ -209,9 +215,12 @@ class Run:
         return losses
 
     def adjust_gradients(self):
+        for p, reached in zip(self.model.parameters(), self.trace.reached):
+            if p.grad is not None:
+                reached |= p.grad != 0
+        if self.noise:
+            self.nudge_gradients(list(self.model.parameters()))
         parameters = [p for p in self.model.parameters() if p.grad is not None]
-        if self.noise and parameters:
-            self.nudge_gradients(parameters)
         for callback in self.callbacks:
             name = callback["_target_"]
             for p in parameters:
@@ -306,11 +315,11 @@ class Run:
             self.scheduler.step(metric) if needs_metric else self.scheduler.step()
 
 
-def train(job, dtype=torch.float32, nudge=0):
+def train(job, dtype=torch.float32, nudge=0, exact=None):
     """Trains; raises Diverged if numbers are not finite, and PyTorch's own errors for jobs that it refuses."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run = Run(job, dtype, nudge)
+        run = Run(job, dtype, nudge, exact)
         for epoch in range(job["config"]["num_epochs"]):
             run.epoch(epoch)
     if not all(np.isfinite(v).all() for v in run.trace.final.values()):
