@@ -90,16 +90,18 @@ def keep(options, job, verdict, folder, before):
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(folder, target)
     if verdict.theirs:
-        np.savez(os.path.join(target, "pytorch_f32.npz"), losses=[l for _, _, l in verdict.theirs.plain.batches], **verdict.theirs.plain.final)
-        np.savez(os.path.join(target, "pytorch_f64.npz"), losses=[l for _, _, l in verdict.theirs.exact.batches], **verdict.theirs.exact.final)
+        for name, trace in (("f32", verdict.theirs.plain), ("f64", verdict.theirs.exact)):
+            losses = [loss for _, _, loss in trace.batches]
+            np.savez(os.path.join(target, "pytorch_%s.npz" % name), losses=losses, **trace.final)
     with open(os.path.join(target, "README.txt"), "w") as file:
         file.write("%s: %s\n\n" % (verdict.status, describe(job)))
         file.write("".join("%10.3g  %s\n" % entry for entry in verdict.report if entry[0] > 0.5))
         file.write("\nBefore it was made smaller:\n%10.3g  %s\n" % before.report[0])
         file.write("\nThe whole job again:  scripts/fuzz --replay %s --ranks %d-%d%s\n"
                    % (job["name"], *options.ranks, " --engine " + options.engine if options.engine else ""))
-        file.write("This one:             cd %s && LOCKSTEP_CPU_LEVEL=%s OMP_NUM_THREADS=%d lockstep run -C config.yml --device %s%s\n"
-                   % (target, job["level"], job["threads"], job["device"], " --nproc %d --comm %s" % (job["ranks"], job["comm"]) if job["ranks"] > 1 else ""))
+        ranks = " --nproc %d --comm %s" % (job["ranks"], job["comm"]) if job["ranks"] > 1 else ""
+        file.write("This one:             cd %s && LOCKSTEP_CPU_LEVEL=%s taskset -c 0-%d lockstep run -C config.yml --device %s%s\n"
+                   % (target, job["level"], job["threads"] - 1, job["device"], ranks))
     return target
 
 

@@ -13,7 +13,7 @@ import catalogue
 import models
 
 BATCHES, LARGE_BATCHES = [1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 32, 33, 64], [16, 17, 24, 32, 33, 50]
-ACCUMULATION = 0.0
+ACCUMULATION = 0.15
 LAYOUTS = ["dense", "dense", "sparse", "padded", "onehot", "outlying", "constant", "tiny", "large"]
 
 REGRESSION = ["MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"]
@@ -173,7 +173,7 @@ def draw_optimizer(rng, kinds, criterion, grouped):
     return spec
 
 
-KNOWN_OPTIMIZERS = {"SGD", "Adam", "AdamW", "LAMB", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adadelta", "Adamax", "ASGD", "Rprop"}
+KNOWN_OPTIMIZERS = {"SGD", "Adam", "AdamW", "LAMB", "CatalystLamb", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adadelta", "Adamax", "ASGD", "Rprop"}
 
 EPOCH_SCHEDULES = ["StepLR", "MultiStepLR", "ExponentialLR", "ConstantLR", "LinearLR", "PolynomialLR", "CosineAnnealingLR",
                    "CosineAnnealingWarmRestarts"]
@@ -192,15 +192,16 @@ def draw_plain_schedule(rng, kinds, name, optimizer, steps):
     return spec
 
 
-def draw_schedule(rng, kinds, optimizer, steps):
-    """The schedule and, if it must be said, the callback that says when it steps."""
+def draw_schedule(rng, kinds, optimizer, steps, plain_mean):
+    """The schedule and, if it must be said, the callback that says when it steps. A plateau is looked for in an epoch's loss: the
+    mean must be over samples."""
     kind = rng.choice(["epoch", "epoch", "batch", "plateau", "sequential", "warmup", "by batch"])
-    if kind == "plateau":
+    if kind == "plateau" and plain_mean:
         return {"_target_": "ReduceLROnPlateau",
                 **catalogue.options(rng, kinds["scheduler"]["ReduceLROnPlateau"], ["optimizer"], 0.6)}, None
     if kind == "batch":
         return draw_plain_schedule(rng, kinds, rng.choice(BATCH_SCHEDULES), optimizer, steps), None
-    if kind in ("epoch", "by batch"):
+    if kind in ("epoch", "by batch", "plateau"):
         spec = draw_plain_schedule(rng, kinds, rng.choice(EPOCH_SCHEDULES), optimizer, steps)
         mode = "batch" if kind == "by batch" else rng.choice([None, "epoch"])
         return spec, mode and {"_target_": "Scheduler", "mode": mode}
@@ -342,8 +343,11 @@ def draw_call(rng, numbers, kinds, criterion, flat_classes, ranks, count, valid,
     call["callbacks"] = draw_callbacks(rng, kinds, criterion, flat_classes)
     if rng.random() < 0.5:
         steps = epochs * -(-count // loaders["train"]["batch_size"])
-        call["scheduler"], callback = draw_schedule(rng, kinds, call["optimizer"], steps)
+        call["scheduler"], callback = draw_schedule(
+            rng, kinds, call["optimizer"], steps, not {"weight", "ignore_index"} & set(criterion))
         call["callbacks"] += [callback] if callback else []
+        if call["scheduler"]["_target_"] == "ReduceLROnPlateau" and not large:
+            call["num_epochs"] = rng.choice([3, 4])  # fewer cannot show what a plateau does
     return call
 
 

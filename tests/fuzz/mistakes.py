@@ -225,15 +225,22 @@ PATCHES = [momentum_begins_one_step_late, bias_correction_is_one_step_ahead, wei
 
 # ---- Keys that might be ignored: every drawn key, left out on PyTorch's side ----
 
-def ignored_keys(spec, path=()):
+def is_default(kinds, name, key, value):
+    component = next((kind[name] for kind in kinds.values() if name in kind), None)
+    default = component.keys[key].default if component and key in component.keys else None
+    return default is not None and str(value).lower() in (default.lower(), default.lower() + ".0")
+
+
+def ignored_keys(spec, kinds, path=()):
     if isinstance(spec, dict):
         for key in spec:
-            if "_target_" in spec and key not in ("_target_", "_var_", "args", "params", "dataset", "tensors", "batch_size"):
+            if "_target_" in spec and not is_default(kinds, spec["_target_"], key, spec[key]) and key not in ("_target_", "_var_", "args", "params", "dataset", "data_source", "tensors",
+                                                "batch_size", "num_workers", "prefetch_factor"):
                 yield spec["_target_"] + "." + key, path + (key,)
-            yield from ignored_keys(spec[key], path + (key,))
+            yield from ignored_keys(spec[key], kinds, path + (key,))
     elif isinstance(spec, list):
         for index, part in enumerate(spec):
-            yield from ignored_keys(part, path + (index,))
+            yield from ignored_keys(part, kinds, path + (index,))
 
 
 def leave_out(path):
@@ -306,7 +313,7 @@ def try_keys(options, kinds, numbers):
     tally, folder = {}, scratch()
     for number in numbers:
         trial = Trial(options, kinds, number, folder)
-        for name, path in ignored_keys(trial.job["config"]) if trial.usable else []:
+        for name, path in ignored_keys(trial.job["config"], kinds) if trial.usable else []:
             if tally.get(name, [0, 0])[1] < TRIES:
                 caught = trial.catches(leave_out(path))
                 if caught is not None:

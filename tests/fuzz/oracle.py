@@ -16,7 +16,11 @@ from torch.utils.data import (DataLoader, DistributedSampler, RandomSampler, Seq
 import models
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracle"))
-from nn_lamb import Lamb  # noqa: E402
+import nn_lamb  # noqa: E402
+
+
+# Catalyst calls set_epoch with the number of the epoch.
+FIRST_EPOCH = 1
 
 
 class Diverged(Exception):
@@ -28,6 +32,7 @@ class Trace:
 
     def __init__(self):
         self.initial, self.final, self.batches, self.epochs = {}, {}, [], []
+        self.weighted = []  # the epochs' losses if each batch counts with what its mean divides by
         self.reached = None  # for each parameter, which of its numbers have ever had a gradient that is not exactly zero
 
 
@@ -55,7 +60,9 @@ def make_optimizer(spec, model):
     if isinstance(spec["params"], list):
         parts = {"body.parameters": model[0], "head.parameters": model[1]}
         groups = [dict(group, params=list(parts[group["params"]["_var_"]].parameters())) for group in spec["params"]]
-    made = Lamb if spec["_target_"] == "LAMB" else getattr(torch.optim, spec["_target_"])
+    lambs = {"LAMB": "Lamb", "CatalystLamb": "CatalystLamb"}
+    name = spec["_target_"]
+    made = getattr(nn_lamb, lambs[name]) if name in lambs else getattr(torch.optim, name)
     return made(groups, **keys)
 
 
@@ -193,6 +200,20 @@ class Run:
             raise Diverged
         return loss
 
+    def divisor(self, key, indices):
+        """What the mean of a batch divides by: the class weights of its targets, or the number of its samples."""
+        spec, targets = self.config["criterion"], self.data[key][1][indices]
+        if spec["_target_"] not in ("CrossEntropyLoss", "NLLLoss") or targets.dtype != torch.int64:
+            return float(len(indices))
+        counted = targets[targets != spec.get("ignore_index", -100)]
+        weights = tensor(spec["weight"], self.dtype)[counted] if "weight" in spec else torch.ones(counted.shape)
+        return float(weights.sum())
+
+    def note_epoch(self, key, epoch, parts):
+        """`parts`: (loss, samples, divisor) of each batch of each rank."""
+        for kind, at in ((self.trace.epochs, 1), (self.trace.weighted, 2)):
+            kind.append((key, epoch, sum(p[0] * p[at] for p in parts) / sum(p[at] for p in parts)))
+
     # -- one batch --
 
     def backward(self, batches):
@@ -261,34 +282,33 @@ class Run:
         loaders = self.loaders["train"]
         for _, sampler in loaders:
             if isinstance(sampler, DistributedSampler):
-                sampler.set_epoch(epoch)
+                sampler.set_epoch(epoch + FIRST_EPOCH)
         self.model.train()
         passes = [self.ranks.run(rank, lambda: iter(loader)) for rank, (loader, _) in enumerate(loaders)]
-        total, count = 0.0, 0
+        parts = []
         while True:
             batches = [self.ranks.run(rank, lambda: next(each, None)) for rank, each in enumerate(passes)]
             if batches[0] is None:
                 break
             losses = self.train_batch(batches)
             self.trace.batches.append(("train", epoch, losses[0]))
-            total += sum(loss * len(indices) for loss, indices in zip(losses, batches))
-            count += sum(len(indices) for indices in batches)
-        if not count:
+            parts += [(loss, len(indices), self.divisor("train", indices)) for loss, indices in zip(losses, batches)]
+        if not parts:
             raise Diverged
-        self.trace.epochs.append(("train", epoch, total / count))
-        return total / count
+        self.note_epoch("train", epoch, parts)
+        return self.trace.epochs[-1][2]
 
     def valid_loader(self, epoch):
         self.model.eval()
-        total, count = 0.0, 0
+        parts = []
         with torch.no_grad():
             for rank, (loader, _) in enumerate(self.loaders["valid"]):
                 for indices in self.ranks.run(rank, lambda: list(loader)):
                     loss = self.loss_of("valid", indices).item()
                     if rank == 0:
                         self.trace.batches.append(("valid", epoch, loss))
-                    total, count = total + loss * len(indices), count + len(indices)
-        self.trace.epochs.append(("valid", epoch, total / count))
+                    parts.append((loss, len(indices), self.divisor("valid", indices)))
+        self.note_epoch("valid", epoch, parts)
 
     def swap_averages(self):
         with torch.no_grad():
