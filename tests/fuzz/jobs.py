@@ -162,7 +162,9 @@ def draw_optimizer(rng, kinds, criterion, grouped):
     if "maximize" in component.keys and rng.random() < 0.05:
         spec["maximize"] = True
     spec["params"] = {"_var_": "model.parameters"}
-    if grouped:
+    if grouped and rng.random() < 0.25:
+        spec["params"] = {"_var_": rng.choice(["body.parameters", "head.parameters"])}
+    elif grouped:
         keys = [k for k in ("momentum", "weight_decay", "betas", "eps")
                 if k in component.keys and k in kinds["parameters"]["param_group"].keys and rng.random() < 0.4]
         second = {"params": {"_var_": "head.parameters"}, "lr": spec["lr"] * rng.choice([0, 0.1, 0.5, 2])}

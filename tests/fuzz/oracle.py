@@ -56,10 +56,13 @@ def make_criterion(spec, dtype):
 
 def make_optimizer(spec, model):
     keys = {k: v for k, v in spec.items() if k not in ("_target_", "params")}
-    groups = model.parameters()
+    parts = {"model.parameters": model, "body.parameters": model[0], "head.parameters": model[-1]}
     if isinstance(spec["params"], list):
-        parts = {"body.parameters": model[0], "head.parameters": model[1]}
         groups = [dict(group, params=list(parts[group["params"]["_var_"]].parameters())) for group in spec["params"]]
+    else:  # what is not trained is frozen
+        groups = list(parts[spec["params"]["_var_"]].parameters())
+        for p in model.parameters():
+            p.requires_grad_(any(p is trained for trained in groups))
     lambs = {"LAMB": "Lamb", "CatalystLamb": "CatalystLamb"}
     name = spec["_target_"]
     made = getattr(nn_lamb, lambs[name]) if name in lambs else getattr(torch.optim, name)

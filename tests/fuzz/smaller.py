@@ -61,8 +61,8 @@ def try_one(command, job, before, folder):
 
 
 def smaller(command, job, verdict, folder):
-    """The smallest job that was found, and its verdict. Its files are left in `folder`."""
-    trials, changed = 0, True
+    """The smallest job that was found, and its verdict, with its files in `folder`; the job itself if it does not fail again."""
+    whole, first, trials, changed = job, verdict, 0, True
     while changed and trials < TRIALS:
         changed = False
         for candidate in candidates(job):
@@ -73,4 +73,5 @@ def smaller(command, job, verdict, folder):
                 break
             if trials >= TRIALS:
                 break
-    return job, judge.judge(command, job, folder)
+    last = judge.judge(command, job, folder)
+    return (job, last) if last.status == first.status else (whole, first)
