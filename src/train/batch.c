@@ -142,8 +142,7 @@ lk_status lki_run_add_loss(lk_runner *runner, const char *name, lk_metric *metri
     bool is_steps_own = step && lk_step_has_loss(step) && strcmp(name, step->options.loss_key) == 0 &&
                         same_number(lk_step_loss(step), value);
     if (is_steps_own && step->current->sample_rule.output)
-        LKI_TRY(lki_step_sample_losses(runner->step, lk_batch_get(runner->batch, step->options.target_key),
-                                       runner->counted_batch_size, &losses));
+        LKI_TRY(lki_step_sample_losses(runner->step, runner->batch, runner->counted_batch_size, &losses));
     if (losses && losses->count)
         return lki_mean_metric_add_samples(metric, losses->sums, losses->weights, losses->count);
     return lk_metric_update_value(metric, value, runner->counted_batch_size);

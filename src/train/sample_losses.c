@@ -27,8 +27,8 @@ static bool is_class_loss(const lki_node *node)
     return node->op == LK_OP_CROSS_ENTROPY || node->op == LK_OP_NLL;
 }
 
-/* The mean of a library loss of these samples and of these targets, as the host sees them. */
-static bool is_known(const lki_node *node, const lk_value *target, int64_t sample_count)
+/* The mean of a library loss over these samples, whose classes are a field that the host sees too. */
+static bool is_known(const lki_node *node, int64_t sample_count)
 {
     bool batch_mean = node->attr.reduction == LK_REDUCTION_BATCH_MEAN;
     if (!is_class_loss(node) && node->op != LK_OP_POINTWISE_LOSS) return false;
@@ -38,7 +38,7 @@ static bool is_known(const lki_node *node, const lk_value *target, int64_t sampl
     if (!is_class_loss(node)) /* a broadcast one mixes samples */
         return x->node->op != LK_OP_EXPAND && node->in[1]->node->op != LK_OP_EXPAND;
     bool has_weight = lki_has_input(node, 2);
-    return node->in[1] == target && (!has_weight || node->in[2]->constant);
+    return node->in[1]->storage == LKI_STORAGE_INPUT && (!has_weight || node->in[2]->constant);
 }
 
 static lki_sample_rule rule_of(const lki_node *node)
@@ -49,6 +49,7 @@ static lki_sample_rule rule_of(const lki_node *node)
         rule.classes = shape.dim[1];
         rule.places = product(shape, 2);
         rule.is_weighted = node->in[1]->dtype == LK_I64;
+        rule.target = node->in[1]->name;
         rule.class_weights = lki_has_input(node, 2) ? node->in[2]->constant : NULL;
         rule.ignored = node->attr.index;
     }
@@ -72,13 +73,12 @@ static lk_value *record_losses(const lki_node *node)
     return lki_emit(node->op, &attr, node->input_count, node->in);
 }
 
-lk_status lki_record_sample_losses(lk_graph *graph, lk_value *loss, const lk_value *target,
-                                   int64_t sample_count, lki_samples_wanted wanted, bool on_device,
-                                   lki_sample_rule *rule)
+lk_status lki_record_sample_losses(lk_graph *graph, lk_value *loss, int64_t sample_count,
+                                   lki_samples_wanted wanted, bool on_device, lki_sample_rule *rule)
 {
     lki_node *node = loss->node;
     *rule = (lki_sample_rule){0};
-    if (wanted == LKI_SAMPLES_NONE || !is_known(node, target, sample_count)) return LK_OK;
+    if (wanted == LKI_SAMPLES_NONE || !is_known(node, sample_count)) return LK_OK;
     lki_sample_rule made = rule_of(node);
     made.source = source_of(node, &made, on_device);
     bool is_free = made.source == LKI_SAMPLES_LOG_PROBABILITIES;
@@ -177,18 +177,18 @@ void lki_sample_losses_fini(lki_sample_losses *losses)
     *losses = (lki_sample_losses){0};
 }
 
-lk_status lki_step_sample_losses(lk_step *step, const lk_tensor *targets, int64_t count,
+lk_status lki_step_sample_losses(lk_step *step, const lk_batch *batch, int64_t count,
                                  const lki_sample_losses **out)
 {
     lki_sample_losses *losses = &step->sample_losses;
     *out = losses;
     losses->count = 0;
-    if (!step->current || !step->has_loss || !step->current->sample_rule.output || !targets) return LK_OK;
+    if (!step->current || !step->has_loss || !step->current->sample_rule.output) return LK_OK;
     const lki_sample_rule *rule = &step->current->sample_rule;
+    const lk_tensor *targets = rule->is_weighted ? lk_batch_get(batch, rule->target) : NULL;
+    if (rule->is_weighted && (!targets || lk_tensor_count(targets) < count * rule->places)) return LK_OK;
     const lk_tensor *values = lk_step_output(step, rule->output);
     if (!values) return lki_last_status();
-    if (values->shape.dim[0] < count ||
-        (rule->is_weighted && lk_tensor_count(targets) < count * rule->places))
-        return LK_OK;
+    if (values->shape.rank < 1 || values->shape.dim[0] < count) return LK_OK;
     return lki_read_sample_losses(rule, values, targets, count, losses);
 }

@@ -13,6 +13,7 @@
 #ifndef LKI_TRAIN_SAMPLE_LOSSES_H
 #define LKI_TRAIN_SAMPLE_LOSSES_H
 
+#include <lockstep/data.h>
 #include <lockstep/step.h>
 
 #include <stdbool.h>
@@ -35,6 +36,7 @@ typedef enum lki_sample_source {
 /* How the host reads them from a plan's output. */
 typedef struct lki_sample_rule {
     const char *output; /* NULL: there are none */
+    const char *target; /* the field that holds the targets; NULL: they do not matter */
     lki_sample_source source;
     bool is_weighted; /* by the targets' classes: class_weights, and ignored ones do not count */
     const lk_tensor *class_weights; /* (classes), the graph's; NULL: all are 1 */
@@ -47,20 +49,20 @@ typedef struct lki_sample_losses {
     int64_t count, capacity;
 } lki_sample_losses;
 
-/* Adds the output to the graph, whose loss has just been recorded for `sample_count` samples, with this input
- * as its target. A rule without an output says that there is none. A device's log-probabilities are not used:
- * how they are rounded depends on the number of samples there. */
-lk_status lki_record_sample_losses(lk_graph *graph, lk_value *loss, const lk_value *target,
-                                   int64_t sample_count, lki_samples_wanted wanted, bool on_device,
-                                   lki_sample_rule *rule);
+/* Adds the output to the graph, whose loss has just been recorded for `sample_count` samples. A rule without
+ * an output says that there is none. A device's log-probabilities are not used: how they are rounded depends
+ * on the number of samples there. */
+lk_status lki_record_sample_losses(lk_graph *graph, lk_value *loss, int64_t sample_count,
+                                   lki_samples_wanted wanted, bool on_device, lki_sample_rule *rule);
 
 /* Reads the first `count` samples. `values` is the rule's output, `targets` the batch's. */
 lk_status lki_read_sample_losses(const lki_sample_rule *rule, const lk_tensor *values,
                                  const lk_tensor *targets, int64_t count, lki_sample_losses *out);
 void lki_sample_losses_fini(lki_sample_losses *losses);
 
-/* Those of the step's last batch; out->count is 0 where it has none. They belong to the step. */
-lk_status lki_step_sample_losses(lk_step *step, const lk_tensor *targets, int64_t count,
+/* Those of the step's last batch, which is this one; out->count is 0 where it has none. They belong to the
+ * step. */
+lk_status lki_step_sample_losses(lk_step *step, const lk_batch *batch, int64_t count,
                                  const lki_sample_losses **out);
 
 #endif

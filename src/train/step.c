@@ -137,11 +137,11 @@ static int find_field(const char *const *names, int count, const char *name)
     return -1;
 }
 
-static lk_status record_samples(lk_step *step, lk_graph *graph, lk_value *loss, const lk_value *target)
+static lk_status record_samples(lk_step *step, lk_graph *graph, lk_value *loss, lk_shape first_field)
 {
-    int64_t count = target->shape.rank ? target->shape.dim[0] : 0;
-    return lki_record_sample_losses(graph, loss, target, count, step->samples,
-                                    step->engine->ops->alloc != NULL, &step->recorded_rule);
+    int64_t count = first_field.rank ? first_field.dim[0] : 0;
+    return lki_record_sample_losses(graph, loss, count, step->samples, step->engine->ops->alloc != NULL,
+                                    &step->recorded_rule);
 }
 
 /* model(features) -> logits; criterion(logits, targets) -> loss. */
@@ -158,9 +158,7 @@ static lk_value *record_supervised(lk_step *step, lk_graph *graph, const char *c
     if (!output || lk_graph_output(graph, options->output_key, output)) return NULL;
     if (!options->criterion || target < 0) return NULL;
     graph->section = LKI_SECTION_CRITERION;
-    lk_value *loss = lk_criterion_forward(options->criterion, output, inputs[target]);
-    if (loss && record_samples(step, graph, loss, inputs[target])) return NULL;
-    return loss;
+    return lk_criterion_forward(options->criterion, output, inputs[target]);
 }
 
 static lk_status warn_unused(const lk_step *step, const lki_autodiff_report *report)
@@ -203,6 +201,7 @@ static lk_status record_step(lk_step *step, lk_graph *graph, const lk_input *fie
                          ? step->options.function(graph, names, inputs, count, step->options.context)
                          : record_supervised(step, graph, names, inputs, count);
     if (graph->status) return lki_fail(graph->status, "%s", graph->error ? graph->error : "out of memory");
+    if (loss) LKI_TRY(record_samples(step, graph, loss, fields[0].tensor->shape));
     if (loss) LKI_TRY(lk_graph_output(graph, step->options.loss_key, loss));
     if (!training) return LK_OK;
     if (!loss)
