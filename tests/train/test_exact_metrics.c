@@ -245,6 +245,52 @@ static void comms_do_not_show(void **state)
     assert_same(several, alone, &j);
 }
 
+static const char *self_path;
+
+static job mpi_job(void)
+{
+    return (job){.batch_size = 11, .criterion = weighted, .target_key = "some", .train_is_exact = true};
+}
+
+/* One rank of mpirun's: rank 0 writes what it reports. */
+static int run_as_rank(const char *path)
+{
+    static char text[CAPACITY];
+    job j = mpi_job();
+    j.comm = "mpi";
+    describe(&j, text);
+    if (lk_rank() != 0) return 0;
+    FILE *file = fopen(path, "w");
+    if (!file || fputs(text, file) < 0) return 1;
+    return fclose(file) != 0;
+}
+
+/* Open MPI's own leaks are not ours to mend. */
+static void neither_does_mpi(void **state)
+{
+    (void)state;
+    static char alone[CAPACITY], several[CAPACITY];
+    char path[512], command[2048];
+    if (!lki_comm_has_mpi() || system("command -v mpirun >/dev/null 2>&1") != 0) {
+        print_message("no MPI here\n");
+        skip();
+    }
+    job one = mpi_job();
+    one.ranks = 1;
+    describe(&one, alone);
+    snprintf(path, sizeof path, "%s/metrics", lkt_scratch_folder("exact_metrics"));
+    snprintf(command, sizeof command,
+             "ASAN_OPTIONS=detect_leaks=0 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 3 '%s' "
+             "--as-rank '%s' 1>&2",
+             self_path, path);
+    if (system(command) != 0) fail_msg("%s failed", command);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    several[fread(several, 1, CAPACITY - 1, file)] = 0;
+    fclose(file);
+    assert_same(several, alone, &one);
+}
+
 /* Exactly `right` of the samples are right. */
 static lk_dataset *counted(int64_t count, int64_t right)
 {
@@ -353,8 +399,10 @@ static void evaluation_does_not_see_batches(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    self_path = argv[0];
+    if (argc == 3 && strcmp(argv[1], "--as-rank") == 0) return run_as_rank(argv[2]);
     const struct CMUnitTest evaluation[] = {cmocka_unit_test(evaluation_does_not_see_batches)};
     if (getenv("LOCKSTEP_TEST_ENGINE")) return cmocka_run_group_tests(evaluation, NULL, NULL);
     const struct CMUnitTest tests[] = {
@@ -362,6 +410,7 @@ int main(void)
         cmocka_unit_test(levels_do_not_see_places),
         cmocka_unit_test(the_reference_engine_neither),
         cmocka_unit_test(comms_do_not_show),
+        cmocka_unit_test(neither_does_mpi),
         cmocka_unit_test(accuracy_is_right_over_seen),
         cmocka_unit_test(spread_is_that_of_batches),
         cmocka_unit_test(evaluation_does_not_see_batches),
