@@ -81,17 +81,41 @@ static lk_status poll_in_between(lk_graph *graph)
     return LK_OK;
 }
 
+static lk_status wait_for_bucket(lk_graph *graph, lki_node *before, lki_bucket *bucket)
+{
+    lk_attr attr = {.bucket = bucket};
+    lki_node *wait = lki_graph_insert(graph, before, LK_OP_REDUCE_WAIT, NULL, 0, &attr);
+    if (!wait) return lki_last_status();
+    wait->section = LKI_SECTION_BACKWARD;
+    wait->scope = NULL;
+    return LK_OK;
+}
+
+/* Each bucket is waited for once: at the end, or, when as many are under way as a comm may be asked to carry,
+ * before the next one starts. Buckets finish in the order in which they start, so the oldest is waited for.
+ * On an engine with memory of its own the work takes its place on a stream, and nothing is under way. */
+static lk_status wait_for_buckets(lk_graph *graph, const lki_ddp *ddp)
+{
+    lki_bucket *under_way[LKI_BUCKETS_UNDER_WAY];
+    int64_t started = 0, waited = 0;
+    for (lki_node *node = graph->first; node; node = node->next) {
+        if (node->op != LK_OP_REDUCE_START) continue;
+        if (ddp->polls && started - waited == LKI_BUCKETS_UNDER_WAY)
+            LKI_TRY(wait_for_bucket(graph, node, under_way[waited++ % LKI_BUCKETS_UNDER_WAY]));
+        if (ddp->polls) under_way[started++ % LKI_BUCKETS_UNDER_WAY] = node->attr.bucket;
+    }
+    for (int i = 0; !ddp->polls && i < ddp->bucket_count; i++)
+        LKI_TRY(wait_for_bucket(graph, NULL, &ddp->buckets[i]));
+    while (waited < started)
+        LKI_TRY(wait_for_bucket(graph, NULL, under_way[waited++ % LKI_BUCKETS_UNDER_WAY]));
+    return LK_OK;
+}
+
 lk_status lki_pass_ddp(lk_graph *graph, const lki_ddp *ddp)
 {
     for (int i = 0; i < ddp->bucket_count; i++) LKI_TRY(start_bucket(graph, &ddp->buckets[i]));
     if (ddp->polls) LKI_TRY(poll_in_between(graph));
-    for (int i = 0; i < ddp->bucket_count; i++) {
-        lk_attr attr = {.bucket = &ddp->buckets[i]};
-        lki_node *wait = lki_graph_insert(graph, NULL, LK_OP_REDUCE_WAIT, NULL, 0, &attr);
-        if (!wait) return lki_last_status();
-        wait->section = LKI_SECTION_BACKWARD;
-    }
-    return LK_OK;
+    return wait_for_buckets(graph, ddp);
 }
 
 /* ---- Batch norm over all ranks ---- */

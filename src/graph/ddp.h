@@ -28,7 +28,12 @@ typedef struct lki_ddp {
     bool polls; /* look after them between ops: engines with memory of their own have streams for that */
 } lki_ddp;
 
-enum { LKI_BUCKET_NBYTES = 4 << 20, LKI_FIRST_BUCKET_DIVISOR = 4 };
+/* A comm carries LK_COMM_MAX_REQUESTS collectives at a time, and what is not a bucket needs room, too. */
+enum {
+    LKI_BUCKET_NBYTES = 4 << 20,
+    LKI_FIRST_BUCKET_DIVISOR = 4,
+    LKI_BUCKETS_UNDER_WAY = LK_COMM_MAX_REQUESTS / 2
+};
 
 /* A bucket is closed as soon as it holds so many bytes. `bucket_nbytes` is the option, 0 the default. */
 static inline int64_t lki_bucket_room(int index, int64_t bucket_nbytes)
@@ -38,7 +43,7 @@ static inline int64_t lki_bucket_room(int index, int64_t bucket_nbytes)
 }
 
 /* The pass: starts the averaging of each bucket as soon as its last gradient is there, moves it on between
- * the ops that follow, and waits for all at the end. */
+ * the ops that follow, and waits for all before the end. */
 lk_status lki_pass_ddp(lk_graph *graph, const lki_ddp *ddp);
 
 /* batch_norm over the batches of all ranks of graph->sync_comm, out of smaller ops; the arguments are
