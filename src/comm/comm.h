@@ -62,6 +62,7 @@ typedef struct lki_mpi_options {
     const int *ranks;
     int count;
     int64_t timeout_ms;
+    int64_t part_nbytes; /* what is larger goes as several of MPI's collectives; 0: 1 GiB */
 } lki_mpi_options;
 lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options);
 

@@ -20,6 +20,7 @@ enum {
     SPIN_COUNT = 5000,
     SPINS_A_PAUSE = 50,
     LOOKS_OF_WHO_WAITS = 20, /* about a microsecond, which is what a small message takes */
+    DEFAULT_PART_NBYTES = 1 << 30,
 };
 
 /* Set when a comm ended badly: the peers may never come to a proper end. */
@@ -36,6 +37,7 @@ typedef struct mpi_comm {
     lk_comm_request *paired[LK_COMM_MAX_REQUESTS]; /* those that go by pairs and are under way, in order */
     int paired_count;
     int64_t piece_nbytes; /* of a message between a pair, at most */
+    int64_t part_nbytes;  /* of one of MPI's own collectives, at most */
     int idle;             /* tests in a row that found nothing done */
     lki_rollcall rollcall;
     atomic_bool aborted;
@@ -46,6 +48,7 @@ typedef struct mpi_comm {
 typedef struct mpi_work {
     MPI_Request request; /* of MPI's own collective */
     lki_pairs pairs;
+    int part_count; /* above 0: it goes as several, whose requests lie beside the messages */
     bool by_pairs, over;
 } mpi_work;
 
@@ -123,11 +126,81 @@ static lk_status aborted(mpi_comm *self)
     return lki_fail(LK_ERR_PEER, "this rank gave up: %s", self->reason);
 }
 
-static int begin_all_reduce(mpi_comm *self, const lk_comm_op *op, const void *send, void *recv, int64_t count,
+/* MPI counts in ints, and some of its algorithms multiply them by the number of ranks: what is larger than a
+ * part goes as several collectives. All of them are begun at once, as every rank must begin them in the same
+ * order. */
+typedef struct parts {
+    int64_t total, each; /* elements; of a rank's piece for an all-gather */
+    int count;           /* at least 1, at most LKI_PAIRS_REQUESTS */
+} parts;
+
+static parts cut(const mpi_comm *self, const lk_comm_op *op, int64_t total)
+{
+    int64_t nbytes = (int64_t)lk_dtype_nbytes(op->dtype);
+    if (op->kind == LK_COMM_ALL_GATHER) nbytes *= self->base.size;
+    int64_t each = self->part_nbytes / nbytes, least = total / LKI_PAIRS_REQUESTS + 1;
+    if (each < least) each = least;
+    return (parts){total, each, total > each ? (int)((total + each - 1) / each) : 1};
+}
+
+typedef int (*begin_part)(mpi_comm *self, const lk_comm_op *op, const void *send, void *recv, int count,
+                          MPI_Request *request);
+
+static lk_status begin_parts(mpi_comm *self, lk_comm_request *request, const void *send, void *recv,
+                             int64_t total, begin_part begin, const char *name)
+{
+    const lk_comm_op *op = &request->op;
+    mpi_work *work = work_of(request);
+    parts p = cut(self, op, total);
+    size_t nbytes = lk_dtype_nbytes(op->dtype);
+    if (p.each > INT_MAX)
+        return lki_fail(LK_ERR_UNSUPPORTED, "MPI cannot carry %lld elements in one collective",
+                        (long long)total);
+    if (p.count == 1) return lki_mpi_check(begin(self, op, send, recv, (int)total, &work->request), name);
+    MPI_Request *requests = self->messages[request - self->base.requests];
+    for (int i = 0; i < p.count; i++) requests[i] = MPI_REQUEST_NULL;
+    work->part_count = p.count;
+    for (int i = 0; i < p.count; i++) {
+        int64_t first = i * p.each, left = total - first;
+        size_t offset = (size_t)first * nbytes;
+        LKI_TRY(
+            lki_mpi_check(begin(self, op, send ? (const char *)send + offset : NULL, (char *)recv + offset,
+                                (int)(left < p.each ? left : p.each), &requests[i]),
+                          name));
+    }
+    return LK_OK;
+}
+
+static int begin_all_reduce(mpi_comm *self, const lk_comm_op *op, const void *send, void *recv, int count,
                             MPI_Request *request)
 {
-    return MPI_Iallreduce(send == recv ? MPI_IN_PLACE : send, recv, (int)count, type_of(self, op->dtype),
+    return MPI_Iallreduce(send == recv ? MPI_IN_PLACE : send, recv, count, type_of(self, op->dtype),
                           op_of(self, op), self->comm, request);
+}
+
+static int begin_broadcast(mpi_comm *self, const lk_comm_op *op, const void *send, void *recv, int count,
+                           MPI_Request *request)
+{
+    (void)send;
+    return MPI_Ibcast(recv, count, type_of(self, op->dtype), op->root, self->comm, request);
+}
+
+/* `count` elements of each rank's piece; the pieces lie op->count elements apart. */
+static int begin_all_gather(mpi_comm *self, const lk_comm_op *op, const void *send, void *recv, int count,
+                            MPI_Request *request)
+{
+    MPI_Datatype type = type_of(self, op->dtype), some = MPI_DATATYPE_NULL, piece = MPI_DATATYPE_NULL;
+    size_t nbytes = lk_dtype_nbytes(op->dtype), apart = (size_t)op->count * nbytes;
+    const void *mine = (const char *)recv + apart * (size_t)self->base.rank;
+    if (send == mine) send = MPI_IN_PLACE;
+    if (count == op->count) return MPI_Iallgather(send, count, type, recv, count, type, self->comm, request);
+    int code = MPI_Type_contiguous(count, type, &some);
+    if (code == MPI_SUCCESS) code = MPI_Type_create_resized(some, 0, (MPI_Aint)apart, &piece);
+    if (code == MPI_SUCCESS) code = MPI_Type_commit(&piece);
+    if (code == MPI_SUCCESS) code = MPI_Iallgather(send, count, type, recv, 1, piece, self->comm, request);
+    if (some != MPI_DATATYPE_NULL) MPI_Type_free(&some);
+    if (piece != MPI_DATATYPE_NULL) MPI_Type_free(&piece); /* MPI keeps it until the collective is over */
+    return code;
 }
 
 /* Memory of the request's own. */
@@ -157,8 +230,7 @@ static lk_status begin_plain(mpi_comm *self, lk_comm_request *request)
         memcpy(copy, op->send, nbytes);
         send = copy;
     }
-    return lki_mpi_check(begin_all_reduce(self, op, send, op->recv, op->count, &work_of(request)->request),
-                         "MPI_Iallreduce");
+    return begin_parts(self, request, send, op->recv, op->count, begin_all_reduce, "MPI_Iallreduce");
 }
 
 static lk_status begin_pairs(mpi_comm *self, lk_comm_request *request)
@@ -183,8 +255,7 @@ static lk_status begin_reduce_scatter(mpi_comm *self, lk_comm_request *request)
     int64_t count = op->count * self->base.size;
     void *all;
     LKI_TRY(take_staging(self, request, (size_t)count * lk_dtype_nbytes(op->dtype), &all));
-    return lki_mpi_check(begin_all_reduce(self, op, op->send, all, count, &work_of(request)->request),
-                         "MPI_Iallreduce");
+    return begin_parts(self, request, op->send, all, count, begin_all_reduce, "MPI_Iallreduce");
 }
 
 static lk_status mpi_start(lk_comm *comm, lk_comm_request *request)
@@ -192,25 +263,16 @@ static lk_status mpi_start(lk_comm *comm, lk_comm_request *request)
     mpi_comm *self = (mpi_comm *)comm;
     const lk_comm_op *op = &request->op;
     mpi_work *work = work_of(request);
-    const char *mine = (const char *)op->recv + (size_t)(op->count * comm->rank) * lk_dtype_nbytes(op->dtype);
     work->request = MPI_REQUEST_NULL;
     self->idle = 0;
     if (atomic_load(&self->aborted)) return aborted(self);
-    if (op->count > INT_MAX / comm->size)
-        return lki_fail(LK_ERR_UNSUPPORTED, "MPI counts to %d elements at a time; this has %lld x %d",
-                        INT_MAX, (long long)op->count, comm->size);
     switch (op->kind) {
     case LK_COMM_ALL_REDUCE:
         return lki_mpi_goes_by_pairs(comm->size) ? begin_pairs(self, request) : begin_plain(self, request);
     case LK_COMM_BROADCAST:
-        return lki_mpi_check(MPI_Ibcast(op->recv, (int)op->count, type_of(self, op->dtype), op->root,
-                                        self->comm, &work->request),
-                             "MPI_Ibcast");
+        return begin_parts(self, request, NULL, op->recv, op->count, begin_broadcast, "MPI_Ibcast");
     case LK_COMM_ALL_GATHER:
-        return lki_mpi_check(MPI_Iallgather(op->send == mine ? MPI_IN_PLACE : op->send, (int)op->count,
-                                            type_of(self, op->dtype), op->recv, (int)op->count,
-                                            type_of(self, op->dtype), self->comm, &work->request),
-                             "MPI_Iallgather");
+        return begin_parts(self, request, op->send, op->recv, op->count, begin_all_gather, "MPI_Iallgather");
     case LK_COMM_REDUCE_SCATTER: return begin_reduce_scatter(self, request);
     case LK_COMM_BARRIER: return lki_mpi_check(MPI_Ibarrier(self->comm, &work->request), "MPI_Ibarrier");
     }
@@ -246,9 +308,15 @@ static lk_status advance_pairs(mpi_comm *self, const lk_comm_request *wanted)
 static lk_status advance_own(mpi_comm *self, lk_comm_request *request)
 {
     int flag = 0;
-    LKI_TRY(lki_mpi_check(MPI_Test(&work_of(request)->request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
+    mpi_work *work = work_of(request);
+    if (work->part_count == 0)
+        LKI_TRY(lki_mpi_check(MPI_Test(&work->request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
+    else
+        LKI_TRY(lki_mpi_check(MPI_Testall(work->part_count, self->messages[request - self->base.requests],
+                                          &flag, MPI_STATUSES_IGNORE),
+                              "MPI_Testall"));
     if (flag) finish(self, request);
-    work_of(request)->over = flag;
+    work->over = flag;
     return LK_OK;
 }
 
@@ -372,6 +440,7 @@ lk_status lki_mpi_wrap(lk_comm **out, MPI_Comm comm, int64_t timeout_ms)
         return LK_ERR_NOMEM;
     }
     self->comm = comm;
+    self->part_nbytes = DEFAULT_PART_NBYTES;
     for (int half = 0; half < 2; half++) {
         self->half_types[half] = MPI_DATATYPE_NULL;
         for (int op = 0; op < 3; op++) self->half_ops[half][op] = MPI_OP_NULL;
@@ -399,5 +468,7 @@ lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options)
     *out = NULL;
     LKI_TRY(lki_mpi_initialise());
     LKI_TRY(make_communicator(&comm, options));
-    return lki_mpi_wrap(out, comm, options->timeout_ms);
+    LKI_TRY(lki_mpi_wrap(out, comm, options->timeout_ms));
+    if (options->part_nbytes) ((mpi_comm *)*out)->part_nbytes = options->part_nbytes;
+    return LK_OK;
 }

@@ -15,6 +15,13 @@ static lk_status connect_mpi(lk_comm **out, int rank, int size, void *context)
     return lki_comm_mpi_create(out, &(lki_mpi_options){0});
 }
 
+/* As if MPI counted to very few: nearly everything goes in parts. */
+static lk_status connect_in_parts(lk_comm **out, int rank, int size, void *context)
+{
+    (void)rank, (void)size, (void)context;
+    return lki_comm_mpi_create(out, &(lki_mpi_options){.part_nbytes = 40});
+}
+
 /* A comm of some of the ranks only. */
 static const char *odd_ones_out(int rank, int size, void *context)
 {
@@ -151,7 +158,9 @@ static int be_a_rank(const char *part, const char *shared_path)
     _Atomic int *arrived = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (arrived == MAP_FAILED) return 1;
     conformance suite = {.connect = connect_mpi, .arrived = arrived, .stride = 3};
+    if (strcmp(part, "parts") == 0) suite.connect = connect_in_parts;
     rank_body body = strcmp(part, "conforms") == 0 ? conformance_body
+                     : strcmp(part, "parts") == 0  ? conformance_body
                      : strcmp(part, "steady") == 0 ? steady_body
                      : strcmp(part, "some") == 0   ? odd_ones_out
                      : strcmp(part, "order") == 0  ? others_wait_in_another_order
@@ -203,6 +212,14 @@ static void conforms(void **state)
     need_mpirun();
     assert_int_equal(run_under_mpirun(2, "conforms"), 0);
     assert_int_equal(run_under_mpirun(4, "conforms"), 0);
+}
+
+static void large_ones_go_in_parts(void **state)
+{
+    (void)state;
+    need_mpirun();
+    assert_int_equal(run_under_mpirun(2, "parts"), 0);
+    assert_int_equal(run_under_mpirun(3, "parts"), 0);
 }
 
 static void steady_state(void **state)
@@ -277,6 +294,7 @@ int main(int argc, char **argv)
     self_path = length > 0 ? path : argv[0];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(conforms),
+        cmocka_unit_test(large_ones_go_in_parts),
         cmocka_unit_test(steady_state),
         cmocka_unit_test(some_of_the_ranks),
         cmocka_unit_test(any_order_of_waiting),
