@@ -366,7 +366,7 @@ static lk_status connect_by_mpi(lk_comm **out, lki_role *role, const lki_connect
     role->local_rank = meeting->local_rank;
     role->local_size = meeting->local_size;
     role->node_count = meeting->host_count;
-    if (wants(options, "mpi") || meeting->local_size == 1) {
+    if (wants(options, "mpi") || meeting->host_count == role->world_size) {
         lki_meeting_close(meeting);
         *out = world;
         return LK_OK;

@@ -408,7 +408,21 @@ static void under_mpirun(void **state)
     }
 }
 
-/* mpirun whose ranks are made to believe that they are on two hosts: shm inside, MPI between. */
+/* mpirun whose ranks are made to believe that they are on two hosts; `second` says of a rank $r whether it is
+ * on the other one. */
+static void run_on_two_hosts(int size, const char *second)
+{
+    char command[2048];
+    snprintf(
+        command, sizeof command,
+        "ASAN_OPTIONS=detect_leaks=0 timeout 120 mpirun --allow-run-as-root --oversubscribe -np %d sh -c "
+        "'r=$OMPI_COMM_WORLD_RANK; export LOCKSTEP_HOST_ID=$((%s)) OMPI_COMM_WORLD_LOCAL_SIZE=2; "
+        "exec \"%s\" --as-rank auto auto hierarchy' 1>&2",
+        size, second, self_path);
+    if (system(command) != 0) fail_msg("%s failed", command);
+}
+
+/* Shm inside, MPI between. A host may have one rank only, whichever it is. */
 static void hierarchy_under_mpirun(void **state)
 {
     (void)state;
@@ -416,14 +430,11 @@ static void hierarchy_under_mpirun(void **state)
         print_message("no MPI here\n");
         skip();
     }
-    char command[2048];
-    snprintf(command, sizeof command,
-             "ASAN_OPTIONS=detect_leaks=0 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 4 sh -c "
-             "'export "
-             "LOCKSTEP_HOST_ID=$((OMPI_COMM_WORLD_RANK %% 2)) "
-             "OMPI_COMM_WORLD_LOCAL_SIZE=2; exec \"%s\" --as-rank auto auto hierarchy' 1>&2",
-             self_path);
-    assert_int_equal(system(command), 0);
+    run_on_two_hosts(4, "r % 2");
+    run_on_two_hosts(3, "r == 2");
+    run_on_two_hosts(3, "r > 0");
+    run_on_two_hosts(5, "r == 4");
+    run_on_two_hosts(9, "r == 8");
 }
 
 static void make_namespaces(int id)
