@@ -148,6 +148,11 @@ lk_status lk_loader_set_name(lk_loader *loader, const char *name)
     return LK_OK;
 }
 
+const lk_loader_options *lki_loader_options(const lk_loader *loader)
+{
+    return &loader->options;
+}
+
 void lki_loader_defer(lk_loader *loader, bool defer)
 {
     if (loader->defer == defer) return;

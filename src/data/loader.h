@@ -9,6 +9,9 @@
  * pass on. */
 void lki_loader_defer(lk_loader *loader, bool defer);
 
+/* What it was made with; its own. */
+const lk_loader_options *lki_loader_options(const lk_loader *loader);
+
 /* The memory of all batches; {NULL, 0} before the first pass begins. It stays in place until the loader is
  * freed. */
 void lki_loader_memory(const lk_loader *loader, void **data, size_t *nbytes);

@@ -182,6 +182,13 @@ static void print_header(FILE *stream, const lk_runner *runner, const char *gpus
     bool tf32 = run->engine_options.allow_tf32 && *gpus && run->step_options.precision == LK_F32;
     bool benchmark = run->engine_options.benchmark && *gpus;
     bool staged = *gpus && run->comm && !run->comm->vtable->on_device;
+    const char *note = gpus;
+    char mixed[64];
+    if (!*gpus && run->mixed_cpus && runner->engine->ops->kernels) {
+        snprintf(mixed, sizeof mixed, "%s on all ranks, whose CPUs differ",
+                 runner->engine->ops->kernels(runner->engine));
+        note = mixed;
+    }
     print_model(stream, runner);
     print_count(parameters, sizeof parameters, runner->model ? lk_module_param_count(runner->model) : 0);
     if (run->comm) lki_comm_describe(run->comm, over, sizeof over);
@@ -189,7 +196,7 @@ static void print_header(FILE *stream, const lk_runner *runner, const char *gpus
         stream,
         "lockstep %s: %s parameters; device %s%s%s%s, precision %s%s%s; %d rank%s%s%s%s; batch %lld, global "
         "batch %lld; seed %llu\n",
-        lk_version(), parameters, lk_engine_name(runner->engine), *gpus ? " (" : "", gpus, *gpus ? ")" : "",
+        lk_version(), parameters, lk_engine_name(runner->engine), *note ? " (" : "", note, *note ? ")" : "",
         precision_name(run->step_options.precision), tf32 ? " with tf32 products" : "",
         benchmark ? ", convolutions by trial" : "", runner->world_size, runner->world_size == 1 ? "" : "s",
         run->comm ? " over " : "", over, staged ? " through the host's memory" : "",

@@ -4,6 +4,7 @@
 #include "base/number_text.h"
 #include "base/status.h"
 #include "optim/optimizer.h"
+#include "train/replicas.h"
 
 #include <lockstep/sys/comm.h>
 
@@ -67,6 +68,9 @@ static void describe_training(FILE *out, const lk_step_options *options, const l
 {
     const lk_optimizer *optimizer = options->optimizer;
     int every = options->accumulation_steps;
+    const lk_engine *engine = options->engine;
+    fprintf(out, "engine %s%s%s\n", lk_engine_name(engine), engine->ops->kernels ? " with kernels of " : "",
+            engine->ops->kernels ? engine->ops->kernels(engine) : "");
     fprintf(out, "optimizer %s\nparameter groups: %d\n", lk_optimizer_name(optimizer),
             optimizer->group_count);
     for (int i = 0; i < optimizer->group_count; i++) describe_group(out, &optimizer->groups[i].hyper, i);
@@ -79,7 +83,7 @@ static void describe_training(FILE *out, const lk_step_options *options, const l
     describe_number(out, "\nclip_value", options->clip_value);
     fprintf(out, "\nprecision %s\ncompress_gradients %d\nsync_batch_norm %d\ncheck_replicas %d\n",
             lk_dtype_name(options->precision), options->compress_gradients, options->sync_batch_norm,
-            options->check_every);
+            options->check_every ? options->check_every : LKI_CHECK_EVERY);
 }
 
 /* ---- Comparing ---- */
@@ -129,7 +133,7 @@ static lk_status gather_sentences(lk_comm *comm, const char *what, const char *o
 }
 
 /* Every rank compares itself with rank 0; then all hear of the verdicts, and stop together. */
-static lk_status check_same_text(lk_comm *comm, const char *what, const char *ours)
+lk_status lki_check_same_text(lk_comm *comm, const char *what, const char *ours)
 {
     char sentence[SENTENCE_NBYTES] = "";
     LKI_SCOPED char *theirs = share_description(comm, ours);
@@ -150,7 +154,7 @@ static lk_status check(const lk_step_options *options, const lk_param_list *para
     describe(out, options, params);
     bool failed = fclose(out) != 0;
     lk_status status = failed ? lki_fail(LK_ERR_NOMEM, "out of memory for the description of the model")
-                              : check_same_text(options->comm, what, text);
+                              : lki_check_same_text(options->comm, what, text);
     free(text);
     return status;
 }

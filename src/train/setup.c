@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "optim/scheduler.h"
 #include "train/rank_state.h"
+#include "train/same.h"
 #include "train/signals.h"
 
 #include <lockstep/callback.h>
@@ -343,7 +344,8 @@ static bool engine_suits(const lki_run *run, const lk_engine_options *wanted)
     if (run->evaluating && !run->options.device) return true;
     if (strcmp(run->engine_device, run->device) != 0) return false;
     return run->evaluating ||
-           (opened->allow_tf32 == wanted->allow_tf32 && opened->benchmark == wanted->benchmark);
+           (opened->allow_tf32 == wanted->allow_tf32 && opened->benchmark == wanted->benchmark &&
+            opened->cpu_level == wanted->cpu_level);
 }
 
 lk_status lki_run_open_engine(lk_runner *runner)
@@ -352,7 +354,8 @@ lk_status lki_run_open_engine(lk_runner *runner)
     lk_engine_options options = {.thread_count = run->options.thread_count,
                                  .device = lki_run_gpu(run),
                                  .allow_tf32 = run->options.tf32,
-                                 .benchmark = run->options.benchmark};
+                                 .benchmark = run->options.benchmark,
+                                 .cpu_level = run->cpu_level};
     if (run->engine && !engine_suits(run, &options)) LKI_TRY(lki_run_close_engine(runner));
     if (run->engine) return LK_OK;
     run->engine = lk_engine_open(run->device, options);
@@ -466,7 +469,9 @@ void lki_run_teardown(lk_runner *runner)
 /* In every rank, after any fork. */
 static lk_status train_rank(lk_runner *runner)
 {
+    LKI_TRY(lki_agree_on_kernels(runner));
     LKI_TRY(lki_run_open_engine(runner));
+    LKI_TRY(lki_check_same_run(runner));
     runner->run->stop_flag = lki_signals_begin();
     lk_status status = lki_run_loop(runner);
     if (status == LK_OK) status = lki_distributed_share_signal(runner);

@@ -39,7 +39,9 @@ static lk_status prepare_training(lk_step *step)
 {
     const lk_step_options *options = &step->options;
     bool has_peers = options->comm && options->comm->size > 1;
-    if (has_peers) LKI_TRY(lki_check_same_training(options, &step->params));
+    lk_step_options told = *options;
+    told.engine = step->engine;
+    if (has_peers) LKI_TRY(lki_check_same_training(&told, &step->params));
     int state_count = lki_optimizer_state_count(options->optimizer);
     options->optimizer->has_step = true;
     lki_flat_options flat = {.state_count = state_count,

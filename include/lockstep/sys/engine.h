@@ -68,6 +68,8 @@ typedef struct lk_engine_options {
     int device;       /* which GPU, for engines that have several */
     bool allow_tf32;  /* products of f32 may round their operands to TF32, where the engine has it */
     bool benchmark;   /* convolutions may be by the fastest algorithm of a trial, though its bits vary */
+    int cpu_level;    /* cpu: the widest vector level that it may use, so that machines give the same bits: 1
+                         base, 2 avx2, 3 avx512, ...; 0: the machine's own */
 } lk_engine_options;
 
 typedef struct lk_engine_ops {
@@ -145,6 +147,8 @@ typedef struct lk_engine_ops {
     /* Optional: this thread is about to run calls, one after another. All other slots do the same by
      * themselves: the calls right behind them need no more. */
     lk_status (*enter)(lk_engine *engine);
+    /* Optional: which of several sets of kernels it computes with, whose results round differently. */
+    const char *(*kernels)(const lk_engine *engine);
 } lk_engine_ops;
 
 struct lk_engine {

@@ -5,7 +5,6 @@
 #include "engine/cpu/dnnl.h"
 #include "engine/engines.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const lki_cpu_prepare prepares[LK_OP_COUNT] = {
@@ -62,31 +61,15 @@ static const lki_cpu_prepare prepares[LK_OP_COUNT] = {
     [LK_OP_UNSCALE] = lki_cpu_prepare_unscale,
 };
 
-/* LOCKSTEP_CPU_LEVEL (avx512, avx2, base) asks for a narrower level than the machine's best: for tests. */
-static lk_status read_level(const char **wanted)
+static const lki_cpu_kernels *kernels_of(lki_cpu_level level)
 {
-    static const char *const levels[] = {"", "avx512", "avx2", "base"};
-    const char *found = getenv("LOCKSTEP_CPU_LEVEL");
-    *wanted = found ? found : "";
-    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
-        if (!strcmp(*wanted, levels[i])) return LK_OK;
-    return lki_fail(LK_ERR_CONFIG, "LOCKSTEP_CPU_LEVEL: expected avx512, avx2 or base, found \"%s\"", found);
-}
-
-static const lki_cpu_kernels *pick_kernels(const char *wanted)
-{
+    switch (level) {
 #if defined(__x86_64__)
-    bool any = !*wanted;
-    __builtin_cpu_init();
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-    if (avx512 && (any || !strcmp(wanted, "avx512"))) return &lki_cpu_kernels_avx512;
-    if (avx2 && (any || !strcmp(wanted, "avx512") || !strcmp(wanted, "avx2"))) return &lki_cpu_kernels_avx2;
-#else
-    (void)wanted;
+    case LKI_CPU_LEVEL_AVX512: return &lki_cpu_kernels_avx512;
+    case LKI_CPU_LEVEL_AVX2: return &lki_cpu_kernels_avx2;
 #endif
-    return &lki_cpu_kernels_base;
+    default: return &lki_cpu_kernels_base;
+    }
 }
 
 static void close_cpu(void *state)
@@ -99,11 +82,13 @@ static void close_cpu(void *state)
 
 static lk_status open_cpu(void **state, const lk_engine_options *options)
 {
-    const char *level;
-    LKI_TRY(read_level(&level));
+    lki_cpu_level level;
+    LKI_TRY(lki_cpu_level_of_machine(&level));
+    if (options->cpu_level > 0 && options->cpu_level < (int)level) level = (lki_cpu_level)options->cpu_level;
     lki_cpu *cpu = LKI_NEW(lki_cpu);
     if (!cpu) return LK_ERR_NOMEM;
-    cpu->kernels = pick_kernels(level);
+    cpu->kernels = kernels_of(level);
+    cpu->level = level;
     lk_status status = lki_pool_create(&cpu->pool, options->thread_count);
     if (status != LK_OK) {
         close_cpu(cpu);
@@ -149,12 +134,19 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
     return lki_ref_engine_ops.prepare(engine, call);
 }
 
+static const char *kernels(const lk_engine *engine)
+{
+    const lki_cpu *cpu = engine->state;
+    return lki_cpu_level_name(cpu->level);
+}
+
 const lk_engine_ops lki_cpu_engine_ops = {
     .name = "cpu",
     .open = open_cpu,
     .close = close_cpu,
     .prepare = prepare,
     .keeps_low = true,
+    .kernels = kernels,
 };
 
 bool lki_cpu_all_f32(const lk_call *call, unsigned others)

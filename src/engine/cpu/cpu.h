@@ -11,12 +11,14 @@
 
 #include "base/threads.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu_level.h"
 
 typedef struct lki_cpu {
     lki_pool *pool;
     int thread_count;
-    const lki_cpu_kernels *kernels;
-    struct lki_dnnl_device *dnnl; /* for bf16; NULL where this machine does not multiply it */
+    lki_cpu_level level;
+    const lki_cpu_kernels *kernels; /* of that level */
+    struct lki_dnnl_device *dnnl;   /* for bf16; NULL where this machine does not multiply it */
 } lki_cpu;
 
 typedef lk_status (*lki_cpu_prepare)(lki_cpu *cpu, lk_call *call);
