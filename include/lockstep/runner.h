@@ -129,7 +129,8 @@ typedef struct lk_train_options {
     bool sync_batch_norm;       /* batch norms look at the batches of all ranks */
     bool compress_gradients;    /* gradients travel as bf16, with error feedback */
     bool local_gradients;  /* ranks neither average gradients nor share their first weights: callbacks do */
-    int check_replicas;    /* compare the ranks' weights every so many updates */
+    int check_replicas;    /* compare the ranks' weights every so many updates, and at the end of the run; 0:
+                              every 1,000 (never with local_gradients), below 0: never */
     const char *device;    /* "auto", "cpu", "cuda", "cuda:1", "ref" */
     const char *precision; /* "fp32", "bf16", or "fp16", whose loss is scaled */
     lk_scaler_options scaler; /* how, where PyTorch's defaults do not suit */

@@ -76,7 +76,8 @@ typedef struct lk_step_options {
     int64_t
         bucket_nbytes; /* of gradients that travel together; 0: 4 MiB; the first bucket is a quarter of it */
     bool compress_gradients; /* they travel as bf16, with error feedback */
-    int check_every;         /* compare the replicas' weights every so many updates; 0: never */
+    int check_every;         /* compare the replicas' weights every so many updates; 0: every 1,000, below 0:
+                                never */
     bool allow_nan;          /* do not stop at a loss that is not finite */
     bool asynchronous; /* on a GPU: lk_step_train returns before the batch is through; lk_step_wait waits */
     bool owned;        /* lk_step_free frees model, criterion and optimizer too */

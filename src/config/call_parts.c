@@ -220,6 +220,7 @@ void lki_call_read_engine(lk_args *args, lk_train_options *options)
     options->sync_batch_norm = lk_arg_bool(args, "sync_batch_norm");
     options->compress_gradients = lk_arg_bool(args, "compress_gradients");
     options->check_replicas = lk_arg_int(args, "check_replicas");
+    if (options->check_replicas == 0) options->check_replicas = -1; /* zero is a default in C alone */
 }
 
 void lki_call_drop_evaluation(lk_loader *loader, const lk_evaluate_options *options)

@@ -147,7 +147,7 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
         LKI_CHOICE("comm", LKI_OPTIONAL, "auto|shm|gloo|mpi|nccl", "what the ranks speak"),                  \
         LKI_BOOL("sync_batch_norm", "false", "batch norms look at the batches of all ranks"),                \
         LKI_BOOL("compress_gradients", "false", "gradients travel as bf16, with error feedback"),            \
-        LKI_INT("check_replicas", "0", "compare the ranks' weights every so many updates"),                  \
+        LKI_INT("check_replicas", "1000", "compare the ranks' weights every so many updates; 0: never"),     \
         LKI_STRING("device", LKI_OPTIONAL, "auto, cpu, cuda or ref"),                                        \
         LKI_CHOICE("precision", LKI_OPTIONAL, "fp32|bf16|fp16", "of the computation"), LKI_TF32_PARAMETERS,  \
         LKI_BOOL("benchmark", "false",                                                                       \

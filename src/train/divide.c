@@ -7,7 +7,7 @@ bool lki_step_may_divide(const lk_step *step)
 {
     const lk_step_options *options = &step->options;
     return options->comm && options->comm->size > 1 && !step->engine->ops->alloc &&
-           options->check_every == 0 && lki_update_divides(options->optimizer);
+           lki_update_divides(options->optimizer);
 }
 
 /* The same place of every other rank's parameters. */

@@ -2,8 +2,7 @@
  * what comes out to every rank's. Half as much is read and written where two ranks do it, and the optimizer's
  * state is held once.
  *
- * What comes out has the bits that it has where each rank does it all: the rules go element by element. Where
- * the ranks are to be compared with each other (check_every), each does it all. */
+ * What comes out has the bits that it has where each rank does it all: the rules go element by element. */
 #ifndef LKI_TRAIN_DIVIDE_H
 #define LKI_TRAIN_DIVIDE_H
 

@@ -185,6 +185,19 @@ bool lki_run_has_epochs_left(const lk_runner *runner)
     return !runner->need_early_stop && lki_run_epochs_done(runner) < runner->num_epochs;
 }
 
+/* What a run leaves behind is one model, not as many as there are ranks. */
+static lk_status compare_replicas(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    lk_step *step = runner->step;
+    if (step) LKI_TRY(lki_replicas_check(&step->replicas, step->update.step_count));
+    for (int i = 0; i < run->part_count; i++) {
+        step = run->parts[i].step;
+        if (step) LKI_TRY(lki_replicas_check(&step->replicas, step->update.step_count));
+    }
+    return LK_OK;
+}
+
 static lk_status run_epochs(lk_runner *runner)
 {
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
@@ -196,6 +209,7 @@ static lk_status run_epochs(lk_runner *runner)
         LKI_TRY(run_epoch(runner));
         LKI_TRY(lki_distributed_agree_to_stop(runner)); /* what settles an epoch may stop the run */
     }
+    LKI_TRY(compare_replicas(runner));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_end));
     return lki_report_run_end(runner);
 }

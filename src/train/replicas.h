@@ -1,5 +1,5 @@
 /* The other ranks' copies of the model: made equal at the start, kept equal by averaged gradients, compared
- * on request.
+ * now and then.
  *
  * lki_replicas_init gives every rank rank 0's parameters and buffers; that they hold the same model has been
  * checked by then (same.h). All ranks call each of these functions in the same order. */
@@ -13,8 +13,11 @@
 typedef struct lki_replicas_options {
     int64_t bucket_nbytes;
     bool compress;
-    int check_every;
+    int check_every; /* updates between two comparisons; 0: LKI_CHECK_EVERY, below 0: none */
 } lki_replicas_options;
+
+/* A comparison reads the weights once: of a thousand updates that is nothing that can be measured. */
+enum { LKI_CHECK_EVERY = 1000 };
 
 typedef struct lki_replicas {
     lk_comm *comm; /* NULL: there are no other ranks */
@@ -26,6 +29,7 @@ typedef struct lki_replicas {
     lk_param **bucket_params; /* all buckets' lists, one after another */
     uint16_t *packed;         /* compressed gradients */
     float *residual;          /* what compression left out so far */
+    int64_t checked_at;       /* the update that the ranks were last compared after */
 } lki_replicas;
 
 lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_flat *flat, lki_mirror *mirror,
@@ -47,8 +51,9 @@ lk_status lki_replicas_average(lki_replicas *replicas, lk_buffer *gradients);
 /* Gives every rank rank 0's buffers (running statistics, which each rank has moved by its own batches). */
 lk_status lki_replicas_share_buffers(lki_replicas *replicas);
 
-/* Fails where the ranks' weights are not bit for bit the same, naming the ranks that differ. */
-lk_status lki_replicas_check(lki_replicas *replicas);
+/* Fails if the ranks' weights are not bit for bit the same, naming the first rank that differs. Does nothing
+ * if comparisons are switched off. */
+lk_status lki_replicas_check(lki_replicas *replicas, int64_t step_count);
 lk_status lki_replicas_check_if_due(lki_replicas *replicas, int64_t step_count);
 
 #endif
