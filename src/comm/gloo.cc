@@ -160,15 +160,149 @@ std::vector<connection> list_connections(int store_port)
     return found;
 }
 
-/* Gloo's own, with the timeout of those of its waits that are given none within reach. */
+/* The buffers that Gloo's collectives wait for, so that their waits can be ended. A connection that closes
+ * while a message is being sent does not always end Gloo's wait for that message. */
+class Waits
+{
+  public:
+    void add(gloo::transport::UnboundBuffer *buffer)
+    {
+        std::lock_guard<std::mutex> hold(lock_);
+        buffers_.push_back(buffer);
+    }
+    void remove(gloo::transport::UnboundBuffer *buffer)
+    {
+        std::lock_guard<std::mutex> hold(lock_);
+        buffers_.erase(std::find(buffers_.begin(), buffers_.end(), buffer));
+    }
+    /* Those under way, and all that come later. */
+    void end()
+    {
+        std::lock_guard<std::mutex> hold(lock_);
+        ended_ = true;
+        for (auto *buffer : buffers_) {
+            buffer->abortWaitSend();
+            buffer->abortWaitRecv();
+        }
+    }
+    /* Gloo's collectives take a wait that was ended for one that succeeded. */
+    void check(bool succeeded) const
+    {
+        if (!succeeded || ended_) throw std::runtime_error("the wait was ended");
+    }
+
+  private:
+    std::mutex lock_;
+    std::atomic<bool> ended_{false};
+    std::vector<gloo::transport::UnboundBuffer *> buffers_;
+};
+
+/* A buffer of Gloo's whose waits can be ended. */
+class WatchedBuffer : public gloo::transport::UnboundBuffer
+{
+  public:
+    WatchedBuffer(std::unique_ptr<gloo::transport::UnboundBuffer> inner, std::shared_ptr<Waits> waits)
+        : UnboundBuffer(inner->ptr, inner->size), inner_(std::move(inner)), waits_(std::move(waits))
+    {
+        waits_->add(inner_.get());
+    }
+    ~WatchedBuffer() override
+    {
+        waits_->remove(inner_.get());
+    }
+    bool waitRecv(int *rank, std::chrono::milliseconds timeout) override
+    {
+        waits_->check(true);
+        waits_->check(inner_->waitRecv(rank, timeout));
+        return true;
+    }
+    bool waitSend(int *rank, std::chrono::milliseconds timeout) override
+    {
+        waits_->check(true);
+        waits_->check(inner_->waitSend(rank, timeout));
+        return true;
+    }
+    void abortWaitRecv() override
+    {
+        inner_->abortWaitRecv();
+    }
+    void abortWaitSend() override
+    {
+        inner_->abortWaitSend();
+    }
+    void send(int rank, uint64_t slot, size_t offset, size_t nbytes) override
+    {
+        inner_->send(rank, slot, offset, nbytes);
+    }
+    void recv(int rank, uint64_t slot, size_t offset, size_t nbytes) override
+    {
+        inner_->recv(rank, slot, offset, nbytes);
+    }
+    void recv(std::vector<int> ranks, uint64_t slot, size_t offset, size_t nbytes) override
+    {
+        inner_->recv(std::move(ranks), slot, offset, nbytes);
+    }
+
+  private:
+    std::unique_ptr<gloo::transport::UnboundBuffer> inner_;
+    std::shared_ptr<Waits> waits_;
+};
+
+/* Gloo's connections, with buffers whose waits can be ended. */
+class WatchedTransport : public gloo::transport::Context
+{
+  public:
+    WatchedTransport(std::shared_ptr<gloo::transport::Context> inner, std::shared_ptr<Waits> waits)
+        : Context(inner->rank, inner->size), inner_(std::move(inner)), waits_(std::move(waits))
+    {
+        setTimeout(inner_->getTimeout());
+    }
+    std::unique_ptr<gloo::transport::Pair> &getPair(int rank) override
+    {
+        return inner_->getPair(rank);
+    }
+    std::unique_ptr<gloo::transport::Pair> &createPair(int rank) override
+    {
+        return inner_->createPair(rank);
+    }
+    std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void *ptr, size_t size) override
+    {
+        return std::unique_ptr<gloo::transport::UnboundBuffer>(
+            new WatchedBuffer(inner_->createUnboundBuffer(ptr, size), waits_));
+    }
+    void set_wait_timeout(int64_t timeout_ms)
+    {
+        inner_->setTimeout(std::chrono::milliseconds(timeout_ms));
+    }
+
+  private:
+    std::shared_ptr<gloo::transport::Context> inner_;
+    std::shared_ptr<Waits> waits_;
+};
+
+/* Gloo's own, with the timeout of those of its waits that are given none within reach, and an end to them. */
 class Context : public gloo::rendezvous::Context
 {
   public:
     using gloo::rendezvous::Context::Context;
+    /* Once it is connected. */
+    void watch()
+    {
+        watched_ = std::make_shared<WatchedTransport>(transportContext_, waits_);
+        transportContext_ = watched_;
+    }
     void set_wait_timeout(int64_t timeout_ms)
     {
-        transportContext_->setTimeout(std::chrono::milliseconds(timeout_ms));
+        watched_->set_wait_timeout(timeout_ms);
     }
+    void end_waits()
+    {
+        waits_->end();
+    }
+
+  private:
+    std::shared_ptr<Waits> waits_ = std::make_shared<Waits>();
+    std::shared_ptr<WatchedTransport> watched_;
 };
 
 /* What a request's scratch[0] says. INLINE waits for its caller, who will run it. */
@@ -230,6 +364,18 @@ void choose_algorithm(gloo_comm *self, gloo::AllreduceOptions &options, size_t n
     self->context->set_wait_timeout(self->base.timeout_ms);
 }
 
+/* Messages meet by their tags. Gloo ends the process when one is longer than the buffer that waits for it; by
+ * a tag that also says what the collective is, those of ranks that disagree never meet, and the monitor finds
+ * out why nothing moves. */
+uint32_t tag_of(const lk_comm_op &op, uint64_t seq)
+{
+    const uint64_t parts[] = {(uint64_t)op.kind,  (uint64_t)op.reduce, (uint64_t)op.dtype,
+                              (uint64_t)op.count, (uint64_t)op.root,   seq};
+    uint64_t hash = 14695981039346656037u;
+    for (uint64_t part : parts) hash = (hash ^ part) * 1099511628211u;
+    return (uint32_t)(seq << 16) | (uint32_t)(hash >> 48);
+}
+
 void all_reduce(gloo_comm *self, const lk_comm_op &op, uint64_t seq, const void *in, void *out, int64_t count)
 {
     gloo::AllreduceOptions options(self->context);
@@ -240,7 +386,7 @@ void all_reduce(gloo_comm *self, const lk_comm_op &op, uint64_t seq, const void 
     default: set_buffers<uint64_t>(options, in, out, (size_t)count); break;
     }
     options.setReduceFunction(reduction(op));
-    options.setTag((uint32_t)seq);
+    options.setTag(tag_of(op, seq));
     options.setTimeout(std::chrono::milliseconds(self->base.timeout_ms));
     choose_algorithm(self, options, (size_t)count * lk_dtype_nbytes(op.dtype));
     gloo::allreduce(options);
@@ -264,7 +410,7 @@ void run_collective(gloo_comm *self, const lk_comm_request *request)
     auto timeout = std::chrono::milliseconds(self->base.timeout_ms);
     if (op.kind == LK_COMM_BARRIER) {
         gloo::BarrierOptions options(self->context);
-        options.setTag((uint32_t)request->seq);
+        options.setTag(tag_of(op, request->seq));
         options.setTimeout(timeout);
         gloo::barrier(options);
     } else if (op.count == 0) {
@@ -277,7 +423,7 @@ void run_collective(gloo_comm *self, const lk_comm_request *request)
         gloo::BroadcastOptions options(self->context);
         options.setOutput(static_cast<char *>(op.recv), nbytes);
         options.setRoot(op.root);
-        options.setTag((uint32_t)request->seq);
+        options.setTag(tag_of(op, request->seq));
         options.setTimeout(timeout);
         gloo::broadcast(options);
     } else {
@@ -286,7 +432,7 @@ void run_collective(gloo_comm *self, const lk_comm_request *request)
         if (op.send != mine) memmove(mine, op.send, nbytes); /* Gloo's in-place form, whatever the caller's */
         options.setInput(mine, nbytes);
         options.setOutput(static_cast<char *>(op.recv), nbytes * (size_t)self->base.size);
-        options.setTag((uint32_t)request->seq);
+        options.setTag(tag_of(op, request->seq));
         options.setTimeout(timeout);
         gloo::allgather(options);
     }
@@ -399,8 +545,9 @@ void gloo_progress(lk_comm *comm, int rank, lk_comm_progress *out)
     if (self->monitor) lki_monitor_progress(self->monitor, rank, out);
 }
 
-/* Gloo cannot be told to stop waiting, and closing its connections from this side does not wake its waiters.
- * To it, a connection that is shut down looks as if the peer had died: both sides then stop at once. */
+/* Closing Gloo's connections from this side does not wake its waiters. To it, a connection that is shut down
+ * looks as if the peer had died: the peers then stop at once, and nearly all waits of this side; the rest of
+ * them are ended. */
 void shut_down(gloo_comm *self)
 {
     for (const connection &known : self->connections) {
@@ -408,6 +555,7 @@ void shut_down(gloo_comm *self)
         if (read_connection(known.fd, &now) && now == known)
             shutdown(known.fd, SHUT_RDWR); /* the number may be another's by now */
     }
+    if (self->context) self->context->end_waits();
 }
 
 void give_up(gloo_comm *self, const char *reason)
@@ -468,6 +616,7 @@ void connect_all(gloo_comm *self, const lki_gloo_options *options)
     int store_port = lki_store_port(options->store);
     std::vector<connection> before = list_connections(store_port);
     self->context->connectFullMesh(store, device);
+    self->context->watch();
     for (const connection &one : list_connections(store_port))
         if (std::find(before.begin(), before.end(), one) == before.end()) self->connections.push_back(one);
 }

@@ -30,6 +30,8 @@ struct lki_monitor {
     pthread_t thread;
     bool running;
     uint64_t *published; /* by index: the sum of what was said last */
+    uint64_t stuck_at;   /* the collective that this rank was in a turn ago */
+    int stuck_turns;     /* and how many turns it has been in it */
 };
 
 /* Records the first failure and calls back. */
@@ -71,6 +73,42 @@ static lk_status publish_progress(lki_monitor *monitor)
     return LK_OK;
 }
 
+/* How far the rank of this monitor is. */
+static bool own_progress(lki_monitor *monitor, lk_comm_progress *at)
+{
+    const lki_monitor_options *options = &monitor->options;
+    *at = (lk_comm_progress){0};
+    for (int i = 0; options->progress && i < options->rank_count; i++)
+        if (options->ranks[i] == options->rank) options->progress(options->context, i, at);
+    return at->known;
+}
+
+/* A collective that two ranks describe differently never ends by itself. Who waits looks at what the others
+ * are in: after a second, and then twice as long after each time. */
+static void look_for_disagreement(lki_monitor *monitor)
+{
+    lk_comm_progress own, theirs;
+    char sentence[256];
+    if (!own_progress(monitor, &own)) return;
+    bool stuck = own.started > own.finished && own.started == monitor->stuck_at;
+    monitor->stuck_at = own.started;
+    monitor->stuck_turns = stuck ? monitor->stuck_turns + 1 : 0;
+    if (monitor->stuck_turns < 2 || (monitor->stuck_turns & (monitor->stuck_turns - 1))) return;
+    for (int rank = 0; rank < monitor->options.world_size; rank++) {
+        lki_monitor_progress(monitor, rank, &theirs);
+        if (!theirs.known || theirs.started != own.started || theirs.finished == own.started ||
+            (theirs.kind == own.kind && theirs.count == own.count))
+            continue;
+        snprintf(sentence, sizeof sentence,
+                 "ranks disagree: rank %d is at %s #%llu of %lld, rank %d at %s #%llu of %lld", rank,
+                 lk_comm_kind_name(theirs.kind), (unsigned long long)theirs.started, (long long)theirs.count,
+                 monitor->options.rank, lk_comm_kind_name(own.kind), (unsigned long long)own.started,
+                 (long long)own.count);
+        lki_monitor_fail(monitor, sentence);
+        return;
+    }
+}
+
 static void *watch(void *argument)
 {
     lki_monitor *monitor = argument;
@@ -80,6 +118,7 @@ static void *watch(void *argument)
         lk_status status = LK_OK;
         if (lki_now_ns() >= publish_ns) {
             status = publish_progress(monitor);
+            if (status == LK_OK) look_for_disagreement(monitor);
             publish_ns = lki_now_ns() + TURN_MS * 1000000LL;
         }
         if (status == LK_OK)

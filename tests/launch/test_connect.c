@@ -125,6 +125,31 @@ static void an_abort_reaches_all(void **state)
     run_plan((plan){.hosts = "aab"}, 3, aborted_body, -1, 0);
 }
 
+/* The last rank brings more: nobody crashes or waits for the timeout, and all hear who is at odds. */
+static const char *one_brings_more(int rank, int size, void *context)
+{
+    conformance *suite = context;
+    lk_comm *comm = NULL;
+    static float data[300000];
+    rank_ok(suite->connect(&comm, rank, size, suite->context));
+    rank_ok(lk_comm_barrier(comm));
+    lk_status status =
+        lk_comm_all_reduce(comm, data, rank == size - 1 ? 300000 : 1000, LK_F32, LK_REDUCE_SUM);
+    rank_check(status == LK_ERR_PEER);
+    rank_check(strstr(lk_error(), "ranks disagree: rank ") != NULL);
+    lk_comm_free(comm);
+    return NULL;
+}
+
+static void a_disagreement_is_named(void **state)
+{
+    (void)state;
+    need_gloo();
+    run_plan((plan){.backend = "gloo"}, 2, one_brings_more, -1, 0);
+    run_plan((plan){.hosts = "aab"}, 3, one_brings_more, -1, 0);
+    run_plan((plan){.hosts = "abcd"}, 4, one_brings_more, -1, 0);
+}
+
 /* Rank 1 belongs to another job: it is told so, and rank 0 hears who is missing. */
 static const char *strangers(int rank, int size, void *context)
 {
@@ -489,6 +514,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_killed_rank_is_named_everywhere),
         cmocka_unit_test(a_stall_names_who_is_behind),
         cmocka_unit_test(an_abort_reaches_all),
+        cmocka_unit_test(a_disagreement_is_named),
         cmocka_unit_test(another_jobs_rank_is_kept_out),
         cmocka_unit_test(ranks_of_different_sizes_hear_both),
         cmocka_unit_test(a_rank_says_that_it_cannot_reach_rank_0),
