@@ -24,6 +24,10 @@ static inline uint64_t lki_now_ticks(void)
 #endif
 }
 
+/* A wait that takes longer than it was to by more than this: the process was stopped meanwhile, and deadlines
+ * do not count that time. */
+#define LKI_STOPPED_NS 2000000000LL
+
 static inline double lki_now_s(void)
 {
     return (double)lki_now_ns() * 1e-9;

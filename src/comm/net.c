@@ -11,16 +11,26 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LISTEN_BACKLOG = 1024, RETRY_MS = 20, ATTEMPT_MS = 3000 };
+enum { LISTEN_BACKLOG = 1024, RETRY_MS = 20, ATTEMPT_MS = 3000, DEFAULT_LINK_MS = 20000, SLICE_MS = 1000 };
+
+/* How long a link may be away. A process that dies closes its connections at once; this is about hosts that
+ * lose power and networks that come back. */
+static int link_timeout_ms(void)
+{
+    const char *text = getenv("LOCKSTEP_LINK_TIMEOUT");
+    long seconds = text ? strtol(text, NULL, 10) : 0;
+    return seconds > 0 && seconds <= 100000 ? (int)seconds * 1000 : DEFAULT_LINK_MS;
+}
 
 void lki_net_tune(int fd)
 {
-    int on = 1, idle_s = 1, interval_s = 1, probes = 3, unacknowledged_ms = 4000;
+    int on = 1, idle_s = 1, interval_s = 1, probes = 3, unacknowledged_ms = link_timeout_ms();
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
@@ -35,15 +45,21 @@ static int milliseconds_until(int64_t deadline_ns)
     return left < 0 ? 0 : left > 1000000 ? 1000000 : (int)left;
 }
 
-/* 0 when ready. */
-static int await(int fd, short events, int64_t deadline_ns)
+/* 0 when ready. Moves the deadline on by the time in which this process was stopped. */
+static int await(int fd, short events, int64_t *deadline_ns)
 {
     for (;;) {
         struct pollfd one = {.fd = fd, .events = events};
-        int count = poll(&one, 1, milliseconds_until(deadline_ns));
+        int left = milliseconds_until(*deadline_ns), slice = left < SLICE_MS ? left : SLICE_MS;
+        int64_t start_ns = lki_now_ns();
+        int count = poll(&one, 1, slice);
+        int64_t beyond_ns = lki_now_ns() - start_ns - slice * 1000000LL;
         if (count > 0) return 0;
-        if (count == 0) return ETIMEDOUT;
-        if (errno != EINTR) return errno;
+        if (count < 0 && errno != EINTR) return errno;
+        if (beyond_ns > LKI_STOPPED_NS)
+            *deadline_ns += beyond_ns;
+        else if (count == 0 && left <= slice)
+            return ETIMEDOUT;
     }
 }
 
@@ -55,7 +71,8 @@ static int connect_one(int *out, const struct addrinfo *address, int64_t deadlin
     if (error == EINPROGRESS) {
         socklen_t length = sizeof error;
         int64_t attempt_ns = lki_now_ns() + ATTEMPT_MS * 1000000LL;
-        int waited = await(fd, POLLOUT, attempt_ns < deadline_ns ? attempt_ns : deadline_ns);
+        if (attempt_ns < deadline_ns) deadline_ns = attempt_ns;
+        int waited = await(fd, POLLOUT, &deadline_ns);
         if (waited)
             error = waited;
         else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
@@ -88,7 +105,7 @@ lk_status lki_net_connect(int *fd, const char *host, int port, int64_t deadline_
             why = strerror(error);
         }
         if (addresses) freeaddrinfo(addresses);
-        if (resolved == EAI_NONAME)
+        if (resolved != 0 && lki_now_ns() >= deadline_ns)
             return lki_fail(LK_ERR_NOT_FOUND, "host \"%s\" is not known: %s", host, why);
         if (lki_now_ns() >= deadline_ns)
             return lki_fail(LK_ERR_TIMEOUT, "could not reach rank 0 at %s:%d: %s", host, port, why);
@@ -138,7 +155,7 @@ int lki_net_send(int fd, const void *data, size_t nbytes, int64_t deadline_ns)
             from += sent;
             nbytes -= (size_t)sent;
         } else if (errno == EAGAIN || errno == EINTR) {
-            int error = await(fd, POLLOUT, deadline_ns);
+            int error = await(fd, POLLOUT, &deadline_ns);
             if (error) return error;
         } else {
             return errno;
@@ -158,7 +175,7 @@ int lki_net_receive(int fd, void *data, size_t nbytes, int64_t deadline_ns)
         } else if (received == 0) {
             return ECONNRESET;
         } else if (errno == EAGAIN || errno == EINTR) {
-            int error = await(fd, POLLIN, deadline_ns);
+            int error = await(fd, POLLIN, &deadline_ns);
             if (error) return error;
         } else {
             return errno;

@@ -37,6 +37,8 @@ typedef struct lki_store_server_options {
 /* Listens on all addresses of the host. LK_ERR_IO names the port where it is taken. */
 lk_status lki_store_server_start(lki_store_server **out, const lki_store_server_options *options);
 int lki_store_server_port(const lki_store_server *server);
+/* An address of this host at which another host has reached the server; "" if none has. */
+void lki_store_server_reached(lki_store_server *server, char *text, size_t capacity);
 /* Waits up to grace_ms for registered clients to say goodbye, then closes everything. NULL is fine. */
 void lki_store_server_stop(lki_store_server *server, int grace_ms);
 

@@ -170,8 +170,12 @@ static void answer_wait(lki_store_server *server, lki_client *client, int64_t no
 {
     const lki_bytes *value =
         lki_table_get(&server->table, (const char *)client->wait_key.data, client->wait_key.length);
+    const lki_bytes *failure =
+        lki_table_get(&server->table, LKI_STORE_FAILED_KEY, strlen(LKI_STORE_FAILED_KEY));
     if (value) {
         lki_server_reply(client, LK_OK, value->data, value->length);
+    } else if (failure) { /* who was to set it may be the one that has failed */
+        lki_server_reply(client, LK_ERR_PEER, failure->data, failure->length);
     } else if (now >= client->wait_until_ns) {
         reply_error(client, lki_fail(LK_ERR_TIMEOUT, "nobody has set \"%.*s\" in time",
                                      (int)client->wait_key.length, (const char *)client->wait_key.data));

@@ -52,11 +52,58 @@ static void doom_oldest_stranger(lki_store_server *server)
     if (oldest) oldest->doomed = true;
 }
 
+/* Who knocks is heard again in the next turn: until then the listener would say without end that somebody
+ * is there. */
+static void rest_from_accepting(lki_store_server *server)
+{
+    if (!server->rests)
+        lki_log(
+            LKI_LOG_WARNING,
+            "rank 0 cannot take more connections: %s; ranks that are missing wait until it can (ulimit -n "
+            "raises the limit)",
+            strerror(errno));
+    server->rests = server->rested = true;
+    epoll_ctl(server->epoll, EPOLL_CTL_DEL, server->listener, NULL);
+}
+
+static void format_address(const struct sockaddr_storage *address, socklen_t length, char *text,
+                           size_t capacity)
+{
+    if (getnameinfo((const struct sockaddr *)address, length, text, (socklen_t)capacity, NULL, 0,
+                    NI_NUMERICHOST) != 0)
+        snprintf(text, capacity, "an unknown host");
+    if (strncmp(text, "::ffff:", 7) == 0) memmove(text, text + 7, strlen(text + 7) + 1);
+}
+
+/* Where others have reached this host is where they reach it again: its own name may mean loopback here. */
+static void note_reached(lki_store_server *server, int fd, const char *from)
+{
+    struct sockaddr_storage own;
+    socklen_t length = sizeof own;
+    char text[64];
+    if (server->reached[0] || lki_net_is_loopback(from)) return;
+    if (getsockname(fd, (struct sockaddr *)&own, &length) != 0) return;
+    format_address(&own, length, text, sizeof text);
+    if (lki_net_is_loopback(text)) return;
+    pthread_mutex_lock(&server->lock);
+    snprintf(server->reached, sizeof server->reached, "%s", text);
+    pthread_mutex_unlock(&server->lock);
+}
+
+void lki_store_server_reached(lki_store_server *server, char *text, size_t capacity)
+{
+    pthread_mutex_lock(&server->lock);
+    snprintf(text, capacity, "%s", server->reached);
+    pthread_mutex_unlock(&server->lock);
+}
+
 static void accept_client(lki_store_server *server)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     int fd = accept4(server->listener, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+        rest_from_accepting(server);
     if (fd < 0) return;
     if (server->stranger_count >= MAX_STRANGERS) doom_oldest_stranger(server);
     lki_client *client = LKI_NEW(lki_client);
@@ -66,11 +113,7 @@ static void accept_client(lki_store_server *server)
     }
     client->fd = fd;
     client->rank = -1;
-    if (getnameinfo((struct sockaddr *)&address, length, client->from, sizeof client->from, NULL, 0,
-                    NI_NUMERICHOST) != 0)
-        snprintf(client->from, sizeof client->from, "an unknown host");
-    if (strncmp(client->from, "::ffff:", 7) == 0)
-        memmove(client->from, client->from + 7, strlen(client->from + 7) + 1);
+    format_address(&address, length, client->from, sizeof client->from);
     client->next = server->clients;
     server->clients = client;
     server->stranger_count++;
@@ -83,7 +126,14 @@ static void free_client(lki_store_server *server, lki_client *client)
 {
     char sentence[160];
     if (client->stage != LKI_CLIENT_READY) server->stranger_count--;
-    if (client->registered) {
+    if (client->registered && server->joined_count < server->world_size) {
+        /* Nobody relies on it yet: started again, it is as good as any. */
+        lki_log(LKI_LOG_WARNING, "rank %d on %s has left before all ranks had joined: it is waited for again",
+                client->rank, client->from);
+        server->joined[client->rank] = 0;
+        server->joined_count--;
+        server->here_count--;
+    } else if (client->registered) {
         snprintf(sentence, sizeof sentence, "rank %d on %s died: its connection is closed", client->rank,
                  client->from);
         lki_server_publish_failure(server, sentence);
@@ -158,6 +208,7 @@ static size_t take_proof(lki_store_server *server, lki_client *client)
         return sizeof expected;
     }
     client->rank = rank;
+    if (registers) note_reached(server, client->fd, client->from);
     if (registers) {
         client->registered = true;
         if (server->joined[rank] == 0) server->joined_count++; /* a rank may say goodbye and come back */
@@ -228,6 +279,23 @@ static void send_some(lki_client *client)
     if (client->out.length > MAX_OUT) client->doomed = true;
 }
 
+static lk_status watch_listener(lki_store_server *server)
+{
+    struct epoll_event on_listener = {.events = EPOLLIN, .data.ptr = server};
+    server->rested = false;
+    if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->listener, &on_listener) == 0) return LK_OK;
+    return lki_fail(LK_ERR_IO, "store: %s", strerror(errno));
+}
+
+/* The whole job may be stopped for a while, by a scheduler or a debugger: no deadline counts that time. */
+static void pass_over_stop(lki_store_server *server, int64_t stopped_ns)
+{
+    for (lki_client *client = server->clients; client; client = client->next) {
+        if (client->deadline_ns) client->deadline_ns += stopped_ns;
+        client->wait_until_ns += stopped_ns;
+    }
+}
+
 /* Sends what is ready, drops who is late or done. */
 static void end_turn(lki_store_server *server)
 {
@@ -258,8 +326,13 @@ static void *serve(void *argument)
 {
     lki_store_server *server = argument;
     struct epoll_event events[EVENT_COUNT];
+    int64_t turn_ns = lki_now_ns();
     while (!is_over(server)) {
         int count = epoll_wait(server->epoll, events, EVENT_COUNT, TURN_MS);
+        int64_t now = lki_now_ns(), beyond_ns = now - turn_ns - TURN_MS * 1000000LL;
+        turn_ns = now;
+        if (beyond_ns > LKI_STOPPED_NS) pass_over_stop(server, beyond_ns);
+        if (server->rested && watch_listener(server) != LK_OK) return NULL;
         for (int i = 0; i < count; i++) {
             lki_client *client = events[i].data.ptr;
             if (client == NULL) {
@@ -288,6 +361,7 @@ static void free_server(lki_store_server *server)
     if (server->epoll >= 0) close(server->epoll);
     if (server->wakeup >= 0) close(server->wakeup);
     lki_table_fini(&server->table);
+    pthread_mutex_destroy(&server->lock);
     lki_free(server->joined);
     lki_free(server->token);
     lki_free(server);
@@ -295,15 +369,15 @@ static void free_server(lki_store_server *server)
 
 static lk_status open_server(lki_store_server *server)
 {
+    lki_raise_descriptor_limit();
     LKI_TRY(lki_net_listen(&server->listener, &server->port));
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
     server->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct epoll_event on_listener = {.events = EPOLLIN, .data.ptr = server};
     struct epoll_event on_wakeup = {.events = EPOLLIN, .data.ptr = NULL};
     if (server->epoll < 0 || server->wakeup < 0 ||
-        epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->listener, &on_listener) != 0 ||
         epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->wakeup, &on_wakeup) != 0)
         return lki_fail(LK_ERR_IO, "store: %s", strerror(errno));
+    LKI_TRY(watch_listener(server));
     LKI_TRY(lki_quiet_thread_start(&server->thread, serve, server, "store"));
     server->running = true;
     return LK_OK;
@@ -315,6 +389,7 @@ lk_status lki_store_server_start(lki_store_server **out, const lki_store_server_
     lki_store_server *server = LKI_NEW(lki_store_server);
     if (!server) return LK_ERR_NOMEM;
     server->listener = server->epoll = server->wakeup = -1;
+    pthread_mutex_init(&server->lock, NULL);
     server->port = options->port;
     server->world_size = options->world_size;
     server->handshake_timeout_ms =

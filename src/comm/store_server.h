@@ -40,6 +40,9 @@ struct lki_store_server {
     _Atomic int64_t stop_by_ns;
     lki_client *clients;
     int stranger_count;    /* clients that have not proved anything */
+    bool rests, rested;    /* it has run out of descriptors once; its listener is not watched at the moment */
+    pthread_mutex_t lock;  /* over `reached` */
+    char reached[64];      /* an address of this host that others have connected to; "": only this host has */
     unsigned char *joined; /* by rank: 0 never, 1 here, 2 has said goodbye */
     int joined_count, here_count;
     lki_table table;

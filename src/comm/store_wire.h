@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 enum {
-    LKI_WIRE_VERSION = 1,
+    LKI_WIRE_VERSION = 2,
     LKI_WIRE_NONCE = 32,
     LKI_WIRE_MAC = 32,
     LKI_WIRE_REGISTERS = 1, /* a flag of the hello */

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { IDENTITY_NBYTES = 160, MAX_LIMIT_S = 1000000 };
+enum { TERMS_NBYTES = 160, MAX_LIMIT_S = 1000000 };
 
 static bool wants(const lki_connect_options *options, const char *backend)
 {
@@ -161,6 +161,37 @@ static lk_status join_leaders(lk_comm **out, session *s, const lki_role *role,
     return lki_comm_gloo_create(out, &gloo);
 }
 
+/* What the way in which ranks connect depends on: ranks that differ in it would wait for each other. */
+static void describe_terms(char text[TERMS_NBYTES], const lki_connect_options *options)
+{
+    snprintf(text, TERMS_NBYTES, "lockstep %.31s\n--comm %.31s\n--device %.31s", lk_version(),
+             is_auto(options) ? "auto" : options->backend,
+             lki_gpu_is_meant(options->device) ? "auto or cuda"
+             : options->device                 ? options->device
+                                               : "cpu");
+}
+
+/* A rank that cannot connect says so: the others wait for it in one place or another. */
+static lk_status tell_failure(lki_meeting *meeting, const lki_role *role, lk_status status)
+{
+    char sentence[512];
+    bool swapped;
+    LKI_SCOPED char *reason = lki_strdup(lk_error());
+    if (status == LK_OK || !meeting->store) return status;
+    snprintf(sentence, sizeof sentence, "rank %d could not connect: %.440s", role->rank,
+             reason ? reason : "out of memory");
+    lki_store_compare_set(meeting->store, LKI_STORE_FAILED_KEY, NULL, sentence, &swapped);
+    return lki_fail(status, "%s", reason ? reason : "out of memory");
+}
+
+/* Nobody asks it any more: the host's leader has a monitor, which speaks for all its ranks. Rank 0 of a large
+ * job has one descriptor less per host. */
+static void leave_store(lki_meeting *meeting)
+{
+    lki_store_close(meeting->store);
+    meeting->store = NULL;
+}
+
 /* Takes the meeting over, whatever comes of it. */
 static lk_status build_hierarchy(lk_comm **out, lki_meeting *meeting, const lki_role *role,
                                  const lki_connect_options *options)
@@ -182,20 +213,18 @@ static lk_status build_hierarchy(lk_comm **out, lki_meeting *meeting, const lki_
     if (status == LK_OK) status = join_shm(&tree.down, meeting, options, "down");
     s->report.up = tree.up;
     if (status == LK_OK) status = join_leaders(&tree.leaders, s, role, options);
-    if (status == LK_OK && meeting->local_rank != 0) {
-        lki_store_close(meeting->store); /* the host's leader speaks for us */
-        meeting->store = NULL;
-    }
     tree.monitor = meeting->monitor;
     if (status == LK_OK) status = lki_comm_hierarchy_create(out, &tree);
     if (status == LK_OK) {
         s->report.own = *out;
+        leave_store(meeting);
         return LK_OK;
     }
+    status = tell_failure(meeting, role, status);
     lk_comm_free(tree.leaders);
+    end_session(s); /* ends the monitor, which looks at the comms below */
     lk_comm_free(tree.up);
     lk_comm_free(tree.down);
-    end_session(s);
     return status;
 }
 
@@ -234,10 +263,13 @@ static lk_status build_nccl(lk_comm **out, lki_meeting *meeting, const lki_role 
                                   .join_timeout_ms = options->join_timeout_ms,
                                   .timeout_ms = options->timeout_ms};
     if (status == LK_OK) status = lki_comm_nccl_create(out, &nccl);
-    if (status == LK_OK)
+    if (status == LK_OK) {
         s->report.own = *out;
-    else
-        end_session(s);
+        leave_store(meeting);
+        return LK_OK;
+    }
+    status = tell_failure(meeting, role, status);
+    end_session(s);
     return status;
 }
 
@@ -254,21 +286,23 @@ static lk_status plan_gpus(lki_gpu_plan *plan, const lki_meeting *meeting, const
 static lk_status connect_by_store(lk_comm **out, lki_role *role, const lki_connect_options *options)
 {
     lki_meeting *meeting = NULL;
+    char terms[TERMS_NBYTES];
     if (!role->master[0])
         return lki_fail(LK_ERR_CONFIG, "rank %d of %d: nobody said where rank 0 is: set MASTER_ADDR",
                         role->rank, role->world_size);
-    LKI_TRY(lki_meeting_open(&meeting, role, options->join_timeout_ms));
+    describe_terms(terms, options);
+    LKI_TRY(lki_meeting_open(&meeting, role, terms, options->join_timeout_ms));
     role->local_rank = meeting->local_rank;
     role->local_size = meeting->local_size;
     role->node_count = meeting->host_count;
     lki_gpu_plan plan;
-    lk_status planned = plan_gpus(&plan, meeting, role, options);
+    lk_status planned = tell_failure(meeting, role, plan_gpus(&plan, meeting, role, options));
     if (planned != LK_OK) lki_meeting_close(meeting);
     if (planned != LK_OK) return planned;
     if (plan.nccl) return build_nccl(out, meeting, role, options, &plan);
     if (wants(options, "gloo") || wants(options, "mpi")) split_hosts(meeting, role->rank, role->world_size);
     if (meeting->host_count == 1) {
-        lk_status status = join_shm(out, meeting, options, "job");
+        lk_status status = tell_failure(meeting, role, join_shm(out, meeting, options, "job"));
         lki_meeting_close(meeting);
         return status;
     }
@@ -314,19 +348,22 @@ static lk_status connect_forked(lk_comm **out, lki_role *role, const lki_connect
 }
 
 /* Who is where, through MPI itself. */
-static lk_status sort_hosts_by_mpi(lki_meeting *meeting, lk_comm *world, const lki_role *role)
+static lk_status sort_hosts_by_mpi(lki_meeting *meeting, lk_comm *world, const lki_role *role,
+                                   const lki_connect_options *options)
 {
-    char mine[IDENTITY_NBYTES + 32] = "";
-    size_t stride = sizeof mine;
-    LKI_SCOPED char *all = lki_calloc(stride * (size_t)world->size, "the table of hosts");
+    char terms[TERMS_NBYTES];
+    lki_rank_word mine;
+    LKI_SCOPED lki_rank_word *all = LKI_NEW_ARRAY(lki_rank_word, world->size);
     unsigned char random[16];
     if (!all) return LK_ERR_NOMEM;
-    lki_host_identity(mine, sizeof mine);
-    LKI_TRY(lk_comm_all_gather(world, mine, all, (int64_t)stride, LK_U8));
+    describe_terms(terms, options);
+    lki_rank_word_init(&mine, terms);
+    LKI_TRY(lk_comm_all_gather(world, &mine, all, sizeof mine, LK_U8));
+    LKI_TRY(lki_check_same_terms(all, world->size));
     LKI_TRY(lki_wire_random(random, sizeof random));
     for (int i = 0; i < 16; i++) snprintf(meeting->nonce + 2 * i, 3, "%02x", random[i]);
     LKI_TRY(lk_comm_broadcast(world, meeting->nonce, sizeof meeting->nonce, LK_U8, 0));
-    return lki_meeting_sort_hosts(meeting, role->rank, role->world_size, all, stride);
+    return lki_meeting_sort_hosts(meeting, role->rank, role->world_size, all);
 }
 
 static lk_status connect_by_mpi(lk_comm **out, lki_role *role, const lki_connect_options *options)
@@ -357,7 +394,7 @@ static lk_status connect_by_mpi(lk_comm **out, lki_role *role, const lki_connect
     role->rank = world->rank;
     role->world_size = world->size;
     lki_meeting *meeting = LKI_NEW(lki_meeting);
-    lk_status status = meeting ? sort_hosts_by_mpi(meeting, world, role) : LK_ERR_NOMEM;
+    lk_status status = meeting ? sort_hosts_by_mpi(meeting, world, role, options) : LK_ERR_NOMEM;
     if (status != LK_OK) {
         lk_comm_free(world);
         lki_meeting_close(meeting);

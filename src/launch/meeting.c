@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/net.h"
 #include "comm/store_wire.h"
 
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { IDENTITY_NBYTES = 160, DEFAULT_JOIN_TIMEOUT_MS = 120000, GOODBYE_MS = 5000 };
+enum { DEFAULT_JOIN_TIMEOUT_MS = 120000, GOODBYE_MS = 5000 };
 enum { QUIET_MS = 5000 }; /* how long a rank waits without saying what for */
 
 static unsigned long inode_of(const char *path)
@@ -32,12 +33,35 @@ void lki_host_identity(char *text, size_t capacity)
     if (fd >= 0) close(fd);
     boot[length > 0 ? length : 0] = '\0';
     boot[strcspn(boot, "\n")] = '\0';
-    snprintf(text, capacity, "%s %lx %lx %u %.40s", boot, inode_of("/proc/self/ns/pid"),
-             inode_of("/proc/self/ns/net"), (unsigned)geteuid(), given ? given : "");
+    snprintf(text, capacity, "%s %lx %lx %lx %u %.40s", boot, inode_of("/proc/self/ns/pid"),
+             inode_of("/proc/self/ns/net"), inode_of("/dev/shm"), (unsigned)geteuid(), given ? given : "");
 }
 
-lk_status lki_meeting_sort_hosts(lki_meeting *meeting, int rank, int world_size, const char *identities,
-                                 size_t stride)
+void lki_rank_word_init(lki_rank_word *word, const char *terms)
+{
+    memset(word, 0, sizeof *word);
+    lki_host_identity(word->identity, sizeof word->identity);
+    snprintf(word->terms, sizeof word->terms, "%s", terms);
+}
+
+lk_status lki_check_same_terms(const lki_rank_word *words, int world_size)
+{
+    for (int r = 1; r < world_size; r++) {
+        const char *first = words[0].terms, *theirs = words[r].terms;
+        if (strcmp(first, theirs) == 0) continue;
+        while (strcspn(first, "\n") == strcspn(theirs, "\n") && *first && *theirs &&
+               strncmp(first, theirs, strcspn(first, "\n")) == 0) {
+            size_t length = strcspn(first, "\n") + (first[strcspn(first, "\n")] == '\n');
+            first += length;
+            theirs += length;
+        }
+        return lki_fail(LK_ERR_PEER, "the ranks cannot connect: rank %d has %.*s where rank 0 has %.*s", r,
+                        (int)strcspn(theirs, "\n"), theirs, (int)strcspn(first, "\n"), first);
+    }
+    return LK_OK;
+}
+
+lk_status lki_meeting_sort_hosts(lki_meeting *meeting, int rank, int world_size, const lki_rank_word *words)
 {
     int *first = LKI_NEW_ARRAY(int, world_size); /* by host: its first rank */
     meeting->host_of = LKI_NEW_ARRAY(int, world_size);
@@ -46,8 +70,8 @@ lk_status lki_meeting_sort_hosts(lki_meeting *meeting, int rank, int world_size,
     lk_status status = first && meeting->host_of && meeting->locals ? LK_OK : LK_ERR_NOMEM;
     for (int r = 0; status == LK_OK && r < world_size; r++) {
         int host = 0;
-        while (host < meeting->host_count && strncmp(identities + stride * (size_t)first[host],
-                                                     identities + stride * (size_t)r, stride) != 0)
+        while (host < meeting->host_count &&
+               strncmp(words[first[host]].identity, words[r].identity, sizeof words[r].identity) != 0)
             host++;
         if (host == meeting->host_count) first[meeting->host_count++] = r;
         meeting->host_of[r] = host;
@@ -110,8 +134,8 @@ static lk_status find_store(lki_meeting *meeting, const lki_role *role, int64_t 
             int port = meeting->server ? lki_store_server_port(meeting->server) : role->port + i;
             int64_t left = left_ms(deadline_ns);
             status = try_port(meeting, role, port, turn_ms < left ? turn_ms : left);
-            if (status != LK_ERR_TIMEOUT && !(status != LK_OK && may_be_elsewhere(meeting, role)))
-                return status;
+            bool may_come = status == LK_ERR_TIMEOUT || status == LK_ERR_NOT_FOUND;
+            if (!may_come && !(status != LK_OK && may_be_elsewhere(meeting, role))) return status;
         }
         if (lki_now_ns() >= deadline_ns) return status;
         if (!told) lki_log(LKI_LOG_INFO, "rank %d goes on trying: %s", role->rank, lk_error());
@@ -132,25 +156,25 @@ static lk_status wait_for_all(lki_meeting *meeting, const lki_role *role, int64_
     return lki_store_join(meeting->store, left);
 }
 
-/* Rank 0 gathers the identities and hands them to everyone in one piece. */
-static lk_status exchange_identities(lki_meeting *meeting, const lki_role *role, int64_t timeout_ms,
-                                     char **all)
+/* Rank 0 gathers the words of all ranks and hands them to everyone in one piece. */
+static lk_status exchange_words(lki_meeting *meeting, const lki_role *role, const char *terms,
+                                int64_t timeout_ms, char **all)
 {
-    char mine[IDENTITY_NBYTES] = "", key[64];
-    size_t nbytes = (size_t)role->world_size * IDENTITY_NBYTES;
-    lki_host_identity(mine, sizeof mine);
+    char key[64];
+    lki_rank_word mine;
+    size_t nbytes = (size_t)role->world_size * sizeof mine;
+    lki_rank_word_init(&mine, terms);
     snprintf(key, sizeof key, "lockstep/host/%d", role->rank);
-    LKI_TRY(lki_store_set(meeting->store, key, mine, sizeof mine));
+    LKI_TRY(lki_store_set(meeting->store, key, &mine, sizeof mine));
     if (role->rank == 0) {
-        LKI_SCOPED char *table = lki_calloc(nbytes, "the table of hosts");
+        LKI_SCOPED lki_rank_word *table = LKI_NEW_ARRAY(lki_rank_word, role->world_size);
         if (!table) return LK_ERR_NOMEM;
         for (int r = 0; r < role->world_size; r++) {
             LKI_SCOPED char *value = NULL;
             size_t length = 0;
             snprintf(key, sizeof key, "lockstep/host/%d", r);
             LKI_TRY(lki_store_wait(meeting->store, key, timeout_ms, &value, &length));
-            memcpy(table + (size_t)r * IDENTITY_NBYTES, value,
-                   length < IDENTITY_NBYTES ? length : IDENTITY_NBYTES);
+            memcpy(&table[r], value, length < sizeof mine ? length : sizeof mine);
         }
         unsigned char random[16];
         LKI_TRY(lki_wire_random(random, sizeof random));
@@ -167,30 +191,68 @@ static lk_status exchange_identities(lki_meeting *meeting, const lki_role *role,
     return LK_OK;
 }
 
-static lk_status meet(lki_meeting *meeting, const lki_role *role, int64_t timeout_ms)
+/* The address at which the other hosts reach this one. Ranks of rank 0's host may have come to the store by
+ * loopback (Debian's /etc/hosts says that a machine's own name is 127.0.1.1): they take the address that
+ * others have come by. */
+static lk_status find_own_address(lki_meeting *meeting, int64_t timeout_ms)
+{
+    static const char key[] = "lockstep/address";
+    char reached[64] = "", link[64];
+    LKI_SCOPED char *said = NULL;
+    if (meeting->server) {
+        lki_store_server_reached(meeting->server, reached, sizeof reached);
+        LKI_TRY(lki_store_set(meeting->store, key, reached, strlen(reached)));
+    }
+    lki_store_local_address(meeting->store, meeting->address, sizeof meeting->address);
+    if (lki_net_is_loopback(meeting->address)) {
+        LKI_TRY(lki_store_wait(meeting->store, key, timeout_ms, &said, NULL));
+        if (*said) snprintf(meeting->address, sizeof meeting->address, "%.63s", said);
+    }
+    snprintf(link, sizeof link, "%s", meeting->address);
+    if (lki_net_is_link_local(link)) /* it means another machine on each link: an address of its neighbour */
+        lki_net_global_address(link, meeting->address, sizeof meeting->address);
+    return LK_OK;
+}
+
+/* A wrong --host is the most likely reason why nobody comes: it is said before the wait. A name that leads
+ * here through another machine (a service of Kubernetes) may be right all the same. */
+static void warn_of_foreign_master(const lki_role *role)
+{
+    if (role->rank == 0 && !lki_net_is_own(role->master))
+        lki_log(LKI_LOG_WARNING,
+                "rank 0 was told that it is at %s, which is no address of this machine: --host (or "
+                "MASTER_ADDR) is rank 0's own address",
+                role->master);
+}
+
+static lk_status meet(lki_meeting *meeting, const lki_role *role, const char *terms, int64_t timeout_ms)
 {
     int64_t deadline_ns = lki_now_ns() + timeout_ms * 1000000;
-    char *identities = NULL;
+    char *words = NULL;
     snprintf(meeting->host, sizeof meeting->host, "%s", role->master);
+    warn_of_foreign_master(role);
     if (role->rank == 0) LKI_TRY(open_server(meeting, role));
     LKI_TRY(find_store(meeting, role, deadline_ns));
     lk_status status = wait_for_all(meeting, role, deadline_ns);
     if (status != LK_OK)
         return lki_fail_prefix(status, "waiting at %s:%d for all ranks", meeting->host, meeting->port);
-    lki_store_local_address(meeting->store, meeting->address, sizeof meeting->address);
-    status = exchange_identities(meeting, role, timeout_ms, &identities);
+    LKI_TRY(find_own_address(meeting, timeout_ms));
+    status = exchange_words(meeting, role, terms, timeout_ms, &words);
+    if (status == LK_OK) status = lki_check_same_terms((const lki_rank_word *)words, role->world_size);
     if (status == LK_OK)
-        status = lki_meeting_sort_hosts(meeting, role->rank, role->world_size, identities, IDENTITY_NBYTES);
-    lki_free(identities);
+        status = lki_meeting_sort_hosts(meeting, role->rank, role->world_size, (const lki_rank_word *)words);
+    lki_free(words);
     return status;
 }
 
-lk_status lki_meeting_open(lki_meeting **out, const lki_role *role, int64_t join_timeout_ms)
+lk_status lki_meeting_open(lki_meeting **out, const lki_role *role, const char *terms,
+                           int64_t join_timeout_ms)
 {
     *out = NULL;
     lki_meeting *meeting = LKI_NEW(lki_meeting);
     if (!meeting) return LK_ERR_NOMEM;
-    lk_status status = meet(meeting, role, join_timeout_ms ? join_timeout_ms : DEFAULT_JOIN_TIMEOUT_MS);
+    lk_status status =
+        meet(meeting, role, terms, join_timeout_ms ? join_timeout_ms : DEFAULT_JOIN_TIMEOUT_MS);
     if (status != LK_OK) {
         lki_meeting_close(meeting);
         return status;

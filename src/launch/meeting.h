@@ -24,17 +24,27 @@ typedef struct lki_meeting {
     char address[64]; /* of this host, as the store's host sees it */
 } lki_meeting;
 
+/* What a rank says of itself to all others, of fixed size. */
+typedef struct lki_rank_word {
+    char identity[160]; /* lki_host_identity */
+    char terms[160];    /* how it means to connect: a line per thing that has to be the same */
+} lki_rank_word;
+
+/* This rank's own. */
+void lki_rank_word_init(lki_rank_word *word, const char *terms);
+/* Fails, with the same sentence on every rank, if one has other terms than rank 0. */
+lk_status lki_check_same_terms(const lki_rank_word *words, int world_size);
+
 /* Every rank calls it; LK_ERR_TIMEOUT names the ranks that did not. */
-lk_status lki_meeting_open(lki_meeting **out, const lki_role *role, int64_t join_timeout_ms);
+lk_status lki_meeting_open(lki_meeting **out, const lki_role *role, const char *terms,
+                           int64_t join_timeout_ms);
 void lki_meeting_close(lki_meeting *meeting);
 
 /* What identifies this host: equal where two processes can share memory and see each other's pids and
  * network. */
 void lki_host_identity(char *text, size_t capacity);
 
-/* Fills host_of, locals and the rest from each rank's identity; also used with identities that came over MPI.
- */
-lk_status lki_meeting_sort_hosts(lki_meeting *meeting, int rank, int world_size, const char *identities,
-                                 size_t stride);
+/* Fills host_of, locals and the rest from each rank's identity; also used with words that came over MPI. */
+lk_status lki_meeting_sort_hosts(lki_meeting *meeting, int rank, int world_size, const lki_rank_word *words);
 
 #endif
