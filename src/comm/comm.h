@@ -25,6 +25,10 @@ typedef struct lki_shm_options {
     int64_t timeout_ms;      /* of a collective; 0: the default */
     const int *names;        /* the ranks' numbers in a larger job, for sentences; copied. NULL: their own */
     bool owner_reports;      /* lki_shm_report says how far a rank is, not the comm by itself */
+    /* Optional: asked a few times per second while this rank waits for the others to join. A failure, such as
+     * that of a rank that cannot come any more, ends the wait. */
+    lk_status (*still_wanted)(void *context);
+    void *context;
 } lki_shm_options;
 
 /* Memory for ranks that are forked from this process: an fd to hand to lki_comm_shm_create in each of them,

@@ -25,6 +25,7 @@ enum {
     LEAST_SLOT_NBYTES = 4096,
     DEFAULT_JOIN_TIMEOUT_MS = 60000,
     NAMED_MISSING = 8, /* ranks that an error lists */
+    ASK_EVERY_NS = 200000000,
 };
 
 static size_t round_up(size_t nbytes, size_t to)
@@ -185,7 +186,26 @@ static int open_existing(const char *path)
     return -1;
 }
 
-static lk_status open_named(int *fd, const char *name, int64_t deadline_ns)
+/* How long a rank waits for the others. Time in which this process was stopped does not count. */
+typedef struct patience {
+    const lki_shm_options *options;
+    int64_t deadline_ns, looked_ns, asked_ns;
+    bool is_over;
+} patience;
+
+/* Now and then it asks whether the others can still come. */
+static lk_status look_around(patience *wait)
+{
+    int64_t now = lki_now_ns(), since_ns = now - wait->looked_ns;
+    wait->looked_ns = now;
+    if (since_ns > LKI_STOPPED_NS) wait->deadline_ns += since_ns;
+    wait->is_over = now > wait->deadline_ns;
+    if (!wait->options->still_wanted || now - wait->asked_ns < ASK_EVERY_NS) return LK_OK;
+    wait->asked_ns = now;
+    return wait->options->still_wanted(wait->options->context);
+}
+
+static lk_status open_named(int *fd, const char *name, patience *wait)
 {
     for (;;) {
         for (int folder = 0; folder < 2; folder++) {
@@ -194,7 +214,8 @@ static lk_status open_named(int *fd, const char *name, int64_t deadline_ns)
             *fd = open_existing(path);
             if (*fd >= 0) return LK_OK;
         }
-        if (lki_now_ns() > deadline_ns)
+        LKI_TRY(look_around(wait));
+        if (wait->is_over)
             return lki_fail(LK_ERR_TIMEOUT, "shm: rank 0 has not made the shared memory \"%s\" in time",
                             name);
         sleep_ms(1);
@@ -243,7 +264,7 @@ static lk_status check_not_ended(const lki_shm_comm *shm, const lki_shm_header *
 }
 
 /* `first` is the header of forked ranks' first segment; NULL for others. */
-static lk_status join(lki_shm_comm *shm, const lki_shm_header *first, int64_t deadline_ns)
+static lk_status join(lki_shm_comm *shm, const lki_shm_header *first, patience *wait)
 {
     int absent = LKI_SHM_ABSENT;
     lki_shm_rank *mine = &shm->header->ranks[shm->base.rank];
@@ -255,7 +276,8 @@ static lk_status join(lki_shm_comm *shm, const lki_shm_header *first, int64_t de
     atomic_store(&mine->presence, LKI_SHM_HERE);
     for (int r = 0; r < shm->base.size; r++) {
         for (int turn = 0; atomic_load(&shm->header->ranks[r].presence) < LKI_SHM_HERE; turn++) {
-            if (lki_now_ns() > deadline_ns) return missing_ranks(shm);
+            LKI_TRY(look_around(wait));
+            if (wait->is_over) return missing_ranks(shm);
             LKI_TRY(lki_shm_check_abort(shm));
             for (int other = r; other < shm->base.size; other++) LKI_TRY(check_not_ended(shm, first, other));
             if (turn > 100) sleep_ms(1);
@@ -266,10 +288,11 @@ static lk_status join(lki_shm_comm *shm, const lki_shm_header *first, int64_t de
 
 /* Rank 0 makes the segments after the first. */
 static lk_status await_segment(const lki_shm_comm *shm, const lki_shm_header *first, int fd, off_t offset,
-                               int64_t deadline_ns)
+                               patience *wait)
 {
     while (!is_formatted(fd, offset)) {
-        if (lki_now_ns() > deadline_ns)
+        LKI_TRY(look_around(wait));
+        if (wait->is_over)
             return lki_fail(LK_ERR_TIMEOUT, "shm: 1 of %d ranks did not join in time: 0", shm->base.size);
         LKI_TRY(check_not_ended(shm, first, 0));
         sleep_ms(1);
@@ -277,7 +300,7 @@ static lk_status await_segment(const lki_shm_comm *shm, const lki_shm_header *fi
     return LK_OK;
 }
 
-static lk_status attach_forked(lki_shm_comm *shm, const lki_shm_options *options, int64_t deadline_ns)
+static lk_status attach_forked(lki_shm_comm *shm, const lki_shm_options *options, patience *wait)
 {
     lki_shm_header *first = map_first(options->fd, options->size);
     if (!first) return lki_fail(LK_ERR_NOMEM, "shm: could not map shared memory: %s", strerror(errno));
@@ -287,23 +310,23 @@ static lk_status attach_forked(lki_shm_comm *shm, const lki_shm_options *options
     if (options->round > 0 && options->rank == 0)
         status = format_segment(options->fd, offset, options->size, first->slot_nbytes);
     else if (options->round > 0)
-        status = await_segment(shm, first, options->fd, offset, deadline_ns);
+        status = await_segment(shm, first, options->fd, offset, wait);
     if (status == LK_OK) status = map_segment(shm, options->fd, offset, nbytes);
-    if (status == LK_OK) status = join(shm, first, deadline_ns);
+    if (status == LK_OK) status = join(shm, first, wait);
     unmap_first(first, options->size);
     return status;
 }
 
-static lk_status attach_named(lki_shm_comm *shm, const lki_shm_options *options, int64_t deadline_ns)
+static lk_status attach_named(lki_shm_comm *shm, const lki_shm_options *options, patience *wait)
 {
     struct stat info;
     int fd = -1;
     lk_status status = options->rank == 0 ? create_named(&fd, &shm->unlink_path, options->name, options->size,
                                                          options->slot_nbytes)
-                                          : open_named(&fd, options->name, deadline_ns);
+                                          : open_named(&fd, options->name, wait);
     if (status == LK_OK && fstat(fd, &info) != 0) status = lki_fail(LK_ERR_IO, "shm: %s", strerror(errno));
     if (status == LK_OK) status = map_segment(shm, fd, 0, (size_t)info.st_size);
-    if (status == LK_OK) status = join(shm, NULL, deadline_ns);
+    if (status == LK_OK) status = join(shm, NULL, wait);
     if (fd >= 0) close(fd);
     if (shm->unlink_path) unlink(shm->unlink_path); /* all have it open, or the job is over */
     return status;
@@ -319,9 +342,13 @@ static int64_t patience_ms(const lki_shm_options *options)
 
 lk_status lki_shm_attach(lki_shm_comm *shm, const lki_shm_options *options)
 {
-    int64_t deadline_ns = lki_now_ns() + patience_ms(options) * 1000000;
-    if (options->fd >= 0) return attach_forked(shm, options, deadline_ns);
-    if (options->name) return attach_named(shm, options, deadline_ns);
+    int64_t now = lki_now_ns();
+    patience wait = {.options = options,
+                     .deadline_ns = now + patience_ms(options) * 1000000,
+                     .looked_ns = now,
+                     .asked_ns = now};
+    if (options->fd >= 0) return attach_forked(shm, options, &wait);
+    if (options->name) return attach_named(shm, options, &wait);
     return lki_fail(LK_ERR_INVALID, "shm: neither an fd nor a name");
 }
 

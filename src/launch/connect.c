@@ -53,6 +53,15 @@ static void shm_name(char *text, size_t capacity, const char *secret, const char
         length += (size_t)snprintf(text + length, capacity - length, "%02x", digest[i]);
 }
 
+/* What the store knows of ranks that could not connect, or have died since they met. */
+static lk_status nobody_has_failed(void *context)
+{
+    LKI_SCOPED char *sentence = NULL;
+    lk_status status = lki_store_get(context, LKI_STORE_FAILED_KEY, &sentence, NULL);
+    if (status == LK_ERR_NOT_FOUND) return LK_OK;
+    return status == LK_OK ? lki_fail(LK_ERR_PEER, "%s", sentence) : status;
+}
+
 static lk_status join_shm(lk_comm **out, const lki_meeting *meeting, const lki_connect_options *options,
                           const char *purpose)
 {
@@ -64,7 +73,9 @@ static lk_status join_shm(lk_comm **out, const lki_meeting *meeting, const lki_c
                            .join_timeout_ms = options->join_timeout_ms,
                            .timeout_ms = options->timeout_ms,
                            .names = meeting->locals,
-                           .owner_reports = meeting->host_count > 1};
+                           .owner_reports = meeting->host_count > 1,
+                           .still_wanted = meeting->store ? nobody_has_failed : NULL,
+                           .context = meeting->store};
     snprintf(secret, sizeof secret, "%s %d", meeting->nonce, meeting->host_of[meeting->locals[0]]);
     shm_name(name, sizeof name, secret, purpose);
     *out = NULL;
@@ -290,6 +301,7 @@ static lk_status connect_by_store(lk_comm **out, lki_role *role, const lki_conne
     if (!role->master[0])
         return lki_fail(LK_ERR_CONFIG, "rank %d of %d: nobody said where rank 0 is: set MASTER_ADDR",
                         role->rank, role->world_size);
+    if (role->source == LKI_ROLE_SLURM) lki_slurm_find_master(role);
     describe_terms(terms, options);
     LKI_TRY(lki_meeting_open(&meeting, role, terms, options->join_timeout_ms));
     role->local_rank = meeting->local_rank;

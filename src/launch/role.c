@@ -54,6 +54,25 @@ static lk_status role_from_flags(lki_role *out, const lki_launch_flags *flags, c
     return LK_OK;
 }
 
+/* torchrun's agent keeps MASTER_PORT for a store of its own. Every rank finds the same other ports from what
+ * the agent told them, below those that systems hand out by themselves. The token tells the job's restarts
+ * apart. */
+static void leave_port_to_agent(lki_role *role, const char *const *environment)
+{
+    enum { FIRST_PORT = 12000, PORT_RANGE = 16000, PORT_COUNT = 16 };
+    const char *holds = lki_environment_get(environment, "TORCHELASTIC_USE_AGENT_STORE");
+    const char *run = lki_environment_get(environment, "TORCHELASTIC_RUN_ID");
+    const char *restart = lki_environment_get(environment, "TORCHELASTIC_RESTART_COUNT");
+    size_t length = strlen(role->token);
+    if (!holds || strcmp(holds, "True") != 0) return;
+    snprintf(role->token + length, sizeof role->token - length, " %.20s %.4s", run ? run : "",
+             restart ? restart : "0");
+    uint32_t hash = 2166136261u ^ (uint32_t)role->port;
+    for (const char *c = run ? run : ""; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
+    role->port = FIRST_PORT + (int)((hash ^ hash >> 16) % PORT_RANGE);
+    role->port_count = PORT_COUNT;
+}
+
 static lk_status role_from_environment(lki_role *out, const char *const *environment, bool *found)
 {
     lki_role role = {.source = LKI_ROLE_ENVIRONMENT,
@@ -78,6 +97,7 @@ static lk_status role_from_environment(lki_role *out, const char *const *environ
                         role.world_size);
     snprintf(role.master, sizeof role.master, "%s", master ? master : "");
     shared_token(&role, environment);
+    leave_port_to_agent(&role, environment);
     *out = role;
     return LK_OK;
 }
@@ -149,6 +169,18 @@ static lk_status check_world_size(const lki_role *role, const lki_launch_flags *
                     remedy, flags->world_size);
 }
 
+/* --host beside a launcher says where rank 0 is when the launcher's own name for it leads nowhere. */
+static lk_status take_host(lki_role *role, const lki_launch_flags *flags)
+{
+    if (role->source == LKI_ROLE_LOCAL)
+        return lki_fail(LK_ERR_CONFIG, "--host %s needs --rank and --world-size", flags->host);
+    snprintf(role->master, sizeof role->master, "%s", flags->host);
+    if (!flags->port) return LK_OK;
+    role->port = flags->port;
+    role->port_count = 1;
+    return LK_OK;
+}
+
 lk_status lki_launch_role(lki_role *out, const lki_launch_flags *flags, const char *const *environment,
                           int gpu_count)
 {
@@ -156,9 +188,9 @@ lk_status lki_launch_role(lki_role *out, const lki_launch_flags *flags, const ch
     if (!flags) flags = &none;
     if (flags->has_rank || (flags->world_size && flags->host))
         return role_from_flags(out, flags, environment);
-    if (flags->host) return lki_fail(LK_ERR_CONFIG, "--host %s needs --rank and --world-size", flags->host);
     lki_role role;
     LKI_TRY(role_from_launcher(&role, flags, environment, gpu_count));
+    if (flags->host) LKI_TRY(take_host(&role, flags));
     if (flags->world_size) LKI_TRY(check_world_size(&role, flags));
     *out = role;
     return LK_OK;

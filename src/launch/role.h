@@ -80,6 +80,9 @@ lk_status lki_environment_int(const char *const *environment, const char *name, 
 /* slurm.c and mpi_environment.c: *found says whether this process was started that way. */
 lk_status lki_slurm_role(lki_role *out, const lki_launch_flags *flags, const char *const *environment,
                          int gpu_count, bool *found);
+/* Replaces a master whose name this machine does not know by the address that Slurm has for the node, if it
+ * has one: slurm_node.c. */
+void lki_slurm_find_master(lki_role *role);
 lk_status lki_mpi_role(lki_role *out, const char *const *environment, bool *found);
 
 #endif

@@ -122,6 +122,7 @@ check "one task a rank, one host" srun -N 1 -n 3 "$program" --as-rank auto auto 
 check "one task a rank, two nodes" srun -N 2 -n 4 sh -c "$on_two_hosts" "$program" --as-rank auto auto hierarchy
 check "gloo between all" srun -N 2 -n 3 sh -c "$on_two_hosts" "$program" --as-rank auto gloo hierarchy
 check "one task a node that forks two ranks" srun -N 2 --ntasks-per-node=1 sh -c "$on_two_hosts" "$program" --as-rank forks 2 4
+check "nodes whose names DNS does not know" env -u MASTER_ADDR srun -N 2 -n 4 sh -c "$on_two_hosts" "$program" --as-rank auto auto hierarchy
 check "a batch script" sbatch -W -N 2 -n 2 -o "$work/batch.log" --wrap "srun sh -c '$on_two_hosts' $program --as-rank auto auto hierarchy"
 
 # Two steps of the same job number pattern side by side do not meet.

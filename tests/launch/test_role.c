@@ -96,6 +96,45 @@ static void environment(void **state)
               "found \"-1\"");
 }
 
+/* torchrun's agent listens at MASTER_PORT itself: ranks of one run find another port, the same for all. */
+static void torchrun_keeps_the_port(void **state)
+{
+    (void)state;
+    lki_role first = role_in(NULL,
+                             ENVIRONMENT("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=m", "MASTER_PORT=29500",
+                                         "TORCHELASTIC_USE_AGENT_STORE=True", "TORCHELASTIC_RUN_ID=none",
+                                         "TORCHELASTIC_RESTART_COUNT=0"),
+                             0);
+    lki_role second = role_in(NULL,
+                              ENVIRONMENT("RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=m", "MASTER_PORT=29500",
+                                          "TORCHELASTIC_USE_AGENT_STORE=True", "TORCHELASTIC_RUN_ID=none",
+                                          "TORCHELASTIC_RESTART_COUNT=1"),
+                              0);
+    assert_int_equal(first.port, second.port);
+    assert_true(first.port >= 12000 && first.port + first.port_count < 32768 && first.port_count > 1);
+    assert_string_not_equal(first.token, second.token);
+    lki_role own = role_in(NULL,
+                           ENVIRONMENT("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=m", "MASTER_PORT=29500",
+                                       "TORCHELASTIC_USE_AGENT_STORE=False"),
+                           0);
+    assert_int_equal(own.port, 29500);
+    assert_int_equal(own.port_count, 1);
+}
+
+static void a_host_beside_slurm(void **state)
+{
+    (void)state;
+    lki_launch_flags flags = {.host = "10.0.0.7"};
+    lki_role role = role_in(&flags, ENVIRONMENT(SLURM_TASK), 0);
+    assert_int_equal(role.source, LKI_ROLE_SLURM);
+    assert_string_equal(role.master, "10.0.0.7");
+    assert_int_equal(role.port, 53456);
+    flags.port = 4321;
+    role = role_in(&flags, ENVIRONMENT(SLURM_TASK), 0);
+    assert_int_equal(role.port, 4321);
+    assert_int_equal(role.port_count, 1);
+}
+
 static void slurm_one_task_a_rank(void **state)
 {
     (void)state;
@@ -345,6 +384,8 @@ int main(void)
         cmocka_unit_test(flags_win),
         cmocka_unit_test(incomplete_flags),
         cmocka_unit_test(environment),
+        cmocka_unit_test(torchrun_keeps_the_port),
+        cmocka_unit_test(a_host_beside_slurm),
         cmocka_unit_test(slurm_one_task_a_rank),
         cmocka_unit_test(two_slurm_jobs_or_steps_do_not_meet),
         cmocka_unit_test(slurm_one_task_a_node),
