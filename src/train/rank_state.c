@@ -196,7 +196,7 @@ bool lki_rank_state_is_needed(const lk_runner *runner)
     return needed;
 }
 
-/* Blocks of unequal size, padded to the longest. */
+/* One rank's after the other's. Rank 0, which writes them, keeps them; the others have room for one. */
 static lk_status gather(lk_runner *runner, const lk_state_dict *own, lk_state_dict *state)
 {
     lk_comm *comm = runner->run->comm;
@@ -205,15 +205,15 @@ static lk_status gather(lk_runner *runner, const lk_state_dict *own, lk_state_di
     if (!sizes) return LK_ERR_NOMEM;
     LKI_TRY(lk_comm_all_gather(comm, &nbytes, sizes, 1, LK_I64));
     for (int i = 0; i < comm->size; i++) longest = sizes[i] > longest ? sizes[i] : longest;
-    LKI_SCOPED char *block = lki_calloc((size_t)longest, "a rank's share of the state");
-    LKI_SCOPED char *all = lki_calloc((size_t)(longest * comm->size), "the ranks' shares of the state");
-    if (!block || !all) return LK_ERR_NOMEM;
-    pack(own, block);
-    LKI_TRY(lk_comm_all_gather(comm, block, all, longest, LK_U8));
+    LKI_SCOPED char *block = lki_calloc((size_t)longest + 1, "a rank's share of the state");
+    if (!block) return LK_ERR_NOMEM;
     for (int i = 0; i < comm->size; i++) {
         LKI_SCOPED char *name = lki_format("rank.%d", i);
         if (!name) return LK_ERR_NOMEM;
-        LKI_TRY(lk_state_dict_put(state, name, lk_tensor_from(LK_U8, LK_SHAPE(sizes[i]), all + longest * i)));
+        if (i == comm->rank) pack(own, block);
+        LKI_TRY(lk_comm_broadcast(comm, block, sizes[i], LK_U8, i));
+        if (comm->rank == 0)
+            LKI_TRY(lk_state_dict_put(state, name, lk_tensor_from(LK_U8, LK_SHAPE(sizes[i]), block)));
     }
     return LK_OK;
 }

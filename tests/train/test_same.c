@@ -144,6 +144,57 @@ static void over_mpi(void **state)
     if (system(command) != 0) fail_msg("%s failed", command);
 }
 
+/* ---- Resuming ---- */
+
+typedef struct resume_job {
+    const char *logdir, *resume; /* of rank 0 */
+    const char *others;          /* what the others resume from */
+    int epochs;
+    const char *sentence; /* what all of them fail with; NULL: none does */
+} resume_job;
+
+static lk_status train_and_resume(void *context)
+{
+    const resume_job *j = context;
+    lk_runner *runner = lk_supervised_runner();
+    lk_manual_seed(lk_rank() + 1u); /* rank 0's weights are everybody's */
+    lk_status status = lk_train(
+        runner, .model = lk_sequential(lk_linear(LKT_FEATURES, 7), lk_tanh(), lk_linear(7, LKT_CLASSES)),
+        .criterion = lk_cross_entropy_loss(), .optimizer = lk_adamw(.lr = 0.01),
+        .loaders = lk_loaders({"train", lk_loader(lkt_points(96, 1), .batch_size = 8)}),
+        .num_epochs = j->epochs, .seed = 5, .logdir = j->logdir, .compress_gradients = true,
+        .resume = lk_rank() == 0 ? j->resume : j->others, .check_replicas = 1, .thread_count = 1);
+    bool trained = status == LK_OK && runner->epoch_step == j->epochs;
+    lk_runner_free(runner);
+    if (j->sentence ? status != LK_OK && strstr(lk_error(), j->sentence) : trained) return LK_OK;
+    LKI_SCOPED char *text = lki_strdup(status ? lk_error() : "nothing");
+    return lki_fail(LK_ERR_INVALID, "rank %d says: %s", lk_rank(), text ? text : "");
+}
+
+/* Rank 0's file alone is read: the others may have none, or another run's. */
+static void rank_0_resumes_for_all(void **state)
+{
+    (void)state;
+    char first[1024], other[1024], saved[1100], foreign[1100];
+    snprintf(first, sizeof first, "%s", lkt_scratch_folder("same_resume"));
+    snprintf(other, sizeof other, "%s", lkt_scratch_folder("same_other"));
+    snprintf(saved, sizeof saved, "%s/checkpoints/runner.last.safetensors", first);
+    snprintf(foreign, sizeof foreign, "%s/checkpoints/runner.last.safetensors", other);
+    lkt_ok(lk_distributed_run(train_and_resume, &((resume_job){.logdir = first, .epochs = 2}), .nproc = 3));
+    lkt_ok(lk_distributed_run(train_and_resume, &((resume_job){.logdir = other, .epochs = 1}), .nproc = 3));
+    lkt_ok(lk_distributed_run(
+        train_and_resume,
+        &((resume_job){.resume = saved, .others = "/nowhere/runner.safetensors", .epochs = 3}), .nproc = 3));
+    lkt_ok(lk_distributed_run(train_and_resume,
+                              &((resume_job){.resume = saved, .others = foreign, .epochs = 3}), .nproc = 2));
+    lkt_ok(lk_distributed_run(train_and_resume,
+                              &((resume_job){.resume = "/nowhere/runner.safetensors",
+                                             .others = saved,
+                                             .epochs = 3,
+                                             .sentence = "/nowhere/runner.safetensors: "}),
+                              .nproc = 2));
+}
+
 /* ---- Mixed CPUs ---- */
 
 static lk_status look_at_kernels(lk_callback *callback, lk_runner *runner)
@@ -247,6 +298,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(over_shared_memory),
         cmocka_unit_test(over_gloo),
         cmocka_unit_test(over_mpi),
+        cmocka_unit_test(rank_0_resumes_for_all),
         cmocka_unit_test(mixed_cpus_compute_alike),
         cmocka_unit_test(replicas_that_come_apart_are_found_out),
     };

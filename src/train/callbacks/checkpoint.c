@@ -19,6 +19,7 @@
 #include "train/callbacks/callbacks.h"
 #include "train/distributed.h"
 #include "train/rank_state.h"
+#include "train/shared_state.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -114,7 +115,7 @@ static lk_status save_runner(checkpoint_context *context, lk_runner *runner)
 
 static lk_status load_into(lk_runner *runner, const char *path, bool everything)
 {
-    lk_state_dict *state = lk_load_safetensors(path);
+    lk_state_dict *state = lki_load_on_all(runner, path);
     if (!state) return lki_last_status();
     if (everything) {
         lk_status status = lki_runner_load_state(runner, state);
@@ -156,7 +157,9 @@ static lk_status autoresume(checkpoint_context *context, lk_runner *runner)
         return lki_fail(LK_ERR_INVALID, "autoresume: expected \"last\" or \"best\", found \"%s\"", which);
     LKI_SCOPED char *path = NULL;
     LKI_TRY(find_checkpoint(context, last, &path));
-    if (path) return load_into(runner, path, last);
+    int64_t found = path != NULL; /* by rank 0, whose file is read */
+    LKI_TRY(lki_take_word_of_master(runner, &found));
+    if (found) return load_into(runner, path ? path : context->folder, last);
     if (runner->is_master && lki_has_checkpoints(context->folder))
         lki_log(LKI_LOG_WARNING,
                 "autoresume: none of the checkpoints in %s is a \"%s\": the run starts afresh",
@@ -266,6 +269,16 @@ static void print_top(const checkpoint_context *context)
                     context->storage.entries[i].metric);
 }
 
+static lk_status load_best(const checkpoint_context *context, lk_runner *runner)
+{
+    const char *path = context->storage.entries[0].logpath;
+    lk_state_dict *state = lk_load_safetensors(path);
+    if (!state) return lki_last_status();
+    lk_status status = lki_models_load_state(runner, state, path);
+    lk_state_dict_free(state);
+    return status;
+}
+
 /* Rank 0 knows which is the best and loads it; the others take its weights. */
 static lk_status end(lk_callback *callback, lk_runner *runner)
 {
@@ -274,7 +287,7 @@ static lk_status end(lk_callback *callback, lk_runner *runner)
     if (runner->is_master && runner->verbose) print_top(context);
     if (!context->options.load_best_on_end && !runner->run->options.load_best_on_end) return LK_OK;
     bool has_best = runner->is_master && context->storage.entry_count > 0;
-    if (has_best) LKI_TRY(load_into(runner, context->storage.entries[0].logpath, false));
+    if (has_best) LKI_TRY(load_best(context, runner));
     return lki_distributed_share_models(runner, has_best);
 }
 
