@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "base/cgroup.h"
 #include "base/threads.h"
 
 #include "base/memory.h"
@@ -36,7 +37,7 @@ typedef struct worker_start {
     int thread;
 } worker_start;
 
-int lki_core_count(void)
+int lki_affinity_count(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
@@ -45,6 +46,28 @@ int lki_core_count(void)
     }
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (int)online : 1;
+}
+
+/* Read once: -1 before that. */
+static atomic_int quota = -1;
+static atomic_int sharers = 1;
+
+void lki_share_cores(int process_count)
+{
+    atomic_store(&sharers, process_count > 0 ? process_count : 1);
+}
+
+int lki_core_count(void)
+{
+    int cores = lki_affinity_count(), allowed = atomic_load(&quota);
+    if (allowed < 0) {
+        allowed = lki_cgroup_cores("/proc/self/cgroup", "/sys/fs/cgroup");
+        atomic_store(&quota, allowed);
+    }
+    if (allowed == 0) return cores;
+    allowed /= atomic_load(&sharers);
+    if (allowed < 1) allowed = 1;
+    return allowed < cores ? allowed : cores;
 }
 
 static void run_chunk(const loop *work, int thread)

@@ -23,7 +23,11 @@ typedef void (*lki_loop_body)(int64_t begin, int64_t end, int thread, void *cont
 /* Runs body over [0, count) with at least `grain` iterations a chunk: small loops stay on the caller. */
 void lki_parallel_for(lki_pool *pool, int64_t count, int64_t grain, lki_loop_body body, void *context);
 
-/* The cores that this process may run on. */
+/* The cores that this process may run on: its affinity, or its share of the quota of its control groups, if
+ * that is less. */
 int lki_core_count(void);
+int lki_affinity_count(void);
+/* So many processes like this one share the quota. */
+void lki_share_cores(int process_count);
 
 #endif

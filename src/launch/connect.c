@@ -430,7 +430,7 @@ static lk_status connect_by_mpi(lk_comm **out, lki_role *role, const lki_connect
 /* Nobody has bound this process to cores, and it has neighbours: take the own share. */
 static void pin_unbound(const lki_role *role, const lki_connect_options *options)
 {
-    bool unbound = lki_core_count() == (int)sysconf(_SC_NPROCESSORS_ONLN);
+    bool unbound = lki_affinity_count() == (int)sysconf(_SC_NPROCESSORS_ONLN);
     if (!options->no_pinning && role->source != LKI_ROLE_FORKED && unbound && role->local_size > 1)
         lki_pin_rank(role->local_rank, role->local_size);
 }
@@ -465,6 +465,7 @@ lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_opti
         status = connect_by_mpi(out, role, options);
     else
         status = connect_by_store(out, role, options);
+    if (status == LK_OK && role->local_size > 0) lki_share_cores(role->local_size);
     if (status == LK_OK) pin_unbound(role, options);
     return status;
 }

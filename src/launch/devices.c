@@ -2,6 +2,7 @@
 #include "launch/devices.h"
 
 #include "base/status.h"
+#include "base/threads.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -85,6 +86,7 @@ void lki_pin_rank(int local_rank, int local_size)
 
 void lki_unpin_rank(void)
 {
+    lki_share_cores(1);
     if (pinned) sched_setaffinity(0, sizeof unpinned, &unpinned);
     pinned = false;
 }

@@ -145,6 +145,20 @@ static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner
     return status;
 }
 
+/* Who asks for ddp expects a rank for each core: fewer are said. */
+static const char *note_of(const lk_train_options *options, const lki_role *role, int fork_count)
+{
+    bool wants =
+        (options->ddp || options->distributed) && options->nproc == 0 && lki_process_flags()->nproc == 0;
+    if (!wants || fork_count > 1) return NULL;
+    if (role->source == LKI_ROLE_LOCAL)
+        return "ddp found one core: one rank, which shuffles only where a loader says so";
+    bool one_a_node = role->source == LKI_ROLE_SLURM && role->world_size == role->node_count;
+    return one_a_node && lki_core_count() > 1
+               ? "one for each of Slurm's tasks: --nproc starts more on each node"
+               : NULL;
+}
+
 lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner *runner))
 {
     lki_role role;
@@ -153,6 +167,7 @@ lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner 
     if (lki_process_role()->world_size > 1)
         return train_connected(runner, train); /* inside lk_distributed_run */
     LKI_TRY(resolve_role(&runner->run->options, &role, &fork_count));
+    runner->run->launch_note = note_of(&runner->run->options, &role, fork_count);
     if (fork_count == 1 && role.world_size == 1) {
         lki_distributed_alone(runner);
         return train(runner);

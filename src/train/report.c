@@ -192,17 +192,19 @@ static void print_header(FILE *stream, const lk_runner *runner, const char *gpus
     print_model(stream, runner);
     print_count(parameters, sizeof parameters, runner->model ? lk_module_param_count(runner->model) : 0);
     if (run->comm) lki_comm_describe(run->comm, over, sizeof over);
-    fprintf(
-        stream,
-        "lockstep %s: %s parameters; device %s%s%s%s, precision %s%s%s; %d rank%s%s%s%s; batch %lld, global "
-        "batch %lld; seed %llu\n",
-        lk_version(), parameters, lk_engine_name(runner->engine), *note ? " (" : "", note, *note ? ")" : "",
-        precision_name(run->step_options.precision), tf32 ? " with tf32 products" : "",
-        benchmark ? ", convolutions by trial" : "", runner->world_size, runner->world_size == 1 ? "" : "s",
-        run->comm ? " over " : "", over, staged ? " through the host's memory" : "",
-        (long long)lk_loader_batch_size(run->loaders[0].loader),
-        (long long)lk_loader_batch_size(run->loaders[0].loader) * runner->world_size,
-        (unsigned long long)runner->seed);
+    fprintf(stream,
+            "lockstep %s: %s parameters; device %s%s%s%s, precision %s%s%s; %d rank%s%s%s%s%s%s%s; batch "
+            "%lld, global "
+            "batch %lld; seed %llu\n",
+            lk_version(), parameters, lk_engine_name(runner->engine), *note ? " (" : "", note,
+            *note ? ")" : "", precision_name(run->step_options.precision), tf32 ? " with tf32 products" : "",
+            benchmark ? ", convolutions by trial" : "", runner->world_size,
+            runner->world_size == 1 ? "" : "s", run->comm ? " over " : "", over,
+            staged ? " through the host's memory" : "", run->launch_note ? " (" : "",
+            run->launch_note ? run->launch_note : "", run->launch_note ? ")" : "",
+            (long long)lk_loader_batch_size(run->loaders[0].loader),
+            (long long)lk_loader_batch_size(run->loaders[0].loader) * runner->world_size,
+            (unsigned long long)runner->seed);
     for (int i = 0; i < run->loader_count; i++) {
         char samples[48];
         print_count(samples, sizeof samples, lk_dataset_length(lk_loader_dataset(run->loaders[i].loader)));
