@@ -44,6 +44,10 @@ namespace
 constexpr int64_t default_join_timeout_ms = 60000;
 constexpr int default_name_wait_ms = 3000;
 
+/* Gloo's own deadlines count the time in which the process is stopped: they are out of reach, and the comm's
+ * worker looks after those who wait. */
+constexpr std::chrono::milliseconds gloo_patience = std::chrono::hours(24 * 365);
+
 /* Gloo's rendezvous over our store; a failure is an exception, as Gloo expects. */
 class RendezvousStore : public gloo::rendezvous::Store
 {
@@ -270,9 +274,9 @@ class WatchedTransport : public gloo::transport::Context
         return std::unique_ptr<gloo::transport::UnboundBuffer>(
             new WatchedBuffer(inner_->createUnboundBuffer(ptr, size), waits_));
     }
-    void set_wait_timeout(int64_t timeout_ms)
+    void set_wait_timeout(std::chrono::milliseconds timeout)
     {
-        inner_->setTimeout(std::chrono::milliseconds(timeout_ms));
+        inner_->setTimeout(timeout);
     }
 
   private:
@@ -291,9 +295,9 @@ class Context : public gloo::rendezvous::Context
         watched_ = std::make_shared<WatchedTransport>(transportContext_, waits_);
         transportContext_ = watched_;
     }
-    void set_wait_timeout(int64_t timeout_ms)
+    void set_wait_timeout(std::chrono::milliseconds timeout)
     {
-        watched_->set_wait_timeout(timeout_ms);
+        watched_->set_wait_timeout(timeout);
     }
     void end_waits()
     {
@@ -322,7 +326,9 @@ struct gloo_comm {
     bool busy;                       /* somebody runs a collective */
     bool stopping;
     bool failed;
-    bool timed_out;       /* failed because Gloo waited as long as the comm's timeout */
+    bool timed_out;       /* failed because a caller was in Gloo as long as the comm's timeout */
+    uint64_t looked_at;   /* the collective that the worker saw a caller in, */
+    int64_t looks;        /* and how often, once per second */
     std::string sentence; /* of what failed */
     std::vector<char> staging;
     std::vector<connection> connections; /* Gloo's */
@@ -361,7 +367,7 @@ void choose_algorithm(gloo_comm *self, gloo::AllreduceOptions &options, size_t n
 {
     if (!lki_gloo_takes_cube(self->base.size, (double)nbytes)) return;
     options.setAlgorithm(gloo::AllreduceOptions::Algorithm::BCUBE);
-    self->context->set_wait_timeout(self->base.timeout_ms);
+    self->context->set_wait_timeout(gloo_patience);
 }
 
 /* Messages meet by their tags. Gloo ends the process when one is longer than the buffer that waits for it; by
@@ -387,7 +393,7 @@ void all_reduce(gloo_comm *self, const lk_comm_op &op, uint64_t seq, const void 
     }
     options.setReduceFunction(reduction(op));
     options.setTag(tag_of(op, seq));
-    options.setTimeout(std::chrono::milliseconds(self->base.timeout_ms));
+    options.setTimeout(gloo_patience);
     choose_algorithm(self, options, (size_t)count * lk_dtype_nbytes(op.dtype));
     gloo::allreduce(options);
     if (op.reduce == LK_REDUCE_AVG) lki_scale(out, count, op.dtype, self->base.size);
@@ -407,11 +413,10 @@ void run_collective(gloo_comm *self, const lk_comm_request *request)
 {
     const lk_comm_op &op = request->op;
     size_t nbytes = (size_t)op.count * lk_dtype_nbytes(op.dtype);
-    auto timeout = std::chrono::milliseconds(self->base.timeout_ms);
     if (op.kind == LK_COMM_BARRIER) {
         gloo::BarrierOptions options(self->context);
         options.setTag(tag_of(op, request->seq));
-        options.setTimeout(timeout);
+        options.setTimeout(gloo_patience);
         gloo::barrier(options);
     } else if (op.count == 0) {
         return;
@@ -424,7 +429,7 @@ void run_collective(gloo_comm *self, const lk_comm_request *request)
         options.setOutput(static_cast<char *>(op.recv), nbytes);
         options.setRoot(op.root);
         options.setTag(tag_of(op, request->seq));
-        options.setTimeout(timeout);
+        options.setTimeout(gloo_patience);
         gloo::broadcast(options);
     } else {
         gloo::AllgatherOptions options(self->context);
@@ -433,7 +438,7 @@ void run_collective(gloo_comm *self, const lk_comm_request *request)
         options.setInput(mine, nbytes);
         options.setOutput(static_cast<char *>(op.recv), nbytes * (size_t)self->base.size);
         options.setTag(tag_of(op, request->seq));
-        options.setTimeout(timeout);
+        options.setTimeout(gloo_patience);
         gloo::allgather(options);
     }
 }
@@ -443,7 +448,6 @@ void run_next(gloo_comm *self, std::unique_lock<std::mutex> &hold)
 {
     lk_comm_request *request = self->queue[self->queue_begin % LK_COMM_MAX_REQUESTS];
     std::string sentence;
-    int64_t limit_ns = lki_now_ns() + self->base.timeout_ms * 1000000;
     self->busy = true;
     request->scratch[0] = RUNNING;
     hold.unlock();
@@ -457,7 +461,6 @@ void run_next(gloo_comm *self, std::unique_lock<std::mutex> &hold)
     hold.lock();
     if (!sentence.empty() && !self->failed) {
         self->failed = true;
-        self->timed_out = lki_now_ns() >= limit_ns;
         self->sentence = sentence;
     }
     if (!self->failed) self->finished.store(request->seq);
@@ -468,17 +471,33 @@ void run_next(gloo_comm *self, std::unique_lock<std::mutex> &hold)
     if (self->queue_begin < self->queue_end) self->wanted.notify_all(); /* else let the worker sleep */
 }
 
+/* A caller that runs a collective on its own thread cannot look at the clock. The worker, which has nothing
+ * to do meanwhile, counts its own turns: a process that is stopped has none. */
+void look_after_caller(gloo_comm *self)
+{
+    if (!self->busy || self->looked_at != self->queue_begin + 1) self->looks = 0;
+    self->looked_at = self->busy ? self->queue_begin + 1 : 0;
+    if (!self->busy || self->failed) return;
+    if (++self->looks * 1000 <= __atomic_load_n(&self->base.timeout_ms, __ATOMIC_RELAXED)) return;
+    self->timed_out = true;
+    self->context->end_waits();
+}
+
 void work(gloo_comm *self)
 {
     std::unique_lock<std::mutex> hold(self->lock);
+    auto has_work = [self] {
+        return self->stopping ||
+               (!self->busy && !self->failed && self->queue_begin < self->queue_end &&
+                self->queue[self->queue_begin % LK_COMM_MAX_REQUESTS]->scratch[0] != INLINE);
+    };
     for (;;) {
-        self->wanted.wait(hold, [self] {
-            return self->stopping ||
-                   (!self->busy && !self->failed && self->queue_begin < self->queue_end &&
-                    self->queue[self->queue_begin % LK_COMM_MAX_REQUESTS]->scratch[0] != INLINE);
-        });
+        bool wanted = self->wanted.wait_for(hold, std::chrono::seconds(1), has_work);
         if (self->stopping) return;
-        run_next(self, hold);
+        if (wanted)
+            run_next(self, hold);
+        else
+            look_after_caller(self);
     }
 }
 

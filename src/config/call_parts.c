@@ -219,8 +219,10 @@ void lki_call_read_engine(lk_args *args, lk_train_options *options)
     if (lk_arg_given(args, "comm")) options->comm = lk_arg_string(args, "comm");
     options->sync_batch_norm = lk_arg_bool(args, "sync_batch_norm");
     options->compress_gradients = lk_arg_bool(args, "compress_gradients");
-    options->check_replicas = lk_arg_int(args, "check_replicas");
-    if (options->check_replicas == 0) options->check_replicas = -1; /* zero is a default in C alone */
+    if (lk_arg_given(args, "check_replicas")) { /* zero is a default in C alone */
+        options->check_replicas = lk_arg_int(args, "check_replicas");
+        if (options->check_replicas == 0) options->check_replicas = -1;
+    }
 }
 
 void lki_call_drop_evaluation(lk_loader *loader, const lk_evaluate_options *options)

@@ -409,7 +409,7 @@ lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
     if (!runner->model && !own_batches)
         return lki_last_status() ? lki_last_status() : lki_fail(LK_ERR_INVALID, "there is no model to train");
     if (options->local_gradients &&
-        (options->sync_batch_norm || options->compress_gradients || options->check_replicas))
+        (options->sync_batch_norm || options->compress_gradients || options->check_replicas > 0))
         return lki_fail(LK_ERR_INVALID,
                         "local_gradients: the ranks' models are the callbacks' business, so "
                         "sync_batch_norm, compress_gradients and check_replicas cannot be had");
