@@ -5,13 +5,16 @@
 #include "base/status.h"
 #include "comm/quiet_thread.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { TURN_MS = 500, STOP_GRAIN_MS = 50 };
+enum { TURN_MS = 500 };
 
 struct lki_monitor {
     lki_monitor_options options;
@@ -27,6 +30,7 @@ struct lki_monitor {
     void *callback_context;
     bool calling;
     atomic_bool stopping;
+    int stop_event; /* an eventfd that ends the thread's wait */
     pthread_t thread;
     bool running;
     uint64_t *published; /* by index: the sum of what was said last */
@@ -122,8 +126,9 @@ static void *watch(void *argument)
             publish_ns = lki_now_ns() + TURN_MS * 1000000LL;
         }
         if (status == LK_OK)
-            status = lki_store_wait(monitor->watching, LKI_STORE_FAILED_KEY, STOP_GRAIN_MS, &sentence, NULL);
-        if (status == LK_ERR_TIMEOUT) continue;
+            status = lki_store_wait(monitor->watching, LKI_STORE_FAILED_KEY, TURN_MS, &sentence, NULL);
+        if (status == LK_ERR_TIMEOUT || (status == LK_ERR_STOPPED && atomic_load(&monitor->stopping)))
+            continue;
         note_failure(monitor, status == LK_OK ? sentence : lk_error());
         lki_free(sentence);
         return NULL;
@@ -141,6 +146,9 @@ static lk_status open_monitor(lki_monitor *monitor, const lki_monitor_options *o
     LKI_TRY(lki_store_connect(&monitor->asking, &where));
     where.registers = true;
     LKI_TRY(lki_store_connect(&monitor->watching, &where));
+    monitor->stop_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (monitor->stop_event < 0) return lki_fail(LK_ERR_IO, "could not open an eventfd: %s", strerror(errno));
+    lki_store_end_waits_by(monitor->watching, monitor->stop_event);
     LKI_TRY(lki_quiet_thread_start(&monitor->thread, watch, monitor, "the monitor"));
     monitor->running = true;
     return LK_OK;
@@ -152,6 +160,7 @@ lk_status lki_monitor_start(lki_monitor **out, const lki_monitor_options *option
     lki_monitor *monitor = LKI_NEW(lki_monitor);
     if (!monitor) return LK_ERR_NOMEM;
     monitor->options = *options;
+    monitor->stop_event = -1;
     snprintf(monitor->host, sizeof monitor->host, "%s", options->host);
     pthread_mutex_init(&monitor->lock, NULL);
     pthread_mutex_init(&monitor->ask_lock, NULL);
@@ -232,9 +241,16 @@ void lki_monitor_stop(lki_monitor *monitor)
 {
     if (!monitor) return;
     atomic_store(&monitor->stopping, true);
+    if (monitor->stop_event >= 0) {
+        uint64_t one = 1;
+        ssize_t ignored =
+            write(monitor->stop_event, &one, sizeof one); /* the thread looks each turn anyway */
+        (void)ignored;
+    }
     if (monitor->running) pthread_join(monitor->thread, NULL);
     lki_store_close(monitor->watching);
     lki_store_close(monitor->asking);
+    if (monitor->stop_event >= 0) close(monitor->stop_event);
     pthread_cond_destroy(&monitor->changed);
     pthread_mutex_destroy(&monitor->ask_lock);
     pthread_mutex_destroy(&monitor->lock);

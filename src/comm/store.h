@@ -71,6 +71,9 @@ lk_status lki_store_get(lki_store_client *store, const char *key, char **value, 
 /* As get, but waits for the key to appear. LK_ERR_TIMEOUT names the key. */
 lk_status lki_store_wait(lki_store_client *store, const char *key, int64_t timeout_ms, char **value,
                          size_t *nbytes);
+/* A descriptor that becomes readable when the client's waits are to end: they then fail with LK_ERR_STOPPED,
+ * and all that can be done with the client is to close it. */
+void lki_store_end_waits_by(lki_store_client *store, int fd);
 /* Adds to a decimal number (0 where there is none) and says what it has become. */
 lk_status lki_store_add(lki_store_client *store, const char *key, int64_t delta, int64_t *sum);
 /* Sets the key to `desired` where it holds `expected` (NULL: where there is none); *swapped says which. */

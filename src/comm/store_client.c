@@ -10,6 +10,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@ enum {
 
 struct lki_store_client {
     int fd;
+    int end_waits;   /* readable: a wait is to end; -1: none */
     bool was_closed; /* the other side closed it */
     int port;
     char place[300]; /* "host:port", for sentences */
@@ -83,6 +85,21 @@ static lk_status reply_status(const lki_wire_message *reply)
                     length ? (const char *)reply->fields[0].data : "");
 }
 
+void lki_store_end_waits_by(lki_store_client *store, int fd)
+{
+    store->end_waits = fd;
+}
+
+/* Until the answer begins to come, or nobody wants it any more. The deadline is the receiver's to look at. */
+static lk_status await_answer(const lki_store_client *store)
+{
+    struct pollfd both[] = {{.fd = store->fd, .events = POLLIN}, {.fd = store->end_waits, .events = POLLIN}};
+    if (store->end_waits < 0) return LK_OK;
+    while (poll(both, 2, REPLY_TIMEOUT_MS) < 0 && errno == EINTR) continue;
+    if (!both[0].revents && both[1].revents) return lki_fail(LK_ERR_STOPPED, "the wait was ended");
+    return LK_OK;
+}
+
 static lk_status exchange(lki_store_client *store, lki_wire_verb verb, const lki_field *fields,
                           int field_count, int64_t timeout_ms, lki_wire_message *reply)
 {
@@ -92,6 +109,7 @@ static lk_status exchange(lki_store_client *store, lki_wire_verb verb, const lki
     if (store->out.length > LKI_WIRE_MAX_MESSAGE)
         return lki_fail(LK_ERR_INVALID, "store: a value of %zu bytes is too large", store->out.length);
     lk_status status = send_all(store, store->out.data, store->out.length);
+    if (status == LK_OK && verb == LKI_WIRE_WAIT) LKI_TRY(await_answer(store));
     if (status == LK_OK)
         status = receive_message(store, reply, lki_now_ns() + (timeout_ms + REPLY_TIMEOUT_MS) * 1000000);
     if (status == LK_OK) return reply_status(reply);
@@ -159,7 +177,7 @@ lk_status lki_store_connect(lki_store_client **out, const lki_store_options *opt
     int64_t deadline_ns = lki_now_ns() + timeout_ms * 1000000;
     snprintf(store->place, sizeof store->place, "%.250s:%d", options->host, options->port);
     store->port = options->port;
-    store->fd = -1;
+    store->fd = store->end_waits = -1;
     lk_status status = reach(store, options, deadline_ns);
     if (status != LK_OK) {
         lki_store_drop(store);

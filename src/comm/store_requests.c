@@ -134,12 +134,9 @@ static bool handle_goodbye(lki_store_server *server, lki_client *client)
 
 bool lki_server_handle(lki_store_server *server, lki_client *client, const lki_wire_message *request)
 {
-    if (client->waiting) return false; /* one question at a time */
-    switch (request->head) {
-    case LKI_WIRE_JOIN: return handle_wait(client, request, LKI_WIRE_JOIN);
-    case LKI_WIRE_GOODBYE: return handle_goodbye(server, client);
-    default: break;
-    }
+    if (request->head == LKI_WIRE_GOODBYE) return handle_goodbye(server, client); /* also of one who waits */
+    if (client->waiting) return false;                                            /* one question at a time */
+    if (request->head == LKI_WIRE_JOIN) return handle_wait(client, request, LKI_WIRE_JOIN);
     if (!valid_key(request)) return false;
     switch (request->head) {
     case LKI_WIRE_SET: return handle_set(server, client, request);
@@ -187,7 +184,11 @@ static void answer_wait(lki_store_server *server, lki_client *client, int64_t no
 
 static void answer_join(lki_store_server *server, lki_client *client, int64_t now)
 {
-    if (server->joined_count == server->world_size)
+    const lki_bytes *failure =
+        lki_table_get(&server->table, LKI_STORE_FAILED_KEY, strlen(LKI_STORE_FAILED_KEY));
+    if (failure)
+        lki_server_reply(client, LK_ERR_PEER, failure->data, failure->length);
+    else if (server->joined_count == server->world_size)
         lki_server_reply(client, LK_OK, "", 0);
     else if (now >= client->wait_until_ns)
         reply_error(client, missing_ranks(server));

@@ -143,6 +143,9 @@ static lk_status fork_all(lki_ranks *ranks)
     return LK_OK;
 }
 
+/* Those of this process, for who waits in the middle of connecting and has not been handed them. */
+static lki_ranks *_Atomic forked;
+
 lk_status lki_fork_ranks(lki_ranks **out, const lki_role *role, int nproc, const lki_fork_options *options)
 {
     static const lki_fork_options none;
@@ -168,8 +171,15 @@ lk_status lki_fork_ranks(lki_ranks **out, const lki_role *role, int nproc, const
     lki_role mine = role_of(ranks, role, ranks->index);
     lki_process_role_set(&mine);
     if (!options->no_pinning) lki_pin_rank(ranks->index, nproc);
+    atomic_store(&forked, ranks->is_child ? NULL : ranks);
     *out = ranks;
     return LK_OK;
+}
+
+bool lki_forked_rank_failed(void)
+{
+    const lki_ranks *ranks = atomic_load(&forked);
+    return ranks && lki_ranks_failed(ranks);
 }
 
 bool lki_ranks_failed(const lki_ranks *ranks)
@@ -240,6 +250,7 @@ lk_status lki_ranks_finish(lki_ranks *ranks, lk_status status)
         lki_stop_together_end(ranks);
         status = conclude(ranks, status, own_end_ns);
     }
+    atomic_store(&forked, NULL);
     lki_unpin_rank();
     lki_process_role_set(&ranks->before);
     free_ranks(ranks);

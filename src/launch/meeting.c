@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "comm/net.h"
 #include "comm/store_wire.h"
+#include "launch/ranks.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 enum { DEFAULT_JOIN_TIMEOUT_MS = 120000, GOODBYE_MS = 5000 };
+enum { JOIN_TURN_MS = 500 };
 enum { QUIET_MS = 5000 }; /* how long a rank waits without saying what for */
 
 static unsigned long inode_of(const char *path)
@@ -143,17 +145,34 @@ static lk_status find_store(lki_meeting *meeting, const lki_role *role, int64_t 
     }
 }
 
-/* Until all ranks are there. Rank 0 says for whom it waits where that takes longer than a moment. */
+/* Ranks that this process has forked may die before they come: then nobody need wait for them. */
+static lk_status check_forked(lki_meeting *meeting)
+{
+    static const char sentence[] = "a rank that was forked on a host of the job ended before it joined";
+    bool swapped;
+    if (!lki_forked_rank_failed()) return LK_OK;
+    lki_store_compare_set(meeting->store, LKI_STORE_FAILED_KEY, NULL, sentence, &swapped);
+    return lki_fail(LK_ERR_PEER, "%s", sentence);
+}
+
+/* Until all ranks are there. Rank 0 says for whom it waits if that takes longer than a moment. */
 static lk_status wait_for_all(lki_meeting *meeting, const lki_role *role, int64_t deadline_ns)
 {
-    int64_t left = left_ms(deadline_ns);
-    if (role->rank == 0 && left > QUIET_MS) {
-        lk_status status = lki_store_join(meeting->store, QUIET_MS);
+    int64_t say_ns = lki_now_ns() + QUIET_MS * 1000000LL;
+    bool told = role->rank != 0;
+    for (;;) {
+        int64_t left = left_ms(deadline_ns), before_ns = lki_now_ns();
+        lk_status status = lki_store_join(meeting->store, left < JOIN_TURN_MS ? left : JOIN_TURN_MS);
+        int64_t now = lki_now_ns(), beyond_ns = now - before_ns - JOIN_TURN_MS * 1000000LL;
         if (status != LK_ERR_TIMEOUT) return status;
-        lki_log(LKI_LOG_INFO, "rank 0 waits at %s:%d: %s", meeting->host, meeting->port, lk_error());
-        left = left_ms(deadline_ns);
+        if (beyond_ns > LKI_STOPPED_NS) deadline_ns += beyond_ns;
+        if (now >= deadline_ns) return status;
+        if (!told && now >= say_ns) {
+            lki_log(LKI_LOG_INFO, "rank 0 waits at %s:%d: %s", meeting->host, meeting->port, lk_error());
+            told = true;
+        }
+        LKI_TRY(check_forked(meeting));
     }
-    return lki_store_join(meeting->store, left);
 }
 
 /* Rank 0 gathers the words of all ranks and hands them to everyone in one piece. */

@@ -39,6 +39,9 @@ lk_status lki_fork_ranks(lki_ranks **out, const lki_role *role, int nproc, const
  */
 bool lki_ranks_failed(const lki_ranks *ranks);
 
+/* The same of the ranks that this process has forked and not finished; false if there are none. */
+bool lki_forked_rank_failed(void);
+
 /* What the job came to. A forked rank reports its status and ends here. In the caller: waits for the others
  * and returns LK_OK, or the status and sentence of the first failure: "rank 2 on host (process 71) was killed
  * by signal 9 (Killed); last lines: ...". */

@@ -150,6 +150,111 @@ static void a_disagreement_is_named(void **state)
     run_plan((plan){.hosts = "abcd"}, 4, one_brings_more, -1, 0);
 }
 
+/* Rank 1 dies when it has joined and rank 2 has not; then it comes again. */
+static const char *one_comes_twice(int rank, int size, void *context)
+{
+    conformance *suite = context;
+    const plan *p = suite->context;
+    lk_comm *comm = NULL;
+    lki_store_client *first = NULL;
+    if (rank == 1) {
+        rank_ok(lki_store_connect(&first, &(lki_store_options){.host = "127.0.0.1",
+                                                               .port = p->port,
+                                                               .token = "lockstep by hand ",
+                                                               .rank = 1,
+                                                               .world_size = size,
+                                                               .registers = true}));
+        lki_store_drop(first);
+        nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); /* the server sees it, sooner or later */
+        atomic_fetch_add(suite->arrived, 1);
+    }
+    while (rank == 2 && atomic_load(suite->arrived) == 0)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    rank_ok(suite->connect(&comm, rank, size, suite->context));
+    rank_ok(lk_comm_barrier(comm));
+    lk_comm_free(comm);
+    return NULL;
+}
+
+static void a_rank_that_dies_while_joining_may_come_again(void **state)
+{
+    (void)state;
+    need_gloo();
+    run_plan((plan){.hosts = "abc"}, 3, one_comes_twice, -1, 0);
+}
+
+/* Rank 1's network interface does not exist: all hear of it, long before the join timeout. */
+static const char *one_cannot_connect(int rank, int size, void *context)
+{
+    conformance *suite = context;
+    lk_comm *comm = NULL;
+    if (rank == 1) setenv("LOCKSTEP_INTERFACE", "nosuch0", 1);
+    rank_check(suite->connect(&comm, rank, size, suite->context) == LK_ERR_PEER);
+    if (rank != 1) rank_check(strstr(lk_error(), "rank 1 could not connect: gloo: ") != NULL);
+    return NULL;
+}
+
+static void a_failure_while_connecting_is_told(void **state)
+{
+    (void)state;
+    need_gloo();
+    run_plan((plan){.hosts = "abc"}, 3, one_cannot_connect, -1, 0);
+    run_plan((plan){.hosts = "ab"}, 2, one_cannot_connect, -1, 0);
+}
+
+/* Ranks that would connect in different ways say so instead of waiting for each other. */
+static const char *one_speaks_otherwise(int rank, int size, void *context)
+{
+    conformance *suite = context;
+    plan own = *(const plan *)suite->context;
+    lk_comm *comm = NULL;
+    if (rank == 1) own.backend = "shm";
+    rank_check(connect_planned(&comm, rank, size, &own) == LK_ERR_PEER);
+    rank_check(
+        strstr(lk_error(), "the ranks cannot connect: rank 1 has --comm shm where rank 0 has --comm auto") !=
+        NULL);
+    return NULL;
+}
+
+static void different_comms_are_refused(void **state)
+{
+    (void)state;
+    run_plan((plan){.hosts = "aa"}, 2, one_speaks_otherwise, -1, 0);
+    run_plan((plan){.hosts = "abb"}, 3, one_speaks_otherwise, -1, 0);
+}
+
+/* The second process stands for ranks 1 and 2, and rank 2 ends before it comes. */
+static const char *a_forked_one_ends(int index, int count, void *context)
+{
+    conformance *suite = context;
+    const plan *p = suite->context;
+    lki_launch_flags flags = {
+        .world_size = 3, .has_rank = true, .rank = index, .host = "127.0.0.1", .port = p->port};
+    lki_connect_options options = {.join_timeout_ms = 60000, .no_pinning = true};
+    lki_role role;
+    lki_ranks *ranks = NULL;
+    lk_comm *comm = NULL;
+    (void)count;
+    int rank = index;
+    rank_ok(lki_launch_role(&role, &flags, NULL, 0));
+    if (index == 1) rank_ok(lki_fork_ranks(&ranks, &role, 2, &(lki_fork_options){.no_pinning = true}));
+    if (index == 1) role = *lki_process_role();
+    if (role.rank == 2) _exit(3);
+    lk_status status = lki_comm_connect(&comm, &role, &options);
+    rank_check(status == LK_ERR_PEER);
+    rank_check(strstr(lk_error(), "ended before it joined") != NULL);
+    if (!ranks) return NULL;
+    rank_check(lki_ranks_finish(ranks, status) != LK_OK);
+    rank_check(strstr(lk_error(), "rank 2 on ") && strstr(lk_error(), "exited with status 3"));
+    return NULL;
+}
+
+static void a_forked_rank_of_a_larger_job_that_ends_is_told(void **state)
+{
+    (void)state;
+    run_plan((plan){0}, 2, a_forked_one_ends, -1, 0);
+}
+
 /* Rank 1 belongs to another job: it is told so, and rank 0 hears who is missing. */
 static const char *strangers(int rank, int size, void *context)
 {
@@ -492,6 +597,22 @@ static void make_namespaces(int id)
     }
 }
 
+/* The same with rank 0's name for itself in --host, which means loopback there, as Debian's /etc/hosts has
+ * it. `ip netns exec` puts /etc/netns/NAME/hosts in the place of /etc/hosts. */
+static int run_by_name(int id)
+{
+    char command[4096];
+    snprintf(command, sizeof command,
+             "a=lkt%da; b=lkt%db; mkdir -p /etc/netns/$a /etc/netns/$b && "
+             "echo '127.0.1.1 lkt-node-a' > /etc/netns/$a/hosts && echo '10.77.0.1 lkt-node-a' > "
+             "/etc/netns/$b/hosts; fail=0; i=0; pids=; for ns in $a $a $b; do ip netns exec $ns timeout 100 "
+             "'%s' --as-rank flags auto hierarchy $i 3 lkt-node-a 29656 1>&2 & pids=\"$pids $!\"; "
+             "i=$((i+1)); done; for p in $pids; do wait $p || fail=1; done; rm -rf /etc/netns/$a "
+             "/etc/netns/$b; rmdir /etc/netns 2>/dev/null; exit $fail",
+             id, id, self_path);
+    return system(command);
+}
+
 /* Two hosts, by hand: ranks 0 and 1 on the first, 2 on the second. */
 static void two_network_namespaces(void **state)
 {
@@ -507,8 +628,10 @@ static void two_network_namespaces(void **state)
              "fail=1; done; exit $fail",
              id, self_path);
     int status = system(command);
+    int named = status == 0 ? run_by_name(id) : 0;
     remove_namespaces(id);
     assert_int_equal(status, 0);
+    assert_int_equal(named, 0);
 }
 
 int main(int argc, char **argv)
@@ -527,6 +650,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_stall_names_who_is_behind),
         cmocka_unit_test(an_abort_reaches_all),
         cmocka_unit_test(a_disagreement_is_named),
+        cmocka_unit_test(a_rank_that_dies_while_joining_may_come_again),
+        cmocka_unit_test(a_failure_while_connecting_is_told),
+        cmocka_unit_test(different_comms_are_refused),
+        cmocka_unit_test(a_forked_rank_of_a_larger_job_that_ends_is_told),
         cmocka_unit_test(another_jobs_rank_is_kept_out),
         cmocka_unit_test(ranks_of_different_sizes_hear_both),
         cmocka_unit_test(a_rank_says_that_it_cannot_reach_rank_0),
