@@ -424,6 +424,43 @@ static void forked_children_begin_anew(void **state)
     }
 }
 
+/* How often each sample counts over all ranks: those that are no padding. */
+static void count_samples(lk_loader *loader, int world, bool train, int *counted, int64_t *batches)
+{
+    for (int rank = 0; rank < world; rank++) {
+        lk_pass_options pass = {.epoch = 2, .rank = rank, .world = world, .train = train, .seed = 9};
+        lk_batch *batch;
+        lkt_ok(lk_loader_begin(loader, pass, NULL));
+        batches[rank] = 0;
+        for (;;) {
+            lkt_ok(lk_loader_next(loader, &batch));
+            if (!batch) break;
+            batches[rank]++;
+            assert_in_range(batch->padding, 0, batch->count);
+            for (int64_t i = 0; i < batch->count - batch->padding; i++) counted[batch->indices[i]]++;
+        }
+    }
+}
+
+/* Ranks that train have as many batches each, some with samples that others have too: without that padding
+ * each sample counts once, whoever deals them out. */
+static void padding_is_known(void **state)
+{
+    (void)state;
+    for (int length = 1; length <= 20; length++)
+        for (int world = 1; world <= 8; world++)
+            for (int kind = 0; kind < 3; kind++) {
+                int counted[20] = {0};
+                int64_t batches[8];
+                lk_sampler *sampler = kind == 1 ? lk_distributed_sampler(length) : NULL;
+                lk_loader *loader = lk_loader(numbers(length), .batch_size = 3, .sampler = sampler);
+                count_samples(loader, world, kind < 2, counted, batches);
+                for (int i = 0; i < length; i++) assert_int_equal(counted[i], 1);
+                for (int r = 1; kind < 2 && r < world; r++) assert_int_equal(batches[r], batches[0]);
+                lk_loader_free(loader);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,6 +473,7 @@ int main(void)
         cmocka_unit_test(errors),
         cmocka_unit_test(out_of_memory),
         cmocka_unit_test(subset_and_concat),
+        cmocka_unit_test(padding_is_known),
         cmocka_unit_test(forked_children_begin_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
