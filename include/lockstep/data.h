@@ -312,6 +312,22 @@ lk_dataset *lk_concat_create(lk_dataset *const *datasets, int count);
     lk_concat_create((lk_dataset *const[]){__VA_ARGS__},                                                     \
                      (int)(sizeof((lk_dataset *const[]){__VA_ARGS__}) / sizeof(lk_dataset *)))
 
+typedef struct lk_field_dtype {
+    const char *field;
+    lk_dtype dtype;
+} lk_field_dtype;
+/* The dataset with fields of the dtypes that you name: lk_with_dtypes(dataset, {"features", LK_F64}).
+ *
+ * Without it a run converts float64 features, int32 or bool labels and the like to what its model and its
+ * criterion need, once, before the first batch, and its header says so. A field that is named here keeps the
+ * dtype it gets here. Data in memory or in files is converted in this call, other data while it is gathered.
+ * A float is rounded as NumPy's astype does it; a value that the dtype cannot hold is an error that names the
+ * sample. Owns the dataset; NULL with an error. */
+lk_dataset *lk_with_dtypes_create(lk_dataset *dataset, const lk_field_dtype *dtypes, int count);
+#define lk_with_dtypes(dataset, ...)                                                                         \
+    lk_with_dtypes_create((dataset), (const lk_field_dtype[]){__VA_ARGS__},                                  \
+                          (int)(sizeof((const lk_field_dtype[]){__VA_ARGS__}) / sizeof(lk_field_dtype)))
+
 typedef struct lk_mnist_options {
     bool train;            /* the 60,000 instead of the 10,000 */
     bool download;         /* fetch what is missing into root/MNIST/raw */
@@ -365,9 +381,13 @@ lk_dataset *lk_csv_dataset_create(const char *path, lk_csv_options options);
 typedef struct lk_image_folder_options {
     int64_t height, width; /* pictures are resized to this; default: all must have the first one's size */
     int channels;          /* 1 or 3; default 3 */
+    const char
+        *classes_of; /* the folder whose classes count, usually the train folder; default: root itself */
 } lk_image_folder_options;
 /* root/class/name.png or .jpg: "features" (channels, height, width) f32 in 0..1, "targets" i64 in the
- * alphabetical order of the classes. Pictures are read when they are asked for. */
+ * alphabetical order of the classes. Pictures are read when they are asked for. A class of root that
+ * classes_of does not have is an error. A run that has a train loader renumbers the labels of its other image
+ * folders as the train folder's by itself: see lk_dataset_set_classes. */
 lk_dataset *lk_image_folder_create(const char *root, lk_image_folder_options options);
 #define lk_image_folder(root, ...) lk_image_folder_create((root), (lk_image_folder_options){__VA_ARGS__})
 

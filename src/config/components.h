@@ -141,6 +141,14 @@ lk_status lki_take_transforms(lk_args *args, const char *name, struct lk_transfo
 /* Stores what a constructor returned; a NULL is the failure that it reported. */
 lk_status lki_built(void *object, void **out);
 
+/* The same for a dataset whose component has LKI_DTYPE among its parameters. Takes the dataset over. */
+struct lk_dataset;
+lk_status lki_built_with_dtypes(lk_args *args, struct lk_dataset *dataset, void **out);
+#define LKI_DTYPE                                                                                            \
+    LKI_STRINGS(                                                                                             \
+        "dtype", LKI_OPTIONAL,                                                                               \
+        "dtypes of the fields in their order, or auto; what model and criterion need where left out")
+
 /* The position of `text` among "a|b|c"; -1 where it is none of them. */
 int lki_choice_index(const char *choices, const char *text);
 

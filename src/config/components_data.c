@@ -102,7 +102,7 @@ static lk_status build_tensor_dataset(const lk_component *self, lk_args *args, v
         while (i-- > 0) lk_tensor_free(tensors[i].tensor);
         return status;
     }
-    return lki_built(lk_tensor_dataset_create(tensors, count), out);
+    return lki_built_with_dtypes(args, lk_tensor_dataset_create(tensors, count), out);
 }
 
 static lk_status build_subset(const lk_component *self, lk_args *args, void **out)
@@ -193,6 +193,7 @@ static const lk_parameter tensor_dataset_parameters[] = {
      .takes_paths = true,
      .help = "tensors or .npy files, (samples, ...) each: features, then targets"},
     LKI_STRINGS("keys", "[features, targets]", "the names of the tensors in a batch"),
+    LKI_DTYPE,
     {0},
 };
 static const lk_parameter subset_parameters[] = {

@@ -30,16 +30,16 @@ static lk_status build_csv(const lk_component *self, lk_args *args, void **out)
     if (!columns) return LK_ERR_NOMEM;
     if (strlen(delimiter) != 1)
         return lki_fail(LK_ERR_CONFIG, "delimiter: expected one character, found \"%.20s\"", delimiter);
-    return lki_built(lk_csv_dataset(lk_arg_string(args, "path"), .delimiter = delimiter[0],
-                                    .no_header = !lk_arg_bool(args, "header"),
-                                    .target_columns = *columns ? columns : NULL,
-                                    .class_targets = lk_arg_bool(args, "class_targets")),
-                     out);
+    lk_dataset *dataset = lk_csv_dataset(
+        lk_arg_string(args, "path"), .delimiter = delimiter[0], .no_header = !lk_arg_bool(args, "header"),
+        .target_columns = *columns ? columns : NULL, .class_targets = lk_arg_bool(args, "class_targets"));
+    return lki_built_with_dtypes(args, dataset, out);
 }
 
 static lk_status build_image_folder(const lk_component *self, lk_args *args, void **out)
 {
-    lk_image_folder_options options = {.channels = lk_arg_int(args, "channels")};
+    lk_image_folder_options options = {.channels = lk_arg_int(args, "channels"),
+                                       .classes_of = lk_arg_string(args, "classes_of")};
     int sizes = lk_arg_count(args, "size");
     (void)self;
     if (sizes > 2) return lki_fail(LK_ERR_CONFIG, "size: expected 1 or 2 numbers, found %d", sizes);
@@ -54,18 +54,19 @@ static lk_status build_image_folder(const lk_component *self, lk_args *args, voi
 static lk_status build_hdf5(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return lki_built(lk_hdf5_dataset(lk_arg_string(args, "path"), .features = lk_arg_string(args, "features"),
-                                     .targets = lk_arg_string(args, "targets")),
-                     out);
+    lk_dataset *dataset =
+        lk_hdf5_dataset(lk_arg_string(args, "path"), .features = lk_arg_string(args, "features"),
+                        .targets = lk_arg_string(args, "targets"));
+    return lki_built_with_dtypes(args, dataset, out);
 }
 
 static lk_status build_safetensors(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return lki_built(lk_safetensors_dataset(lk_arg_string(args, "path"),
-                                            .features = lk_arg_string(args, "features"),
-                                            .targets = lk_arg_string(args, "targets")),
-                     out);
+    lk_dataset *dataset =
+        lk_safetensors_dataset(lk_arg_string(args, "path"), .features = lk_arg_string(args, "features"),
+                               .targets = lk_arg_string(args, "targets"));
+    return lki_built_with_dtypes(args, dataset, out);
 }
 
 static lk_status build_digits(const lk_component *self, lk_args *args, void **out)
@@ -134,6 +135,7 @@ static const lk_parameter csv_parameters[] = {
     LKI_BOOL("class_targets", "false", "the targets are class numbers"),
     LKI_BOOL("header", "true", "the first line holds the columns' names"),
     LKI_STRING("delimiter", ",", "between two columns"),
+    LKI_DTYPE,
     {0},
 };
 static const lk_parameter image_folder_parameters[] = {
@@ -141,12 +143,15 @@ static const lk_parameter image_folder_parameters[] = {
     TRANSFORM,
     LKI_INTS("size", LKI_OPTIONAL, "height and width to resize to; all must be of one size where left out"),
     LKI_INT("channels", "3", "1 for grey, 3 for colours"),
+    LKI_STRING("classes_of", LKI_OPTIONAL,
+               "the folder whose classes count; the train loader's in a run that has one"),
     {0},
 };
 static const lk_parameter file_parameters[] = {
     LKI_STRING("path", LKI_REQUIRED, "the file"),
     LKI_STRING("features", LKI_OPTIONAL, "the array of the features"),
     LKI_STRING("targets", LKI_OPTIONAL, "the array of the targets"),
+    LKI_DTYPE,
     {0},
 };
 static const lk_parameter digits_parameters[] = {

@@ -7,6 +7,8 @@
 #include <lockstep/data.h>
 #include <lockstep/tensor.h>
 
+#include <string.h>
+
 enum { BLOCK = 256 };
 
 lk_status lki_arg_numbers(lk_args *args, const char *name, lk_tensor **out)
@@ -79,5 +81,24 @@ lk_status lki_dataset_labels(lk_dataset *dataset, lk_tensor **out)
 out:
     lk_tensor_free(labels);
     for (int i = 0; i < LK_MAX_FIELDS; i++) lki_free(rooms[i]);
+    return status;
+}
+
+lk_status lki_built_with_dtypes(lk_args *args, lk_dataset *dataset, void **out)
+{
+    lk_field_dtype dtypes[LK_MAX_FIELDS];
+    int given = lk_arg_count(args, "dtype"), count = 0, fields = lk_dataset_field_count(dataset);
+    lk_status status = LK_OK;
+    if (!dataset || !given) return lki_built(dataset, out);
+    if (given > fields) status = lki_fail(LK_ERR_CONFIG, "dtype: %d names for %d fields", given, fields);
+    for (int i = 0; i < given && !status; i++) {
+        const char *name = lk_arg_string_at(args, "dtype", i);
+        if (!strcmp(name, "auto")) continue;
+        dtypes[count].field = lk_dataset_field(dataset, i)->name;
+        status = lk_dtype_parse(&dtypes[count++].dtype, name);
+        if (status) lki_fail_prefix(status, "dtype");
+    }
+    if (!status) return lki_built(lk_with_dtypes_create(dataset, dtypes, count), out);
+    lk_dataset_free(dataset);
     return status;
 }

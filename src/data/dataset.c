@@ -12,13 +12,26 @@ struct lk_dataset {
     void *context;
     int64_t length;
     int field_count;
-    lk_field *fields; /* names are owned */
+    lk_field *fields;     /* names are owned */
+    unsigned kept_dtypes; /* a bit for each field */
+    int class_field;
+    int class_count;
+    char **classes; /* (class_count) */
     atomic_int holders;
 };
+
+static void free_classes(lk_dataset *dataset)
+{
+    for (int i = 0; i < dataset->class_count; i++) lki_free(dataset->classes[i]);
+    lki_free(dataset->classes);
+    dataset->classes = NULL;
+    dataset->class_count = 0;
+}
 
 static void free_dataset(lk_dataset *dataset)
 {
     if (dataset->ops->free) dataset->ops->free(dataset->context);
+    free_classes(dataset);
     for (int i = 0; i < dataset->field_count; i++) lki_free((char *)dataset->fields[i].name);
     lki_free(dataset->fields);
     lki_free(dataset);
@@ -163,4 +176,83 @@ bool lk_dataset_storage(const lk_dataset *dataset, int field, lk_storage *out)
 {
     if (!dataset || field < 0 || field >= dataset->field_count || !dataset->ops->storage) return false;
     return dataset->ops->storage(dataset->context, field, out);
+}
+
+/* ---- Dtypes ---- */
+
+bool lki_dataset_keeps_dtype(const lk_dataset *dataset, int field)
+{
+    return dataset->kept_dtypes >> field & 1;
+}
+
+void lki_dataset_keep_dtype(lk_dataset *dataset, int field)
+{
+    dataset->kept_dtypes |= 1u << field;
+}
+
+/* What the dataset's own op makes; NULL with LK_ERR_UNSUPPORTED without one. */
+lk_dataset *lki_dataset_cast_whole(lk_dataset *dataset, int field, lk_dtype dtype)
+{
+    if (!dataset->ops->cast) return lki_fail_null(LK_ERR_UNSUPPORTED, "the dataset is not in memory");
+    return dataset->ops->cast(dataset->context, dataset->fields, field, dtype);
+}
+
+/* ---- Classes ---- */
+
+static lk_status copy_classes(lk_dataset *dataset, int field, const char *const *names, int count)
+{
+    dataset->classes = LKI_NEW_ARRAY(char *, count);
+    if (!dataset->classes) return LK_ERR_NOMEM;
+    dataset->class_field = field;
+    for (int i = 0; i < count; i++) {
+        dataset->classes[i] = lki_strdup(names[i]);
+        if (!dataset->classes[i]) return LK_ERR_NOMEM;
+        dataset->class_count = i + 1;
+    }
+    return LK_OK;
+}
+
+lk_status lk_dataset_set_classes(lk_dataset *dataset, const char *field, const char *const *names, int count)
+{
+    int position = lk_dataset_find_field(dataset, field);
+    if (!dataset) return lki_last_status();
+    if (position < 0)
+        return lki_fail(LK_ERR_NOT_FOUND, "classes: the dataset has no field \"%s\"", field ? field : "");
+    if (lk_dtype_is_float(dataset->fields[position].dtype))
+        return lki_fail(LK_ERR_DTYPE, "classes: field \"%s\" holds %s, labels are integers", field,
+                        lk_dtype_name(dataset->fields[position].dtype));
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < i; j++)
+            if (strcmp(names[i], names[j]) == 0)
+                return lki_fail(LK_ERR_INVALID, "classes: there are two named \"%s\"", names[i]);
+    free_classes(dataset);
+    return copy_classes(dataset, position, names, count);
+}
+
+int lk_dataset_class_count(const lk_dataset *dataset)
+{
+    return dataset ? dataset->class_count : 0;
+}
+
+const char *lk_dataset_class_name(const lk_dataset *dataset, int label)
+{
+    return dataset && label >= 0 && label < dataset->class_count ? dataset->classes[label] : NULL;
+}
+
+int lki_dataset_class_field(const lk_dataset *dataset)
+{
+    return dataset->class_count ? dataset->class_field : -1;
+}
+
+lk_dataset *lki_dataset_inherit(lk_dataset *outer, const lk_dataset *inner)
+{
+    if (!outer) return NULL;
+    for (int f = 0; f < outer->field_count && f < inner->field_count; f++)
+        if (lki_dataset_keeps_dtype(inner, f) && outer->fields[f].dtype == inner->fields[f].dtype)
+            lki_dataset_keep_dtype(outer, f);
+    if (!inner->class_count || copy_classes(outer, inner->class_field, (const char *const *)inner->classes,
+                                            inner->class_count) == LK_OK)
+        return outer;
+    lk_dataset_free(outer);
+    return NULL;
 }

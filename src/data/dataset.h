@@ -16,4 +16,27 @@ lk_status lki_check_indices(const int64_t *indices, int64_t count, int64_t lengt
 /* The bytes of one sample of a field. */
 size_t lki_field_nbytes(const lk_field *field);
 
+/* What a dataset around others takes over from one of them: the classes, and which fields keep their dtype.
+ * Fields from `field_count` on, or of another dtype, are left out. Takes `outer` over and frees it when
+ * memory is short; NULL passes through. */
+lk_dataset *lki_dataset_inherit(lk_dataset *outer, const lk_dataset *inner);
+
+/* Whether the user has said which dtype a field is to have. */
+bool lki_dataset_keeps_dtype(const lk_dataset *dataset, int field);
+void lki_dataset_keep_dtype(lk_dataset *dataset, int field);
+
+/* The dataset's own conversion (lk_dataset_ops.cast). NULL with LK_ERR_UNSUPPORTED when it has none. */
+lk_dataset *lki_dataset_cast_whole(lk_dataset *dataset, int field, lk_dtype dtype);
+
+/* cast.c: a new dataset of the same samples with one field as another dtype; `dataset` is borrowed. Datasets
+ * in memory are converted now, others when they are gathered. A value that does not fit is LK_ERR_RANGE and
+ * names its sample. */
+lk_dataset *lki_dataset_cast(lk_dataset *dataset, int field, lk_dtype dtype);
+
+/* The field with the labels, or -1. */
+int lki_dataset_class_field(const lk_dataset *dataset);
+/* classes.c: a new dataset of the same samples, whose labels count the classes of `like`. LK_ERR_INVALID when
+ * it has a class that `like` does not have. Both are borrowed. */
+lk_dataset *lki_dataset_relabel(lk_dataset *dataset, const lk_dataset *like);
+
 #endif

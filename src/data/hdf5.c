@@ -67,7 +67,8 @@ static lk_status choose_dtype(hid_t array, const char *path, const char *label, 
         *memory_type = nbytes > 4 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT;
         return LK_OK;
     }
-    if (class != H5T_INTEGER)
+    /* h5py writes NumPy's bool as an enum of one byte. */
+    if (class != H5T_INTEGER && !(class == H5T_ENUM && nbytes == 1))
         return lki_fail(LK_ERR_DTYPE, "%s: array \"%s\" holds neither floats nor integers", path, label);
     if (nbytes == 1 && !is_signed) {
         *dtype = LK_U8;
@@ -75,7 +76,7 @@ static lk_status choose_dtype(hid_t array, const char *path, const char *label, 
     } else {
         bool wide = nbytes > 4 || (nbytes == 4 && !is_signed);
         *dtype = wide ? LK_I64 : LK_I32;
-        *memory_type = wide ? H5T_NATIVE_INT64 : H5T_NATIVE_INT32;
+        *memory_type = !wide ? H5T_NATIVE_INT32 : is_signed ? H5T_NATIVE_INT64 : H5T_NATIVE_UINT64;
     }
     return LK_OK;
 }
@@ -94,6 +95,17 @@ static lk_status choose_shape(hid_t array, const char *path, const char *label, 
     return LK_OK;
 }
 
+/* Unsigned numbers were read as they are: one that an i64 cannot hold looks negative. */
+static lk_status check_range(const lk_tensor *tensor, const char *path, const char *label)
+{
+    const int64_t *data = tensor->data;
+    for (int64_t i = 0; i < lk_tensor_count(tensor); i++)
+        if (data[i] < 0)
+            return lki_fail(LK_ERR_RANGE, "%s: array \"%s\": element %lld is %llu, which int64 cannot hold",
+                            path, label, (long long)i, (unsigned long long)data[i]);
+    return LK_OK;
+}
+
 static lk_tensor *read_array(hid_t array, const char *path, const char *label)
 {
     lk_dtype dtype = LK_F32;
@@ -103,11 +115,15 @@ static lk_tensor *read_array(hid_t array, const char *path, const char *label)
         return NULL;
     lk_tensor *tensor = lk_tensor_create(dtype, shape);
     if (!tensor) return NULL;
-    if (lk_tensor_count(tensor) == 0 ||
-        H5Dread(array, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor->data) >= 0)
-        return tensor;
+    lk_status status = LK_OK;
+    if (lk_tensor_count(tensor) > 0 &&
+        H5Dread(array, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor->data) < 0)
+        status = lki_fail(LK_ERR_FORMAT, "%s: array \"%s\" cannot be read: the file is damaged", path, label);
+    else if (memory_type == H5T_NATIVE_UINT64)
+        status = check_range(tensor, path, label);
+    if (status == LK_OK) return tensor;
     lk_tensor_free(tensor);
-    return lki_fail_null(LK_ERR_FORMAT, "%s: array \"%s\" cannot be read: the file is damaged", path, label);
+    return NULL;
 }
 
 static lk_status open_file(const char *path, hid_t *file)

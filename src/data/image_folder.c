@@ -96,23 +96,44 @@ static lk_status add_class(folder *self, const char *class_path, int64_t label)
     return status;
 }
 
-static lk_status find_pictures(folder *self, const char *root)
+/* The names of the folders in a folder, in the order of their bytes. */
+static lk_status list_folders(names *out, const char *root)
 {
-    names classes = {0};
-    int64_t label = 0;
-    lk_status status = list(&classes, root);
-    for (int i = 0; status == LK_OK && i < classes.count; i++) {
-        LKI_SCOPED char *path = lki_format("%s/%s", root, classes.items[i]);
+    names entries = {0};
+    lk_status status = list(&entries, root);
+    for (int i = 0; status == LK_OK && i < entries.count; i++) {
+        LKI_SCOPED char *path = lki_format("%s/%s", root, entries.items[i]);
         if (!path)
             status = LK_ERR_NOMEM;
         else if (is_folder(path))
-            status = add_class(self, path, label++);
+            status = add_name(out, entries.items[i]);
     }
-    free_names(&classes);
-    if (status == LK_OK && self->count == 0)
-        return lki_fail(LK_ERR_NOT_FOUND, "%s: no pictures: expected %s/<class>/<name>.png or .jpg", root,
-                        root);
+    free_names(&entries);
     return status;
+}
+
+/* -1 where there is none of that name. */
+static int64_t find_name(const names *list, const char *name)
+{
+    char **found =
+        list->count ? bsearch(&name, list->items, (size_t)list->count, sizeof *list->items, by_name) : NULL;
+    return found ? found - list->items : -1;
+}
+
+static lk_status find_pictures(folder *self, const char *root, const names *own, const names *classes,
+                               const char *classes_of)
+{
+    for (int i = 0; i < own->count; i++) {
+        int64_t label = find_name(classes, own->items[i]);
+        if (label < 0)
+            return lki_fail(LK_ERR_INVALID, "%s: class \"%s\" is not one of the %d classes of %s", root,
+                            own->items[i], classes->count, classes_of);
+        LKI_SCOPED char *path = lki_format("%s/%s", root, own->items[i]);
+        if (!path) return LK_ERR_NOMEM;
+        LKI_TRY(add_class(self, path, label));
+    }
+    if (self->count > 0) return LK_OK;
+    return lki_fail(LK_ERR_NOT_FOUND, "%s: no pictures: expected %s/<class>/<name>.png or .jpg", root, root);
 }
 
 /* ---- The dataset ---- */
@@ -167,22 +188,45 @@ static lk_status set_size(folder *self, const lk_image_folder_options *options)
     return LK_OK;
 }
 
-lk_dataset *lk_image_folder_create(const char *root, lk_image_folder_options options)
+static lk_status check_options(const lk_image_folder_options *options)
 {
-    if (options.channels == 0) options.channels = 3;
-    if (options.channels != 1 && options.channels != 3)
-        return lki_fail_null(LK_ERR_INVALID, "image folder: channels: expected 1 or 3, found %d",
-                             options.channels);
-    if (options.height < 0 || options.width < 0 || (options.width > 0 && options.height == 0))
-        return lki_fail_null(LK_ERR_INVALID, "image folder: a size needs a height of at least 1");
+    if (options->channels != 0 && options->channels != 1 && options->channels != 3)
+        return lki_fail(LK_ERR_INVALID, "image folder: channels: expected 1 or 3, found %d",
+                        options->channels);
+    if (options->height < 0 || options->width < 0 || (options->width > 0 && options->height == 0))
+        return lki_fail(LK_ERR_INVALID, "image folder: a size needs a height of at least 1");
+    return LK_OK;
+}
+
+static lk_dataset *open_folder(const char *root, const lk_image_folder_options *options, const names *own,
+                               const names *classes)
+{
     folder *self = LKI_NEW(folder);
     if (!self) return NULL;
-    self->channels = options.channels;
-    if (find_pictures(self, root) != LK_OK || set_size(self, &options) != LK_OK) {
+    self->channels = options->channels ? options->channels : 3;
+    if (find_pictures(self, root, own, classes, options->classes_of) || set_size(self, options)) {
         folder_free(self);
         return NULL;
     }
     const lk_field fields[] = {{"features", LK_F32, LK_SHAPE(self->channels, self->height, self->width)},
                                {"targets", LK_I64, {0}}};
-    return lk_dataset_create(&folder_ops, fields, 2, self);
+    lk_dataset *dataset = lk_dataset_create(&folder_ops, fields, 2, self);
+    if (!dataset ||
+        !lk_dataset_set_classes(dataset, "targets", (const char *const *)classes->items, classes->count))
+        return dataset;
+    lk_dataset_free(dataset);
+    return NULL;
+}
+
+lk_dataset *lk_image_folder_create(const char *root, lk_image_folder_options options)
+{
+    names own = {0}, others = {0};
+    lk_dataset *dataset = NULL;
+    lk_status status = check_options(&options);
+    if (!status) status = list_folders(&own, root);
+    if (!status && options.classes_of) status = list_folders(&others, options.classes_of);
+    if (!status) dataset = open_folder(root, &options, &own, options.classes_of ? &others : &own);
+    free_names(&own);
+    free_names(&others);
+    return dataset;
 }

@@ -153,13 +153,33 @@ const lk_loader_options *lki_loader_options(const lk_loader *loader)
     return &loader->options;
 }
 
+static void forget_ring(lk_loader *loader)
+{
+    lki_ring_free(loader->ring);
+    loader->ring = NULL;
+    loader->in_pass = false;
+}
+
 void lki_loader_defer(lk_loader *loader, bool defer)
 {
     if (loader->defer == defer) return;
     loader->defer = defer;
-    lki_ring_free(loader->ring);
-    loader->ring = NULL;
-    loader->in_pass = false;
+    forget_ring(loader);
+}
+
+lk_status lki_loader_set_dataset(lk_loader *loader, lk_dataset *dataset)
+{
+    lk_status status = dataset ? LK_OK : lki_last_status();
+    for (int i = 0; !status && i < loader->transforms.count; i++)
+        status = lki_transform_check_batch(loader->transforms.items[i], dataset);
+    if (status) {
+        lk_dataset_free(dataset);
+        return status;
+    }
+    forget_ring(loader);
+    lk_dataset_free(loader->dataset);
+    loader->dataset = dataset;
+    return LK_OK;
 }
 
 void lki_loader_memory(const lk_loader *loader, void **data, size_t *nbytes)

@@ -12,6 +12,10 @@ void lki_loader_defer(lk_loader *loader, bool defer);
 /* What it was made with; its own. */
 const lk_loader_options *lki_loader_options(const lk_loader *loader);
 
+/* Another dataset of the same samples (a field has another dtype, labels have other numbers), owned from the
+ * call on. Between passes. Fails, and keeps the dataset it has, when a batch transform refuses it. */
+lk_status lki_loader_set_dataset(lk_loader *loader, lk_dataset *dataset_owned);
+
 /* The memory of all batches; {NULL, 0} before the first pass begins. It stays in place until the loader is
  * freed. */
 void lki_loader_memory(const lk_loader *loader, void **data, size_t *nbytes);

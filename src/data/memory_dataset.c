@@ -4,13 +4,19 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/convert.h"
 #include "data/rows.h"
+
+#include <pthread.h>
 
 typedef struct memory {
     int64_t length;
     int field_count;
     lki_rows rows[LK_MAX_FIELDS];
     lk_tensor *tensors[LK_MAX_FIELDS];
+    /* The latest conversion of each field: two subsets of one dataset share it. */
+    pthread_mutex_t casts_lock;
+    lk_tensor *casts[LK_MAX_FIELDS];
 } memory;
 
 static int64_t memory_length(void *context)
@@ -38,12 +44,75 @@ static bool memory_storage(void *context, int field, lk_storage *out)
 static void memory_free(void *context)
 {
     memory *self = context;
-    for (int f = 0; f < self->field_count; f++) lk_tensor_free(self->tensors[f]);
+    for (int f = 0; f < self->field_count; f++) {
+        lk_tensor_free(self->tensors[f]);
+        lk_tensor_free(self->casts[f]);
+    }
+    pthread_mutex_destroy(&self->casts_lock);
     lki_free(self);
 }
 
-static const lk_dataset_ops memory_ops = {
-    .length = memory_length, .gather = memory_gather, .storage = memory_storage, .free = memory_free};
+/* ---- Another dtype ---- */
+
+static lk_tensor *convert_tensor(const memory *self, const lk_field *field, int f, lk_dtype dtype)
+{
+    const lk_tensor *from = self->tensors[f];
+    lk_tensor *to = lk_tensor_create(dtype, from->shape);
+    if (!to) return NULL;
+    int64_t bad = lki_convert(to->data, dtype, from->data, from->dtype, lk_tensor_count(from));
+    if (bad < 0) return to;
+    lk_tensor_free(to);
+    lki_convert_fail(field->name, bad / self->rows[f].width, dtype, from->data, from->dtype, bad);
+    return NULL;
+}
+
+/* A view of the field as `dtype`. */
+static lk_tensor *cast_tensor(memory *self, const lk_field *field, int f, lk_dtype dtype)
+{
+    pthread_mutex_lock(&self->casts_lock);
+    if (!self->casts[f] || self->casts[f]->dtype != dtype) {
+        lk_tensor *made = convert_tensor(self, field, f, dtype);
+        if (made) lk_tensor_free(self->casts[f]);
+        if (made) self->casts[f] = made;
+    }
+    bool done = self->casts[f] && self->casts[f]->dtype == dtype;
+    lk_tensor *view = done ? lk_tensor_view(self->casts[f]) : NULL;
+    pthread_mutex_unlock(&self->casts_lock);
+    return view;
+}
+
+static lk_dataset *memory_cast(void *context, const lk_field *fields, int field, lk_dtype dtype)
+{
+    memory *self = context;
+    lki_memory_field cast[LK_MAX_FIELDS];
+    if (self->rows[field].stored != fields[field].dtype)
+        return lki_fail_null(LK_ERR_UNSUPPORTED, "field \"%s\" is scaled when it is gathered",
+                             fields[field].name);
+    for (int f = 0; f < self->field_count; f++) {
+        const lki_rows *rows = &self->rows[f];
+        bool as_stored = rows->stored == rows->dtype;
+        cast[f] = (lki_memory_field){.name = fields[f].name,
+                                     .tensor = f == field ? NULL : lk_tensor_view(self->tensors[f]),
+                                     .dtype = f == field ? dtype : fields[f].dtype,
+                                     .shape = fields[f].shape,
+                                     .divisor = as_stored ? 0 : rows->divisor,
+                                     .mean = as_stored ? 0 : rows->mean,
+                                     .std = as_stored ? 0 : rows->std};
+    }
+    /* Bytes stay bytes: rows.c widens them for nothing while it gathers, and they take a quarter of the
+     * memory.
+     */
+    bool widens = self->rows[field].stored == LK_U8 && (dtype == LK_F32 || dtype == LK_I64);
+    cast[field].tensor =
+        widens ? lk_tensor_view(self->tensors[field]) : cast_tensor(self, &fields[field], field, dtype);
+    return lki_memory_dataset_create(cast, self->field_count);
+}
+
+static const lk_dataset_ops memory_ops = {.length = memory_length,
+                                          .gather = memory_gather,
+                                          .storage = memory_storage,
+                                          .free = memory_free,
+                                          .cast = memory_cast};
 
 static lk_status add_field(memory *self, int f, const lki_memory_field *field)
 {
@@ -80,6 +149,7 @@ static memory *make(const lki_memory_field *fields, int field_count)
         lki_free(self);
         return NULL;
     }
+    pthread_mutex_init(&self->casts_lock, NULL);
     for (int f = 0; f < field_count; f++) self->tensors[f] = fields[f].tensor;
     self->field_count = field_count;
     return self;

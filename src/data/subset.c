@@ -46,12 +46,20 @@ static void subset_free(void *context)
     lki_free(context);
 }
 
+static lk_dataset *subset_cast(void *context, const lk_field *fields, int field, lk_dtype dtype)
+{
+    const subset *self = context;
+    (void)fields;
+    return lk_subset(lki_dataset_cast(self->inner, field, dtype), self->indices, self->count);
+}
+
 static const lk_dataset_ops subset_ops = {
-    .length = subset_length, .gather = subset_gather, .free = subset_free};
+    .length = subset_length, .gather = subset_gather, .free = subset_free, .cast = subset_cast};
 
 static lk_dataset *wrap(const lk_dataset_ops *ops, const lk_dataset *like, void *context)
 {
-    return lk_dataset_create(ops, lk_dataset_field(like, 0), lk_dataset_field_count(like), context);
+    return lki_dataset_inherit(
+        lk_dataset_create(ops, lk_dataset_field(like, 0), lk_dataset_field_count(like), context), like);
 }
 
 lk_dataset *lk_subset(lk_dataset *dataset, const int64_t *indices, int64_t count)
@@ -105,7 +113,36 @@ static void concat_free(void *context)
     lki_free(self);
 }
 
-static const lk_dataset_ops concat_ops = {.length = concat_length, .get = concat_get, .free = concat_free};
+static lk_dataset *concat_cast(void *context, const lk_field *fields, int field, lk_dtype dtype)
+{
+    const concat *self = context;
+    LKI_SCOPED lk_dataset **cast = LKI_NEW_ARRAY(lk_dataset *, self->count);
+    (void)fields;
+    if (!cast) return NULL;
+    for (int i = 0; i < self->count; i++) {
+        cast[i] = lki_dataset_cast(self->inner[i], field, dtype);
+        if (cast[i]) continue;
+        while (--i >= 0) lk_dataset_free(cast[i]);
+        return NULL;
+    }
+    return lk_concat_create(cast, self->count);
+}
+
+static const lk_dataset_ops concat_ops = {
+    .length = concat_length, .get = concat_get, .free = concat_free, .cast = concat_cast};
+
+/* Labels of datasets whose classes differ would mean different things in one dataset. */
+static lk_status check_same_classes(const lk_dataset *a, const lk_dataset *b, int position)
+{
+    int count = lk_dataset_class_count(a);
+    bool same = count == lk_dataset_class_count(b) || !count || !lk_dataset_class_count(b);
+    for (int i = 0; same && i < count && i < lk_dataset_class_count(b); i++)
+        same = strcmp(lk_dataset_class_name(a, i), lk_dataset_class_name(b, i)) == 0;
+    if (same) return LK_OK;
+    return lki_fail(LK_ERR_INVALID,
+                    "concat: dataset %d has other classes than the first: give its image folder classes_of",
+                    position);
+}
 
 static lk_status check_same_fields(const lk_dataset *a, const lk_dataset *b, int position)
 {
@@ -124,6 +161,7 @@ static concat *make_concat(lk_dataset *const *datasets, int count)
     for (int i = 0; i < count; i++) {
         if (!datasets[i]) return NULL;
         if (check_same_fields(datasets[0], datasets[i], i) != LK_OK) return NULL;
+        if (check_same_classes(datasets[0], datasets[i], i) != LK_OK) return NULL;
     }
     concat *self = lki_calloc(sizeof *self + (size_t)count * sizeof *datasets, "a concatenation");
     if (!self) return NULL;

@@ -91,12 +91,10 @@ static lk_status run_steps(const transformed *self, int f, const lk_pass *pass, 
     return LK_OK;
 }
 
-static lk_status transformed_get(void *context, const lk_pass *pass, int64_t index, void *const *slots)
+static lk_status get_through(const transformed *self, const lk_pass *pass, int64_t index, void *const *slots,
+                             char *scratch_blocks)
 {
-    const transformed *self = context;
     int field_count = lk_dataset_field_count(self->inner);
-    char *scratch_blocks = lki_thread_scratch(self->scratch_nbytes * (size_t)(field_count + 1));
-    if (!scratch_blocks) return LK_ERR_NOMEM;
     void *places[LK_MAX_FIELDS];
     for (int f = 0; f < field_count; f++)
         places[f] =
@@ -106,6 +104,17 @@ static lk_status transformed_get(void *context, const lk_pass *pass, int64_t ind
         if (self->is_transformed[f])
             LKI_TRY(run_steps(self, f, pass, index, places[f], scratch_blocks, slots[f]));
     return LK_OK;
+}
+
+static lk_status transformed_get(void *context, const lk_pass *pass, int64_t index, void *const *slots)
+{
+    const transformed *self = context;
+    size_t blocks = (size_t)lk_dataset_field_count(self->inner) + 1;
+    char *scratch_blocks = lki_scratch_take(self->scratch_nbytes * blocks);
+    if (!scratch_blocks) return lki_last_status();
+    lk_status status = get_through(self, pass, index, slots, scratch_blocks);
+    lki_scratch_give();
+    return status;
 }
 
 static void transformed_free(void *context)
@@ -180,5 +189,6 @@ lk_dataset *lk_transformed(lk_dataset *dataset, lk_transform_list transforms)
         transformed_free(self);
         return NULL;
     }
-    return lk_dataset_create(&transformed_ops, self->fields, lk_dataset_field_count(dataset), self);
+    return lki_dataset_inherit(
+        lk_dataset_create(&transformed_ops, self->fields, lk_dataset_field_count(dataset), self), dataset);
 }

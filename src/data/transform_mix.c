@@ -70,7 +70,7 @@ static lk_status draw_partners(const lk_transform *self, const lk_batch *batch, 
         size_t nbytes = lk_tensor_nbytes(lk_batch_get(batch, self->options.mix.keys[k]));
         if (nbytes > largest) largest = nbytes;
     }
-    char *memory = lki_thread_scratch(indices_nbytes + largest);
+    char *memory = lki_scratch_take(indices_nbytes + largest); /* its user gives it back */
     if (!memory) return LK_ERR_NOMEM;
     int64_t *other = (int64_t *)memory;
     for (int64_t i = 0; i < batch->count; i++) other[i] = i;
@@ -129,6 +129,7 @@ static lk_status apply_mixup(const lk_transform *self, lk_batch *batch, lki_keye
     LKI_TRY(draw_partners(self, batch, random, &with));
     for (int k = 0; k < LK_MAX_FIELDS && self->options.mix.keys[k]; k++)
         mix_whole(lk_batch_get(batch, self->options.mix.keys[k]), &with, weight);
+    lki_scratch_give();
     return LK_OK;
 }
 
@@ -205,6 +206,7 @@ static lk_status apply_cutmix(const lk_transform *self, lk_batch *batch, lki_key
         else
             mix_whole(tensor, &with, kept);
     }
+    lki_scratch_give();
     return LK_OK;
 }
 

@@ -94,7 +94,7 @@ static lk_status choose_dtype(const char *path, const header *h, lk_dtype *out, 
     } known[] = {
         {'f', 4, LK_F32, true},  {'f', 8, LK_F64, true},  {'f', 2, LK_F16, true},  {'i', 8, LK_I64, true},
         {'i', 4, LK_I32, true},  {'u', 1, LK_U8, true},   {'b', 1, LK_BOOL, true}, {'i', 1, LK_I32, false},
-        {'i', 2, LK_I32, false}, {'u', 2, LK_I32, false}, {'u', 4, LK_I64, false},
+        {'i', 2, LK_I32, false}, {'u', 2, LK_I32, false}, {'u', 4, LK_I64, false}, {'u', 8, LK_I64, false},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (known[i].kind != h->kind || known[i].nbytes != h->item_nbytes) continue;
@@ -115,7 +115,7 @@ static uint64_t load_item(const header *h, const unsigned char *at)
 }
 
 /* Copies item by item, in our byte order and our dtype. */
-static void convert(const header *h, const unsigned char *from, lk_tensor *to)
+static lk_status convert(const char *path, const header *h, const unsigned char *from, lk_tensor *to)
 {
     int64_t count = lk_tensor_count(to);
     size_t nbytes = lk_dtype_nbytes(to->dtype);
@@ -123,8 +123,12 @@ static void convert(const header *h, const unsigned char *from, lk_tensor *to)
     for (int64_t i = 0; i < count; i++) {
         uint64_t value = load_item(h, from + i * h->item_nbytes);
         if (h->kind == 'i') value = (uint64_t)((int64_t)(value << unused_bits) >> unused_bits);
+        if (h->kind == 'u' && value > INT64_MAX)
+            return lki_fail(LK_ERR_RANGE, "%s: element %lld is %llu, which int64 cannot hold", path,
+                            (long long)i, (unsigned long long)value);
         memcpy((char *)to->data + (size_t)i * nbytes, &value, nbytes);
     }
+    return LK_OK;
 }
 
 /* Fortran order is C order of the reversed shape. */
@@ -155,7 +159,10 @@ static lk_status make_tensor(lk_tensor **out, const char *path, lk_buffer *file,
     bool in_place =
         same && (h->order != '>' || h->item_nbytes == 1) && (uintptr_t)data % (unsigned)h->item_nbytes == 0;
     *out = in_place ? lki_tensor_over(file, h->data_offset, dtype, shape) : lk_tensor_create(dtype, shape);
-    if (*out && !in_place) convert(h, data, *out);
+    if (*out && !in_place && convert(path, h, data, *out)) {
+        lk_tensor_free(*out);
+        *out = NULL;
+    }
     if (*out && h->fortran && shape.rank > 1) {
         lk_tensor *reversed = *out;
         *out = from_fortran(reversed);

@@ -2,8 +2,8 @@
  *
  * Reading maps the file where it can: an array in C order, of our byte order and aligned, is a view that
  * costs nothing until it is used and whose writes never reach the file; any other is copied into that form.
- * i8, i16, u16 and u32 arrays, which have no dtype here, come as i32 or i64. Versions 1 to 3 of the format.
- * Any thread. */
+ * i8, i16, u16, u32 and u64 arrays, which have no dtype here, come as i32 or i64; a number that i64 cannot
+ * hold is an error. Versions 1 to 3 of the format. Any thread. */
 #ifndef LKI_TENSOR_NPY_H
 #define LKI_TENSOR_NPY_H
 

@@ -210,7 +210,7 @@ static void print_header(FILE *stream, const lk_runner *runner, const char *gpus
         print_count(samples, sizeof samples, lk_dataset_length(lk_loader_dataset(run->loaders[i].loader)));
         fprintf(stream, "%s%s: %s samples", i ? ", " : "", run->loaders[i].key, samples);
     }
-    fprintf(stream, "\n");
+    fprintf(stream, "\n%s", run->notes ? run->notes : "");
     if (runner->epoch_step)
         fprintf(stream, "resumed %s epoch %lld\n", run->resumed_inside_epoch ? "inside" : "after",
                 (long long)runner->epoch_step);

@@ -88,6 +88,7 @@ typedef struct lki_run {
     lki_made made[LKI_MAX_MADE];
     int made_count;
     lki_epoch_table table;
+    char *notes;               /* lines of the header about what setup has decided; NULL for none */
     FILE *log_file;            /* LOGDIR/log.txt, on the master */
     lk_logger *text_logger;    /* the one that writes it */
     bool wants_batch_metrics;  /* a logger writes batches down */
@@ -117,6 +118,13 @@ typedef struct lki_run {
         int64_t ns;                    /* of the last look */
     } stop_look;
 } lki_run;
+
+/* notes.c: a line for the run's header, once however often it is said. */
+lk_status lki_run_note(lki_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* fit_data.c: what the loaders hold becomes what model and criterion need, and labels mean the same in all of
+ * them. Before any fork: forked ranks share what was converted. */
+lk_status lki_run_fit_data(lk_runner *runner);
 
 /* setup.c */
 /* Undoes an earlier run, and says that this one runs. A runner that does so already is left as it is, and

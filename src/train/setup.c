@@ -419,7 +419,8 @@ lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
     run->step_options.check_every = options->check_replicas;
     if (runner->scheduler && runner->optimizer && runner->scheduler->optimizer != runner->optimizer)
         LKI_TRY(lk_scheduler_attach(runner->scheduler, runner->optimizer));
-    return add_default_callbacks(runner);
+    LKI_TRY(add_default_callbacks(runner));
+    return lki_run_fit_data(runner);
 }
 
 /* Of the loaders that go: the next run's data may lie where theirs did, or be theirs, changed since. */
@@ -449,6 +450,7 @@ void lki_run_teardown(lk_runner *runner)
     lki_free(run->device);
     lki_free(run->resume);
     lki_free(run->loader_state);
+    lki_free(run->notes);
     lki_run_close_log(run);
     lki_epoch_table_fini(&run->table);
     lk_state_dict_free(run->resumed_state);

@@ -15,7 +15,7 @@ import yaml
 # Ours alone: they come after PyTorch's own, or are named there in another way (*args).
 OURS = {
     "DataLoader": {"seed", "batch_transforms"},
-    "TensorDataset": {"keys"},
+    "TensorDataset": {"keys", "dtype"},
     "HuberLoss": {"size_average", "reduce"},
     "rand": {"size"},
     "randn": {"size"},

@@ -68,6 +68,12 @@ typedef struct lk_dataset_ops {
 
     /* Optional: frees the context. Called once, by whoever lets the last hold go. */
     void (*free)(void *context);
+
+    /* Optional: a new dataset of the same samples with field `field` as `dtype`, converted once, here.
+     * `fields` are this dataset's. NULL with an error; LK_ERR_UNSUPPORTED means that values are to be
+     * converted each time they are gathered, which is also what happens without this slot. One thread, before
+     * any reader. */
+    struct lk_dataset *(*cast)(void *context, const lk_field *fields, int field, lk_dtype dtype);
 } lk_dataset_ops;
 
 typedef struct lk_dataset lk_dataset;
@@ -93,6 +99,17 @@ int lk_dataset_find_field(const lk_dataset *dataset, const char *name);
 lk_status lk_dataset_gather(lk_dataset *dataset, const lk_pass *pass, const int64_t *indices, int64_t count,
                             void *const *destinations);
 bool lk_dataset_storage(const lk_dataset *dataset, int field, lk_storage *out);
+
+/* The names of the classes that the labels in a field stand for: label i is names[i]. They are copied. Set
+ * them right after the dataset was created. A run compares its loaders' classes by name: labels of a loader
+ * with fewer classes than the train loader's are renumbered as the train loader's, and classes that the train
+ * loader does not have are refused before the first batch. Subsets, concatenations and transformed datasets
+ * have the classes of the dataset inside. */
+lk_status lk_dataset_set_classes(lk_dataset *dataset, const char *field, const char *const *names, int count);
+/* 0 without classes. */
+int lk_dataset_class_count(const lk_dataset *dataset);
+/* Owned by the dataset; NULL out of range. */
+const char *lk_dataset_class_name(const lk_dataset *dataset, int label);
 
 #ifdef __cplusplus
 }

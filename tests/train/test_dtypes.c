@@ -1,0 +1,191 @@
+/* Data of other dtypes than model and criterion take, from every kind of dataset: the run converts it and
+ * ends in the same weights as over data that was right from the start. */
+#include "case.h"
+
+#include "data/dataset.h"
+
+enum { SAMPLES = 24, WIDTH = 4, CLASSES = 3 };
+
+static double feature(int i)
+{
+    return (i * 29 % 53 - 26) / 17.0;
+}
+
+static int label(int i)
+{
+    return (i * i + 1) % CLASSES;
+}
+
+static lk_tensor *features_as(lk_dtype dtype)
+{
+    lk_tensor *wide = lk_tensor_create(LK_F64, LK_SHAPE(SAMPLES, WIDTH));
+    for (int i = 0; i < SAMPLES * WIDTH; i++) lk_tensor_set(wide, i, feature(i));
+    lk_tensor *tensor = lk_tensor_cast(wide, dtype);
+    lk_tensor_free(wide);
+    return tensor;
+}
+
+static lk_tensor *targets_as(lk_dtype dtype)
+{
+    lk_tensor *tensor = lk_tensor_create(dtype, LK_SHAPE(SAMPLES));
+    for (int i = 0; i < SAMPLES; i++) lk_tensor_set(tensor, i, label(i));
+    return tensor;
+}
+
+static lk_dataset *tensors(lk_dtype features, lk_dtype targets)
+{
+    return lk_tensor_dataset({"features", features_as(features)}, {"targets", targets_as(targets)});
+}
+
+/* The hash of the weights after a short run; `logdir` may be NULL. */
+static const char *trained(lk_dataset *train, lk_dataset *valid, const char *logdir)
+{
+    lk_runner *runner = lk_supervised_runner();
+    lk_manual_seed(11);
+    lkt_ok(lk_train(runner, .model = lk_linear(WIDTH, CLASSES), .criterion = lk_cross_entropy_loss(),
+                    .optimizer = lk_sgd(.lr = 0.1),
+                    .loaders = lk_loaders({"train", lk_loader(train, .batch_size = 5, .shuffle = true)},
+                                          {"valid", lk_loader(valid, .batch_size = 5)}),
+                    .callbacks = lk_callbacks(lk_accuracy_callback()), .num_epochs = 2, .logdir = logdir,
+                    .no_checkpoints = true, .device = "cpu"));
+    const char *hash = lkt_hash(runner->model);
+    lk_runner_free(runner);
+    return hash;
+}
+
+static const char *expected(void)
+{
+    static char hash[128];
+    snprintf(hash, sizeof hash, "%s", trained(tensors(LK_F32, LK_I64), tensors(LK_F32, LK_I64), NULL));
+    return hash;
+}
+
+static void test_tensors_and_what_wraps_them(void **state)
+{
+    (void)state;
+    int64_t all[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++) all[i] = i;
+    const char *hash = expected();
+    for (lk_dtype dtype = LK_I64; dtype <= LK_U8; dtype++)
+        assert_string_equal(trained(tensors(LK_F64, dtype), tensors(LK_F64, dtype), NULL), hash);
+    /* Two subsets of one dataset, which is converted once. */
+    lk_dataset *whole = tensors(LK_F64, LK_I32);
+    lk_dataset *one = lk_subset(lk_dataset_share(whole), all, SAMPLES), *other = lk_subset(whole, all, 7);
+    assert_string_equal(trained(one, other, NULL), hash);
+    lk_dataset *joined = lk_concat(lk_subset(tensors(LK_F64, LK_I32), all, 10),
+                                   lk_subset(tensors(LK_F64, LK_I32), all + 10, SAMPLES - 10));
+    assert_string_equal(trained(joined, tensors(LK_F64, LK_U8), NULL), hash);
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    char folder[1024], path[1200];
+    const char *hash = expected();
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("train_dtypes"));
+    snprintf(path, sizeof path, "%s/data.safetensors", folder);
+    lk_state_dict *dict = lk_state_dict_create();
+    lkt_ok(lk_state_dict_put(dict, "features", features_as(LK_F64)));
+    lkt_ok(lk_state_dict_put(dict, "targets", targets_as(LK_I32)));
+    lkt_ok(lk_save_safetensors(path, dict));
+    lk_state_dict_free(dict);
+    const char *logdir = lkt_path(folder, "logs");
+    assert_string_equal(trained(lk_safetensors_dataset(path), lk_safetensors_dataset(path), logdir), hash);
+    char *text = lkt_read(lkt_path(logdir, "log.txt"));
+    lkt_contains(text, "features: float64 → float32\ntargets: int32 → int64\n");
+    free(text);
+    /* A CSV file has no dtypes: its targets are class numbers because the criterion takes no others. */
+    snprintf(path, sizeof path, "%s/data.csv", folder);
+    FILE *file = fopen(path, "w");
+    fprintf(file, "a,b,c,d,label\n");
+    for (int i = 0; i < SAMPLES; i++) {
+        for (int j = 0; j < WIDTH; j++) fprintf(file, "%.17g,", feature(i * WIDTH + j));
+        fprintf(file, "%d\n", label(i));
+    }
+    fclose(file);
+    assert_string_equal(trained(lk_csv_dataset(path), lk_csv_dataset(path), NULL), hash);
+}
+
+/* ---- A user's own dataset, and values that do not fit ---- */
+
+static int64_t own_length(void *context)
+{
+    (void)context;
+    return SAMPLES;
+}
+
+static lk_status own_get(void *context, const lk_pass *pass, int64_t index, void *const *slots)
+{
+    (void)pass;
+    for (int j = 0; j < WIDTH; j++) ((double *)slots[0])[j] = feature((int)index * WIDTH + j);
+    *(double *)slots[1] = label((int)index) + (context && index == 13 ? 0.25 : 0);
+    return LK_OK;
+}
+
+static lk_dataset *own(void *with_fraction)
+{
+    static const lk_dataset_ops ops = {.length = own_length, .get = own_get};
+    const lk_field fields[] = {{"features", LK_F64, LK_SHAPE(WIDTH)}, {"targets", LK_F64, {0}}};
+    return lk_dataset_create(&ops, fields, 2, with_fraction);
+}
+
+static void test_own_datasets_are_converted_while_they_are_gathered(void **state)
+{
+    (void)state;
+    assert_string_equal(trained(own(NULL), own(NULL), NULL), expected());
+    /* Around another wrapper that needs room of its own. */
+    lk_dataset *twice = lk_transformed(lk_with_dtypes(own(NULL), {"features", LK_F32}),
+                                       lk_transforms(lk_normalize(.mean = {0}, .std = {1})));
+    assert_string_equal(trained(twice, own(NULL), NULL), expected());
+}
+
+static void test_a_value_that_does_not_fit(void **state)
+{
+    (void)state;
+    int here = 1;
+    lk_dataset *given = own(&here);
+    lk_dataset *cast = lki_dataset_cast(given, 1, LK_I64);
+    lkt_not_null(cast);
+    double features[WIDTH];
+    int64_t label_out, index = 12;
+    lkt_ok(lk_dataset_gather(cast, NULL, &index, 1, (void *[]){features, &label_out}));
+    index = 13;
+    lkt_fails(lk_dataset_gather(cast, NULL, &index, 1, (void *[]){features, &label_out}), LK_ERR_RANGE,
+              "field \"targets\", sample 13: ");
+    lk_dataset_free(cast);
+    lk_dataset_free(given);
+    assert_null(lk_with_dtypes(tensors(LK_F32, LK_I32), {"labels", LK_I64}));
+    lkt_contains(lk_error(), "no field \"labels\"");
+    lk_tensor *many = lk_tensor_full(LK_I64, LK_SHAPE(2), 300);
+    assert_null(lk_with_dtypes(lk_tensor_dataset({"targets", many}), {"targets", LK_U8}));
+    lkt_contains(lk_error(), "field \"targets\", sample 0: 300 (int64) cannot be held by uint8");
+}
+
+static void test_named_dtypes_are_kept(void **state)
+{
+    (void)state;
+    lk_runner *runner = lk_supervised_runner();
+    lk_dataset *kept = lk_with_dtypes(tensors(LK_F64, LK_I64), {"features", LK_F64});
+    lkt_not_null(kept);
+    lkt_fails(lk_train(runner, .model = lk_linear(WIDTH, CLASSES), .criterion = lk_cross_entropy_loss(),
+                       .optimizer = lk_sgd(.lr = 0.1), .device = "cpu", .num_epochs = 1,
+                       .loaders = lk_loaders({"train", lk_loader(kept, .batch_size = 5)})),
+              LK_ERR_DTYPE, "f64");
+    lk_runner_free(runner);
+    lk_dataset *picked = lk_with_dtypes(tensors(LK_F64, LK_I32), {"features", LK_F32}, {"targets", LK_I64});
+    assert_int_equal(lk_dataset_field(picked, 0)->dtype, LK_F32);
+    assert_int_equal(lk_dataset_field(picked, 1)->dtype, LK_I64);
+    assert_string_equal(trained(picked, tensors(LK_F32, LK_I64), NULL), expected());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tensors_and_what_wraps_them),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_own_datasets_are_converted_while_they_are_gathered),
+        cmocka_unit_test(test_a_value_that_does_not_fit),
+        cmocka_unit_test(test_named_dtypes_are_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
