@@ -127,12 +127,22 @@ static void free_file(lki_atomic_file *file)
     lki_free(file);
 }
 
+/* Made by this call and nobody else: a link or a file that another user has put there is not written through.
+ * One that a dead process of the same number has left is removed first. */
+static int create_alone(const char *path)
+{
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = open(path, flags, 0666);
+    if (fd < 0 && errno == EEXIST && unlink(path) == 0) fd = open(path, flags, 0666);
+    return fd;
+}
+
 static lk_status open_temporary(lki_atomic_file *file)
 {
     LKI_TRY(follow_links(&file->target, file->path));
     file->temporary = temporary_beside(file->target);
     if (!file->temporary) return LK_ERR_NOMEM;
-    file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    file->fd = create_alone(file->temporary);
     return file->fd >= 0 ? LK_OK : io_error(file->path, "create");
 }
 

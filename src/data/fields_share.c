@@ -59,13 +59,31 @@ static bool lock(int fd, int64_t number, short type)
     return rc == 0;
 }
 
+/* Its name can be computed by anybody: what is there must be a plain file that belongs to this user alone,
+ * not one that another user has made or a link to elsewhere. */
+static int open_own(const char *path)
+{
+    struct stat status;
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0 || errno != EEXIST) return fd;
+    fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return -1;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+        !(status.st_mode & 077))
+        return fd;
+    close(fd);
+    return -1;
+}
+
 /* The file with a lock that says it is in use. False where that cannot be. */
 static bool open_named(segment *segment, const char *path)
 {
     struct stat status;
     snprintf(segment->path, sizeof segment->path, "%s", path);
     for (int i = 0; i < MAX_TRIES; i++) {
-        segment->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        segment->fd = open_own(path);
         if (segment->fd < 0) return false;
         int rc;
         do rc = flock(segment->fd, LOCK_SH);

@@ -84,7 +84,8 @@ static void look_up_addresses(lki_plan *plan)
         for (int i = 0; i < node->input_count; i++)
             call->in[i].data = node->in[i] ? address_of(plan, node->in[i]) : NULL;
         for (int i = 0; i < node->output_count; i++) call->out[i].data = address_of(plan, node->out[i]);
-        call->scratch = plan->options.workspace->scratch + (call->aside ? plan->scratch_nbytes : 0);
+        char *scratch = plan->options.workspace->scratch;
+        call->scratch = scratch && call->aside ? scratch + plan->scratch_nbytes : scratch;
     }
     for (int i = 0; i < plan->graph->output_count; i++)
         plan->outputs[i].data = address_of(plan, plan->graph->outputs[i]);

@@ -22,11 +22,12 @@ lk_status lki_shape_check(lk_dtype dtype, lk_shape shape)
     if (shape.rank < 0 || shape.rank > LK_MAX_DIMS)
         return lki_fail(LK_ERR_SHAPE, "a tensor has 0 to %d dimensions, not %d", LK_MAX_DIMS, shape.rank);
     int64_t nbytes = (int64_t)lk_dtype_nbytes(dtype);
+    /* A dimension of 0 counts as 1: the strides of the others must fit, too. */
     for (int i = 0; i < shape.rank; i++) {
         if (shape.dim[i] < 0)
             return lki_fail(LK_ERR_SHAPE, "negative dimension in shape %s",
                             lk_shape_format(text, sizeof text, shape));
-        if (__builtin_mul_overflow(nbytes, shape.dim[i], &nbytes))
+        if (__builtin_mul_overflow(nbytes, shape.dim[i] ? shape.dim[i] : 1, &nbytes))
             return lki_fail(LK_ERR_NOMEM, "out of memory: a tensor of shape %s is larger than any memory",
                             lk_shape_format(text, sizeof text, shape));
     }
