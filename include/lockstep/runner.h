@@ -111,12 +111,13 @@ typedef struct lk_train_options {
     lk_logger_list loggers;
     uint64_t seed; /* 42 */
     lk_hparam_list hparams;
-    int num_epochs;             /* 1 */
-    const char *logdir;         /* NULL: nothing is written */
-    const char *resume;         /* a runner checkpoint to go on from, of the same optimizer */
-    const char *autoresume;     /* from logdir's own, where there is one: "last", or the weights of "best" */
-    const char *valid_loader;   /* which loader's metric decides; by default the first one */
-    const char *valid_metric;   /* "loss" */
+    int num_epochs;           /* 1 */
+    const char *logdir;       /* NULL: nothing is written */
+    const char *resume;       /* a runner checkpoint to go on from, of the same optimizer */
+    bool overwrite;           /* replace an earlier run's files in logdir; by default they move to LOGDIR.1 */
+    const char *autoresume;   /* from logdir's own, where there is one: "last", or the weights of "best" */
+    const char *valid_loader; /* which loader's metric decides; by default the first one */
+    const char *valid_metric; /* "loss" */
     bool minimize_valid_metric; /* what lk_train assumes where no valid_metric is given */
     bool verbose;               /* progress and epoch lines on stdout */
     bool timeit;                /* times of loading and computing among the metrics */

@@ -4,6 +4,7 @@
 #ifndef LKI_CHECKPOINT_STORAGE_H
 #define LKI_CHECKPOINT_STORAGE_H
 
+#include <lockstep/checkpoint.h>
 #include <lockstep/status.h>
 
 #include <stdbool.h>
@@ -31,6 +32,12 @@ void lki_storage_fini(lki_storage *storage);
  * that is there already is taken out first. Where more than topk are kept, the worst falls out: its path
  * comes back in *dropped (lki_free it), which may be the new one; else NULL. */
 lk_status lki_storage_add(lki_storage *storage, const char *logpath, double metric, char **dropped);
+
+/* What a checkpoint scored, kept in the checkpoint too, and the list made again from the checkpoints in
+ * `folder`: "KIND.0003.safetensors". LK_ERR_FORMAT for a file without a score, which older versions wrote.
+ * `storage` is fresh from lki_storage_init. */
+lk_status lki_storage_put_score(lk_state_dict *state, const lki_storage *storage, double metric);
+lk_status lki_storage_rebuild(lki_storage *storage, const char *folder, const char *kind);
 
 lk_status lki_storage_save(const lki_storage *storage, const char *path);
 /* Fills a fresh storage; it is empty where this fails. */

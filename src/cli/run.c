@@ -21,7 +21,7 @@ typedef struct run_options {
     lki_config_options config;
     const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host;
     lki_option_int seed, num_epochs, batch_size, num_workers, nproc, max_restarts, world_size, rank, port;
-    bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose;
+    bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose, overwrite;
 } run_options;
 
 #define OFFSET(field) offsetof(run_options, field)
@@ -40,6 +40,8 @@ static const lki_option table[] = {
     {"resume", 0, LKI_OPTION_TEXT, OFFSET(resume), "FILE", NULL, "a runner checkpoint to go on from", 0},
     {"autoresume", 0, LKI_OPTION_TEXT, OFFSET(autoresume), NULL, "last|best",
      "go on from logdir's own, where there is one", 0},
+    {"overwrite", 0, LKI_OPTION_FLAG, OFFSET(overwrite), NULL, NULL,
+     "replace an earlier run's files in logdir instead of moving them to LOGDIR.1", 0},
     {"ddp", 0, LKI_OPTION_FLAG, OFFSET(ddp), NULL, NULL, "ranks on all GPUs, or on all cores", 0},
     {"distributed", 0, LKI_OPTION_FLAG, OFFSET(ddp), NULL, NULL, "the same as --ddp", 0},
     {"nproc", 0, LKI_OPTION_INT, OFFSET(nproc), "N", NULL, "how many ranks on this host", 1},
@@ -145,6 +147,7 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
     LKI_TRY(set_flag(config, call, "check", options->check));
     LKI_TRY(set_flag(config, call, "overfit", options->overfit));
     LKI_TRY(set_flag(config, call, "timeit", options->timeit));
+    LKI_TRY(set_flag(config, call, "overwrite", options->overwrite));
     return set_flag(config, call, "verbose", options->verbose);
 }
 
@@ -153,7 +156,7 @@ static lk_status apply_to_estimator(lk_config *config, int call, const run_optio
 {
     if (options->resume || options->autoresume || options->precision || options->fp16 || options->tf32 ||
         options->benchmark || options->comm || options->check || options->overfit || options->timeit ||
-        options->batch_size.given || options->num_workers.given)
+        options->overwrite || options->batch_size.given || options->num_workers.given)
         return lki_fail(LK_ERR_CONFIG,
                         "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp "
                         "and --nproc only");

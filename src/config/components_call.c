@@ -26,6 +26,7 @@ static void read_train_values(lk_args *args, lk_train_options *options)
     options->logdir = lk_arg_string(args, "logdir");
     options->resume = lk_arg_string(args, "resume");
     options->autoresume = lk_arg_string(args, "autoresume");
+    options->overwrite = lk_arg_bool(args, "overwrite");
     options->valid_loader = lk_arg_string(args, "valid_loader");
     options->valid_metric = lk_arg_string(args, "valid_metric");
     options->minimize_valid_metric = minimizes(args);
@@ -182,6 +183,8 @@ static const lk_parameter train_parameters[] = {
     ENGINE_PARAMETERS,
     LKI_CHOICE("autoresume", LKI_OPTIONAL, "last|best",
                "go on from logdir's own checkpoint, where there is one"),
+    LKI_BOOL("overwrite", "false",
+             "replace an earlier run's files in logdir, which are moved to LOGDIR.1 otherwise"),
     LKI_IGNORED("datasets",
                 "instead of loaders: datasets by key, and batch_size, num_workers and drop_last of all "
                 "their loaders; train... is shuffled"),

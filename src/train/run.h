@@ -88,6 +88,7 @@ typedef struct lki_run {
     lki_made made[LKI_MAX_MADE];
     int made_count;
     lki_epoch_table table;
+    struct lki_terms *terms;   /* terms.h; made when the run begins */
     char *notes;               /* lines of the header about what setup has decided; NULL for none */
     FILE *log_file;            /* LOGDIR/log.txt, on the master */
     lk_logger *text_logger;    /* the one that writes it */
@@ -99,6 +100,8 @@ typedef struct lki_run {
     bool evaluating;           /* not a training run: nothing moves optimizer or scheduler */
     bool freezes;              /* something is frozen, or was: frozen.h */
     bool told_difference;      /* that the ranks' metrics differ: compare_metrics.h */
+    bool took_state;           /* from a checkpoint: all of it, or the weights */
+    int logdir_lock;           /* logdir.h; -1 for none */
     bool nan_ends_run;         /* a loss that is not a number ends the run in order instead of failing it */
 
     /* Where a resumed run goes on. */

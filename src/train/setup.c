@@ -6,9 +6,11 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "optim/scheduler.h"
+#include "train/logdir.h"
 #include "train/rank_state.h"
 #include "train/same.h"
 #include "train/signals.h"
+#include "train/terms.h"
 
 #include <lockstep/callback.h>
 
@@ -451,6 +453,7 @@ void lki_run_teardown(lk_runner *runner)
     lki_free(run->resume);
     lki_free(run->loader_state);
     lki_free(run->notes);
+    lki_free(run->terms);
     lki_run_close_log(run);
     lki_epoch_table_fini(&run->table);
     lk_state_dict_free(run->resumed_state);
@@ -474,11 +477,15 @@ static lk_status train_rank(lk_runner *runner)
     LKI_TRY(lki_agree_on_kernels(runner));
     LKI_TRY(lki_run_open_engine(runner));
     LKI_TRY(lki_check_same_run(runner));
+    runner->run->terms = lki_terms_of(runner);
+    if (!runner->run->terms) return LK_ERR_NOMEM;
+    LKI_TRY(lki_logdir_lock(runner));
     runner->run->stop_flag = lki_signals_begin();
     lk_status status = lki_run_loop(runner);
     if (status == LK_OK) status = lki_distributed_share_signal(runner);
     lki_signals_end(status != LK_OK);
     runner->run->stop_flag = NULL;
+    lki_logdir_unlock(runner);
     return status;
 }
 

@@ -16,6 +16,7 @@
 #include "train/rank_state.h"
 #include "train/saved_rule.h"
 #include "train/step.h"
+#include "train/terms.h"
 
 #include <string.h>
 
@@ -691,6 +692,7 @@ static lk_status get_parts(lk_runner *runner)
 lk_status lki_runner_save_state(lk_runner *runner, lk_state_dict *state)
 {
     LKI_TRY(put_place(runner, state));
+    LKI_TRY(lki_terms_put(runner, state));
     if (runner->model) LKI_TRY(put_module(state, runner->model, "model."));
     LKI_TRY(put_step_or_kept(state, runner->step, runner->run->kept, runner->optimizer, "optimizer"));
     LKI_TRY(put_scheduler(state, runner->scheduler));
@@ -705,6 +707,7 @@ static lk_status get_state(lk_runner *runner, const lk_state_dict *state)
 {
     if (!lk_state_dict_has(state, "runner.format"))
         return lki_fail(LK_ERR_FORMAT, "this file holds weights alone: it can be evaluated, but not resumed");
+    LKI_TRY(lki_terms_check(runner, state));
     LKI_TRY(get_place(runner, state));
     /* A runner with batches of its own may never have made the step. */
     bool has_step = runner->model && (!runner->optimizer || lk_state_dict_has(state, "optimizer.step"));
@@ -717,7 +720,8 @@ static lk_status get_state(lk_runner *runner, const lk_state_dict *state)
     LKI_TRY(get_scheduler(state, runner->scheduler));
     LKI_TRY(get_parts(runner));
     LKI_TRY(get_callbacks(runner->run, state));
-    return lki_rank_state_get(runner, state);
+    LKI_TRY(lki_rank_state_get(runner, state));
+    return lki_terms_note(runner, state);
 }
 
 lk_status lki_runner_load_state(lk_runner *runner, lk_state_dict *state)

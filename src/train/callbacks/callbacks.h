@@ -55,6 +55,8 @@ lk_callback *lki_wrapper_create(const lki_wrapper_ops *ops, lk_callback *inner_o
 
 /* Whether a run has left any whole checkpoint there (sweep.c). */
 bool lki_has_checkpoints(const char *folder);
+/* Removes an earlier run's checkpoints and their list, for a run that overwrites them (sweep.c). */
+void lki_remove_checkpoints(const char *folder);
 /* Removes temporary files of processes that are gone (sweep.c). */
 void lki_sweep_temporaries(const char *folder);
 

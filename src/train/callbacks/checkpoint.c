@@ -48,7 +48,7 @@ static lk_status save_as(const checkpoint_context *context, const char *name, co
 
 /* Writes the numbered file, takes it in among the best, and only then removes the one that fell out. */
 static lk_status save_numbered(checkpoint_context *context, int64_t epoch, double metric,
-                               const lk_state_dict *state)
+                               lk_state_dict *state)
 {
     char name[64];
     snprintf(name, sizeof name, "%s.%04lld.safetensors", context->whole_runner ? "runner" : "model",
@@ -57,6 +57,7 @@ static lk_status save_numbered(checkpoint_context *context, int64_t epoch, doubl
     LKI_SCOPED char *manifest = file_in(context, "model.storage.json");
     char *dropped = NULL;
     if (!path || !manifest) return LK_ERR_NOMEM;
+    LKI_TRY(lki_storage_put_score(state, &context->storage, metric));
     LKI_TRY(lk_save_safetensors(path, state));
     LKI_TRY(lki_storage_add(&context->storage, path, metric, &dropped));
     lk_status status = lki_storage_save(&context->storage, manifest);
@@ -75,7 +76,7 @@ static lk_status link_best(checkpoint_context *context)
 
 /* ---- Everything ---- */
 
-static lk_status write_files(checkpoint_context *context, const lk_runner *runner, const lk_state_dict *state)
+static lk_status write_files(checkpoint_context *context, const lk_runner *runner, lk_state_dict *state)
 {
     if (context->has_score) {
         context->has_score = false;
@@ -87,8 +88,7 @@ static lk_status write_files(checkpoint_context *context, const lk_runner *runne
 
 /* What has been logged so far is on the disk first: a run that goes on from here does not log it again. Where
  * it cannot be, that is an error, but not one that costs the run its place. */
-static lk_status write_runner(checkpoint_context *context, const lk_runner *runner,
-                              const lk_state_dict *state)
+static lk_status write_runner(checkpoint_context *context, const lk_runner *runner, lk_state_dict *state)
 {
     lk_status flushed = lki_report_flush(runner);
     LKI_SCOPED char *why = flushed ? lki_strdup(lk_error()) : NULL;
@@ -117,6 +117,7 @@ static lk_status load_into(lk_runner *runner, const char *path, bool everything)
 {
     lk_state_dict *state = lki_load_on_all(runner, path);
     if (!state) return lki_last_status();
+    runner->run->took_state = true;
     if (everything) {
         lk_status status = lki_runner_load_state(runner, state);
         return status ? lki_fail_prefix(status, "%s", path) : LK_OK;
@@ -167,6 +168,28 @@ static lk_status autoresume(checkpoint_context *context, lk_runner *runner)
     return LK_OK;
 }
 
+/* A list that is damaged or gone is made again: without it a worse model would become the best, and nobody
+ * would remove the others. */
+static lk_status rebuild_storage(checkpoint_context *context, lk_runner *runner, const char *path,
+                                 bool is_there)
+{
+    const char *why = is_there ? "damaged" : "missing";
+    lki_storage *storage = &context->storage;
+    const char *kind = context->whole_runner ? "runner" : "model";
+    if (lki_storage_rebuild(storage, context->folder, kind) && is_there)
+        return lki_fail_prefix(lki_last_status(),
+                               "%s is %s, and cannot be made again: move the numbered checkpoints away or "
+                               "resume into another logdir",
+                               path, why);
+    if (storage->entry_count == 0) return LK_OK;
+    lki_log(LKI_LOG_WARNING, "%s is %s: made again from %d checkpoint%s, the best is %s", path, why,
+            storage->entry_count, storage->entry_count == 1 ? "" : "s", storage->entries[0].logpath);
+    LKI_TRY(lki_run_note(runner->run, "%s is %s: made again from %d checkpoint%s", path, why,
+                         storage->entry_count, storage->entry_count == 1 ? "" : "s"));
+    LKI_TRY(lki_storage_save(storage, path));
+    return link_best(context);
+}
+
 /* A resumed run knows what it has kept, unless it is judged by another metric from here on. */
 static lk_status start_storage(checkpoint_context *context, lk_runner *runner)
 {
@@ -177,14 +200,17 @@ static lk_status start_storage(checkpoint_context *context, lk_runner *runner)
     lki_storage *storage = &context->storage;
     LKI_SCOPED char *path = file_in(context, "model.storage.json");
     if (!path) return LK_ERR_NOMEM;
-    if (runner->epoch_step > 0 && access(path, F_OK) == 0 && lki_storage_load(storage, path) == LK_OK) {
+    bool resumed = runner->epoch_step > 0, is_there = access(path, F_OK) == 0;
+    bool damaged = resumed && (!is_there || lki_storage_load(storage, path) != LK_OK);
+    if (resumed && !damaged) {
         if (lki_storage_is_of(storage, loader, metric, minimize)) {
             storage->topk = options->topk;
             return lki_storage_relocate(storage, options->logdir, context->folder);
         }
         lki_storage_fini(storage);
     }
-    return lki_storage_init(storage, options->logdir, loader, metric, minimize, options->topk);
+    LKI_TRY(lki_storage_init(storage, options->logdir, loader, metric, minimize, options->topk));
+    return damaged ? rebuild_storage(context, runner, path, is_there) : LK_OK;
 }
 
 static lk_status start(lk_callback *callback, lk_runner *runner)
@@ -207,6 +233,9 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
         LKI_TRY(load_into(runner, resume, true));
     else
         LKI_TRY(autoresume(context, runner));
+    bool anew =
+        !runner->run->took_state && runner->run->options.overwrite && !runner->run->options.autoresume;
+    if (anew && context->folder && runner->is_master) lki_remove_checkpoints(context->folder);
     return context->folder && runner->is_master ? start_storage(context, runner) : LK_OK;
 }
 

@@ -38,6 +38,21 @@ bool lki_has_checkpoints(const char *folder)
     return found;
 }
 
+static bool is_of_a_run(const char *name)
+{
+    bool named = strncmp(name, "model.", 6) == 0 || strncmp(name, "runner.", 7) == 0;
+    return (named && is_checkpoint(name)) || strcmp(name, "model.storage.json") == 0;
+}
+
+void lki_remove_checkpoints(const char *folder)
+{
+    DIR *directory = opendir(folder);
+    if (!directory) return;
+    for (struct dirent *entry; (entry = readdir(directory));)
+        if (is_of_a_run(entry->d_name)) unlinkat(dirfd(directory), entry->d_name, 0);
+    closedir(directory);
+}
+
 void lki_sweep_temporaries(const char *folder)
 {
     DIR *directory = opendir(folder);
