@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "tensor/element.h"
+#include "tensor/mapped.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -167,7 +168,8 @@ lk_status lk_state_dict_copy_to(const lk_state_dict *dict, const char *name, lk_
                         lk_shape_format(from, sizeof from, source->shape),
                         lk_shape_format(to, sizeof to, destination->shape));
     }
-    return lk_tensor_copy(destination, source);
+    LKI_TRY(lk_tensor_copy(destination, source));
+    return lki_mapped_check();
 }
 
 lk_status lk_state_dict_put_i64(lk_state_dict *dict, const char *name, int64_t value)

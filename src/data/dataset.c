@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "tensor/buffer.h"
+#include "tensor/mapped.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -169,7 +170,8 @@ lk_status lk_dataset_gather(lk_dataset *dataset, const lk_pass *pass, const int6
     static const lk_pass first = {0};
     LKI_TRY(lki_check_indices(indices, count, dataset->length));
     if (!pass) pass = &first;
-    return lki_dataset_gather(dataset, pass, indices, count, destinations);
+    LKI_TRY(lki_dataset_gather(dataset, pass, indices, count, destinations));
+    return lki_mapped_check();
 }
 
 bool lk_dataset_storage(const lk_dataset *dataset, int field, lk_storage *out)

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "data/convert.h"
 #include "data/rows.h"
+#include "tensor/mapped.h"
 
 #include <pthread.h>
 
@@ -60,8 +61,9 @@ static lk_tensor *convert_tensor(const memory *self, const lk_field *field, int 
     lk_tensor *to = lk_tensor_create(dtype, from->shape);
     if (!to) return NULL;
     int64_t bad = lki_convert(to->data, dtype, from->data, from->dtype, lk_tensor_count(from));
-    if (bad < 0) return to;
+    if (bad < 0 && lki_mapped_check() == LK_OK) return to;
     lk_tensor_free(to);
+    if (bad < 0) return NULL;
     lki_convert_fail(field->name, bad / self->rows[f].width, dtype, from->data, from->dtype, bad);
     return NULL;
 }

@@ -5,6 +5,7 @@
 #include "data/dataset.h"
 #include "data/rows.h"
 #include "data/transform.h"
+#include "tensor/mapped.h"
 #include "tensor/buffer.h"
 
 #include <pthread.h>
@@ -162,7 +163,7 @@ static lk_status fill(const lki_ring *ring, slot *one, int64_t number)
     }
     for (int i = 0; i < ring->setup.transforms.count; i++)
         LKI_TRY(lki_transform_apply_batch(ring->setup.transforms.items[i], &ring->pass.pass, &one->batch));
-    return LK_OK;
+    return lki_mapped_check();
 }
 
 /* ---- With workers ---- */

@@ -159,7 +159,7 @@ static lk_status make_tensor(lk_tensor **out, const char *path, lk_buffer *file,
     bool in_place =
         same && (h->order != '>' || h->item_nbytes == 1) && (uintptr_t)data % (unsigned)h->item_nbytes == 0;
     *out = in_place ? lki_tensor_over(file, h->data_offset, dtype, shape) : lk_tensor_create(dtype, shape);
-    if (*out && !in_place && convert(path, h, data, *out)) {
+    if (*out && !in_place && (convert(path, h, data, *out) || lki_mapped_check())) {
         lk_tensor_free(*out);
         *out = NULL;
     }
