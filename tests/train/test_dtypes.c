@@ -106,6 +106,70 @@ static void test_files(void **state)
     assert_string_equal(trained(lk_csv_dataset(path), lk_csv_dataset(path), NULL), hash);
 }
 
+#if LOCKSTEP_HAVE_HDF5
+
+#include <hdf5.h>
+
+static void put_array(hid_t file, const char *name, hid_t type, hid_t memory, int width, const void *data)
+{
+    hid_t space = H5Screate_simple(width ? 2 : 1, (hsize_t[]){SAMPLES, (hsize_t)width}, NULL);
+    hid_t array = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Dwrite(array, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
+    H5Dclose(array);
+    H5Sclose(space);
+}
+
+/* NumPy's bool as h5py writes it. */
+static hid_t bool_type(void)
+{
+    hid_t type = H5Tenum_create(H5T_NATIVE_INT8);
+    H5Tenum_insert(type, "FALSE", &(int8_t){0});
+    H5Tenum_insert(type, "TRUE", &(int8_t){1});
+    return type;
+}
+
+static void test_hdf5(void **state)
+{
+    (void)state;
+    char path[1200];
+    double features[SAMPLES * WIDTH];
+    int16_t labels[SAMPLES];
+    int8_t flags[SAMPLES];
+    uint64_t huge[SAMPLES] = {0};
+    snprintf(path, sizeof path, "%s/data.h5", lkt_scratch_folder("train_dtypes_hdf5"));
+    for (int i = 0; i < SAMPLES * WIDTH; i++) features[i] = feature(i);
+    for (int i = 0; i < SAMPLES; i++) labels[i] = (int16_t)label(i);
+    for (int i = 0; i < SAMPLES; i++) flags[i] = label(i) > 0;
+    huge[5] = UINT64_MAX - 1;
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), flag = bool_type();
+    put_array(file, "x", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, WIDTH, features);
+    put_array(file, "y", H5T_STD_I16LE, H5T_NATIVE_INT16, 0, labels);
+    put_array(file, "flags", flag, flag, 0, flags);
+    put_array(file, "huge", H5T_STD_U64LE, H5T_NATIVE_UINT64, 0, huge);
+    H5Tclose(flag);
+    H5Fclose(file);
+    lk_dataset *train = lk_hdf5_dataset(path, .features = "x", .targets = "y");
+    assert_string_equal(trained(train, lk_hdf5_dataset(path, .features = "x", .targets = "y"), NULL),
+                        expected());
+    lk_tensor *read = lk_hdf5_read(path, "flags");
+    lkt_not_null(read);
+    for (int i = 0; i < SAMPLES; i++) assert_true(lk_tensor_get(read, i) == flags[i]);
+    lk_tensor_free(read);
+    assert_null(lk_hdf5_read(path, "huge"));
+    lkt_contains(lk_error(), "element 5 is 18446744073709551614, which int64 cannot hold");
+}
+
+#else
+
+static void test_hdf5(void **state)
+{
+    (void)state;
+    print_message("skipped: built without HDF5\n");
+    skip();
+}
+
+#endif
+
 /* ---- A user's own dataset, and values that do not fit ---- */
 
 static int64_t own_length(void *context)
@@ -183,6 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensors_and_what_wraps_them),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_hdf5),
         cmocka_unit_test(test_own_datasets_are_converted_while_they_are_gathered),
         cmocka_unit_test(test_a_value_that_does_not_fit),
         cmocka_unit_test(test_named_dtypes_are_kept),

@@ -248,11 +248,12 @@ static lk_status save_models(checkpoint_context *context, const lk_runner *runne
     lk_state_dict *state = lki_models_state(runner);
     if (!state) return lki_last_status();
     lk_status status = LK_OK;
+    /* Before the numbered file's score is among the state: equal weights of two runs are equal files. */
+    if (!context->options.no_last) LKI_TRY_OUT(save_as(context, "model.last.safetensors", state));
     if (numbered) {
         LKI_TRY_OUT(save_numbered(context, runner->epoch_step, metric, state));
         LKI_TRY_OUT(link_best(context));
     }
-    if (!context->options.no_last) status = save_as(context, "model.last.safetensors", state);
 out:
     lk_state_dict_free(state);
     return status;
