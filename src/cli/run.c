@@ -281,6 +281,7 @@ static lk_status go_on_from_last(restarted_run *run, int number)
         LKI_SCOPED char *path = last_checkpoint(run->config, i, &now);
         if (!path || !is_new(&run->before[i], &now)) continue;
         LKI_TRY(set_text(run->config, i, "resume", path));
+        LKI_TRY(set_int(run->config, i, "overwrite", &(lki_option_int){true, 0})); /* it has done so */
         lki_log(LKI_LOG_WARNING, "restart %d of %d, from %s", number, run->max_restarts, path);
         any = true;
     }

@@ -85,7 +85,7 @@ static void take_away_leftovers(const char *but)
     DIR *folder = opendir(shared_folder());
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 || strstr(but, entry->d_name)) continue;
-        int fd = openat(dirfd(folder), entry->d_name, O_RDWR | O_CLOEXEC);
+        int fd = openat(dirfd(folder), entry->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd < 0) continue;
         if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(dirfd(folder), entry->d_name, 0);
         close(fd);

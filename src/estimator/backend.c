@@ -20,9 +20,9 @@ lk_status lk_supervised_backend(const lk_training *training)
 
     return lk_train(training->runner, .model = training->model, .criterion = training->criterion,
                     .optimizer = training->optimizer, .scheduler = training->scheduler,
-                    .loaders = training->loaders, .logdir = config->logdir, .overwrite = true,
-                    .num_epochs = config->n_epochs, .callbacks = {callbacks, count},
-                    .valid_loader = loader_key, .valid_metric = metric_key, .minimize_valid_metric = true,
-                    .verbose = false, .check = false, .device = config->device, .ddp = config->ddp,
-                    .nproc = config->ddp ? config->nproc : 0);
+                    .loaders = training->loaders, .logdir = config->logdir,
+                    .overwrite = config->logdir != NULL, .num_epochs = config->n_epochs,
+                    .callbacks = {callbacks, count}, .valid_loader = loader_key, .valid_metric = metric_key,
+                    .minimize_valid_metric = true, .verbose = false, .check = false, .device = config->device,
+                    .ddp = config->ddp, .nproc = config->ddp ? config->nproc : 0);
 }

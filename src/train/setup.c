@@ -294,6 +294,12 @@ static lk_status keep_texts(lk_runner *runner, const lk_train_options *options)
     /* Its paths are kept in JSON, with the list of the best checkpoints. */
     if (options->logdir && !lki_is_utf8(options->logdir))
         return lki_fail(LK_ERR_INVALID, "logdir: the path \"%s\" is not UTF-8", options->logdir);
+    if (options->overwrite && !options->logdir)
+        return lki_fail(LK_ERR_INVALID, "overwrite: there is no logdir whose files could be replaced");
+    if (options->overwrite && (options->resume || options->autoresume))
+        return lki_fail(LK_ERR_INVALID,
+                        "overwrite and %s exclude each other: a run that goes on keeps its files",
+                        options->resume ? "resume" : "autoresume");
     LKI_TRY(copy_text(&run->logdir, options->logdir));
     LKI_TRY(copy_text(&run->valid_loader, options->valid_loader));
     LKI_TRY(copy_text(&run->valid_metric, options->valid_metric ? options->valid_metric : runner->loss_key));

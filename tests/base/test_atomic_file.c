@@ -191,6 +191,23 @@ static void checksums(void **state)
         }
 }
 
+/* Anybody who may write to the folder can guess the temporary's name. */
+static void planted_links_are_not_written_through(void **state)
+{
+    (void)state;
+    char victim[1300], planted[1300];
+    const char *name = in_scratch("a.txt");
+    snprintf(victim, sizeof victim, "%s.victim", name);
+    snprintf(planted, sizeof planted, "%.*s/.a.txt.%ld.tmp", (int)(strrchr(name, '/') - name), name,
+             (long)getpid());
+    lkt_ok(lki_write_file_atomic(victim, "precious", 8));
+    assert_int_equal(symlink(victim, planted), 0);
+    lkt_ok(lki_write_file_atomic(name, "new", 3));
+    expect_content(victim, "precious");
+    expect_content(name, "new");
+    assert_int_not_equal(access(planted, F_OK), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +216,7 @@ int main(void)
         cmocka_unit_test(links),
         cmocka_unit_test(pipes_and_devices_stay),
         cmocka_unit_test(links_are_followed),
+        cmocka_unit_test(planted_links_are_not_written_through),
         cmocka_unit_test(folders),
         cmocka_unit_test(checksums),
     };

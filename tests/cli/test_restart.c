@@ -27,7 +27,8 @@ static pid_t start(const char *logdir, const char *epochs, const char *max_resta
     int fd = open("err", O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(fd, STDERR_FILENO);
     execl(LK_BUILD_DIR "/lockstep", "lockstep", "run", "-C", LK_SOURCE_DIR "/examples/mnist.yml", "--nproc",
-          "2", "--num-epochs", epochs, "--logdir", logdir, "--max-restarts", max_restarts, (char *)NULL);
+          "2", "--num-epochs", epochs, "--logdir", logdir, "--overwrite", "--max-restarts", max_restarts,
+          (char *)NULL);
     _exit(4);
 }
 

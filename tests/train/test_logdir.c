@@ -86,6 +86,9 @@ static void test_overwrite_and_resume_stay_in_place(void **state)
     for (int epoch = 2; epoch <= 5; epoch++) /* none of the earlier run's is left among its own */
         assert_false(lkt_exists(lkt_path(logdir, "checkpoints/model.%04d.safetensors", epoch)));
     assert_false(lkt_exists(lkt_path(logdir, "../logs.1")));
+    lkt_fails(train((job){.logdir = logdir, .overwrite = true, .autoresume = "last"}), LK_ERR_INVALID,
+              "overwrite and autoresume exclude each other");
+    lkt_fails(train((job){.overwrite = true}), LK_ERR_INVALID, "overwrite: there is no logdir");
 }
 
 /* ---- Two at once ---- */
