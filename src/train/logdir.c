@@ -76,24 +76,20 @@ static lk_status take(const char *logdir, const char *path, int *out)
     }
 }
 
-lk_status lki_logdir_lock(lk_runner *runner)
+lk_status lki_logdir_lock(const char *logdir, int *lock)
 {
-    lki_run *run = runner->run;
-    run->logdir_lock = -1;
-    if (!run->logdir || !runner->is_master) return LK_OK;
-    LKI_TRY(lki_make_folders(run->logdir));
-    LKI_SCOPED char *path = lki_format("%s/.lock", run->logdir);
-    return path ? take(run->logdir, path, &run->logdir_lock) : LK_ERR_NOMEM;
+    LKI_TRY(lki_make_folders(logdir));
+    LKI_SCOPED char *path = lki_format("%s/.lock", logdir);
+    return path ? take(logdir, path, lock) : LK_ERR_NOMEM;
 }
 
-void lki_logdir_unlock(lk_runner *runner)
+void lki_logdir_unlock(const char *logdir, int *lock)
 {
-    lki_run *run = runner->run;
-    if (run->logdir_lock < 0) return;
-    LKI_SCOPED char *path = lki_format("%s/.lock", run->logdir);
+    if (*lock < 0) return;
+    LKI_SCOPED char *path = lki_format("%s/.lock", logdir);
     if (path) unlink(path); /* before it is given back: the next one may have it at once */
-    close(run->logdir_lock);
-    run->logdir_lock = -1;
+    close(*lock);
+    *lock = -1;
 }
 
 /* ---- What an earlier run has left ---- */
@@ -156,15 +152,15 @@ static lk_status move(const char *logdir, const char *aside, const char *name)
     return S_ISDIR(info.st_mode) ? lki_make_folders(from) : LK_OK;
 }
 
-lk_status lki_logdir_set_aside(lk_runner *runner)
+lk_status lki_logdir_set_aside(lk_runner *runner, const char *logdir)
 {
     lki_run *run = runner->run;
     const lk_train_options *options = &run->options;
     bool goes_on = run->took_state || run->resume || options->autoresume || runner->epoch_step > 0;
-    if (!run->logdir || goes_on || options->overwrite || !has_run_before(run->logdir)) return LK_OK;
+    if (goes_on || options->overwrite || !has_run_before(logdir)) return LK_OK;
     LKI_SCOPED char *aside = NULL;
-    LKI_TRY(make_folder(run->logdir, &aside));
-    for (int i = 0; i < NAME_COUNT; i++) LKI_TRY(move(run->logdir, aside, names[i]));
-    lki_log(LKI_LOG_INFO, "logdir %s: the earlier run's files are now in %s", run->logdir, aside);
-    return lki_run_note(run, "logdir %s: the earlier run's files are now in %s", run->logdir, aside);
+    LKI_TRY(make_folder(logdir, &aside));
+    for (int i = 0; i < NAME_COUNT; i++) LKI_TRY(move(logdir, aside, names[i]));
+    lki_log(LKI_LOG_INFO, "logdir %s: the earlier run's files are now in %s", logdir, aside);
+    return lki_run_note(run, "logdir %s: the earlier run's files are now in %s", logdir, aside);
 }

@@ -237,7 +237,7 @@ lk_status lki_report_run_start(lk_runner *runner)
     char gpus[256];
     LKI_TRY(lki_run_describe_gpus(runner, gpus, sizeof gpus));
     if (!runner->is_master) return LK_OK;
-    LKI_TRY(lki_logdir_set_aside(runner));
+    if (run->logdir) LKI_TRY(lki_logdir_set_aside(runner, run->logdir));
     LKI_TRY(add_default_loggers(runner));
     LKI_TRY(resume_loggers(runner));
     for (int i = 0; i < run->logger_count; i++)

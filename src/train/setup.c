@@ -485,13 +485,15 @@ static lk_status train_rank(lk_runner *runner)
     LKI_TRY(lki_check_same_run(runner));
     runner->run->terms = lki_terms_of(runner);
     if (!runner->run->terms) return LK_ERR_NOMEM;
-    LKI_TRY(lki_logdir_lock(runner));
+    runner->run->logdir_lock = -1;
+    if (runner->run->logdir && runner->is_master)
+        LKI_TRY(lki_logdir_lock(runner->run->logdir, &runner->run->logdir_lock));
     runner->run->stop_flag = lki_signals_begin();
     lk_status status = lki_run_loop(runner);
     if (status == LK_OK) status = lki_distributed_share_signal(runner);
     lki_signals_end(status != LK_OK);
     runner->run->stop_flag = NULL;
-    lki_logdir_unlock(runner);
+    lki_logdir_unlock(runner->run->logdir, &runner->run->logdir_lock);
     return status;
 }
 

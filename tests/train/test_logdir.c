@@ -117,6 +117,25 @@ static pid_t start_run_that_waits(const char *logdir, int *pipes)
     return child;
 }
 
+static void test_a_callbacks_own_logdir_is_held_too(void **state)
+{
+    (void)state;
+    int pipes[2];
+    char logdir[1024];
+    snprintf(logdir, sizeof logdir, "%s/logs", lkt_scratch_folder("logdir_callback"));
+    lkt_ok(train((job){.callback = lk_checkpoint_callback(.logdir = logdir)}));
+    lkt_ok(train((job){.callback = lk_checkpoint_callback(.logdir = logdir)}));
+    assert_true(lkt_exists(lkt_path(logdir, "../logs.1/checkpoints/model.best.safetensors")));
+    assert_true(has(logdir, "checkpoints/model.best.safetensors") && !has(logdir, ".lock"));
+    pid_t child = start_run_that_waits(logdir, pipes);
+    lkt_fails(train((job){.callback = lk_checkpoint_callback(.logdir = logdir)}), LK_ERR_INVALID,
+              "is writing there");
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
 static void test_a_running_run_is_not_disturbed(void **state)
 {
     (void)state;
@@ -232,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_an_earlier_run_is_set_aside),
         cmocka_unit_test(test_overwrite_and_resume_stay_in_place),
         cmocka_unit_test(test_a_running_run_is_not_disturbed),
+        cmocka_unit_test(test_a_callbacks_own_logdir_is_held_too),
         cmocka_unit_test(test_other_numbers_are_told),
         cmocka_unit_test(test_a_damaged_list_is_made_again),
     };

@@ -18,6 +18,7 @@
 #include "checkpoint/storage.h"
 #include "train/callbacks/callbacks.h"
 #include "train/distributed.h"
+#include "train/logdir.h"
 #include "train/rank_state.h"
 #include "train/shared_state.h"
 
@@ -32,6 +33,7 @@ typedef struct checkpoint_context {
     bool whole_runner;                      /* mode "runner": the numbered files hold everything */
     bool has_score; /* such a file of the epoch that has ended is still to be written */
     double score;
+    int lock; /* on a logdir of its own, which the run does not hold; -1 for none */
     lki_storage storage;
 } checkpoint_context;
 
@@ -213,6 +215,23 @@ static lk_status start_storage(checkpoint_context *context, lk_runner *runner)
     return damaged ? rebuild_storage(context, runner, path, is_there) : LK_OK;
 }
 
+/* A logdir of the callback's own is held as the run holds its own. */
+static lk_status hold_own_logdir(checkpoint_context *context, const lk_runner *runner)
+{
+    const char *logdir = context->options.logdir;
+    if (runner->logdir && lki_is_same_file(logdir, runner->logdir)) return LK_OK;
+    return lki_logdir_lock(logdir, &context->lock);
+}
+
+/* What an earlier run has left: see logdir.h. The run takes care of its own logdir. */
+static lk_status clear_logdir(checkpoint_context *context, lk_runner *runner)
+{
+    const lk_train_options *options = &runner->run->options;
+    bool anew = !runner->run->took_state && options->overwrite && !options->autoresume;
+    if (anew) lki_remove_checkpoints(context->folder);
+    return context->lock < 0 ? LK_OK : lki_logdir_set_aside(runner, context->options.logdir);
+}
+
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     checkpoint_context *context = callback->context;
@@ -223,6 +242,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
         context->folder = lki_format("%s/checkpoints", options->logdir);
         if (!context->folder) return LK_ERR_NOMEM;
         if (runner->is_master) {
+            LKI_TRY(hold_own_logdir(context, runner));
             LKI_TRY(lki_make_folders(context->folder));
             lki_sweep_temporaries(context->folder);
         }
@@ -233,10 +253,9 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
         LKI_TRY(load_into(runner, resume, true));
     else
         LKI_TRY(autoresume(context, runner));
-    bool anew =
-        !runner->run->took_state && runner->run->options.overwrite && !runner->run->options.autoresume;
-    if (anew && context->folder && runner->is_master) lki_remove_checkpoints(context->folder);
-    return context->folder && runner->is_master ? start_storage(context, runner) : LK_OK;
+    if (!context->folder || !runner->is_master) return LK_OK;
+    LKI_TRY(clear_logdir(context, runner));
+    return start_storage(context, runner);
 }
 
 /* ---- The end of an epoch ---- */
@@ -314,6 +333,7 @@ static lk_status end(lk_callback *callback, lk_runner *runner)
 {
     checkpoint_context *context = callback->context;
     if (!context->folder) return LK_OK;
+    lki_logdir_unlock(context->options.logdir, &context->lock);
     if (runner->is_master && runner->verbose) print_top(context);
     if (!context->options.load_best_on_end && !runner->run->options.load_best_on_end) return LK_OK;
     bool has_best = runner->is_master && context->storage.entry_count > 0;
@@ -325,13 +345,17 @@ static lk_status end(lk_callback *callback, lk_runner *runner)
  * saved before. */
 static lk_status exception(lk_callback *callback, lk_runner *runner)
 {
-    return runner->run->stopped ? save_runner(callback->context, runner) : LK_OK;
+    checkpoint_context *context = callback->context;
+    lk_status status = runner->run->stopped ? save_runner(context, runner) : LK_OK;
+    lki_logdir_unlock(context->options.logdir, &context->lock);
+    return status;
 }
 
 static void free_context(lk_callback *callback)
 {
     checkpoint_context *context = callback->context;
     lk_checkpoint_callback_options *options = &context->options;
+    lki_logdir_unlock(options->logdir, &context->lock);
     lki_free((char *)options->logdir);
     lki_free((char *)options->loader_key);
     lki_free((char *)options->metric_key);
@@ -374,6 +398,7 @@ lk_callback *lk_checkpoint_callback_create(lk_checkpoint_callback_options option
     lk_callback *callback = lki_callback_new(&ops, sizeof(checkpoint_context), LK_ORDER_CHECKPOINT);
     if (!callback) return NULL;
     checkpoint_context *context = callback->context;
+    context->lock = -1;
     callback->may_lag = options.save_every_batches <= 0;
     context->whole_runner = options.mode && strcmp(options.mode, "runner") == 0;
     context->options = options;
