@@ -216,6 +216,17 @@ lk_runner *lk_supervised_runner_create(lk_supervised_runner_options options);
 lk_runner *lk_custom_runner(const lk_runner_ops *ops, void *user);
 void lk_runner_free(lk_runner *runner);
 
+/* Trains. Everything in the options belongs to the runner from the call on, also when it fails.
+ *
+ * Before the first batch, fields that model or criterion would refuse are converted (float64 features, int32
+ * or bool labels), and labels of other loaders are numbered by the class names of the train loader; the
+ * header says both. Only the supervised batch is known to take them: a handle_batch of your own gets the
+ * fields as they are stored. lk_with_dtypes picks a dtype by hand.
+ *
+ * One run at a time writes to a logdir: LK_ERR_INVALID names the process that does. An earlier run's files
+ * move to LOGDIR.1, .2, … unless this run resumes or overwrites. A run that resumes takes the checkpoint's
+ * learning rate, momentum and seed, and its own of everything else; each difference is a line in the header.
+ */
 #define lk_train(runner, ...) lk_train_with((runner), (lk_train_options){__VA_ARGS__})
 lk_status lk_train_with(lk_runner *runner, lk_train_options options);
 
