@@ -94,12 +94,11 @@ def read(command):
     kinds, kind, keys = {}, None, None
     for line in text.splitlines():
         if line.startswith("## "):
-            kind = kinds.setdefault(line[3:].strip(), {})
-            kind_name = line[3:].strip()
+            kind, keys = line[3:].strip(), None
         elif line.startswith("### "):
-            keys = {}
-            kind[line[4:].strip()] = Component(line[4:].strip(), kind_name, keys)
-        elif line.startswith("| `"):
+            name, keys = line[4:].strip(), {}
+            kinds.setdefault(kind, {})[name] = Component(name, kind, keys)
+        elif line.startswith("| `") and keys is not None:
             cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
             name = cells[0].strip("`")
             default = cells[2][len("default "):] if cells[2].startswith("default ") else None
@@ -109,6 +108,8 @@ def read(command):
 
 def has_effect(key):
     """False for keys that are taken for Catalyst's or PyTorch's sake, or only to be refused."""
+    if key.type in ("no effect", "refused"):
+        return False
     return not re.search(r"without effect|^refused|^not available|anything, unused", key.help)
 
 

@@ -128,7 +128,7 @@ def work(options, kinds, numbers, results):
                 result["line"] = last.report[0][1]
                 result["job"] = describe(least)
         except Exception:
-            result["line"] = traceback.format_exc()
+            result["line"] = traceback.format_exc(limit=-2)
         result["seconds"] = time.time() - begin
         results.put(result)
     shutil.rmtree(folder, ignore_errors=True)
