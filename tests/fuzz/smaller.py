@@ -1,10 +1,11 @@
 """Makes a failing job smaller: drops layers, options and callbacks while it still fails."""
 import copy
+import time
 
 import judge
 import models
 
-TRIALS = 60
+TRIALS, SECONDS = 60, 60
 
 
 def without(job, path):
@@ -62,8 +63,8 @@ def try_one(command, job, before, folder):
 
 def smaller(command, job, verdict, folder):
     """The smallest job that was found, and its verdict, with its files in `folder`; the job itself if it does not fail again."""
-    whole, first, trials, changed = job, verdict, 0, True
-    while changed and trials < TRIALS:
+    whole, first, trials, changed, end = job, verdict, 0, True, time.time() + SECONDS
+    while changed and trials < TRIALS and time.time() < end:
         changed = False
         for candidate in candidates(job):
             trials += 1
@@ -71,7 +72,7 @@ def smaller(command, job, verdict, folder):
             if found:
                 job, verdict, changed = candidate, found, True
                 break
-            if trials >= TRIALS:
+            if trials >= TRIALS or time.time() > end:
                 break
     last = judge.judge(command, job, folder)
     return (job, last) if last.status == first.status else (whole, first)
