@@ -102,5 +102,7 @@ void lkt_cases_pool(lkt_case_list *list);
 void lkt_cases_norm(lkt_case_list *list);
 void lkt_cases_loss(lkt_case_list *list);
 void lkt_cases_update(lkt_case_list *list);
+/* On both sides of the thresholds of fast paths; only test_fast_paths.c runs these. */
+void lkt_cases_fast(lkt_case_list *list);
 
 #endif

@@ -63,6 +63,13 @@ typedef struct lk_watched {
 
 enum { LK_ENGINE_MARKS = 4 };
 
+/* A fast path: a way to compute an op that an engine takes for some shapes or data only. */
+typedef struct lk_engine_path {
+    const char *name;
+    bool is_here;     /* whether this machine's engine has it */
+    uint64_t entered; /* how often it was chosen since the engine was opened */
+} lk_engine_path;
+
 typedef struct lk_engine_options {
     int thread_count; /* 0: the cores this process may run on */
     int device;       /* which GPU, for engines that have several */
@@ -149,6 +156,8 @@ typedef struct lk_engine_ops {
     lk_status (*enter)(lk_engine *engine);
     /* Optional: which of several sets of kernels it computes with, whose results round differently. */
     const char *(*kernels)(const lk_engine *engine);
+    /* Optional: the engine's fast paths, for tests that must enter all of them. The list is the engine's. */
+    const lk_engine_path *(*paths)(const lk_engine *engine, int *count);
 } lk_engine_ops;
 
 struct lk_engine {

@@ -157,9 +157,7 @@ lk_status lki_cpu_prepare_conv(lki_cpu *cpu, lk_call *call)
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
     LKI_TRY(lki_cpu_prepare_winograd(cpu, call));
     if (call->run) return LK_OK;
-    if (!new_plan(cpu, call, call->in[0].shape, call->out[0].shape, 24 << 10)) return LK_ERR_NOMEM;
-    call->run = run_conv;
-    return LK_OK;
+    return lki_cpu_prepare_direct(cpu, call);
 }
 
 /* bias and activation of the transposed convolution; x: the planes of one group of a sample. */
@@ -231,9 +229,7 @@ lk_status lki_cpu_prepare_conv_grad_input(lki_cpu *cpu, lk_call *call)
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
     LKI_TRY(lki_cpu_prepare_winograd_grad_input(cpu, call));
     if (call->run) return LK_OK;
-    if (!new_plan(cpu, call, call->out[0].shape, call->in[0].shape, 24 << 10)) return LK_ERR_NOMEM;
-    call->run = run_conv_grad_input;
-    return LK_OK;
+    return lki_cpu_prepare_direct(cpu, call);
 }
 
 /* dw (o, c k) += dy (o, p) col (c k, p)^T; db (o) += sum of dy (o, p). */
@@ -311,7 +307,11 @@ lk_status lki_cpu_prepare_conv_grad_weight(lki_cpu *cpu, lk_call *call)
 {
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
     LKI_TRY(lki_cpu_prepare_winograd_grad_weight(cpu, call));
-    if (call->run) return LK_OK;
+    return call->run ? LK_OK : lki_cpu_prepare_direct(cpu, call);
+}
+
+static lk_status prepare_grad_weight(lki_cpu *cpu, lk_call *call)
+{
     plan *p = new_plan(cpu, call, call->in[1].shape, call->in[0].shape, 128 << 10);
     if (!p) return LK_ERR_NOMEM;
     int64_t outs = p->s.groups * p->s.group_out;
@@ -319,5 +319,29 @@ lk_status lki_cpu_prepare_conv_grad_weight(lki_cpu *cpu, lk_call *call)
     p->weight_count = (outs * p->k + outs + 15) / 16 * 16;
     call->scratch_nbytes = (size_t)(thread_floats(p) * cpu->thread_count) * sizeof(float);
     call->run = run_conv_grad_weight;
+    return LK_OK;
+}
+
+static void count_entry(lki_cpu *cpu, const lk_call *call)
+{
+    const plan *p = call->state;
+    bool pairs = has_pairs(cpu, &p->s) && (call->op == LK_OP_CONV || call->op == LK_OP_CONV_GRAD_WEIGHT);
+    if (pairs)
+        lki_cpu_enter(cpu, call->op == LK_OP_CONV ? LKI_CPU_PATH_PAIRS : LKI_CPU_PATH_PAIRS_WEIGHT);
+    else
+        lki_cpu_enter(cpu, is_pointwise(&p->s) ? LKI_CPU_PATH_CONV_POINTWISE : LKI_CPU_PATH_CONV_COLUMNS);
+}
+
+lk_status lki_cpu_prepare_direct(lki_cpu *cpu, lk_call *call)
+{
+    if (call->op == LK_OP_CONV_GRAD_WEIGHT) {
+        LKI_TRY(prepare_grad_weight(cpu, call));
+    } else {
+        bool forward = call->op == LK_OP_CONV;
+        lk_shape in = call->in[0].shape, out = call->out[0].shape;
+        if (!new_plan(cpu, call, forward ? in : out, forward ? out : in, 24 << 10)) return LK_ERR_NOMEM;
+        call->run = forward ? run_conv : run_conv_grad_input;
+    }
+    count_entry(cpu, call);
     return LK_OK;
 }

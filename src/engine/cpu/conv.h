@@ -15,6 +15,9 @@ typedef struct lki_conv_sizes {
 /* in: (n, c, s...), out: (n, o, p...); the transposed convolution calls its output "in" here. */
 lki_conv_sizes lki_conv_sizes_of(const lk_window *window, lk_shape in, lk_shape out);
 
+/* By products with columns, for any shape: always sets call->run. */
+lk_status lki_cpu_prepare_direct(lki_cpu *cpu, lk_call *call);
+
 /* Winograd's algorithm, where it pays: sets call->run, or leaves it NULL. */
 lk_status lki_cpu_prepare_winograd(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_winograd_grad_input(lki_cpu *cpu, lk_call *call);

@@ -72,6 +72,22 @@ static const lki_cpu_kernels *kernels_of(lki_cpu_level level)
     }
 }
 
+static void name_paths(lki_cpu *cpu)
+{
+    bool wide = cpu->kernels->sparse != NULL; /* all of AVX-512's come together */
+#define X(symbol, path, level)                                                                               \
+    cpu->paths[LKI_CPU_PATH_##symbol] = (lk_engine_path){.name = path, .is_here = !(level) || wide};
+    LKI_CPU_PATH_LIST(X)
+#undef X
+}
+
+static const lk_engine_path *list_paths(const lk_engine *engine, int *count)
+{
+    const lki_cpu *cpu = engine->state;
+    *count = LKI_CPU_PATH_COUNT;
+    return cpu->paths;
+}
+
 static void close_cpu(void *state)
 {
     lki_cpu *cpu = state;
@@ -89,6 +105,7 @@ static lk_status open_cpu(void **state, const lk_engine_options *options)
     if (!cpu) return LK_ERR_NOMEM;
     cpu->kernels = kernels_of(level);
     cpu->level = level;
+    name_paths(cpu);
     lk_status status = lki_pool_create(&cpu->pool, options->thread_count);
     if (status != LK_OK) {
         close_cpu(cpu);
@@ -147,6 +164,7 @@ const lk_engine_ops lki_cpu_engine_ops = {
     .prepare = prepare,
     .keeps_low = true,
     .kernels = kernels,
+    .paths = list_paths,
 };
 
 bool lki_cpu_all_f32(const lk_call *call, unsigned others)

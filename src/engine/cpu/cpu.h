@@ -11,6 +11,7 @@
 
 #include "base/threads.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/paths.h"
 #include "engine/cpu_level.h"
 
 typedef struct lki_cpu {
@@ -19,7 +20,13 @@ typedef struct lki_cpu {
     lki_cpu_level level;
     const lki_cpu_kernels *kernels; /* of that level */
     struct lki_dnnl_device *dnnl;   /* for bf16; NULL where this machine does not multiply it */
+    lk_engine_path paths[LKI_CPU_PATH_COUNT];
 } lki_cpu;
+
+static inline void lki_cpu_enter(lki_cpu *cpu, lki_cpu_path path)
+{
+    cpu->paths[path].entered++;
+}
 
 typedef lk_status (*lki_cpu_prepare)(lki_cpu *cpu, lk_call *call);
 

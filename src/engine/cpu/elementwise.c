@@ -270,6 +270,9 @@ lk_status lki_cpu_prepare_elementwise(lki_cpu *cpu, lk_call *call)
     describe_inputs(c, call);
     if (!describe_steps(c, cpu, program, call->out[0].dtype)) return LK_OK;
     call->scratch_nbytes = (size_t)(cpu->thread_count * c->slot_count * TILE) * sizeof(float);
+    bool flat = true;
+    for (int k = 0; k < c->input_count; k++) flat = flat && c->in[k].slot < 0;
+    lki_cpu_enter(cpu, flat ? LKI_CPU_PATH_CHAIN_FLAT : LKI_CPU_PATH_CHAIN_SPREAD);
     call->run = run_chain;
     return LK_OK;
 }

@@ -102,6 +102,9 @@ typedef struct lki_winograd_kernels {
 
 enum { LKI_SPARSE_VECTORS = 7, LKI_SPARSE_ROWS = 2 };
 
+/* The bits of infinity: from here on a magnitude is not that of a finite number. */
+enum { LKI_INFINITE_BITS = 0x7f800000 };
+
 /* A linear layer over a sparse x: x (m, k), y and dy (m, n), dw (n, k). */
 typedef struct lki_sparse {
     int64_t m, n, k;
@@ -144,6 +147,8 @@ typedef struct lki_cpu_kernels {
     double (*sum_square_deviations)(const float *x, int64_t n, float mean);
     double (*sum_products)(const float *x, const float *y, int64_t n);
     float (*largest)(const float *x, int64_t n); /* NaN where there is one */
+    /* The bits of the largest |x|; see LKI_INFINITE_BITS. */
+    uint32_t (*magnitude)(const float *x, int64_t n);
     /* out (n) = the sums over rows of x (rows, row_stride). */
     void (*column_sums)(float *out, const float *x, int64_t rows, int64_t row_stride, int64_t n);
     void (*add_to)(float *sum, const float *x, int64_t n);
@@ -170,10 +175,13 @@ typedef struct lki_cpu_kernels {
 
     double (*sum_centered_products)(const float *dy, const float *x, float mean,
                                     int64_t n); /* of dy (x - mean) */
-    void (*blend)(float *out, const float *dy, const float *x, float a, float b, float c,
-                  int64_t n); /* a dy + b x + c */
-    void (*norm_row)(float *y, const float *x, float mean, float istd, const float *w, const float *b,
-                     int64_t n);
+    void (*blend)(float *out, const float *dy, const float *x, float a, float b, float mean, float c,
+                  int64_t n); /* a dy + b (x - mean) + c */
+    void (*center_scale)(float *y, const float *x, float mean, float scale, float shift,
+                         int64_t n); /* (x - mean) scale + shift */
+    /* ((x - mean) istd + shift) w + b */
+    void (*norm_row)(float *y, const float *x, float mean, float istd, float shift, const float *w,
+                     const float *b, int64_t n);
     void (*norm_grad_row)(float *dx, const float *dy, const float *x, const float *w, float mean, float istd,
                           float *dw, float *db, int64_t n);
 

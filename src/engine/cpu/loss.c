@@ -103,8 +103,8 @@ static bool is_plain(const lk_call *call, int target)
 
 lk_status lki_cpu_prepare_cross_entropy(lki_cpu *cpu, lk_call *call)
 {
-    (void)cpu;
     if (!is_plain(call, 1)) return LK_OK;
+    lki_cpu_enter(cpu, LKI_CPU_PATH_CLASS_INDICES);
     call->scratch_nbytes = call->out[1].data ? 0 : lk_tensor_nbytes(&call->in[0]);
     call->run = run_cross_entropy;
     return LK_OK;

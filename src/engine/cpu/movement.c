@@ -85,6 +85,12 @@ static void copy_transposed(const box *b, char *to, const char *from)
         }
 }
 
+/* Whether the source runs along the last axis but one. */
+static bool is_transposed(const box *b)
+{
+    return b->rank >= 2 && b->from[b->rank - 1] != 1 && b->from[b->rank - 2] == 1;
+}
+
 static void copy_box(const box *b, void *to_data, const void *from_data)
 {
     char *to = (char *)to_data + b->to_offset * (int64_t)b->nbytes;
@@ -95,7 +101,7 @@ static void copy_box(const box *b, void *to_data, const void *from_data)
         memcpy(to, from, b->nbytes);
         return;
     }
-    bool transposed = b->rank >= 2 && b->from[b->rank - 1] != 1 && b->from[b->rank - 2] == 1;
+    bool transposed = is_transposed(b);
     int outer = b->rank - (transposed ? 2 : 1);
     int64_t at[LK_MAX_DIMS] = {0};
     for (;;) {
@@ -138,13 +144,13 @@ static box *new_box(lk_call *call, lk_shape shape)
 
 lk_status lki_cpu_prepare_permute(lki_cpu *cpu, lk_call *call)
 {
-    (void)cpu;
     box *b = new_box(call, call->out[0].shape);
     if (!b) return LK_ERR_NOMEM;
     int64_t stride[LK_MAX_DIMS];
     dense_strides(stride, call->in[0].shape);
     for (int i = 0; i < b->rank; i++) b->from[i] = stride[call->attr->order[i]];
     merge_axes(b);
+    lki_cpu_enter(cpu, is_transposed(b) ? LKI_CPU_PATH_COPY_TRANSPOSED : LKI_CPU_PATH_COPY_RUNS);
     call->run = run_box;
     return LK_OK;
 }
@@ -245,6 +251,7 @@ lk_status lki_cpu_prepare_pad(lki_cpu *cpu, lk_call *call)
     dense_strides(forward ? b->to : b->from, padded);
     *(forward ? &b->to_offset : &b->from_offset) = pad_offset(call->attr, padded);
     merge_axes(b);
+    lki_cpu_enter(cpu, LKI_CPU_PATH_PAD_CONSTANT);
     call->run = forward ? run_pad : run_box;
     return LK_OK;
 }

@@ -3,7 +3,9 @@
  *
  *     dx = istd (g - sum(g) / n - xh sum(g xh) / n)     dw = sum of dy xh     db = sum of dy
  *
- * which for a plane of one channel is a blend a dy + b x + c of its two inputs. */
+ * which for a plane of one channel is a blend a dy + b (x - mean) + c of its two inputs. x meets its mean
+ * before anything else: x scale - mean scale would cost digits when the mean is large. Kernels take the mean
+ * rounded to f32; what rounding has left out goes into the shift. */
 #include "engine/cpu/cpu.h"
 
 #include "base/status.h"
@@ -34,6 +36,13 @@ static float or_zero(const float *b, int64_t i)
     return b ? b[i] : 0;
 }
 
+/* A mean of squares around a number that is `left_out` off the true mean. */
+static double without_rounding(double square, double left_out)
+{
+    double variance = square - left_out * left_out;
+    return variance < 0 ? 0 : variance; /* a NaN stays one */
+}
+
 static void batch_moments(const norm *v, int64_t c, double *mean, double *variance)
 {
     const float *x = lki_cpu_in(v->call, 0) + c * v->inner;
@@ -49,7 +58,8 @@ static void batch_moments(const norm *v, int64_t c, double *mean, double *varian
     else
         for (int64_t i = 0; i < v->outer; i++)
             square += v->kernels->sum_square_deviations(x + i * stride, v->inner, (float)*mean);
-    *variance = square / n;
+    double left_out = v->inner == 1 ? 0 : *mean - (float)*mean;
+    *variance = without_rounding(square / n, left_out);
 }
 
 static void move_running(const lk_call *call, int input, int64_t c, double fresh)
@@ -77,15 +87,16 @@ static void batch_norm_range(int64_t begin, int64_t end, int thread, void *conte
             variance = lki_cpu_in(call, 4)[c];
         }
         double istd = 1 / sqrt(variance + call->attr->alpha);
-        float scale = (float)(istd * or_one(lki_cpu_in(call, 1), c));
-        float shift = (float)(or_zero(lki_cpu_in(call, 2), c) - mean * istd * or_one(lki_cpu_in(call, 1), c));
+        double factor = istd * or_one(lki_cpu_in(call, 1), c);
+        float scale = (float)factor, center = (float)mean;
+        float shift = (float)(or_zero(lki_cpu_in(call, 2), c) - (mean - center) * factor);
         for (int64_t i = 0; i < v->outer && call->out[0].data; i++) {
             int64_t at = (i * v->channels + c) * v->inner;
             const float *x = lki_cpu_in(call, 0) + at;
             if (v->inner == 1)
-                *(lki_cpu_out(call, 0) + at) = *x * scale + shift;
+                *(lki_cpu_out(call, 0) + at) = (*x - center) * scale + shift;
             else
-                v->kernels->scale_shift(lki_cpu_out(call, 0) + at, x, scale, shift, v->inner);
+                v->kernels->center_scale(lki_cpu_out(call, 0) + at, x, center, scale, shift, v->inner);
         }
         if (call->out[1].data) lki_cpu_out(call, 1)[c] = (float)mean;
         if (call->out[2].data) lki_cpu_out(call, 2)[c] = (float)istd;
@@ -102,8 +113,10 @@ static lk_status run_batch_norm(const lk_call *call)
 
 lk_status lki_cpu_prepare_batch_norm(lki_cpu *cpu, lk_call *call)
 {
-    (void)cpu;
-    if (lki_cpu_all_f32(call, 0)) call->run = run_batch_norm;
+    if (!lki_cpu_all_f32(call, 0)) return LK_OK;
+    bool planes = lki_cpu_span(call->in[0].shape, 2, call->in[0].shape.rank) != 1;
+    lki_cpu_enter(cpu, planes ? LKI_CPU_PATH_NORM_PLANES : LKI_CPU_PATH_NORM_SINGLES);
+    call->run = run_batch_norm;
     return LK_OK;
 }
 
@@ -129,11 +142,11 @@ static void batch_norm_grad_range(int64_t begin, int64_t end, int thread, void *
         if (call->out[2].data) lki_cpu_out(call, 2)[c] = (float)sum;
         if (!call->out[0].data) continue;
         double a = (double)w * istd, b = call->attr->training ? -a * istd * product / n : 0;
-        double shift = call->attr->training ? -a * sum / n - b * mean : 0;
+        double shift = call->attr->training ? -a * sum / n : 0;
         for (int64_t i = 0; i < v->outer; i++) {
             int64_t at = (i * v->channels + c) * v->inner;
-            v->kernels->blend(lki_cpu_out(call, 0) + at, dy + at, x + at, (float)a, (float)b, (float)shift,
-                              v->inner);
+            v->kernels->blend(lki_cpu_out(call, 0) + at, dy + at, x + at, (float)a, (float)b, mean,
+                              (float)shift, v->inner);
         }
     }
 }
@@ -153,13 +166,17 @@ lk_status lki_cpu_prepare_batch_norm_grad(lki_cpu *cpu, lk_call *call)
     return LK_OK;
 }
 
-/* Mean and istd of a run of memory; kept for the gradient where wanted. */
-static void run_moments(const norm *v, const float *x, int64_t n, int64_t set, float *mean, float *istd)
+/* Mean and istd of a run of memory; kept for the gradient where wanted. *shift: what is left out of the mean.
+ */
+static void run_moments(const norm *v, const float *x, int64_t n, int64_t set, float *mean, float *istd,
+                        float *shift)
 {
-    double m = v->kernels->sum(x, n) / (double)n;
+    double m = v->kernels->sum(x, n) / (double)n, left_out = m - (float)m;
     double variance = v->kernels->sum_square_deviations(x, n, (float)m) / (double)n;
+    variance = without_rounding(variance, left_out);
     *mean = (float)m;
     *istd = (float)(1 / sqrt(variance + v->call->attr->alpha));
+    *shift = (float)(-left_out * *istd);
     if (v->call->out[1].data) lki_cpu_out(v->call, 1)[set] = *mean;
     if (v->call->out[2].data) lki_cpu_out(v->call, 2)[set] = *istd;
 }
@@ -172,13 +189,13 @@ static void group_norm_range(int64_t begin, int64_t end, int thread, void *conte
     int64_t members = v->channels / v->groups, size = members * v->inner;
     for (int64_t s = begin; s < end; s++) {
         const float *x = lki_cpu_in(call, 0) + s * size;
-        float mean, istd;
-        run_moments(v, x, size, s, &mean, &istd);
+        float mean, istd, shift;
+        run_moments(v, x, size, s, &mean, &istd, &shift);
         for (int64_t j = 0; j < members && call->out[0].data; j++) {
             int64_t c = s % v->groups * members + j;
-            float scale = istd * or_one(lki_cpu_in(call, 1), c);
-            v->kernels->scale_shift(lki_cpu_out(call, 0) + s * size + j * v->inner, x + j * v->inner, scale,
-                                    or_zero(lki_cpu_in(call, 2), c) - mean * scale, v->inner);
+            float w = or_one(lki_cpu_in(call, 1), c), b = or_zero(lki_cpu_in(call, 2), c);
+            v->kernels->center_scale(lki_cpu_out(call, 0) + s * size + j * v->inner, x + j * v->inner, mean,
+                                     istd * w, b + shift * w, v->inner);
         }
     }
 }
@@ -216,10 +233,10 @@ static void group_norm_grad_set(const norm *v, int64_t s, double *dw, double *db
         db[first + j] += plain;
         dw[first + j] += centered;
     }
-    double b = -(double)istd * istd * product / n, shift = -istd * sum / n - b * mean;
+    double b = -(double)istd * istd * product / n, shift = -istd * sum / n;
     for (int64_t j = 0; j < members && call->out[0].data; j++)
         v->kernels->blend(lki_cpu_out(call, 0) + s * size + j * v->inner, dy + j * v->inner, x + j * v->inner,
-                          istd * or_one(w, first + j), (float)b, (float)shift, v->inner);
+                          istd * or_one(w, first + j), (float)b, mean, (float)shift, v->inner);
 }
 
 static lk_status run_group_norm_grad(const lk_call *call)
@@ -262,11 +279,11 @@ static void layer_norm_range(int64_t begin, int64_t end, int thread, void *conte
     const lk_call *call = v->call;
     for (int64_t r = begin; r < end; r++) {
         const float *x = lki_cpu_in(call, 0) + r * v->channels;
-        float mean, istd;
-        run_moments(v, x, v->channels, r, &mean, &istd);
+        float mean, istd, shift;
+        run_moments(v, x, v->channels, r, &mean, &istd, &shift);
         if (call->out[0].data)
-            v->kernels->norm_row(lki_cpu_out(call, 0) + r * v->channels, x, mean, istd, lki_cpu_in(call, 1),
-                                 lki_cpu_in(call, 2), v->channels);
+            v->kernels->norm_row(lki_cpu_out(call, 0) + r * v->channels, x, mean, istd, shift,
+                                 lki_cpu_in(call, 1), lki_cpu_in(call, 2), v->channels);
     }
 }
 

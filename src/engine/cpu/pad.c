@@ -75,7 +75,6 @@ static lk_status run_pad_grad(const lk_call *call)
 
 lk_status lki_cpu_prepare_pad_by_elements(lki_cpu *cpu, lk_call *call)
 {
-    (void)cpu;
     bool forward = call->op == LK_OP_PAD;
     lk_shape padded = forward ? call->out[0].shape : call->in[0].shape,
              plain = forward ? call->in[0].shape : call->out[0].shape;
@@ -101,6 +100,7 @@ lk_status lki_cpu_prepare_pad_by_elements(lki_cpu *cpu, lk_call *call)
         table += padded.dim[i];
         stride *= plain.dim[i];
     }
+    lki_cpu_enter(cpu, LKI_CPU_PATH_PAD_ELEMENTS);
     call->run = forward ? run_pad : run_pad_grad;
     return LK_OK;
 }

@@ -237,11 +237,11 @@ static lk_status run_global_pool(const lk_call *call)
 
 lk_status lki_cpu_prepare_adaptive_avg_pool(lki_cpu *cpu, lk_call *call)
 {
-    (void)cpu;
     bool forward = call->op == LK_OP_ADAPTIVE_AVG_POOL;
     lk_shape in = forward ? call->in[0].shape : call->out[0].shape,
              out = forward ? call->out[0].shape : call->in[0].shape;
     int rank = call->attr->window.rank;
     if (!lki_cpu_all_f32(call, 0) || lki_cpu_span(out, out.rank - rank, out.rank) != 1) return LK_OK;
+    lki_cpu_enter(cpu, LKI_CPU_PATH_GLOBAL_POOL);
     return prepare_planes(call, in, out, run_global_pool);
 }

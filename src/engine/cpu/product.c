@@ -37,10 +37,12 @@ void lki_cpu_gemm(lki_cpu *cpu, const lki_gemm *g, void *scratch)
 {
     int64_t work = g->m * g->n * g->k;
     if (cpu->thread_count == 1 || work < 2 * THREAD_WORK) {
+        lki_cpu_enter(cpu, LKI_CPU_PATH_GEMM_ALONE);
         cpu->kernels->gemm(g, 0, g->m, 0, g->n, scratch);
         return;
     }
     product p = {g, cpu->kernels, scratch, lki_gemm_scratch_count(g->n, g->k), 0, g->n >= 2 * g->m};
+    lki_cpu_enter(cpu, p.by_columns ? LKI_CPU_PATH_GEMM_COLUMNS : LKI_CPU_PATH_GEMM_ROWS);
     p.unit = p.by_columns ? LKI_GEMM_PANEL : 14;
     int64_t units = ((p.by_columns ? g->n : g->m) + p.unit - 1) / p.unit;
     lki_parallel_for(cpu->pool, units, units * THREAD_WORK / work + 1, run_part, &p);
@@ -234,6 +236,8 @@ lk_status lki_cpu_prepare_matmul(lki_cpu *cpu, lk_call *call)
     batch *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
     describe_matmul(p, call);
+    if (p->count > 1) lki_cpu_enter(cpu, LKI_CPU_PATH_MATMUL_BATCH);
+    if (call->out[0].shape.rank > 2 && p->rank == 0) lki_cpu_enter(cpu, LKI_CPU_PATH_MATMUL_SHARED);
     call->scratch_nbytes = lki_cpu_gemm_scratch(cpu, p->g.n, p->g.k);
     call->run = run_matmul;
     return LK_OK;

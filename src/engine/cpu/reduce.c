@@ -103,10 +103,12 @@ static float largest_of_runs(const lk_call *call, const plan *p, int64_t kept)
 
 static double variance_of_runs(const lk_call *call, const plan *p, int64_t kept)
 {
-    double n = (double)(p->gone_count * p->length), square = 0;
-    float mean = (float)(sum_runs(call, p, kept) / n);
+    double n = (double)(p->gone_count * p->length), square = 0, exact = sum_runs(call, p, kept) / n;
+    float mean = (float)exact;
     for (int64_t i = 0; i < p->gone_count; i++)
         square += lki_cpu_of(call)->kernels->sum_square_deviations(run_at(call, p, kept, i), p->length, mean);
+    square -= n * (exact - mean) * (exact - mean); /* what rounding the mean has added */
+    if (square < 0) square = 0;                    /* a NaN stays one */
     return square / fmax(0, n - (double)call->attr->index);
 }
 
@@ -164,13 +166,14 @@ static lk_status run_reduction(const lk_call *call)
 
 lk_status lki_cpu_prepare_reduction(lki_cpu *cpu, lk_call *call)
 {
-    (void)cpu;
     if (!lki_cpu_all_f32(call, 0) || !lk_tensor_count(&call->in[0])) return LK_OK;
     plan *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
     describe(p, call->in[0].shape, call->attr->axes);
     bool rows_to_rows = !p->last_is_gone && p->gone_rank <= 1 && call->op != LK_OP_VAR;
-    if (p->last_is_gone || rows_to_rows) call->run = run_reduction;
+    if (!p->last_is_gone && !rows_to_rows) return LK_OK;
+    lki_cpu_enter(cpu, p->last_is_gone ? LKI_CPU_PATH_REDUCE_RUNS : LKI_CPU_PATH_REDUCE_ROWS);
+    call->run = run_reduction;
     return LK_OK;
 }
 

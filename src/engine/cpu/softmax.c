@@ -40,7 +40,10 @@ static lk_status run_softmax(const lk_call *call)
 
 lk_status lki_cpu_prepare_softmax(lki_cpu *cpu, lk_call *call)
 {
-    (void)cpu;
-    if (lki_cpu_all_f32(call, 0)) call->run = run_softmax;
+    if (!lki_cpu_all_f32(call, 0)) return LK_OK;
+    lk_shape shape = call->in[0].shape;
+    bool rows = !shape.rank || lki_cpu_span(shape, call->attr->axis + 1, shape.rank) == 1;
+    lki_cpu_enter(cpu, rows ? LKI_CPU_PATH_SOFTMAX_ROWS : LKI_CPU_PATH_SOFTMAX_COLUMNS);
+    call->run = run_softmax;
     return LK_OK;
 }

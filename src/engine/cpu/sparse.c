@@ -17,8 +17,8 @@ static bool is_worth_a_try(const lki_cpu *cpu, int64_t m, int64_t n, int64_t k)
     return cpu->kernels->sparse && m >= LEAST_ROWS && n >= LEAST_OUTPUTS && k >= LEAST_INPUTS && k % 4 == 0;
 }
 
-/* Floats of one thread: a list of columns with the rows' values, a vector longer than needed, or four lists
- * of rows. */
+/* Floats of one thread: a list of columns and the values of each row, or four lists of rows. The kernel
+ * writes whole vectors, so each of the former is a vector longer than k. */
 static int64_t thread_count_of_floats(int64_t m, int64_t k)
 {
     int64_t forward = (1 + LKI_SPARSE_ROWS) * (k + VECTOR), gradient = 4 * m;
@@ -29,6 +29,12 @@ size_t lki_cpu_sparse_scratch(const lki_cpu *cpu, int64_t m, int64_t n, int64_t 
 {
     if (!is_worth_a_try(cpu, m, n, k)) return 0;
     return (size_t)(k * GROUP + thread_count_of_floats(m, k) * cpu->thread_count) * sizeof(float);
+}
+
+/* What is skipped is 0 times a number. With an infinity or a NaN that product is not 0. */
+static bool is_finite(const lki_cpu *cpu, const float *x, int64_t count)
+{
+    return cpu->kernels->magnitude(x, count) < LKI_INFINITE_BITS;
 }
 
 /* A sample of the rows tells: counting them all would cost a tenth of what there is to gain. */
@@ -54,7 +60,7 @@ static void forward_part(int64_t begin, int64_t end, int thread, void *context)
     float *lists = p->lists + thread * thread_count_of_floats(p->s->m, p->s->k);
     int64_t last = end * ROWS_AT_ONCE < p->s->m ? end * ROWS_AT_ONCE : p->s->m;
     p->kernels->sparse->forward(p->s, begin * ROWS_AT_ONCE, last, p->n0, p->columns, (int32_t *)lists,
-                                lists + p->s->k);
+                                lists + p->s->k + VECTOR);
 }
 
 static void gradient_part(int64_t begin, int64_t end, int thread, void *context)
@@ -83,14 +89,16 @@ static void each_group(lki_cpu *cpu, lki_sparse *s, const float *w, void *scratc
 
 bool lki_cpu_sparse_forward(lki_cpu *cpu, lki_sparse *s, const float *w, void *scratch)
 {
-    if (!is_sparse(cpu, s)) return false;
+    if (!is_sparse(cpu, s) || !is_finite(cpu, w, s->n * s->k)) return false;
+    lki_cpu_enter(cpu, LKI_CPU_PATH_SPARSE_FORWARD);
     each_group(cpu, s, w, scratch);
     return true;
 }
 
 bool lki_cpu_sparse_gradient(lki_cpu *cpu, lki_sparse *s, void *scratch)
 {
-    if (!is_sparse(cpu, s)) return false;
+    if (!is_sparse(cpu, s) || !is_finite(cpu, s->dy, s->m * s->n)) return false;
+    lki_cpu_enter(cpu, LKI_CPU_PATH_SPARSE_GRADIENT);
     each_group(cpu, s, NULL, scratch);
     return true;
 }

@@ -1,8 +1,13 @@
 /* Winograd's convolution: input tiles to 36 matrices V, products with the 36 matrices U of the weights, and
  * back. Tiles go through in blocks of strips whose matrices stay in the second cache, output channels in
- * panels. The two gradients are the transposed algorithm over the same tiles. */
+ * panels. The two gradients are the transposed algorithm over the same tiles.
+ *
+ * A tile's elements are added to and subtracted from each other before they are multiplied. So one infinity
+ * would reach all results of its tile, and next to a number that is thousands of times larger the digits of
+ * the others are lost. Each run therefore looks at its operands first, and takes the direct way for those. */
 #include "engine/cpu/conv.h"
 
+#include "base/memory.h"
 #include "base/status.h"
 
 #include <string.h>
@@ -16,6 +21,8 @@ typedef struct plan {
     int64_t unit;          /* strips that one thread must take in order */
     int64_t weight_count;  /* floats of scratch, and what each thread has of its own: */
     int64_t from_count, to_count, stage_count, carry_count, pack_count;
+    lk_kernel run;  /* by this algorithm */
+    lk_call direct; /* the same call without it */
 } plan;
 
 static int64_t rounded_up(int64_t value, int64_t unit)
@@ -31,7 +38,69 @@ static bool is_suitable(const lki_cpu *cpu, const lki_conv_sizes *s)
                  c->dilation[2] == 1;
     bool worth = s->group_in >= 16 && s->group_out >= 16 && c->out[1] >= 4 && c->out[2] >= 4;
     return cpu->kernels->winograd && plain && worth && s->groups == 1 && c->padding[1] <= 2 &&
-           c->padding[2] <= 2;
+           c->padding[2] <= 2 && s->batch > 0;
+}
+
+/* How many bits the largest magnitude may stand above the usual one. Beside it the transforms round away as
+ * many bits of the others, of the 24 that they have. */
+enum { HEADROOM_BITS = 10, SAMPLES = 512 };
+
+/* The mean exponent of the numbers in a sample that are not zero; -1 where there is none. */
+static double usual_exponent(const float *x, int64_t count)
+{
+    int64_t step = count / SAMPLES | 1, sum = 0, found = 0; /* odd: not along a column of zeros */
+    for (int64_t i = 0; i < count; i += step) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        sum += bits >> 23 & 255;
+        found += (bits & 0x7fffffff) != 0;
+    }
+    return found ? (double)sum / (double)found : -1;
+}
+
+/* Whether no number of x is infinite, or so large that its tile would lose digits. */
+static bool is_even(const lki_cpu *cpu, const lk_tensor *x)
+{
+    int64_t count = lk_tensor_count(x);
+    uint32_t largest = cpu->kernels->magnitude(x->data, count);
+    if (largest == 0) return true;
+    return largest < LKI_INFINITE_BITS && (largest >> 23) <= usual_exponent(x->data, count) + HEADROOM_BITS;
+}
+
+static lk_status run_either(const lk_call *call)
+{
+    plan *p = call->state;
+    lki_cpu *cpu = lki_cpu_of(call);
+    if (is_even(cpu, &call->in[0]) && is_even(cpu, &call->in[1])) return p->run(call);
+    lki_cpu_enter(cpu, LKI_CPU_PATH_WINOGRAD_LEFT);
+    p->direct.in = call->in;
+    memcpy(p->direct.out, call->out, sizeof call->out);
+    p->direct.scratch = call->scratch;
+    return p->direct.run(&p->direct);
+}
+
+static void free_plan(void *state)
+{
+    plan *p = state;
+    if (p->direct.free_state) p->direct.free_state(p->direct.state);
+    lki_free(p);
+}
+
+/* What every one of the three ends with. */
+static lk_status finish_prepare(lki_cpu *cpu, lk_call *call, lk_kernel run, lki_cpu_path path)
+{
+    plan *p = call->state;
+    call->free_state = free_plan;
+    p->direct = *call;
+    p->direct.state = NULL;
+    p->direct.free_state = NULL;
+    p->direct.scratch_nbytes = 0;
+    LKI_TRY(lki_cpu_prepare_direct(cpu, &p->direct));
+    if (call->scratch_nbytes < p->direct.scratch_nbytes) call->scratch_nbytes = p->direct.scratch_nbytes;
+    p->run = run;
+    call->run = run_either;
+    lki_cpu_enter(cpu, path);
+    return LK_OK;
 }
 
 static lki_winograd describe(const lki_conv_sizes *s)
@@ -161,8 +230,7 @@ lk_status lki_cpu_prepare_winograd(lki_cpu *cpu, lk_call *call)
     size_up(p, p->w.in_channels, PANEL);
     p->weight_count = panels_count(p->w.in_channels, p->w.out_channels);
     call->scratch_nbytes = (size_t)(p->weight_count + thread_floats(p) * cpu->thread_count) * sizeof(float);
-    call->run = run_forward;
-    return LK_OK;
+    return finish_prepare(cpu, call, run_forward, LKI_CPU_PATH_WINOGRAD);
 }
 
 /* The strips [first, last), which belong to one unit. */
@@ -214,8 +282,7 @@ lk_status lki_cpu_prepare_winograd_grad_input(lki_cpu *cpu, lk_call *call)
     p->carry_count = rounded_up(p->w.in_channels, PANEL) * 2 * lki_winograd_columns(&p->w);
     p->weight_count = panels_count(p->w.out_channels, p->w.in_channels);
     call->scratch_nbytes = (size_t)(p->weight_count + thread_floats(p) * cpu->thread_count) * sizeof(float);
-    call->run = run_grad_input;
-    return LK_OK;
+    return finish_prepare(cpu, call, run_grad_input, LKI_CPU_PATH_WINOGRAD_INPUT);
 }
 
 /* U (36, o, c) += Z (36, t, o)^T V (36, t, c) over the tiles t of a block. */
@@ -304,6 +371,5 @@ lk_status lki_cpu_prepare_winograd_grad_weight(lki_cpu *cpu, lk_call *call)
     size_up(p, p->w.in_channels, p->w.out_channels);
     p->weight_count = FREQUENCIES * rounded_up(p->w.in_channels * p->w.out_channels, 16);
     call->scratch_nbytes = (size_t)(grad_weight_floats(p) * cpu->thread_count) * sizeof(float);
-    call->run = run_grad_weight;
-    return LK_OK;
+    return finish_prepare(cpu, call, run_grad_weight, LKI_CPU_PATH_WINOGRAD_WEIGHT);
 }

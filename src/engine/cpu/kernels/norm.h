@@ -20,24 +20,36 @@ static double sum_centered_products(const float *dy, const float *x, float mean,
     return v_sum_double(total) + rest;
 }
 
-/* out = a dy + b x + c; out may lie over dy. */
-static void blend(float *out, const float *dy, const float *x, float a, float b, float c, int64_t n)
+/* out = a dy + b (x - mean) + c; out may lie over dy. With b mean in c, large means would cost digits. */
+static void blend(float *out, const float *dy, const float *x, float a, float b, float mean, float c,
+                  int64_t n)
 {
-    v va = v_set(a), vb = v_set(b), vc = v_set(c);
+    v va = v_set(a), vb = v_set(b), vm = v_set(mean), vc = v_set(c);
     int64_t i = 0;
-    for (; i + VN <= n; i += VN) v_store(out + i, v_fma(va, v_load(dy + i), v_fma(vb, v_load(x + i), vc)));
+    for (; i + VN <= n; i += VN)
+        v_store(out + i, v_fma(va, v_load(dy + i), v_fma(vb, v_load(x + i) - vm, vc)));
     if (i < n)
-        v_store_n(out + i, v_fma(va, v_load_n(dy + i, n - i), v_fma(vb, v_load_n(x + i, n - i), vc)), n - i);
+        v_store_n(out + i, v_fma(va, v_load_n(dy + i, n - i), v_fma(vb, v_load_n(x + i, n - i) - vm, vc)),
+                  n - i);
 }
 
-/* y = (x - mean) istd w + b, with a weight and a bias for each element of the row. */
-static void norm_row(float *y, const float *x, float mean, float istd, const float *w, const float *b,
-                     int64_t n)
+/* y = (x - mean) scale + shift */
+static void center_scale(float *y, const float *x, float mean, float scale, float shift, int64_t n)
 {
-    v m = v_set(mean), s = v_set(istd);
+    v m = v_set(mean), s = v_set(scale), t = v_set(shift);
+    int64_t i = 0;
+    for (; i + VN <= n; i += VN) v_store(y + i, v_fma(v_load(x + i) - m, s, t));
+    if (i < n) v_store_n(y + i, v_fma(v_load_n(x + i, n - i) - m, s, t), n - i);
+}
+
+/* y = ((x - mean) istd + shift) w + b, with a weight and a bias for each element of the row. */
+static void norm_row(float *y, const float *x, float mean, float istd, float shift, const float *w,
+                     const float *b, int64_t n)
+{
+    v m = v_set(mean), s = v_set(istd), t = v_set(shift);
     for (int64_t i = 0; i < n; i += VN) {
         int64_t left = n - i < VN ? n - i : VN;
-        v a = (v_load_n(x + i, left) - m) * s;
+        v a = v_fma(v_load_n(x + i, left) - m, s, t);
         if (w) a *= v_load_n(w + i, left);
         if (b) a += v_load_n(b + i, left);
         v_store_n(y + i, a, left);

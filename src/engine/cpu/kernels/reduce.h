@@ -78,6 +78,37 @@ static float largest(const float *x, int64_t n)
     return best;
 }
 
+INLINE vuint larger_bits(vuint a, vuint b)
+{
+    vuint less = (vuint)((vint)a < (vint)b); /* without signs these compare as integers do */
+    return (less & b) | (~less & a);
+}
+
+/* The largest |x| as its bits, which are in the order of the magnitudes; those of infinities and NaNs come
+ * last.
+ */
+static uint32_t magnitude(const float *x, int64_t n)
+{
+    vuint most = {0}, rest = {0};
+    const vuint unsigned_bits = (vuint)v_set_int(0x7fffffff);
+    int64_t i = 0;
+    for (; i + 2 * VN <= n; i += 2 * VN) {
+        vuint a = (vuint)v_load(x + i) & unsigned_bits, b = (vuint)v_load(x + i + VN) & unsigned_bits;
+        most = larger_bits(most, a);
+        rest = larger_bits(rest, b);
+    }
+    for (; i < n; i += VN) {
+        vuint a = (vuint)v_load_n(x + i, n - i < VN ? n - i : VN) & unsigned_bits;
+        most = larger_bits(most, a);
+    }
+    uint32_t largest = 0;
+    for (int lane = 0; lane < VN; lane++) {
+        if (most[lane] > largest) largest = most[lane];
+        if (rest[lane] > largest) largest = rest[lane];
+    }
+    return largest;
+}
+
 static void add_to(float *total, const float *x, int64_t n)
 {
     int64_t i = 0;
@@ -135,6 +166,15 @@ static void scale_shift(float *y, const float *x, float scale, float shift, int6
     if (i < n) v_store_n(y + i, v_fma(v_load_n(x + i, n - i), s, t), n - i);
 }
 
+/* (x - first) - second. With a large `first` the sum of both would lose what `second` says. */
+static void shift_twice(float *y, const float *x, float first, float second, int64_t n)
+{
+    v f = v_set(first), s = v_set(second);
+    int64_t i = 0;
+    for (; i + VN <= n; i += VN) v_store(y + i, (v_load(x + i) - f) - s);
+    if (i < n) v_store_n(y + i, (v_load_n(x + i, n - i) - f) - s, n - i);
+}
+
 /* The first n lanes of a, `other` elsewhere. */
 INLINE v first_or(v a, int64_t n, float other)
 {
@@ -174,9 +214,10 @@ static void softmax_row(float *y, const float *x, int64_t c, bool log)
         sums += v_widen(e);
     }
     double total = v_sum_double(sums);
-    float scale = log ? 1.0f : (float)(1.0 / total),
-          shift = log ? -(float)((double)top[0] + __builtin_log(total)) : 0.0f;
-    scale_shift(y, log ? x : y, scale, shift, c);
+    if (log)
+        shift_twice(y, x, top[0], (float)__builtin_log(total), c);
+    else
+        scale_shift(y, y, (float)(1.0 / total), 0.0f, c);
 }
 
 /* VN columns (or `left` of them) of a (c, inner) plane at once. */
@@ -189,10 +230,11 @@ INLINE void softmax_columns(float *y, const float *x, int64_t c, int64_t inner, 
         if (!log) v_store_n(y + k * inner, e, left);
         total += e;
     }
-    v shift = log ? top + v_log(total) : v_set(1.0f) / total;
+    v last = log ? v_log(total) : v_set(1.0f) / total;
     for (int64_t k = 0; k < c; k++)
         v_store_n(y + k * inner,
-                  log ? v_load_n(x + k * inner, left) - shift : v_load_n(y + k * inner, left) * shift, left);
+                  log ? (v_load_n(x + k * inner, left) - top) - last : v_load_n(y + k * inner, left) * last,
+                  left);
 }
 
 static void softmax(float *y, const float *x, int64_t outer, int64_t c, int64_t inner, bool log)

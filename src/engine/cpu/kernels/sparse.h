@@ -38,9 +38,9 @@ static void sparse_pack(float *packed, const float *w, int64_t k, int64_t n0, in
     }
 }
 
-/* The columns in which one of the rows is not zero, and each row's values there (rows of k + VN values).
- * Whole vectors are written, of which the next one covers what was not meant: no branch has to guess how
- * many. */
+/* The columns in which one of the rows is not zero (room for k + VN), and each row's values there (rows of k
+ * + VN values). Whole vectors are written, of which the next one covers what was not meant: no branch has to
+ * guess how many. */
 static int64_t sparse_list(int32_t *columns, float *values, const float *const *rows, int64_t k)
 {
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
