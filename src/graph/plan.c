@@ -111,6 +111,26 @@ static bool addresses_changed(const lki_plan *plan)
     return false;
 }
 
+/* Before a replay. A workspace that could not grow for another plan may be smaller than this one needs. */
+static lk_status settle_addresses(lki_plan *plan)
+{
+    if (!addresses_changed(plan)) return LK_OK;
+    LKI_TRY(lki_workspace_reserve(plan->options.workspace, plan->arena_nbytes,
+                                  plan->scratch_nbytes + plan->aside_nbytes));
+    look_up_addresses(plan);
+    return LK_OK;
+}
+
+/* What a replay has left in the workspace is gone once that has moved. */
+static lk_status look_again(lki_plan *plan)
+{
+    if (plan->options.workspace->arena_nbytes < plan->arena_nbytes)
+        return lki_fail(LK_ERR_INVALID, "the outputs of the last batch are gone: a larger one did not fit "
+                                        "into memory");
+    if (addresses_changed(plan)) look_up_addresses(plan);
+    return LK_OK;
+}
+
 static void collect_input_uses(lki_plan *plan)
 {
     for (int c = 0; c < plan->call_count; c++) {
@@ -372,7 +392,7 @@ static lk_status check_bound(lki_plan *plan)
 static lk_status run_calls(lki_plan *plan, int begin, int end)
 {
     LKI_TRY(check_bound(plan));
-    if (addresses_changed(plan)) look_up_addresses(plan);
+    LKI_TRY(settle_addresses(plan));
     lki_plan_device_started(plan->device, false);
     lk_engine *engine = plan->options.engine;
     if (engine->ops->enter) LKI_TRY(engine->ops->enter(engine));
@@ -406,8 +426,8 @@ static int output_index(const lki_plan *plan, const char *name)
 
 const lk_tensor *lki_plan_output(lki_plan *plan, const char *name)
 {
-    if (addresses_changed(plan)) look_up_addresses(plan);
     int index = output_index(plan, name);
+    if (index >= 0 && look_again(plan)) return NULL;
     if (index >= 0 && plan->device) return lki_plan_device_output(plan->device, index, &plan->outputs[index]);
     if (index >= 0) return &plan->outputs[index];
     return lki_fail_null(LK_ERR_NOT_FOUND, "the step has no output named \"%s\"", name);
@@ -425,7 +445,7 @@ lk_status lki_plan_watch(lki_plan *plan, const char *name, lk_watched *host, boo
 {
     int index = output_index(plan, name);
     lk_engine *engine = plan->options.engine;
-    if (addresses_changed(plan)) look_up_addresses(plan);
+    LKI_TRY(look_again(plan));
     return index < 0 ? LK_OK : engine->ops->watch(engine, &plan->outputs[index], host, guard);
 }
 
@@ -442,6 +462,7 @@ lk_status lki_plan_finish(lki_plan *plan)
 
 lk_status lki_plan_enter(lki_plan *plan, int lane, bool ahead)
 {
+    LKI_TRY(settle_addresses(plan)); /* a device allocates nothing while a program is recorded */
     return plan->device ? lki_plan_device_enter(plan->device, lane, ahead) : LK_OK;
 }
 

@@ -3,6 +3,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+enum { LEAST_NBYTES = 64 };
+
 lki_workspace *lki_workspace_create(lk_engine *engine)
 {
     lki_workspace *workspace = LKI_NEW(lki_workspace);
@@ -34,8 +36,10 @@ size_t lki_workspace_nbytes(const lki_workspace *workspace)
 
 static lk_status grow(lki_workspace *workspace, char **block, size_t *nbytes, size_t wanted, const char *what)
 {
+    if (wanted < LEAST_NBYTES) wanted = LEAST_NBYTES; /* places in it are addresses, also those of nothing */
     if (wanted <= *nbytes) return LK_OK;
-    /* Nothing in a workspace outlives a replay, so the old block can go first: the peak stays low. */
+    /* Nothing in a workspace outlives a replay, so the old block can go first: the peak stays low. If there
+     * is no room for the new one, the plans of before find theirs too small and ask for it again. */
     release(workspace, *block);
     *block = NULL;
     *nbytes = 0;

@@ -1,5 +1,6 @@
 /* Memory that plans share because they run one at a time. It grows when a larger plan joins; plans notice
- * that its address has changed and look theirs up again. */
+ * that its address has changed and look theirs up again. If it could not grow, it is smaller than before, and
+ * each plan reserves what it needs when it runs next. */
 #ifndef LKI_GRAPH_WORKSPACE_H
 #define LKI_GRAPH_WORKSPACE_H
 

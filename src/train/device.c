@@ -186,6 +186,12 @@ static lk_status make_calls(lk_step *step, lki_program_kind kind)
     return kind == LKI_PROGRAM_UPDATE ? lki_update_apply(&step->update) : LK_OK;
 }
 
+/* A recorded update leaves out what it left out then. */
+static uint64_t program_skips(const lk_step *step, lki_program_kind kind)
+{
+    return kind == LKI_PROGRAM_UPDATE ? lki_update_skips(&step->update) : 0;
+}
+
 static lk_status record(lk_step *step, lki_program_kind kind)
 {
     lki_step_plan *current = step->current;
@@ -204,6 +210,7 @@ static lk_status record(lk_step *step, lki_program_kind kind)
     }
     *place = program;
     current->versions[step->lane][kind] = lki_plan_version(current->plan);
+    current->skips[step->lane][kind] = program_skips(step, kind);
     return LK_OK;
 }
 
@@ -221,7 +228,8 @@ static lk_status start(lk_step *step, lki_program_kind kind)
     lki_step_plan *current = step->current;
     if (!current->has_run || current->lacks_program) return run_calls(step, kind);
     void **place = &current->programs[step->lane][kind];
-    bool fresh = *place && current->versions[step->lane][kind] == lki_plan_version(current->plan);
+    bool fresh = *place && current->versions[step->lane][kind] == lki_plan_version(current->plan) &&
+                 current->skips[step->lane][kind] == program_skips(step, kind);
     lk_status status = fresh ? LK_OK : record(step, kind);
     if (status == LK_ERR_NOMEM) {
         lki_log(LKI_LOG_WARNING, "the step is made call by call, which takes longer: %s", lk_error());
@@ -236,7 +244,7 @@ static lk_status start(lk_step *step, lki_program_kind kind)
 lk_status lki_step_start(lk_step *step, bool training)
 {
     if (!training) return start(step, LKI_PROGRAM_EVALUATE);
-    bool updates = lki_update_count(&step->update);
+    bool updates = lki_update_count(&step->update, step->current->unreached);
     if (updates) lki_update_advance(&step->update);
     lki_step_count_batches(step, 1);
     lk_status status = start(step, updates ? LKI_PROGRAM_UPDATE : LKI_PROGRAM_ACCUMULATE);

@@ -15,13 +15,14 @@
 
 #include "tensor/buffer.h"
 
-enum { LKI_MAX_STATES = 3 };
+enum { LKI_MAX_STATES = 3, LKI_MAX_UNREACHED_SETS = 63 };
 
 typedef struct lki_slice {
     lk_param *param;
     const char *path; /* the parameter's full name; owned by the list the flat was made from */
     int64_t offset, count;
-    int64_t since; /* the updates that were made without it */
+    int64_t since;         /* the updates that were made without it */
+    uint64_t unreached_by; /* a bit for each set of parameters (lki_step_plan.unreached) that has it */
 } lki_slice;
 
 typedef struct lki_flat {

@@ -163,17 +163,47 @@ static lk_value *record_supervised(lk_step *step, lk_graph *graph, const char *c
     return lk_criterion_forward(options->criterion, output, inputs[target]);
 }
 
-static lk_status warn_unused(const lk_step *step, const lki_autodiff_report *report)
+static bool is_unused(const lki_autodiff_report *report, const lk_param *param)
 {
     for (int i = 0; i < report->unused_count; i++)
-        for (int k = 0; k < step->params.count; k++)
-            if (step->params.items[k].param == report->unused[i])
-                lki_log(LKI_LOG_WARNING, "parameter %s is not used by the loss: its gradient is zero",
-                        step->params.items[k].path);
-    return LK_OK;
+        if (report->unused[i] == param) return true;
+    return false;
 }
 
-static lk_status append_backward(lk_step *step, lk_graph *graph, lk_value *loss)
+static bool is_set(const lk_step *step, const lki_autodiff_report *report, int set)
+{
+    for (int i = 0; i < step->flat.slice_count; i++) {
+        const lki_slice *slice = &step->flat.slices[i];
+        if ((slice->unreached_by >> set & 1) != is_unused(report, slice->param)) return false;
+    }
+    return true;
+}
+
+/* The optimizer leaves parameters alone that no gradient reaches, as PyTorch does (their grad is None). Which
+ * these are depends on the loss that a plan has recorded. Sets beyond the last bit count as reached. */
+static lk_status note_unreached(lk_step *step, const lki_autodiff_report *report, int *set)
+{
+    *set = -1;
+    if (!report->unused_count) return LK_OK;
+    for (int i = 0; i < step->set_count; i++)
+        if (is_set(step, report, i)) return *set = i, LK_OK;
+    for (int i = 0; i < step->flat.slice_count; i++)
+        if (is_unused(report, step->flat.slices[i].param))
+            lki_log(LKI_LOG_WARNING, "parameter %s is not used by the loss: the optimizer leaves it alone",
+                    step->flat.slices[i].path);
+    if (step->set_count == LKI_MAX_UNREACHED_SETS) return LK_OK;
+    LKI_TRY(lki_step_finish(step));
+    for (int i = 0; i < step->plan_count; i++) lki_step_free_programs(step, &step->plans[i]);
+    uint64_t bit = (uint64_t)1 << step->set_count;
+    for (int i = 0; i < step->flat.slice_count; i++)
+        if (is_unused(report, step->flat.slices[i].param)) step->flat.slices[i].unreached_by |= bit;
+    lk_status status = lki_update_regroup(&step->update);
+    for (int i = 0; i < step->flat.slice_count && status; i++) step->flat.slices[i].unreached_by &= ~bit;
+    if (status == LK_OK) *set = step->set_count++;
+    return status;
+}
+
+static lk_status append_backward(lk_step *step, lk_graph *graph, lk_value *loss, int *unreached)
 {
     lk_param **params = LKI_NEW_ARRAY(lk_param *, step->flat.slice_count + 1);
     lki_autodiff_report report;
@@ -183,14 +213,15 @@ static lk_status append_backward(lk_step *step, lk_graph *graph, lk_value *loss)
     if (status == LK_OK) status = lki_pass_autodiff(graph, loss, params, step->flat.slice_count, &report);
     lki_free(params);
     if (status) return status;
-    LKI_TRY(warn_unused(step, &report));
+    LKI_TRY(note_unreached(step, &report, unreached));
     /* Gradients that are added up over several batches travel once, as their sum: see average_at_once. */
     if (!lki_replicas_overlap(&step->replicas) || step->flat.sums) return LK_OK;
     step->replicas.ddp.polls = !step->engine->ops->alloc;
     return lki_pass_ddp(graph, &step->replicas.ddp);
 }
 
-static lk_status record_step(lk_step *step, lk_graph *graph, const lk_input *fields, int count, bool training)
+static lk_status record_step(lk_step *step, lk_graph *graph, const lk_input *fields, int count, bool training,
+                             int *unreached)
 {
     const char *names[LKI_MAX_STEP_FIELDS];
     lk_value *inputs[LKI_MAX_STEP_FIELDS];
@@ -211,7 +242,7 @@ static lk_status record_step(lk_step *step, lk_graph *graph, const lk_input *fie
             LK_ERR_INVALID,
             "there is no loss to train with: the batch has no field \"%s\", or the step no criterion",
             step->options.target_key);
-    return append_backward(step, graph, loss);
+    return append_backward(step, graph, loss, unreached);
 }
 
 static lk_status compile(lk_step *step, const lk_input *fields, int count, bool training, lki_step_plan *out)
@@ -220,7 +251,8 @@ static lk_status compile(lk_step *step, const lk_input *fields, int count, bool 
     if (!graph) return LK_ERR_NOMEM;
     if (training && step->options.sync_batch_norm && step->options.comm && step->options.comm->size > 1)
         graph->sync_comm = step->options.comm;
-    lk_status status = record_step(step, graph, fields, count, training);
+    int unreached = -1;
+    lk_status status = record_step(step, graph, fields, count, training, &unreached);
     if (status) {
         lk_graph_free(graph);
         return status;
@@ -236,7 +268,8 @@ static lk_status compile(lk_step *step, const lk_input *fields, int count, bool 
     *out = (lki_step_plan){.training = training,
                            .field_count = count,
                            .samples = step->samples,
-                           .sample_rule = step->recorded_rule};
+                           .sample_rule = step->recorded_rule,
+                           .unreached = unreached};
     LKI_TRY(lki_plan_compile(&out->plan, graph, options));
     for (int i = 0; i < count; i++) {
         out->names[i] = graph->inputs[i]->name;
@@ -269,6 +302,30 @@ lki_step_plan *lki_step_find_plan(lk_step *step, const lk_input *fields, int cou
     return NULL;
 }
 
+/* A batch under way still uses its plan. */
+static bool is_in_use(const lk_step *step, const lki_step_plan *plan)
+{
+    for (int i = 0; i < step->flight_count; i++)
+        if (&step->plans[step->flights[i].plan] == plan) return true;
+    return false;
+}
+
+/* Once there are LKI_MAX_STEP_PLANS, the one that was not used for longest gives way. */
+static lki_step_plan *place_for_plan(lk_step *step)
+{
+    lki_step_plan *oldest = NULL;
+    if (!step->plans) step->plans = LKI_NEW_ARRAY(lki_step_plan, LKI_MAX_STEP_PLANS);
+    if (!step->plans) return NULL;
+    if (step->plan_count < LKI_MAX_STEP_PLANS) return &step->plans[step->plan_count++];
+    for (int i = 0; i < step->plan_count; i++) {
+        lki_step_plan *plan = &step->plans[i];
+        if (!is_in_use(step, plan) && (!oldest || plan->last_used < oldest->last_used)) oldest = plan;
+    }
+    lki_step_free_programs(step, oldest);
+    lki_plan_free(oldest->plan);
+    return oldest;
+}
+
 static lk_status find_or_compile(lk_step *step, const lk_input *fields, int count, bool training,
                                  lki_step_plan **out)
 {
@@ -282,15 +339,12 @@ static lk_status find_or_compile(lk_step *step, const lk_input *fields, int coun
     if (status == LK_ERR_NOMEM && lki_residents_give_way(&step->residents))
         status = compile(step, fields, count, training, &fresh);
     LKI_TRY(status);
-    lki_step_plan *grown =
-        lki_realloc(step->plans, sizeof *grown * (size_t)(step->plan_count + 1), "a list of plans");
-    if (!grown) {
+    *out = place_for_plan(step);
+    if (!*out) {
         lki_plan_free(fresh.plan);
         return LK_ERR_NOMEM;
     }
-    step->plans = grown;
     step->current = NULL;
-    *out = &grown[step->plan_count++];
     **out = fresh;
     return LK_OK;
 }
@@ -372,6 +426,7 @@ static lk_status begin(lk_step *step, const lk_input *fields, int count, bool tr
     lki_step_plan *plan;
     LKI_TRY(find_or_compile(step, fields, count, training, &plan));
     step->current = plan; /* until here the last batch's, which may be under way */
+    plan->last_used = ++step->batch_count;
     make_room_for_program(step);
     LKI_TRY(lki_plan_enter(step->current->plan, lane, ahead));
     step->lane = lane;
@@ -474,7 +529,7 @@ lk_status lk_step_backward(lk_step *step)
 {
     LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_BACKWARD));
     lki_step_count_batches(step, 1);
-    step->update_due = lki_update_count(&step->update);
+    step->update_due = lki_update_count(&step->update, step->current->unreached);
     LKI_TRY(announce(step, NULL));
     LKI_TRY(lki_update_accumulate(&step->update));
     return average_at_once(step);

@@ -13,7 +13,8 @@
 #include "train/scaler.h"
 #include "train/update.h"
 
-enum { LKI_MAX_STEP_FIELDS = 16 };
+/* A step keeps the plans of this many shapes, those that it has used last. */
+enum { LKI_MAX_STEP_FIELDS = 16, LKI_MAX_STEP_PLANS = 64 };
 
 /* What a recorded program of a plan does. */
 typedef enum lki_program_kind {
@@ -34,11 +35,14 @@ typedef struct lki_step_plan {
     bool has_loss;
     lki_samples_wanted samples; /* that it was recorded for */
     lki_sample_rule sample_rule;
+    int unreached; /* which set of parameters its loss does not reach (lki_slice.unreached_by); -1: none */
+    uint64_t last_used;                           /* the batch that used it last, counted from the first */
     bool has_room, lacks_room;                    /* for the batch after this one; once it was looked for */
     bool has_run;                                 /* once call by call: kernels have warmed up */
     bool lacks_program;                           /* there was no room for one */
     void *programs[LKI_LANES][LKI_PROGRAM_COUNT]; /* the engine's recordings; NULL before they are made */
     uint64_t versions[LKI_LANES][LKI_PROGRAM_COUNT]; /* of the plan when each was made */
+    uint64_t skips[LKI_LANES][LKI_PROGRAM_COUNT];    /* of the update then (lki_update_skips) */
 } lki_step_plan;
 
 /* A batch under way that others may follow before it is waited for. */
@@ -64,8 +68,10 @@ struct lk_step {
     lki_residents residents; /* datasets whose rows are the batches */
     lki_step_plan *plans;
     int plan_count;
-    uint64_t generation; /* of the parameters' places when the plans were compiled */
-    lk_generator spare;  /* what batches without random numbers draw from */
+    uint64_t batch_count; /* batches begun */
+    int set_count;        /* sets of parameters that some plan's loss does not reach */
+    uint64_t generation;  /* of the parameters' places when the plans were compiled */
+    lk_generator spare;   /* what batches without random numbers draw from */
     lki_step_plan *current;
     uint64_t run_number; /* of the run whose comm the step has taken by itself; 0: it has not */
     double loss;

@@ -76,16 +76,29 @@ static void add_part_calls(lki_update *update, lk_hyper *hyper, int64_t offset, 
         add_rule_call(update, hyper, offset + begin, end - begin < piece ? end - begin : piece);
 }
 
-static lk_hyper *hyper_of(lki_update *update, const lki_slice *slice)
+static bool counts_alike(const lki_late *late, const lki_slice *slice, int group)
+{
+    return late->group == group && late->since == slice->since && late->unreached_by == slice->unreached_by;
+}
+
+/* The entry of `late` for a slice, made where there is none yet; -1: it goes by the group's own numbers. */
+static int late_of(lki_update *update, const lki_slice *slice)
 {
     int group = lki_optimizer_group_of(update->optimizer, slice->path, slice->param), i = 0;
-    if (slice->since == 0) return &update->optimizer->groups[group].hyper;
-    while (i < update->late_count &&
-           (update->late[i].group != group || update->late[i].since != slice->since))
-        i++;
+    if (slice->since == 0 && !slice->unreached_by) return -1;
+    while (i < update->late_count && !counts_alike(&update->late[i], slice, group)) i++;
     if (i == update->late_count)
-        update->late[update->late_count++] = (lki_late){.group = group, .since = slice->since};
-    return &update->late[i].hyper;
+        update->late[update->late_count++] =
+            (lki_late){.group = group, .since = slice->since, .unreached_by = slice->unreached_by};
+    return i;
+}
+
+static lk_hyper *hyper_of(lki_update *update, const lki_slice *slice)
+{
+    int late = late_of(update, slice);
+    if (late >= 0) return &update->late[late].hyper;
+    return &update->optimizer->groups[lki_optimizer_group_of(update->optimizer, slice->path, slice->param)]
+                .hyper;
 }
 
 /* One call for each run of neighbouring slices that go by the same numbers. */
@@ -100,10 +113,13 @@ static void add_rule_calls(lki_update *update)
             next++;
         const lki_slice *last = &flat->slices[next - 1];
         int64_t offset = flat->slices[i].offset, count = last->offset + last->count - offset;
+        int first_call = update->call_count;
         if (update->part_count)
             add_part_calls(update, hyper, offset, count);
         else
             add_rule_call(update, hyper, offset, count);
+        for (int k = first_call; k < update->call_count; k++)
+            update->call_late[k] = late_of(update, &flat->slices[i]);
     }
 }
 
@@ -207,6 +223,61 @@ static void start_state(const lki_update *update)
     }
 }
 
+/* All calls, ready to run. Leaves what was allocated to lki_update_fini where it fails. */
+static lk_status make_calls(lki_update *update)
+{
+    const lki_flat *flat = update->flat;
+    const lki_update_options *options = &update->options;
+    int capacity = EXTRA_CALLS + flat->slice_count;
+    if (options->part_count) capacity += flat->slice_count + (int)(flat->count / PIECE_COUNT);
+    update->calls = LKI_NEW_ARRAY(lk_call, capacity);
+    update->attrs = LKI_NEW_ARRAY(lk_attr, capacity);
+    update->operands = LKI_NEW_ARRAY(lk_tensor, capacity * MAX_OPERANDS);
+    update->layouts = LKI_NEW_ARRAY(int, capacity *MAX_OPERANDS);
+    update->call_late = LKI_NEW_ARRAY(int, capacity);
+    update->late = LKI_NEW_ARRAY(lki_late, flat->slice_count + 1);
+    if (!update->calls || !update->attrs || !update->operands || !update->layouts || !update->call_late ||
+        !update->late)
+        return LK_ERR_NOMEM;
+    if (flat->sums) add_accumulate_call(update);
+    if (update->scaler->numbers) add_unscale_call(update);
+    if (options->clip_norm > 0)
+        add_gradient_call(update, &update->clip_norm, LK_OP_CLIP_NORM, &update->norm_hyper);
+    if (options->clip_value > 0)
+        add_gradient_call(update, &update->clip_value, LK_OP_CLIP_VALUE, &update->value_hyper);
+    update->first_rule = update->call_count;
+    add_rule_calls(update);
+    return prepare_calls(update);
+}
+
+static void forget_calls(lki_update *update)
+{
+    update->calls = NULL;
+    update->attrs = NULL;
+    update->operands = NULL;
+    update->layouts = update->call_late = NULL;
+    update->late = NULL;
+    update->scratch = NULL;
+    update->call_count = update->late_count = 0;
+}
+
+static void free_calls(lki_update *update)
+{
+    for (int i = 0; i < update->call_count; i++)
+        if (update->calls[i].free_state) update->calls[i].free_state(update->calls[i].state);
+    lki_free(update->calls);
+    lki_free(update->attrs);
+    lki_free(update->operands);
+    lki_free(update->layouts);
+    lki_free(update->call_late);
+    lki_free(update->late);
+    if (update->engine && update->engine->ops->release)
+        update->engine->ops->release(update->engine, update->scratch);
+    else
+        lki_free(update->scratch);
+    forget_calls(update);
+}
+
 lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat, const lki_mirror *mirror,
                           lk_optimizer *optimizer, lki_update_options options)
 {
@@ -215,67 +286,22 @@ lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat,
                            .mirror = mirror,
                            .optimizer = optimizer,
                            .scaler = options.scaler,
+                           .options = options,
                            .part = options.part,
                            .part_count = options.part_count,
                            .accumulate = -1,
                            .unscale = -1,
                            .clip_norm = -1,
                            .clip_value = -1};
-    int capacity = EXTRA_CALLS + flat->slice_count;
-    if (options.part_count) capacity += flat->slice_count + (int)(flat->count / PIECE_COUNT);
-    update->calls = LKI_NEW_ARRAY(lk_call, capacity);
-    update->attrs = LKI_NEW_ARRAY(lk_attr, capacity);
-    update->operands = LKI_NEW_ARRAY(lk_tensor, capacity * MAX_OPERANDS);
-    update->layouts = LKI_NEW_ARRAY(int, capacity *MAX_OPERANDS);
-    update->late = LKI_NEW_ARRAY(lki_late, flat->slice_count + 1);
-    lk_status status = LK_ERR_NOMEM;
-    if (!update->calls || !update->attrs || !update->operands || !update->layouts || !update->late) goto out;
     update->accumulation_steps = options.accumulation_steps > 0 ? options.accumulation_steps : 1;
     update->norm_hyper.clip = options.clip_norm;
     update->value_hyper.clip = options.clip_value;
     /* The mean of the accumulated gradients: that of one larger batch. */
     update->norm_hyper.grad_scale = update->value_hyper.grad_scale = 1.0 / update->accumulation_steps;
-    if (flat->sums) add_accumulate_call(update);
-    if (update->scaler->numbers) add_unscale_call(update);
-    if (options.clip_norm > 0)
-        add_gradient_call(update, &update->clip_norm, LK_OP_CLIP_NORM, &update->norm_hyper);
-    if (options.clip_value > 0)
-        add_gradient_call(update, &update->clip_value, LK_OP_CLIP_VALUE, &update->value_hyper);
-    update->first_rule = update->call_count;
-    add_rule_calls(update);
     start_state(update);
-    LKI_TRY_OUT(prepare_calls(update));
-    return LK_OK;
-out:
-    lki_update_fini(update);
+    lk_status status = make_calls(update);
+    if (status) lki_update_fini(update);
     return status;
-}
-
-void lki_update_fini(lki_update *update)
-{
-    for (int i = 0; i < update->call_count; i++)
-        if (update->calls[i].free_state) update->calls[i].free_state(update->calls[i].state);
-    lki_free(update->calls);
-    lki_free(update->attrs);
-    lki_free(update->operands);
-    lki_free(update->layouts);
-    lki_free(update->late);
-    if (update->engine && update->engine->ops->release)
-        update->engine->ops->release(update->engine, update->scratch);
-    else
-        lki_free(update->scratch);
-    *update = (lki_update){0};
-}
-
-static lk_status run(lki_update *update, int index)
-{
-    return index < 0 ? LK_OK : update->calls[index].run(&update->calls[index]);
-}
-
-bool lki_update_count(lki_update *update)
-{
-    update->accumulate_hyper.first = update->accumulated == 0;
-    return ++update->accumulated >= update->accumulation_steps;
 }
 
 static void set_step(lki_update *update)
@@ -291,16 +317,85 @@ static void set_step(lki_update *update)
     }
 }
 
+lk_status lki_update_regroup(lki_update *update)
+{
+    lki_update old = *update; /* whose calls stay if there is no room for others */
+    forget_calls(update);
+    lk_status status = make_calls(update);
+    free_calls(status ? update : &old);
+    if (status)
+        *update = old;
+    else
+        set_step(update);
+    return status;
+}
+
+void lki_update_fini(lki_update *update)
+{
+    free_calls(update);
+    *update = (lki_update){0};
+}
+
+static lk_status run(lki_update *update, int index)
+{
+    return index < 0 ? LK_OK : update->calls[index].run(&update->calls[index]);
+}
+
+/* Whether an update whose batches missed this leaves the parameters of `late` alone. */
+static bool leaves_out(const lki_missed *missed, const lki_late *late)
+{
+    return !missed->nothing && missed->sets && (late->unreached_by & missed->sets) == missed->sets;
+}
+
+static bool is_left_out(const lki_update *update, int call)
+{
+    int late = update->call_late[call];
+    return call >= update->first_rule && late >= 0 && leaves_out(&update->missed, &update->late[late]);
+}
+
+uint64_t lki_update_skips(const lki_update *update)
+{
+    return update->missed.nothing ? 0 : update->missed.sets;
+}
+
+/* One more, or one less, update that was made without the parameters that it leaves out. */
+static void count_left_out(lki_update *update, const lki_missed *missed, int64_t change)
+{
+    if (missed->nothing || !missed->sets) return;
+    for (int i = 0; i < update->late_count; i++)
+        if (leaves_out(missed, &update->late[i])) update->late[i].since += change;
+    for (int i = 0; i < update->flat->slice_count; i++) {
+        lki_slice *slice = &update->flat->slices[i];
+        lki_late alike = {.unreached_by = slice->unreached_by};
+        if (leaves_out(missed, &alike)) slice->since += change;
+    }
+}
+
+bool lki_update_count(lki_update *update, int unreached)
+{
+    if (update->accumulated == 0) update->missed = (lki_missed){0};
+    if (unreached < 0)
+        update->missed.nothing = true;
+    else
+        update->missed.sets |= (uint64_t)1 << unreached;
+    update->accumulate_hyper.first = update->accumulated == 0;
+    return ++update->accumulated >= update->accumulation_steps;
+}
+
 void lki_update_advance(lki_update *update)
 {
     update->step_count++;
     update->accumulated = 0;
+    update->misses[update->step_count % LKI_KEPT_MISSES] = update->missed;
+    count_left_out(update, &update->missed, 1);
     set_step(update);
 }
 
 void lki_update_retreat(lki_update *update)
 {
     if (update->accumulated == 0) {
+        update->missed = update->misses[update->step_count % LKI_KEPT_MISSES];
+        count_left_out(update, &update->missed, -1);
         update->step_count--;
         update->accumulated = update->accumulation_steps;
         set_step(update);
@@ -323,14 +418,16 @@ lk_status lki_update_prepare(lki_update *update)
 lk_status lki_update_apply_call(lki_update *update, int index, void **data, size_t *nbytes)
 {
     const lk_tensor *values = &update->calls[update->first_rule + index].in[0];
+    bool left_out = is_left_out(update, update->first_rule + index);
     *data = values->data;
-    *nbytes = lk_tensor_nbytes(values);
-    return run(update, update->first_rule + index);
+    *nbytes = left_out ? 0 : lk_tensor_nbytes(values);
+    return left_out ? LK_OK : run(update, update->first_rule + index);
 }
 
 lk_status lki_update_apply(lki_update *update)
 {
     LKI_TRY(lki_update_prepare(update));
-    for (int i = update->first_rule; i < update->call_count; i++) LKI_TRY(run(update, i));
+    for (int i = update->first_rule; i < update->call_count; i++)
+        if (!is_left_out(update, i)) LKI_TRY(run(update, i));
     return LK_OK;
 }

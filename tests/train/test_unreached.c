@@ -1,0 +1,131 @@
+/* Parameters that a loss does not reach stay as they are, with their optimizer's state and count, as
+ * PyTorch's do whose grad is None. Values are PyTorch's (tests/oracle/unreached_parameters.py), on every
+ * engine. */
+#include "engines.h"
+#include "lktest.h"
+
+#include <lockstep/lockstep.h>
+
+#include <math.h>
+
+enum { BATCHES = 8, VALUES = 20 };
+
+static const int HEADS[BATCHES] = {1, 1, 0, 1, 0, 0, 1, 0};
+static const int64_t ROWS[] = {4, 3};
+
+static void fill(lk_tensor *tensor, int64_t start)
+{
+    for (int64_t i = 0; i < lk_tensor_count(tensor); i++)
+        lk_tensor_set(tensor, i, (double)((start + 7 * i) % 11 - 5) / 8);
+}
+
+static const char *const names[] = {"0.weight", "0.bias", "1.weight", "1.bias",
+                                    "2.weight", "2.bias", "3.weight", "3.bias"};
+
+static lk_module *make_model(void)
+{
+    lk_module *model = lk_sequential(lk_linear(3, 2), lk_linear(2, 1), lk_linear(2, 1), lk_linear(2, 2));
+    for (int i = 0; i < 8; i++) fill(lk_module_param(model, names[i])->value, i);
+    return model;
+}
+
+/* The rows of the batch say which head its loss goes through. */
+static lk_value *one_head(lk_graph *graph, const char *const *fields, lk_value *const *inputs, int count,
+                          void *context)
+{
+    (void)graph, (void)fields, (void)count;
+    lk_module *model = context;
+    bool second = lk_value_shape(inputs[0]).dim[0] == ROWS[1];
+    lk_value *trunk = lk_module_forward(lk_module_child(model, "0"), inputs[0]);
+    lk_value *y = lk_module_forward(lk_module_child(model, second ? "2" : "1"), trunk);
+    return lk_op_mean(lk_op_mul(y, y), LK_ALL_AXES, false);
+}
+
+static lk_optimizer *make_optimizer(const char *name)
+{
+    if (!strcmp(name, "sgd")) return lk_sgd(.lr = 0.1, .momentum = 0.9, .weight_decay = 0.05);
+    if (!strcmp(name, "adam")) return lk_adam(.lr = 0.05, .weight_decay = 0.05);
+    if (!strcmp(name, "adamw")) return lk_adamw(.lr = 0.05, .weight_decay = 0.1);
+    if (!strcmp(name, "rmsprop")) return lk_rmsprop(.lr = 0.01, .momentum = 0.9, .weight_decay = 0.05);
+    if (!strcmp(name, "lamb")) return lk_lamb(.lr = 0.05, .weight_decay = 0.1);
+    return lk_adagrad(.lr = 0.1, .lr_decay = 0.1, .weight_decay = 0.05, .initial_accumulator_value = 0.1);
+}
+
+static void train(int which, const char *name, int accumulation, double *values)
+{
+    lk_engine *engine = open_engine(which);
+    lk_module *model = make_model();
+    lk_optimizer *optimizer = make_optimizer(name);
+    lk_step *step = lk_step(.model = model, .optimizer = optimizer, .function = one_head, .context = model,
+                            .engine = engine, .accumulation_steps = accumulation);
+    lkt_not_null(step);
+    for (int i = 0; i < BATCHES; i++) {
+        lk_tensor *x = lk_tensor_create(LK_F32, LK_SHAPE(ROWS[HEADS[i]], 3));
+        fill(x, 3 * i);
+        lkt_ok(lk_step_train(step, (lk_input[]){{"features", x}}, 1));
+        lk_tensor_free(x);
+    }
+    lkt_ok(lk_step_pull(step));
+    for (int i = 0, at = 0; i < 8; i++) {
+        const lk_tensor *value = lk_module_param(model, names[i])->value;
+        for (int64_t k = 0; k < lk_tensor_count(value); k++) values[at++] = lk_tensor_get(value, k);
+    }
+    lk_step_free(step);
+    lk_optimizer_free(optimizer);
+    lk_module_free(model);
+    lk_engine_close(engine);
+}
+
+static void compare_line(int which, char *line)
+{
+    double actual[VALUES];
+    char *rest, *name = strtok_r(line, " ", &rest);
+    int accumulation = atoi(strtok_r(NULL, " ", &rest));
+    train(which, name, accumulation, actual);
+    for (int i = 0; i < VALUES; i++) {
+        double expected = strtod(strtok_r(NULL, " \n", &rest), NULL);
+        if (!(fabs(actual[i] - expected) <= 2e-6))
+            fail_msg("engine %d, %s, %d batches per update: value %d is %.9g, expected %.9g", which, name,
+                     accumulation, i, actual[i], expected);
+    }
+}
+
+static void on_engine(int which)
+{
+    char line[1024];
+    FILE *golden = fopen(LK_SOURCE_DIR "/tests/golden/train/unreached.txt", "r");
+    assert_non_null(golden);
+    while (fgets(line, sizeof line, golden)) compare_line(which, line);
+    fclose(golden);
+}
+
+static void pytorchs_values(void **state)
+{
+    (void)state;
+    if (gpu_is_asked_for()) {
+        on_engine(GPU);
+        return;
+    }
+    on_engine(REF);
+    on_engine(CPU);
+    on_engine(FAR);
+}
+
+/* The rule with one call per parameter. */
+static void lamb_leaves_them_alone(void **state)
+{
+    (void)state;
+    double values[VALUES];
+    train(gpu_is_asked_for() ? GPU : CPU, "lamb", 1, values);
+    static const double first[] = {0.125, -0.375, 0.5, 0, 0.25, -0.25};
+    for (int i = 0; i < 6; i++) lkt_close(values[14 + i], first[i], 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pytorchs_values),
+        cmocka_unit_test(lamb_leaves_them_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
