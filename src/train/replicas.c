@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "tensor/half.h"
 
+#include <math.h>
 #include <string.h>
 
 lk_status lki_params_share(lk_comm *comm, const lk_param_list *params, bool buffers_only)
@@ -102,7 +103,8 @@ static lk_status average_compressed(lki_replicas *replicas, float *gradients)
     for (int64_t i = 0; i < count; i++) {
         float wanted = gradients[i] + replicas->residual[i];
         replicas->packed[i] = lki_f32_to_bf16(wanted);
-        replicas->residual[i] = wanted - lki_bf16_to_f32(replicas->packed[i]);
+        float left_out = wanted - lki_bf16_to_f32(replicas->packed[i]);
+        replicas->residual[i] = isfinite(left_out) ? left_out : 0; /* else it would stay so for good */
     }
     LKI_TRY(lk_comm_all_reduce(replicas->comm, replicas->packed, count, LK_BF16, LK_REDUCE_AVG));
     for (int64_t i = 0; i < count; i++) gradients[i] = lki_bf16_to_f32(replicas->packed[i]);

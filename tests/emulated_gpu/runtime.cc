@@ -197,13 +197,23 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
-/* One of compute capability 9.0. A block that waits for others keeps all its stacks: few processors. */
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int threads,
+                                                          size_t shared_nbytes)
+{
+    (void)kernel;
+    *blocks = threads <= 1024 && shared_nbytes <= (227 << 10) ? 1 : 0;
+    return cudaSuccess;
+}
+
+/* One of compute capability 9.0, or as LOCKSTEP_EMULATED_CAPABILITY says (75). A block that waits for others keeps all its stacks: few processors. */
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 {
     if (device < 0 || device >= device_count()) return remember(cudaErrorInvalidDevice);
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "emulated GPU");
-    properties->major = 9;
+    int capability = (int)number_of("LOCKSTEP_EMULATED_CAPABILITY", 90);
+    properties->major = capability / 10;
+    properties->minor = capability % 10;
     properties->multiProcessorCount = (int)number_of("LOCKSTEP_EMULATED_PROCESSORS", 6);
     properties->cooperativeLaunch = 1;
     properties->totalGlobalMem = memory_nbytes();

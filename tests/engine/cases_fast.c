@@ -64,6 +64,15 @@ static void linears(lkt_case_list *list)
         linear(list, 18, 36, 300, ZEROS, how);
     }
     linear(list, 0, 40, 300, PLAIN, PLAIN);
+    for (spoil how = PLAIN; how < SPOIL_COUNT; how++) { /* one side is short, another long */
+        linear(list, 9, 1030, 24, how, PLAIN);
+        linear(list, 70, 1027, 20, PLAIN, how);
+        linear(list, 3, 7, 5, how, PLAIN);
+        linear(list, 65, 33, 129, PLAIN, how);
+    }
+    linear(list, 9, 300, 1028, PLAIN, PLAIN);
+    linear(list, 128, 128, 256, PLAIN, PLAIN);
+    linear(list, 300, 260, 280, PLAIN, PLAIN);
     linear(list, 200, 90, 300, PLAIN, PLAIN); /* several threads, by rows and by columns */
     linear(list, 30, 700, 300, PLAIN, PLAIN);
 }
@@ -85,6 +94,7 @@ static void matmuls(lkt_case_list *list)
         matmul(list, LK_SHAPE(5, 7, 33), LK_SHAPE(5, 33, 17), LK_SHAPE(5, 7, 17), how);
         matmul(list, LK_SHAPE(5, 9, 33), LK_SHAPE(33, 17), LK_SHAPE(5, 9, 17), how);
         matmul(list, LK_SHAPE(1, 129), LK_SHAPE(129, 67), LK_SHAPE(1, 67), how);
+        matmul(list, LK_SHAPE(9, 1028), LK_SHAPE(1028, 24), LK_SHAPE(9, 24), how);
     }
     matmul(list, LK_SHAPE(0, 9, 33), LK_SHAPE(33, 17), LK_SHAPE(0, 9, 17), PLAIN);
 }
@@ -233,6 +243,7 @@ static void norms(lkt_case_list *list)
         {LK_OP_GROUP_NORM, {4, {2, 6, 5, 7}}, 3},   {LK_OP_GROUP_NORM, {3, {2, 4, 1}}, 4},
         {LK_OP_LAYER_NORM, {2, {5, 1}}, 1},         {LK_OP_LAYER_NORM, {2, {5, 67}}, 1},
         {LK_OP_BATCH_NORM, {2, {33, 5}}, 0},        {LK_OP_BATCH_NORM, {4, {2, 3, 5, 7}}, 0},
+        {LK_OP_GROUP_NORM, {4, {1, 4, 33, 17}}, 2}, {LK_OP_BATCH_NORM, {4, {3, 2, 53, 59}}, 0},
         {LK_OP_BATCH_NORM, {4, {3, 17, 16, 9}}, 0}, {LK_OP_BATCH_NORM, {3, {64, 65, 4}}, 0},
     };
     static const double offsets[] = {0, 1, 100, 1e4, -1e4};
@@ -266,10 +277,38 @@ static void reductions(lkt_case_list *list)
             reduction(list, ops[i], LK_SHAPE(3, 17, 9), 2, LK_SHAPE(3, 9), how);
             reduction(list, ops[i], LK_SHAPE(3, 17, 9), 5, LK_SHAPE(17), how);
         }
+    for (int i = 0; i < 4; i++) { /* one block per result, several of them, and columns */
+        reduction(list, ops[i], LK_SHAPE(3, 1500), 2, LK_SHAPE(3), PLAIN);
+        reduction(list, ops[i], LK_SHAPE(2, 9001), 2, LK_SHAPE(2), PLAIN);
+        reduction(list, ops[i], LK_SHAPE(67, 65), 1, LK_SHAPE(65), PLAIN);
+    }
     reduction(list, LK_OP_SUM, LK_SHAPE(0, 5), 3, lk_scalar_shape(), PLAIN);
     reduction(list, LK_OP_MEAN, LK_SHAPE(0, 5), 3, lk_scalar_shape(), PLAIN);
     reduction(list, LK_OP_SUM, LK_SHAPE(0, 5), 1, LK_SHAPE(5), PLAIN);
     reduction(list, LK_OP_MEAN, LK_SHAPE(5, 0), 2, LK_SHAPE(5), PLAIN);
+}
+
+/* Windows side by side, and windows that overlap. */
+static void pools(lkt_case_list *list)
+{
+    for (spoil how = PLAIN; how < SPOIL_COUNT; how++)
+        for (int kernel = 2; kernel < 4; kernel++)
+            for (int batch = 0; batch < 3; batch += 2) {
+                int64_t out = (11 - kernel) / 2 + 1;
+                lkt_case *c =
+                    lkt_case_add(list, LK_OP_MAX_POOL, "fast %d by %d %s", batch, kernel, spoil_names[how]);
+                c->attr.window =
+                    (lk_window){.rank = 2, .kernel = {kernel, kernel}, .stride = {2, 2}, .dilation = {1, 1}};
+                spoil_tensor(lkt_in_f32(c, LK_SHAPE(batch, 3, 11, 11), LKT_COARSE), how, 11);
+                lkt_out_f32(c, LK_SHAPE(batch, 3, out, out));
+                lkt_out(c, LK_I32, LK_SHAPE(batch, 3, out, out));
+                lkt_case *grad = lkt_case_add(list, LK_OP_MAX_POOL_GRAD, "fast %d by %d %s", batch, kernel,
+                                              spoil_names[how]);
+                grad->attr.window = c->attr.window;
+                spoil_tensor(lkt_in_f32(grad, LK_SHAPE(batch, 3, out, out), LKT_NORMAL), how, out);
+                lkt_in_result(grad, c, 1);
+                lkt_out_f32(grad, LK_SHAPE(batch, 3, 11, 11));
+            }
 }
 
 /* Pools, pads, copies and chains of elementwise ops. */
@@ -315,5 +354,6 @@ void lkt_cases_fast(lkt_case_list *list)
     softmaxes(list);
     norms(list);
     reductions(list);
+    pools(list);
     others(list);
 }

@@ -36,6 +36,19 @@ static int free_cases(void **state)
     return 0;
 }
 
+static bool is_norm(const lkt_case *c)
+{
+    return c->op == LK_OP_BATCH_NORM || c->op == LK_OP_LAYER_NORM || c->op == LK_OP_GROUP_NORM;
+}
+
+/* The mean and deviation of infinities are infinite or not a number: engines may say either. */
+static bool has_infinities(const lk_tensor *tensor)
+{
+    for (int64_t i = 0; i < lk_tensor_count(tensor); i++)
+        if (!isfinite(lk_tensor_get(tensor, i))) return true;
+    return false;
+}
+
 static int run_case(lk_engine *engine, int index, lkt_variant variant, const char *where)
 {
     const lkt_case *c = cases.items[index];
@@ -43,7 +56,7 @@ static int run_case(lk_engine *engine, int index, lkt_variant variant, const cha
     const char *difference = NULL;
     if (lkt_run(engine, c, variant, &actual)) difference = lk_error();
     for (int i = 0; i < c->output_count && !difference; i++)
-        if (actual.out[i])
+        if (actual.out[i] && !(i && is_norm(c) && has_infinities(expected[index].out[i])))
             difference = lkt_difference(actual.out[i], expected[index].out[i],
                                         variant.cast        ? 3e-2
                                         : c->tolerance != 0 ? c->tolerance

@@ -125,6 +125,11 @@ lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call)
         LKI_TRY(lki_cuda_plan_cudnn(cuda, &s->conv, call->out[0].dtype != s->conv.dtype, &s->by_cudnn,
                                     &cudnn_nbytes));
     call->scratch_nbytes = own_nbytes > cudnn_nbytes ? own_nbytes : cudnn_nbytes;
+    bool is_weight = s->conv.shape.role == LKI_CUDA_CONV_WEIGHT;
+    cuda->paths[s->by_cudnn ? LKI_CUDA_PATH_CONV_CUDNN
+                : is_weight ? LKI_CUDA_PATH_CONV_WEIGHT
+                            : LKI_CUDA_PATH_CONV_DIRECT]
+        .entered++;
     if (s->by_cudnn) call->aside = false; /* its handle is the compute stream's, and so must its scratch be */
     if (s->by_cudnn || !s->conv.shape.window.channels_last) return LK_OK;
     return lki_cuda_fail(LK_ERR_UNSUPPORTED,

@@ -11,6 +11,17 @@ const lki_cuda_host *lki_host;
 
 /* ---- Opening and closing ---- */
 
+/* Nothing is compiled for older ones. */
+lk_status lki_cuda_check_capability(int device, const cudaDeviceProp *properties)
+{
+    if (properties->major >= LKI_CUDA_LEAST_MAJOR) return LK_OK;
+    return lki_cuda_fail(
+        LK_ERR_DEVICE,
+        "GPU %d (%.60s) has compute capability %d.%d, and Lockstep needs %d.0 (Ampere) or newer: "
+        "choose device cpu",
+        device, properties->name, properties->major, properties->minor, LKI_CUDA_LEAST_MAJOR);
+}
+
 static lk_status open_device(lki_cuda *cuda, int device)
 {
     int count = 0;
@@ -27,6 +38,7 @@ static lk_status open_device(lki_cuda *cuda, int device)
     LKI_CUDA(cudaSetDevice(device));
     cudaDeviceProp properties;
     LKI_CUDA(cudaGetDeviceProperties(&properties, device));
+    LKI_TRY(lki_cuda_check_capability(device, &properties));
     cuda->device = device;
     cuda->major = properties.major;
     cuda->minor = properties.minor;
@@ -99,11 +111,25 @@ static void close_engine(void *state)
     lki_host->free(cuda);
 }
 
+static void name_paths(lki_cuda *cuda)
+{
+#define X(symbol, path) cuda->paths[LKI_CUDA_PATH_##symbol] = {path, true, 0};
+    LKI_CUDA_PATH_LIST(X)
+#undef X
+}
+
+static const lk_engine_path *list_paths(const lk_engine *engine, int *count)
+{
+    *count = LKI_CUDA_PATH_COUNT;
+    return ((const lki_cuda *)engine->state)->paths;
+}
+
 static lk_status open_engine(void **state, const lk_engine_options *options)
 {
     lki_cuda *cuda = (lki_cuda *)lki_host->alloc(sizeof *cuda, "the cuda engine");
     if (!cuda) return LK_ERR_NOMEM;
     const char *one_kernel = getenv("LOCKSTEP_ONE_KERNEL");
+    name_paths(cuda);
     cuda->tf32 = options->allow_tf32;
     cuda->benchmark = options->benchmark;
     cuda->never_small = one_kernel && !strcmp(one_kernel, "0");
@@ -352,4 +378,5 @@ const lk_engine_ops lki_cuda_ops = {
     .program_free = lki_cuda_program_free,
     .watch = watch,
     .enter = enter,
+    .paths = list_paths,
 };

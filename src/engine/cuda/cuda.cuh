@@ -11,6 +11,7 @@
 #define LKI_CUDA_CUDA_CUH
 
 #include "device/plugin.h"
+#include "engine/cuda/paths.cuh"
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>
@@ -24,6 +25,11 @@ extern const lki_cuda_host *lki_host;
 
 /* As lki_fail. */
 lk_status lki_cuda_fail(lk_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The oldest GPUs that there are kernels for: compute capability 8.0. */
+enum { LKI_CUDA_LEAST_MAJOR = 8 };
+/* LK_ERR_DEVICE with a sentence for one that is too old. */
+lk_status lki_cuda_check_capability(int device, const cudaDeviceProp *properties);
 /* Errors of the libraries. LK_ERR_NOMEM where the GPU's memory is what was lacking: the sentence then says
  * that it was for `what`, and how much is free. */
 lk_status lki_cuda_error(cudaError_t error, const char *what);
@@ -150,6 +156,12 @@ typedef struct lki_cuda {
     lki_cuda_reach reach[LKI_CUDA_MAX_GATHERS];    /* of each */
     int gather_count;
     bool has_fresh_rows; /* the next step's gathers read what the launch before it writes */
+    struct {             /* the small program that was found to run as a whole last (small_kernel.cu) */
+        const void *kernel;
+        size_t shared_nbytes;
+        int blocks;
+    } fitting;
+    lk_engine_path paths[LKI_CUDA_PATH_COUNT];
 
     struct lki_cuda_notes *notes; /* of the recording under way (small.cuh); NULL: none are taken */
     unsigned *arrivals;           /* device: blocks that have come to a barrier of a small program, ever */

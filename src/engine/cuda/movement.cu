@@ -169,6 +169,7 @@ lk_status prepare_permute(movement *m, lk_call *call)
     for (int i = 0; i < last; i++)
         if (m->view.stride[i] == 1) m->fast = i;
     bool tiles = m->count && m->fast >= 0 && m->view.dim[m->fast] >= 8 && m->view.dim[last] >= 8;
+    m->cuda->paths[tiles ? LKI_CUDA_PATH_TRANSPOSE : LKI_CUDA_PATH_VIEW].entered++;
     call->run = tiles ? run_transpose : run_view;
     return LK_OK;
 }

@@ -214,6 +214,10 @@ lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call)
     call->scratch_nbytes =
         s->by_last ? lki_cuda_plan_last(cuda, &s->norm) : lki_cuda_plan_channels(cuda, &s->norm);
     call->run = is_gradient(call->op) ? run_backward : run_forward;
+    if (s->norm.kind != LKI_CUDA_BATCH)
+        cuda->paths[s->norm.set_size <= 1024 ? LKI_CUDA_PATH_NORM_WARP : LKI_CUDA_PATH_NORM_BLOCK].entered++;
+    else if (!s->by_last)
+        cuda->paths[s->norm.parts > 1 ? LKI_CUDA_PATH_NORM_PARTS : LKI_CUDA_PATH_NORM_CHANNELS].entered++;
     if (s->by_last && is_gradient(call->op) && !s->norm.relu) take_over(call, s);
     return LK_OK;
 }

@@ -92,7 +92,8 @@ finish_channel(const lki_cuda_norm &v, const operands<T, P> &o, int c, lki_cuda_
         o.running_var[c] = P(A((1 - m) * double(o.running_var[c]) + m * variance * n / (n - 1)));
     if (writes && o.mean) o.mean[c] = P(A(mean));
     if (writes && o.istd) o.istd[c] = P(A(istd));
-    return {A(mean), A(istd * weight), o.bias ? A(o.bias[c]) : A(0), A(0)};
+    double rest = mean - double(A(mean)); /* what rounding the mean leaves out */
+    return {A(mean), A(istd * weight), A((o.bias ? double(o.bias[c]) : 0) - rest * istd * weight), A(0)};
 }
 
 template <typename T, typename P, bool BACK, int V, int STEP>

@@ -5,10 +5,11 @@
  *
  * Two kernels: the sums, and the rest. A thread has V neighbouring channels and walks over rows, several
  * loads ahead; a block has a tile of channels and a part of the rows. Sums are kept in f32 by a thread, about
- * the channel's first element, and joined in a fixed order: a block's in f64, and those of a tile's blocks by
- * each block that needs them, while its first elements are on their way. Tiles are narrow, so that these are
- * few. The sums go from the last row to the first and the rest from the first to the last, so that what was
- * read or written last is met in the cache. */
+ * the median of three of the channel's elements, so that an outlier does not cost the others' digits, and
+ * joined in a fixed order: a block's in f64, and those of a tile's blocks by each block that needs them,
+ * while its first elements are on their way. Tiles are narrow, so that these are few. The sums go from the
+ * last row to the first and the rest from the first to the last, so that what was read or written last is met
+ * in the cache. */
 #include "engine/cuda/norm.cuh"
 #include "engine/cuda/short.cuh"
 
@@ -68,14 +69,23 @@ template <int V> static __device__ stand stand_of(const field &f)
 
 /* ---- Sums ---- */
 
+/* About what a channel's elements are added up: the middle one of its first, its middle and its last. */
+template <typename T> static __device__ float shift_of(const field &f, const T *x, int channel)
+{
+    float a = float(x[channel]), b = float(x[f.rows / 2 * f.channels + channel]),
+          c = float(x[(f.rows - 1) * f.channels + channel]);
+    float low = fminf(a, b), high = fmaxf(a, b);
+    return fmaxf(low, fminf(high, c));
+}
+
 template <typename T, int V, bool BACK, bool RELU> struct adder {
     float mean[V], scale[V], bias[V], a[V], b[V];
 
-    __device__ void begin(const operands<T> &o, int channel)
+    __device__ void begin(const field &f, const operands<T> &o, int channel)
     {
         for (int e = 0; e < V; e++) {
             int c = channel + e;
-            mean[e] = BACK ? o.mean[c] : float(o.x[c]);
+            mean[e] = BACK ? o.mean[c] : shift_of(f, o.x, c);
             if (BACK && RELU) {
                 scale[e] = o.istd[c] * (o.weight ? o.weight[c] : 1.f);
                 bias[e] = o.bias ? o.bias[c] : 0.f;
@@ -146,7 +156,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH) sum_kernel(field 
     constexpr int AHEAD = GATED ? 2 : BACK ? 4 : 8;
     stand s = stand_of<V>(f);
     adder<T, V, BACK, RELU> sum = {};
-    if (s.count) sum.begin(o, s.channel);
+    if (s.count) sum.begin(f, o, s.channel);
     for (int i = s.count - 1; i >= 0; i -= AHEAD) {
         lki_cuda_bits<T, V> x[AHEAD], dy[AHEAD], second[AHEAD], gate[AHEAD];
         int64_t last = s.first + i * s.step;
@@ -173,7 +183,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_EACH) sum_kernel(field 
     if (c >= width) return;
     n.partial[((int64_t)s.tile * f.parts + s.part) * width + c] = make_float2(sum.a[0], sum.b[0]);
     int channel = s.tile * width + c;
-    if (!BACK && s.part == 0 && channel < f.channels) n.shift[channel] = f.rows ? float(o.x[channel]) : 0.f;
+    if (!BACK && s.part == 0 && channel < f.channels)
+        n.shift[channel] = f.rows ? shift_of(f, o.x, channel) : 0.f;
 }
 
 /* ---- What follows from them, a channel a thread; the first block of a tile writes it down ---- */
@@ -196,7 +207,9 @@ static __device__ line finish_forward(const lki_cuda_norm &v, const operands<T> 
     float istd = float(1 / sqrt(variance + v.eps));
     if (writes && o.mean) o.mean[c] = float(mean);
     if (writes && o.istd) o.istd[c] = istd;
-    return {float(mean), istd * (o.weight ? o.weight[c] : 1.f), o.bias ? o.bias[c] : 0.f, 0};
+    float scale = istd * (o.weight ? o.weight[c] : 1.f);
+    double rest = mean - double(float(mean)); /* what rounding the mean leaves out */
+    return {float(mean), scale, float((o.bias ? double(o.bias[c]) : 0) - rest * double(scale)), 0};
 }
 
 template <typename T>

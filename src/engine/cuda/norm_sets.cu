@@ -52,7 +52,7 @@ static __device__ lki_cuda_pair sum_set(const lki_cuda_norm &v, const operands<T
 template <typename T, typename P, bool BACK, int V, int LANES>
 static __device__ void apply_set(const lki_cuda_norm &v, const operands<T, P> &o, int64_t s, int lane,
                                  typename lki_cuda_wide<T>::type mean, typename lki_cuda_wide<T>::type istd,
-                                 lki_cuda_pair sum)
+                                 typename lki_cuda_wide<T>::type rest, lki_cuda_pair sum)
 {
     using A = typename lki_cuda_wide<T>::type;
     A center = A(sum.a / (double)v.set_size), slope = A(sum.b / (double)v.set_size);
@@ -63,7 +63,7 @@ static __device__ void apply_set(const lki_cuda_norm &v, const operands<T, P> &o
 #pragma unroll
         for (int e = 0; e < V; e++) {
             int c = o.weight || o.bias ? channel_of(v, s, j + e) : 0;
-            A normal = (A(x.at[e]) - mean) * istd, weight = at_or(o.weight, c, A(1));
+            A normal = (A(x.at[e]) - mean) * istd + rest, weight = at_or(o.weight, c, A(1));
             to.at[e] = T(BACK ? istd * (A(dy.at[e]) * weight - center - normal * slope)
                               : normal * weight + at_or(o.bias, c, A(0)));
         }
@@ -83,7 +83,7 @@ static __global__ void sets_kernel(lki_cuda_norm v, operands<T, P> o)
     double shift = BACK || v.set_size == 0 ? 0 : double(o.x[s * v.set_size]);
     lki_cuda_pair sum = sum_set<T, P, BACK, V, LANES>(v, o, s, lane, shift);
     sum = LANES == 32 ? lki_cuda_warp_sum(sum) : lki_cuda_block_sum(sum, shared);
-    A mean, istd;
+    A mean, istd, rest = A(0); /* what rounding the mean leaves out */
     if (BACK) {
         mean = A(o.mean[s]);
         istd = A(o.istd[s]);
@@ -92,10 +92,11 @@ static __global__ void sets_kernel(lki_cuda_norm v, operands<T, P> o)
         lki_cuda_moments(sum, shift, (double)v.set_size, &m, &variance);
         mean = A(m);
         istd = A(1 / sqrt(variance + v.eps));
+        rest = A((double(mean) - m) * double(istd));
         if (lane == 0 && o.mean) o.mean[s] = P(mean);
         if (lane == 0 && o.istd) o.istd[s] = P(istd);
     }
-    if (o.out) apply_set<T, P, BACK, V, LANES>(v, o, s, lane, mean, istd, sum);
+    if (o.out) apply_set<T, P, BACK, V, LANES>(v, o, s, lane, mean, istd, rest, sum);
 }
 
 template <typename T, typename P, bool BACK, int V>

@@ -3,12 +3,26 @@
 
 #include <stdio.h>
 
+/* Those before the first that is too old, so that numbers stay CUDA's, which lists the newest first. */
+static lk_status keep_usable(int *count)
+{
+    for (int i = 0; i < *count; i++) {
+        cudaDeviceProp properties;
+        LKI_CUDA(cudaGetDeviceProperties(&properties, i));
+        lk_status status = lki_cuda_check_capability(i, &properties);
+        if (status == LK_OK) continue;
+        *count = i;
+        return i > 0 ? LK_OK : status;
+    }
+    return LK_OK;
+}
+
 static lk_status device_count(int *count)
 {
     int driver = 0;
     *count = 0;
     cudaError_t error = cudaGetDeviceCount(count);
-    if (error == cudaSuccess && *count > 0) return LK_OK;
+    if (error == cudaSuccess && *count > 0) return keep_usable(count);
     *count = 0;
     cudaGetLastError();
     if (error == cudaSuccess || error == cudaErrorNoDevice)

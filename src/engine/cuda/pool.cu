@@ -267,7 +267,6 @@ static lk_status check_dtypes(const lk_call *call)
 
 lk_status lki_cuda_prepare_pool(lki_cuda *cuda, lk_call *call)
 {
-    (void)cuda;
     LKI_TRY(check_dtypes(call));
     pool *v = (pool *)lki_cuda_new_state(call, sizeof *v);
     if (!v) return LK_ERR_NOMEM;
@@ -282,6 +281,10 @@ lk_status lki_cuda_prepare_pool(lki_cuda *cuda, lk_call *call)
     bool largest = call->op == LK_OP_MAX_POOL || call->op == LK_OP_MAX_POOL_GRAD;
     v->is_disjoint = largest && lki_cuda_is_disjoint(&v->window);
     v->by_warps = !last && v->window.out_size > 0 && v->window.in_size / v->window.out_size >= 32;
+    cuda->paths[v->is_disjoint ? LKI_CUDA_PATH_POOL_DISJOINT
+                : v->by_warps  ? LKI_CUDA_PATH_POOL_WARPS
+                               : LKI_CUDA_PATH_POOL_PLAIN]
+        .entered++;
     call->run = run_pool;
     return LK_OK;
 }

@@ -221,17 +221,22 @@ static void free_product(void *state)
     lki_host->free(state);
 }
 
-lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call)
+static void count_entry(lki_cuda *cuda, const lki_cuda_product *p)
 {
-    LKI_TRY(lki_cuda_check_factors(call, "product"));
-    lki_cuda_product *p = (lki_cuda_product *)lki_cuda_new_state(call, sizeof *p);
-    if (!p) return LK_ERR_NOMEM;
-    call->free_state = free_product;
-    call->run = run_product;
-    p->dtype = call->in[0].dtype;
-    p->shape = call->op == LK_OP_MATMUL ? matmul_shape(call) : linear_shape(call);
+    lki_cuda_path path = LKI_CUDA_PATH_TILES;
+    if (p->way == LKI_CUDA_DOTS) path = LKI_CUDA_PATH_DOTS;
+    if (p->way == LKI_CUDA_LT) path = LKI_CUDA_PATH_LT;
+    if (p->way == LKI_CUDA_THIN)
+        path = p->thin == LKI_CUDA_TINY          ? LKI_CUDA_PATH_TINY
+               : p->thin == LKI_CUDA_THIN_OUT    ? LKI_CUDA_PATH_THIN_OUT
+               : p->thin == LKI_CUDA_THIN_WEIGHT ? LKI_CUDA_PATH_THIN_WEIGHT
+                                                 : LKI_CUDA_PATH_THIN_IN;
+    cuda->paths[path].entered++;
+}
+
+static lk_status choose_way(lki_cuda *cuda, lk_call *call, lki_cuda_product *p, bool with_sums)
+{
     lki_cuda_factors f = factors_of(call, p->dtype);
-    bool with_sums = call->op == LK_OP_LINEAR_GRAD && call->attr->index;
     lki_cuda_plan_tiles(cuda, p, with_sums, &call->scratch_nbytes);
     p->way = is_dots(p, with_sums) && is_ours(cuda, p) ? LKI_CUDA_DOTS : LKI_CUDA_TILES;
     if (lki_cuda_plan_thin(cuda, p, with_sums, &call->scratch_nbytes)) {
@@ -245,5 +250,20 @@ lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call)
     p->way = LKI_CUDA_LT;
     size_t workspace = p->lt.workspace_nbytes ? p->lt.workspace_nbytes + 256 : 0;
     if (workspace > call->scratch_nbytes) call->scratch_nbytes = workspace;
+    return LK_OK;
+}
+
+lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call)
+{
+    LKI_TRY(lki_cuda_check_factors(call, "product"));
+    lki_cuda_product *p = (lki_cuda_product *)lki_cuda_new_state(call, sizeof *p);
+    if (!p) return LK_ERR_NOMEM;
+    call->free_state = free_product;
+    call->run = run_product;
+    p->dtype = call->in[0].dtype;
+    p->shape = call->op == LK_OP_MATMUL ? matmul_shape(call) : linear_shape(call);
+    bool with_sums = call->op == LK_OP_LINEAR_GRAD && call->attr->index;
+    LKI_TRY(choose_way(cuda, call, p, with_sums));
+    count_entry(cuda, p);
     return LK_OK;
 }

@@ -38,6 +38,8 @@ static __device__ void stage_rows(float (*to)[STEP], const float *from, int coun
 /* ---- Forward ---- */
 
 enum { OUT_THREADS = 128, OUT_ROWS = 32 };
+/* Blocks along the second axis of a grid. */
+static const int64_t MOST_GRID_Y = 65535;
 
 /* A block has OUT_ROWS rows of c and COLUMNS times OUT_THREADS columns; a thread the columns t, t +
  * OUT_THREADS ..., whose factors it holds. */
@@ -343,7 +345,7 @@ static lki_cuda_thin kind_of(const lki_cuda_product *p, bool with_sums)
     if (p->dtype != LK_F32 || s->batch != 1 || s->m == 0 || s->n == 0) return LKI_CUDA_NOT_THIN;
     if (s->k <= TINY_K && s->m * s->n <= TINY_ELEMENTS) return LKI_CUDA_TINY;
     if (!with_sums && a_rows && s->b_row == 1 && s->b_column == s->k && s->k > 0 && s->k <= MOST_SIDE &&
-        s->k % 4 == 0 && s->n >= LONG)
+        s->k % 4 == 0 && s->n >= LONG && (s->m + OUT_ROWS - 1) / OUT_ROWS <= MOST_GRID_Y)
         return LKI_CUDA_THIN_OUT;
     if (!b_rows || s->n <= 0 || s->n > MOST_SIDE || s->n % 4) return LKI_CUDA_NOT_THIN;
     if (s->a_row == 1 && s->a_column == s->m && s->m >= LONG && s->k > 0) return LKI_CUDA_THIN_WEIGHT;

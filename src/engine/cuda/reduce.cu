@@ -408,6 +408,11 @@ lk_status lki_cuda_prepare_reduce(lki_cuda *cuda, lk_call *call)
     split(&state->r, call->in[call->op == LK_OP_MAX_GRAD ? 1 : 0].shape, axes_of(call));
     state->r.divisor = divisor_of(call, &state->r);
     choose(state, call);
+    cuda->paths[state->part_count > 1 ? LKI_CUDA_PATH_REDUCE_PARTS
+                : state->columns      ? LKI_CUDA_PATH_REDUCE_COLUMNS
+                : state->warps        ? LKI_CUDA_PATH_REDUCE_WARPS
+                                      : LKI_CUDA_PATH_REDUCE_BLOCKS]
+        .entered++;
     call->run = run;
     return LK_OK;
 }

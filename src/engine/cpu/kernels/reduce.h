@@ -35,8 +35,24 @@
 #define TWO_TAIL(at) v a = v_load_n(x + (at), left), b = v_load_n(y + (at), left)
 
 SUM_OF(sum, (const float *x, int64_t n), a, ONE, ONE_TAIL)
-SUM_OF(sum_squares, (const float *x, int64_t n), a *a, ONE, ONE_TAIL)
 SUM_OF(sum_products, (const float *x, const float *y, int64_t n), a *b, TWO, TWO_TAIL)
+
+/* Squares of f64: those of f32 would overflow above 1.8e19, and vanish below 1e-23. */
+static double sum_squares(const float *x, int64_t n)
+{
+    vdouble total = {0}, other = {0};
+    for (int64_t i = 0; i < n; i += VN) {
+        union {
+            v whole;
+            vhalf half[2];
+        } a = {n - i < VN ? v_load_n(x + i, n - i) : v_load(x + i)};
+        vdouble first = __builtin_convertvector(a.half[0], vdouble),
+                second = __builtin_convertvector(a.half[1], vdouble);
+        total += first * first;
+        other += second * second;
+    }
+    return v_sum_double(total + other);
+}
 
 static double sum_square_deviations(const float *x, int64_t n, float mean)
 {
