@@ -92,6 +92,13 @@ int64_t lk_module_param_count(const lk_module *module);
  * was trainable when it was made. */
 void lk_module_set_trainable(lk_module *module, bool trainable);
 
+/* Makes all floating-point parameters and buffers of the tree f32 or f64, as PyTorch's module.float() and
+ * module.double() do; numbers of batches stay whole. Inputs must then be of that dtype, and the optimizer's
+ * state is. The cpu engine computes f64 with the reference kernels. Call it before a step or a run is made of
+ * the module: it fails with LK_ERR_INVALID for one that a step trains, with LK_ERR_DTYPE for other dtypes (16
+ * bits are a run's precision), and then leaves everything as it was. */
+lk_status lk_module_to(lk_module *module, lk_dtype dtype);
+
 /* A table of the tree: layer, output shape, parameters; and the total. `shape` is that of a whole batch.
  * Release the text with lk_text_free. */
 lk_status lk_module_summary(lk_module *module, lk_dtype dtype, lk_shape shape, char **text);

@@ -60,13 +60,13 @@ static void project_together(const lk_module *module, lk_value *x, lk_value *par
                                  LK_SHAPE(shape.dim[0], own->heads, shape.dim[1], d));
 }
 
-/* A mask as floats that are added to the scores: a true becomes minus infinity. */
-static lk_value *additive(lk_value *mask)
+/* A mask as floats of the scores' dtype that are added to them: a true becomes minus infinity. */
+static lk_value *additive(lk_value *mask, lk_dtype dtype)
 {
     if (!mask || lk_value_dtype(mask) != LK_BOOL) return mask;
     lk_graph *graph = lk_value_graph(mask);
-    lk_tensor *numbers[2] = {lk_tensor_full(LK_F32, LK_SHAPE(1), -INFINITY),
-                             lk_tensor_full(LK_F32, LK_SHAPE(1), 0)};
+    lk_tensor *numbers[2] = {lk_tensor_full(dtype, LK_SHAPE(1), -INFINITY),
+                             lk_tensor_full(dtype, LK_SHAPE(1), 0)};
     lk_value *result = NULL;
     if (numbers[0] && numbers[1])
         result =
@@ -84,13 +84,13 @@ static lk_value *add_masks(lk_value *scores, const lk_attend_options *options)
     if (!scores) return NULL;
     lk_shape shape = lk_value_shape(scores);
     if (options->attn_mask) {
-        lk_value *mask = additive(options->attn_mask);
+        lk_value *mask = additive(options->attn_mask, lk_value_dtype(scores));
         lk_shape wide = {.rank = 4, .dim = {1, 1, shape.dim[2], shape.dim[3]}};
         if (mask && lk_value_shape(mask).rank == 3) wide = shape;
         scores = lk_op_add(scores, lk_op_reshape(mask, wide));
     }
     if (options->key_padding_mask) {
-        lk_value *mask = additive(options->key_padding_mask);
+        lk_value *mask = additive(options->key_padding_mask, lk_value_dtype(scores));
         scores = lk_op_add(scores, lk_op_reshape(mask, LK_SHAPE(shape.dim[0], 1, 1, shape.dim[3])));
     }
     return scores;

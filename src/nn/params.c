@@ -83,6 +83,65 @@ void lk_module_set_trainable(lk_module *module, bool trainable)
         lk_module_set_trainable(module->children[i].module, trainable);
 }
 
+/* Counts the parameters that change, and refuses what cannot. */
+static lk_status look_at_dtypes(const lk_module *module, lk_dtype dtype, int *count)
+{
+    for (int i = 0; i < module->param_count; i++) {
+        const lk_param *param = module->params[i];
+        if (!lk_dtype_is_float(param->value->dtype) || param->value->dtype == dtype) continue;
+        if (param->mirror || param->grad)
+            return lki_fail(
+                LK_ERR_INVALID,
+                "lk_module_to: parameter %s is trained already: change the dtype before a step is made",
+                param->name);
+        ++*count;
+    }
+    for (int i = 0; i < module->child_count; i++)
+        LKI_TRY(look_at_dtypes(module->children[i].module, dtype, count));
+    return LK_OK;
+}
+
+/* Casts to *casts, or puts what is there in place and leaves the old values there. */
+static lk_status cast_params(lk_module *module, lk_dtype dtype, lk_tensor ***casts, bool puts)
+{
+    for (int i = 0; i < module->param_count; i++) {
+        lk_param *param = module->params[i];
+        lk_dtype old = param->value->dtype;
+        if (!lk_dtype_is_float(old) || old == dtype) continue;
+        lk_tensor **cast = (*casts)++;
+        if (puts) {
+            lk_tensor *value = param->value;
+            param->value = *cast;
+            *cast = value;
+        } else if (!(*cast = lk_tensor_cast(param->value, dtype))) {
+            return LK_ERR_NOMEM;
+        }
+    }
+    for (int i = 0; i < module->child_count; i++)
+        LKI_TRY(cast_params(module->children[i].module, dtype, casts, puts));
+    return LK_OK;
+}
+
+lk_status lk_module_to(lk_module *module, lk_dtype dtype)
+{
+    int count = 0;
+    if (!module)
+        return lki_last_status() ? lki_last_status() : lki_fail(LK_ERR_INVALID, "the module is NULL");
+    if (dtype != LK_F32 && dtype != LK_F64)
+        return lki_fail(LK_ERR_DTYPE,
+                        "lk_module_to: expected f32 or f64, found %s: 16 bits are a run's precision",
+                        lk_dtype_name(dtype));
+    LKI_TRY(look_at_dtypes(module, dtype, &count));
+    lk_tensor **casts = LKI_NEW_ARRAY(lk_tensor *, count + 1), **next = casts;
+    if (!casts) return LK_ERR_NOMEM;
+    lk_status status = cast_params(module, dtype, &next, false);
+    next = casts;
+    if (status == LK_OK) cast_params(module, dtype, &next, true);
+    for (int i = 0; i < count; i++) lk_tensor_free(casts[i]);
+    lki_free(casts);
+    return status;
+}
+
 static lk_module *direct_child(const lk_module *module, const char *name, size_t length)
 {
     for (int i = 0; i < module->child_count; i++) {

@@ -1,6 +1,7 @@
 /* The norm of all gradients of each update among the metrics. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "tensor/element.h"
 #include "train/callbacks/callbacks.h"
 #include "train/callbacks/gradients.h"
 
@@ -14,11 +15,15 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 /* The gaps between the parameters of the flat buffer are zero. */
 static lk_status backward(lk_callback *callback, lk_runner *runner)
 {
-    float *grads;
+    void *grads;
     double scale, square = 0;
     LKI_TRY(lki_gradients(runner->step, &grads, &scale));
     if (!grads) return LK_OK;
-    for (int64_t i = 0; i < runner->step->flat.count; i++) square += (double)grads[i] * grads[i];
+    lk_dtype dtype = runner->step->flat.dtype;
+    for (int64_t i = 0; i < runner->step->flat.count; i++) {
+        double g = lki_load(dtype, grads, i);
+        square += g * g;
+    }
     double norm = sqrt(square) / scale;
     if (runner->step->scaler.numbers && !isfinite(norm)) return LK_OK; /* that update will be skipped */
     LKI_TRY(lk_metrics_set(runner->batch_metrics, "grad_norm", norm));

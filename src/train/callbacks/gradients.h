@@ -15,12 +15,13 @@ static inline lk_status lki_gradients_loss_scale(lk_step *step, double *scale)
     return status;
 }
 
-/* *data stays NULL where no update follows this batch. They are `scale` times those of one mean loss. */
-static inline lk_status lki_gradients(lk_step *step, float **data, double *scale)
+/* *data, of the flat buffers' dtype, stays NULL where no update follows this batch. They are `scale` times
+ * those of one mean loss. */
+static inline lk_status lki_gradients(lk_step *step, void **data, double *scale)
 {
     *data = NULL;
-    if (!step || !step->update_due || step->flat.dtype != LK_F32) return LK_OK;
-    float *gradients = lki_buffer_data(step->flat.sums ? step->flat.sums : step->flat.grads);
+    if (!step || !step->update_due) return LK_OK;
+    void *gradients = lki_buffer_data(step->flat.sums ? step->flat.sums : step->flat.grads);
     lk_status status = lki_mirror_pull_block(step->mirror, gradients);
     if (status == LK_OK) status = lki_gradients_loss_scale(step, scale);
     if (status != LK_OK) return status;

@@ -1,39 +1,56 @@
 /* Torchbearer's L1 and L2 weight decay: rate * |w| of every parameter, added through the gradients. */
 #include "base/status.h"
+#include "tensor/element.h"
 #include "train/callbacks/callbacks.h"
 #include "train/callbacks/gradients.h"
 
 #include <math.h>
 
+/* A slice of the flat buffers. */
+typedef struct slice {
+    lk_dtype dtype;
+    char *grad;
+    const char *value;
+    int64_t count;
+} slice;
+
 /* d|w|_1 / dw = sign(w) */
-static void add_l1(float *grad, const float *value, int64_t count, double rate)
+static void add_l1(slice s, double rate)
 {
-    for (int64_t i = 0; i < count; i++) grad[i] += (float)rate * (float)((value[i] > 0) - (value[i] < 0));
+    for (int64_t i = 0; i < s.count; i++) {
+        double w = lki_load(s.dtype, s.value, i);
+        lki_store(s.dtype, s.grad, i, lki_load(s.dtype, s.grad, i) + rate * ((w > 0) - (w < 0)));
+    }
 }
 
 /* d|w|_2 / dw = w / |w|_2 */
-static void add_l2(float *grad, const float *value, int64_t count, double rate)
+static void add_l2(slice s, double rate)
 {
     double square = 0;
-    for (int64_t i = 0; i < count; i++) square += (double)value[i] * value[i];
+    for (int64_t i = 0; i < s.count; i++) {
+        double w = lki_load(s.dtype, s.value, i);
+        square += w * w;
+    }
     if (square == 0) return;
-    float factor = (float)(rate / sqrt(square));
-    for (int64_t i = 0; i < count; i++) grad[i] += factor * value[i];
+    double factor = rate / sqrt(square);
+    for (int64_t i = 0; i < s.count; i++)
+        lki_store(s.dtype, s.grad, i, lki_load(s.dtype, s.grad, i) + factor * lki_load(s.dtype, s.value, i));
 }
 
-static lk_status add_decay(lk_runner *runner, double rate,
-                           void (*add)(float *grad, const float *value, int64_t count, double rate))
+static lk_status add_decay(lk_runner *runner, double rate, void (*add)(slice s, double rate))
 {
-    float *grads;
+    void *grads;
     double scale;
     LKI_TRY(lki_gradients(runner->step, &grads, &scale));
     if (!grads) return LK_OK;
     LKI_TRY(lki_mirror_pull(runner->step->mirror));
     const lki_flat *flat = &runner->step->flat;
-    const float *values = lki_buffer_data(flat->values);
-    for (int i = 0; i < flat->slice_count; i++)
-        add(grads + flat->slices[i].offset, values + flat->slices[i].offset, flat->slices[i].count,
+    const char *values = lki_buffer_data(flat->values);
+    for (int i = 0; i < flat->slice_count; i++) {
+        int64_t offset = flat->slices[i].offset * (int64_t)lk_dtype_nbytes(flat->dtype);
+        add((slice){flat->dtype, (char *)grads + offset, values + offset, flat->slices[i].count},
             rate * scale);
+    }
     return lki_mirror_push_block(runner->step->mirror, grads);
 }
 
