@@ -19,9 +19,12 @@ static void take_less(double *best_s, double *begin_s)
     *begin_s = now_s;
 }
 
+/* A device has only been asked for a half when its calls return: the clock waits until it is done. */
 static lk_status end_half(lk_step *step, double *best_s, double *begin_s)
 {
+    lk_engine *engine = step->engine;
     LKI_TRY(lk_step_wait(step));
+    if (engine->ops->synchronize) LKI_TRY(engine->ops->synchronize(engine, NULL));
     take_less(best_s, begin_s);
     return LK_OK;
 }
