@@ -65,8 +65,8 @@ typedef struct lki_nccl_options {
 typedef struct lki_cuda_plugin {
     int version;
     const lk_engine_ops *engine_ops;
-    /* How many GPUs are visible (CUDA_VISIBLE_DEVICES counts) and new enough. Fails with the driver's reason, or
-     * with that of a GPU that is too old. */
+    /* How many GPUs are visible (CUDA_VISIBLE_DEVICES counts) and new enough. Fails with the driver's reason,
+     * or with that of a GPU that is too old. */
     lk_status (*device_count)(int *count);
     lk_status (*describe)(int device, lki_cuda_device *out);
     void (*versions)(lki_cuda_versions *out);

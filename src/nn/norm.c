@@ -42,6 +42,17 @@ static lk_value *batch_norm_forward(lk_module *module, lk_value *x)
                               own->spatial_rank == 1 ? "2 or " : "", own->spatial_rank + 2,
                               (long long)own->features, lk_shape_format(text, sizeof text, shape));
     }
+    /* One value has no variance: PyTorch refuses it too. Batches of several ranks have more together. */
+    lk_graph *graph = lk_value_graph(x);
+    bool own_moments = lk_graph_is_training(graph) || !lki_module_value(module, x, "running_mean");
+    if (own_moments && !graph->sync_comm && lk_shape_count(shape) == own->features) {
+        char text[128];
+        return lki_graph_fail(
+            graph, LK_ERR_SHAPE,
+            "expected more than 1 value per channel when training, found an input of %s: use a "
+            "larger batch, or drop_last for a last batch of 1",
+            lk_shape_format(text, sizeof text, shape));
+    }
     return lk_op_batch_norm(x, lki_module_value(module, x, "weight"), lki_module_value(module, x, "bias"),
                             lki_module_value(module, x, "running_mean"),
                             lki_module_value(module, x, "running_var"), own->momentum, own->eps);
@@ -130,6 +141,13 @@ typedef struct group_norm_context {
 static lk_value *group_norm_forward(lk_module *module, lk_value *x)
 {
     const group_norm_context *own = module->context;
+    lk_shape shape = lk_value_shape(x);
+    if (shape.rank >= 2 && lk_shape_count(shape) == own->groups && shape.dim[0] == 1) {
+        char text[128];
+        return lki_graph_fail(lk_value_graph(x), LK_ERR_SHAPE,
+                              "expected more than 1 value per group, found an input of %s in %lld groups",
+                              lk_shape_format(text, sizeof text, shape), (long long)own->groups);
+    }
     return lk_op_group_norm(x, lki_module_value(module, x, "weight"), lki_module_value(module, x, "bias"),
                             own->groups, own->eps);
 }

@@ -205,7 +205,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
     return cudaSuccess;
 }
 
-/* One of compute capability 9.0, or as LOCKSTEP_EMULATED_CAPABILITY says (75). A block that waits for others keeps all its stacks: few processors. */
+/* One of compute capability 9.0, or as LOCKSTEP_EMULATED_CAPABILITY says (75). A block that waits for others
+ * keeps all its stacks: few processors. */
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 {
     if (device < 0 || device >= device_count()) return remember(cudaErrorInvalidDevice);

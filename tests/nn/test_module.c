@@ -57,6 +57,30 @@ static void lookup_by_path(void **state)
     lk_module_free(model);
 }
 
+static void expect_norm(lk_module *module, lk_shape shape, bool training, const char *sentence)
+{
+    lk_graph *graph = lk_graph_create(training);
+    lk_value *y = lk_module_forward(module, lk_graph_input(graph, "x", LK_F32, shape));
+    assert_true((y == NULL) == (sentence != NULL));
+    if (sentence) lkt_contains(graph->error, sentence);
+    lk_graph_free(graph);
+}
+
+/* As PyTorch: a variance needs two values, unless it is a running one. */
+static void one_value_has_no_variance(void **state)
+{
+    (void)state;
+    lk_module *batch = lk_batch_norm1d(3), *group = lk_group_norm(3, 3);
+    expect_norm(batch, LK_SHAPE(1, 3), true, "expected more than 1 value per channel when training");
+    expect_norm(batch, LK_SHAPE(1, 3), false, NULL);
+    expect_norm(batch, LK_SHAPE(1, 3, 2), true, NULL);
+    expect_norm(batch, LK_SHAPE(2, 3), true, NULL);
+    expect_norm(group, LK_SHAPE(1, 3), false, "expected more than 1 value per group");
+    expect_norm(group, LK_SHAPE(2, 3), true, NULL);
+    lk_module_free(batch);
+    lk_module_free(group);
+}
+
 static void copies_are_independent(void **state)
 {
     (void)state;
@@ -307,11 +331,17 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paths_are_pytorchs),     cmocka_unit_test(lookup_by_path),
-        cmocka_unit_test(copies_are_independent), cmocka_unit_test(a_null_part_passes_through),
-        cmocka_unit_test(names_are_checked),      cmocka_unit_test(custom_modules),
-        cmocka_unit_test(summary_of_a_model),     cmocka_unit_test(shape_errors_name_the_layer),
-        cmocka_unit_test(bad_arguments),          cmocka_unit_test(one_module_in_several_graphs),
+        cmocka_unit_test(one_value_has_no_variance),
+        cmocka_unit_test(paths_are_pytorchs),
+        cmocka_unit_test(lookup_by_path),
+        cmocka_unit_test(copies_are_independent),
+        cmocka_unit_test(a_null_part_passes_through),
+        cmocka_unit_test(names_are_checked),
+        cmocka_unit_test(custom_modules),
+        cmocka_unit_test(summary_of_a_model),
+        cmocka_unit_test(shape_errors_name_the_layer),
+        cmocka_unit_test(bad_arguments),
+        cmocka_unit_test(one_module_in_several_graphs),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
