@@ -11,8 +11,11 @@
  *     lk_step_free(step);
  *
  * The first batch of a new shape is recorded, differentiated and compiled; every later one of that shape is a
- * replay that allocates nothing. Life: the step borrows model, criterion, optimizer and engine, which must
- * outlive it, unless
+ * replay that allocates nothing. The step keeps the 64 shapes that it used last; one that comes again later
+ * is compiled again. A parameter that the loss of a batch does not reach stays as it is, with its optimizer's
+ * state, as in PyTorch with a grad of None. If a batch does not fit into memory, the call fails with
+ * LK_ERR_NOMEM, nothing has changed, and the step goes on with smaller ones. Life: the step borrows model,
+ * criterion, optimizer and engine, which must outlive it, unless
  * `.owned` says that they are its own. Creating a step with an optimizer moves the model's parameters into
  * one flat buffer (lk_param.value keeps pointing at them). Several steps may share a model, wherever their
  * engines work; on a GPU those of one engine share its copy of the parameters too, while others copy it

@@ -255,6 +255,33 @@ static void norms(lkt_case_list *list)
     }
 }
 
+/* Vectors of 16 bits with statistics of f32: channels that lie side by side. The outlier stands in the first
+ * row. */
+static void low_norm(lkt_case_list *list, int64_t rows, int64_t channels, double outlier)
+{
+    lkt_case *c =
+        lkt_case_add(list, LK_OP_BATCH_NORM, "fast bf16 %d by %d with %g", (int)rows, (int)channels, outlier);
+    c->attr.alpha = 1e-5;
+    c->attr.training = true;
+    c->tolerance = 2e-2;
+    lk_tensor *x = lkt_in(c, LK_BF16, LK_SHAPE(rows, channels), LKT_NORMAL);
+    for (int64_t i = 0; i < channels && outlier != 0; i++) lk_tensor_set(x, i, outlier);
+    for (int i = 0; i < 4; i++) lkt_in_absent(c);
+    lkt_out(c, LK_BF16, LK_SHAPE(rows, channels));
+    lkt_out_f32(c, LK_SHAPE(channels));
+    lkt_out_f32(c, LK_SHAPE(channels));
+}
+
+static void low_norms(lkt_case_list *list)
+{
+    static const double outliers[] = {0, 100, 10000, -10000, 1e6};
+    for (size_t i = 0; i < sizeof outliers / sizeof *outliers; i++) {
+        low_norm(list, 33, 5, outliers[i]);
+        low_norm(list, 700, 65, outliers[i]);
+        low_norm(list, 5000, 16, outliers[i]);
+    }
+}
+
 static void reduction(lkt_case_list *list, lk_op op, lk_shape x, uint32_t axes, lk_shape out, spoil how)
 {
     char text[64];
@@ -353,6 +380,7 @@ void lkt_cases_fast(lkt_case_list *list)
     convs(list);
     softmaxes(list);
     norms(list);
+    low_norms(list);
     reductions(list);
     pools(list);
     others(list);

@@ -1,8 +1,8 @@
 /* Parameters that a loss does not reach stay as they are, with their optimizer's state and count, as
  * PyTorch's do whose grad is None. Values are PyTorch's (tests/oracle/unreached_parameters.py), on every
  * engine. */
+#include "case.h"
 #include "engines.h"
-#include "lktest.h"
 
 #include <lockstep/lockstep.h>
 
@@ -121,11 +121,65 @@ static void lamb_leaves_them_alone(void **state)
     for (int i = 0; i < 6; i++) lkt_close(values[14 + i], first[i], 0);
 }
 
+static lk_value *only_first(lk_module *module, lk_value *x)
+{
+    return lk_module_forward(lk_module_child(module, "first"), x);
+}
+
+static lk_runner *train_ranks(int ranks, lk_optimizer *optimizer, bool compress)
+{
+    lk_manual_seed(11);
+    lk_module *model =
+        lk_custom_module(.forward = only_first,
+                         .children = lk_children({"first", lk_linear(LKT_FEATURES, LKT_CLASSES)},
+                                                 {"second", lk_linear(3, 5)}));
+    lk_runner *runner = lk_supervised_runner();
+    lk_status status = lk_train(
+        runner, .model = model, .criterion = lk_cross_entropy_loss(), .optimizer = optimizer,
+        .loaders =
+            lk_loaders({"train", lk_loader(lkt_points(16, 1), .batch_size = 8 / ranks, .no_shuffle = true)}),
+        .num_epochs = 3, .nproc = ranks, .device = "cpu", .thread_count = 1, .compress_gradients = compress);
+    if (status) fail_msg("%d ranks: %s", ranks, lk_error());
+    return runner;
+}
+
+/* Ranks that divide the update, ranks that do not, and gradients that travel compressed. */
+static void on_two_ranks(void **state)
+{
+    (void)state;
+    lk_manual_seed(11);
+    lk_module_free(lk_linear(LKT_FEATURES, LKT_CLASSES));
+    lk_module *untouched = lk_linear(3, 5);
+    for (int k = 0; k < 3; k++) {
+        lk_runner *one =
+            train_ranks(1, k == 1 ? lk_lamb(.lr = 0.05) : lk_adamw(.lr = 0.05, .weight_decay = 0.1), false);
+        lk_runner *two =
+            train_ranks(2, k == 1 ? lk_lamb(.lr = 0.05) : lk_adamw(.lr = 0.05, .weight_decay = 0.1), k == 2);
+        const lk_tensor *expected = lk_module_param(untouched, "weight")->value,
+                        *second = lk_module_param(two->model, "second.weight")->value,
+                        *a = lk_module_param(one->model, "first.weight")->value,
+                        *b = lk_module_param(two->model, "first.weight")->value;
+        for (int64_t i = 0; i < lk_tensor_count(expected); i++)
+            lkt_close(lk_tensor_get(second, i), lk_tensor_get(expected, i), 0);
+        for (int64_t i = 0; i < lk_tensor_count(a); i++)
+            lkt_close(lk_tensor_get(b, i), lk_tensor_get(a, i), k == 2 ? 5e-2 : 1e-4);
+        lk_runner_free(one);
+        lk_runner_free(two);
+    }
+    lk_module_free(untouched);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest on_gpu[] = {
         cmocka_unit_test(pytorchs_values),
         cmocka_unit_test(lamb_leaves_them_alone),
     };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pytorchs_values),
+        cmocka_unit_test(lamb_leaves_them_alone),
+        cmocka_unit_test(on_two_ranks),
+    };
+    if (gpu_is_asked_for()) return cmocka_run_group_tests(on_gpu, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

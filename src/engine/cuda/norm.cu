@@ -216,7 +216,9 @@ lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call)
     call->run = is_gradient(call->op) ? run_backward : run_forward;
     if (s->norm.kind != LKI_CUDA_BATCH)
         cuda->paths[s->norm.set_size <= 1024 ? LKI_CUDA_PATH_NORM_WARP : LKI_CUDA_PATH_NORM_BLOCK].entered++;
-    else if (!s->by_last)
+    else if (s->by_last)
+        cuda->paths[LKI_CUDA_PATH_NORM_LAST].entered++;
+    else
         cuda->paths[s->norm.parts > 1 ? LKI_CUDA_PATH_NORM_PARTS : LKI_CUDA_PATH_NORM_CHANNELS].entered++;
     if (s->by_last && is_gradient(call->op) && !s->norm.relu) take_over(call, s);
     return LK_OK;

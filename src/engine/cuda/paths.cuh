@@ -16,6 +16,7 @@
     X(CONV_WEIGHT, "conv_grad_weight: our own")                                                              \
     X(NORM_CHANNELS, "norms: a block per channel")                                                           \
     X(NORM_PARTS, "norms: channels in parts")                                                                \
+    X(NORM_LAST, "norms: channels side by side")                                                             \
     X(NORM_WARP, "norms: a warp per set")                                                                    \
     X(NORM_BLOCK, "norms: a block per set")                                                                  \
     X(POOL_DISJOINT, "pools: disjoint windows")                                                              \
