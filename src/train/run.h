@@ -76,8 +76,8 @@ typedef struct lki_run {
     lk_comm *comm;
     lk_runner *outer; /* ranks.c: whose callback has started this run on several ranks; NULL: nobody's */
     uint64_t number;  /* of this run among those on several ranks */
-    int cpu_level;           /* the widest that all ranks have; 0: the machine's own */
-    bool mixed_cpus;         /* some ranks' machines have more than that */
+    int cpu_level;    /* the widest that all ranks have; 0: the machine's own */
+    bool mixed_cpus;  /* some ranks' machines have more than that */
     const char *launch_note; /* what ddp was asked for and did not do; NULL: nothing */
     lki_metric_collectives collectives;
     char *logdir, *valid_loader, *valid_metric, *device, *resume;
