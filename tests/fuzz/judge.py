@@ -131,27 +131,23 @@ def excess(ours, plain, exact, drift, scale):
     return np.where(np.isfinite(ours), ratio, np.inf)
 
 
-def series(kind):
-    return lambda trace: np.array([loss for _, _, loss in getattr(trace, kind)])
+def compare_losses(ours, theirs, kind, loader, report):
+    """`kind` is a list of a trace: "batches", or the epochs' losses, "epochs" or "weighted"."""
+    def entries(trace):
+        return [entry for entry in getattr(trace, kind) if entry[0] == loader]
 
-
-def compare_losses(ours, theirs, kind, report):
-    pick = series(kind)
-    labels = [entry[:2] for entry in getattr(theirs.plain, kind)]
-    found = [entry[:2] for entry in getattr(ours.trace, kind)]
-    if sorted(found) != sorted(labels):
-        report.append((np.inf, "%s: PyTorch has %d losses, the command %d" % (kind, len(labels), len(found))))
+    def pick(trace):
+        return np.array([loss for _, _, loss in entries(trace)])
+    labels, mine = [entry[:2] for entry in entries(theirs.plain)], pick(ours.trace)
+    if [entry[:2] for entry in entries(ours.trace)] != labels:
+        report.append((np.inf, "%s of %s: PyTorch has %d losses, the command %d" % (kind, loader, len(labels), len(mine))))
         return
-    mine = np.array([loss for _, _, loss in sorted(getattr(ours.trace, kind), key=lambda e: labels.index(e[:2]))])
     plain, exact = pick(theirs.plain), pick(theirs.exact)
-    order = np.argsort([labels.index(label) for label in labels], kind="stable")
-    plain, exact = plain[order], exact[order]
     # What has drifted once stays so: the tolerance never shrinks.
-    drift = np.maximum.accumulate(theirs.drift(pick)[order])
-    ratio = excess(mine, plain, exact, drift, np.abs(exact) + 1e-3)
+    ratio = excess(mine, plain, exact, np.maximum.accumulate(theirs.drift(pick)), np.abs(exact) + 1e-3)
     worst = int(np.argmax(ratio > 1)) if (ratio > 1).any() else int(np.argmax(ratio))
     report.append((float(ratio.max()), "%s: loss %d (%s, epoch %d) is %.9g, PyTorch's %.9g, in f64 %.9g"
-                   % (kind, worst, *labels[int(order[worst])], mine[worst], plain[worst], exact[worst])))
+                   % (kind, worst, *labels[worst], mine[worst], plain[worst], exact[worst])))
 
 
 def compare_weights(ours, theirs, report):
@@ -181,15 +177,16 @@ def compare_initial(initial, theirs, report):
 def compare(ours, theirs, initial):
     """[(excess, sentence)], the worst first."""
     report = []
-    compare_losses(ours, theirs, "batches", report)
-    # Metrics of several ranks leave padding out, which the emulation does not know. A mean over classes with weights may count
-    # each batch by its samples or by their weights.
-    if theirs.job["ranks"] == 1:
-        ours.trace.weighted = ours.trace.epochs
-        looks = [[], []]
-        compare_losses(ours, theirs, "epochs", looks[0])
-        compare_losses(ours, theirs, "weighted", looks[1])
-        report += min(looks, key=lambda look: look[0][0])
+    ours.trace.weighted = ours.trace.epochs
+    for loader in theirs.job["config"]["loaders"]:
+        compare_losses(ours, theirs, "batches", loader, report)
+        # Metrics of several ranks leave padding out, which the emulation does not know. A mean over classes with weights may
+        # count each batch by its samples or by their weights.
+        if theirs.job["ranks"] == 1:
+            looks = [[], []]
+            compare_losses(ours, theirs, "epochs", loader, looks[0])
+            compare_losses(ours, theirs, "weighted", loader, looks[1])
+            report += min(looks, key=lambda look: look[0][0])
     compare_weights(ours, theirs, report)
     compare_initial(initial, theirs, report)
     return sorted(report, key=lambda entry: -entry[0])
