@@ -19,6 +19,7 @@ extern "C" {
 typedef struct lk_metric_callback_options {
     const char *input_key, *target_key;
     const char *prefix, *suffix;
+    bool not_on_batch; /* keep its values out of the metrics of batches */
     int num_classes;
     int topk[LK_MAX_TOPK];          /* accuracy */
     double threshold;               /* multilabel, IoU, Dice */

@@ -60,7 +60,7 @@ typedef enum lk_parameter_type {
     LK_PARAMETER_STRINGS, /* a list of texts, or one */
     LK_PARAMETER_OBJECT,  /* one object of `kind`, or the name of a component that needs no arguments */
     LK_PARAMETER_OBJECTS, /* one object, a list of them, or a map of them by key */
-    LK_PARAMETER_ANY,     /* anything, unread: accepted for the sake of other programs' configs */
+    LK_PARAMETER_ANY,     /* anything: unchecked, and no objects are built of it */
 } lk_parameter_type;
 
 typedef struct lk_parameter {
@@ -76,6 +76,12 @@ typedef struct lk_parameter {
     bool takes_numbers;  /* tensors: a list of numbers will do */
     bool takes_keys;     /* lists: a map of values will do; lk_arg_key_at gives their keys */
     const char *implied; /* objects: the component that a map without `_target_` stands for; NULL: none */
+
+    /* Keys that other programs know and that mean nothing here. `choices` are the values that say what
+     * happens anyhow. Any other value of the first kind is accepted, and a run says in one line that it
+     * changes nothing, and why: `help`. Any other value of the second kind is an error, and `help` is what to
+     * write instead. */
+    bool no_effect, refused;
 } lk_parameter;
 
 typedef struct lk_args lk_args;

@@ -123,21 +123,23 @@ lk_estimator *lk_estimator_from_args(const char *name, lk_module *model_owned, l
         .name = name_, .type = LK_PARAMETER_##type_, .kind = LK_KIND_##kind_, .default_value = default_,     \
         .help = help_                                                                                        \
     }
-#define LK_ESTIMATOR_PARAMETERS                                                                              \
+#define LK_SOLVED_ESTIMATOR_PARAMETERS_                                                                      \
     LK_ESTIMATOR_PART_("loaders", OBJECTS, LOADER, NULL, "Loaders by key; the first one trains."),           \
+        LK_ESTIMATOR_PARAMETER_("logdir", STRING, "./logs/", "The folder for logs."),                        \
+        LK_ESTIMATOR_PARAMETER_("device", STRING, "auto", "auto, cpu, cuda or ref."),                        \
+        LK_ESTIMATOR_PARAMETER_("quiet", BOOL, "n", "Say nothing of device and ranks before the run."),      \
+        LK_ESTIMATOR_PARAMETER_("tracking", STRING, "", "A folder, mlruns, for a record as MLflow's; off."), \
+        LK_ESTIMATOR_PARAMETER_("experiment", STRING, "Default", "The record's experiment.")
+#define LK_ESTIMATOR_PARAMETERS                                                                              \
+    LK_SOLVED_ESTIMATOR_PARAMETERS_,                                                                         \
         LK_ESTIMATOR_PARAMETER_("n_epochs", INT, "1", "How many times over the data."),                      \
         LK_ESTIMATOR_PARAMETER_("patience", INT, "10",                                                       \
                                 "Epochs without a better loss before the run ends and the rate falls."),     \
         LK_ESTIMATOR_PARAMETER_("min_delta", FLOAT, "1e-5", "What counts as better."),                       \
-        LK_ESTIMATOR_PARAMETER_("logdir", STRING, "./logs/", "The folder for logs."),                        \
         LK_ESTIMATOR_PARAMETER_("lr", FLOAT, "1e-3", "The learning rate."),                                  \
         LK_ESTIMATOR_PARAMETER_("min_lr", FLOAT, "", "Where it stops falling; lr / 100."),                   \
-        LK_ESTIMATOR_PARAMETER_("device", STRING, "auto", "auto, cpu, cuda or ref."),                        \
         LK_ESTIMATOR_PARAMETER_("ddp", BOOL, "n", "Ranks on all GPUs, or on all cores."),                    \
         LK_ESTIMATOR_PARAMETER_("nproc", INT, "0", "How many ranks; 0: as many as there are."),              \
-        LK_ESTIMATOR_PARAMETER_("quiet", BOOL, "n", "Say nothing of device and ranks before the run."),      \
-        LK_ESTIMATOR_PARAMETER_("tracking", STRING, "", "A folder, mlruns, for a record as MLflow's; off."), \
-        LK_ESTIMATOR_PARAMETER_("experiment", STRING, "Default", "The record's experiment."),                \
         LK_ESTIMATOR_PART_("criterion", OBJECT, CRITERION, "", "The loss; the estimator's own."),            \
         LK_ESTIMATOR_PART_("optimizer", OBJECT, OPTIMIZER, "", "Adam(lr) where left out."),                  \
         LK_ESTIMATOR_PART_("scheduler", OBJECT, SCHEDULER, "",                                               \

@@ -16,9 +16,11 @@ extern "C" {
 #endif
 
 typedef struct lk_logger_options {
-    bool batch_metrics;   /* log every batch too (TensorBoard, JSONL) */
-    int64_t resume_epoch; /* continue files that exist: keep what was logged up to this epoch, drop what came
-                             later; 0 starts afresh */
+    bool batch_metrics;    /* log every batch too (TensorBoard, JSONL) */
+    bool no_epoch_metrics; /* do not log epochs (TensorBoard) */
+    bool hparams;          /* a line with the run's settings when it starts (console) */
+    int64_t resume_epoch;  /* continue files that exist: keep what was logged up to this epoch, drop what came
+                              later; 0 starts afresh */
     int64_t
         resume_sample; /* the same for what was logged per batch: the samples seen when the run was saved */
     FILE *stream;      /* console: stdout where NULL */

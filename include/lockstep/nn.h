@@ -231,7 +231,8 @@ typedef struct lk_upsample_options {
     double scale_factor, scale_factors[3];
     int64_t size, sizes[3];
     lk_upsample_mode mode; /* nearest */
-    bool align_corners;
+    bool align_corners;    /* linear mode */
+    int axes; /* how many spatial axes the input must have: 2 is PyTorch's bilinear; 0: as many as it has */
 } lk_upsample_options;
 #define lk_upsample(...) lk_upsample_create((lk_upsample_options){__VA_ARGS__})
 lk_module *lk_upsample_create(lk_upsample_options options);

@@ -195,6 +195,23 @@ static lk_status check_int(const lk_parameter *parameter, const lki_node *node)
     return lki_fail_at(node->place, "%s: %lld is out of range", parameter->name, (long long)value);
 }
 
+/* Whether a value is one of those that say what happens anyhow; booleans may be spelled in any way. */
+bool lki_parameter_is_same(const lk_parameter *parameter, const lki_node *node)
+{
+    bool flag, wanted;
+    if (!parameter->choices || node->kind != LKI_NODE_SCALAR) return false;
+    if (lki_choice_index(parameter->choices, node->text) >= 0) return true;
+    return lki_parse_bool(node->text, &flag) && lki_parse_bool(parameter->choices, &wanted) && flag == wanted;
+}
+
+static lk_status check_refused(const lki_object *object, const lk_parameter *parameter, const lki_node *node)
+{
+    if (!parameter->refused || lki_parameter_is_same(parameter, node)) return LK_OK;
+    return lki_fail_at(node->place, "%s: %s cannot be set%s%s: %s", object->called, parameter->name,
+                       parameter->choices ? " but to " : "", parameter->choices ? parameter->choices : "",
+                       parameter->help);
+}
+
 static lk_status check_one(const lk_parameter *parameter, const lki_node *node)
 {
     double number;
@@ -233,6 +250,7 @@ lk_status lki_object_check(const lki_object *object)
     for (int i = 0; parameters && parameters[i].name; i++) {
         const lki_node *value = object->values[i];
         if (!value || !object->given[i]) continue;
+        LKI_TRY(check_refused(object, &parameters[i], value));
         if (!is_many(&parameters[i], value)) {
             LKI_TRY(check_one(&parameters[i], value));
             continue;

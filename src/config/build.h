@@ -68,6 +68,12 @@ lki_object *lki_node_object(const lki_node *node);
 lk_status lki_object_bind(lki_plan *plan, lki_object *object);
 lk_status lki_object_check(const lki_object *object);
 
+/* Whether a value given for a parameter with no_effect or refused says what happens anyhow. */
+bool lki_parameter_is_same(const lk_parameter *parameter, const lki_node *node);
+
+/* Says in a line for each key that changes nothing here what it is and why. */
+void lki_plan_note_keys(const lki_plan *plan);
+
 /* The i-th object of one of an object's own arguments, and its key in a map; NULL where there is none. */
 lki_object *lki_object_argument(const lki_object *object, const char *name, int index);
 const char *lki_object_key(const lki_object *object, const char *name, int index);

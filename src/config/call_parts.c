@@ -62,13 +62,44 @@ out:
     return status;
 }
 
+/* The module that the i-th item of `params` is about; NULL where there is none. */
+static const lki_object *part_at(const lki_object *optimizer, int index)
+{
+    const lki_object *part = lki_object_argument(optimizer, "params", index);
+    bool is_group = part && part->component->kind == LK_KIND_PARAMETERS;
+    return is_group ? lki_object_argument(part, "params", 0) : part;
+}
+
+/* A parameter has the numbers of one group, as in PyTorch. */
+static lk_status check_apart(const lki_object *optimizer, int index)
+{
+    const lki_object *part = part_at(optimizer, index);
+    lk_param_list own = {0}, earlier = {0};
+    lk_status status;
+    LKI_TRY_OUT(lk_module_params(part->pointer, &own));
+    for (int i = 0; i < index; i++) {
+        lk_param_list_free(&earlier);
+        LKI_TRY_OUT(lk_module_params(part_at(optimizer, i)->pointer, &earlier));
+        for (int k = 0; k < own.count && !status; k++)
+            if (holds(&earlier, own.items[k].param))
+                status =
+                    lki_fail_at(optimizer->node->place, "%s: params: some parameters of %s are in two groups",
+                                optimizer->called, part->called);
+        if (status) break;
+    }
+out:
+    lk_param_list_free(&own);
+    lk_param_list_free(&earlier);
+    return status;
+}
+
 /* An optimizer that names only parts of the model trains only those, as in PyTorch. */
 static lk_status freeze_the_rest(const lki_object *optimizer, lk_module *model)
 {
-    lki_object *part;
+    const lki_object *part;
     bool is_frozen = false;
-    for (int i = 0; (part = lki_object_argument(optimizer, "params", i)); i++) {
-        if (part->component->kind == LK_KIND_PARAMETERS) part = lki_object_argument(part, "params", 0);
+    for (int i = 1; part_at(optimizer, i); i++) LKI_TRY(check_apart(optimizer, i));
+    for (int i = 0; (part = part_at(optimizer, i)); i++) {
         if (part->pointer == model) return lk_module_set_trainable(model, true), LK_OK;
         LKI_TRY(check_is_part(model, part));
         if (!is_frozen) lk_module_set_trainable(model, false);
@@ -200,18 +231,46 @@ static void read_scaler(lk_args *args, lk_scaler_options *scaler)
 }
 
 /* The call's own arguments win over its engine, and that over the runner's. */
-void lki_call_read_engine(lk_args *args, lk_train_options *options)
+lk_status lki_call_read_device(lk_args *args, lk_train_options *options)
 {
+    const char *device = lk_arg_string(args, "device");
     apply_wish(lki_object_argument(args->plan->runner, "engine", 0), options);
     apply_wish(lki_object_argument(args->object, "engine", 0), options);
+    if (lk_arg_bool(args, "cpu") && device && strcmp(device, "cpu") != 0)
+        return lki_fail(LK_ERR_CONFIG, "cpu: y and device: %s contradict each other", device);
     if (lk_arg_bool(args, "cpu")) options->device = "cpu";
-    if (lk_arg_given(args, "device")) options->device = lk_arg_string(args, "device");
+    if (device) options->device = device;
+    return LK_OK;
+}
+
+/* Fails where two keys ask for different precisions, or numbers are given for a scaling that is not done. */
+static lk_status check_precision(lk_args *args, const char *precision)
+{
+    static const char *const scaling[] = {"init_scale", "growth_factor", "backoff_factor", "growth_interval"};
+    bool is_fp16 = precision && !strcmp(precision, "fp16");
+    if (!is_fp16 && (lk_arg_bool(args, "fp16") || lk_arg_bool(args, "amp")))
+        return lki_fail(LK_ERR_CONFIG, "%s: y and precision: %s contradict each other",
+                        lk_arg_bool(args, "fp16") ? "fp16" : "amp", precision);
+    for (int i = 0; i < 4; i++)
+        if (lk_arg_given(args, scaling[i]) && !is_fp16)
+            return lki_fail(LK_ERR_CONFIG, "%s: losses are scaled in fp16 only: write precision: fp16",
+                            scaling[i]);
+    return LK_OK;
+}
+
+lk_status lki_call_read_engine(lk_args *args, lk_train_options *options)
+{
+    LKI_TRY(lki_call_read_device(args, options));
     if (lk_arg_given(args, "ddp")) options->ddp = lk_arg_bool(args, "ddp");
     if (lk_arg_bool(args, "distributed")) options->distributed = true;
     if (lk_arg_bool(args, "fp16") || lk_arg_bool(args, "amp")) options->precision = "fp16";
     if (lk_arg_given(args, "precision")) options->precision = lk_arg_string(args, "precision");
+    LKI_TRY(check_precision(args, options->precision));
     read_scaler(args, &options->scaler);
     static const char *const tf32[] = {"allow_tf32", "tf32"};
+    if (lk_arg_given(args, "tf32") && lk_arg_given(args, "allow_tf32") &&
+        lk_arg_bool(args, "tf32") != lk_arg_bool(args, "allow_tf32"))
+        return lki_fail(LK_ERR_CONFIG, "tf32 and allow_tf32 contradict each other");
     for (int i = 0; i < 2; i++)
         if (lk_arg_given(args, tf32[i])) options->tf32 = lk_arg_bool(args, tf32[i]);
     options->benchmark = lk_arg_bool(args, "benchmark");
@@ -219,10 +278,14 @@ void lki_call_read_engine(lk_args *args, lk_train_options *options)
     if (lk_arg_given(args, "comm")) options->comm = lk_arg_string(args, "comm");
     options->sync_batch_norm = lk_arg_bool(args, "sync_batch_norm");
     options->compress_gradients = lk_arg_bool(args, "compress_gradients");
+    if (lk_arg_int(args, "check_replicas") < 0)
+        return lki_fail(LK_ERR_CONFIG, "check_replicas: expected at least 0, found %d",
+                        lk_arg_int(args, "check_replicas"));
     if (lk_arg_given(args, "check_replicas")) { /* zero is a default in C alone */
         options->check_replicas = lk_arg_int(args, "check_replicas");
         if (options->check_replicas == 0) options->check_replicas = -1;
     }
+    return LK_OK;
 }
 
 void lki_call_drop_evaluation(lk_loader *loader, const lk_evaluate_options *options)

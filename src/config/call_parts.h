@@ -33,8 +33,10 @@ lk_status lki_call_take_loggers(lk_args *args, lki_call_lists *l, lk_logger_list
 /* Nested maps become paths: {model: {size: 3}} is model/size = 3. */
 lk_status lki_call_read_hparams(lk_args *args, lki_call_lists *l, lk_hparam_list *out);
 
-/* Device, ranks and precision: the call's own arguments, else its engine's, else the runner's engine's. */
-void lki_call_read_engine(lk_args *args, lk_train_options *options);
+/* The device alone, and all of device, ranks and precision: the call's own arguments, else its engine's, else
+ * the runner's engine's. Keys that contradict each other are an error. */
+lk_status lki_call_read_device(lk_args *args, lk_train_options *options);
+lk_status lki_call_read_engine(lk_args *args, lk_train_options *options);
 
 /* Frees what was taken for an evaluation that does not take place. */
 void lki_call_drop_evaluation(lk_loader *loader, const lk_evaluate_options *options);

@@ -68,11 +68,24 @@
         .name = name_, .type = LK_PARAMETER_OBJECT, .kind = LK_KIND_TENSOR, .default_value = default_,       \
         .help = help_, .takes_paths = true, .takes_numbers = true                                            \
     }
-/* What other programs' configs may say and nothing here depends on. */
-#define LKI_IGNORED(name_, help_)                                                                            \
+/* A part of the file that the builder reads for itself. */
+#define LKI_TREE(name_, help_)                                                                               \
     {                                                                                                        \
         .name = name_, .type = LK_PARAMETER_ANY, .default_value = LKI_OPTIONAL, .help = help_                \
     }
+/* What other programs' configs may say. A value other than `same_` changes nothing here, which a run says
+ * with the reason `why_`; or it is refused with what to do `instead_`. */
+#define LKI_NO_EFFECT(name_, same_, why_)                                                                    \
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_ANY, .default_value = LKI_OPTIONAL, .choices = same_,            \
+        .help = why_, .no_effect = true                                                                      \
+    }
+#define LKI_REFUSED(name_, same_, instead_)                                                                  \
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_ANY, .default_value = LKI_OPTIONAL, .choices = same_,            \
+        .help = instead_, .refused = true                                                                    \
+    }
+#define LKI_IGNORED(name_, help_) LKI_NO_EFFECT(name_, NULL, help_)
 
 /* The names that Catalyst gives a callback: Accuracy is AccuracyCallback in two of its modules. */
 #define LKI_CALLBACK_NAMES(name_)                                                                            \

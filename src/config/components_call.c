@@ -16,12 +16,17 @@ static bool minimizes(lk_args *args)
     return !metric || strstr(metric, "loss");
 }
 
+/* The first seed of a config was set before anything was built; setting it again would repeat random numbers.
+ */
+static uint64_t later_seed(lk_args *args)
+{
+    bool is_set = args->object == args->plan->seeded_by || !lk_arg_given(args, "seed");
+    return is_set ? 0 : (uint64_t)lk_arg_int64(args, "seed");
+}
+
 static void read_train_values(lk_args *args, lk_train_options *options)
 {
-    /* The first seed of a config was set before anything was built; setting it again would repeat random
-     * numbers. */
-    bool is_set = args->object == args->plan->seeded_by || !lk_arg_given(args, "seed");
-    options->seed = is_set ? 0 : (uint64_t)lk_arg_int64(args, "seed");
+    options->seed = later_seed(args);
     options->num_epochs = lk_arg_int(args, "num_epochs");
     options->logdir = lk_arg_string(args, "logdir");
     options->resume = lk_arg_string(args, "resume");
@@ -30,12 +35,14 @@ static void read_train_values(lk_args *args, lk_train_options *options)
     options->valid_loader = lk_arg_string(args, "valid_loader");
     options->valid_metric = lk_arg_string(args, "valid_metric");
     options->minimize_valid_metric = minimizes(args);
+    /* lk_train takes a run that names no metric to minimize its loss. */
+    if (!options->minimize_valid_metric && !options->valid_metric)
+        options->valid_metric = lk_args_runner(args)->loss_key;
     options->verbose = lk_arg_bool(args, "verbose");
     options->timeit = lk_arg_bool(args, "timeit");
     options->check = lk_arg_bool(args, "check");
     options->overfit = lk_arg_bool(args, "overfit");
     options->load_best_on_end = lk_arg_bool(args, "load_best_on_end");
-    lki_call_read_engine(args, options);
 }
 
 /* Objects that were taken and then not handed over. */
@@ -72,6 +79,7 @@ static lk_status call_train(const lk_component *self, lk_args *args, void **out)
     (void)self;
     (void)out;
     read_train_values(args, &options);
+    LKI_TRY(lki_call_read_engine(args, &options));
     if (options.num_epochs < 1)
         return lki_fail(LK_ERR_CONFIG, "num_epochs: expected at least 1, found %d", options.num_epochs);
     LKI_TRY(lki_tree_to_yaml(args->plan->tree, &text));
@@ -88,17 +96,29 @@ static lk_status call_train(const lk_component *self, lk_args *args, void **out)
 
 /* ---- evaluate_loader, predict_loader ---- */
 
-static lk_status take_evaluation(lk_args *args, lki_call_lists *l, lk_loader **loader,
+/* The runner's engine may ask for more, as it is for training too. */
+static lk_status check_engine(lk_args *args)
+{
+    const lki_object *engine = lki_object_argument(args->object, "engine", 0);
+    const lki_engine_wish *wish = engine ? engine->pointer : NULL;
+    if (!wish || !(wish->ddp || wish->half)) return LK_OK;
+    return lki_fail_at(engine->node->place,
+                       "engine: an evaluation is in fp32 and starts no ranks: write CPUEngine or GPUEngine");
+}
+
+static lk_status take_evaluation(lk_args *args, lki_call_lists *l, bool predicts, lk_loader **loader,
                                  lk_evaluate_options *options)
 {
     lk_train_options engine = {0};
-    lki_call_read_engine(args, &engine);
+    LKI_TRY(lki_call_read_device(args, &engine));
     options->device = engine.device;
+    options->seed = later_seed(args);
     options->resume = lk_arg_string(args, "resume");
     options->verbose = lk_arg_bool(args, "verbose");
+    LKI_TRY(check_engine(args));
     LKI_TRY(lki_call_take_model(args, &options->model));
-    LKI_TRY(lki_call_take_criterion(args, &options->criterion));
-    LKI_TRY(lki_call_take_callbacks(args, l, &options->callbacks));
+    if (!predicts) LKI_TRY(lki_call_take_criterion(args, &options->criterion));
+    if (!predicts) LKI_TRY(lki_call_take_callbacks(args, l, &options->callbacks));
     *loader = lk_arg_take(args, "loader");
     return args->status;
 }
@@ -110,7 +130,7 @@ static lk_status evaluate(lk_args *args, const char *output)
     lki_call_lists l = {0};
     lk_loader *loader = NULL;
     lk_runner *runner = lk_args_runner(args);
-    lk_status status = take_evaluation(args, &l, &loader, &options);
+    lk_status status = take_evaluation(args, &l, output != NULL, &loader, &options);
     if (status)
         lki_call_drop_evaluation(loader, &options);
     else if (output)
@@ -134,8 +154,11 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
     return evaluate(args, lk_arg_string(args, "output"));
 }
 
-#define ENGINE_PARAMETERS                                                                                    \
+#define DEVICE_PARAMETERS                                                                                    \
     LKI_BOOL("cpu", "false", "on the CPU whatever else is there"),                                           \
+        LKI_STRING("device", LKI_OPTIONAL, "auto, cpu, cuda or ref")
+#define ENGINE_PARAMETERS                                                                                    \
+    DEVICE_PARAMETERS,                                                                                       \
         LKI_BOOL("fp16", "false", "products in fp16, with loss scaling; precision: bf16 needs none"),        \
         LKI_BOOL("amp", "false", "the same, as older configs say it"),                                       \
         LKI_FLOAT("init_scale", "65536", "fp16: what the loss is multiplied with at first"),                 \
@@ -149,7 +172,6 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
         LKI_BOOL("sync_batch_norm", "false", "batch norms look at the batches of all ranks"),                \
         LKI_BOOL("compress_gradients", "false", "gradients travel as bf16, with error feedback"),            \
         LKI_INT("check_replicas", "1000", "compare the ranks' weights every so many updates; 0: never"),     \
-        LKI_STRING("device", LKI_OPTIONAL, "auto, cpu, cuda or ref"),                                        \
         LKI_CHOICE("precision", LKI_OPTIONAL, "fp32|bf16|fp16", "of the computation"), LKI_TF32_PARAMETERS,  \
         LKI_BOOL("benchmark", "false",                                                                       \
                  "a GPU's convolutions by the fastest way of a trial, though its bits vary")
@@ -166,7 +188,7 @@ static const lk_parameter train_parameters[] = {
     LKI_OBJECTS("loggers", LOGGER, LKI_OPTIONAL, "where metrics go, a list or a map"),
     LKI_INT64("seed", "42",
               "of all random numbers; the first one of a config is set before the model is built"),
-    LKI_IGNORED("hparams", "numbers and names to keep with the logs"),
+    LKI_TREE("hparams", "numbers and names to keep with the logs"),
     LKI_INT("num_epochs", "1", "how many times over the data"),
     LKI_STRING("logdir", LKI_OPTIONAL,
                "the folder for logs and checkpoints; nothing is written where left out"),
@@ -178,31 +200,47 @@ static const lk_parameter train_parameters[] = {
     LKI_BOOL("timeit", "false", "times of loading and computing among the metrics"),
     LKI_BOOL("check", "false", "3 batches a loader, 3 epochs: does it run at all?"),
     LKI_BOOL("overfit", "false", "the first batch of each loader, over and over"),
-    LKI_IGNORED("profile", "accepted, without effect"),
+    LKI_REFUSED("profile", "false",
+                "write timeit: y for times among the metrics, or use lockstep bench -C FILE"),
     LKI_BOOL("load_best_on_end", "false", "end with the best epoch's weights"),
     ENGINE_PARAMETERS,
     LKI_CHOICE("autoresume", LKI_OPTIONAL, "last|best",
                "go on from logdir's own checkpoint, where there is one"),
     LKI_BOOL("overwrite", "false",
              "replace an earlier run's files in logdir, which are moved to LOGDIR.1 otherwise"),
-    LKI_IGNORED("datasets",
-                "instead of loaders: datasets by key, and batch_size, num_workers and drop_last of all "
-                "their loaders; train... is shuffled"),
+    LKI_TREE("datasets",
+             "instead of loaders: datasets by key, and batch_size, num_workers and drop_last of all "
+             "their loaders; train... is shuffled"),
     {0},
 };
 #define EVALUATION_PARAMETERS                                                                                \
-    LKI_OBJECT("loader", LOADER, LKI_REQUIRED, "the data"),                                                  \
-        LKI_OBJECTS("callbacks", CALLBACK, LKI_OPTIONAL, "the metrics to report"),                           \
-        LKI_OBJECT("model", MODULE, LKI_OPTIONAL, "the model; the runner's where left out"),                 \
+    LKI_OBJECT("model", MODULE, LKI_OPTIONAL, "the model; the runner's where left out"),                     \
         LKI_OBJECT("engine", ENGINE, LKI_OPTIONAL, "where it runs; the runner's where left out"),            \
-        LKI_OBJECTS("criterion", CRITERION, LKI_OPTIONAL, "the loss to report"),                             \
         LKI_STRING("resume", LKI_OPTIONAL, "weights to load first"),                                         \
         LKI_INT64("seed", "42", "of all random numbers"), LKI_BOOL("verbose", "false", "progress")
-static const lk_parameter evaluate_parameters[] = {EVALUATION_PARAMETERS, ENGINE_PARAMETERS, {0}};
+/* Catalyst's evaluations take these; here all ranks that have trained go through the data together. */
+#define IN_FP32  "leave it out: evaluations compute in fp32"
+#define ON_RANKS "leave it out: the ranks that have trained evaluate together"
+#define NOT_IN_EVALUATIONS                                                                                   \
+    LKI_REFUSED("fp16", "false", IN_FP32), LKI_REFUSED("amp", "false", IN_FP32),                             \
+        LKI_REFUSED("precision", "fp32", IN_FP32), LKI_REFUSED("ddp", "false", ON_RANKS),                    \
+        LKI_REFUSED("distributed", "false", ON_RANKS)
+#define DATA LKI_OBJECT("loader", LOADER, LKI_REQUIRED, "the data")
+static const lk_parameter evaluate_parameters[] = {
+    DATA,
+    LKI_OBJECTS("callbacks", CALLBACK, LKI_OPTIONAL, "the metrics to report"),
+    EVALUATION_PARAMETERS,
+    LKI_OBJECTS("criterion", CRITERION, LKI_OPTIONAL, "the loss to report"),
+    DEVICE_PARAMETERS,
+    NOT_IN_EVALUATIONS,
+    {0},
+};
 static const lk_parameter predict_parameters[] = {
+    DATA,
     EVALUATION_PARAMETERS,
     LKI_STRING("output", LKI_REQUIRED, "the .npy file for the model's outputs, in the loader's order"),
-    ENGINE_PARAMETERS,
+    DEVICE_PARAMETERS,
+    NOT_IN_EVALUATIONS,
     {0},
 };
 

@@ -18,6 +18,9 @@ static lk_status build_criterion(const lk_component *self, lk_args *args, void *
 static lk_status read_clipping(lk_args *args, lk_optimizer_callback_options *options)
 {
     const char *function = lk_arg_component_at(args, "grad_clip_fn", 0);
+    if (!function && lk_arg_given(args, "grad_clip_params"))
+        return lki_fail(LK_ERR_CONFIG, "grad_clip_params: grad_clip_fn is missing: clip_grad_norm_ or "
+                                       "clip_grad_value_");
     if (!function) return LK_OK;
     const char *wanted = strcmp(function, "clip_grad_norm_") ? "clip_value" : "max_norm";
     double *number = strcmp(function, "clip_grad_norm_") ? &options->clip_value : &options->clip_norm;

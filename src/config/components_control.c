@@ -3,6 +3,7 @@
 #include "config/components.h"
 
 #include "base/status.h"
+#include "train/callbacks/callbacks.h"
 
 #include <lockstep/callback.h>
 
@@ -29,7 +30,20 @@ static lk_status build_periodic_loader(const lk_component *self, lk_args *args, 
         return lki_fail(LK_ERR_CONFIG, "expected loaders and periods, as in valid: 3");
     for (int i = 0; i < count; i++)
         periods[i] = (lk_loader_period){lk_arg_key_at(args, "periods", i), lk_arg_int_at(args, "periods", i)};
-    return lki_built(lk_periodic_loader_callback_create(periods, count), out);
+    const lki_deciding decides = {
+        .loader_key = lk_arg_string(args, "valid_loader_key"),
+        .metric_key = lk_arg_string(args, "valid_metric_key"),
+        .says_minimize = lk_arg_given(args, "minimize"),
+        .minimize = lk_arg_bool(args, "minimize"),
+    };
+    lk_callback *callback = lk_periodic_loader_callback_create(periods, count);
+    if (!callback) return lki_last_status();
+    lk_status status = lki_periodic_loader_expect(callback, &decides);
+    if (status)
+        lk_callback_free(callback);
+    else
+        *out = callback;
+    return status;
 }
 
 static lk_status build_batch_overfit(const lk_component *self, lk_args *args, void **out)
@@ -146,9 +160,9 @@ static const lk_parameter lr_finder_parameters[] = {
     {0},
 };
 static const lk_parameter periodic_loader_parameters[] = {
-    LKI_IGNORED("valid_loader_key", "accepted, without effect: the run's valid_loader"),
-    LKI_IGNORED("valid_metric_key", "accepted, without effect: the run's valid_metric"),
-    LKI_IGNORED("minimize", "accepted, without effect: the run's own"),
+    LKI_STRING("valid_loader_key", LKI_OPTIONAL, "must be the run's valid_loader"),
+    LKI_STRING("valid_metric_key", LKI_OPTIONAL, "must be the run's valid_metric"),
+    LKI_BOOL("minimize", LKI_OPTIONAL, "must be the run's minimize_valid_metric"),
     {.name = "periods",
      .type = LK_PARAMETER_INTS,
      .default_value = LKI_OPTIONAL,

@@ -10,15 +10,9 @@
 
 static const char reductions[] = "mean|sum|none|batchmean"; /* in lk_reduction's order */
 
-/* size_average and reduce have been replaced by reduction for years; silently ignoring them would change the
- * loss. */
-static lk_status read_reduction(lk_args *args, lk_reduction *out)
+static lk_reduction reduction_of(lk_args *args)
 {
-    if (lk_arg_given(args, "size_average") || lk_arg_given(args, "reduce"))
-        return lki_fail(LK_ERR_CONFIG,
-                        "size_average and reduce are no longer read: write reduction: mean, sum or none");
-    *out = (lk_reduction)lki_choice_index(reductions, lk_arg_string(args, "reduction"));
-    return LK_OK;
+    return (lk_reduction)lki_choice_index(reductions, lk_arg_string(args, "reduction"));
 }
 
 static lk_status build_cross_entropy(const lk_component *self, lk_args *args, void **out)
@@ -30,7 +24,7 @@ static lk_status build_cross_entropy(const lk_component *self, lk_args *args, vo
     };
     lk_tensor *weight = NULL;
     (void)self;
-    LKI_TRY(read_reduction(args, &options.reduction));
+    options.reduction = reduction_of(args);
     LKI_TRY(lki_arg_tensor(args, "weight", &weight));
     options.weight = weight;
     lk_criterion *criterion = lk_cross_entropy_loss_create(options);
@@ -43,7 +37,7 @@ static lk_status build_nll(const lk_component *self, lk_args *args, void **out)
     lk_nll_options options = {.ignore_index = lk_arg_int(args, "ignore_index"), .has_ignore_index = true};
     lk_tensor *weight = NULL;
     (void)self;
-    LKI_TRY(read_reduction(args, &options.reduction));
+    options.reduction = reduction_of(args);
     LKI_TRY(lki_arg_tensor(args, "weight", &weight));
     options.weight = weight;
     lk_criterion *criterion = lk_nll_loss_create(options);
@@ -58,7 +52,7 @@ static lk_status build_bce(const lk_component *self, lk_args *args, void **out)
     lk_criterion *criterion = NULL;
     lk_bce_options options = {0};
     lk_status status;
-    LKI_TRY_OUT(read_reduction(args, &options.reduction));
+    options.reduction = reduction_of(args);
     LKI_TRY_OUT(lki_arg_tensor(args, "weight", &weight));
     if (has_logits) LKI_TRY_OUT(lki_arg_tensor(args, "pos_weight", &pos_weight));
     options.weight = weight;
@@ -80,7 +74,7 @@ static lk_status build_regression(const lk_component *self, lk_args *args, void 
 {
     const regression *kind = self->context;
     lk_regression_options options = {0};
-    LKI_TRY(read_reduction(args, &options.reduction));
+    options.reduction = reduction_of(args);
     if (kind->number) {
         double value = lk_arg_float(args, kind->number);
         if (value == 0) value = LK_ZERO;
@@ -93,13 +87,13 @@ static lk_status build_kl_div(const lk_component *self, lk_args *args, void **ou
 {
     lk_kl_div_options options = {.log_target = lk_arg_bool(args, "log_target")};
     (void)self;
-    LKI_TRY(read_reduction(args, &options.reduction));
+    options.reduction = reduction_of(args);
     return lki_built(lk_kl_div_loss_create(options), out);
 }
 
 /* In PyTorch's positional order, with the two that it keeps for the sake of old programs. */
-#define SIZE_AVERAGE LKI_IGNORED("size_average", "refused: write reduction")
-#define REDUCE       LKI_IGNORED("reduce", "refused: write reduction")
+#define SIZE_AVERAGE LKI_REFUSED("size_average", NULL, "write reduction: mean, sum or none")
+#define REDUCE       LKI_REFUSED("reduce", NULL, "write reduction: mean, sum or none")
 #define REDUCTION    LKI_CHOICE("reduction", "mean", "mean|sum|none", "how the losses of a batch become one")
 
 static const lk_parameter cross_entropy_parameters[] = {

@@ -12,6 +12,22 @@
 
 enum { MAX_BATCH_TRANSFORMS = 8 };
 
+/* What only workers, or only a drawn order, can have an effect on. As PyTorch, which takes its default for
+ * left out. */
+static lk_status check_prefetch(lk_args *args)
+{
+    int prefetch_factor = lk_arg_int(args, "prefetch_factor");
+    if (prefetch_factor < 1)
+        return lki_fail(LK_ERR_CONFIG, "prefetch_factor: expected at least 1, found %d", prefetch_factor);
+    if (prefetch_factor != 2 && lk_arg_int(args, "num_workers") == 0)
+        return lki_fail(LK_ERR_CONFIG, "prefetch_factor: there are no workers: write num_workers: 1 or more");
+    bool draws = lk_arg_bool(args, "shuffle") || lk_arg_given(args, "sampler") ||
+                 lk_arg_given(args, "batch_sampler") || lk_arg_given(args, "batch_transforms");
+    if (lk_arg_given(args, "seed") && !draws)
+        return lki_fail(LK_ERR_CONFIG, "seed: the loader draws no order: write shuffle: y, or leave it out");
+    return LK_OK;
+}
+
 static lk_status check_loader(lk_args *args)
 {
     int batch_size = lk_arg_int(args, "batch_size"), num_workers = lk_arg_int(args, "num_workers");
@@ -21,7 +37,9 @@ static lk_status check_loader(lk_args *args)
         return lki_fail(LK_ERR_CONFIG, "num_workers: expected at least 0, found %d", num_workers);
     if (lk_arg_given(args, "sampler") && lk_arg_given(args, "batch_sampler"))
         return lki_fail(LK_ERR_CONFIG, "either a sampler or a batch_sampler, not both");
-    return LK_OK;
+    if (lk_arg_given(args, "batch_sampler") && lk_arg_bool(args, "drop_last"))
+        return lki_fail(LK_ERR_CONFIG, "drop_last: a batch_sampler makes whole batches: leave it out");
+    return check_prefetch(args);
 }
 
 /* 0 leaves it to the sampler, which may make batches of its own. PyTorch takes a batch_size of 1 beside a
@@ -145,8 +163,6 @@ static lk_status build_tensor(const lk_component *self, lk_args *args, void **ou
     return lki_built(tensor, out);
 }
 
-#define NO_EFFECT "accepted, without effect: there are no worker processes"
-
 static const lk_parameter loader_parameters[] = {
     LKI_OBJECT("dataset", DATASET, LKI_REQUIRED, "what to load from"),
     LKI_INT("batch_size", "1", "samples in a batch, for each rank; a batch_sampler says it by itself"),
@@ -155,14 +171,15 @@ static const lk_parameter loader_parameters[] = {
     LKI_OBJECT("batch_sampler", SAMPLER, LKI_OPTIONAL,
                "the order of the samples, and the size of the batches"),
     LKI_INT("num_workers", "0", "threads that make batches ahead"),
-    LKI_IGNORED("collate_fn", "accepted, without effect: samples are stacked"),
-    LKI_IGNORED("pin_memory", "accepted, without effect: memory is pinned where it helps"),
+    LKI_REFUSED("collate_fn", NULL, "leave it out: samples are stacked; batch_transforms change batches"),
+    LKI_NO_EFFECT("pin_memory", "false", "memory is pinned where it helps"),
     LKI_BOOL("drop_last", "false", "leave a short last batch out"),
-    LKI_IGNORED("timeout", NO_EFFECT),
-    LKI_IGNORED("worker_init_fn", NO_EFFECT),
-    LKI_IGNORED("multiprocessing_context", NO_EFFECT),
+    LKI_NO_EFFECT("timeout", "0", "workers are threads, which cannot be lost"),
+    LKI_REFUSED("worker_init_fn", NULL,
+                "leave it out: workers are threads, and share what the run has set up"),
+    LKI_NO_EFFECT("multiprocessing_context", NULL, "workers are threads"),
     LKI_INT("prefetch_factor", "2", "batches made ahead by each worker"),
-    LKI_IGNORED("persistent_workers", NO_EFFECT),
+    LKI_NO_EFFECT("persistent_workers", "true", "workers are threads, and live as long as the loader"),
     LKI_OBJECTS("batch_transforms", TRANSFORM, LKI_OPTIONAL, "what is done to whole batches: Mixup, Cutmix"),
     LKI_INT64("seed", LKI_OPTIONAL, "an order of the loader's own, whatever else draws random numbers"),
     {0},
@@ -171,7 +188,9 @@ static const lk_parameter mnist_parameters[] = {
     LKI_STRING("root", LKI_REQUIRED, "the folder of the IDX files, or one that has MNIST/raw"),
     LKI_BOOL("train", "true", "the 60,000 pictures for training instead of the 10,000 for testing"),
     LKI_OBJECTS("transform", TRANSFORM, LKI_OPTIONAL, "what is done to each sample, in order"),
-    LKI_IGNORED("target_transform", "accepted, without effect"),
+    LKI_REFUSED("target_transform", NULL,
+                "write it among the transforms with the key targets, as in transform: [{_target_: OneHot, "
+                "num_classes: 10}]"),
     LKI_BOOL("download", "false", "fetch what is missing"),
     LKI_BOOL("normalize", "false", "(pixel / 255 - 0.1307) / 0.3081"),
     LKI_CHOICE("missing", "error", "error|digits", "where the files are not there: fail, or draw digits"),
@@ -183,7 +202,9 @@ static const lk_parameter catalyst_mnist_parameters[] = {
     LKI_BOOL("download", "true", "fetch what is missing"),
     LKI_OBJECTS("transform", TRANSFORM, LKI_OPTIONAL,
                 "what is done to each sample, in order, instead of the scaling; ToTensor gives 0..1"),
-    LKI_IGNORED("target_transform", "accepted, without effect"),
+    LKI_REFUSED("target_transform", NULL,
+                "write it among the transforms with the key targets, as in transform: [{_target_: OneHot, "
+                "num_classes: 10}]"),
     {0},
 };
 static const lk_parameter tensor_dataset_parameters[] = {

@@ -117,6 +117,7 @@ lk_tensor *lki_read_tensor(const char *path, const char *name)
     if (ends_with(path, ".pt") || ends_with(path, ".pth"))
         return pick_tensor(lki_torch_load(path), path, name);
     if (ends_with(path, ".h5") || ends_with(path, ".hdf5")) return lk_hdf5_read(path, name);
+    if (name) return lki_fail_null(LK_ERR_CONFIG, "name: %s holds one array: leave the name out", path);
     return lk_npy_read(path);
 }
 
@@ -163,7 +164,7 @@ static const lk_parameter digits_parameters[] = {
 };
 static const lk_parameter torch_load_parameters[] = {
     LKI_STRING("f", LKI_REQUIRED, "a .pt, .npy, .safetensors or .h5 file"),
-    LKI_IGNORED("map_location", "accepted, without effect"),
+    LKI_NO_EFFECT("map_location", "cpu", "the run puts tensors where it computes"),
     NAME,
     {0},
 };

@@ -3,6 +3,7 @@
 #include "config/components.h"
 
 #include "base/status.h"
+#include "config/build.h"
 
 #include <lockstep/callback.h>
 
@@ -13,6 +14,7 @@
 typedef struct function {
     double (*element)(double x);
     void (*row)(float *row, int64_t count);
+    int axis; /* rows: 1 where the last axis must be that; -1: the last one, whichever it is */
 } function;
 
 static double sigmoid(double x)
@@ -59,6 +61,11 @@ static lk_status apply(lk_tensor *tensor, lk_runner *runner, void *context)
         for (int64_t i = 0; i < count; i++) data[i] = (float)f->element(data[i]);
         return LK_OK;
     }
+    if (f->axis == 1 && tensor->shape.rank != 2)
+        return lki_fail(LK_ERR_SHAPE,
+                        "BatchTransform: dim: 1 is not the last axis of a tensor with %d: only that one is "
+                        "possible, which is dim: -1",
+                        tensor->shape.rank);
     int64_t width = tensor->shape.rank ? tensor->shape.dim[tensor->shape.rank - 1] : 1;
     for (int64_t i = 0; width > 0 && i < count; i += width) f->row(data + i, width);
     return LK_OK;
@@ -67,10 +74,12 @@ static lk_status apply(lk_tensor *tensor, lk_runner *runner, void *context)
 static lk_status build_transform(const lk_component *self, lk_args *args, void **out)
 {
     const lk_component *named = lk_arg_peek(args, "transform");
+    const lki_object *given = lki_object_argument(args->object, "transform", 0);
+    const function *f = named->context;
     (void)self;
-    if (!named->context)
-        return lki_fail(LK_ERR_CONFIG, "transform: %s is not a function of a tensor", named->name);
-    return lki_built(lk_batch_transform_callback(.transform = apply, .context = (void *)named->context,
+    if (!f) return lki_fail(LK_ERR_CONFIG, "transform: %s is not a function of a tensor", named->name);
+    if (f->row && !strcmp(given->values[0]->text, "1")) f++; /* dim: 1, by the ROW macro */
+    return lki_built(lk_batch_transform_callback(.transform = apply, .context = (void *)f,
                                                  .scope = lk_arg_string(args, "scope"),
                                                  .input_key = lk_arg_string(args, "input_key"),
                                                  .output_key = lk_arg_string(args, "output_key")),
@@ -98,10 +107,12 @@ static const lk_parameter transform_parameters[] = {
     LKI_STRING("input_key", LKI_OPTIONAL, "the tensor; the model's input or output where left out"),
     LKI_STRING("output_key", LKI_OPTIONAL,
                "the name of the result; the tensor itself changes where left out"),
-    LKI_IGNORED("transform_kwargs", "accepted, without effect: arguments stand beside the function's name"),
+    LKI_REFUSED("transform_kwargs", NULL,
+                "write arguments beside the function's name, as in transform: {_target_: softmax, dim: 1}"),
     {0},
 };
-static const lk_parameter dim_parameters[] = {LKI_INT("dim", "-1", "the last axis"), {0}};
+static const lk_parameter dim_parameters[] = {
+    LKI_INT("dim", "-1", "-1: the last axis; 1: the same, of tensors with two"), {0}};
 
 #define ELEMENT(name_, function_, help_)                                                                     \
     {                                                                                                        \
@@ -115,9 +126,12 @@ static const lk_parameter dim_parameters[] = {LKI_INT("dim", "-1", "the last axi
     {                                                                                                        \
         .name = name_, .aliases = "torch." name_ " torch.nn.functional." name_, .kind = LK_KIND_FUNCTION,    \
         .help = help_, .parameters = dim_parameters, .build = build_function, .free = keep,                  \
-        .context = &(const function)                                                                         \
+        .context = (const function[])                                                                        \
         {                                                                                                    \
-            .row = function_                                                                                 \
+            {.row = function_, .axis = -1},                                                                  \
+            {                                                                                                \
+                .row = function_, .axis = 1                                                                  \
+            }                                                                                                \
         }                                                                                                    \
     }
 #define CLIPPING(name_, help_)                                                                               \

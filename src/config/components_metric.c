@@ -56,6 +56,7 @@ static lk_status build_metric(const lk_component *self, lk_args *args, void **ou
         .prefix = lk_arg_string(args, "prefix"),
         .suffix = lk_arg_string(args, "suffix"),
     };
+    if (has(self, "log_on_batch")) options.not_on_batch = !lk_arg_bool(args, "log_on_batch");
     if (has(self, "num_classes")) options.num_classes = lk_arg_int(args, "num_classes");
     if (has(self, "topk")) LKI_TRY(read_topk(args, &options));
     if (has(self, "zero_division")) options.zero_division = lk_arg_float(args, "zero_division");
@@ -74,10 +75,11 @@ static lk_status build_metric(const lk_component *self, lk_args *args, void **ou
 #define KEYS                                                                                                 \
     LKI_STRING("input_key", LKI_OPTIONAL, "the output to look at; the runner's where left out"),             \
         LKI_STRING("target_key", LKI_OPTIONAL, "what it should be; the runner's where left out")
-#define NAMES                                                                                                \
-    LKI_IGNORED("log_on_batch", "accepted, without effect: batches are logged where a logger wants them"),   \
-        LKI_STRING("prefix", LKI_OPTIONAL, "put before the names"),                                          \
+#define AFFIXES                                                                                              \
+    LKI_STRING("prefix", LKI_OPTIONAL, "put before the names"),                                              \
         LKI_STRING("suffix", LKI_OPTIONAL, "put behind the names")
+/* Of metrics that a batch alone has, too. */
+#define NAMES       LKI_BOOL("log_on_batch", "true", "among the metrics of batches too"), AFFIXES
 #define CLASSES     LKI_INT("num_classes", LKI_OPTIONAL, "the classes; as many as the outputs where left out")
 #define PER_CLASS   LKI_BOOL("compute_per_class_metrics", "false", "report each class too")
 #define FROM_LOGITS LKI_BOOL("from_logits", "false", "pass the outputs through a sigmoid first")
@@ -99,8 +101,8 @@ static const lk_parameter multilabel_precision_parameters[] = {
     NAMES,       PER_CLASS, LKI_FLOAT("threshold", LKI_OPTIONAL, "above it a label is meant; 0.5"),
     FROM_LOGITS, {0},
 };
-static const lk_parameter auc_parameters[] = {KEYS, PER_CLASS, NAMES, CLASSES, {0}};
-static const lk_parameter regression_parameters[] = {KEYS, NAMES, {0}};
+static const lk_parameter auc_parameters[] = {KEYS, PER_CLASS, AFFIXES, CLASSES, {0}};
+static const lk_parameter regression_parameters[] = {KEYS, AFFIXES, {0}};
 static const lk_parameter region_parameters[] = {
     KEYS,
     CLASS_NAMES,
@@ -111,7 +113,7 @@ static const lk_parameter region_parameters[] = {
 };
 
 static const lk_parameter confusion_parameters[] = {
-    KEYS, CLASS_NAMES, CLASSES, LKI_BOOL("normalize", "false", "rows sum to one"), NAMES, {0},
+    KEYS, CLASS_NAMES, CLASSES, LKI_BOOL("normalize", "false", "rows sum to one"), AFFIXES, {0},
 };
 
 #define ENTRY(name_, help_, table_, create_)                                                                 \

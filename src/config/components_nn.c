@@ -220,7 +220,7 @@ static lk_status build_encoder(const lk_component *self, lk_args *args, void **o
     return lki_built(lk_transformer_encoder(layer, lk_arg_int(args, "num_layers"), .norm = norm), out);
 }
 
-#define INPLACE LKI_IGNORED("inplace", "accepted, without effect: the plan decides what can be done in place")
+#define INPLACE LKI_NO_EFFECT("inplace", "false", "the plan decides what can be done in place")
 
 static const lk_parameter container_parameters[] = {
     LKI_OBJECTS("args", MODULE, LKI_OPTIONAL, "the modules, in order; a map gives them names"),
@@ -268,7 +268,8 @@ static const lk_parameter unflatten_parameters[] = {
     LKI_INTS("unflattened_size", LKI_REQUIRED, "the sizes it is divided into; one may be -1"),
     {0},
 };
-static const lk_parameter identity_parameters[] = {LKI_IGNORED("args", "anything, unused"), {0}};
+static const lk_parameter identity_parameters[] = {
+    LKI_NO_EFFECT("args", NULL, "as in PyTorch, Identity reads none"), {0}};
 static const lk_parameter inplace_parameters[] = {INPLACE, {0}};
 static const lk_parameter softmax_parameters[] = {LKI_INT("dim", LKI_REQUIRED, "the axis that sums to one"),
                                                   {0}};

@@ -3,6 +3,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "config/build.h"
+#include "config/registry.h"
 
 #include <lockstep/optim.h>
 
@@ -45,6 +47,17 @@ static lk_status build_group(const lk_component *self, lk_args *args, void **out
     return read_betas(args, &group->beta1, &group->beta2);
 }
 
+/* A group's number that its optimizer has no use for. */
+static lk_status check_group(const lk_component *optimizer, const lki_object *group)
+{
+    const lk_parameter *parameters = group->component->parameters;
+    for (int i = 0; parameters[i].name; i++)
+        if (group->given[i] && lki_component_parameter_index(optimizer, parameters[i].name) < 0)
+            return lki_fail_at(group->values[i]->place, "%s: %s has no %s", group->called, optimizer->name,
+                               parameters[i].name);
+    return LK_OK;
+}
+
 static lk_status read_groups(lk_args *args, lk_param_group *groups, lk_param_group_list *out)
 {
     int count = lk_arg_count(args, "params");
@@ -53,7 +66,9 @@ static lk_status read_groups(lk_args *args, lk_param_group *groups, lk_param_gro
     for (int i = 0; i < count; i++) {
         const lk_param_group *group = lk_arg_peek_at(args, "params", i);
         /* A reference to all of a model's parameters is no group: the optimizer's own numbers are meant. */
-        if (!strcmp(lk_arg_component_at(args, "params", i), "param_group")) groups[out->count++] = *group;
+        if (strcmp(lk_arg_component_at(args, "params", i), "param_group")) continue;
+        LKI_TRY(check_group(args->object->component, lki_object_argument(args->object, "params", i)));
+        groups[out->count++] = *group;
     }
     return LK_OK;
 }

@@ -13,8 +13,7 @@
 static lk_status build_console(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    (void)args;
-    return lki_built(lk_console_logger(), out);
+    return lki_built(lk_console_logger(.hparams = lk_arg_bool(args, "log_hparams")), out);
 }
 
 static lk_status build_csv_logger(const lk_component *self, lk_args *args, void **out)
@@ -27,7 +26,8 @@ static lk_status build_tensorboard(const lk_component *self, lk_args *args, void
 {
     (void)self;
     return lki_built(lk_tensorboard_logger(lk_arg_string(args, "logdir"),
-                                           .batch_metrics = lk_arg_bool(args, "log_batch_metrics")),
+                                           .batch_metrics = lk_arg_bool(args, "log_batch_metrics"),
+                                           .no_epoch_metrics = !lk_arg_bool(args, "log_epoch_metrics")),
                      out);
 }
 
@@ -73,13 +73,14 @@ static lk_status build_supervised(const lk_component *self, lk_args *args, void 
 }
 
 #define POSTFIX                                                                                              \
-    LKI_IGNORED("use_logdir_postfix", "accepted, without effect: files have a folder of their own")
+    LKI_REFUSED("use_logdir_postfix", "true",                                                                \
+                "leave it out: files always have a folder of their own in logdir")
 #define BATCHES LKI_BOOL("log_batch_metrics", "false", "every batch too")
-#define EPOCHS  LKI_IGNORED("log_epoch_metrics", "accepted, without effect: epochs are always logged")
+#define EPOCHS  LKI_BOOL("log_epoch_metrics", "true", "every epoch")
 #define FP16    LKI_BOOL("fp16", "false", "products in fp16, with loss scaling")
 
 static const lk_parameter console_parameters[] = {
-    LKI_IGNORED("log_hparams", "accepted, without effect: they are in the run's header"), {0}};
+    LKI_BOOL("log_hparams", "false", "a line with the run's settings when it starts"), {0}};
 static const lk_parameter csv_parameters[] = {LKI_STRING("logdir", LKI_REQUIRED, "the folder"), POSTFIX, {0}};
 static const lk_parameter tensorboard_parameters[] = {
     LKI_STRING("logdir", LKI_REQUIRED, "the folder"), POSTFIX, BATCHES, EPOCHS, {0}};

@@ -34,6 +34,9 @@ static lk_status build_sequential(const lk_component *self, lk_args *args, void 
 static lk_status build_random(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
+    if (lk_arg_given(args, "num_samples") && lk_arg_int64(args, "num_samples") < 1)
+        return lki_fail(LK_ERR_CONFIG, "num_samples: expected at least 1, found %lld",
+                        (long long)lk_arg_int64(args, "num_samples"));
     return built(lk_random_sampler(length_of(args, "data_source"),
                                    .replacement = lk_arg_bool(args, "replacement"),
                                    .num_samples = lk_arg_int64(args, "num_samples")),

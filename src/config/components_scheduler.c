@@ -178,8 +178,8 @@ static lk_status build_warmup(const lk_component *self, lk_args *args, void **ou
 
 /* Every table begins and ends alike. */
 #define OPTIMIZER       LKI_OBJECT("optimizer", OPTIMIZER, LKI_OPTIONAL, "whose rate; the run's own where left out")
-#define VERBOSE         LKI_IGNORED("verbose", "accepted, without effect: the rate is in the logs")
-#define LAST            LKI_IGNORED("last_epoch", "accepted, without effect: a resumed run knows where it was"), VERBOSE
+#define VERBOSE         LKI_NO_EFFECT("verbose", "false", "the rate is in the logs")
+#define LAST            LKI_REFUSED("last_epoch", "-1", "write resume: FILE, which goes on with the schedule"), VERBOSE
 #define MILESTONES      LKI_INTS("milestones", LKI_REQUIRED, "the epochs at which it changes")
 #define TOTAL_ITERS     LKI_INT64("total_iters", "5", "epochs until it is through")
 #define GAMMA(default_) LKI_FLOAT("gamma", default_, "the factor")

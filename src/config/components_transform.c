@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "config/build.h"
 
 #include <lockstep/data.h>
 
@@ -25,15 +26,21 @@ static void free_compose(void *object)
     lki_free(list);
 }
 
+/* One of pictures: `key` is ToTensor's first parameter. */
+static bool is_plain_to_tensor(const lki_object *object)
+{
+    return !strcmp(object->component->name, "ToTensor") && !strcmp(object->values[0]->text, "features");
+}
+
 /* Appends an argument's transforms, those inside a Compose one by one. */
 static lk_status take_all(lk_args *args, const char *name, compose *out)
 {
     for (int i = 0; i < lk_arg_count(args, name); i++) {
-        const char *component = lk_arg_component_at(args, name, i);
+        const lki_object *given = lki_object_argument(args->object, name, i);
         void *object = lk_arg_take_at(args, name, i);
         if (!object) return lki_last_status();
-        bool is_compose = !strcmp(component, "Compose");
-        compose one = {.items = {object}, .is_to_tensor = {!strcmp(component, "ToTensor")}, .count = 1};
+        bool is_compose = !strcmp(given->component->name, "Compose");
+        compose one = {.items = {object}, .is_to_tensor = {is_plain_to_tensor(given)}, .count = 1};
         compose *inner = is_compose ? object : &one;
         bool fits = out->count + inner->count <= MAX_TRANSFORMS;
         for (int k = 0; fits && k < inner->count; k++) {
@@ -208,7 +215,7 @@ static const lk_parameter to_tensor_parameters[] = {KEY("features"), {0}};
 static const lk_parameter normalize_parameters[] = {
     LKI_FLOATS("mean", LKI_REQUIRED, "one for all channels or one a channel"),
     LKI_FLOATS("std", LKI_REQUIRED, "likewise"),
-    LKI_IGNORED("inplace", "accepted, without effect"),
+    LKI_NO_EFFECT("inplace", "false", "the sample in the file never changes"),
     KEY("features"),
     {0},
 };

@@ -98,6 +98,8 @@ static lk_status build_adaptive_pool(const lk_component *self, lk_args *args, vo
     return lki_built(kind->create(size, options), out);
 }
 
+static const char upsample_modes[] = "nearest|linear|bilinear|trilinear"; /* by their number of axes */
+
 static lk_status build_upsample(const lk_component *self, lk_args *args, void **out)
 {
     lk_upsample_options options = {.align_corners = lk_arg_bool(args, "align_corners")};
@@ -109,7 +111,8 @@ static lk_status build_upsample(const lk_component *self, lk_args *args, void **
     if (factors == 1) options.scale_factor = lk_arg_float(args, "scale_factor");
     for (int i = 0; factors > 1 && i < factors; i++)
         options.scale_factors[i] = lk_arg_float_at(args, "scale_factor", i);
-    options.mode = strcmp(lk_arg_string(args, "mode"), "nearest") ? LK_UPSAMPLE_LINEAR : LK_UPSAMPLE_NEAREST;
+    options.axes = lki_choice_index(upsample_modes, lk_arg_string(args, "mode"));
+    options.mode = options.axes ? LK_UPSAMPLE_LINEAR : LK_UPSAMPLE_NEAREST;
     return lki_built(lk_upsample_create(options), out);
 }
 
@@ -181,7 +184,7 @@ static const lk_parameter adaptive_parameters[] = {
 static const lk_parameter upsample_parameters[] = {
     LKI_INTS("size", LKI_OPTIONAL, "the size of the output"),
     LKI_FLOATS("scale_factor", LKI_OPTIONAL, "or how many times the input's"),
-    LKI_CHOICE("mode", "nearest", "nearest|linear|bilinear|trilinear", "how values in between are found"),
+    LKI_CHOICE("mode", "nearest", upsample_modes, "how values in between are found"),
     LKI_BOOL("align_corners", "false", "keep the values of the corners (linear modes)"),
     {0},
 };

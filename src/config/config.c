@@ -76,8 +76,40 @@ static lk_status check_loader_keys(const lki_object *owner)
     return LK_OK;
 }
 
+static bool is_among(const lki_object *owner, const char *parameter, const lki_object *wanted)
+{
+    const lki_object *object;
+    for (int i = 0; (object = lki_object_argument(owner, parameter, i)); i++)
+        if (object == wanted) return true;
+    return false;
+}
+
+/* A schedule changes the rate of the run's optimizer. One that it names must be that: another would not be
+ * trained with. */
+static lk_status check_schedule(const lki_object *owner, const lki_object *schedule)
+{
+    const lki_object *inner, *optimizer = lki_object_argument(schedule, "optimizer", 0);
+    if (optimizer && !is_among(owner, "optimizer", optimizer))
+        return lki_fail_at(value_of(schedule, "optimizer")->place,
+                           "%s: optimizer: it is not the one that %s trains with: name that one, as in "
+                           "optimizer: {_var_: optimizer}, or leave it out",
+                           schedule->called, owner->called);
+    for (int i = 0; (inner = lki_object_argument(schedule, "schedulers", i)); i++)
+        LKI_TRY(check_schedule(owner, inner));
+    inner = lki_object_argument(schedule, "then", 0);
+    return inner ? check_schedule(owner, inner) : LK_OK;
+}
+
+static lk_status check_schedules(const lki_object *owner)
+{
+    const lki_object *schedule = owner ? lki_object_argument(owner, "scheduler", 0) : NULL;
+    return schedule ? check_schedule(owner, schedule) : LK_OK;
+}
+
 static lk_status check_call(const lki_object *call)
 {
+    LKI_TRY(check_schedules(call));
+    LKI_TRY(check_schedules(lki_object_argument(call, "estimator", 0)));
     LKI_TRY(check_valid_loader(call));
     LKI_TRY(check_loader_keys(call));
     return check_loader_keys(lki_object_argument(call, "estimator", 0));

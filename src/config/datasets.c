@@ -4,9 +4,23 @@
 
 #include <string.h>
 
-/* Keys that are for the loaders; Catalyst's per_gpu_scaling is about several GPUs in one process. */
-static const char *const numbers[] = {"batch_size", "num_workers", "drop_last", "per_gpu_scaling"};
-enum { NUMBER_COUNT = sizeof numbers / sizeof *numbers, PASSED_ON = 3 };
+/* Keys that are for the loaders. */
+static const char *const numbers[] = {"batch_size", "num_workers", "drop_last"};
+enum { NUMBER_COUNT = sizeof numbers / sizeof *numbers };
+
+/* Catalyst's per_gpu_scaling multiplies batch_size by the GPUs of a process, of which there is one here. */
+static const char per_gpu_scaling[] = "per_gpu_scaling";
+
+static lk_status check_scaling(const lki_node *datasets)
+{
+    const lki_node *node = lki_node_get(datasets, per_gpu_scaling);
+    bool scales = false;
+    if (lki_node_is_null(node)) return LK_OK;
+    LKI_TRY(lki_node_bool(node, per_gpu_scaling, &scales));
+    if (!scales) return LK_OK;
+    return lki_fail_at(node->place, "datasets: per_gpu_scaling cannot be set but to false: leave it out, as "
+                                    "batch_size is that of each rank");
+}
 
 static bool is_number(const char *key)
 {
@@ -32,7 +46,7 @@ static lk_status make_loader(lki_tree *tree, const lki_node *datasets, const lki
     if (!loader) return lki_last_status();
     LKI_TRY(add_word(tree, loader, "_target_", "DataLoader"));
     LKI_TRY(lki_node_add(tree, loader, "dataset", dataset->place, dataset->value));
-    for (int i = 0; i < PASSED_ON; i++) {
+    for (int i = 0; i < NUMBER_COUNT; i++) {
         const lki_entry *number = lki_node_entry(datasets, numbers[i]);
         if (number) LKI_TRY(lki_node_add(tree, loader, number->key, number->place, number->value));
     }
@@ -46,7 +60,7 @@ static lk_status add_loaders(lki_tree *tree, const lki_node *datasets, lki_node 
     for (int i = 0; i < datasets->count; i++) {
         const lki_entry *entry = &datasets->entries[i];
         lki_node *loader = NULL;
-        if (is_number(entry->key)) continue;
+        if (is_number(entry->key) || !strcmp(entry->key, per_gpu_scaling)) continue;
         if (lki_node_entry(loaders, entry->key))
             return lki_fail_at(entry->place, "datasets: \"%.60s\" is a key of loaders, too", entry->key);
         LKI_TRY(make_loader(tree, datasets, entry, &loader));
@@ -83,6 +97,7 @@ static lk_status rewrite_call(lki_tree *tree, lki_node *call)
     lki_entry *datasets = (lki_entry *)lki_node_entry(call, "datasets");
     if (datasets->value->kind != LKI_NODE_MAP || lki_node_get(datasets->value, "_target_"))
         return lki_fail_at(datasets->place, "datasets: expected a map of datasets, as in train: {...}");
+    LKI_TRY(check_scaling(datasets->value));
     if (loaders) {
         LKI_TRY(add_loaders(tree, datasets->value, loaders));
         remove_entry(call, datasets);

@@ -58,7 +58,7 @@ static lk_status take_all(lk_args *args, const lki_evaluation *wish, lki_call_li
                           lk_evaluate_options *options)
 {
     lk_train_options engine = {0};
-    lki_call_read_engine(args, &engine);
+    LKI_TRY(lki_call_read_device(args, &engine));
     options->device = wish->device ? wish->device : engine.device;
     options->resume = wish->checkpoint;
     options->verbose = wish->verbose;

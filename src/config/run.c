@@ -47,6 +47,7 @@ static lk_status seed_generator(lk_config *config, lki_plan *plan)
 lk_status lki_config_build(lk_config *config, lki_plan *plan)
 {
     LKI_TRY(lki_config_plan(config, plan));
+    lki_plan_note_keys(plan);
     LKI_TRY(seed_generator(config, plan));
     return lki_plan_build(plan);
 }

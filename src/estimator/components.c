@@ -24,13 +24,13 @@ static lk_status read_sizes(lk_args *args, const char *name, int dims, int64_t *
 }
 
 /* What the model builders look at: the shapes of a sample and the config. */
-static lk_status read_shapes(lk_args *args, int dims, lk_estimator *like)
+static lk_status read_shapes(lk_args *args, int dims, bool takes_any_size, lk_estimator *like)
 {
     int64_t channels = lk_arg_int(args, "channels"), outputs = lk_arg_int(args, "outputs");
     if (channels < 1)
         return lki_fail(LK_ERR_CONFIG, "channels: expected at least 1, found %lld", (long long)channels);
-    like->features = (lk_shape){.rank = 1 + dims, .dim = {channels}};
-    LKI_TRY(read_sizes(args, "size", dims, like->features.dim + 1));
+    like->features = (lk_shape){.rank = 1 + dims, .dim = {channels, 1, 1, 1}};
+    if (!takes_any_size) LKI_TRY(read_sizes(args, "size", dims, like->features.dim + 1));
     like->targets = like->features;
     if (outputs > 0) like->targets.dim[0] = outputs;
     return LK_OK;
@@ -40,7 +40,7 @@ static lk_status build_cnn3d(const lk_component *self, lk_args *args, void **out
 {
     lk_estimator like = {0};
     (void)self;
-    LKI_TRY(read_shapes(args, 3, &like));
+    LKI_TRY(read_shapes(args, 3, false, &like));
     return lki_built(lki_cnn3d_model(&like), out);
 }
 
@@ -48,7 +48,7 @@ static lk_status build_picae(const lk_component *self, lk_args *args, void **out
 {
     lk_estimator like = {.config.nfilters = lk_arg_int(args, "nfilters")};
     (void)self;
-    LKI_TRY(read_shapes(args, 3, &like));
+    LKI_TRY(read_shapes(args, 3, false, &like));
     if (like.config.nfilters < 1) return lki_fail(LK_ERR_CONFIG, "nfilters: expected at least 1");
     return lki_built(lki_picae_model(&like), out);
 }
@@ -58,7 +58,7 @@ static lk_status build_pimlturb(const lk_component *self, lk_args *args, void **
     int dims = *(const int *)self->context;
     lk_estimator like = {
         .config = {.sigma = lk_arg_float(args, "sigma"), .activation = lk_arg_string(args, "activation")}};
-    LKI_TRY(read_shapes(args, dims, &like));
+    LKI_TRY(read_shapes(args, dims, true, &like));
     return lki_built(lki_pimlturb_model(&like, dims), out);
 }
 
@@ -82,24 +82,24 @@ static lk_status build_ks_loss(const lk_component *self, lk_args *args, void **o
 
 /* ---- The tables ---- */
 
-#define SHAPE_PARAMETERS                                                                                     \
-    {.name = "channels", .type = LK_PARAMETER_INT, .help = "Channels of the features."},                     \
-        {.name = "size",                                                                                     \
-         .type = LK_PARAMETER_INTS,                                                                          \
-         .help = "Points along each axis: one number, or one an axis."},                                     \
+#define SHAPE_PARAMETERS(size_)                                                                              \
+    {.name = "channels", .type = LK_PARAMETER_INT, .help = "Channels of the features."}, size_,              \
     {                                                                                                        \
         .name = "outputs", .type = LK_PARAMETER_INT, .default_value = "0",                                   \
         .help = "Channels of the targets; 0: as many as the features have."                                  \
     }
 
-static const lk_parameter cnn3d_parameters[] = {SHAPE_PARAMETERS, {0}};
-static const lk_parameter picae_parameters[] = {SHAPE_PARAMETERS,
+#define SIZE     LKI_INTS("size", LKI_REQUIRED, "Points along each axis: one number, or one an axis.")
+#define ANY_SIZE LKI_NO_EFFECT("size", NULL, "the model takes fields of any size")
+
+static const lk_parameter cnn3d_parameters[] = {SHAPE_PARAMETERS(SIZE), {0}};
+static const lk_parameter picae_parameters[] = {SHAPE_PARAMETERS(SIZE),
                                                 {.name = "nfilters",
                                                  .type = LK_PARAMETER_INT,
                                                  .default_value = "6",
                                                  .help = "Channels between its layers."},
                                                 {0}};
-static const lk_parameter pimlturb_parameters[] = {SHAPE_PARAMETERS,
+static const lk_parameter pimlturb_parameters[] = {SHAPE_PARAMETERS(ANY_SIZE),
                                                    {.name = "sigma",
                                                     .type = LK_PARAMETER_FLOAT,
                                                     .default_value = "1",

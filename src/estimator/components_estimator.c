@@ -25,9 +25,9 @@ typedef struct parts {
     lk_estimator_config config;
 } parts;
 
-static lk_status check_counts(lk_args *args)
+static lk_status check_counts(lk_args *args, int callbacks)
 {
-    int loaders = lk_arg_count(args, "loaders"), callbacks = lk_arg_count(args, "callbacks");
+    int loaders = lk_arg_count(args, "loaders");
     if (loaders < 1 || loaders > LKI_MAX_ESTIMATOR_LOADERS)
         return lki_fail(LK_ERR_CONFIG, "loaders: expected 1 to %d, found %d", LKI_MAX_ESTIMATOR_LOADERS,
                         loaders);
@@ -39,27 +39,31 @@ static lk_status check_counts(lk_args *args)
     return LK_OK;
 }
 
-static void read_numbers(lk_args *args, lk_estimator_config *config)
+/* What an estimator has that is solved instead of trained. */
+static void read_plain(lk_args *args, lk_estimator_config *config)
 {
-    config->n_epochs = lk_arg_int(args, "n_epochs");
-    config->patience = lk_arg_int(args, "patience");
-    config->min_delta = meant(lk_arg_float(args, "min_delta"));
     config->logdir = lk_arg_string(args, "logdir");
-    config->lr = meant(lk_arg_float(args, "lr"));
-    if (lk_arg_given(args, "min_lr")) config->min_lr = meant(lk_arg_float(args, "min_lr"));
     config->device = lk_arg_string(args, "device");
-    config->ddp = lk_arg_bool(args, "ddp");
-    config->nproc = lk_arg_int(args, "nproc");
     config->quiet = lk_arg_bool(args, "quiet");
     config->tracking = lk_arg_string(args, "tracking");
     config->experiment = lk_arg_string(args, "experiment");
 }
 
+static void read_numbers(lk_args *args, lk_estimator_config *config)
+{
+    config->n_epochs = lk_arg_int(args, "n_epochs");
+    config->patience = lk_arg_int(args, "patience");
+    config->min_delta = meant(lk_arg_float(args, "min_delta"));
+    config->lr = meant(lk_arg_float(args, "lr"));
+    if (lk_arg_given(args, "min_lr")) config->min_lr = meant(lk_arg_float(args, "min_lr"));
+    config->ddp = lk_arg_bool(args, "ddp");
+    config->nproc = lk_arg_int(args, "nproc");
+}
+
 /* Zero is a default in a config struct; one in a file is a mistake or is meant. */
-static lk_status read_parts(lk_args *args, parts *p)
+static lk_status read_training(lk_args *args, parts *p)
 {
     lk_estimator_config *config = &p->config;
-    LKI_TRY(check_counts(args));
     read_numbers(args, config);
     if (config->n_epochs < 1)
         return lki_fail(LK_ERR_CONFIG, "n_epochs: expected at least 1, found %d", config->n_epochs);
@@ -70,6 +74,16 @@ static lk_status read_parts(lk_args *args, parts *p)
     config->scheduler = lk_arg_take(args, "scheduler");
     config->callbacks = (lk_callback_list){p->callbacks, lk_arg_count(args, "callbacks")};
     for (int i = 0; i < config->callbacks.count; i++) p->callbacks[i] = lk_arg_take_at(args, "callbacks", i);
+    return LK_OK;
+}
+
+static lk_status read_parts(lk_args *args, bool is_trained, parts *p)
+{
+    LKI_TRY(check_counts(args, is_trained ? lk_arg_count(args, "callbacks") : 0));
+    read_plain(args, &p->config);
+    if (lk_arg_given(args, "experiment") && !p->config.tracking)
+        return lki_fail(LK_ERR_CONFIG, "experiment: nothing is recorded: write tracking: mlruns");
+    if (is_trained) LKI_TRY(read_training(args, p));
     p->loader_list = (lk_loader_list){p->loaders, lk_arg_count(args, "loaders")};
     for (int i = 0; i < p->loader_list.count; i++)
         p->loaders[i] =
@@ -81,7 +95,7 @@ lk_estimator *lk_estimator_from_args(const char *name, lk_module *model, lk_args
 {
     parts p = {0};
     if (!model) return NULL;
-    if (read_parts(args, &p)) {
+    if (read_parts(args, true, &p)) {
         lk_module_free(model);
         return NULL;
     }
@@ -126,7 +140,7 @@ static lk_status build_known(const lk_component *self, lk_args *args, void **out
     const known_estimator *known = self->context;
     parts p = {0};
     LKI_TRY(read_own(args, known, &p.config));
-    LKI_TRY(read_parts(args, &p));
+    LKI_TRY(read_parts(args, !known->krr, &p));
     return lki_built(known->create(p.loader_list, p.config), out);
 }
 
@@ -138,6 +152,12 @@ static lk_status build_own(const lk_component *self, lk_args *args, void **out)
 }
 
 /* ---- train_estimator ---- */
+
+static lk_status check_format(lk_args *args)
+{
+    if (!lk_arg_given(args, "format") || lk_arg_given(args, "pictures")) return LK_OK;
+    return lki_fail(LK_ERR_CONFIG, "format: no pictures are drawn: write pictures: FOLDER");
+}
 
 /* The samples to measure with, held beyond the run, which uses the loaders up. */
 static lk_status find_dataset(const lk_estimator *estimator, const char *key, lk_dataset **out)
@@ -171,6 +191,7 @@ static lk_status call_train(const lk_component *self, lk_args *args, void **out)
                                   .format = lk_arg_string(args, "format")};
     (void)self, (void)out;
     if (args->status) return args->status;
+    LKI_TRY(check_format(args));
     LKI_TRY(find_dataset(estimator, lk_arg_string(args, "evaluate"), &dataset));
     lk_status status = lk_estimator_train(estimator);
     if (!status && lki_estimator_is_master()) {
@@ -190,6 +211,7 @@ static lk_status call_evaluate(const lk_component *self, lk_args *args, void **o
                                   .format = lk_arg_string(args, "format")};
     (void)self, (void)out;
     if (args->status) return args->status;
+    LKI_TRY(check_format(args));
     LKI_TRY(find_dataset(estimator, lk_arg_string(args, "evaluate"), &dataset));
     lk_status status = LK_OK;
     if (lki_estimator_is_master()) {
@@ -222,7 +244,7 @@ static const lk_parameter pimlturb_parameters[] = {
     NUMBER("ks_scale", "1", "Multiplies the KS term."),
     NUMBER("l1_beta", "1", "Where SmoothL1 turns from square to line."),
     {0}};
-static const lk_parameter krr_parameters[] = {LK_ESTIMATOR_PARAMETERS,
+static const lk_parameter krr_parameters[] = {LK_SOLVED_ESTIMATOR_PARAMETERS_,
                                               NUMBER("alpha", "1", "The ridge."),
                                               NUMBER("gamma", "", "The kernel's; 1 / channels."),
                                               {0}};

@@ -10,6 +10,7 @@
 
 typedef struct console {
     FILE *stream;
+    bool hparams;
 } console;
 
 static lk_status console_log_metrics(void *context, lk_log_scope scope, const lk_log_step *step,
@@ -33,6 +34,15 @@ static lk_status console_log_metrics(void *context, lk_log_scope scope, const lk
     return LK_OK;
 }
 
+static lk_status console_log_hparams(void *context, const char *json)
+{
+    const console *self = context;
+    if (!self->hparams) return LK_OK;
+    fprintf(self->stream, "hparams: %s\n", json);
+    if (fflush(self->stream) == 0) return LK_OK;
+    return lki_fail(LK_ERR_IO, "console: could not write: %s", strerror(errno));
+}
+
 static lk_status console_close(void *context)
 {
     FILE *stream = ((console *)context)->stream;
@@ -42,10 +52,12 @@ static lk_status console_close(void *context)
 
 lk_logger *lk_console_logger_create(lk_logger_options options)
 {
-    static const lk_logger_ops ops = {.log_metrics = console_log_metrics, .close = console_close};
+    static const lk_logger_ops ops = {
+        .log_metrics = console_log_metrics, .log_hparams = console_log_hparams, .close = console_close};
     console *self = LKI_NEW(console);
     if (!self) return NULL;
     self->stream = options.stream ? options.stream : stdout;
+    self->hparams = options.hparams;
     return lki_logger_create_to(&ops, LK_LOG_LOADER | LK_LOG_EPOCH, self,
                                 (lki_logger_target){.stream = self->stream});
 }

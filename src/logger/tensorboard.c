@@ -186,6 +186,7 @@ lk_logger *lk_tensorboard_logger_create(const char *logdir, lk_logger_options op
         tensorboard_close(self);
         return NULL;
     }
-    return lki_logger_create_to(&ops, LK_LOG_EPOCH | (options.batch_metrics ? LK_LOG_BATCH : 0), self,
-                                (lki_logger_target){.folder = self->folder});
+    unsigned scopes =
+        (options.no_epoch_metrics ? 0 : LK_LOG_EPOCH) | (options.batch_metrics ? LK_LOG_BATCH : 0);
+    return lki_logger_create_to(&ops, scopes, self, (lki_logger_target){.folder = self->folder});
 }

@@ -2,6 +2,7 @@
 #include "nn/window.h"
 
 #include "base/status.h"
+#include "graph/graph.h"
 
 #include <stdio.h>
 
@@ -146,6 +147,10 @@ static lk_value *upsample_forward(lk_module *module, lk_value *x)
     bool by_size = own->size || own->sizes[0];
     int64_t size[LK_MAX_DIMS] = {0};
     double scale[LK_MAX_DIMS] = {0};
+    int axes = x ? lk_value_shape(x).rank - 2 : 0;
+    if (x && own->axes && axes != own->axes)
+        return lki_graph_fail(lk_value_graph(x), LK_ERR_SHAPE,
+                              "its mode is for %d spatial axes, the input has %d", own->axes, axes);
     for (int i = 0; i < 3; i++) {
         size[i] = own->sizes[0] ? own->sizes[i] : own->size;
         scale[i] = own->scale_factors[0] != 0 ? own->scale_factors[i] : own->scale_factor;
@@ -162,5 +167,7 @@ lk_module *lk_upsample_create(lk_upsample_options options)
                              by_size ? "both" : "neither");
     if (options.size < 0 || options.sizes[0] < 0 || options.scale_factor < 0 || options.scale_factors[0] < 0)
         return lki_fail_null(LK_ERR_INVALID, "Upsample: size and scale_factor must be positive");
+    if (options.align_corners && options.mode == LK_UPSAMPLE_NEAREST)
+        return lki_fail_null(LK_ERR_INVALID, "Upsample: align_corners is for linear modes, not for nearest");
     return lki_module_create("Upsample", upsample_forward, &options, sizeof options);
 }

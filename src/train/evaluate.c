@@ -18,6 +18,7 @@ static lk_train_options as_run(const lk_named_loader *loader, const lk_evaluate_
                               .criterion = options->criterion,
                               .seed = options->seed,
                               .device = options->device,
+                              .verbose = options->verbose,
                               .no_checkpoints = true};
 }
 

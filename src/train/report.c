@@ -246,6 +246,7 @@ lk_status lki_report_run_start(lk_runner *runner)
     LKI_TRY(write_config(run));
     if (runner->verbose) print_header(stdout, runner, gpus);
     if (run->log_file) print_header(run->log_file, runner, gpus);
+    lki_run_note_options(runner, *gpus != 0);
     if (runner->epoch_step > 0 && !lki_run_has_epochs_left(runner)) say_that_nothing_is_left(runner);
     return LK_OK;
 }

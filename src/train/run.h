@@ -249,4 +249,7 @@ bool lki_run_may_launch_batch(lk_runner *runner, const lk_batch *batch);
 lk_status lki_run_launch_batch(lk_runner *runner, const lk_batch *batch);
 lk_status lki_run_land_batch(lk_runner *runner, bool *lost);
 
+/* idle_options.c: says in a line each which of the options have no effect on this device, or on one rank. */
+void lki_run_note_options(const lk_runner *runner, bool has_gpus);
+
 #endif

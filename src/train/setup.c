@@ -264,6 +264,8 @@ static lk_status add_default_callbacks(lk_runner *runner)
     bool own_batches = runner->ops && runner->ops->handle_batch;
     if (runner->criterion && !own_batches && !has_callback(run, "Criterion"))
         LKI_TRY(lki_run_add_callback(runner, lk_criterion_callback()));
+    if (run->options.verbose && !has_callback(run, "Progress"))
+        LKI_TRY(lki_run_add_callback(runner, lk_progress_callback()));
     if (run->evaluating) return LK_OK;
     if (runner->optimizer && !has_callback(run, "Optimizer"))
         LKI_TRY(lki_run_add_callback(runner, lk_optimizer_callback()));
@@ -271,8 +273,6 @@ static lk_status add_default_callbacks(lk_runner *runner)
         LKI_TRY(lki_run_add_callback(runner, lk_scheduler_callback()));
     if (run->options.timeit && !has_callback(run, "Timer"))
         LKI_TRY(lki_run_add_callback(runner, lk_timer_callback()));
-    if (run->options.verbose && !has_callback(run, "Progress"))
-        LKI_TRY(lki_run_add_callback(runner, lk_progress_callback()));
     bool keep = run->logdir && !run->options.no_checkpoints && !run->options.check && !run->options.overfit;
     if (has_callback(run, "SkipCheckpoint")) keep = false;
     if ((keep || run->resume) && !has_callback(run, "Checkpoint"))

@@ -64,4 +64,12 @@ void lki_sweep_temporaries(const char *folder);
 lk_status lki_names_copy(char ***out, const char *const *names);
 void lki_names_free(char **names);
 
+/* What a PeriodicLoader callback is told of the metric that decides in the run; NULL: nothing. The run fails
+ * when it starts where it is another one. */
+typedef struct lki_deciding {
+    const char *loader_key, *metric_key;
+    bool says_minimize, minimize;
+} lki_deciding;
+lk_status lki_periodic_loader_expect(lk_callback *callback, const lki_deciding *decides);
+
 #endif

@@ -9,7 +9,8 @@
 typedef struct metric_context {
     lk_metric *metric;
     char *input_key, *target_key; /* NULL: the runner's */
-    lki_metric_publish publish;   /* NULL: the values are all there is */
+    bool not_on_batch;
+    lki_metric_publish publish; /* NULL: the values are all there is */
     void *publish_context;
 } metric_context;
 
@@ -65,7 +66,8 @@ static lk_status update(lk_callback *callback, lk_runner *runner)
     if (status) return status;
     LKI_TRY(lk_metric_update(context->metric, counted(runner, outputs, &views[0]),
                              targets ? counted(runner, targets, &views[1]) : NULL));
-    if (!runner->run->wants_batch_metrics || runner->counted_batch_size == 0) return LK_OK;
+    bool wanted = runner->run->wants_batch_metrics && !context->not_on_batch;
+    if (!wanted || runner->counted_batch_size == 0) return LK_OK;
     lk_metric_values values;
     LKI_TRY(lk_metric_compute_batch(context->metric, &values));
     for (int i = 0; i < values.count; i++)
@@ -195,6 +197,7 @@ lk_callback *lki_metric_callback_new(lk_metric *metric, const lk_metric_callback
     metric_context *context = callback->context;
     callback->may_lag = true;
     *context = (metric_context){.metric = metric, .publish = publish, .publish_context = publish_context};
+    context->not_on_batch = options->not_on_batch;
     context->input_key = lki_strdup(options->input_key);
     context->target_key = lki_strdup(options->target_key);
     if ((options->input_key && !context->input_key) || (options->target_key && !context->target_key)) {
