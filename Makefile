@@ -4,7 +4,7 @@ PRESET ?= release
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
-.PHONY: all configure build bootstrap bootstrap-tests run test check bench install clean
+.PHONY: all configure build bootstrap bootstrap-tests run test check docs bench install clean
 
 all: build
 
@@ -35,6 +35,10 @@ check:
 	@scripts/check-includes
 	@scripts/check-format
 	@scripts/check-docs
+
+# The page of all components and keys, as the command prints it.
+docs: build
+	@$(BUILD)/lockstep components --markdown > docs/components.md
 
 bench: bootstrap-tests configure
 	@cmake --build $(BUILD) -j $(JOBS) --target product benches

@@ -43,6 +43,48 @@ static void print_kind(lk_component_kind kind, bool markdown)
     }
 }
 
+/* ---- The reference page ---- */
+
+static void print_introduction(void)
+{
+    puts(
+        "# Components and keys\n\n"
+        "Everything that a config can name, with all of its keys, as `lockstep components --markdown` prints "
+        "it (`make docs`).\n"
+        "[config.md](config.md) explains the format. Every key has an effect, which `tests/config/keys` "
+        "shows for each of them;\n"
+        "those that other programs know and that mean nothing here are refused, or listed [at the "
+        "end](#keys-without-an-effect).\n\n"
+        "## Keys of every config\n\n"
+        "| key | where | |\n"
+        "| --- | --- | --- |\n"
+        "| `runner` | at the top | what trains; not needed for estimators |\n"
+        "| `run` | at the top | the list of calls, made in order |\n"
+        "| any other | at the top | may hold anchors and objects with a `_var_`; one that nothing refers to "
+        "is reported |\n"
+        "| `_target_` | in a map | the component that the map stands for |\n"
+        "| `_call_` | in an item of `run` | the call |\n"
+        "| `_var_` | in a map | names the object; alone, refers to the latest of that name |\n"
+        "| `_mode_` | in a map | `auto` or `call`; `partial` for functions |\n"
+        "| `args` | in a map | positional arguments |\n"
+        "| `kwargs` | in a map | further keys of the same component |\n");
+}
+
+static void print_idle_keys(void)
+{
+    const lk_component *component;
+    puts("## Keys without an effect\n\n"
+         "Accepted for the sake of other programs' configs. A run that meets another value than the one in "
+         "the third column says\n"
+         "in one line that it changes nothing, and why.\n\n"
+         "| component | key | | why |\n| --- | --- | --- | --- |");
+    for (int i = 0; (component = lk_component_at(i)); i++)
+        for (const lk_parameter *p = component->parameters; p && p->name; p++)
+            if (p->no_effect)
+                printf("| %s | `%s` | %s | %s |\n", component->name, p->name, p->choices ? p->choices : "",
+                       p->help);
+}
+
 static bool is_kind(const char *name)
 {
     for (int kind = 0; kind < LK_KIND_COUNT; kind++)
@@ -63,9 +105,12 @@ static int run(const void *pointer)
         lki_registry_each_name(print_name, (void *)options->kind);
         return LKI_EXIT_DONE;
     }
+    bool is_page = options->markdown && !options->kind;
+    if (is_page) print_introduction();
     for (int kind = 0; kind < LK_KIND_COUNT; kind++)
         if (!options->kind || !strcmp(options->kind, lk_component_kind_name(kind)))
             print_kind(kind, options->markdown);
+    if (is_page) print_idle_keys();
     return LKI_EXIT_DONE;
 }
 

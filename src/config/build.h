@@ -74,6 +74,11 @@ bool lki_parameter_is_same(const lk_parameter *parameter, const lki_node *node);
 /* Says in a line for each key that changes nothing here what it is and why. */
 void lki_plan_note_keys(const lki_plan *plan);
 
+/* top.c: keys at the top that nothing refers to. Those that the runner or a call would take are an error, as
+ * they stand in the wrong place; the others are said. */
+lk_status lki_plan_check_top(const lki_plan *plan);
+void lki_plan_note_top(const lki_plan *plan);
+
 /* The i-th object of one of an object's own arguments, and its key in a map; NULL where there is none. */
 lki_object *lki_object_argument(const lki_object *object, const char *name, int index);
 const char *lki_object_key(const lki_object *object, const char *name, int index);

@@ -129,11 +129,11 @@ lk_status lki_config_plan(lk_config *config, lki_plan *plan)
     if (!run || !run->count)
         return lki_fail_at(root->place, "\"run\" is missing: the calls to make, as in `- _call_: train`");
     for (int i = 0; i < run->count; i++) LKI_TRY(check_call(lki_node_object(run->entries[i].value)));
-    if (!runner) return LK_OK;
+    if (!runner) return lki_plan_check_top(plan);
     plan->runner = lki_node_object(runner);
     if (!plan->runner || plan->runner->component->kind != LK_KIND_RUNNER)
         return lki_fail_at(runner->place, "runner: expected a runner, as in `_target_: SupervisedRunner`");
-    return LK_OK;
+    return lki_plan_check_top(plan);
 }
 
 lk_status lk_config_check(lk_config *config)

@@ -23,7 +23,7 @@ static const char *type_text(const lk_parameter *parameter, char *buffer, size_t
         return buffer;
     case LK_PARAMETER_ANY: break;
     }
-    return "anything";
+    return parameter->no_effect ? "no effect" : parameter->refused ? "refused" : "anything";
 }
 
 static const char *default_text(const lk_parameter *parameter, char *buffer, size_t capacity)
@@ -32,6 +32,14 @@ static const char *default_text(const lk_parameter *parameter, char *buffer, siz
     if (!*parameter->default_value) return "optional";
     snprintf(buffer, capacity, "default %s", parameter->default_value);
     return buffer;
+}
+
+/* What is done about a value that means nothing here, before its reason. */
+static void print_meaning(FILE *out, const lk_parameter *parameter)
+{
+    if (!parameter->no_effect && !parameter->refused) return;
+    if (parameter->choices) fprintf(out, "other than %s: ", parameter->choices);
+    fputs(parameter->no_effect ? "accepted, and said to have no effect: " : "an error: ", out);
 }
 
 static int widest_name(const lk_component *component)
@@ -54,8 +62,9 @@ void lki_component_print_help(FILE *out, const lk_component *component)
     for (const lk_parameter *p = component->parameters; p->name; p++) {
         fprintf(out, "  %-*s  %s, %s", width, p->name, type_text(p, type, sizeof type),
                 default_text(p, fallback, sizeof fallback));
-        if (p->help) fprintf(out, "\n  %-*s  %s", width, "", p->help);
-        fputc('\n', out);
+        fprintf(out, "\n  %-*s  ", width, "");
+        print_meaning(out, p);
+        fprintf(out, "%s\n", p->help ? p->help : "");
     }
 }
 
@@ -68,11 +77,22 @@ static void print_cell(FILE *out, const char *text)
     }
 }
 
+/* " Also `a`, `b`." */
+static void print_names(FILE *out, const char *names)
+{
+    if (!names) return;
+    fputs(" Also ", out);
+    for (size_t length; *names; names += length + strspn(names + length, " ")) {
+        length = strcspn(names, " ");
+        fprintf(out, "`%.*s`%s", (int)length, names, names[length] ? ", " : ".");
+    }
+}
+
 void lki_component_print_markdown(FILE *out, const lk_component *component)
 {
     char type[64], fallback[96];
     fprintf(out, "### %s\n\n%s", component->name, component->help ? component->help : "");
-    if (component->aliases) fprintf(out, " Also `%s`.", component->aliases);
+    print_names(out, component->aliases);
     fputs("\n\n", out);
     if (!component->parameters || !component->parameters->name) return;
     fputs("| parameter | type | | |\n| --- | --- | --- | --- |\n", out);
@@ -80,6 +100,7 @@ void lki_component_print_markdown(FILE *out, const lk_component *component)
         fprintf(out, "| `%s` | ", p->name);
         print_cell(out, type_text(p, type, sizeof type));
         fprintf(out, " | %s | ", default_text(p, fallback, sizeof fallback));
+        print_meaning(out, p);
         print_cell(out, p->help);
         fputs(" |\n", out);
     }

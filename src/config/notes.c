@@ -29,6 +29,7 @@ void lki_plan_note_keys(const lki_plan *plan)
     lki_role role;
     char place[LKI_PLACE_CAPACITY];
     if (lki_launch_role(&role, lki_process_flags(), NULL, -1) == LK_OK && role.rank != 0) return;
+    lki_plan_note_top(plan);
     for (const lki_object *object = plan->first; object; object = object->next) {
         const lk_parameter *parameters = object->component->parameters;
         for (int i = 0; parameters && parameters[i].name; i++) {

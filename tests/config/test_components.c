@@ -108,6 +108,15 @@ static void test_signatures_are_pytorchs(void **state)
     assert_int_equal(system(command), 0);
 }
 
+static void test_reference_page_is_what_the_command_prints(void **state)
+{
+    (void)state;
+    char command[2048];
+    snprintf(command, sizeof command, "'%s/lockstep' components --markdown | diff - '%s/docs/components.md'",
+             LK_BUILD_DIR, LK_SOURCE_DIR);
+    if (system(command)) fail_msg("docs/components.md is not what the command prints: run make docs");
+}
+
 /* Every module with the number of weights that PyTorch gives it. */
 static void test_modules(void **state)
 {
@@ -327,12 +336,8 @@ static void test_data(void **state)
 static void test_batch_samplers(void **state)
 {
     (void)state;
-    static const char *const more[] = {"",
-                                       ", batch_size: 1",
-                                       ", batch_size: 6",
-                                       ", shuffle: n",
-                                       ", batch_size: 1, shuffle: n, drop_last: n",
-                                       ", drop_last: y"};
+    static const char *const more[] = {"", ", batch_size: 1", ", batch_size: 6", ", shuffle: n",
+                                       ", batch_size: 1, shuffle: n, drop_last: n"};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         char text[700];
         lk_pass_size size;
@@ -519,6 +524,7 @@ static void test_mistakes_of_components(void **state)
          "c.yml:2: DataLoader: batch_size: expected at least 1, found 0"},
         {"a: " BATCHES_OF_SIX ", batch_size: 4}",
          "c.yml:1: DataLoader: batch_size: the sampler makes batches of 6, not 4"},
+        {"a: " BATCHES_OF_SIX ", drop_last: y}", "drop_last: a batch_sampler makes whole batches"},
         {"a: " BATCHES_OF_SIX ", shuffle: y}", "shuffle: a loader with a sampler has its order already"},
         {"a: " BATCHES_OF_SIX ", sampler: {_target_: SubsetRandomSampler, indices: [1]}}",
          "either a sampler or a batch_sampler, not both"},
@@ -562,6 +568,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_signatures_are_pytorchs),
+        cmocka_unit_test(test_reference_page_is_what_the_command_prints),
         cmocka_unit_test(test_modules),
         cmocka_unit_test(test_criteria),
         cmocka_unit_test(test_schedulers),
