@@ -1,8 +1,11 @@
 #include "cli/commands.h"
+#include "cli/environment.h"
 #include "cli/load.h"
 
 #include "base/status.h"
 #include "config/registry.h"
+
+#include <string.h>
 
 typedef struct help_options {
     lki_texts names;
@@ -19,7 +22,7 @@ void lki_print_overview(FILE *out)
     for (int i = 0; lki_commands[i]; i++)
         fprintf(out, "  %-12s %s\n", lki_commands[i]->name, lki_commands[i]->summary);
     fprintf(out, "\nlockstep COMMAND --help shows a command's options, lockstep help NAME a component's "
-                 "parameters.\n");
+                 "parameters,\nlockstep help environment the variables that are read.\n");
 }
 
 static int run(const void *pointer)
@@ -35,6 +38,8 @@ static int run(const void *pointer)
         if (i) putchar('\n');
         if (command)
             lki_command_print_help(stdout, command);
+        else if (!strcmp(name, "environment"))
+            lki_environment_print(stdout);
         else if (component)
             lki_component_print_help(stdout, component);
         else {
@@ -47,7 +52,7 @@ static int run(const void *pointer)
 
 const lki_command lki_command_help = {
     .name = "help",
-    .usage = "[--expdir DIR] [COMMAND | COMPONENT ...]",
+    .usage = "[--expdir DIR] [COMMAND | COMPONENT | environment ...]",
     .summary = "Explains a command, or a component that a config can name.",
     .options = table,
     .options_nbytes = sizeof(help_options),

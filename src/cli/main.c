@@ -1,5 +1,6 @@
 /* lockstep: the command. One file a subcommand; this one finds it, parses its options and runs it. */
 #include "cli/commands.h"
+#include "cli/environment.h"
 #include "cli/options.h"
 
 #include "base/memory.h"
@@ -64,6 +65,7 @@ int main(int argc, char **argv)
         lki_print_overview(stderr);
         return LKI_EXIT_WRONG;
     }
+    lki_environment_note();
     if (lki_estimator_components_add()) return lki_report(LKI_EXIT_FAILED);
     const char *name = argv[1];
     if (!strcmp(name, "-h") || !strcmp(name, "--help")) name = "help";
