@@ -83,6 +83,31 @@ static lk_status read_cluster(const bench_options *options, lki_cluster *out)
     return LK_OK;
 }
 
+/* Options that nothing reads without others. */
+static lk_status check_idle(const bench_options *o)
+{
+    bool measures = !o->simulate || o->measure || o->config.files.count;
+    const struct {
+        const char *name, *needs;
+        bool is_idle;
+    } options[] = {
+        {"measure", "--simulate", o->measure && !o->simulate},
+        {"latency-us", "--simulate", o->latency_us && !o->simulate},
+        {"bandwidth-gbit", "--simulate", o->bandwidth_gbit && !o->simulate},
+        {"overhead-us", "--simulate", o->overhead_us && !o->simulate},
+        {"max-ranks", "--simulate", o->max_ranks.given && !o->simulate},
+        {"bucket-mb", "--simulate", o->bucket_mb && !o->simulate},
+        {"accumulate", "--simulate", o->accumulate.given && !o->simulate},
+        {"compress", "--simulate", o->compress && !o->simulate},
+        {"backend", "--simulate or --nproc", o->backend && !o->simulate && !o->nproc.given},
+        {"seconds", "--measure: nothing is timed", o->seconds && !measures},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].is_idle)
+            return lki_fail(LK_ERR_CONFIG, "bench: --%s needs %s", options[i].name, options[i].needs);
+    return LK_OK;
+}
+
 static lk_status check_options(const bench_options *options)
 {
     bool shm = options->backend && !strcmp(options->backend, "shm");
@@ -106,7 +131,7 @@ static lk_status check_options(const bench_options *options)
         return lki_fail(
             LK_ERR_CONFIG,
             "bench: --backend shm is for one host: with --simulate use auto and --ranks-per-host");
-    return LK_OK;
+    return check_idle(options);
 }
 
 /* ---- Where workloads come from ---- */

@@ -95,6 +95,10 @@ static bool is_kind(const char *name)
 static int run(const void *pointer)
 {
     const components_options *options = pointer;
+    if (options->names && options->markdown) {
+        lki_fail(LK_ERR_CONFIG, "components: --names and --markdown exclude each other");
+        return lki_report(LKI_EXIT_WRONG);
+    }
     if (options->kind && !is_kind(options->kind)) {
         lki_fail(LK_ERR_CONFIG, "components: --kind: there is no kind \"%.60s\"", options->kind);
         return lki_report(LKI_EXIT_WRONG);

@@ -325,10 +325,26 @@ static int run_with_restarts(lk_config *config, const char *expdir, int max_rest
     return exit_code == LKI_EXIT_PEER ? LKI_EXIT_FAILED : exit_code;
 }
 
+/* Options of which one would take the other back. */
+static lk_status check_together(const run_options *options)
+{
+    if (options->benchmark && options->deterministic)
+        return lki_fail(LK_ERR_CONFIG, "run: --benchmark and --deterministic contradict each other");
+    if (options->port.given && !options->world_size.given)
+        return lki_fail(LK_ERR_CONFIG,
+                        "run: --port needs --world-size and --rank: it is where rank 0 of such a "
+                        "job listens");
+    if (options->check && options->overfit)
+        return lki_fail(LK_ERR_CONFIG,
+                        "run: --check and --overfit are two ways to try a run: give one of them");
+    return LK_OK;
+}
+
 static int run(const void *pointer)
 {
     const run_options *options = pointer;
     lk_status status;
+    if (check_together(options)) return lki_report(LKI_EXIT_WRONG);
     if (apply_launch(options)) return lki_report(LKI_EXIT_WRONG);
     int exit_code = lki_load_components(options->config.expdir);
     if (exit_code) return exit_code;

@@ -63,6 +63,14 @@ void lkt_key_data_write(const char *folder);
  * are the components to try. A test's whole main function. */
 int lkt_keys_main(const char *which, int argc, char **argv);
 
+/* What a run has left in a folder: the files' names, sizes and hashes, a line each; the caller frees the
+ * text. Of files that repeat the config only the names are told (with `settings`, hparams.json is not one of
+ * them). */
+char *lkt_list_results(const char *folder, bool settings);
+
+/* Runs are on two cores at most from here on, wherever the test is run. */
+void lkt_use_two_cores(void);
+
 /* The i-th word of a text; NULL where it has fewer. */
 const char *lkt_word_at(const char *words, int index, char *buffer, int capacity);
 

@@ -166,7 +166,7 @@ static int by_text(const void *a, const void *b)
 }
 
 /* The folder's files, in the order of their names. */
-static char *list_files(const char *place, bool settings)
+char *lkt_list_results(const char *place, bool settings)
 {
     char *text = NULL, *lines[1024], *sorted = NULL;
     size_t nbytes;
@@ -229,7 +229,7 @@ static result run(const job *j)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     result r = {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)};
     char *printed = read_all(out, &nbytes), *said = read_all(err, &nbytes),
-         *files = list_files(place, j->reads_settings);
+         *files = lkt_list_results(place, j->reads_settings);
     for (char *time = printed; (time = strstr(time, "runtime: "));)
         for (time += strlen("runtime: "); *time && !strchr(" \n", *time); time++) *time = '0';
     r.text = lki_format("%s%s%s", said, printed, files);
@@ -409,8 +409,7 @@ static void try_component(const lkt_key_block *block, const lk_component *compon
 
 /* ---- All of them ---- */
 
-/* Ranks on all cores are two, wherever this is run. */
-static void use_two_cores(void)
+void lkt_use_two_cores(void)
 {
     cpu_set_t all, two;
     CPU_ZERO(&two);
@@ -483,7 +482,7 @@ static int read_cases(void **state)
     setenv("LOCKSTEP_MNIST_MIRRORS", "http://127.0.0.1:9/", 1); /* nobody answers there */
     lkt_key_data_write(folder);
     lkt_ok(lki_estimator_components_add());
-    use_two_cores();
+    lkt_use_two_cores();
     int count = scandir(LK_SOURCE_DIR "/tests/config/keys", &names, NULL, alphasort);
     for (int i = 0; i < count; i++) {
         snprintf(path, sizeof path, "%s/tests/config/keys/%s", LK_SOURCE_DIR, names[i]->d_name);

@@ -1,0 +1,243 @@
+/* No option of the command line is accepted and has no effect: each is given alone to a real command, and
+ * what is printed and written must differ, or the option is refused. */
+#include "command.h"
+
+#include "key_cases.h"
+
+#include "tensor/npy.h"
+
+#include <lockstep/tensor.h>
+
+typedef struct option_case {
+    const char *option; /* "run --seed", as `lockstep completion --list` has it */
+    const char *base; /* a line for the shell, in which $L is the command; it is run in a folder of its own */
+    const char *changed; /* the same with the option */
+    const char *says;    /* NULL: the result differs; else the command says this, which it does not without */
+} option_case;
+
+#define RUN      "$L run -C ../c.yml"
+#define TRAINED  RUN " && $L "
+#define MODEL    " -c logs/checkpoints/model.last.safetensors"
+#define EVALUATE TRAINED "evaluate -C ../c.yml" MODEL
+#define PREDICT  TRAINED "predict -C ../c.yml" MODEL " -o out.npy"
+#define BENCH    "$L bench --model mnist-linear --simulate"
+#define TERMINAL "script -qec"
+
+static const option_case cases[] = {
+    {"run --config", RUN, RUN " -C ../d.yml", NULL},
+    {"run --configs", RUN, RUN " --configs ../d.yml", NULL},
+    {"run --expdir", RUN, RUN " --expdir nowhere", "nowhere"},
+    {"run --logdir", RUN, RUN " --logdir other", NULL},
+    {"run --num-epochs", RUN, RUN " -e 2", NULL},
+    {"run --num-epochs", RUN, RUN " -e 0", "--num-epochs: expected at least 1"},
+    {"run --batch-size", RUN, RUN " -b 2", NULL},
+    {"run --num-workers", RUN " ; grep num_workers logs/config.yml",
+     RUN " -j 3; grep num_workers logs/config.yml", "num_workers: 3"},
+    {"run --num-workers", RUN, RUN " -j -1", "--num-workers: expected at least 0"},
+    {"run --seed", RUN, RUN " --seed 7", NULL},
+    {"run --resume", RUN, RUN " --resume nothing.safetensors", "nothing.safetensors"},
+    {"run --autoresume", TRAINED "run -C ../c.yml", TRAINED "run -C ../c.yml --autoresume last",
+     "nothing to train"},
+    {"run --ddp", RUN, RUN " --ddp", NULL},
+    {"run --distributed", RUN, RUN " --distributed", NULL},
+    {"run --nproc", RUN, RUN " --nproc 2", NULL},
+    {"run --max-restarts", RUN, "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 " RUN " --max-restarts 1",
+     "--max-restarts is for ranks that this process starts itself"},
+    {"run --comm", RUN, RUN " --comm gloo", "comm has no effect here"},
+    {"run --device", RUN "; grep device logs/hparams.json",
+     RUN " --device ref; grep device logs/hparams.json", "\"ref\""},
+    {"run --precision", RUN, RUN " --precision bf16", NULL},
+    {"run --fp16", RUN, RUN " --fp16", NULL},
+    {"run --fp16", RUN, RUN " --fp16 --precision bf16", "contradict"},
+    {"run --amp", RUN, RUN " --amp", NULL},
+    {"run --tf32", RUN, RUN " --tf32", "tf32 has no effect here"},
+    {"run --benchmark", RUN, RUN " --benchmark", "benchmark has no effect here"},
+    {"run --deterministic", RUN " --run/0/benchmark=y", RUN " --run/0/benchmark=y --deterministic", NULL},
+    {"run --deterministic", RUN, RUN " --benchmark --deterministic",
+     "--benchmark and --deterministic contradict"},
+    {"run --check", RUN, RUN " --check", NULL},
+    {"run --overfit", RUN, RUN " --overfit", NULL},
+    {"run --overfit", RUN, RUN " --overfit --check", "--check and --overfit"},
+    {"run --timeit", RUN, RUN " --timeit", NULL},
+    {"run --verbose", RUN, RUN " -v", NULL},
+    {"run --world-size", RUN, RUN " --world-size 2", "rank"},
+    {"run --rank", RUN, RUN " --world-size 2 --rank 3", "rank"},
+    {"run --host", RUN, RUN " --host nowhere", "--host"},
+    {"run --master", RUN, RUN " --master nowhere", "--host"},
+    {"run --master-addr", RUN, RUN " --master-addr nowhere", "--host"},
+    {"run --port", RUN, RUN " --port 12345", "--port"},
+
+    {"evaluate --config", EVALUATE, EVALUATE " -C ../d.yml", NULL},
+    {"evaluate --expdir", EVALUATE, EVALUATE " --expdir nowhere", "nowhere"},
+    {"evaluate --checkpoint", EVALUATE, EVALUATE " -c nothing.safetensors", "nothing.safetensors"},
+    {"evaluate --loader", EVALUATE, EVALUATE " -l valid", NULL},
+    {"evaluate --loader", EVALUATE, EVALUATE " -l other", "other"},
+    {"evaluate --device", EVALUATE, EVALUATE " --device nothing", "--device: expected one of"},
+    {"evaluate --verbose",
+     RUN "; " TERMINAL " \"$L evaluate -C ../c.yml" MODEL "\" out > /dev/null; grep -c Epoch out",
+     RUN "; " TERMINAL " \"$L evaluate -v -C ../c.yml" MODEL "\" out > /dev/null; grep -c Epoch out", NULL},
+
+    {"predict --config", PREDICT, PREDICT " -C ../d.yml", NULL},
+    {"predict --expdir", PREDICT, PREDICT " --expdir nowhere", "nowhere"},
+    {"predict --checkpoint", PREDICT, PREDICT " -c nothing.safetensors", "nothing.safetensors"},
+    {"predict --loader", PREDICT, PREDICT " -l valid", NULL},
+    {"predict --device", PREDICT, PREDICT " --device nothing", "--device: expected one of"},
+    {"predict --output", PREDICT, PREDICT " -o other.npy", NULL},
+    {"predict --verbose",
+     RUN "; " TERMINAL " \"$L predict -o out.npy -C ../c.yml" MODEL "\" out > /dev/null; grep -c Epoch out",
+     RUN "; " TERMINAL " \"$L predict -v -o out.npy -C ../c.yml" MODEL
+         "\" out > /dev/null; grep -c Epoch out",
+     NULL},
+
+    {"create --name", "$L create -n a", "$L create -n b", NULL},
+    {"create --gtb", "$L create -n a", "$L create -n a --gtb", NULL},
+    {"create --get-train-backend", "$L create -n a", "$L create -n a --get-train-backend", NULL},
+
+    {"bench --config", BENCH, "$L bench -C nothing.yml", "nothing.yml"},
+    {"bench --model", BENCH, "$L bench --model resnet-50 --simulate", NULL},
+    {"bench --simulate", BENCH, "$L bench --model resnet-50", "use --simulate"},
+    {"bench --measure", BENCH, "$L bench --model resnet-50 --simulate --measure", "use --simulate"},
+    {"bench --measure", BENCH, "$L bench --measure", "--measure needs --simulate"},
+    {"bench --latency-us", BENCH, BENCH " --latency-us 99", NULL},
+    {"bench --bandwidth-gbit", BENCH, BENCH " --bandwidth-gbit 1", NULL},
+    {"bench --overhead-us", BENCH, BENCH " --overhead-us 99", NULL},
+    {"bench --ranks-per-host", BENCH, BENCH " --ranks-per-host 4", NULL},
+    {"bench --max-ranks", BENCH, BENCH " --max-ranks 4", NULL},
+    {"bench --backend", BENCH, BENCH " --backend mpi", NULL},
+    {"bench --bucket-mb", "$L bench --model resnet-50 --simulate",
+     "$L bench --model resnet-50 --simulate --bucket-mb 99", NULL},
+    {"bench --accumulate", BENCH, BENCH " --accumulate 4", NULL},
+    {"bench --compress", BENCH, BENCH " --compress", NULL},
+    {"bench --compute-ms", BENCH, BENCH " --compute-ms 9", NULL},
+    {"bench --nproc", BENCH, BENCH " --nproc 0", "--nproc: expected at least"},
+    {"bench --seconds", BENCH, BENCH " --seconds 1", "--seconds"},
+    {"bench --json", BENCH, BENCH " --json", NULL},
+
+    {"components --kind", "$L components", "$L components -k module", NULL},
+    {"components --expdir", "$L components", "$L components --expdir nowhere", "nowhere"},
+    {"components --names", "$L components", "$L components --names", NULL},
+    {"components --markdown", "$L components", "$L components --markdown", NULL},
+    {"components --markdown", "$L components", "$L components --markdown --names", "--names and --markdown"},
+    {"help --expdir", "$L help", "$L help --expdir nowhere", "nowhere"},
+    {"completion --list", "$L completion", "$L completion --list", NULL},
+};
+enum { CASE_COUNT = sizeof cases / sizeof *cases };
+
+static char folder[1024];
+
+/* What the line prints, its exit code and what it writes; the caller frees it. */
+static char *try_line(const char *line)
+{
+    char place[1100], command[4096], *printed = calloc(1, 1 << 18), *whole = NULL;
+    size_t nbytes;
+    snprintf(place, sizeof place, "%s/run", folder);
+    lkt_shell_in(folder, "rm -rf run said.txt && mkdir run");
+    snprintf(command, sizeof command,
+             "cd '%s' && (%s) > ../said.txt 2>&1 < /dev/null; echo \"code $?\" >> ../said.txt", place, line);
+    if (system(command)) fail_msg("%s", command);
+    snprintf(command, sizeof command, "%s/said.txt", folder);
+    read_whole(command, printed, 1 << 18);
+    char *files = lkt_list_results(place, false);
+    FILE *out = open_memstream(&whole, &nbytes);
+    fprintf(out, "%s%s", printed, files);
+    fclose(out);
+    free(printed);
+    free(files);
+    return whole;
+}
+
+static void test_every_option_has_an_effect(void **state)
+{
+    int wrong = 0;
+    (void)state;
+    for (int i = 0; i < CASE_COUNT; i++) {
+        const option_case *c = &cases[i];
+        if (strstr(c->base, TERMINAL) && system("command -v script > /dev/null")) continue;
+        char *base = try_line(c->base), *changed = try_line(c->changed);
+        bool is_fine =
+            c->says ? strstr(changed, c->says) && !strstr(base, c->says) : strcmp(base, changed) != 0;
+        if (!is_fine ||
+            (!c->says && strstr(changed, "code 0") == NULL && strstr(changed, "code 1") == NULL)) {
+            fprintf(stderr, "%s: `%s` %s%s:\n%.600s\n", c->option, c->changed,
+                    c->says ? "does not say " : "changes nothing", c->says ? c->says : "", changed);
+            wrong++;
+        }
+        free(base);
+        free(changed);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+static bool has_case(const char *option)
+{
+    for (int i = 0; i < CASE_COUNT; i++)
+        if (!strcmp(cases[i].option, option)) return true;
+    return false;
+}
+
+static void test_every_option_has_a_case(void **state)
+{
+    (void)state;
+    char *list = strdup(lockstep("completion --list")->out);
+    for (char *line = strtok(list, "\n"); line; line = strtok(NULL, "\n")) {
+        char *letter = strstr(line, " -");
+        if (!letter) continue; /* a command */
+        if ((letter = strstr(letter + 1, " -"))) *letter = 0;
+        if (!has_case(line)) fail_msg("%s has no case: add one to tests/cli/test_options.c", line);
+    }
+    free(list);
+}
+
+static void write_array(const char *name, lk_dtype dtype, lk_shape shape, int classes)
+{
+    char path[1100];
+    lk_tensor *tensor = lk_tensor_create(dtype, shape);
+    lkt_not_null(tensor);
+    for (int64_t i = 0; i < lk_tensor_count(tensor); i++)
+        lk_tensor_set(tensor, i, classes ? (double)(i * 7 % 11 % classes) : sin((double)(i * i)));
+    snprintf(path, sizeof path, "%s/%s.npy", folder, name);
+    lkt_ok(lki_npy_write(path, tensor));
+    lk_tensor_free(tensor);
+}
+
+static int prepare(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("cli_options"));
+    setenv("L", LK_BUILD_DIR "/lockstep", 1);
+    lkt_use_two_cores();
+    write_array("x", LK_F32, LK_SHAPE(16, 4), 0);
+    write_array("x2", LK_F32, LK_SHAPE(16, 4), 5);
+    write_array("y", LK_I64, LK_SHAPE(16), 3);
+    lkt_shell_in(
+        folder,
+        "cat > c.yml <<'END'\n"
+        "runner:\n"
+        "  _target_: SupervisedRunner\n"
+        "  model: {_target_: Sequential, args: [{_target_: Linear, args: [4, 3]}]}\n"
+        "run:\n"
+        "- _call_: train\n"
+        "  criterion: CrossEntropyLoss\n"
+        "  optimizer: {_target_: SGD, lr: 0.1}\n"
+        "  loaders:\n"
+        "    train: {_target_: DataLoader, dataset: {_target_: TensorDataset, args: [../x.npy, "
+        "../y.npy]}, batch_size: 4}\n"
+        "    valid: {_target_: DataLoader, dataset: {_target_: TensorDataset, args: [../x2.npy, "
+        "../y.npy]}, batch_size: 4}\n"
+        "  num_epochs: 4\n"
+        "  logdir: logs\n"
+        "END\n"
+        "echo 'run: [{_call_: train, criterion: CrossEntropyLoss, optimizer: {_target_: SGD, lr: 0.3}, "
+        "loaders: {train: {_target_: DataLoader, dataset: {_target_: TensorDataset, args: [../x2.npy, "
+        "../y.npy]}, batch_size: 4}}, logdir: logs}]' > d.yml");
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_option_has_a_case),
+        cmocka_unit_test(test_every_option_has_an_effect),
+    };
+    return cmocka_run_group_tests(tests, prepare, NULL);
+}
