@@ -244,10 +244,25 @@ static const lk_parameter pimlturb_parameters[] = {
     NUMBER("ks_scale", "1", "Multiplies the KS term."),
     NUMBER("l1_beta", "1", "Where SmoothL1 turns from square to line."),
     {0}};
-static const lk_parameter krr_parameters[] = {LK_SOLVED_ESTIMATOR_PARAMETERS_,
-                                              NUMBER("alpha", "1", "The ridge."),
-                                              NUMBER("gamma", "", "The kernel's; 1 / channels."),
-                                              {0}};
+/* Of the estimators in whose place it may stand. */
+#define SOLVED(name_) LKI_NO_EFFECT(name_, NULL, "it is solved, not trained")
+static const lk_parameter krr_parameters[] = {
+    LK_SOLVED_ESTIMATOR_PARAMETERS_,
+    NUMBER("alpha", "1", "The ridge."),
+    NUMBER("gamma", "", "The kernel's; 1 / channels."),
+    SOLVED("n_epochs"),
+    SOLVED("patience"),
+    SOLVED("min_delta"),
+    SOLVED("lr"),
+    SOLVED("min_lr"),
+    SOLVED("ddp"),
+    SOLVED("nproc"),
+    SOLVED("criterion"),
+    SOLVED("optimizer"),
+    SOLVED("scheduler"),
+    SOLVED("callbacks"),
+    {0},
+};
 static const lk_parameter own_parameters[] = {
     LK_ESTIMATOR_PARAMETER_("name", STRING, NULL, "What it is called in logs and files."),
     LK_ESTIMATOR_PART_("model", OBJECT, MODULE, NULL, "Its output has as many numbers as the targets."),
