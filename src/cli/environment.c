@@ -22,6 +22,7 @@ const lki_variable lki_variables[] = {
     {"LOCKSTEP_HOST_ID", "which host this is, where its name does not tell"},
     {"LOCKSTEP_INTERFACE", "the network interface for Gloo and NCCL"},
     {"LOCKSTEP_JOIN_TIMEOUT", "seconds that ranks wait for each other at the start (120)"},
+    {"LOCKSTEP_LINK_TIMEOUT", "seconds that a link between hosts may be away"},
     {"LOCKSTEP_LOW_ACTIVATIONS", "1: activations of half precision stay so between products; 0: they do not"},
     {"LOCKSTEP_MNIST_MIRRORS", "addresses to fetch MNIST from, separated by spaces"},
     {"LOCKSTEP_ONE_KERNEL",

@@ -122,7 +122,7 @@ static const lk_parameter optimizer_parameters[] = {
     {0},
 };
 static const lk_parameter scheduler_parameters[] = {
-    LKI_IGNORED("scheduler_key", ONE_ONLY),
+    LKI_REFUSED("scheduler_key", NULL, "leave it out: a run has one scheduler"),
     LKI_CHOICE("mode", LKI_OPTIONAL, "epoch|batch", "when it steps; what suits the schedule where left out"),
     LOADER_KEY,
     METRIC_KEY,
@@ -153,7 +153,7 @@ static const lk_parameter checkpoint_parameters[] = {
 };
 
 static const lk_parameter skip_checkpoint_parameters[] = {
-    LKI_IGNORED("logdir", "accepted, without effect: nothing is written"),
+    LKI_NO_EFFECT("logdir", NULL, "nothing is written"),
     {0},
 };
 
