@@ -248,7 +248,8 @@ static void test_mistakes(void **state)
     check_refused(folder, AS("CNN3d"), 2, "krr.yml:9: CNN3d: unknown key");
     check_refused(folder, AS("KR"), 2, "unknown component \"KR\"");
     check_refused(folder, AS("KRR") "--run/0/estimator/alhpa=2", 2, "did you mean \"alpha\"");
-    check_wrong(AS("CNN3dEstimator") "--run/0/estimator/n_epochs=0", 2, "n_epochs: expected at least 1, found 0");
+    check_wrong(AS("CNN3dEstimator") "--run/0/estimator/n_epochs=0", 2,
+                "n_epochs: expected at least 1, found 0");
     check_wrong(AS("KRR") "--run/0/estimator/gamma=0", 2, "gamma: expected more than 0");
     check_refused(folder, AS("KRR") "--run/0/estimator/loaders=[]", 2, "loaders");
     check_refused(folder, AS("KRR") "--resume x", 2, "an estimator takes --logdir, --num-epochs");
