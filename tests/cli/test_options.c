@@ -38,6 +38,7 @@ static const option_case cases[] = {
     {"run --resume", RUN, RUN " --resume nothing.safetensors", "nothing.safetensors"},
     {"run --autoresume", TRAINED "run -C ../c.yml", TRAINED "run -C ../c.yml --autoresume last",
      "nothing to train"},
+    {"run --overwrite", TRAINED "run -C ../c.yml", TRAINED "run -C ../c.yml --overwrite", NULL},
     {"run --ddp", RUN, RUN " --ddp", NULL},
     {"run --distributed", RUN, RUN " --distributed", NULL},
     {"run --nproc", RUN, RUN " --nproc 2", NULL},
