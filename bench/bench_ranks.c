@@ -26,7 +26,7 @@ static lk_status run_rank(void *context)
     lk_comm *comm = NULL;
     lki_role role = *lki_process_role();
     if (lki_comm_connect(&comm, &role, NULL)) return lki_last_status();
-    time_step(b->workload, b->seconds, role.rank, comm, agree);
+    time_step(b->workload, (step_choice){.seconds = b->seconds}, role.rank, comm, agree);
     lk_comm_free(comm);
     return LK_OK;
 }
@@ -36,7 +36,7 @@ int main(int argc, char **argv)
     benchmark b = {find_workload(argc, argv), argc > 2 ? atof(argv[2]) : 2};
     int ranks = argc > 3 ? atoi(argv[3]) : 1;
     if (ranks == 1)
-        time_step(b.workload, b.seconds, 0, NULL, NULL);
+        time_step(b.workload, (step_choice){.seconds = b.seconds}, 0, NULL, NULL);
     else if (lk_distributed_run(run_rank, &b, .nproc = ranks))
         fail();
     return 0;

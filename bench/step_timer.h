@@ -77,17 +77,25 @@ static double best_step_s(lk_step *step, const lk_input *inputs, double seconds,
     return best;
 }
 
+/* How a step is timed; a thread_count of 0 is 1. */
+typedef struct step_choice {
+    double seconds;
+    lk_dtype precision;
+    int thread_count;
+} step_choice;
+
 /* Trains for a while as one rank of `comm`, or alone, and prints what came out of it on rank 0. */
-static void time_step(const workload *w, double seconds, int rank, lk_comm *comm, agree_function agree)
+static void time_step(const workload *w, step_choice choice, int rank, lk_comm *comm, agree_function agree)
 {
     lk_manual_seed(0);
-    lk_engine *engine = lk_engine_open("auto", (lk_engine_options){.thread_count = 1});
+    int thread_count = choice.thread_count > 0 ? choice.thread_count : 1;
+    lk_engine *engine = lk_engine_open("auto", (lk_engine_options){.thread_count = thread_count});
     lk_step *step = lk_step(.model = w->model(), .criterion = w->criterion(), .optimizer = w->optimizer(),
-                            .engine = engine, .comm = comm, .owned = true);
+                            .engine = engine, .comm = comm, .precision = choice.precision, .owned = true);
     lk_tensor *x = make_input(w->input), *y = make_target(w->target);
     if (!engine || !step || !x || !y) fail();
     lk_input inputs[] = {{"features", x}, {"targets", y}};
-    double step_s = best_step_s(step, inputs, seconds, comm, agree);
+    double step_s = best_step_s(step, inputs, choice.seconds, comm, agree);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     if (rank == 0)

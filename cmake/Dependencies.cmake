@@ -26,15 +26,6 @@ endfunction()
 find_package(ZLIB REQUIRED)
 set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES ZLIB::ZLIB Threads::Threads m ${CMAKE_DL_LIBS})
 
-# Debian's CMake package of oneDNN asks for OpenCL, which nothing here needs: find the library itself.
-find_library(DNNL_LIBRARY NAMES dnnl)
-find_path(DNNL_INCLUDE_DIR NAMES dnnl.h)
-if(DNNL_LIBRARY AND DNNL_INCLUDE_DIR)
-    set(DNNL_OK TRUE)
-endif()
-# Loaded at run time, by the first bf16: src/engine/cpu/dnnl_library.c.
-lockstep_feature(DNNL "fast CPU kernels (oneDNN)" "${DNNL_OK}")
-
 find_library(OPENBLAS_LIBRARY NAMES openblas)
 find_path(CBLAS_INCLUDE_DIR NAMES cblas.h PATH_SUFFIXES openblas x86_64-linux-gnu)
 if(OPENBLAS_LIBRARY AND CBLAS_INCLUDE_DIR)

@@ -1,6 +1,6 @@
 # lockstep_static_linkage(<flags> <finds> <library>...): what a program that links liblockstep.a must link too, in the words
 # of pkg-config and of CMake. Sets, from the entries of LOCKSTEP_LIBRARIES:
-#   <flags>    words for Libs.private ("-ldnnl -lm")
+#   <flags>    words for Libs.private ("-lopenblas -lm")
 #   <finds>    lines for the package config, each of which finds one imported target that the static library names
 #
 # The flags name shared libraries. Modules in Requires.private would make `pkg-config --static` ask for the static closure of
@@ -38,7 +38,7 @@ function(lockstep_static_linkage flags_out finds_out)
     set(${finds_out} "${finds}" PARENT_SCOPE)
 endfunction()
 
-# lockstep_library_flag(<out> <library>): /usr/lib/libdnnl.so, or dnnl, as -ldnnl. A folder that the linker does not search
+# lockstep_library_flag(<out> <library>): /usr/lib/libopenblas.so, or openblas, as -lopenblas. A folder that the linker does not search
 # by itself comes along.
 function(lockstep_library_flag out library)
     if(NOT IS_ABSOLUTE ${library})

@@ -32,9 +32,6 @@ static void print_machine(void)
 static void print_features(void)
 {
     static const char *const features[] = {
-#ifdef LOCKSTEP_HAVE_DNNL
-        "oneDNN",
-#endif
 #ifdef LOCKSTEP_HAVE_BLAS
         "OpenBLAS",
 #endif

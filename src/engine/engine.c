@@ -11,9 +11,7 @@
 
 /* Those that are part of this library; the fastest one first. */
 static const lk_engine_ops *const engines[] = {
-#ifdef LOCKSTEP_HAVE_CPU_ENGINE
     &lki_cpu_engine_ops,
-#endif
     &lki_ref_engine_ops,
 };
 

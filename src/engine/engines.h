@@ -8,9 +8,7 @@
 /* Plain C, every op, every float dtype: the oracle that the others are tested against. */
 extern const lk_engine_ops lki_ref_engine_ops;
 
-#ifdef LOCKSTEP_HAVE_CPU_ENGINE
-/* oneDNN, BLAS and vectorised loops. */
+/* Threads and vector kernels for the host's processor. */
 extern const lk_engine_ops lki_cpu_engine_ops;
-#endif
 
 #endif

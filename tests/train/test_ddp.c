@@ -359,7 +359,7 @@ static void ranks_train_more_than_once(void **state)
     lkt_ok(lk_distributed_run(train_two_at_once, NULL, .nproc = 2));
 }
 
-/* bf16 on the CPU is oneDNN's, whose threads stay with the process that has made them. */
+/* Threads of the engine stay with the process that has made them: ranks that follow start their own. */
 static lk_status train_in_bf16(int ranks)
 {
     enum { WIDTH = 300 };

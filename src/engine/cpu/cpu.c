@@ -2,7 +2,6 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "engine/cpu/dnnl.h"
 #include "engine/engines.h"
 
 #include <string.h>
@@ -92,7 +91,6 @@ static void close_cpu(void *state)
 {
     lki_cpu *cpu = state;
     lki_pool_free(cpu->pool);
-    lki_dnnl_close(cpu->dnnl);
     lki_free(cpu);
 }
 
@@ -126,17 +124,6 @@ static void reset(lk_call *call)
     call->scratch_nbytes = 0;
 }
 
-/* oneDNN is started by the first call that needs it: it costs memory that f32 alone does not. */
-static lk_status prepare_low(lk_engine *engine, lk_call *call)
-{
-    lki_cpu *cpu = engine->state;
-    if (!cpu->dnnl && (lk_op_flags(call->op) & LK_OP_L)) cpu->dnnl = lki_dnnl_open();
-    LKI_TRY(lki_cpu_prepare_low(cpu, call));
-    if (call->run) return LK_OK;
-    reset(call);
-    return lki_cpu_prepare_widened(engine, call);
-}
-
 static lk_status prepare(lk_engine *engine, lk_call *call)
 {
     lki_cpu *cpu = engine->state;
@@ -147,7 +134,7 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
     if (own && (call->output_count != 1 || call->out[0].data)) LKI_TRY(own(cpu, call));
     if (call->run) return LK_OK;
     reset(call);
-    if (own && lki_cpu_has_low_operands(call)) return prepare_low(engine, call);
+    if (own && lki_cpu_has_low_operands(call)) return lki_cpu_prepare_widened(engine, call);
     return lki_ref_engine_ops.prepare(engine, call);
 }
 

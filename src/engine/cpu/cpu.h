@@ -19,7 +19,6 @@ typedef struct lki_cpu {
     int thread_count;
     lki_cpu_level level;
     const lki_cpu_kernels *kernels; /* of that level */
-    struct lki_dnnl_device *dnnl;   /* for bf16; NULL where this machine does not multiply it */
     lk_engine_path paths[LKI_CPU_PATH_COUNT];
 } lki_cpu;
 
@@ -71,8 +70,6 @@ lk_status lki_cpu_prepare_clip(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_accumulate(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_unscale(lki_cpu *cpu, lk_call *call);
 
-/* Products of bf16 by oneDNN; leaves call->run NULL where it has none. */
-lk_status lki_cpu_prepare_low(lki_cpu *cpu, lk_call *call);
 /* Whether a call has bf16 or f16 operands that could be widened to f32, and how to run it so. */
 bool lki_cpu_has_low_operands(const lk_call *call);
 lk_status lki_cpu_prepare_widened(lk_engine *engine, lk_call *call);
