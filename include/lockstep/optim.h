@@ -94,7 +94,8 @@ lk_optimizer *lk_adagrad_create(lk_adagrad_options options);
  *     lk_custom_optimizer(.name = "SignSGD", .update = sign_sgd, .lr = 0.01)
  *
  * It is called at every update, once for each run of neighbouring parameters of one group; what is clipped,
- * accumulated or averaged over ranks has been. Its state begins at 0 and is saved and resumed. */
+ * accumulated or averaged over ranks has been. Its state begins at 0 and is saved and resumed. It runs in the
+ * floating-point mode of your program: the library's own rules flush denormals, yours does if you say so. */
 enum { LK_MAX_UPDATE_STATES = 3 };
 typedef struct lk_update {
     float *values;

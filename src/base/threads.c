@@ -2,6 +2,7 @@
 #include "base/cgroup.h"
 #include "base/threads.h"
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -18,6 +19,7 @@ typedef struct loop {
     void *context;
     int64_t count;
     int chunk_count;
+    lki_float_mode mode; /* the caller's: all threads of a loop treat denormals alike */
 } loop;
 
 struct lki_pool {
@@ -104,6 +106,7 @@ static void *worker_main(void *argument)
     for (;;) {
         seen = wait_for_work(start.pool, seen);
         if (atomic_load(&start.pool->stopping)) return NULL;
+        lki_float_mode_restore(start.pool->current.mode);
         run_chunk(&start.pool->current, start.thread);
         atomic_fetch_sub_explicit(&start.pool->pending, 1, memory_order_release);
     }
@@ -177,7 +180,7 @@ void lki_parallel_for(lki_pool *pool, int64_t count, int64_t grain, lki_loop_bod
         body(0, count, 0, context);
         return;
     }
-    pool->current = (loop){body, context, count, (int)chunks};
+    pool->current = (loop){body, context, count, (int)chunks, lki_float_mode_now()};
     atomic_store_explicit(&pool->pending, pool->worker_count, memory_order_relaxed);
     publish(pool);
     run_chunk(&pool->current, 0);

@@ -1,5 +1,6 @@
 #include "comm/reduce.h"
 
+#include "base/float_mode.h"
 #include "base/independent.h"
 #include "tensor/half.h"
 
@@ -231,6 +232,7 @@ void lki_reduce(void *out, const void *const *in, int in_count, int64_t count, l
     size_t nbytes = lk_dtype_nbytes(dtype);
     chain chain = choose_chain(dtype, reduce);
     double scale = reduce == LK_REDUCE_AVG ? 1.0 / divisor : 1.0;
+    lki_float_mode mode = lki_float_mode_flush();
     if (in_count == 1) {
         if (out != in[0]) memcpy(out, in[0], (size_t)count * nbytes);
         if (reduce == LK_REDUCE_AVG) lki_scale(out, count, dtype, divisor);
@@ -241,6 +243,7 @@ void lki_reduce(void *out, const void *const *in, int in_count, int64_t count, l
     } else {
         reduce_many(&chain, out, in, in_count, count, nbytes, scale);
     }
+    lki_float_mode_restore(mode);
 }
 
 void lki_scale(void *data, int64_t count, lk_dtype dtype, int divisor)
@@ -249,9 +252,11 @@ void lki_scale(void *data, int64_t count, lk_dtype dtype, int divisor)
     const void *in[] = {data};
     double scale = 1.0 / divisor;
     chain chain = choose_chain(dtype, LK_REDUCE_SUM);
+    lki_float_mode mode = lki_float_mode_flush();
     if (dtype == LK_F32) t->f32_scale(data, data, data, count, scale);
     if (dtype == LK_F64) t->f64_scale(data, data, data, count, scale);
     if (chain.widen) reduce_half(&chain, data, in, 1, count, scale);
+    lki_float_mode_restore(mode);
 }
 
 #if defined(__x86_64__)

@@ -1,6 +1,7 @@
 /* The arithmetic of the reductions: out = in[0] op in[1] op ... in that order, so that whoever computes it
- * gets the same bits. bf16 and f16 are summed in f32 and rounded once. Vectorised for the processor that runs
- * it. */
+ * gets the same bits. bf16 and f16 are summed in f32 and rounded once. Denormals count as zero, whatever mode
+ * the calling thread is in: it may be within a step, which flushes them, or not. Vectorised for the processor
+ * that runs it. */
 #ifndef LKI_COMM_REDUCE_H
 #define LKI_COMM_REDUCE_H
 

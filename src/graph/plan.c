@@ -1,5 +1,6 @@
 #include "graph/plan.h"
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "graph/host_ops.h"
@@ -399,10 +400,12 @@ static lk_status run_calls(lki_plan *plan, int begin, int end)
 #ifndef NDEBUG
     uint64_t allocations = lki_allocation_count();
 #endif
-    for (int c = begin; c < end; c++) {
-        lk_status status = plan->calls[c].run(&plan->calls[c]);
-        if (status) return fail_in_layer(status, plan->nodes[c]);
-    }
+    lki_float_mode mode = lki_float_mode_flush();
+    lk_status status = LK_OK;
+    int c = begin;
+    while (c < end && !(status = plan->calls[c].run(&plan->calls[c]))) c++;
+    lki_float_mode_restore(mode);
+    if (status) return fail_in_layer(status, plan->nodes[c]);
     assert(lki_allocation_count() == allocations && "a replay must not allocate");
     return LK_OK;
 }
@@ -552,7 +555,10 @@ lk_status lki_plan_explain_nan(lki_plan *plan)
     }
     for (int c = 0; c < plan->section_begin[LKI_SECTION_BACKWARD]; c++) {
         lk_call *call = &plan->calls[c];
-        LKI_TRY(call->run(call));
+        lki_float_mode mode = lki_float_mode_flush();
+        lk_status status = call->run(call);
+        lki_float_mode_restore(mode);
+        LKI_TRY(status);
         for (int i = 0; i < call->output_count; i++)
             if (plan->nodes[c]->out[i]->use_count && !is_finite(plan, &call->out[i]))
                 return blame(plan->nodes[c], &call->out[i]);

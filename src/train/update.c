@@ -1,5 +1,6 @@
 #include "train/update.h"
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
@@ -336,9 +337,18 @@ void lki_update_fini(lki_update *update)
     *update = (lki_update){0};
 }
 
+/* The engine's kernels flush denormals. A rule of the user's own runs in the mode that the user's program
+ * has.
+ */
 static lk_status run(lki_update *update, int index)
 {
-    return index < 0 ? LK_OK : update->calls[index].run(&update->calls[index]);
+    if (index < 0) return LK_OK;
+    const lk_call *call = &update->calls[index];
+    if (call->run == run_custom) return call->run(call);
+    lki_float_mode mode = lki_float_mode_flush();
+    lk_status status = call->run(call);
+    lki_float_mode_restore(mode);
+    return status;
 }
 
 /* Whether an update whose batches missed this leaves the parameters of `late` alone. */

@@ -3,6 +3,7 @@
 #include "train/scaling.h"
 
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/step.h"
@@ -72,7 +73,10 @@ static lk_status time_calls(lk_step *step, double *best_s, double seconds)
         double begin_s = lki_now_s();
         for (int c = 0; c < count; c++) {
             const lk_call *call = lki_plan_call(plan, c);
-            LKI_TRY(call->run(call));
+            lki_float_mode mode = lki_float_mode_flush();
+            lk_status status = call->run(call);
+            lki_float_mode_restore(mode);
+            LKI_TRY(status);
             take_less(&best_s[c], &begin_s);
         }
     }

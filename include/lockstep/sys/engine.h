@@ -18,7 +18,8 @@ typedef struct lk_engine lk_engine;
 typedef struct lk_call lk_call;
 
 /* Runs one prepared call. May fail for what only the data shows (an index out of range): LK_ERR_RANGE with a
- * sentence; the plan adds the layer's name. Must not allocate. */
+ * sentence; the plan adds the layer's name. Must not allocate. While calls run, the calling thread flushes
+ * denormals (x86-64 and arm64); an engine's own threads should do the same. */
 typedef lk_status (*lk_kernel)(const lk_call *call);
 
 /* How the elements of (n, c, s...) lie in memory. */
