@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/threads.h"
+#include "engine/cpu/machine.h"
 #include "launch/devices.h"
 #include "launch/role.h"
 
@@ -91,6 +92,22 @@ static void print_cpu(void)
     putchar('\n');
 }
 
+/* The kernels that this process gets, after a trial of the instructions for bf16. */
+static void print_kernels(void)
+{
+    lki_cpu_level level;
+    char line[128];
+    if (lki_cpu_level_of_machine(&level)) {
+        print_fact("kernels", lk_error());
+        return;
+    }
+    const lki_low_kernels *low = lki_low_kernels_of(level);
+    snprintf(line, sizeof line, "%s; bf16: %s%s", lki_cpu_level_name(level),
+             low ? low->name : "widened to f32",
+             getenv("LOCKSTEP_CPU_LEVEL") ? ", as LOCKSTEP_CPU_LEVEL asks" : "");
+    print_fact("kernels", line);
+}
+
 static void print_comms(void)
 {
     struct statvfs shm;
@@ -138,6 +155,7 @@ static int run(const void *options)
     print_fact("lockstep", lk_version());
     print_machine();
     print_cpu();
+    print_kernels();
     print_features();
     print_engines();
     print_comms();

@@ -9,7 +9,9 @@
 #define LKI_CPU_LEVEL_LIST(X)                                                                                \
     X(LKI_CPU_LEVEL_BASE, "base")                                                                            \
     X(LKI_CPU_LEVEL_AVX2, "avx2")                                                                            \
-    X(LKI_CPU_LEVEL_AVX512, "avx512")
+    X(LKI_CPU_LEVEL_AVX512, "avx512")                                                                        \
+    X(LKI_CPU_LEVEL_AVX512BF16, "avx512bf16") /* products of bf16 by vdpbf16ps; below, bf16 is widened */    \
+    X(LKI_CPU_LEVEL_AMX, "amx")               /* products of bf16 by AMX's tiles */
 
 /* 0 is none: lk_engine_options.cpu_level then leaves the choice to the machine. */
 typedef enum lki_cpu_level {

@@ -552,7 +552,7 @@ static void test_wrong_environments(void **state)
     unsetenv("LOCKSTEP_ENGINE");
     setenv("LOCKSTEP_CPU_LEVEL", "sse9", 1);
     check_refused(folder, "run -C good.yml --device cpu", 2,
-                  "LOCKSTEP_CPU_LEVEL: expected avx512, avx2 or base, found \"sse9\"");
+                  "LOCKSTEP_CPU_LEVEL: expected amx, avx512bf16, avx512, avx2 or base, found \"sse9\"");
     unsetenv("LOCKSTEP_CPU_LEVEL");
 }
 

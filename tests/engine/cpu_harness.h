@@ -20,8 +20,9 @@ typedef struct trial {
     lk_dtype out_dtype[LK_MAX_OUTPUTS];
     lk_shape out_shape[LK_MAX_OUTPUTS];
     int output_count;
-    double tolerance; /* relative to the largest magnitude of the result */
-    uint64_t seed;    /* of the generator, for ops that draw */
+    double tolerance;                /* relative to the largest magnitude of the result */
+    uint64_t seed;                   /* of the generator, for ops that draw */
+    void (*tune)(lk_engine *engine); /* where given, changes the engine before it prepares the call */
 } trial;
 
 typedef struct result {
@@ -45,6 +46,7 @@ static inline void run_trial(result *r, const trial *t, const char *engine_name,
 {
     lk_engine *engine = lk_engine_open(engine_name, (lk_engine_options){.thread_count = threads});
     lkt_not_null(engine);
+    if (t->tune) t->tune(engine);
     lk_tensor in[MAX_IN];
     memset(in, 0, sizeof in);
     int layouts[MAX_IN] = {0};
@@ -114,12 +116,14 @@ static inline void compare_results(const result *actual, const result *expected,
     if (t->attr.hyper) lkt_close(actual->hyper.grad_norm, expected->hyper.grad_norm, 1e-5);
 }
 
+/* Levels that differ for products of bf16 alone are asked for those. */
 static inline void check_trial(const trial *t)
 {
-    static const char *const levels[] = {"avx512", "avx2", "base"};
+    static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", "amx"};
+    int level_count = t->in[0] && t->in[0]->dtype == LK_BF16 ? 5 : 3;
     result expected = {0};
     run_trial(&expected, t, "ref", 1);
-    for (int level = 0; level < 3; level++)
+    for (int level = 0; level < level_count; level++)
         for (int threads = 1; threads <= 3; threads += 2) {
             char where[64];
             result actual = {0};

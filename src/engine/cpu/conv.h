@@ -18,7 +18,9 @@ lki_conv_sizes lki_conv_sizes_of(const lk_window *window, lk_shape in, lk_shape 
 /* By products with columns, for any shape: always sets call->run. */
 lk_status lki_cpu_prepare_direct(lki_cpu *cpu, lk_call *call);
 
-/* Winograd's algorithm, where it pays: sets call->run, or leaves it NULL. */
+/* Whether Winograd's algorithm pays. */
+bool lki_winograd_suits(const lki_cpu *cpu, const lki_conv_sizes *s);
+/* Where it does: sets call->run, or leaves it NULL. */
 lk_status lki_cpu_prepare_winograd(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_winograd_grad_input(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_winograd_grad_weight(lki_cpu *cpu, lk_call *call);

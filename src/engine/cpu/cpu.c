@@ -4,8 +4,6 @@
 #include "base/status.h"
 #include "engine/engines.h"
 
-#include <string.h>
-
 static const lki_cpu_prepare prepares[LK_OP_COUNT] = {
     [LK_OP_FULL] = lki_cpu_prepare_fill,
     [LK_OP_MATMUL] = lki_cpu_prepare_matmul,
@@ -64,6 +62,8 @@ static const lki_cpu_kernels *kernels_of(lki_cpu_level level)
 {
     switch (level) {
 #if defined(__x86_64__)
+    case LKI_CPU_LEVEL_AMX:
+    case LKI_CPU_LEVEL_AVX512BF16:
     case LKI_CPU_LEVEL_AVX512: return &lki_cpu_kernels_avx512;
     case LKI_CPU_LEVEL_AVX2: return &lki_cpu_kernels_avx2;
 #endif
@@ -102,6 +102,7 @@ static lk_status open_cpu(void **state, const lk_engine_options *options)
     lki_cpu *cpu = LKI_NEW(lki_cpu);
     if (!cpu) return LK_ERR_NOMEM;
     cpu->kernels = kernels_of(level);
+    cpu->low = lki_low_kernels_of(level);
     cpu->level = level;
     name_paths(cpu);
     lk_status status = lki_pool_create(&cpu->pool, options->thread_count);
@@ -124,6 +125,14 @@ static void reset(lk_call *call)
     call->scratch_nbytes = 0;
 }
 
+static lk_status prepare_low(lk_engine *engine, lk_call *call)
+{
+    LKI_TRY(lki_cpu_prepare_low(engine->state, call));
+    if (call->run) return LK_OK;
+    reset(call);
+    return lki_cpu_prepare_widened(engine, call);
+}
+
 static lk_status prepare(lk_engine *engine, lk_call *call)
 {
     lki_cpu *cpu = engine->state;
@@ -134,7 +143,7 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
     if (own && (call->output_count != 1 || call->out[0].data)) LKI_TRY(own(cpu, call));
     if (call->run) return LK_OK;
     reset(call);
-    if (own && lki_cpu_has_low_operands(call)) return lki_cpu_prepare_widened(engine, call);
+    if (own && lki_cpu_has_low_operands(call)) return prepare_low(engine, call);
     return lki_ref_engine_ops.prepare(engine, call);
 }
 

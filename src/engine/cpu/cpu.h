@@ -11,14 +11,15 @@
 
 #include "base/threads.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/machine.h"
 #include "engine/cpu/paths.h"
-#include "engine/cpu_level.h"
 
 typedef struct lki_cpu {
     lki_pool *pool;
     int thread_count;
     lki_cpu_level level;
     const lki_cpu_kernels *kernels; /* of that level */
+    const lki_low_kernels *low;     /* likewise, for bf16; NULL where it is widened */
     lk_engine_path paths[LKI_CPU_PATH_COUNT];
 } lki_cpu;
 
@@ -70,6 +71,8 @@ lk_status lki_cpu_prepare_clip(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_accumulate(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_unscale(lki_cpu *cpu, lk_call *call);
 
+/* Products of bf16 by instructions for them; leaves call->run NULL where there are none, or f32 is faster. */
+lk_status lki_cpu_prepare_low(lki_cpu *cpu, lk_call *call);
 /* Whether a call has bf16 or f16 operands that could be widened to f32, and how to run it so. */
 bool lki_cpu_has_low_operands(const lk_call *call);
 lk_status lki_cpu_prepare_widened(lk_engine *engine, lk_call *call);

@@ -1,4 +1,5 @@
 /* Products: matmul, linear and its gradient, each as one or more calls of the gemm kernel. */
+#include "engine/cpu/batch.h"
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/sparse.h"
 
@@ -143,73 +144,30 @@ lk_status lki_cpu_prepare_linear_grad(lki_cpu *cpu, lk_call *call)
     return LK_OK;
 }
 
-/* A batch of products: offsets of matrix i in a and b, which may repeat. */
-typedef struct batch {
-    lki_gemm g;
-    int64_t count;
-    int rank;
-    int64_t dim[LK_MAX_DIMS], a_stride[LK_MAX_DIMS], b_stride[LK_MAX_DIMS];
-} batch;
-
-static void batch_strides(int64_t *stride, lk_shape x, lk_shape out, int64_t matrix)
+static lki_gemm product_at(const lki_batch *p, const lk_call *call, int64_t index)
 {
-    int added = out.rank - x.rank;
-    for (int i = out.rank - 3; i >= 0; i--) {
-        int64_t dim = i < added ? 1 : x.dim[i - added];
-        stride[i] = dim == 1 ? 0 : matrix;
-        matrix *= dim;
-    }
-}
-
-static void describe_matmul(batch *p, const lk_call *call)
-{
-    lk_shape a = call->in[0].shape, b = call->in[1].shape, c = call->out[0].shape;
-    bool ta = call->attr->transpose_a, tb = call->attr->transpose_b;
-    int64_t m = c.dim[c.rank - 2], n = c.dim[c.rank - 1], k = a.dim[a.rank - (ta ? 2 : 1)];
-    p->g = (lki_gemm){
-        .m = m,
-        .n = n,
-        .k = k,
-        .a_row = ta ? 1 : k,
-        .a_col = ta ? m : 1,
-        .b_row = tb ? 1 : n,
-        .b_col = tb ? k : 1,
-        .c_row = n,
+    int64_t a, b;
+    lki_batch_offsets(p, index, &a, &b);
+    return (lki_gemm){
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .a = (const float *)call->in[0].data + a,
+        .a_row = p->a_row,
+        .a_col = p->a_col,
+        .b = (const float *)call->in[1].data + b,
+        .b_row = p->b_row,
+        .b_col = p->b_col,
+        .c = (float *)call->out[0].data + index * p->m * p->n,
+        .c_row = p->n,
     };
-    p->rank = c.rank - 2;
-    for (int i = 0; i < p->rank; i++) p->dim[i] = c.dim[i];
-    p->count = lki_cpu_span(c, 0, p->rank);
-    batch_strides(p->a_stride, a, c, m * k);
-    batch_strides(p->b_stride, b, c, k * n);
-    bool shared = !ta && lki_cpu_span(b, 0, b.rank - 2) == 1 && lki_cpu_span(a, 0, a.rank - 2) == p->count;
-    if (shared) { /* one b for all: the rows of the whole batch are one matrix */
-        p->g.m *= p->count;
-        p->count = 1;
-        p->rank = 0;
-    }
-}
-
-static lki_gemm product_at(const batch *p, const lk_call *call, int64_t index)
-{
-    lki_gemm g = p->g;
-    int64_t a = 0, b = 0, rest = index;
-    for (int i = p->rank - 1; i >= 0; i--) {
-        int64_t at = rest % p->dim[i];
-        rest /= p->dim[i];
-        a += at * p->a_stride[i];
-        b += at * p->b_stride[i];
-    }
-    g.a = (const float *)call->in[0].data + a;
-    g.b = (const float *)call->in[1].data + b;
-    g.c = (float *)call->out[0].data + index * g.m * g.n;
-    return g;
 }
 
 static void run_products(int64_t begin, int64_t end, int thread, void *context)
 {
     const lk_call *call = context;
-    const batch *p = call->state;
-    float *scratch = (float *)call->scratch + thread * lki_gemm_scratch_count(p->g.n, p->g.k);
+    const lki_batch *p = call->state;
+    float *scratch = (float *)call->scratch + thread * lki_gemm_scratch_count(p->n, p->k);
     for (int64_t i = begin; i < end; i++) {
         lki_gemm g = product_at(p, call, i);
         lki_cpu_of(call)->kernels->gemm(&g, 0, g.m, 0, g.n, scratch);
@@ -219,8 +177,8 @@ static void run_products(int64_t begin, int64_t end, int thread, void *context)
 static lk_status run_matmul(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
-    const batch *p = call->state;
-    int64_t work = p->g.m * p->g.n * p->g.k;
+    const lki_batch *p = call->state;
+    int64_t work = p->m * p->n * p->k;
     if (p->count > 1) {
         lki_parallel_for(cpu->pool, p->count, THREAD_WORK / (work + 1) + 1, run_products, (void *)call);
     } else if (p->count == 1) {
@@ -233,12 +191,12 @@ static lk_status run_matmul(const lk_call *call)
 lk_status lki_cpu_prepare_matmul(lki_cpu *cpu, lk_call *call)
 {
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
-    batch *p = lki_cpu_new_state(call, sizeof *p);
+    lki_batch *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
-    describe_matmul(p, call);
+    *p = lki_batch_of(call);
     if (p->count > 1) lki_cpu_enter(cpu, LKI_CPU_PATH_MATMUL_BATCH);
     if (call->out[0].shape.rank > 2 && p->rank == 0) lki_cpu_enter(cpu, LKI_CPU_PATH_MATMUL_SHARED);
-    call->scratch_nbytes = lki_cpu_gemm_scratch(cpu, p->g.n, p->g.k);
+    call->scratch_nbytes = lki_cpu_gemm_scratch(cpu, p->n, p->k);
     call->run = run_matmul;
     return LK_OK;
 }

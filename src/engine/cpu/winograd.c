@@ -30,7 +30,7 @@ static int64_t rounded_up(int64_t value, int64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-static bool is_suitable(const lki_cpu *cpu, const lki_conv_sizes *s)
+bool lki_winograd_suits(const lki_cpu *cpu, const lki_conv_sizes *s)
 {
     const lki_conv *c = &s->one;
     bool plain = c->in[0] == 1 && c->kernel[0] == 1 && c->padding[0] == 0 && c->kernel[1] == 3 &&
@@ -223,7 +223,7 @@ static lk_status run_forward(const lk_call *call)
 lk_status lki_cpu_prepare_winograd(lki_cpu *cpu, lk_call *call)
 {
     lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->in[0].shape, call->out[0].shape);
-    if (!is_suitable(cpu, &s)) return LK_OK;
+    if (!lki_winograd_suits(cpu, &s)) return LK_OK;
     plan *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
     p->w = describe(&s);
@@ -273,7 +273,7 @@ static lk_status run_grad_input(const lk_call *call)
 lk_status lki_cpu_prepare_winograd_grad_input(lki_cpu *cpu, lk_call *call)
 {
     lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->out[0].shape, call->in[0].shape);
-    if (call->op == LK_OP_CONV_TRANSPOSE || !is_suitable(cpu, &s)) return LK_OK;
+    if (call->op == LK_OP_CONV_TRANSPOSE || !lki_winograd_suits(cpu, &s)) return LK_OK;
     plan *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
     p->w = describe(&s);
@@ -364,7 +364,7 @@ static lk_status run_grad_weight(const lk_call *call)
 lk_status lki_cpu_prepare_winograd_grad_weight(lki_cpu *cpu, lk_call *call)
 {
     lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->in[1].shape, call->in[0].shape);
-    if (!is_suitable(cpu, &s) || !call->out[0].data) return LK_OK;
+    if (!lki_winograd_suits(cpu, &s) || !call->out[0].data) return LK_OK;
     plan *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
     p->w = describe(&s);

@@ -1,0 +1,11 @@
+/* Products of bf16 for machines with AMX. The compiler's options for this file are in src/CMakeLists.txt. */
+#if defined(__AMX_BF16__)
+#define LKI_SIMD 512
+#include "engine/cpu/kernels/amx_block.h"
+
+#define LKI_LOW_NAME             "amx"
+#define LKI_LOW_TABLE            lki_low_kernels_amx
+#define LKI_LOW_THREAD_WORK      4000000
+#define LKI_LOW_OUTRUNS_WINOGRAD true
+#include "engine/cpu/kernels/low_product.h"
+#endif
