@@ -29,6 +29,22 @@ static void count_multiply(const lki_low_gemm *g, int64_t begin, int64_t end)
     real_multiply(g, begin, end);
 }
 
+static void (*real_shift)(const lki_low_shift *s);
+
+static void count_shift(const lki_low_shift *s)
+{
+    atomic_fetch_add(&multiplied, 1);
+    real_shift(s);
+}
+
+static void (*real_gradient)(const lki_low_shift *s, float *sums);
+
+static void count_gradient(const lki_low_shift *s, float *sums)
+{
+    atomic_fetch_add(&multiplied, 1);
+    real_gradient(s, sums);
+}
+
 /* Threads are worth waking for little, so that small cases are divided too. */
 static void use_tested(lk_engine *engine)
 {
@@ -46,6 +62,10 @@ static bool select_kernels(int which)
     tested = all[which] ? *all[which] : emulated;
     real_multiply = tested.multiply;
     tested.multiply = count_multiply;
+    real_shift = tested.shift_forward;
+    tested.shift_forward = count_shift;
+    real_gradient = tested.shift_gradient;
+    tested.shift_gradient = count_gradient;
     tested.thread_work = 1000;
     tested.outruns_winograd = true;
     return true;
@@ -166,6 +186,15 @@ static void what_is_not_finite_stays_in_its_place(void **state)
     lk_tensor_set(t.in[1], 20 * 45 + 44, -INFINITY);
     t.out_shape[0] = LK_SHAPE(19, 21);
     check_low(&t, false);
+    trial weight = {.op = LK_OP_CONV_GRAD_WEIGHT, .input_count = 2, .output_count = 2};
+    weight.attr.window = (lk_window){.rank = 1, .groups = 1, .kernel = {3}, .stride = {1}, .dilation = {1}};
+    weight.in[0] = random_tensor(LK_BF16, LK_SHAPE(1, 16, 8), -1, 1);
+    weight.in[1] = random_tensor(LK_BF16, LK_SHAPE(1, 18, 10), -1, 1);
+    lk_tensor_set(weight.in[1], 9, INFINITY); /* which only the last tap reads */
+    weight.out_shape[0] = LK_SHAPE(16, 18, 3);
+    weight.out_shape[1] = LK_SHAPE(16);
+    weight.attr.index = 1;
+    check_low(&weight, false);
 }
 
 typedef struct size {

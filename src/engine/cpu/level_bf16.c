@@ -3,6 +3,7 @@
 #if defined(__AVX512BF16__)
 #define LKI_SIMD 512
 #include "engine/cpu/kernels/simd.h"
+#include "engine/cpu/low.h"
 
 #include <stdbool.h>
 
@@ -10,13 +11,16 @@ enum { ROWS = 8 };
 
 /* Half a tile of A, eight rows, times one or two tiles of B: a row's pair of k is read as one number and
  * meets sixteen columns at once. */
-INLINE void half_tile(float *sums, const uint16_t *a, const uint16_t *b, int64_t steps, const int columns,
-                      bool keep)
+INLINE void half_tile(float *sums, const lki_low_rows *a, int64_t half, const uint16_t *b, int64_t steps,
+                      const int columns, const bool packed, bool keep)
 {
     __m512 sum[ROWS][2];
+    const uint16_t *data = a->data + half / 2 * a->tile + half % 2 * ROWS * a->row;
+    const int64_t row = packed ? 32 : a->row;
     UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int j = 0; j < columns; j++) sum[i][j] =
         keep ? _mm512_loadu_ps(sums + i * 32 + j * 16) : _mm512_setzero_ps();
-    for (int64_t step = 0; step < steps; step++, a += 1024, b += 1024)
+    for (int64_t step = 0; step < steps; step++, b += 1024) {
+        const uint16_t *from = data + (packed ? step * 1024 : a->at[step]);
         for (int pair = 0; pair < 16; pair++) {
             __m512bh y[2];
             UNROLL for (int j = 0; j < columns; j++) y[j] =
@@ -24,24 +28,28 @@ INLINE void half_tile(float *sums, const uint16_t *a, const uint16_t *b, int64_t
             UNROLL for (int i = 0; i < ROWS; i++)
             {
                 int32_t both;
-                memcpy(&both, a + i * 32 + pair * 2, sizeof both);
+                memcpy(&both, from + i * row + pair * 2, sizeof both);
                 __m512bh x = (__m512bh)_mm512_set1_epi32(both);
                 UNROLL for (int j = 0; j < columns; j++) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], x, y[j]);
             }
         }
+    }
     UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int j = 0; j < columns; j++)
         _mm512_storeu_ps(sums + i * 32 + j * 16, sum[i][j]);
 }
 
-static void block_sums(float *sums, const uint16_t *a, const uint16_t *b, int64_t steps, int rows,
+static void block_sums(float *sums, const lki_low_rows *a, const uint16_t *b, int64_t steps, int rows,
                        int columns, bool keep)
 {
-    for (int i = 0; i < 2 * rows; i++) {
-        const uint16_t *half = a + i / 2 * 512 + i % 2 * ROWS * 32;
-        if (columns == 2)
-            half_tile(sums + i * ROWS * 32, half, b, steps, 2, keep);
+    for (int i = 0; i < 2 * rows; i++, sums += ROWS * 32) {
+        if (columns == 2 && !a->at)
+            half_tile(sums, a, i, b, steps, 2, true, keep);
+        else if (columns == 2)
+            half_tile(sums, a, i, b, steps, 2, false, keep);
+        else if (!a->at)
+            half_tile(sums, a, i, b, steps, 1, true, keep);
         else
-            half_tile(sums + i * ROWS * 32, half, b, steps, 1, keep);
+            half_tile(sums, a, i, b, steps, 1, false, keep);
     }
 }
 

@@ -37,6 +37,32 @@ typedef struct lki_low_gemm {
     bool keep;                     /* with partial: adds to what is there, and leaves C to `finish` */
 } lki_low_gemm;
 
+/* Tiles of A: row i of tile t along k begins at data + i * row + at[t], the second sixteen rows `tile`
+ * elements after the first; where `at` is NULL, tiles are packed. */
+typedef struct lki_low_rows {
+    const uint16_t *data;
+    int64_t row, tile;
+    const int64_t *at;
+} lki_low_rows;
+
+/* A convolution with stride 1 over one sample and group: kernels/low_shift.h. The grid is the input with its
+ * padding; a place is an element of it, channels left out. */
+typedef struct lki_low_shift {
+    int64_t channels, depth, outs; /* depth: channels in whole tiles */
+    int64_t in[3], out[3], grid[3], padding[3];
+    int64_t places; /* from the first output to the last, in whole blocks */
+    int64_t taps;
+    const int64_t *tap_at;  /* how many places a tap is further on */
+    const int64_t *step_at; /* the same in elements of `turned`, for each 32 channels of each tap */
+    uint16_t *turned;       /* forward: (places, depth); gradient: (channels, spread_plane) */
+    int64_t spread_plane;
+    uint16_t *packed; /* forward: weights; gradient: dy, in tiles */
+    void *y;
+    lk_dtype y_dtype;
+    const float *bias;
+    bool relu;
+} lki_low_shift;
+
 typedef struct lki_low_kernels {
     const char *name;
     int64_t thread_work;   /* multiply-adds that make a second thread worth waking */
@@ -48,6 +74,12 @@ typedef struct lki_low_kernels {
     void (*multiply)(const lki_low_gemm *g, int64_t begin, int64_t end);
     /* From `partial` to C. */
     void (*finish)(const lki_low_gemm *g, int64_t begin, int64_t end);
+    void (*shift_turn)(const lki_low_shift *s, const uint16_t *x);
+    void (*shift_forward)(const lki_low_shift *s);
+    void (*shift_spread)(uint16_t *out, int64_t out_plane, const lki_low_shift *s, const uint16_t *x,
+                         int64_t channels, bool is_input);
+    void (*shift_gradient)(const lki_low_shift *s, float *sums);
+    bool (*is_finite)(const uint16_t *x, int64_t n);
     /* As lki_cpu_kernels.im2col. */
     void (*im2col)(uint16_t *col, int64_t col_row, const lki_conv *c, const uint16_t *x, int64_t p0,
                    int64_t p1);

@@ -3,8 +3,10 @@
 #include "engine/cpu/conv.h"
 #include "engine/cpu/low.h"
 
+#include "base/memory.h"
 #include "base/status.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 /* Below so many output channels most of a tile would be zeros. */
@@ -15,9 +17,10 @@ enum { LEAST_OUTPUTS = 16 };
  * its own. */
 typedef struct plan {
     lki_conv_sizes s;
-    int64_t k;                             /* rows of the columns: group_in * taps */
-    int64_t tile;                          /* output positions at a time */
-    bool pointwise;                        /* reads its input as the columns */
+    int64_t k;      /* rows of the columns: group_in * taps */
+    int64_t tile;   /* output positions at a time */
+    bool pointwise; /* reads its input as the columns */
+    void *shift;    /* of the weight's gradient, where it can do without columns; or NULL */
     size_t turned_nbytes, packed_a_nbytes; /* of all groups, of one */
     size_t col_nbytes, packed_b_nbytes, partial_nbytes, own_a_nbytes, thread_nbytes;
 } plan;
@@ -184,6 +187,7 @@ lk_status lki_low_prepare_conv(lki_cpu *cpu, lk_call *call)
 {
     lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->in[0].shape, call->out[0].shape);
     if (!is_worth_it(cpu, &s)) return LK_OK;
+    if (lki_low_shift_suits(&s)) return lki_low_prepare_shift(cpu, call, &s, false);
     LKI_TRY(prepare_forward(cpu, call, &s, false));
     call->run = run_conv;
     return LK_OK;
@@ -243,6 +247,7 @@ lk_status lki_low_prepare_conv_grad_input(lki_cpu *cpu, lk_call *call)
 {
     lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->out[0].shape, call->in[0].shape), turned;
     if (!turn_around(&turned, &s) || !is_worth_it(cpu, &turned)) return LK_OK;
+    if (lki_low_shift_suits(&turned)) return lki_low_prepare_shift(cpu, call, &turned, true);
     LKI_TRY(prepare_forward(cpu, call, &turned, true));
     call->run = run_conv_grad_input;
     return LK_OK;
@@ -294,16 +299,16 @@ static void gradient_tile(const lk_call *call, const plan *p, lki_low_gemm *g, c
     low->multiply(g, 0, lki_low_parts(g->m) * lki_low_parts(g->n));
 }
 
-static void add_bias(const lk_call *call, const plan *p, const uint16_t *dy, float *db)
+void lki_low_add_bias(const lk_call *call, const uint16_t *dy, int64_t outs, int64_t plane, float *db)
 {
     enum { RUN = 512 };
     const lki_cpu_kernels *kernels = lki_cpu_of(call)->kernels;
     float run[RUN];
-    for (int64_t o = 0; o < p->s.group_out; o++) {
+    for (int64_t o = 0; o < outs; o++) {
         double sum = 0;
-        for (int64_t i = 0; i < p->s.out_plane; i += RUN) {
-            int64_t count = p->s.out_plane - i < RUN ? p->s.out_plane - i : RUN;
-            kernels->tile_load(run, dy + o * p->s.out_plane + i, LK_BF16, count);
+        for (int64_t i = 0; i < plane; i += RUN) {
+            int64_t count = plane - i < RUN ? plane - i : RUN;
+            kernels->tile_load(run, dy + o * plane + i, LK_BF16, count);
             sum += kernels->sum(run, count);
         }
         db[o] += (float)sum;
@@ -323,8 +328,30 @@ static void gradient_range(int64_t begin, int64_t end, int thread, void *context
         lki_low_gemm g = gradient_of(call, p, group, sums);
         for (int64_t p0 = 0; p0 < p->s.out_plane; p0 += p->tile)
             gradient_tile(call, p, &g, dy, x, p0, scratch);
-        if (call->attr->index) add_bias(call, p, dy, db + group * p->s.group_out);
+        if (call->attr->index)
+            lki_low_add_bias(call, dy, p->s.group_out, p->s.out_plane, db + group * p->s.group_out);
     }
+}
+
+typedef struct search {
+    const lki_low_kernels *low;
+    const uint16_t *x;
+    atomic_bool found;
+} search;
+
+static void search_range(int64_t begin, int64_t end, int thread, void *context)
+{
+    (void)thread;
+    search *s = context;
+    if (!s->low->is_finite(s->x + begin, end - begin)) atomic_store(&s->found, true);
+}
+
+static bool is_finite(const lk_call *call, const lk_tensor *x)
+{
+    lki_cpu *cpu = lki_cpu_of(call);
+    search s = {cpu->low, x->data, false};
+    lki_parallel_for(cpu->pool, lk_tensor_count(x), 8 * LKI_CPU_GRAIN, search_range, &s);
+    return !atomic_load(&s.found);
 }
 
 /* Each thread has its own sums over its samples; they are added in the order of threads. */
@@ -332,6 +359,10 @@ static lk_status run_conv_grad_weight(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
     const plan *p = call->state;
+    if (p->shift && is_finite(call, &call->in[1])) {
+        lki_low_run_shift_gradient(call, p->shift);
+        return LK_OK;
+    }
     char *sums = call->scratch;
     int64_t count = (int64_t)(sums_nbytes(p) / sizeof(float)), outs = p->s.groups * p->s.group_out;
     for (int thread = 0; thread < cpu->thread_count; thread++)
@@ -349,6 +380,13 @@ static lk_status run_conv_grad_weight(const lk_call *call)
     return LK_OK;
 }
 
+static void free_plan(void *state)
+{
+    plan *p = state;
+    lki_free(p->shift);
+    lki_free(p);
+}
+
 lk_status lki_low_prepare_conv_grad_weight(lki_cpu *cpu, lk_call *call)
 {
     lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->in[1].shape, call->in[0].shape);
@@ -360,6 +398,9 @@ lk_status lki_low_prepare_conv_grad_weight(lki_cpu *cpu, lk_call *call)
     p->packed_b_nbytes = lki_low_packed_nbytes(p->k, p->tile);
     p->thread_nbytes = sums_nbytes(p) + p->col_nbytes + p->own_a_nbytes + p->packed_b_nbytes;
     call->scratch_nbytes = (size_t)cpu->thread_count * p->thread_nbytes;
+    call->free_state = free_plan;
+    if (lki_low_shift_suits(&s))
+        LKI_TRY(lki_low_plan_shift_gradient(&p->shift, cpu, &s, &call->scratch_nbytes));
     call->run = run_conv_grad_weight;
     return LK_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "engine/cpu/kernels/amx_tiles.h"
 #include "engine/cpu/kernels/simd.h"
+#include "engine/cpu/low.h"
 
 #include <stdbool.h>
 
@@ -32,12 +33,15 @@ INLINE void store_sums(float *sums, int rows, int columns)
     if (rows == 2 && columns == 2) amx_store(3, sums + 16 * 32 + 16, SUM_ROW_NBYTES);
 }
 
-INLINE void add_steps(const uint16_t *a, const uint16_t *b, int64_t steps, const int rows, const int columns)
+INLINE void add_steps(const lki_low_rows *a, const uint16_t *b, int64_t steps, const int rows,
+                      const int columns)
 {
-    for (int64_t step = 0; step < steps; step++, a += 2 * TILE_COUNT, b += 2 * TILE_COUNT) {
-        amx_load(4, a, TILE_ROW_NBYTES);
+    const int64_t row_nbytes = a->row * (int64_t)sizeof(uint16_t), *at = a->at;
+    for (int64_t step = 0; step < steps; step++, b += 2 * TILE_COUNT) {
+        const uint16_t *from = a->data + (at ? at[step] : step * 2 * TILE_COUNT);
+        amx_load(4, from, row_nbytes);
         amx_load(6, b, TILE_ROW_NBYTES);
-        if (rows == 2) amx_load(5, a + TILE_COUNT, TILE_ROW_NBYTES);
+        if (rows == 2) amx_load(5, from + a->tile, row_nbytes);
         if (columns == 2) amx_load(7, b + TILE_COUNT, TILE_ROW_NBYTES);
         amx_multiply(0, 4, 6);
         if (columns == 2) amx_multiply(1, 4, 7);
@@ -46,7 +50,7 @@ INLINE void add_steps(const uint16_t *a, const uint16_t *b, int64_t steps, const
     }
 }
 
-static void block_sums(float *sums, const uint16_t *a, const uint16_t *b, int64_t steps, int rows,
+static void block_sums(float *sums, const lki_low_rows *a, const uint16_t *b, int64_t steps, int rows,
                        int columns, bool keep)
 {
     load_sums(sums, rows, columns, keep);

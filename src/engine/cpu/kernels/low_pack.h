@@ -183,4 +183,11 @@ static void low_im2col(uint16_t *col, int64_t col_row, const lki_conv *c, const 
                 low_im2col_tap(col, col_row, c, x, p0, p1, kz, ky, kx);
 }
 
+static bool low_is_finite(const uint16_t *x, int64_t n)
+{
+    unsigned found = 0;
+    for (int64_t i = 0; i < n; i++) found |= (x[i] & 0x7f80u) == 0x7f80u;
+    return !found;
+}
+
 #endif

@@ -1,12 +1,13 @@
 /* Ends the file of a level that multiplies bf16: blocks of C from tiles, and the level's table. The level has
  * defined block_begin, block_end: around the blocks of one call; block_sums(sums, a, b, steps, rows, columns,
- * keep): sums (32, 32) = A B over `steps` tiles along k, of `rows` tiles of A and `columns` of B, 1 or 2
- * each; with `keep` plus what is there; and LKI_LOW_TABLE, LKI_LOW_NAME, LKI_LOW_THREAD_WORK,
+ * keep): sums (32, 32) = A B over `steps` tiles along k, of `rows` tiles of A (lki_low_rows) and `columns` of
+ * B, 1 or 2 each; with `keep` plus what is there; and LKI_LOW_TABLE, LKI_LOW_NAME, LKI_LOW_THREAD_WORK,
  * LKI_LOW_OUTRUNS_WINOGRAD. */
 #ifndef LKI_CPU_KERNELS_LOW_PRODUCT_H
 #define LKI_CPU_KERNELS_LOW_PRODUCT_H
 
 #include "engine/cpu/kernels/low_pack.h"
+#include "engine/cpu/kernels/low_shift.h"
 #include "tensor/half.h"
 
 #if LKI_SIMD == 512
@@ -68,8 +69,8 @@ static void multiply_steps(const lki_low_gemm *g, int64_t begin, int64_t end, in
     for (int64_t block = begin; block < end; block++) {
         int64_t row = block % parts, panel = block / parts;
         float *sums = g->partial ? g->partial + block * LKI_LOW_SUMS : own;
-        block_sums(sums, g->packed_a + (row * steps + first) * 2 * LKI_LOW_TILE,
-                   g->packed_b + (panel * steps + first) * 2 * LKI_LOW_TILE, last - first,
+        lki_low_rows a = {g->packed_a + (row * steps + first) * 2 * LKI_LOW_TILE, 32, LKI_LOW_TILE, NULL};
+        block_sums(sums, &a, g->packed_b + (panel * steps + first) * 2 * LKI_LOW_TILE, last - first,
                    g->m - row * 32 > 16 ? 2 : 1, g->n - panel * 32 > 16 ? 2 : 1, g->keep || first);
         if (!g->keep && last == steps) finish_block(g, block, sums);
     }
@@ -93,6 +94,11 @@ const lki_low_kernels LKI_LOW_TABLE = {
     .pack_b = low_pack_b,
     .multiply = low_multiply,
     .finish = low_finish,
+    .shift_turn = shift_turn,
+    .shift_forward = shift_forward,
+    .shift_spread = shift_spread,
+    .shift_gradient = shift_gradient,
+    .is_finite = low_is_finite,
     .im2col = low_im2col,
 };
 
