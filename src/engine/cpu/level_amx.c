@@ -5,7 +5,7 @@
 
 #define LKI_LOW_NAME             "amx"
 #define LKI_LOW_TABLE            lki_low_kernels_amx
-#define LKI_LOW_THREAD_WORK      4000000
+#define LKI_LOW_THREAD_WORK      16000000
 #define LKI_LOW_OUTRUNS_WINOGRAD true
 #include "engine/cpu/kernels/low_product.h"
 #endif

@@ -1,6 +1,8 @@
 /* Pooling: planes are shared among threads. */
 #include "engine/cpu/conv.h"
 
+#include "base/status.h"
+
 #include <string.h>
 
 /* What call->state points to. */
@@ -23,6 +25,50 @@ static plan describe(const lk_call *call, lk_shape in, lk_shape out)
     window.groups = 1;
     lki_conv_sizes s = lki_conv_sizes_of(&window, flat_in, flat_out);
     return (plan){s.one, s.batch, s.in_plane, s.out_plane};
+}
+
+static bool is_low(lk_dtype dtype)
+{
+    return dtype == LK_BF16 || dtype == LK_F16;
+}
+
+/* 16-bit planes are widened one at a time, into scratch that a thread has of its own, and results narrowed.
+ */
+static bool takes_low(const lk_call *call)
+{
+    lk_dtype in = call->in[0].dtype, out = call->out[0].dtype;
+    return (in == LK_F32 || is_low(in)) && (out == LK_F32 || is_low(out));
+}
+
+static size_t thread_floats(const plan *p)
+{
+    return (size_t)(p->in_plane + p->out_plane + 31) / 16 * 16;
+}
+
+static float *own_floats(const lk_call *call, int thread)
+{
+    return (float *)call->scratch + (size_t)thread * thread_floats(call->state);
+}
+
+/* Plane `i` of `count` elements as floats: as it is, or in `room`. */
+static const float *load_plane(const lk_call *call, const lk_tensor *x, int64_t i, int64_t count, float *room)
+{
+    if (x->dtype == LK_F32) return (const float *)x->data + i * count;
+    lki_cpu_of(call)->kernels->tile_load(room, (const uint16_t *)x->data + i * count, x->dtype, count);
+    return room;
+}
+
+/* Where plane `i` of a result is computed, and how it gets from there to its place. */
+static float *result_plane(const lk_tensor *y, int64_t i, int64_t count, float *room)
+{
+    if (!y->data) return NULL;
+    return y->dtype == LK_F32 ? (float *)y->data + i * count : room;
+}
+
+static void save_plane(const lk_call *call, const lk_tensor *y, int64_t i, int64_t count, const float *room)
+{
+    if (y->data && y->dtype != LK_F32)
+        lki_cpu_of(call)->kernels->tile_save((uint16_t *)y->data + i * count, room, y->dtype, count);
 }
 
 static lk_status prepare_planes(lk_call *call, lk_shape in, lk_shape out, lk_kernel run)
@@ -51,18 +97,18 @@ static void apply_relu(float *y, int32_t *index, const float *x, int64_t count)
 
 static void max_pool_range(int64_t begin, int64_t end, int thread, void *context)
 {
-    (void)thread;
     const lk_call *call = context;
     const plan *p = call->state;
-    float *y = lki_cpu_out(call, 0);
+    float *room = own_floats(call, thread);
     int32_t *index = call->output_count > 1 ? call->out[1].data : NULL;
     bool relu = call->attr->activation == LK_ACTIVATION_RELU;
     for (int64_t i = begin; i < end; i++) {
-        float *to = y ? y + i * p->out_plane : NULL;
+        float *to = result_plane(&call->out[0], i, p->out_plane, room + p->in_plane);
         int32_t *winners = index ? index + i * p->out_plane : NULL;
-        const float *x = lki_cpu_in(call, 0) + i * p->in_plane;
+        const float *x = load_plane(call, &call->in[0], i, p->in_plane, room);
         lki_cpu_of(call)->kernels->max_pool_plane(to, winners, &p->one, x);
         if (relu) apply_relu(to, winners, x, p->out_plane);
+        save_plane(call, &call->out[0], i, p->out_plane, to);
     }
 }
 
@@ -74,23 +120,25 @@ static lk_status run_max_pool(const lk_call *call)
 
 lk_status lki_cpu_prepare_max_pool(lki_cpu *cpu, lk_call *call)
 {
-    (void)cpu;
-    if (!lki_cpu_all_f32(call, 0)) return LK_OK;
-    return prepare_planes(call, call->in[0].shape, call->out[0].shape, run_max_pool);
+    if (!takes_low(call)) return LK_OK;
+    LKI_TRY(prepare_planes(call, call->in[0].shape, call->out[0].shape, run_max_pool));
+    call->scratch_nbytes = thread_floats(call->state) * sizeof(float) * (size_t)cpu->thread_count;
+    return LK_OK;
 }
 
 static void max_pool_grad_range(int64_t begin, int64_t end, int thread, void *context)
 {
-    (void)thread;
     const lk_call *call = context;
     const plan *p = call->state;
+    float *room = own_floats(call, thread);
     for (int64_t i = begin; i < end; i++) {
-        const float *dy = lki_cpu_in(call, 0) + i * p->out_plane;
+        const float *dy = load_plane(call, &call->in[0], i, p->out_plane, room + p->in_plane);
         const int32_t *index = (const int32_t *)call->in[1].data + i * p->out_plane;
-        float *dx = lki_cpu_out(call, 0) + i * p->in_plane;
+        float *dx = result_plane(&call->out[0], i, p->in_plane, room);
         memset(dx, 0, (size_t)p->in_plane * sizeof(float));
         for (int64_t j = 0; j < p->out_plane; j++)
             if (index[j] >= 0) dx[index[j]] += dy[j];
+        save_plane(call, &call->out[0], i, p->in_plane, dx);
     }
 }
 
@@ -102,9 +150,10 @@ static lk_status run_max_pool_grad(const lk_call *call)
 
 lk_status lki_cpu_prepare_max_pool_grad(lki_cpu *cpu, lk_call *call)
 {
-    (void)cpu;
-    if (!lki_cpu_all_f32(call, 2)) return LK_OK;
-    return prepare_planes(call, call->out[0].shape, call->in[0].shape, run_max_pool_grad);
+    if (!takes_low(call)) return LK_OK;
+    LKI_TRY(prepare_planes(call, call->out[0].shape, call->in[0].shape, run_max_pool_grad));
+    call->scratch_nbytes = thread_floats(call->state) * sizeof(float) * (size_t)cpu->thread_count;
+    return LK_OK;
 }
 
 /* How much of an axis the window at `place` covers: cut at the far edge of the padding, or with exclude_pad
