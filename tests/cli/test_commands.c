@@ -53,6 +53,7 @@ static void test_doctor(void **state)
     lkt_contains(r->out, "slurm");
     lkt_contains(r->out, "ref: ready");
     lkt_contains(r->out, "shm: ");
+    lkt_contains(r->out, "bf16: ");
     lkt_contains(r->out, "gpu");
     assert_int_equal(setenv("RANK", "1", 1), 0);
     assert_int_equal(setenv("WORLD_SIZE", "4", 1), 0);

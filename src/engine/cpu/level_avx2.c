@@ -1,4 +1,5 @@
-/* The kernels for machines with AVX2 and FMA; src/CMakeLists.txt has the flags that they are compiled with. */
+/* The kernels for machines with AVX2 and FMA; src/CMakeLists.txt has the flags that they are compiled with.
+ */
 #if defined(__x86_64__)
 
 #define LKI_SIMD         256
