@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,8 +75,8 @@ static void a_program_that_handles_faults_itself(void **state)
 
 static void *allocate_for_ever(void *context)
 {
-    volatile bool *stop = context;
-    while (!*stop) free(malloc(100));
+    atomic_bool *stop = context;
+    while (!atomic_load(stop)) free(malloc(100));
     return NULL;
 }
 
@@ -83,13 +84,13 @@ static void *allocate_for_ever(void *context)
 static void a_program_with_threads(void **state)
 {
     (void)state;
-    static volatile bool stop;
+    static atomic_bool stop;
     bool yes = true;
     pthread_t threads[3];
     for (int i = 0; i < 3; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, allocate_for_ever, (void *)&stop), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, allocate_for_ever, &stop), 0);
     for (int i = 0; i < 20; i++) assert_true(lki_trial_passes(answer, &yes));
-    stop = true;
+    atomic_store(&stop, true);
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
 }
 
