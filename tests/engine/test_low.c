@@ -50,14 +50,14 @@ static void use_tested(lk_engine *engine)
 {
     lki_cpu *cpu = engine->state;
     cpu->low = &tested;
-    cpu->knows_low = true;
 }
 
 /* Emulated, and those of this machine; false beyond. */
 static bool select_kernels(int which)
 {
-    const lki_low_kernels *all[] = {&emulated, lki_cpu_pick_low(LKI_CPU_AVX512BF16),
-                                    lki_cpu_pick_low(LKI_CPU_AMX)};
+    const lki_low_kernels *all[] = {&emulated,
+                                    lki_low_kernels_of(lki_machine_level(LKI_CPU_LEVEL_AVX512BF16)),
+                                    lki_low_kernels_of(lki_machine_level(LKI_CPU_LEVEL_AMX))};
     if (which == 3) return false;
     tested = all[which] ? *all[which] : emulated;
     real_multiply = tested.multiply;
@@ -327,7 +327,7 @@ static void kernels_are_tried_before_they_are_trusted(void **state)
 {
     (void)state;
     assert_true(lki_low_kernels_work(&emulated));
-    assert_null(lki_cpu_pick_low(LKI_CPU_AVX512));
+    assert_null(lki_low_kernels_of(lki_machine_level(LKI_CPU_LEVEL_AVX512)));
     lki_low_kernels wrong = emulated;
     wrong.multiply = multiply_nothing;
     assert_false(lki_low_kernels_work(&wrong));
