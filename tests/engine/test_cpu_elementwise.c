@@ -233,6 +233,29 @@ static void softmax(void **state)
             }
 }
 
+/* A norm over one number gives zero, and so is its gradient, to the last bit: istd is large there, and Adam
+ * would make steps of whatever rounding leaves. */
+static void norms_of_one_number(void **state)
+{
+    (void)state;
+    for (int grouped = 0; grouped < 2; grouped++) {
+        lk_shape shape = grouped ? LK_SHAPE(9, 7) : LK_SHAPE(63, 1), sets = grouped ? shape : LK_SHAPE(63);
+        lk_shape weights = LK_SHAPE(grouped ? 7 : 1);
+        lk_tensor *x = random_tensor(LK_F32, shape, -2, 2), *mean = lk_tensor_create(LK_F32, sets);
+        memcpy(mean->data, x->data, 63 * sizeof(float));
+        trial t = {.op = grouped ? LK_OP_GROUP_NORM_GRAD : LK_OP_LAYER_NORM_GRAD,
+                   .attr = {.index = grouped ? 7 : 1},
+                   .in = {random_tensor(LK_F32, shape, -2, 2), x, random_tensor(LK_F32, weights, 0.5, 2),
+                          mean, random_tensor(LK_F32, sets, 300, 320)},
+                   .input_count = 5,
+                   .out_dtype = {LK_F32, LK_F32, LK_F32},
+                   .out_shape = {shape, weights, weights},
+                   .output_count = 3,
+                   .tolerance = 1e-6};
+        finish_trial(&t);
+    }
+}
+
 static lk_tensor *random_targets(lk_shape shape, int64_t classes)
 {
     lk_tensor *target = random_tensor(LK_I64, shape, 0, (double)classes - 1e-6);
@@ -383,6 +406,7 @@ int main(void)
         cmocka_unit_test(fused_chain),
         cmocka_unit_test(other_dtypes),
         cmocka_unit_test(softmax),
+        cmocka_unit_test(norms_of_one_number),
         cmocka_unit_test(cross_entropy),
         cmocka_unit_test(a_target_out_of_range),
         cmocka_unit_test(pointwise_losses),

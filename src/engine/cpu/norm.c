@@ -233,6 +233,10 @@ static void group_norm_grad_set(const norm *v, int64_t s, double *dw, double *db
         db[first + j] += plain;
         dw[first + j] += centered;
     }
+    /* One number is its own mean: its gradient is zero, not what rounding leaves of the terms below, which
+     * istd and an optimizer like Adam would make large. */
+    if (size == 1 && call->out[0].data) lki_cpu_out(call, 0)[s] = 0;
+    if (size == 1) return;
     double b = -(double)istd * istd * product / n, shift = -istd * sum / n;
     for (int64_t j = 0; j < members && call->out[0].data; j++)
         v->kernels->blend(lki_cpu_out(call, 0) + s * size + j * v->inner, dy + j * v->inner, x + j * v->inner,

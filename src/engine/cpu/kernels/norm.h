@@ -72,7 +72,8 @@ static void norm_grad_row(float *dx, const float *dy, const float *x, const floa
         sum += v_widen(g);
         product += v_widen(g * xh);
     }
-    if (!dx) return;
+    if (dx && n == 1) dx[0] = 0; /* exactly: d * w - mean_g below may be contracted, which leaves rounding */
+    if (!dx || n == 1) return;
     v mean_g = v_set((float)(v_sum_double(sum) / (double)n)),
       mean_product = v_set((float)(v_sum_double(product) / (double)n));
     for (int64_t i = 0; i < n; i += VN) {
