@@ -378,5 +378,6 @@ const lk_engine_ops lki_cuda_ops = {
     .program_free = lki_cuda_program_free,
     .watch = watch,
     .enter = enter,
+    .kernels = nullptr, /* one set: what differs is the GPU */
     .paths = list_paths,
 };
