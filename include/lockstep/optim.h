@@ -62,6 +62,19 @@ lk_optimizer *lk_adam_create(lk_adam_options options);
 lk_optimizer *lk_adamw_create(lk_adam_options options);
 lk_optimizer *lk_lamb_create(lk_adam_options options);
 
+typedef struct lk_catalyst_lamb_options {
+    double lr;           /* 1e-3 */
+    double beta1, beta2; /* 0.9, 0.999 */
+    double eps;          /* 1e-6 */
+    double weight_decay; /* 0 */
+    bool adam;           /* the trust ratio is always 1 */
+    lk_param_group_list groups;
+} lk_catalyst_lamb_options;
+/* LAMB as catalyst.contrib.optimizers.Lamb computes it: the moments are not corrected for their start at
+ * zero, and |w| counts as at most 10. */
+#define lk_catalyst_lamb(...) lk_catalyst_lamb_create((lk_catalyst_lamb_options){__VA_ARGS__})
+lk_optimizer *lk_catalyst_lamb_create(lk_catalyst_lamb_options options);
+
 typedef struct lk_rmsprop_options {
     double lr;    /* 1e-2 */
     double alpha; /* 0.99 */

@@ -110,6 +110,21 @@ static lk_status build_adam(const lk_component *self, lk_args *args, void **out)
     return lki_built(kind->create(options), out);
 }
 
+static lk_status build_catalyst_lamb(const lk_component *self, lk_args *args, void **out)
+{
+    lk_param_group groups[MAX_GROUPS];
+    lk_catalyst_lamb_options options = {
+        .lr = meant(lk_arg_float(args, "lr")),
+        .eps = meant(lk_arg_float(args, "eps")),
+        .weight_decay = meant(lk_arg_float(args, "weight_decay")),
+        .adam = lk_arg_bool(args, "adam"),
+    };
+    (void)self;
+    LKI_TRY(read_betas(args, &options.beta1, &options.beta2));
+    LKI_TRY(read_groups(args, groups, &options.groups));
+    return lki_built(lk_catalyst_lamb_create(options), out);
+}
+
 static lk_status build_rmsprop(const lk_component *self, lk_args *args, void **out)
 {
     lk_param_group groups[MAX_GROUPS];
@@ -196,6 +211,15 @@ static const lk_parameter adamw_parameters[] = {
 };
 static const lk_parameter lamb_parameters[] = {
     PARAMS, LKI_FLOAT("lr", "1e-3", "the learning rate"), BETAS, EPS("1e-6"), WEIGHT_DECAY("0"), {0}};
+static const lk_parameter catalyst_lamb_parameters[] = {
+    PARAMS,
+    LKI_FLOAT("lr", "1e-3", "the learning rate"),
+    BETAS,
+    EPS("1e-6"),
+    WEIGHT_DECAY("0"),
+    LKI_BOOL("adam", "false", "always use a trust ratio of 1"),
+    {0},
+};
 static const lk_parameter rmsprop_parameters[] = {
     PARAMS,
     LKI_FLOAT("lr", "1e-2", "the learning rate"),
@@ -227,9 +251,11 @@ const lk_component lki_optimizer_components[] = {
      .build = build_adam, .context = &(const adam){lk_adam_create, true}},
     {"AdamW", "torch.optim.AdamW", LK_KIND_OPTIMIZER, "Adam with the weight decay apart from the gradient.",
      .parameters = adamw_parameters, .build = build_adam, .context = &(const adam){lk_adamw_create, true}},
-    {"LAMB", "Lamb catalyst.contrib.optimizers.Lamb catalyst.contrib.nn.optimizers.Lamb", LK_KIND_OPTIMIZER,
-     "Adam, scaled for each parameter by its norm: for large batches.", .parameters = lamb_parameters,
-     .build = build_adam, .context = &(const adam){lk_lamb_create, false}},
+    {"LAMB", NULL, LK_KIND_OPTIMIZER, "Adam, scaled for each parameter by its norm: for large batches.",
+     .parameters = lamb_parameters, .build = build_adam, .context = &(const adam){lk_lamb_create, false}},
+    {"CatalystLamb", "Lamb catalyst.contrib.optimizers.Lamb catalyst.contrib.nn.optimizers.Lamb",
+     LK_KIND_OPTIMIZER, "Catalyst's LAMB: without debiasing, and weights' norms count as at most 10.",
+     .parameters = catalyst_lamb_parameters, .build = build_catalyst_lamb},
     {"RMSprop", "torch.optim.RMSprop", LK_KIND_OPTIMIZER, "The gradient over its root mean square.",
      .parameters = rmsprop_parameters, .build = build_rmsprop},
     {"Adagrad", "torch.optim.Adagrad", LK_KIND_OPTIMIZER, "The gradient over the root of its squares' sum.",

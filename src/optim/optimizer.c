@@ -120,6 +120,21 @@ lk_optimizer *lk_lamb_create(lk_adam_options options)
     return create_adam("LAMB", LK_UPDATE_LAMB, 0, 1e-6, &options);
 }
 
+enum { CATALYST_LARGEST_NORM = 10 };
+
+lk_optimizer *lk_catalyst_lamb_create(lk_catalyst_lamb_options options)
+{
+    lk_hyper hyper = {.lr = or_default(options.lr, 1e-3),
+                      .beta1 = or_default(options.beta1, 0.9),
+                      .beta2 = or_default(options.beta2, 0.999),
+                      .eps = or_default(options.eps, 1e-6),
+                      .weight_decay = or_default(options.weight_decay, 0),
+                      .no_debias = true,
+                      .no_trust = options.adam,
+                      .clip = CATALYST_LARGEST_NORM};
+    return create("CatalystLamb", LK_UPDATE_LAMB, hyper, options.groups);
+}
+
 lk_optimizer *lk_rmsprop_create(lk_rmsprop_options options)
 {
     lk_hyper hyper = {.lr = or_default(options.lr, 1e-2),

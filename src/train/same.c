@@ -57,7 +57,8 @@ static void describe_group(FILE *out, const lk_hyper *hyper, int group)
                    {"nesterov", hyper->nesterov},
                    {"amsgrad", hyper->amsgrad},
                    {"centered", hyper->centered},
-                   {"maximize", hyper->maximize}};
+                   {"maximize", hyper->maximize},
+                   {"adam", hyper->no_trust}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         describe_number(out, numbers[i].name, numbers[i].value);
         fprintf(out, " in parameter group %d\n", group);

@@ -36,6 +36,15 @@ static const lk_hyper adagrads[] = {
 static const lk_hyper lambs[] = {
     {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6, .weight_decay = 0.01},
     {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .maximize = true, .grad_scale = 0.25},
+    {.lr = 0.01,
+     .beta1 = 0.9,
+     .beta2 = 0.99,
+     .eps = 1e-6,
+     .weight_decay = 0.01,
+     .no_debias = true,
+     .clip = 10},
+    {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .no_debias = true, .clip = 0.5},
+    {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .no_debias = true, .no_trust = true, .clip = 10},
 };
 
 /* Which of state0..2 a rule has under these options. */

@@ -53,6 +53,8 @@ enum { MAX_LINE = 1 << 16 };
     X("hyper.amsgrad", hyper.amsgrad, FLAG, 1)                                                               \
     X("hyper.centered", hyper.centered, FLAG, 1)                                                             \
     X("hyper.maximize", hyper.maximize, FLAG, 1)                                                             \
+    X("hyper.no_debias", hyper.no_debias, FLAG, 1)                                                           \
+    X("hyper.no_trust", hyper.no_trust, FLAG, 1)                                                             \
     X("hyper.first", hyper.first, FLAG, 1)                                                                   \
     X("hyper.step", hyper.step, LONG, 1)                                                                     \
     X("hyper.clip", hyper.clip, REAL, 1)                                                                     \

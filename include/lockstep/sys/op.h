@@ -237,9 +237,11 @@ typedef enum lk_update_rule {
 typedef struct lk_hyper {
     double lr, momentum, dampening, weight_decay, beta1, beta2, eps, alpha, lr_decay;
     bool nesterov, amsgrad, centered, maximize;
-    bool first;        /* of accumulate: overwrite instead of adding */
-    int64_t step;      /* 1 at the first update */
-    double clip;       /* the largest norm, or the largest magnitude */
+    bool no_debias; /* lamb: averages are not corrected for their start at zero */
+    bool no_trust;  /* lamb: the trust ratio is 1 */
+    bool first;     /* of accumulate: overwrite instead of adding */
+    int64_t step;   /* 1 at the first update */
+    double clip;    /* the largest norm, or the largest magnitude; lamb: what |p| counts as at most, or 0 */
     double grad_scale; /* gradients are multiplied by it first; 0 stands for 1 */
     double grad_norm;  /* out: what clip_norm measured */
 } lk_hyper;

@@ -79,7 +79,7 @@ enum {
 typedef struct lki_cuda_hyper {
     double lr, momentum, dampening, weight_decay, beta1, beta2, eps, alpha, lr_decay, clip, grad_scale;
     double bias1, bias2; /* 1 - beta^step */
-    int nesterov, amsgrad, centered, maximize, first, is_first_step;
+    int nesterov, amsgrad, centered, maximize, no_debias, no_trust, first, is_first_step;
     long long step;
 } lki_cuda_hyper;
 

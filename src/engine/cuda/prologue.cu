@@ -152,12 +152,14 @@ lki_cuda_hyper widened(const lk_hyper *h)
     out.lr_decay = h->lr_decay;
     out.clip = h->clip;
     out.grad_scale = h->grad_scale == 0 ? 1 : h->grad_scale;
-    out.bias1 = 1 - pow(h->beta1, (double)h->step);
-    out.bias2 = 1 - pow(h->beta2, (double)h->step);
+    out.bias1 = h->no_debias ? 1 : 1 - pow(h->beta1, (double)h->step);
+    out.bias2 = h->no_debias ? 1 : 1 - pow(h->beta2, (double)h->step);
     out.nesterov = h->nesterov;
     out.amsgrad = h->amsgrad;
     out.centered = h->centered;
     out.maximize = h->maximize;
+    out.no_debias = h->no_debias;
+    out.no_trust = h->no_trust;
     out.first = h->first;
     out.is_first_step = h->step <= 1;
     out.step = h->step;

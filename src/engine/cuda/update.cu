@@ -104,13 +104,21 @@ struct norms {
     double param, direction; /* squares */
 };
 
-/* p -= lr r u with the trust ratio r = |p| / |u| over the whole parameter, 1 where either norm is 0. */
+/* r = |p| / |u| over the whole parameter, with |p| at most `clip`; 1 if either norm is 0. */
+__device__ double trust_ratio(const lki_cuda_hyper *h, norms total)
+{
+    if (h->no_trust || !(total.param > 0) || !(total.direction > 0)) return 1;
+    double norm = sqrt(total.param);
+    return (h->clip > 0 && norm > h->clip ? h->clip : norm) / sqrt(total.direction);
+}
+
+/* p -= lr r u with the trust ratio r. */
 template <typename T, int N> __device__ void lamb_apply(const slices &s, norms total)
 {
     using W = typename lki_cuda_wide<T>::type;
     const lki_cuda_numbers<W> n = read_numbers<T>(s, LK_UPDATE_LAMB);
-    bool trusted = total.param > 0 && total.direction > 0;
-    W rate = (W)(s.live->hyper[s.slot].lr * (trusted ? sqrt(total.param) / sqrt(total.direction) : 1));
+    const lki_cuda_hyper *h = &s.live->hyper[s.slot];
+    W rate = (W)(h->lr * trust_ratio(h, total));
     over_slices<T, N, PARAM>(s, [&](lki_cuda_element<W> &e) { e.p -= rate * lki_cuda_lamb_direction(n, e); });
 }
 

@@ -36,8 +36,9 @@ static __device__ lki_cuda_numbers<W> lki_cuda_numbers_of(const lki_cuda_hyper *
     n.alpha = (W)h->alpha;
     n.rest_alpha = (W)(1 - h->alpha);
     n.scale = (W)(h->maximize ? -h->grad_scale : h->grad_scale);
-    n.bias1 = (W)(skipped == 0 ? h->bias1 : 1 - pow(h->beta1, step));
-    n.bias2 = (W)(skipped == 0 ? h->bias2 : 1 - pow(h->beta2, step));
+    const bool known = skipped == 0 || h->no_debias;
+    n.bias1 = (W)(known ? h->bias1 : 1 - pow(h->beta1, step));
+    n.bias2 = (W)(known ? h->bias2 : 1 - pow(h->beta2, step));
     n.rate = rule == LK_UPDATE_ADAGRAD ? n.lr / ((W)1 + (W)(step - 1) * (W)h->lr_decay) : n.lr / n.bias1;
     n.root2 = sqrt(n.bias2);
     n.nesterov = h->nesterov;
@@ -111,7 +112,7 @@ static __device__ void lki_cuda_lamb_average(const lki_cuda_numbers<W> &n, lki_c
     e.s1 = fma(n.beta2, e.s1, n.rest2 * (g * g));
 }
 
-/* u = m^ / (sqrt(v^) + eps) + decay p, with m^ and v^ corrected for their start at zero. */
+/* u = m^ / (sqrt(v^) + eps) + decay p, with m^ and v^ corrected for their start at zero unless no_debias. */
 template <typename W>
 static __device__ W lki_cuda_lamb_direction(const lki_cuda_numbers<W> &n, const lki_cuda_element<W> &e)
 {

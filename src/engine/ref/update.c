@@ -122,16 +122,27 @@ static void adagrad(const lk_call *call, int64_t count)
     }
 }
 
-/* u = m^ / (sqrt(v^) + eps) + decay p, with m^ and v^ corrected for their start at zero. */
+/* u = m^ / (sqrt(v^) + eps) + decay p, with m^ and v^ corrected for their start at zero unless no_debias. */
 static double lamb_direction(const lk_call *call, int64_t i)
 {
     const lk_hyper *h = call->attr->hyper;
-    double m = lki_ref_get(&call->in[2], i) / (1 - pow(h->beta1, step_of(call)));
-    double v = lki_ref_get(&call->in[3], i) / (1 - pow(h->beta2, step_of(call)));
+    double m = lki_ref_get(&call->in[2], i), v = lki_ref_get(&call->in[3], i);
+    if (!h->no_debias) {
+        m /= 1 - pow(h->beta1, step_of(call));
+        v /= 1 - pow(h->beta2, step_of(call));
+    }
     return m / (sqrt(v) + h->eps) + h->weight_decay * lki_ref_get(&call->in[0], i);
 }
 
-/* p -= lr r u with the trust ratio r = |p| / |u| over the whole parameter, 1 where either norm is 0. */
+/* r = |p| / |u| over the whole parameter, with |p| at most `clip`; 1 if either norm is 0. */
+static double trust_ratio(const lk_hyper *h, double param_square, double direction_square)
+{
+    if (h->no_trust || !(param_square > 0) || !(direction_square > 0)) return 1;
+    double norm = sqrt(param_square);
+    return (h->clip > 0 && norm > h->clip ? h->clip : norm) / sqrt(direction_square);
+}
+
+/* p -= lr r u with the trust ratio r. */
 static void lamb(const lk_call *call, int64_t count)
 {
     const lk_hyper *h = call->attr->hyper;
@@ -145,8 +156,7 @@ static void lamb(const lk_call *call, int64_t count)
         param_square += p * p;
         direction_square += u * u;
     }
-    bool trusted = param_square > 0 && direction_square > 0;
-    double ratio = trusted ? sqrt(param_square) / sqrt(direction_square) : 1;
+    double ratio = trust_ratio(h, param_square, direction_square);
     for (int64_t i = 0; i < count; i++)
         lki_ref_set(param, i, lki_ref_get(param, i) - h->lr * ratio * lamb_direction(call, i));
 }
