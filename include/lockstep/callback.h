@@ -91,9 +91,11 @@ typedef struct lk_criterion_callback_options {
 lk_callback *lk_criterion_callback_create(lk_criterion_callback_options options);
 
 typedef struct lk_optimizer_callback_options {
-    int accumulation_steps; /* batches to an update; 1 */
-    double clip_norm;       /* grad_clip_fn: torch.nn.utils.clip_grad_norm_ */
-    double clip_value;      /* ... or clip_grad_value_ */
+    /* Batches per update; 1. Their gradients are summed, as in Catalyst. The count runs on from epoch to
+     * epoch: batches at the end of one that fill no group belong to the first group of the next. */
+    int accumulation_steps;
+    double clip_norm;  /* grad_clip_fn: torch.nn.utils.clip_grad_norm_ */
+    double clip_value; /* ... or clip_grad_value_ */
 } lk_optimizer_callback_options;
 /* Says how the update is made, and reports lr and momentum. */
 #define lk_optimizer_callback(...) lk_optimizer_callback_create((lk_optimizer_callback_options){__VA_ARGS__})

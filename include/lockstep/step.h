@@ -67,9 +67,12 @@ typedef struct lk_step_options {
     lk_generator *generator; /* for dropout; NULL: the default one */
     lk_dtype precision;      /* LK_F32, LK_BF16, or LK_F16, whose loss is scaled */
     lk_scaler_options scaler;
-    int accumulation_steps; /* batches to an update, by the mean of their gradients, as one larger batch; 0
-                               means 1 */
-    double clip_norm;       /* 0: gradients are not clipped */
+    /* Batches per update; 0 means 1. Their gradients are summed, as PyTorch's backward does: divide the loss,
+     * or the learning rate, if you want their mean. Batches that fill no group stay for the next one. */
+    int accumulation_steps;
+    /* 0: gradients are not clipped. With accumulation_steps the sum so far is clipped after every batch, as
+     * Catalyst does; in f16 once per update, when it is unscaled. */
+    double clip_norm;
     double clip_value;
     /* With other ranks: gradients are averaged, replicas stay identical. NULL: the ranks of the run if a
      * callback or handle_batch makes the step, else alone. lk_comm_alone() stays alone inside a run too. All

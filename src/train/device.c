@@ -183,7 +183,8 @@ static lk_status make_calls(lk_step *step, lki_program_kind kind)
     if (kind == LKI_PROGRAM_EVALUATE) return LK_OK;
     LKI_TRY(lki_plan_run_section(plan, LKI_SECTION_BACKWARD));
     LKI_TRY(lki_update_accumulate(&step->update));
-    return kind == LKI_PROGRAM_UPDATE ? lki_update_apply(&step->update) : LK_OK;
+    if (kind == LKI_PROGRAM_UPDATE) return lki_update_apply(&step->update);
+    return lki_update_clips_each(&step->update) ? lki_update_clip(&step->update) : LK_OK;
 }
 
 /* A recorded update leaves out what it left out then. */

@@ -516,11 +516,13 @@ void lki_step_count_batches(lk_step *step, int count)
     }
 }
 
-/* Sums and compressed gradients travel as a whole, and before anybody looks at what the update will use. */
+/* Sums and compressed gradients travel as a whole, and before anybody looks at what the update will use. What
+ * is clipped must be the average: then sums travel after every batch. */
 static lk_status average_at_once(lk_step *step)
 {
     lki_flat *flat = &step->flat;
-    if (!step->update_due || !step->replicas.comm) return LK_OK;
+    if (!step->replicas.comm) return LK_OK;
+    if (!step->update_due && !lki_update_clips_each(&step->update)) return LK_OK;
     if (!flat->sums && lki_replicas_overlap(&step->replicas)) return LK_OK;
     return lki_replicas_average(&step->replicas, flat->sums ? flat->sums : flat->grads);
 }
@@ -535,9 +537,17 @@ lk_status lk_step_backward(lk_step *step)
     return average_at_once(step);
 }
 
+/* After a batch that no update follows. */
+static lk_status clip_sums(lk_step *step)
+{
+    if (!lki_update_clips_each(&step->update)) return LK_OK;
+    LKI_TRY(announce(step, NULL));
+    return lki_update_clip(&step->update);
+}
+
 lk_status lki_step_update(lk_step *step)
 {
-    if (!step->update_due) return LK_OK;
+    if (!step->update_due) return clip_sums(step);
     step->update_due = false;
     lki_update_advance(&step->update);
     LKI_TRY(announce(step, NULL));

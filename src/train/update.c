@@ -156,9 +156,8 @@ static lk_status run_custom(const lk_call *call)
     const lk_optimizer *optimizer = call->state;
     const lk_hyper *hyper = call->attr->hyper;
     const float *scaler = call->input_count > SCALER ? call->in[SCALER].data : NULL;
-    float *grads = call->in[1].data;
     lk_update own = {.values = call->in[0].data,
-                     .grads = grads,
+                     .grads = call->in[1].data,
                      .count = lk_tensor_count(&call->in[0]),
                      .lr = hyper->lr,
                      .momentum = hyper->momentum,
@@ -170,8 +169,6 @@ static lk_status run_custom(const lk_call *call)
                      .context = optimizer->context};
     if (scaler && scaler[LK_SCALER_FOUND] != 0) return LK_OK;
     for (int i = 0; i < optimizer->state_count; i++) own.states[i] = call->in[2 + i].data;
-    bool scales = hyper->grad_scale != 0 && hyper->grad_scale != 1;
-    for (int64_t i = 0; scales && i < own.count; i++) grads[i] *= (float)hyper->grad_scale;
     optimizer->update(&own);
     return LK_OK;
 }
@@ -297,8 +294,6 @@ lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat,
     update->accumulation_steps = options.accumulation_steps > 0 ? options.accumulation_steps : 1;
     update->norm_hyper.clip = options.clip_norm;
     update->value_hyper.clip = options.clip_value;
-    /* The mean of the accumulated gradients: that of one larger batch. */
-    update->norm_hyper.grad_scale = update->value_hyper.grad_scale = 1.0 / update->accumulation_steps;
     start_state(update);
     lk_status status = make_calls(update);
     if (status) lki_update_fini(update);
@@ -307,10 +302,8 @@ lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat,
 
 static void set_step(lki_update *update)
 {
-    for (int i = 0; i < update->optimizer->group_count; i++) {
+    for (int i = 0; i < update->optimizer->group_count; i++)
         update->optimizer->groups[i].hyper.step = update->step_count;
-        update->optimizer->groups[i].hyper.grad_scale = 1.0 / update->accumulation_steps;
-    }
     for (int i = 0; i < update->late_count; i++) {
         lki_late *late = &update->late[i];
         late->hyper = update->optimizer->groups[late->group].hyper;
@@ -418,11 +411,22 @@ lk_status lki_update_accumulate(lki_update *update)
     return run(update, update->accumulate);
 }
 
+bool lki_update_clips_each(const lki_update *update)
+{
+    return update->accumulate >= 0 && update->unscale < 0 &&
+           (update->clip_norm >= 0 || update->clip_value >= 0);
+}
+
+lk_status lki_update_clip(lki_update *update)
+{
+    LKI_TRY(run(update, update->clip_norm));
+    return run(update, update->clip_value);
+}
+
 lk_status lki_update_prepare(lki_update *update)
 {
     LKI_TRY(run(update, update->unscale));
-    LKI_TRY(run(update, update->clip_norm));
-    return run(update, update->clip_value);
+    return lki_update_clip(update);
 }
 
 lk_status lki_update_apply_call(lki_update *update, int index, void **data, size_t *nbytes)

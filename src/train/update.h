@@ -88,7 +88,11 @@ void lki_update_advance(lki_update *update);
 void lki_update_retreat(lki_update *update);
 
 lk_status lki_update_accumulate(lki_update *update); /* adds the batch's gradients up */
-lk_status lki_update_apply(lki_update *update);      /* unscales, clips and applies the rule */
+/* Whether the gradients are clipped after every batch, not only before an update: Catalyst clips after each
+ * backward. With a loss scale they are clipped once per update, because only then are they unscaled. */
+bool lki_update_clips_each(const lki_update *update);
+lk_status lki_update_clip(lki_update *update);
+lk_status lki_update_apply(lki_update *update); /* unscales, clips and applies the rule */
 /* The first half of that, then the rule call by call: parameters [*data, *data + *nbytes) are new. */
 lk_status lki_update_prepare(lki_update *update);
 lk_status lki_update_apply_call(lki_update *update, int index, void **data, size_t *nbytes);

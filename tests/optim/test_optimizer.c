@@ -1,5 +1,6 @@
-/* Every optimizer against PyTorch 1.13 (LAMB against the paper's formulas): 20 steps of a small network, from
- * weights drawn here; parameter groups, clipping, accumulation and schedules as they meet in a step. */
+/* Every optimizer against PyTorch 1.13 (LAMB against the paper's formulas and Catalyst's): 20 steps of a
+ * small network, from weights drawn here; parameter groups, clipping, accumulation and schedules as they meet
+ * in a step. */
 #include "golden.h"
 #include "lktest.h"
 
@@ -17,6 +18,7 @@ typedef struct descent {
     lk_scheduler *(*schedule)(void); /* NULL for none */
     int accumulation_steps;
     double clip_norm, clip_value;
+    double factor; /* of the first weights; 0 means 1 */
     const char *engine;
     const lkt_golden *golden;
 } descent;
@@ -42,10 +44,16 @@ typedef struct descent {
     X(adagrad_options, lk_adagrad(.lr = 0.1, .lr_decay = 0.05, .weight_decay = 0.01, .initial_accumulator_value = 0.2)) \
     X(lamb, lk_lamb()) \
     X(lamb_options, lk_lamb(.lr = 0.02, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-5, .weight_decay = 0.1)) \
+    X(catalyst_lamb, lk_catalyst_lamb()) \
+    X(catalyst_lamb_options, lk_catalyst_lamb(.lr = 0.02, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-5, .weight_decay = 0.1)) \
+    X(catalyst_lamb_large, lk_catalyst_lamb(.lr = 0.02, .eps = 1e-2, .weight_decay = 0.1)) \
+    X(catalyst_lamb_adam, lk_catalyst_lamb(.lr = 0.02, .weight_decay = 0.1, .adam = true)) \
     X(groups, lk_adamw(.lr = 0.01, .groups = lk_param_groups({.prefix = "0.", .lr = 0.05, .weight_decay = 0.3}))) \
     X(clip_norm, lk_sgd(.lr = 0.2, .momentum = 0.9)) \
     X(clip_value, lk_sgd(.lr = 0.2, .momentum = 0.9)) \
     X(accumulate, lk_sgd(.lr = 0.2, .momentum = 0.9)) \
+    X(accumulate_norm, lk_sgd(.lr = 0.2, .momentum = 0.9)) \
+    X(accumulate_value, lk_sgd(.lr = 0.2, .momentum = 0.9)) \
     X(one_cycle, lk_sgd(.lr = 0.2, .momentum = 0.9)) \
     X(one_cycle_adam, lk_adam()) \
     X(cosine, lk_adam(.lr = 0.05))
@@ -80,7 +88,10 @@ static descent describe(const char *name, lk_optimizer *(*make)(void))
     descent test = {.name = name, .make = make, .accumulation_steps = 1};
     if (strcmp(name, "clip_norm") == 0) test.clip_norm = 0.3;
     if (strcmp(name, "clip_value") == 0) test.clip_value = 0.05;
-    if (strcmp(name, "accumulate") == 0) test.accumulation_steps = 3;
+    if (strncmp(name, "accumulate", 10) == 0) test.accumulation_steps = 3;
+    if (strcmp(name, "accumulate_norm") == 0) test.clip_norm = 0.3;
+    if (strcmp(name, "accumulate_value") == 0) test.clip_value = 0.05;
+    if (strstr(name, "_large")) test.factor = 12;
     if (strcmp(name, "one_cycle") == 0) test.schedule = schedule_one_cycle;
     if (strcmp(name, "one_cycle_adam") == 0) test.schedule = schedule_one_cycle_adam;
     if (strcmp(name, "cosine") == 0) test.schedule = schedule_cosine;
@@ -138,6 +149,18 @@ static void descend(const descent *test, lk_step *step, lk_scheduler *scheduler)
     }
 }
 
+static void multiply(lk_module *model, double factor)
+{
+    lk_param_list list;
+    lkt_ok(lk_module_params(model, &list));
+    for (int i = 0; i < list.count; i++) {
+        lk_tensor *value = list.items[i].param->value;
+        for (int64_t k = 0; k < lk_tensor_count(value); k++)
+            lk_tensor_set(value, k, lk_tensor_get(value, k) * factor);
+    }
+    lk_param_list_free(&list);
+}
+
 static void optimizer_equals_pytorch(void **state)
 {
     const descent *test = *state;
@@ -145,6 +168,7 @@ static void optimizer_equals_pytorch(void **state)
     lkt_not_null(engine);
     lk_manual_seed((uint64_t)lk_tensor_get(lkt_golden_get(test->golden, "%s/seed", test->name), 0));
     lk_module *model = lk_sequential(lk_linear(6, 8), lk_tanh(), lk_linear(8, 3));
+    if (test->factor != 0) multiply(model, test->factor);
     lk_criterion *criterion = lk_mse_loss();
     lk_optimizer *optimizer = test->make();
     lk_scheduler *scheduler = test->schedule ? test->schedule() : NULL;
@@ -191,10 +215,11 @@ static lk_optimizer *make_own_faster(void)
 static void own_rules_meet_clipping_accumulation_and_schedules(void **state)
 {
     (void)state;
-    static const char *const names[] = {"sgd_momentum", "clip_norm", "clip_value", "accumulate", "one_cycle"};
+    static const char *const names[] = {"sgd_momentum", "clip_norm", "clip_value",
+                                        "accumulate",   "one_cycle", "accumulate_norm"};
     static const char *const engines[] = {"cpu", "ref"};
     lkt_golden *golden = lkt_golden_open("optim/optimizers.lkg");
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 12; i++) {
         descent test = describe(names[i / 2], i / 2 ? make_own_faster : make_own);
         void *as_state = &test;
         test.engine = engines[i % 2];
@@ -259,6 +284,8 @@ static void bad_arguments(void **state)
     assert_null(lk_adagrad(.groups = lk_param_groups({.lr = 1})));
     lkt_contains(lk_error(), "group 0");
     assert_null(lk_lamb(.amsgrad = true));
+    assert_null(lk_catalyst_lamb(.beta2 = 1));
+    lkt_contains(lk_error(), "CatalystLamb: beta2");
     lk_optimizer_free(NULL);
 }
 

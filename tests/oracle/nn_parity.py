@@ -20,7 +20,7 @@ from torch.optim import lr_scheduler
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from nn_golden import Golden  # noqa: E402
-from nn_lamb import Lamb  # noqa: E402
+from nn_lamb import CatalystLamb, Lamb  # noqa: E402
 
 STEPS = 20
 torch.set_num_threads(1)
@@ -381,6 +381,11 @@ OPTIMIZERS = [
      lambda p: optim.Adagrad(p, lr=0.1, lr_decay=0.05, weight_decay=0.01, initial_accumulator_value=0.2)),
     ("lamb", lambda p: Lamb(p)),
     ("lamb_options", lambda p: Lamb(p, lr=0.02, betas=(0.8, 0.95), eps=1e-5, weight_decay=0.1)),
+    ("catalyst_lamb", lambda p: CatalystLamb(p)),
+    ("catalyst_lamb_options",
+     lambda p: CatalystLamb(p, lr=0.02, betas=(0.8, 0.95), eps=1e-5, weight_decay=0.1)),
+    ("catalyst_lamb_large", lambda p: CatalystLamb(p, lr=0.02, eps=1e-2, weight_decay=0.1)),
+    ("catalyst_lamb_adam", lambda p: CatalystLamb(p, lr=0.02, weight_decay=0.1, adam=True)),
 ]
 
 
@@ -391,17 +396,21 @@ def descend(golden, name, make, model=None, scheduler=None, accumulate=1, clip=N
     target = torch.randn((12, 3), generator=numbers)
     torch.manual_seed(seed)
     model = mlp()
+    if name.endswith("_large"):  # norms beyond Catalyst's bound of 10
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(12)
     optimizer = make(model)
     schedule = scheduler(optimizer) if scheduler else None
     losses, norms = [], []
     for i in range(STEPS):
         rows = slice(None) if accumulate == 1 else slice(4 * (i % 3), 4 * (i % 3) + 4)
         value = F.mse_loss(model(x[rows]), target[rows])
-        (value / accumulate).backward()  # the mean over the batches: what one larger batch gives
+        value.backward()  # gradients of several batches are summed, as Catalyst's OptimizerCallback leaves them
         losses.append(value.item())
+        if clip:
+            norms.append(clip(model.parameters()))  # after every backward, as Catalyst's BackwardCallback
         if (i + 1) % accumulate == 0:
-            if clip:
-                norms.append(clip(model.parameters()))
             optimizer.step()
             optimizer.zero_grad()
         if schedule:
@@ -426,6 +435,8 @@ def optimizers(golden):
     descend(golden, "clip_norm", whole, clip=lambda p: nn.utils.clip_grad_norm_(p, 0.3))
     descend(golden, "clip_value", whole, clip=lambda p: nn.utils.clip_grad_value_(p, 0.05))
     descend(golden, "accumulate", whole, accumulate=3)
+    descend(golden, "accumulate_norm", whole, accumulate=3, clip=lambda p: nn.utils.clip_grad_norm_(p, 0.3))
+    descend(golden, "accumulate_value", whole, accumulate=3, clip=lambda p: nn.utils.clip_grad_value_(p, 0.05))
     descend(golden, "one_cycle", whole, scheduler=lambda o: lr_scheduler.OneCycleLR(o, 0.3, total_steps=20))
     descend(golden, "one_cycle_adam", lambda model: optim.Adam(model.parameters()),
             scheduler=lambda o: lr_scheduler.OneCycleLR(o, 0.05, total_steps=20))

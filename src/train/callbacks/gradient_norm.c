@@ -17,6 +17,7 @@ static lk_status backward(lk_callback *callback, lk_runner *runner)
 {
     void *grads;
     double scale, square = 0;
+    if (!runner->step || !runner->step->update_due) return LK_OK;
     LKI_TRY(lki_gradients(runner->step, &grads, &scale));
     if (!grads) return LK_OK;
     lk_dtype dtype = runner->step->flat.dtype;

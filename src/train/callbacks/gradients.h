@@ -1,5 +1,5 @@
-/* The gradients that the coming update will use: averaged over the ranks, summed over the accumulated
- * batches, and in f16 multiplied with the loss scale. */
+/* The gradients that the coming update will use: summed over the batches so far and, if an update follows
+ * this batch, averaged over the ranks; in f16 multiplied with the loss scale. */
 #ifndef LKI_TRAIN_CALLBACKS_GRADIENTS_H
 #define LKI_TRAIN_CALLBACKS_GRADIENTS_H
 
@@ -15,18 +15,16 @@ static inline lk_status lki_gradients_loss_scale(lk_step *step, double *scale)
     return status;
 }
 
-/* *data, of the flat buffers' dtype, stays NULL where no update follows this batch. They are `scale` times
- * those of one mean loss. */
+/* *data, of the flat buffers' dtype, stays NULL if there are none. They are `scale` times those of the loss. */
 static inline lk_status lki_gradients(lk_step *step, void **data, double *scale)
 {
     *data = NULL;
-    if (!step || !step->update_due) return LK_OK;
+    if (!step) return LK_OK;
     void *gradients = lki_buffer_data(step->flat.sums ? step->flat.sums : step->flat.grads);
     lk_status status = lki_mirror_pull_block(step->mirror, gradients);
     if (status == LK_OK) status = lki_gradients_loss_scale(step, scale);
     if (status != LK_OK) return status;
     *data = gradients;
-    *scale *= step->update.accumulation_steps;
     return LK_OK;
 }
 
