@@ -51,7 +51,7 @@ typedef struct lk_estimator_config {
     const char *device; /* "auto" */
     bool ddp;
     int nproc;            /* ranks; 0: as many as there are GPUs or cores */
-    bool quiet;           /* do not print the device and DDP before a run */
+    bool verbose;         /* print the device and DDP to stdout before a run */
     const char *tracking; /* a folder, "mlruns": parameters, metrics and artifacts in MLflow's layout; off */
     const char *experiment; /* of the tracking; "Default" */
 
@@ -127,7 +127,7 @@ lk_estimator *lk_estimator_from_args(const char *name, lk_module *model_owned, l
     LK_ESTIMATOR_PART_("loaders", OBJECTS, LOADER, NULL, "Loaders by key; the first one trains."),           \
         LK_ESTIMATOR_PARAMETER_("logdir", STRING, "./logs/", "The folder for logs."),                        \
         LK_ESTIMATOR_PARAMETER_("device", STRING, "auto", "auto, cpu, cuda or ref."),                        \
-        LK_ESTIMATOR_PARAMETER_("quiet", BOOL, "n", "Say nothing of device and ranks before the run."),      \
+        LK_ESTIMATOR_PARAMETER_("verbose", BOOL, "n", "Print device and ranks before the run."),             \
         LK_ESTIMATOR_PARAMETER_("tracking", STRING, "", "A folder, mlruns, for a record as MLflow's; off."), \
         LK_ESTIMATOR_PARAMETER_("experiment", STRING, "Default", "The record's experiment.")
 #define LK_ESTIMATOR_PARAMETERS                                                                              \

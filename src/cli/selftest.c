@@ -32,7 +32,7 @@ static lk_status train(const char *device, int ranks, const char *folder, double
     lk_fields *fields = waves();
     lk_manual_seed(0);
     lk_estimator *estimator =
-        lk_cnn3d(lk_fields_loaders(fields, .batch_size = 4 / ranks), .n_epochs = 3, .lr = 1e-2, .quiet = true,
+        lk_cnn3d(lk_fields_loaders(fields, .batch_size = 4 / ranks), .n_epochs = 3, .lr = 1e-2,
                  .device = device, .ddp = ranks > 1, .nproc = ranks, .logdir = logdir);
     lk_status status = lk_estimator_train(estimator);
     if (!status) {

@@ -44,7 +44,7 @@ static void read_plain(lk_args *args, lk_estimator_config *config)
 {
     config->logdir = lk_arg_string(args, "logdir");
     config->device = lk_arg_string(args, "device");
-    config->quiet = lk_arg_bool(args, "quiet");
+    config->verbose = lk_arg_bool(args, "verbose");
     config->tracking = lk_arg_string(args, "tracking");
     config->experiment = lk_arg_string(args, "experiment");
 }

@@ -256,7 +256,7 @@ static lk_status read_some(const json_t *document, const char *path, lk_estimato
         if (!read_##type(value, &config->name)) return fail_value(path, key, expected_##type, value);        \
     }
         CONFIG_LIST(X)
-        X(boolean, quiet)
+        X(boolean, verbose)
 #undef X
         if (!known) return lki_fail(LK_ERR_CONFIG, "%s: \"%s\" is not a name of the config", path, key);
     }
@@ -327,7 +327,7 @@ static lk_status take_config(lk_estimator *estimator, const json_t *params, cons
 {
     lk_estimator_config loaded = {0};
     LKI_TRY(read_config(params, path, &loaded));
-    loaded.quiet = estimator->config.quiet;
+    loaded.verbose = estimator->config.verbose;
     loaded.backend = estimator->config.backend;
     LKI_TRY(lki_config_resolve(&loaded));
     loaded.criterion = estimator->config.criterion;

@@ -25,8 +25,7 @@ static void print_run_info(const lk_estimator *estimator, const lk_runner *runne
     if (runner->world_size > 1) printf(" (%d ranks)", runner->world_size);
     lki_fprintf(stdout, ", %lld parameters, %d epoch%s, lr %g\n",
                 (long long)lk_module_param_count(runner->model), estimator->config.n_epochs,
-                estimator->config.n_epochs == 1 ? "" : "s",
-                lk_optimizer_lr(runner->optimizer, lk_optimizer_group_count(runner->optimizer) - 1));
+                estimator->config.n_epochs == 1 ? "" : "s", lk_optimizer_lr(runner->optimizer, 0));
     fflush(stdout);
 }
 
@@ -36,7 +35,7 @@ static lk_status run_start(lk_callback *callback, lk_runner *runner)
 {
     lk_estimator *estimator = callback->context;
     LKI_TRY(lki_estimator_track_begin(estimator, runner));
-    if (runner->is_master && !estimator->config.quiet) print_run_info(estimator, runner);
+    if (runner->is_master && estimator->config.verbose) print_run_info(estimator, runner);
     if (!estimator->optimizer_state) return LK_OK;
     LKI_TRY(lki_run_prepare_step(runner));
     return lki_step_load_state(runner->step, estimator->optimizer_state, "optimizer");
@@ -175,7 +174,7 @@ static lk_status solve(lk_estimator *estimator)
 {
     const lk_estimator_config *config = &estimator->config;
     LKI_TRY(lki_estimator_track_begin(estimator, NULL));
-    if (!config->quiet) {
+    if (config->verbose) {
         lki_fprintf(stdout, "%s: device cpu, DDP off%s, alpha %g\n", estimator->name,
                     config->ddp ? " (one process solves it)" : "", config->alpha);
         fflush(stdout);

@@ -26,7 +26,7 @@ static void same_losses_as_pytorch(void **state)
     assert_true(lk_shape_equal(lk_fields_features(fields)->shape, LK_SHAPE(1, 3, 16, 16, 16)));
     lk_manual_seed(0);
     lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 100, .patience = 1000,
-                                       .quiet = true, .logdir = lkt_scratch_folder("cnn3d_losses"));
+                                       .logdir = lkt_scratch_folder("cnn3d_losses"));
     lkt_not_null(estimator);
     assert_int_equal(lk_module_param_count(lk_estimator_model(estimator)), 308544);
     lkt_ok(lk_estimator_train(estimator));
@@ -47,7 +47,7 @@ static void train_cubes(const char *folder, bool ddp, double *losses)
     lkt_not_null(fields);
     lk_manual_seed(0);
     lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields, .batch_size = ddp ? 4 : 8), .n_epochs = 20,
-                                       .patience = 1000, .ddp = ddp, .nproc = 2, .quiet = true,
+                                       .patience = 1000, .ddp = ddp, .nproc = 2,
                                        .logdir = lkt_scratch_folder(ddp ? "cnn3d_two" : "cnn3d_one"));
     lkt_ok(lk_estimator_train(estimator));
     assert_int_equal(lk_estimator_history(estimator, "train", &history), 20);
@@ -74,7 +74,7 @@ static void save_load_evaluate(void **state)
     const char *folder = lkt_scratch_folder("cnn3d_saved");
     lk_manual_seed(3);
     lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields, .batch_size = 2), .n_epochs = 3, .lr = 2e-3,
-                                       .quiet = true, .logdir = lkt_scratch_folder("cnn3d_save_logs"));
+                                       .logdir = lkt_scratch_folder("cnn3d_save_logs"));
     lkt_ok(lk_estimator_train(estimator));
     lk_evaluation before, after;
     const lk_tensor *x = lk_fields_features(fields), *y = lk_fields_targets(fields);
@@ -125,7 +125,7 @@ static void touch(const char *folder, const char *name)
 static void train_into(const char *logdir)
 {
     lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8, 8, 8)), NULL);
-    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .quiet = true, .logdir = logdir);
+    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .logdir = logdir);
     lkt_ok(lk_estimator_train(estimator));
     assert_true(exists(logdir, "model_details.txt") && exists(logdir, "csv_logger/train.csv"));
     lk_estimator_free(estimator);
@@ -193,7 +193,7 @@ static void tracked_as_mlflow_does(void **state)
         snprintf(saved, sizeof saved, "%s", lkt_scratch_folder("cnn3d_tracked"));
         lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(2, 1, 8, 8, 8)), NULL);
         lk_estimator *estimator =
-            lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 3, .quiet = true, .ddp = ddp, .nproc = 2,
+            lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 3, .ddp = ddp, .nproc = 2,
                      .tracking = folder, .experiment = "it's a test",
                      .logdir = lkt_scratch_folder("cnn3d_tracked_logs"));
         lk_evaluation result;
@@ -227,7 +227,7 @@ static void stops_early(void **state)
     (void)state;
     lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8, 8, 8)), NULL);
     lk_estimator *estimator =
-        lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 50, .patience = 2, .min_delta = 1e3, .quiet = true,
+        lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 50, .patience = 2, .min_delta = 1e3,
                  .logdir = lkt_scratch_folder("cnn3d_stops"));
     lkt_ok(lk_estimator_train(estimator));
     assert_int_equal(lk_estimator_epoch(estimator), 3);
@@ -248,7 +248,7 @@ static void trained_on_a_gpu(void **state)
     lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(4, 3, 16, 16, 16)), NULL);
     const char *folder = lkt_scratch_folder("cnn3d_gpu");
     lk_estimator *estimator =
-        lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 5, .device = "cuda", .quiet = true, .logdir = folder);
+        lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 5, .device = "cuda", .logdir = folder);
     lkt_ok(lk_estimator_train(estimator));
     lkt_ok(lk_estimator_save(estimator, folder));
     lk_estimator *loaded = lk_estimator_open(folder);
@@ -279,7 +279,7 @@ static void mistakes_are_named(void **state)
     lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8, 8, 8)), NULL);
     assert_null(lk_cnn3d(lk_fields_loaders(fields), .n_epochs = -1));
     lkt_contains(lk_error(), "CNN3d: n_epochs: expected at least 1, found -1");
-    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .device = "gpu9", .quiet = true,
+    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .device = "gpu9",
                                        .logdir = lkt_scratch_folder("cnn3d_mistakes"));
     lkt_fails(lk_estimator_train(estimator), LK_ERR_CONFIG, "CNN3d: device: no engine is named \"gpu9\"");
     lkt_fails(lk_estimator_train(estimator), LK_ERR_INVALID, "no loaders to train from");

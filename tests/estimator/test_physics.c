@@ -62,7 +62,7 @@ static void picae_is_free_of_divergence(void **state)
     lk_manual_seed(0);
     lk_fields *fields = vector_fields(2);
     lk_estimator *picae =
-        lk_picae(lk_fields_loaders(fields, .batch_size = 2), .n_epochs = 30, .lr = 1e-2, .quiet = true,
+        lk_picae(lk_fields_loaders(fields, .batch_size = 2), .n_epochs = 30, .lr = 1e-2,
                  .patience = 100, .nfilters = 8, .logdir = lkt_scratch_folder("picae"));
     lkt_not_null(picae);
     assert_free_of_divergence(picae, fields);
@@ -82,7 +82,7 @@ static void picae_is_periodic(void **state)
     (void)state;
     lk_manual_seed(0);
     lk_fields *fields = vector_fields(1);
-    lk_estimator *picae = lk_picae(lk_fields_loaders(fields), .quiet = true);
+    lk_estimator *picae = lk_picae(lk_fields_loaders(fields));
     const lk_tensor *x = lk_fields_features(fields);
     lk_tensor *moved = lk_tensor_create(LK_F32, x->shape);
     for (int64_t i = 0; i < lk_tensor_count(x); i++) {
@@ -134,7 +134,6 @@ static void piml_is_positive_and_learns(void **state)
         lk_estimator_config config = {.n_epochs = 60,
                                       .lr = 1e-2,
                                       .patience = 100,
-                                      .quiet = true,
                                       .activation = "tanh",
                                       .logdir = lkt_scratch_folder("piml")};
         lk_loader_list loaders = lk_fields_loaders(fields, .batch_size = 4);
@@ -172,7 +171,7 @@ static void ks_term_is_near_the_statistic(void **state)
     for (int64_t i = 0; i < 4000; i++) lk_tensor_set(b, i, lk_tensor_get(b, i) + 0.8);
     double exact = lk_ks_statistic(a, b);
     lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8)), NULL);
-    lk_estimator *piml = lk_pimlturb1d(lk_fields_loaders(fields), .ks_frac = 1, .quiet = true);
+    lk_estimator *piml = lk_pimlturb1d(lk_fields_loaders(fields), .ks_frac = 1);
     lk_criterion *criterion = lk_estimator_get_config(piml)->criterion;
     assert_non_null(criterion);
     lk_module *identity = lk_identity();

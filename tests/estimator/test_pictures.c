@@ -94,7 +94,7 @@ static void losses(void **state)
     (void)state;
     if (!can_draw()) skip();
     lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8, 8, 8)), NULL);
-    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 20, .quiet = true,
+    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 20,
                                        .patience = 100, .logdir = lkt_scratch_folder("picture_logs"));
     char path[1100];
     snprintf(path, sizeof path, "%s/tests/scratch/pictures/losses.png", LK_BUILD_DIR);
