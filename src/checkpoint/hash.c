@@ -38,16 +38,28 @@ static lk_status add_tensor(EVP_MD_CTX *context, const named *item)
     return fine ? LK_OK : lki_fail(LK_ERR_UNSUPPORTED, "hash: libcrypto could not compute SHA-256");
 }
 
+/* A runner checkpoint's weights have the names that a file of weights gives them: "model.<path>" is <path>,
+ * "model:<key>.<path>" of a further model is <key>.<path>. NULL: not a weight. */
+static const char *weight_name(const char *name, bool whole)
+{
+    if (!whole) return name;
+    bool is_weight = strncmp(name, "model.", 6) == 0 || strncmp(name, "model:", 6) == 0;
+    return is_weight ? name + 6 : NULL;
+}
+
 lk_status lk_weights_hash(const lk_state_dict *dict, char hash[LK_HASH_LENGTH + 1])
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
-    int64_t count = lk_state_dict_count(dict);
+    int64_t count = 0;
+    bool whole = lk_state_dict_has(dict, "runner.format");
     EVP_MD_CTX *context = NULL;
     lk_status status = LK_OK;
-    LKI_SCOPED named *items = LKI_NEW_ARRAY(named, count);
+    LKI_SCOPED named *items = LKI_NEW_ARRAY(named, lk_state_dict_count(dict));
     if (!items) return LK_ERR_NOMEM;
-    for (int64_t i = 0; i < count; i++)
-        items[i] = (named){lk_state_dict_name(dict, i), lk_state_dict_tensor(dict, i)};
+    for (int64_t i = 0; i < lk_state_dict_count(dict); i++) {
+        const char *name = weight_name(lk_state_dict_name(dict, i), whole);
+        if (name) items[count++] = (named){name, lk_state_dict_tensor(dict, i)};
+    }
     qsort(items, (size_t)count, sizeof *items, by_name);
     context = EVP_MD_CTX_new();
     if (!context || !EVP_DigestInit_ex(context, EVP_sha256(), NULL)) {
