@@ -76,7 +76,8 @@ static lk_status begin_pass(lk_runner *runner, int index, lk_pass_size *size)
         runner->loader_sample_step = run->loader_sample_step;
         return status;
     }
-    lk_pass_options pass = {.epoch = runner->epoch_step - 1,
+    /* From 1 on, as Catalyst calls set_epoch: the number seeds the order that ranks share. */
+    lk_pass_options pass = {.epoch = runner->epoch_step,
                             .rank = runner->rank,
                             .world = runner->world_size,
                             .train = runner->is_train_loader,

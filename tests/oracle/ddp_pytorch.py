@@ -32,7 +32,7 @@ def train(rank, out, port):
     loader = DataLoader(data, batch_size=BATCH, sampler=sampler)
     losses, order = [], []
     for epoch in range(EPOCHS):
-        sampler.set_epoch(epoch)
+        sampler.set_epoch(epoch + 1)  # as Catalyst's runner does
         for features, targets, index in loader:
             optimizer.zero_grad()
             loss = nn.functional.mse_loss(model(features), targets)
