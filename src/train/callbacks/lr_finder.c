@@ -70,9 +70,8 @@ static lk_status batch_end(lk_callback *callback, lk_runner *runner)
 {
     finder_context *context = callback->context;
     if (!runner->is_train_loader || context->row_count == context->num_steps) return LK_OK;
-    int last = lk_optimizer_group_count(context->optimizer) - 1;
     context->rows[context->row_count++] = (finder_row){
-        lk_optimizer_lr(context->optimizer, last), lk_metrics_get(runner->batch_metrics, runner->loss_key)};
+        lk_optimizer_lr(context->optimizer, 0), lk_metrics_get(runner->batch_metrics, runner->loss_key)};
     if (context->row_count == context->num_steps) runner->need_loader_stop = runner->need_early_stop = true;
     return LK_OK;
 }
@@ -123,7 +122,8 @@ lk_callback *lk_lr_finder_callback_create(lk_lr_finder_options options)
         .free = free_context,
     };
     const char *scale = options.scale ? options.scale : "log";
-    if (options.final_lr <= 0) return lki_fail_null(LK_ERR_INVALID, "LRFinder: final_lr must be positive");
+    if (!(options.final_lr > 0) || isinf(options.final_lr))
+        return lki_fail_null(LK_ERR_INVALID, "LRFinder: final_lr must be positive");
     if (options.num_steps < 0)
         return lki_fail_null(LK_ERR_INVALID, "LRFinder: num_steps must not be negative");
     if (strcmp(scale, "log") != 0 && strcmp(scale, "linear") != 0)

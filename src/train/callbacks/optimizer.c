@@ -15,12 +15,13 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     return LK_OK;
 }
 
+/* Those of the first group, as Catalyst does; the rates of all of them if there are several. */
 static lk_status put_numbers(lk_metrics *metrics, const lk_optimizer *optimizer)
 {
     int groups = lk_optimizer_group_count(optimizer);
-    LKI_TRY(lk_metrics_set(metrics, "lr", lk_optimizer_lr(optimizer, groups - 1)));
-    LKI_TRY(lk_metrics_set(metrics, "momentum", lk_optimizer_momentum(optimizer, groups - 1)));
-    for (int i = 0; i < groups - 1; i++) { /* groups of one's own beside the default one */
+    LKI_TRY(lk_metrics_set(metrics, "lr", lk_optimizer_lr(optimizer, 0)));
+    LKI_TRY(lk_metrics_set(metrics, "momentum", lk_optimizer_momentum(optimizer, 0)));
+    for (int i = 0; groups > 1 && i < groups; i++) {
         char name[64];
         snprintf(name, sizeof name, "lr/group_%02d", i);
         LKI_TRY(lk_metrics_set(metrics, name, lk_optimizer_lr(optimizer, i)));
