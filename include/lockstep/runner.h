@@ -109,7 +109,9 @@ typedef struct lk_train_options {
     lk_scheduler *scheduler;
     lk_callback_list callbacks;
     lk_logger_list loggers;
-    uint64_t seed; /* 42 */
+    /* Of what is drawn from here on. 0: the default generator goes on from where lk_manual_seed and building
+     * the model have left it, as PyTorch's does. (A config's runs begin with Catalyst's 42.) */
+    uint64_t seed;
     lk_hparam_list hparams;
     int num_epochs;           /* 1 */
     const char *logdir;       /* NULL: nothing is written */

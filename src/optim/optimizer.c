@@ -28,9 +28,10 @@ static lk_hyper group_hyper(const lk_hyper *base, const lk_param_group *group)
 
 static lk_status check_number(const char *name, const char *what, double value, double low, double high)
 {
-    if (value >= low && value < high) return LK_OK;
+    if (value >= low && value < high) return LK_OK; /* neither NaN nor infinite */
     if (isinf(high))
-        return lki_fail(LK_ERR_INVALID, "%s: %s must be at least %g, not %g", name, what, low, value);
+        return lki_fail(LK_ERR_INVALID, "%s: %s must be at least %g and finite, not %g", name, what, low,
+                        value);
     return lki_fail(LK_ERR_INVALID, "%s: %s must be in [%g, %g), not %g", name, what, low, high, value);
 }
 
@@ -43,6 +44,9 @@ static lk_status check_hyper(const char *name, const lk_hyper *hyper)
     LKI_TRY(check_number(name, "beta2", hyper->beta2, 0, 1));
     LKI_TRY(check_number(name, "eps", hyper->eps, 0, INFINITY));
     LKI_TRY(check_number(name, "alpha", hyper->alpha, 0, INFINITY));
+    LKI_TRY(check_number(name, "lr_decay", hyper->lr_decay, 0, INFINITY));
+    if (!isfinite(hyper->dampening))
+        return lki_fail(LK_ERR_INVALID, "%s: dampening must be finite, not %g", name, hyper->dampening);
     if (hyper->nesterov && (hyper->momentum == 0 || hyper->dampening != 0))
         return lki_fail(LK_ERR_INVALID, "%s: nesterov needs a momentum and no dampening", name);
     return LK_OK;
@@ -154,6 +158,8 @@ lk_optimizer *lk_adagrad_create(lk_adagrad_options options)
                       .weight_decay = or_default(options.weight_decay, 0),
                       .eps = or_default(options.eps, 1e-10),
                       .maximize = options.maximize};
+    if (check_number("Adagrad", "initial_accumulator_value", options.initial_accumulator_value, 0, INFINITY))
+        return NULL;
     lk_optimizer *optimizer = create("Adagrad", LK_UPDATE_ADAGRAD, hyper, options.groups);
     if (optimizer) optimizer->initial_state = options.initial_accumulator_value;
     return optimizer;

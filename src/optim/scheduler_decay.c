@@ -14,6 +14,14 @@ static lk_status check_period(const char *name, const char *argument, int64_t pe
     return LK_OK;
 }
 
+/* PyTorch takes any factor; one that makes every rate NaN or negative is a mistake. */
+static lk_status check_factor(const char *name, const char *argument, double factor)
+{
+    if (factor >= 0 && isfinite(factor)) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "%s: %s: expected a number of at least 0, found %g", name, argument,
+                    factor);
+}
+
 static lk_scheduler *create(const char *name, double (*rate)(const lk_scheduler *, int, double),
                             int64_t period)
 {
@@ -32,9 +40,10 @@ static double step_rate(const lk_scheduler *own, int group, double lr)
 
 lk_scheduler *lk_step_lr_create(int64_t step_size, lk_step_lr_options options)
 {
-    if (check_period("StepLR", "step_size", step_size) != LK_OK) return NULL;
+    double gamma = lki_number_or(options.gamma, 0.1);
+    if (check_period("StepLR", "step_size", step_size) || check_factor("StepLR", "gamma", gamma)) return NULL;
     lk_scheduler *scheduler = create("StepLR", step_rate, step_size);
-    if (scheduler) scheduler->gamma = lki_number_or(options.gamma, 0.1);
+    if (scheduler) scheduler->gamma = gamma;
     return scheduler;
 }
 
@@ -48,8 +57,13 @@ static double multi_step_rate(const lk_scheduler *own, int group, double lr)
 
 lk_scheduler *lk_multi_step_lr_create(lk_multi_step_lr_options options)
 {
+    double gamma = lki_number_or(options.gamma, 0.1);
+    if (check_factor("MultiStepLR", "gamma", gamma)) return NULL;
+    if (options.milestones.count < 1)
+        return lki_fail_null(LK_ERR_INVALID,
+                             "MultiStepLR: milestones: expected at least one epoch, found none");
     lk_scheduler *scheduler = create("MultiStepLR", multi_step_rate, 0);
-    if (scheduler) scheduler->gamma = lki_number_or(options.gamma, 0.1);
+    if (scheduler) scheduler->gamma = gamma;
     return lki_scheduler_with_milestones(scheduler, options.milestones);
 }
 
@@ -61,6 +75,7 @@ static double exponential_rate(const lk_scheduler *own, int group, double lr)
 
 lk_scheduler *lk_exponential_lr(double gamma)
 {
+    if (check_factor("ExponentialLR", "gamma", gamma)) return NULL;
     lk_scheduler *scheduler = create("ExponentialLR", exponential_rate, 0);
     if (scheduler) scheduler->gamma = gamma;
     return scheduler;
@@ -124,8 +139,10 @@ lk_scheduler *lk_polynomial_lr_create(lk_polynomial_lr_options options)
 {
     int64_t period = options.total_iters ? options.total_iters : 5;
     if (check_period("PolynomialLR", "total_iters", period) != LK_OK) return NULL;
+    double power = lki_number_or(options.power, 1);
+    if (check_factor("PolynomialLR", "power", power)) return NULL;
     lk_scheduler *scheduler = create("PolynomialLR", polynomial_rate, period);
-    if (scheduler) scheduler->power = lki_number_or(options.power, 1);
+    if (scheduler) scheduler->power = power;
     return scheduler;
 }
 
@@ -141,7 +158,9 @@ static double cosine_rate(const lk_scheduler *own, int group, double lr)
 
 lk_scheduler *lk_cosine_annealing_lr_create(int64_t t_max, lk_cosine_annealing_lr_options options)
 {
-    if (check_period("CosineAnnealingLR", "T_max", t_max) != LK_OK) return NULL;
+    if (check_period("CosineAnnealingLR", "T_max", t_max) ||
+        check_factor("CosineAnnealingLR", "eta_min", options.eta_min))
+        return NULL;
     lk_scheduler *scheduler = create("CosineAnnealingLR", cosine_rate, t_max);
     if (scheduler) scheduler->eta_min = options.eta_min;
     return scheduler;
@@ -177,7 +196,9 @@ lk_scheduler *lk_cosine_annealing_warm_restarts_create(int64_t t_0, lk_warm_rest
 {
     static const char name[] = "CosineAnnealingWarmRestarts";
     int64_t t_mult = options.t_mult ? options.t_mult : 1;
-    if (check_period(name, "T_0", t_0) != LK_OK || check_period(name, "T_mult", t_mult) != LK_OK) return NULL;
+    if (check_period(name, "T_0", t_0) || check_period(name, "T_mult", t_mult) ||
+        check_factor(name, "eta_min", options.eta_min))
+        return NULL;
     lk_scheduler *scheduler = create(name, restarts_rate, t_0);
     if (!scheduler) return NULL;
     scheduler->advance = restarts_advance;

@@ -148,6 +148,28 @@ lk_status lki_run_add_loss(lk_runner *runner, const char *name, lk_metric *metri
     return lk_metric_update_value(metric, value, runner->counted_batch_size);
 }
 
+/* Squares of such a loss overflow in f32: nothing useful is learned from here on. PyTorch goes on without a
+ * word; so does the run, but it says so once. */
+static const double DIVERGED = 1e12;
+
+static void warn_if_diverged(lk_runner *runner, double loss)
+{
+    lki_run *run = runner->run;
+    if (!(fabs(loss) > DIVERGED) || run->said_diverged || !runner->is_train_loader) return;
+    run->said_diverged = true;
+    if (runner->is_master)
+        lki_log(LKI_LOG_WARNING, "the loss is %g in epoch %lld, batch %lld: the training diverges; lr is %g",
+                loss, (long long)runner->epoch_step, (long long)runner->loader_batch_step,
+                runner->optimizer ? lk_optimizer_lr(runner->optimizer, 0) : 0);
+}
+
+static lk_status put_loss(lk_runner *runner)
+{
+    double loss = lk_step_loss(runner->step);
+    warn_if_diverged(runner, loss);
+    return lk_metrics_set(runner->batch_metrics, runner->loss_key, loss);
+}
+
 lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
 {
     lk_input inputs[LK_MAX_FIELDS];
@@ -158,8 +180,7 @@ lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
     LKI_TRY(collect_inputs(runner->step, batch, inputs));
     lk_status status = run_step(runner, inputs, batch->field_count);
     if (status) return status == LK_ERR_NAN ? end_with_nan(runner) : status;
-    if (!lk_step_has_loss(runner->step)) return LK_OK;
-    return lk_metrics_set(runner->batch_metrics, runner->loss_key, lk_step_loss(runner->step));
+    return lk_step_has_loss(runner->step) ? put_loss(runner) : LK_OK;
 }
 
 bool lki_run_may_launch_batch(lk_runner *runner, const lk_batch *batch)
@@ -182,8 +203,7 @@ lk_status lki_run_launch_batch(lk_runner *runner, const lk_batch *batch)
 lk_status lki_run_land_batch(lk_runner *runner, bool *lost)
 {
     LKI_TRY(lki_step_land(runner->step, lost));
-    if (*lost) return LK_OK;
-    return lk_metrics_set(runner->batch_metrics, runner->loss_key, lk_step_loss(runner->step));
+    return *lost ? LK_OK : put_loss(runner);
 }
 
 lk_status lk_runner_put_tensor(lk_runner *runner, const char *key, const lk_tensor *tensor)

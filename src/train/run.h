@@ -1,8 +1,8 @@
 /* A run inside: what lk_train makes of its options, and the parts that the runner's files share.
  *
- * setup.c takes the options over, loop.c walks epochs and loaders, batches.c the batches of one, batch.c does
- * one of them, state.c saves and restores (loader_states.c the loaders), report.c talks to loggers and
- * console, evaluate.c is everything but training. */
+ * setup.c takes the options over, check_options.c judges them, loop.c walks epochs and loaders, batches.c
+ * the batches of one, batch.c does one of them, state.c saves and restores (loader_states.c the loaders),
+ * report.c talks to loggers and console, evaluate.c is everything but training. */
 #ifndef LKI_TRAIN_RUN_H
 #define LKI_TRAIN_RUN_H
 
@@ -102,6 +102,7 @@ typedef struct lki_run {
     bool told_difference;      /* that the ranks' metrics differ: compare_metrics.h */
     bool took_state;           /* from a checkpoint: all of it, or the weights */
     int logdir_lock;           /* logdir.h; -1 for none */
+    bool said_diverged;        /* a loss was so large that the user was warned */
     bool nan_ends_run;         /* a loss that is not a number ends the run in order instead of failing it */
 
     /* Where a resumed run goes on. */

@@ -1,4 +1,5 @@
 /* Setting a run up: taking over what lk_train was given, filling in what was not, and undoing it. */
+#include "train/check_options.h"
 #include "train/distributed.h"
 #include "train/run.h"
 
@@ -16,7 +17,7 @@
 
 #include <string.h>
 
-enum { DEFAULT_SEED = 42, CHECK_BATCHES = 3, CHECK_EPOCHS = 3 };
+enum { CHECK_BATCHES = 3, CHECK_EPOCHS = 3 };
 
 int lki_run_find_loader(const lki_run *run, const char *key)
 {
@@ -381,7 +382,7 @@ static void set_numbers(lk_runner *runner, const lk_train_options *options)
     run->options.callbacks = (lk_callback_list){0};
     run->options.loggers = (lk_logger_list){0};
     run->batch_limit = options->check ? CHECK_BATCHES : options->overfit ? 1 : 0;
-    runner->num_epochs = options->num_epochs > 0 ? options->num_epochs : 1;
+    runner->num_epochs = options->num_epochs ? options->num_epochs : 1;
     if (options->check && runner->num_epochs > CHECK_EPOCHS) runner->num_epochs = CHECK_EPOCHS;
     runner->minimize_valid_metric = options->minimize_valid_metric || !options->valid_metric;
     runner->verbose = options->verbose;
@@ -413,6 +414,7 @@ lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
     set_numbers(runner, options);
     LKI_TRY(choose_valid_loader(runner));
     LKI_TRY(parse_precision(options->precision, &run->step_options.precision));
+    LKI_TRY(lki_check_train_options(options, run->step_options.precision));
     bool own_batches = runner->ops && runner->ops->handle_batch;
     if (!runner->model && !own_batches)
         return lki_last_status() ? lki_last_status() : lki_fail(LK_ERR_INVALID, "there is no model to train");
@@ -427,6 +429,7 @@ lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
     run->step_options.check_every = options->check_replicas;
     if (runner->scheduler && runner->optimizer && runner->scheduler->optimizer != runner->optimizer)
         LKI_TRY(lk_scheduler_attach(runner->scheduler, runner->optimizer));
+    LKI_TRY(lki_check_run(runner));
     LKI_TRY(add_default_callbacks(runner));
     return lki_run_fit_data(runner);
 }

@@ -66,10 +66,26 @@ static lk_status prepare_training(lk_step *step)
                              replicas);
 }
 
+static lk_status check_numbers(const lk_step_options *options)
+{
+    if (options->accumulation_steps < 0 || options->check_every < 0 || options->bucket_nbytes < 0)
+        return lki_fail(LK_ERR_INVALID, "a step's %s must not be negative",
+                        options->accumulation_steps < 0 ? "accumulation_steps"
+                        : options->check_every < 0      ? "check_every"
+                                                        : "bucket_nbytes");
+    if (!(options->clip_norm >= 0) || !(options->clip_value >= 0))
+        return lki_fail(LK_ERR_INVALID, "a step's clip_norm and clip_value must not be negative");
+    if (options->precision != LK_F32 && options->precision != LK_BF16 && options->precision != LK_F16)
+        return lki_fail(LK_ERR_INVALID, "a step's precision is f32, bf16 or f16, not %s",
+                        lk_dtype_name(options->precision));
+    return LK_OK;
+}
+
 lk_step *lk_step_create(lk_step_options options)
 {
     if (!options.model) /* the constructor of the model has said why */
         return lk_error()[0] ? NULL : lki_fail_null(LK_ERR_INVALID, "a step needs a model");
+    if (check_numbers(&options)) return NULL;
     lk_step *step = LKI_NEW(lk_step);
     if (!step) return NULL;
     set_default_keys(&options);

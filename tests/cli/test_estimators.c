@@ -76,7 +76,7 @@ static void check_krr_numbers(const char *said_line)
     lk_tensor *flow = lk_synthetic_turbulence(3, 3, (int64_t[]){32, 32, 32}, 0, &generator);
     lk_fields *fields =
         lk_tensor_fields(lk_tensor_reshape(flow, LK_SHAPE(1, 3, 32, 32, 32)), NULL, .sample_to = {8, 8, 8});
-    lk_estimator *krr = lk_krr(lk_fields_loaders(fields), .quiet = true);
+    lk_estimator *krr = lk_krr(lk_fields_loaders(fields));
     lkt_ok(lk_estimator_train(krr));
     lkt_ok(lk_estimator_evaluate(krr, lk_fields_features(fields), lk_fields_targets(fields), &eval));
     snprintf(expected, sizeof expected, "eval - MSE Loss: %.4e, eval - KS Stat: %.4f", eval.mse, eval.ks);

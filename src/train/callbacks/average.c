@@ -10,6 +10,7 @@
 #include "nn/module.h"
 #include "train/callbacks/callbacks.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct average_context {
@@ -225,7 +226,7 @@ lk_callback *lk_ema_callback_create(lk_ema_options options)
         .load_state = load_state,
         .free = free_context,
     };
-    if (options.decay < 0 || options.decay >= 1 || options.update_every < 0)
+    if (!(options.decay >= 0) || options.decay >= 1 || options.update_every < 0)
         return lki_fail_null(LK_ERR_INVALID,
                              "EMA: decay must lie in 0..1 and update_every must not be negative");
     return create(&ops, (average_context){.decay = options.decay > 0 ? options.decay : 0.999,

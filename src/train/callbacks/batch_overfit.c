@@ -3,6 +3,8 @@
 #include "base/status.h"
 #include "train/callbacks/callbacks.h"
 
+#include <math.h>
+
 typedef struct overfit_context {
     lk_loader_portion *portions; /* their keys are copies */
     int count;
@@ -39,7 +41,7 @@ lk_callback *lk_batch_overfit_callback_create(const lk_loader_portion *portions,
         .free = free_context,
     };
     for (int i = 0; i < count; i++)
-        if (!(portions[i].portion > 0) || !portions[i].loader_key)
+        if (!(portions[i].portion > 0) || isinf(portions[i].portion) || !portions[i].loader_key)
             return lki_fail_null(LK_ERR_INVALID, "BatchOverfitCallback: a loader's key and a number of "
                                                  "batches, or a share of them, are needed");
     lk_callback *callback = lki_callback_new(&ops, sizeof(overfit_context), LK_ORDER_INTERNAL);

@@ -232,12 +232,24 @@ static lk_status clear_logdir(checkpoint_context *context, lk_runner *runner)
     return context->lock < 0 ? LK_OK : lki_logdir_set_aside(runner, context->options.logdir);
 }
 
+/* Without a folder there is still a checkpoint to begin with. */
+static bool resumes(const checkpoint_context *context, const lk_runner *runner)
+{
+    const lk_checkpoint_callback_options *options = &context->options;
+    return (options->resume_model || options->resume_runner || runner->run->resume) &&
+           !options->load_best_on_end;
+}
+
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     checkpoint_context *context = callback->context;
     lk_checkpoint_callback_options *options = &context->options;
     if (!options->logdir && runner->logdir && !(options->logdir = lki_strdup(runner->logdir)))
         return LK_ERR_NOMEM;
+    if (!options->logdir && !resumes(context, runner))
+        return lki_fail(LK_ERR_INVALID,
+                        "CheckpointCallback: there is no folder to write to: give it a logdir, "
+                        "or the run");
     if (options->logdir) {
         context->folder = lki_format("%s/checkpoints", options->logdir);
         if (!context->folder) return LK_ERR_NOMEM;
@@ -393,8 +405,15 @@ lk_callback *lk_checkpoint_callback_create(lk_checkpoint_callback_options option
     if (options.mode && strcmp(options.mode, "model") != 0 && strcmp(options.mode, "runner") != 0)
         return lki_fail_null(LK_ERR_INVALID,
                              "CheckpointCallback: mode is \"model\" or \"runner\", not \"%s\"", options.mode);
-    if (options.topk < 0)
-        return lki_fail_null(LK_ERR_INVALID, "CheckpointCallback: topk must not be negative");
+    if (options.topk < 0 || options.save_every_batches < 0)
+        return lki_fail_null(LK_ERR_INVALID, "CheckpointCallback: %s must not be negative",
+                             options.topk < 0 ? "topk" : "save_every_batches");
+    if (options.minimize && options.maximize)
+        return lki_fail_null(LK_ERR_INVALID, "CheckpointCallback: minimize and maximize: say one of them");
+    if (options.no_best && options.load_best_on_end)
+        return lki_fail_null(LK_ERR_INVALID,
+                             "CheckpointCallback: load_best_on_end needs the best to be kept: "
+                             "leave no_best out");
     lk_callback *callback = lki_callback_new(&ops, sizeof(checkpoint_context), LK_ORDER_CHECKPOINT);
     if (!callback) return NULL;
     checkpoint_context *context = callback->context;

@@ -93,6 +93,12 @@ lk_callback *lk_early_stopping_callback_create(lk_early_stopping_options options
     };
     if (options.patience < 1)
         return lki_fail_null(LK_ERR_INVALID, "EarlyStoppingCallback: patience must be at least 1");
+    if (!(options.min_delta >= 0) || isinf(options.min_delta))
+        return lki_fail_null(LK_ERR_INVALID,
+                             "EarlyStoppingCallback: min_delta: expected a number of at least 0, found %g",
+                             options.min_delta);
+    if (options.minimize && options.maximize)
+        return lki_fail_null(LK_ERR_INVALID, "EarlyStoppingCallback: minimize and maximize: say one of them");
     lk_callback *callback = lki_callback_new(&ops, sizeof(early_stopping_context), LK_ORDER_EXTERNAL);
     if (!callback) return NULL;
     early_stopping_context *context = callback->context;

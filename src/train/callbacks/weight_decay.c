@@ -66,7 +66,8 @@ static lk_status l2_backward(lk_callback *callback, lk_runner *runner)
 
 static lk_callback *create(const lk_callback_ops *ops, double rate)
 {
-    if (!(rate >= 0)) return lki_fail_null(LK_ERR_INVALID, "%s: the rate must not be negative", ops->name);
+    if (!(rate >= 0) || isinf(rate))
+        return lki_fail_null(LK_ERR_INVALID, "%s: the rate must not be negative", ops->name);
     lk_callback *callback = lki_callback_new(ops, sizeof rate, LK_ORDER_BACKWARD);
     if (callback) *(double *)callback->context = rate;
     return callback;
