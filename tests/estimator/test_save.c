@@ -31,11 +31,11 @@ static void a_config_is_read(void **state)
     (void)state;
     snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("config_read"));
     lk_estimator_config *config = read_config("{\"n_epochs\": 2147483647, \"patience\": 1, \"nproc\": 0, "
-                                              "\"quiet\": true, \"lr\": 1, \"alpha\": 0}");
+                                              "\"verbose\": true, \"lr\": 1, \"alpha\": 0}");
     lkt_not_null(config);
     assert_int_equal(config->n_epochs, 2147483647);
     assert_int_equal(config->patience, 1);
-    assert_true(config->quiet);
+    assert_true(config->verbose);
     assert_true(config->lr == 1);
     lk_estimator_config_free(config);
 }
@@ -54,7 +54,7 @@ static void what_does_not_fit_a_config_is_refused(void **state)
         {"{\"nfilters\": -3}", "\"nfilters\": expected an integer of at least 1, found -3"},
         {"{\"nproc\": -1}", "\"nproc\": expected an integer of at least 0, found -1"},
         {"{\"nproc\": -4294967294}", "\"nproc\": expected an integer of at least 0"},
-        {"{\"quiet\": 1}", "\"quiet\": expected true or false, found 1"},
+        {"{\"verbose\": 1}", "\"verbose\": expected true or false, found 1"},
         {"{\"ddp\": \"yes\"}", "\"ddp\": expected true or false, found \"yes\""},
         {"{\"lr\": \"fast\"}", "\"lr\": expected a number, found \"fast\""},
         {"{\"logdir\": [1]}", "\"logdir\": expected a text, found [1]"},
