@@ -77,27 +77,44 @@ lk_callback *lk_metric_aggregation_callback_create(lk_metric_aggregation_options
 
 /* ---- Training. lk_train adds the first three by itself where they are not given. ---- */
 
+/* A criterion of the batch: criterion(input, target), reported as NAME, NAME/mean and NAME/std over a loader.
+ * A run may have several; the one whose metric_key is minimised (lk_backward_callback) trains the model. */
 typedef struct lk_criterion_callback_options {
-    const char *metric_key; /* the runner's loss_key */
+    const char *input_key;     /* an output or a field of the batch; the runner's output_key */
+    const char *target_key;    /* the runner's target_key */
+    const char *metric_key;    /* NAME; the runner's loss_key */
+    const char *criterion_key; /* one that was added with lk_runner_add_criterion; the run's own */
 } lk_criterion_callback_options;
-/* Reports the loss: NAME, NAME/mean, NAME/std over a loader. It is that of all samples as one batch: the sum
+/* The loss of a loader is that of all samples as one batch: the sum
  * of the samples' own losses over the sum of their weights (class weights; samples of ignore_index weigh
  * nothing), with the same bits however the samples were cut into batches and dealt to ranks. So it is in
  * evaluation, for every loss of the library with the reduction mean or batch mean, and in training on the CPU
  * in fp32 for a CrossEntropyLoss without label smoothing. Else (training otherwise, another reduction, a
- * criterion or handle_batch of your own) it is the mean of the batches' losses, each weighted by its samples
+ * criterion or handle_batch of your own, one of several criteria) it is the mean of the batches' losses, each weighted by its samples
  * that count, and shows the batches in its last digits. */
 #define lk_criterion_callback(...) lk_criterion_callback_create((lk_criterion_callback_options){__VA_ARGS__})
 lk_callback *lk_criterion_callback_create(lk_criterion_callback_options options);
+
+typedef struct lk_backward_callback_options {
+    const char *metric_key; /* what is minimised: a CriterionCallback's, or a sum of such (scope "batch") that
+                               a MetricAggregationCallback makes; the runner's loss_key */
+    double clip_norm;       /* grad_clip_fn: torch.nn.utils.clip_grad_norm_, after every backward */
+    double clip_value;      /* ... or clip_grad_value_ */
+    bool log_gradient;      /* with clip_norm: its norm before clipping, as gradient/LOSS/norm */
+} lk_backward_callback_options;
+#define lk_backward_callback(...) lk_backward_callback_create((lk_backward_callback_options){__VA_ARGS__})
+lk_callback *lk_backward_callback_create(lk_backward_callback_options options);
 
 typedef struct lk_optimizer_callback_options {
     /* Batches per update; 1. Their gradients are summed, as in Catalyst. The count runs on from epoch to
      * epoch: batches at the end of one that fill no group belong to the first group of the next. */
     int accumulation_steps;
-    double clip_norm;  /* grad_clip_fn: torch.nn.utils.clip_grad_norm_ */
-    double clip_value; /* ... or clip_grad_value_ */
+    double clip_norm;          /* grad_clip_fn: torch.nn.utils.clip_grad_norm_ */
+    double clip_value;         /* ... or clip_grad_value_ */
+    const char *metric_key;    /* what is minimised, as in lk_backward_callback */
+    const char *optimizer_key; /* report lr/KEY and momentum/KEY of lk_runner_optimizer(KEY) instead */
 } lk_optimizer_callback_options;
-/* Says how the update is made, and reports lr and momentum. */
+/* Says how the update is made, and reports lr and momentum of the first parameter group. */
 #define lk_optimizer_callback(...) lk_optimizer_callback_create((lk_optimizer_callback_options){__VA_ARGS__})
 lk_callback *lk_optimizer_callback_create(lk_optimizer_callback_options options);
 

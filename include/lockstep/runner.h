@@ -192,7 +192,9 @@ struct lk_runner {
     int64_t
         counted_batch_size; /* of them those that metrics count: the first ones, without lk_batch.padding */
 
-    lk_metrics *batch_metrics; /* may be set */
+    /* May be set. What your own callbacks and handle_batch put here is averaged over the samples of the
+     * loader and of all ranks, and reported as NAME, NAME/mean and NAME/std of the loader. */
+    lk_metrics *batch_metrics;
     /* What a callback sets here is its own rank's, and rank 0's is reported: join it first, with
      * lk_runner_all_reduce or as a metric of your own (<lockstep/sys/metric.h>). A difference is warned of
      * once. */
@@ -272,6 +274,10 @@ const lk_tensor *lk_runner_tensor(lk_runner *runner, const char *key);
 /* Puts a tensor of one's own beside them until the next batch, for the callbacks that follow. Key and tensor
  * are borrowed. */
 lk_status lk_runner_put_tensor(lk_runner *runner, const char *key, const lk_tensor *tensor);
+/* Says in on_experiment_start that the callback will report this metric; "name*" stands for all names that
+ * begin so. See lk_callback.declares_metrics. What is declared is not averaged for you: the callback sets it
+ * in loader_metrics itself. */
+lk_status lk_runner_declare_metric(lk_runner *runner, const char *name);
 /* The metrics of a loader in this epoch, by its key, once it has ended; NULL otherwise. */
 const lk_metrics *lk_runner_loader_metrics(const lk_runner *runner, const char *loader_key);
 /* Collectives between the run's ranks, for callbacks and handle_batch: runner->rank of runner->world_size.

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/registry.h"
-#include "config/suggest.h"
+#include "base/suggest.h"
 #include "estimator/estimator.h"
 
 #include <lockstep/log.h>

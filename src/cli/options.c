@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/components.h"
-#include "config/suggest.h"
+#include "base/suggest.h"
 #include "config/tree.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "config/components.h"
 #include "config/registry.h"
-#include "config/suggest.h"
+#include "base/suggest.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "config/registry.h"
-#include "config/suggest.h"
+#include "base/suggest.h"
 
 #include <stdio.h>
 #include <string.h>

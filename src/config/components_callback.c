@@ -11,11 +11,15 @@
 static lk_status build_criterion(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return lki_built(lk_criterion_callback(.metric_key = lk_arg_string(args, "metric_key")), out);
+    return lki_built(lk_criterion_callback(.input_key = lk_arg_string(args, "input_key"),
+                                           .target_key = lk_arg_string(args, "target_key"),
+                                           .metric_key = lk_arg_string(args, "metric_key"),
+                                           .criterion_key = lk_arg_string(args, "criterion_key")),
+                     out);
 }
 
 /* grad_clip_fn with grad_clip_params {max_norm: 1.0} or {clip_value: 0.5}. */
-static lk_status read_clipping(lk_args *args, lk_optimizer_callback_options *options)
+static lk_status read_clipping(lk_args *args, double *clip_norm, double *clip_value)
 {
     const char *function = lk_arg_component_at(args, "grad_clip_fn", 0);
     if (!function && lk_arg_given(args, "grad_clip_params"))
@@ -23,7 +27,7 @@ static lk_status read_clipping(lk_args *args, lk_optimizer_callback_options *opt
                                        "clip_grad_value_");
     if (!function) return LK_OK;
     const char *wanted = strcmp(function, "clip_grad_norm_") ? "clip_value" : "max_norm";
-    double *number = strcmp(function, "clip_grad_norm_") ? &options->clip_value : &options->clip_norm;
+    double *number = strcmp(function, "clip_grad_norm_") ? clip_value : clip_norm;
     for (int i = 0; i < lk_arg_count(args, "grad_clip_params"); i++) {
         const char *key = lk_arg_key_at(args, "grad_clip_params", i);
         double value = lk_arg_float_at(args, "grad_clip_params", i);
@@ -38,15 +42,24 @@ static lk_status read_clipping(lk_args *args, lk_optimizer_callback_options *opt
 
 static lk_status build_optimizer(const lk_component *self, lk_args *args, void **out)
 {
-    lk_optimizer_callback_options options = {0};
-    if (strcmp(self->name, "Backward")) {
-        options.accumulation_steps = lk_arg_int(args, "accumulation_steps");
-        if (options.accumulation_steps < 1)
-            return lki_fail(LK_ERR_CONFIG, "accumulation_steps: expected at least 1, found %d",
-                            options.accumulation_steps);
-    }
-    LKI_TRY(read_clipping(args, &options));
+    lk_optimizer_callback_options options = {.accumulation_steps = lk_arg_int(args, "accumulation_steps"),
+                                             .metric_key = lk_arg_string(args, "metric_key"),
+                                             .optimizer_key = lk_arg_string(args, "optimizer_key")};
+    (void)self;
+    if (options.accumulation_steps < 1)
+        return lki_fail(LK_ERR_CONFIG, "accumulation_steps: expected at least 1, found %d",
+                        options.accumulation_steps);
+    LKI_TRY(read_clipping(args, &options.clip_norm, &options.clip_value));
     return lki_built(lk_optimizer_callback_create(options), out);
+}
+
+static lk_status build_backward(const lk_component *self, lk_args *args, void **out)
+{
+    lk_backward_callback_options options = {.metric_key = lk_arg_string(args, "metric_key"),
+                                            .log_gradient = lk_arg_bool(args, "log_gradient")};
+    (void)self;
+    LKI_TRY(read_clipping(args, &options.clip_norm, &options.clip_value));
+    return lki_built(lk_backward_callback_create(options), out);
 }
 
 static lk_status build_scheduler(const lk_component *self, lk_args *args, void **out)
@@ -104,20 +117,28 @@ static lk_status build_checkpoint(const lk_component *self, lk_args *args, void 
     }
 
 static const lk_parameter criterion_parameters[] = {
-    LKI_IGNORED("input_key", "accepted, without effect: the runner's"),
-    LKI_IGNORED("target_key", "accepted, without effect: the runner's"),
+    LKI_STRING("input_key", LKI_OPTIONAL,
+               "the output, or field, to judge; the runner's output_key where left out"),
+    LKI_STRING("target_key", LKI_OPTIONAL,
+               "the field to compare it with; the runner's target_key where left out"),
     LKI_STRING("metric_key", LKI_OPTIONAL, "the loss's name; the runner's loss_key where left out"),
-    LKI_IGNORED("criterion_key", ONE_ONLY),
+    LKI_STRING("criterion_key", LKI_OPTIONAL, "which of several criteria; the only one where left out"),
     {0},
 };
-static const lk_parameter backward_parameters[] = {LKI_IGNORED("metric_key", ONE_ONLY),
-                                                   CLIPPING,
-                                                   LKI_IGNORED("log_gradient", "accepted, without effect"),
-                                                   {0}};
+#define MINIMIZED                                                                                            \
+    LKI_STRING("metric_key", LKI_OPTIONAL,                                                                   \
+               "what is minimised: a criterion's metric_key, or an aggregation's; the loss where left out")
+static const lk_parameter backward_parameters[] = {
+    MINIMIZED,
+    CLIPPING,
+    LKI_BOOL("log_gradient", "false", "with clip_grad_norm_: report the norm as gradient/LOSS/norm"),
+    {0},
+};
 static const lk_parameter optimizer_parameters[] = {
-    LKI_IGNORED("metric_key", ONE_ONLY),
-    LKI_IGNORED("optimizer_key", ONE_ONLY),
-    LKI_INT("accumulation_steps", "1", "batches to an update"),
+    MINIMIZED,
+    LKI_STRING("optimizer_key", LKI_OPTIONAL,
+               "of several optimizers: report lr/KEY and momentum/KEY of this one"),
+    LKI_INT("accumulation_steps", "1", "batches per update, whose gradients are summed"),
     CLIPPING,
     {0},
 };
@@ -159,12 +180,7 @@ static const lk_parameter skip_checkpoint_parameters[] = {
 
 const lk_component lki_callback_components[] = {
     LKI_CALLBACK("Criterion", "Reports the loss.", criterion),
-    {.name = "Backward",
-     .aliases = LKI_CALLBACK_NAMES("Backward"),
-     .kind = LK_KIND_CALLBACK,
-     .help = "Clips the gradients.",
-     .parameters = backward_parameters,
-     .build = build_optimizer},
+    LKI_CALLBACK("Backward", "Says which loss is minimised; clips the gradients.", backward),
     LKI_CALLBACK("Optimizer", "Says how updates are made; reports lr and momentum.", optimizer),
     LKI_CALLBACK("Scheduler", "Says when the schedule steps.", scheduler),
     LKI_CALLBACK("EarlyStopping", "Ends the run when the metric gets no better.", early_stopping),

@@ -3,7 +3,7 @@
 #include "base/atomic_file.h"
 #include "base/memory.h"
 #include "config/registry.h"
-#include "config/suggest.h"
+#include "base/suggest.h"
 #include "train/run.h"
 
 #include <string.h>

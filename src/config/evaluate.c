@@ -4,7 +4,7 @@
 #include "config/components.h"
 #include "config/config.h"
 #include "config/registry.h"
-#include "config/suggest.h"
+#include "base/suggest.h"
 
 #include "base/memory.h"
 #include "base/status.h"

@@ -1,7 +1,7 @@
 /* --a/b/c=VALUE[:type] over a tree. */
 #include "base/memory.h"
 #include "config/registry.h"
-#include "config/suggest.h"
+#include "base/suggest.h"
 #include "config/tree.h"
 
 #include <stdio.h>

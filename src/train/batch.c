@@ -31,6 +31,7 @@ static bool step_is_current(const lk_runner *runner)
     int made_every = made->accumulation_steps > 1 ? made->accumulation_steps : 1;
     int wanted_every = wanted->accumulation_steps > 1 ? wanted->accumulation_steps : 1;
     if (made->model != runner->model || made->criterion != runner->criterion) return false;
+    if (!lki_objective_is_of(runner, made)) return false;
     if (only_looks(runner)) return true;
     return made->optimizer == runner->optimizer && made_every == wanted_every &&
            made->clip_norm == wanted->clip_norm && made->clip_value == wanted->clip_value &&
@@ -51,6 +52,7 @@ lk_status lki_run_prepare_step(lk_runner *runner)
     options.output_key = runner->output_key;
     options.target_key = runner->target_key;
     options.loss_key = runner->loss_key;
+    lki_objective_apply(runner, &options);
     runner->step = lk_step_create(options);
     return runner->step ? lki_step_take_kept(runner->step, &runner->run->kept) : lki_last_status();
 }
@@ -114,7 +116,7 @@ static lk_status end_with_nan(lk_runner *runner)
     lki_log(LKI_LOG_WARNING, "the run ends in epoch %lld, batch %lld: %s", (long long)runner->epoch_step,
             (long long)runner->loader_batch_step, lk_error());
     runner->need_early_stop = runner->need_loader_stop = true;
-    return lk_metrics_set(runner->batch_metrics, runner->loss_key, NAN);
+    return lk_metrics_set(runner->batch_metrics, lki_objective_key(runner), NAN);
 }
 
 /* Evaluation knows the loss of each sample, and so does a batch whose padding must not count. Training pays
@@ -167,7 +169,8 @@ static lk_status put_loss(lk_runner *runner)
 {
     double loss = lk_step_loss(runner->step);
     warn_if_diverged(runner, loss);
-    return lk_metrics_set(runner->batch_metrics, runner->loss_key, loss);
+    LKI_TRY(lk_metrics_set(runner->batch_metrics, lki_objective_key(runner), loss));
+    return lki_objective_report(runner);
 }
 
 lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
@@ -180,7 +183,7 @@ lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
     LKI_TRY(collect_inputs(runner->step, batch, inputs));
     lk_status status = run_step(runner, inputs, batch->field_count);
     if (status) return status == LK_ERR_NAN ? end_with_nan(runner) : status;
-    return lk_step_has_loss(runner->step) ? put_loss(runner) : LK_OK;
+    return lk_step_has_loss(runner->step) ? put_loss(runner) : lki_objective_report(runner);
 }
 
 bool lki_run_may_launch_batch(lk_runner *runner, const lk_batch *batch)

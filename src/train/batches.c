@@ -54,6 +54,7 @@ static void count_batch(lk_runner *runner, const lk_batch *batch)
 static lk_status end_batch(lk_runner *runner)
 {
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_batch_end));
+    LKI_TRY(lki_own_metrics_update(runner));
     LKI_TRY(lki_report_batch(runner));
     return lki_run_call(runner, LKI_MOMENT_settled);
 }

@@ -40,7 +40,7 @@ static lk_status set_up(lk_runner *runner, lk_train_options *run, const lk_evalu
 
 static lk_status evaluate(lk_runner *runner)
 {
-    LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
+    LKI_TRY(lki_run_call_start(runner));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_start));
     LKI_TRY(lki_run_one_loader(runner, 0));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_end));
@@ -75,9 +75,9 @@ static lk_status predict(lk_runner *runner, prediction_taker *taker)
 {
     static const lk_callback_ops ops = {.name = "Predict", .on_batch_end = hand_over};
     lk_callback *callback = lk_callback_create(&ops, taker, LK_ORDER_EXTERNAL);
-    if (callback) callback->may_lag = true;
+    if (callback) callback->may_lag = callback->declares_metrics = true;
     LKI_TRY(lki_run_add_callback(runner, callback));
-    LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
+    LKI_TRY(lki_run_call_start(runner));
     return lki_run_one_loader(runner, 0);
 }
 

@@ -48,6 +48,13 @@ lk_status lki_run_call(lk_runner *runner, lki_moment moment)
     return LK_OK;
 }
 
+lk_status lki_run_call_start(lk_runner *runner)
+{
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
+    LKI_TRY(lki_objective_settle(runner));
+    return lki_metric_names_check(runner);
+}
+
 static bool has_prefix(const char *text, const char *prefix)
 {
     return strncmp(text, prefix, strlen(prefix)) == 0;
@@ -125,6 +132,7 @@ static lk_status start_loader(lk_runner *runner, int index)
     lki_loader_defer(runner->loader, !own_batches && runner->engine && runner->engine->ops->gather_rows);
     LKI_TRY(begin_pass(runner, index, &size));
     for (int i = 0; i < run->metric_count && !run->resuming_loader; i++) lk_metric_reset(run->metrics[i]);
+    LKI_TRY(lki_own_metrics_start(runner));
     runner->loader_batch_size = lk_loader_batch_size(runner->loader);
     runner->loader_batch_len = limit_batches(run, &run->loaders[index], size.batch_count);
     runner->loader_sample_len = size.total_sample_count;
@@ -146,8 +154,10 @@ lk_status lki_run_one_loader(lk_runner *runner, int index)
     LKI_TRY(lki_run_batches(runner));
     runner->batch = NULL;
     LKI_TRY(lki_metric_reduce(runner->run->metrics, runner->run->metric_count, &runner->run->collectives));
+    LKI_TRY(lki_own_metrics_report(runner));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_loader_end));
     LKI_TRY(lki_compare_metrics(runner, runner->loader_metrics, "loader"));
+    LKI_TRY(lki_metric_names_check_loader(runner));
     runner->run->loaders[index].has_metrics = true;
     return lki_report_loader(runner);
 }
@@ -201,7 +211,7 @@ static lk_status compare_replicas(lk_runner *runner)
 
 static lk_status run_epochs(lk_runner *runner)
 {
-    LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
+    LKI_TRY(lki_run_call_start(runner));
     LKI_TRY(lki_frozen_look(runner));
     LKI_TRY(lki_report_run_start(runner));
     LKI_TRY(lki_distributed_agree_to_stop(runner));

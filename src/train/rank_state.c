@@ -163,6 +163,7 @@ static lk_status put_own(lk_runner *runner, lk_state_dict *own)
         if (!prefix) return LK_ERR_NOMEM;
         LKI_TRY(lki_metric_save(run->metrics[i], own, prefix));
     }
+    LKI_TRY(lki_own_metrics_save(runner, own));
     for (int i = 0; i < run->part_count; i++) LKI_TRY(put_step(own, run->parts[i].step, run->parts[i].key));
     return put_step(own, runner->step, "");
 }

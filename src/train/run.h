@@ -11,7 +11,9 @@
 
 #include "metric/reduce.h"
 #include "train/epoch_table.h"
+#include "train/metric_names.h"
 #include "train/metrics.h"
+#include "train/objective.h"
 
 #include <stdio.h>
 
@@ -85,6 +87,8 @@ typedef struct lki_run {
     lk_step_options step_options;          /* what the optimizer callback asks for: accumulation, clipping */
     lk_metric *metrics[LKI_MAX_CALLBACKS]; /* of the callbacks: reduced across ranks together */
     int metric_count;
+    lki_objective objective;
+    lki_metric_names names;
     lki_made made[LKI_MAX_MADE];
     int made_count;
     lki_epoch_table table;
@@ -159,6 +163,8 @@ lk_status lki_metric_load(lk_metric *metric, const lk_state_dict *state, const c
 
 /* loop.c */
 lk_status lki_run_call(lk_runner *runner, lki_moment moment);
+/* The start of the experiment, and what can be judged once all callbacks have started. */
+lk_status lki_run_call_start(lk_runner *runner);
 lk_status lki_run_loop(lk_runner *runner);
 /* Between epochs, and before the first: how many are whole, and whether there is one to begin or to go on
  * with. */

@@ -463,6 +463,7 @@ void lki_run_teardown(lk_runner *runner)
     lki_free(run->loader_state);
     lki_free(run->notes);
     lki_free(run->terms);
+    lki_metric_names_fini(&run->names);
     lki_run_close_log(run);
     lki_epoch_table_fini(&run->table);
     lk_state_dict_free(run->resumed_state);

@@ -700,6 +700,7 @@ lk_status lki_runner_save_state(lk_runner *runner, lk_state_dict *state)
     LKI_TRY(put_untouched(state, runner->run));
     LKI_TRY(lki_frozen_put_models(runner, state));
     LKI_TRY(put_callbacks(runner->run, state));
+    LKI_TRY(lki_own_metrics_save(runner, state));
     return lki_rank_state_is_needed(runner) ? lki_rank_state_put(runner, state) : LK_OK;
 }
 

@@ -1,7 +1,7 @@
 /* The nearest known name. */
 #include "lktest.h"
 
-#include "config/suggest.h"
+#include "base/suggest.h"
 
 static const char *suggest(const char *wanted)
 {

@@ -76,6 +76,9 @@ struct lk_callback {
      * the first batch of the loader too. Unless all callbacks of a run say so, each batch is waited for. May
      * be set until the experiment has started. */
     bool may_lag;
+    /* Says that every metric which it sets is declared in on_experiment_start (lk_runner_declare_metric), if
+     * it sets any. If all callbacks say so, a metric that nobody reports is found before the first batch. */
+    bool declares_metrics;
 };
 
 /* A callback of one's own. `ops` must outlive it. NULL with the reason on failure. */

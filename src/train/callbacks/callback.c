@@ -24,7 +24,10 @@ lk_callback *lki_callback_new(const lk_callback_ops *ops, size_t context_nbytes,
 {
     void *context = lki_calloc(context_nbytes, ops->name);
     lk_callback *callback = context ? lk_callback_create(ops, context, order) : NULL;
-    if (!callback) lki_free(context);
+    if (callback)
+        callback->declares_metrics = true;
+    else
+        lki_free(context);
     return callback;
 }
 
@@ -47,6 +50,13 @@ lk_callback *lk_function_callback(const lk_callback_ops *ops, void *context)
     if (!made->ops.name) made->ops.name = "Function";
     made->callback = (lk_callback){.ops = &made->ops, .context = context, .order = LK_ORDER_EXTERNAL};
     return &made->callback;
+}
+
+lk_status lki_callback_declare_mean(lk_runner *runner, const char *name)
+{
+    LKI_TRY(lki_metric_names_declare(runner, NULL, name, NULL));
+    LKI_TRY(lki_metric_names_declare(runner, NULL, name, "/mean"));
+    return lki_metric_names_declare(runner, NULL, name, "/std");
 }
 
 bool lki_callback_metric(const lk_runner *runner, const char *loader_key, const char *metric_key, double *out)

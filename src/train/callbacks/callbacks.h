@@ -17,6 +17,9 @@ bool lki_callback_metric(const lk_runner *runner, const char *loader_key, const 
 lk_status lki_callback_no_metric(const lk_runner *runner, const char *who, const char *loader_key,
                                  const char *metric_key);
 
+/* Declares what lk_mean_metric(name) reports. */
+lk_status lki_callback_declare_mean(lk_runner *runner, const char *name);
+
 /* Which way is better: what the callback says, else what the run says. */
 static inline bool lki_callback_minimizes(const lk_runner *runner, bool minimize, bool maximize)
 {

@@ -259,6 +259,9 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
             lki_sweep_temporaries(context->folder);
         }
     }
+    if (context->folder)
+        LKI_TRY(
+            lki_metric_names_watch(runner, "CheckpointCallback", options->loader_key, options->metric_key));
     if (options->resume_model) LKI_TRY(load_into(runner, options->resume_model, false));
     const char *resume = options->resume_runner ? options->resume_runner : runner->run->resume;
     if (resume)
@@ -433,5 +436,7 @@ lk_callback *lk_checkpoint_callback_create(lk_checkpoint_callback_options option
 lk_callback *lk_skip_checkpoint_callback(void)
 {
     static const lk_callback_ops ops = {.name = "SkipCheckpoint"};
-    return lk_callback_create(&ops, NULL, LK_ORDER_CHECKPOINT);
+    lk_callback *callback = lk_callback_create(&ops, NULL, LK_ORDER_CHECKPOINT);
+    if (callback) callback->declares_metrics = true;
+    return callback;
 }

@@ -25,6 +25,8 @@ static bool is_better(const early_stopping_context *context, double score, bool 
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     const early_stopping_context *context = callback->context;
+    LKI_TRY(lki_metric_names_watch(runner, "EarlyStoppingCallback", context->options.loader_key,
+                                   context->options.metric_key));
     if (context->bad_epochs >= context->options.patience) runner->need_early_stop = true;
     return LK_OK;
 }

@@ -9,6 +9,7 @@
 
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
+    LKI_TRY(lki_callback_declare_mean(runner, "grad_norm"));
     return lki_run_register_metric(runner, callback->context);
 }
 

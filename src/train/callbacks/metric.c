@@ -14,9 +14,34 @@ typedef struct metric_context {
     void *publish_context;
 } metric_context;
 
+/* What the metrics of the library report, each name followed by a class, a k or "/std". */
+static const char *const *names_of(const lk_metric *metric)
+{
+    static const struct {
+        const char *kind, *names[5];
+    } known[] = {{"accuracy", {"accuracy*"}},
+                 {"multilabel accuracy", {"accuracy*"}},
+                 {"precision, recall, f1", {"precision*", "recall*", "f1*", "support*"}},
+                 {"multilabel precision, recall, f1", {"precision*", "recall*", "f1*", "support*"}},
+                 {"auc", {"auc*"}},
+                 {"confusion matrix", {NULL}},
+                 {"r2squared", {"r2squared*"}},
+                 {"mse", {"mse*"}},
+                 {"mae", {"mae*"}},
+                 {"iou", {"iou*"}},
+                 {"dice", {"dice*"}}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(metric->kind->name, known[i].kind) == 0) return known[i].names;
+    return NULL;
+}
+
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
-    return lki_run_register_metric(runner, ((metric_context *)callback->context)->metric);
+    const metric_context *context = callback->context;
+    const char *const *names = names_of(context->metric);
+    for (; names && *names; names++)
+        LKI_TRY(lki_metric_names_declare(runner, context->metric->prefix, *names, NULL));
+    return lki_run_register_metric(runner, context->metric);
 }
 
 static lk_status reset(lk_callback *callback, lk_runner *runner)
@@ -196,6 +221,7 @@ lk_callback *lki_metric_callback_new(lk_metric *metric, const lk_metric_callback
     }
     metric_context *context = callback->context;
     callback->may_lag = true;
+    callback->declares_metrics = names_of(metric) != NULL;
     *context = (metric_context){.metric = metric, .publish = publish, .publish_context = publish_context};
     context->not_on_batch = options->not_on_batch;
     context->input_key = lki_strdup(options->input_key);

@@ -48,8 +48,11 @@ static lk_status aggregate(const aggregation_context *context, lk_metrics *metri
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     aggregation_context *context = callback->context;
-    if (!context->of_batches) return LK_OK;
+    if (!context->of_batches) return lk_runner_declare_metric(runner, context->metric_key);
+    lki_sum sum = {context->metric_key, context->names, context->weights, context->divides};
     runner->run->wants_batch_metrics = true;
+    LKI_TRY(lki_callback_declare_mean(runner, context->metric_key));
+    LKI_TRY(lki_objective_add_sum(runner, sum));
     return lki_run_register_metric(runner, context->metric);
 }
 

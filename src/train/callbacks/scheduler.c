@@ -52,7 +52,8 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
                         "SchedulerCallback: %s looks at the epoch's metric and cannot step every batch",
                         lk_scheduler_name(runner->scheduler));
     callback->may_lag = !context->every_batch;
-    return LK_OK;
+    if (!lk_scheduler_needs_metric(runner->scheduler)) return LK_OK;
+    return lki_metric_names_watch(runner, "SchedulerCallback", context->loader_key, context->metric_key);
 }
 
 static lk_status batch_end(lk_callback *callback, lk_runner *runner)

@@ -47,10 +47,17 @@ static lk_status loader_end(lk_callback *callback, lk_runner *runner)
     return lk_metrics_set(runner->loader_metrics, "_timer/model_time", context->model_s / batches);
 }
 
+static lk_status start(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    return lk_runner_declare_metric(runner, "_timer/*");
+}
+
 lk_callback *lk_timer_callback(void)
 {
     static const lk_callback_ops ops = {
         .name = "Timer",
+        .on_experiment_start = start,
         .on_loader_start = loader_start,
         .on_batch_start = batch_start,
         .on_batch_end = batch_end,

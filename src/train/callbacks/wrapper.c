@@ -67,7 +67,8 @@ lk_callback *lki_wrapper_create(const lki_wrapper_ops *ops, lk_callback *inner, 
     wrapper->inner = inner;
     wrapper->ops = ops;
     wrapper->context = context;
-    wrapper->callback = (lk_callback){.ops = &wrapper->slots, .order = inner->order};
+    wrapper->callback = (lk_callback){
+        .ops = &wrapper->slots, .order = inner->order, .declares_metrics = inner->declares_metrics};
     /* What asks for outputs at some batches alone must not be late for them. */
     wrapper->callback.may_lag = inner->may_lag && ops->decides_at_loader_start;
     wrapper->slots = (lk_callback_ops){

@@ -1,6 +1,6 @@
 /* The known name that is nearest to one that is not known, for "did you mean ...?". */
-#ifndef LKI_CONFIG_SUGGEST_H
-#define LKI_CONFIG_SUGGEST_H
+#ifndef LKI_BASE_SUGGEST_H
+#define LKI_BASE_SUGGEST_H
 
 #include <stddef.h>
 
