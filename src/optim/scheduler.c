@@ -7,6 +7,22 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The number of failures at the last refusal; 0: there is none to hear of. */
+static _Thread_local unsigned long refused_at;
+
+lk_scheduler *lki_scheduler_refused(void)
+{
+    refused_at = lki_fail_count();
+    return NULL;
+}
+
+bool lki_scheduler_was_refused(void)
+{
+    bool is_last = refused_at && refused_at == lki_fail_count();
+    refused_at = 0;
+    return is_last;
+}
+
 lk_scheduler *lki_scheduler_create(const char *name)
 {
     lk_scheduler *scheduler = LKI_NEW(lk_scheduler);

@@ -70,4 +70,11 @@ lk_status lki_scheduler_bind(lk_scheduler *scheduler, lk_optimizer *optimizer);
 /* Epoch 0, from the initial rates. */
 lk_status lki_scheduler_begin(lk_scheduler *scheduler);
 
+/* What a constructor returns that refuses its arguments. */
+#define lki_scheduler_refuse(...) (lki_fail_null(__VA_ARGS__), lki_scheduler_refused())
+lk_scheduler *lki_scheduler_refused(void); /* NULL */
+/* Whether the last failure of this thread is such a refusal that nobody has asked for yet: a run that was
+ * handed NULL then fails with it, instead of training without the schedule. */
+bool lki_scheduler_was_refused(void);
+
 #endif

@@ -102,16 +102,17 @@ lk_scheduler *lk_one_cycle_lr_create(double max_lr, lk_one_cycle_lr_options opti
     int64_t total = options.total_steps ? options.total_steps : options.epochs * options.steps_per_epoch;
     double up = lki_number_or(options.pct_start, 0.3);
     if (total < 1)
-        return lki_fail_null(LK_ERR_INVALID,
-                             "OneCycleLR: expected total_steps, or epochs and steps_per_epoch");
+        return lki_scheduler_refuse(LK_ERR_INVALID,
+                                    "OneCycleLR: expected total_steps, or epochs and steps_per_epoch");
     if (!(up >= 0 && up <= 1))
-        return lki_fail_null(LK_ERR_INVALID, "OneCycleLR: pct_start: expected 0 to 1, found %g", up);
+        return lki_scheduler_refuse(LK_ERR_INVALID, "OneCycleLR: pct_start: expected 0 to 1, found %g", up);
     if (!(max_lr > 0) || isinf(max_lr))
-        return lki_fail_null(LK_ERR_INVALID, "OneCycleLR: max_lr: expected more than 0, found %g", max_lr);
+        return lki_scheduler_refuse(LK_ERR_INVALID, "OneCycleLR: max_lr: expected more than 0, found %g",
+                                    max_lr);
     if (options.div_factor < 0 || options.final_div_factor < 0 ||
         isnan(options.div_factor + options.final_div_factor))
-        return lki_fail_null(LK_ERR_INVALID,
-                             "OneCycleLR: div_factor and final_div_factor must not be negative");
+        return lki_scheduler_refuse(LK_ERR_INVALID,
+                                    "OneCycleLR: div_factor and final_div_factor must not be negative");
     lk_scheduler *own = lki_scheduler_create("OneCycleLR");
     if (!own) return NULL;
     own->prepare = one_cycle_prepare;
@@ -168,12 +169,13 @@ lk_scheduler *lk_cyclic_lr_create(double base_lr, double max_lr, lk_cyclic_lr_op
     int64_t up = options.step_size_up ? options.step_size_up : 2000;
     int64_t down = options.step_size_down ? options.step_size_down : up;
     if (up < 1 || down < 1)
-        return lki_fail_null(LK_ERR_INVALID, "CyclicLR: step sizes: expected at least 1, found %lld and %lld",
-                             (long long)up, (long long)down);
+        return lki_scheduler_refuse(LK_ERR_INVALID,
+                                    "CyclicLR: step sizes: expected at least 1, found %lld and %lld",
+                                    (long long)up, (long long)down);
     if (!(base_lr >= 0) || !(max_lr >= 0) || !isfinite(base_lr + max_lr))
-        return lki_fail_null(LK_ERR_INVALID,
-                             "CyclicLR: base_lr and max_lr: expected at least 0, found %g and %g", base_lr,
-                             max_lr);
+        return lki_scheduler_refuse(LK_ERR_INVALID,
+                                    "CyclicLR: base_lr and max_lr: expected at least 0, found %g and %g",
+                                    base_lr, max_lr);
     lk_scheduler *own = lki_scheduler_create("CyclicLR");
     if (!own) return NULL;
     own->prepare = cyclic_prepare;

@@ -41,7 +41,8 @@ static double step_rate(const lk_scheduler *own, int group, double lr)
 lk_scheduler *lk_step_lr_create(int64_t step_size, lk_step_lr_options options)
 {
     double gamma = lki_number_or(options.gamma, 0.1);
-    if (check_period("StepLR", "step_size", step_size) || check_factor("StepLR", "gamma", gamma)) return NULL;
+    if (check_period("StepLR", "step_size", step_size) || check_factor("StepLR", "gamma", gamma))
+        return lki_scheduler_refused();
     lk_scheduler *scheduler = create("StepLR", step_rate, step_size);
     if (scheduler) scheduler->gamma = gamma;
     return scheduler;
@@ -58,10 +59,10 @@ static double multi_step_rate(const lk_scheduler *own, int group, double lr)
 lk_scheduler *lk_multi_step_lr_create(lk_multi_step_lr_options options)
 {
     double gamma = lki_number_or(options.gamma, 0.1);
-    if (check_factor("MultiStepLR", "gamma", gamma)) return NULL;
+    if (check_factor("MultiStepLR", "gamma", gamma)) return lki_scheduler_refused();
     if (options.milestones.count < 1)
-        return lki_fail_null(LK_ERR_INVALID,
-                             "MultiStepLR: milestones: expected at least one epoch, found none");
+        return lki_scheduler_refuse(LK_ERR_INVALID,
+                                    "MultiStepLR: milestones: expected at least one epoch, found none");
     lk_scheduler *scheduler = create("MultiStepLR", multi_step_rate, 0);
     if (scheduler) scheduler->gamma = gamma;
     return lki_scheduler_with_milestones(scheduler, options.milestones);
@@ -75,7 +76,7 @@ static double exponential_rate(const lk_scheduler *own, int group, double lr)
 
 lk_scheduler *lk_exponential_lr(double gamma)
 {
-    if (check_factor("ExponentialLR", "gamma", gamma)) return NULL;
+    if (check_factor("ExponentialLR", "gamma", gamma)) return lki_scheduler_refused();
     lk_scheduler *scheduler = create("ExponentialLR", exponential_rate, 0);
     if (scheduler) scheduler->gamma = gamma;
     return scheduler;
@@ -92,10 +93,10 @@ lk_scheduler *lk_constant_lr_create(lk_constant_lr_options options)
 {
     double factor = lki_number_or(options.factor, 1.0 / 3);
     if (!(factor > 0 && factor <= 1))
-        return lki_fail_null(LK_ERR_INVALID,
-                             "ConstantLR: factor: expected more than 0 and at most 1, found %g", factor);
+        return lki_scheduler_refuse(
+            LK_ERR_INVALID, "ConstantLR: factor: expected more than 0 and at most 1, found %g", factor);
     int64_t period = options.total_iters ? options.total_iters : 5;
-    if (check_period("ConstantLR", "total_iters", period) != LK_OK) return NULL;
+    if (check_period("ConstantLR", "total_iters", period) != LK_OK) return lki_scheduler_refused();
     lk_scheduler *scheduler = create("ConstantLR", constant_rate, period);
     if (scheduler) scheduler->factor = factor;
     return scheduler;
@@ -114,12 +115,12 @@ lk_scheduler *lk_linear_lr_create(lk_linear_lr_options options)
 {
     double start = lki_number_or(options.start_factor, 1.0 / 3), end = lki_number_or(options.end_factor, 1);
     if (!(start > 0 && start <= 1))
-        return lki_fail_null(LK_ERR_INVALID,
-                             "LinearLR: start_factor: expected more than 0 and at most 1, found %g", start);
+        return lki_scheduler_refuse(
+            LK_ERR_INVALID, "LinearLR: start_factor: expected more than 0 and at most 1, found %g", start);
     if (!(end >= 0 && end <= 1))
-        return lki_fail_null(LK_ERR_INVALID, "LinearLR: end_factor: expected 0 to 1, found %g", end);
+        return lki_scheduler_refuse(LK_ERR_INVALID, "LinearLR: end_factor: expected 0 to 1, found %g", end);
     int64_t period = options.total_iters ? options.total_iters : 5;
-    if (check_period("LinearLR", "total_iters", period) != LK_OK) return NULL;
+    if (check_period("LinearLR", "total_iters", period) != LK_OK) return lki_scheduler_refused();
     lk_scheduler *scheduler = create("LinearLR", linear_rate, period);
     if (!scheduler) return NULL;
     scheduler->factor = start;
@@ -138,9 +139,9 @@ static double polynomial_rate(const lk_scheduler *own, int group, double lr)
 lk_scheduler *lk_polynomial_lr_create(lk_polynomial_lr_options options)
 {
     int64_t period = options.total_iters ? options.total_iters : 5;
-    if (check_period("PolynomialLR", "total_iters", period) != LK_OK) return NULL;
+    if (check_period("PolynomialLR", "total_iters", period) != LK_OK) return lki_scheduler_refused();
     double power = lki_number_or(options.power, 1);
-    if (check_factor("PolynomialLR", "power", power)) return NULL;
+    if (check_factor("PolynomialLR", "power", power)) return lki_scheduler_refused();
     lk_scheduler *scheduler = create("PolynomialLR", polynomial_rate, period);
     if (scheduler) scheduler->power = power;
     return scheduler;
@@ -160,7 +161,7 @@ lk_scheduler *lk_cosine_annealing_lr_create(int64_t t_max, lk_cosine_annealing_l
 {
     if (check_period("CosineAnnealingLR", "T_max", t_max) ||
         check_factor("CosineAnnealingLR", "eta_min", options.eta_min))
-        return NULL;
+        return lki_scheduler_refused();
     lk_scheduler *scheduler = create("CosineAnnealingLR", cosine_rate, t_max);
     if (scheduler) scheduler->eta_min = options.eta_min;
     return scheduler;
@@ -198,7 +199,7 @@ lk_scheduler *lk_cosine_annealing_warm_restarts_create(int64_t t_0, lk_warm_rest
     int64_t t_mult = options.t_mult ? options.t_mult : 1;
     if (check_period(name, "T_0", t_0) || check_period(name, "T_mult", t_mult) ||
         check_factor(name, "eta_min", options.eta_min))
-        return NULL;
+        return lki_scheduler_refused();
     lk_scheduler *scheduler = create(name, restarts_rate, t_0);
     if (!scheduler) return NULL;
     scheduler->advance = restarts_advance;
@@ -218,7 +219,7 @@ static double lambda_rate(const lk_scheduler *own, int group, double lr)
 
 lk_scheduler *lk_lambda_lr(lk_lr_function function, void *context)
 {
-    if (!function) return lki_fail_null(LK_ERR_INVALID, "LambdaLR: the function is NULL");
+    if (!function) return lki_scheduler_refuse(LK_ERR_INVALID, "LambdaLR: the function is NULL");
     lk_scheduler *scheduler = create("LambdaLR", lambda_rate, 0);
     if (!scheduler) return NULL;
     scheduler->lambda.function = function;

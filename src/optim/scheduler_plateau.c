@@ -55,10 +55,11 @@ lk_scheduler *lk_reduce_lr_on_plateau_create(lk_plateau_options options)
     options.eps = lki_number_or(options.eps, 1e-8);
     if (options.patience == 0 && !options.no_patience) options.patience = 10;
     if (!(options.factor >= 0 && options.factor < 1))
-        return lki_fail_null(LK_ERR_INVALID, "ReduceLROnPlateau: factor: expected less than 1, found %g",
-                             options.factor);
+        return lki_scheduler_refuse(
+            LK_ERR_INVALID, "ReduceLROnPlateau: factor: expected less than 1, found %g", options.factor);
     if (options.patience < 0 || options.cooldown < 0)
-        return lki_fail_null(LK_ERR_INVALID, "ReduceLROnPlateau: patience and cooldown must not be negative");
+        return lki_scheduler_refuse(LK_ERR_INVALID,
+                                    "ReduceLROnPlateau: patience and cooldown must not be negative");
     lk_scheduler *own = lki_scheduler_create("ReduceLROnPlateau");
     if (!own) return NULL;
     own->advance = plateau_advance;

@@ -46,7 +46,7 @@ static lk_status sequential_advance(lk_scheduler *own, const double *metric)
 static lk_scheduler *fail_with(lk_scheduler_list schedulers)
 {
     for (int i = 0; i < schedulers.count; i++) lk_scheduler_free(schedulers.items[i]);
-    return NULL;
+    return lki_scheduler_refused();
 }
 
 static lk_status check_parts(const lk_sequential_lr_options *options)
@@ -89,7 +89,7 @@ lk_scheduler *lk_warmup_lr_create(int64_t steps, lk_warmup_lr_options options)
             lki_fail(LK_ERR_INVALID, "warm-up: expected at least 1 step, found %lld", (long long)steps);
         lk_scheduler_free(warmup);
         lk_scheduler_free(options.then);
-        return NULL;
+        return lki_scheduler_refused();
     }
     if (!options.then) return warmup;
     return lk_sequential_lr(.schedulers = lk_schedulers(warmup, options.then),

@@ -2,7 +2,7 @@
 
 #include "base/status.h"
 
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static lk_status check_counts(const lk_train_options *options)
@@ -94,13 +94,15 @@ static lk_status check_optimizer(const lk_runner *runner)
     const lki_run *run = runner->run;
     bool own_batches = runner->ops && runner->ops->handle_batch;
     if (runner->optimizer || own_batches) return LK_OK;
+    char reason[256];
+    snprintf(reason, sizeof reason, "%s", lk_error()); /* perhaps its constructor's */
     for (int i = 0; i < run->loader_count; i++)
         if (strncmp(run->loaders[i].key, "train", 5) == 0)
             return lki_fail(
                 LK_ERR_INVALID,
                 "there is no optimizer to train with on loader \"%s\": add one, or name the loader "
-                "\"valid\" if it is only to be evaluated",
-                run->loaders[i].key);
+                "\"valid\" if it is only to be evaluated%s%s%s",
+                run->loaders[i].key, *reason ? " (the last error was: " : "", reason, *reason ? ")" : "");
     return LK_OK;
 }
 

@@ -118,6 +118,15 @@ static lk_status check_minimized(const lki_objective *o, const lk_runner *runner
                     key, *known ? known : "there is none");
 }
 
+static bool trains(const lk_runner *runner)
+{
+    const lki_run *run = runner->run;
+    if (!runner->optimizer || run->evaluating) return false;
+    for (int i = 0; i < run->loader_count; i++)
+        if (strncmp(run->loaders[i].key, "train", 5) == 0) return true;
+    return false;
+}
+
 lk_status lki_objective_settle(lk_runner *runner)
 {
     lki_objective *o = &runner->run->objective;
@@ -125,9 +134,10 @@ lk_status lki_objective_settle(lk_runner *runner)
     o->runner = runner;
     if (own_batches && o->term_count == 0) return LK_OK; /* its losses are its own */
     LKI_TRY(find_criteria(o, runner));
+    if (o->term_count == 0 && trains(runner))
+        return lki_fail(LK_ERR_INVALID, "there is no criterion to train with: add one");
     o->is_special = !is_plain(o, runner);
-    bool trains = runner->optimizer && !runner->run->evaluating;
-    return o->is_special && trains ? check_minimized(o, runner) : LK_OK;
+    return o->is_special && trains(runner) ? check_minimized(o, runner) : LK_OK;
 }
 
 const char *lki_objective_key(const lk_runner *runner)

@@ -398,7 +398,8 @@ static void set_numbers(lk_runner *runner, const lk_train_options *options)
 lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
 {
     lki_run *run = runner->run;
-    lk_status kept = let_go_of_step(runner, options);
+    bool lacks_scheduler = !options->scheduler && !run->evaluating && lki_scheduler_was_refused();
+    lk_status kept = lacks_scheduler ? lki_last_status() : let_go_of_step(runner, options);
     take_parts(runner, options);
     lk_status status = take_lists(runner, options);
     if (!status) status = kept;
