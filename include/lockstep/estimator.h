@@ -127,7 +127,7 @@ lk_estimator *lk_estimator_from_args(const char *name, lk_module *model_owned, l
     LK_ESTIMATOR_PART_("loaders", OBJECTS, LOADER, NULL, "Loaders by key; the first one trains."),           \
         LK_ESTIMATOR_PARAMETER_("logdir", STRING, "./logs/", "The folder for logs."),                        \
         LK_ESTIMATOR_PARAMETER_("device", STRING, "auto", "auto, cpu, cuda or ref."),                        \
-        LK_ESTIMATOR_PARAMETER_("verbose", BOOL, "n", "Print device and ranks before the run."),             \
+        LK_ESTIMATOR_PARAMETER_("verbose", BOOL, "y", "Print device and ranks before the run."),             \
         LK_ESTIMATOR_PARAMETER_("tracking", STRING, "", "A folder, mlruns, for a record as MLflow's; off."), \
         LK_ESTIMATOR_PARAMETER_("experiment", STRING, "Default", "The record's experiment.")
 #define LK_ESTIMATOR_PARAMETERS                                                                              \

@@ -46,9 +46,9 @@ static void train_cubes(const char *folder, bool ddp, double *losses)
     lk_fields *fields = lkt_velocity16(folder, (lk_fields_options){.batch_num = 8});
     lkt_not_null(fields);
     lk_manual_seed(0);
-    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields, .batch_size = ddp ? 4 : 8), .n_epochs = 20,
-                                       .patience = 1000, .ddp = ddp, .nproc = 2,
-                                       .logdir = lkt_scratch_folder(ddp ? "cnn3d_two" : "cnn3d_one"));
+    lk_estimator *estimator =
+        lk_cnn3d(lk_fields_loaders(fields, .batch_size = ddp ? 4 : 8), .n_epochs = 20, .patience = 1000,
+                 .ddp = ddp, .nproc = 2, .logdir = lkt_scratch_folder(ddp ? "cnn3d_two" : "cnn3d_one"));
     lkt_ok(lk_estimator_train(estimator));
     assert_int_equal(lk_estimator_history(estimator, "train", &history), 20);
     memcpy(losses, history, sizeof *losses * 20);
@@ -193,9 +193,8 @@ static void tracked_as_mlflow_does(void **state)
         snprintf(saved, sizeof saved, "%s", lkt_scratch_folder("cnn3d_tracked"));
         lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(2, 1, 8, 8, 8)), NULL);
         lk_estimator *estimator =
-            lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 3, .ddp = ddp, .nproc = 2,
-                     .tracking = folder, .experiment = "it's a test",
-                     .logdir = lkt_scratch_folder("cnn3d_tracked_logs"));
+            lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 3, .ddp = ddp, .nproc = 2, .tracking = folder,
+                     .experiment = "it's a test", .logdir = lkt_scratch_folder("cnn3d_tracked_logs"));
         lk_evaluation result;
         lkt_ok(lk_estimator_train(estimator));
         lkt_ok(
@@ -226,9 +225,8 @@ static void stops_early(void **state)
 {
     (void)state;
     lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8, 8, 8)), NULL);
-    lk_estimator *estimator =
-        lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 50, .patience = 2, .min_delta = 1e3,
-                 .logdir = lkt_scratch_folder("cnn3d_stops"));
+    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 50, .patience = 2,
+                                       .min_delta = 1e3, .logdir = lkt_scratch_folder("cnn3d_stops"));
     lkt_ok(lk_estimator_train(estimator));
     assert_int_equal(lk_estimator_epoch(estimator), 3);
     lk_estimator_free(estimator);
@@ -279,8 +277,8 @@ static void mistakes_are_named(void **state)
     lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8, 8, 8)), NULL);
     assert_null(lk_cnn3d(lk_fields_loaders(fields), .n_epochs = -1));
     lkt_contains(lk_error(), "CNN3d: n_epochs: expected at least 1, found -1");
-    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .device = "gpu9",
-                                       .logdir = lkt_scratch_folder("cnn3d_mistakes"));
+    lk_estimator *estimator =
+        lk_cnn3d(lk_fields_loaders(fields), .device = "gpu9", .logdir = lkt_scratch_folder("cnn3d_mistakes"));
     lkt_fails(lk_estimator_train(estimator), LK_ERR_CONFIG, "CNN3d: device: no engine is named \"gpu9\"");
     lkt_fails(lk_estimator_train(estimator), LK_ERR_INVALID, "no loaders to train from");
     lk_tensor *other = lkt_wavy(LK_SHAPE(1, 1, 9, 8, 8));

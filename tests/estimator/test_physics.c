@@ -61,9 +61,8 @@ static void picae_is_free_of_divergence(void **state)
     (void)state;
     lk_manual_seed(0);
     lk_fields *fields = vector_fields(2);
-    lk_estimator *picae =
-        lk_picae(lk_fields_loaders(fields, .batch_size = 2), .n_epochs = 30, .lr = 1e-2,
-                 .patience = 100, .nfilters = 8, .logdir = lkt_scratch_folder("picae"));
+    lk_estimator *picae = lk_picae(lk_fields_loaders(fields, .batch_size = 2), .n_epochs = 30, .lr = 1e-2,
+                                   .patience = 100, .nfilters = 8, .logdir = lkt_scratch_folder("picae"));
     lkt_not_null(picae);
     assert_free_of_divergence(picae, fields);
     lkt_ok(lk_estimator_train(picae));

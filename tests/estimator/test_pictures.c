@@ -94,8 +94,8 @@ static void losses(void **state)
     (void)state;
     if (!can_draw()) skip();
     lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 8, 8, 8)), NULL);
-    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 20,
-                                       .patience = 100, .logdir = lkt_scratch_folder("picture_logs"));
+    lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 20, .patience = 100,
+                                       .logdir = lkt_scratch_folder("picture_logs"));
     char path[1100];
     snprintf(path, sizeof path, "%s/tests/scratch/pictures/losses.png", LK_BUILD_DIR);
     lkt_fails(lk_plot_losses(path, estimator), LK_ERR_INVALID, "there are no losses to draw");

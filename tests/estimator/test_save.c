@@ -77,8 +77,8 @@ static void save_krr(const char *name, int targets, double alpha)
 {
     lk_tensor *y = lkt_wavy(LK_SHAPE(1, targets, 4, 4));
     lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 2, 4, 4)), y);
-    lk_estimator *krr = lk_krr(lk_fields_loaders(fields), .alpha = alpha,
-                               .logdir = lkt_scratch_folder("krr_save_logs"));
+    lk_estimator *krr =
+        lk_krr(lk_fields_loaders(fields), .alpha = alpha, .logdir = lkt_scratch_folder("krr_save_logs"));
     lkt_not_null(krr);
     lkt_ok(lk_estimator_train(krr));
     lkt_ok(lk_estimator_save(krr, path_of(name)));
