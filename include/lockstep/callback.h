@@ -109,6 +109,9 @@ typedef struct lk_optimizer_callback_options {
     /* Batches per update; 1. Their gradients are summed, as in Catalyst. The count runs on from epoch to
      * epoch: batches at the end of one that fill no group belong to the first group of the next. */
     int accumulation_steps;
+    /* Count from each epoch's first batch, as `(i + 1) % k == 0` in a loop of your own does. The gradients of
+     * an incomplete group stay, and are added to the next group's. */
+    bool restart_each_epoch;
     double clip_norm;          /* grad_clip_fn: torch.nn.utils.clip_grad_norm_ */
     double clip_value;         /* ... or clip_grad_value_ */
     const char *metric_key;    /* what is minimised, as in lk_backward_callback */

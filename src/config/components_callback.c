@@ -43,6 +43,7 @@ static lk_status read_clipping(lk_args *args, double *clip_norm, double *clip_va
 static lk_status build_optimizer(const lk_component *self, lk_args *args, void **out)
 {
     lk_optimizer_callback_options options = {.accumulation_steps = lk_arg_int(args, "accumulation_steps"),
+                                             .restart_each_epoch = lk_arg_bool(args, "restart_each_epoch"),
                                              .metric_key = lk_arg_string(args, "metric_key"),
                                              .optimizer_key = lk_arg_string(args, "optimizer_key")};
     (void)self;
@@ -139,6 +140,7 @@ static const lk_parameter optimizer_parameters[] = {
     LKI_STRING("optimizer_key", LKI_OPTIONAL,
                "of several optimizers: report lr/KEY and momentum/KEY of this one"),
     LKI_INT("accumulation_steps", "1", "batches per update, whose gradients are summed"),
+    LKI_BOOL("restart_each_epoch", "false", "count them from each epoch's first batch; Catalyst counts on"),
     CLIPPING,
     {0},
 };

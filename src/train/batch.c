@@ -181,6 +181,8 @@ lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
     LKI_TRY(lki_run_prepare_step(runner));
     want_samples(runner, batch);
     LKI_TRY(collect_inputs(runner->step, batch, inputs));
+    if (runner->run->restarts_groups && is_training(runner) && runner->loader_batch_step == 1)
+        lki_update_restart(&runner->step->update);
     lk_status status = run_step(runner, inputs, batch->field_count);
     if (status) return status == LK_ERR_NAN ? end_with_nan(runner) : status;
     return lk_step_has_loss(runner->step) ? put_loss(runner) : lki_objective_report(runner);

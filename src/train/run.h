@@ -106,6 +106,7 @@ typedef struct lki_run {
     bool told_difference;      /* that the ranks' metrics differ: compare_metrics.h */
     bool took_state;           /* from a checkpoint: all of it, or the weights */
     int logdir_lock;           /* logdir.h; -1 for none */
+    bool restarts_groups;      /* of accumulated batches, with each epoch */
     bool said_diverged;        /* a loss was so large that the user was warned */
     bool nan_ends_run;         /* a loss that is not a number ends the run in order instead of failing it */
 

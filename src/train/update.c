@@ -376,13 +376,20 @@ static void count_left_out(lki_update *update, const lki_missed *missed, int64_t
 
 bool lki_update_count(lki_update *update, int unreached)
 {
-    if (update->accumulated == 0) update->missed = (lki_missed){0};
+    bool first = update->accumulated == 0 && !update->carries;
+    if (first) update->missed = (lki_missed){0};
     if (unreached < 0)
         update->missed.nothing = true;
     else
         update->missed.sets |= (uint64_t)1 << unreached;
-    update->accumulate_hyper.first = update->accumulated == 0;
+    update->accumulate_hyper.first = first;
     return ++update->accumulated >= update->accumulation_steps;
+}
+
+void lki_update_restart(lki_update *update)
+{
+    update->carries = update->carries || update->accumulated > 0;
+    update->accumulated = 0;
 }
 
 void lki_update_advance(lki_update *update)
@@ -391,6 +398,8 @@ void lki_update_advance(lki_update *update)
     update->accumulated = 0;
     update->misses[update->step_count % LKI_KEPT_MISSES] = update->missed;
     count_left_out(update, &update->missed, 1);
+    update->carried = update->carries;
+    update->carries = false;
     set_step(update);
 }
 
@@ -401,6 +410,7 @@ void lki_update_retreat(lki_update *update)
         count_left_out(update, &update->missed, -1);
         update->step_count--;
         update->accumulated = update->accumulation_steps;
+        update->carries = update->carried;
         set_step(update);
     }
     update->accumulated--;

@@ -60,7 +60,8 @@ typedef struct lki_update {
     void *scratch;
     lki_update_options options;
     int accumulation_steps, accumulated;
-    int64_t step_count; /* updates made */
+    bool carries, carried; /* the sums hold gradients from before a restart; did so before the last update */
+    int64_t step_count;    /* updates made */
     int part, part_count;
 } lki_update;
 
@@ -82,6 +83,10 @@ uint64_t lki_update_skips(const lki_update *update);
  * set
  * (-1: it reaches all); true when it is time to update. */
 bool lki_update_count(lki_update *update, int unreached);
+ * Before a batch's gradients are added up: counts the batch; true when it is time to update. */
+bool lki_update_count(lki_update *update);
+/* The count of the batches of a group starts anew; the gradients that are there already stay. */
+void lki_update_restart(lki_update *update);
 /* Before an update: counts it, and sets what the rule goes by. */
 void lki_update_advance(lki_update *update);
 /* Takes the last count and, where it led to one, the advance back: the batch was not used. */

@@ -3,6 +3,7 @@
 objective: two criteria (CriterionCallback), their weighted sum (MetricAggregationCallback), the backward half from that
 sum with its gradients clipped (BackwardCallback), and plain SGD (OptimizerCallback).
 accumulate: three batches per update, ten per epoch: the callback's counter is never reset, so groups go on in the next epoch.
+restart: the same with a count that begins with each epoch, as loops by hand have it; gradients stay.
 order: DistributedSampler with set_epoch(1), set_epoch(2), as Catalyst's runner calls it.
 """
 import os
@@ -58,12 +59,14 @@ def objective(golden, x, y, z):
     finish(golden, "objective", rows, model)
 
 
-def accumulate(golden, x, y):
+def accumulate(golden, x, y, name, restarts):
     model = linear()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     counter, rows = 0, []
     for _ in range(EPOCHS):
         total = 0.0
+        if restarts:
+            counter = 0
         for i in range(0, SAMPLES, BATCH):
             loss = F.mse_loss(model(x[i:i + BATCH]), y[i:i + BATCH])
             loss.backward()
@@ -73,7 +76,7 @@ def accumulate(golden, x, y):
                 optimizer.step()
                 optimizer.zero_grad()
         rows.append([total])
-    finish(golden, "accumulate", rows, model)
+    finish(golden, name, rows, model)
 
 
 def order(golden):
@@ -93,7 +96,8 @@ def main():
     golden = Golden()
     x, y, z = data(golden)
     objective(golden, x, y, z)
-    accumulate(golden, x, y)
+    accumulate(golden, x, y, "accumulate", False)
+    accumulate(golden, x, y, "restart", True)
     order(golden)
     golden.write(os.path.join(folder, "train/objective.lkg"))
 

@@ -112,18 +112,27 @@ static void a_loss_that_nobody_computes_is_refused(void **state)
 
 /* ---- Accumulation ---- */
 
-static void groups_go_on_over_epochs(void **state)
+static void expect_accumulation(const char *name, bool restarts, const char *device)
 {
-    (void)state;
     const char *logdir = lkt_scratch_folder("objective_accumulate");
     lk_runner *runner = lk_supervised_runner();
     lkt_ok(lk_train(runner, .model = make_model(), .criterion = lk_mse_loss(), .optimizer = lk_sgd(.lr = 0.1),
                     .loaders = lk_loaders({"train", lk_loader(make_data(), .batch_size = BATCH)}),
-                    .callbacks = lk_callbacks(lk_optimizer_callback(.accumulation_steps = 3)),
-                    .num_epochs = 2, .logdir = logdir));
-    expect_weights(runner, "accumulate");
-    expect_metric(logdir, "accumulate", 0, "loss");
+                    .callbacks = lk_callbacks(
+                        lk_optimizer_callback(.accumulation_steps = 3, .restart_each_epoch = restarts)),
+                    .num_epochs = 2, .logdir = logdir, .device = device));
+    expect_weights(runner, name);
+    expect_metric(logdir, name, 0, "loss");
     lk_runner_free(runner);
+}
+
+static void groups_go_on_over_epochs(void **state)
+{
+    (void)state;
+    expect_accumulation("accumulate", false, "cpu");
+    expect_accumulation("accumulate", false, "ref");
+    expect_accumulation("restart", true, "cpu");
+    assert_null(lk_optimizer_callback(.restart_each_epoch = true));
 }
 
 /* ---- The order that ranks share ---- */

@@ -41,6 +41,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
                         context->optimizer_key);
     /* What one leaves open another may say: Catalyst clips in one callback and accumulates in the other. */
     if (options->accumulation_steps) step->accumulation_steps = options->accumulation_steps;
+    if (options->restart_each_epoch) runner->run->restarts_groups = true;
     if (options->clip_norm > 0) step->clip_norm = options->clip_norm;
     if (options->clip_value > 0) step->clip_value = options->clip_value;
     if (!context->optimizer_key)
@@ -90,6 +91,9 @@ static lk_status check(const lk_optimizer_callback_options *options)
     if (options->accumulation_steps < 0 || !(options->clip_norm >= 0) || !(options->clip_value >= 0))
         return lki_fail(LK_ERR_INVALID,
                         "OptimizerCallback: accumulation_steps and clipping must not be negative");
+    if (options->restart_each_epoch && options->accumulation_steps < 2)
+        return lki_fail(LK_ERR_INVALID,
+                        "OptimizerCallback: restart_each_epoch needs accumulation_steps above 1");
     if (options->optimizer_key &&
         (options->accumulation_steps > 1 || options->clip_norm > 0 || options->clip_value > 0))
         return lki_fail(LK_ERR_INVALID,
