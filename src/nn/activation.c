@@ -1,6 +1,8 @@
 /* Layers that are one op without parameters. */
 #include "nn/module.h"
 
+#include <math.h>
+
 #include "base/status.h"
 
 static lk_value *relu_forward(lk_module *module, lk_value *x)
@@ -83,9 +85,16 @@ static lk_value *leaky_relu_forward(lk_module *module, lk_value *x)
     return lk_op_leaky_relu(x, ((const lk_leaky_relu_options *)module->context)->negative_slope);
 }
 
+static lk_status check_number(const char *type, const char *name, double value)
+{
+    if (isfinite(value)) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "%s: %s: expected a number, found %g", type, name, value);
+}
+
 lk_module *lk_leaky_relu_create(lk_leaky_relu_options options)
 {
     options.negative_slope = lki_number_or(options.negative_slope, 0.01);
+    if (check_number("LeakyReLU", "negative_slope", options.negative_slope)) return NULL;
     return lki_module_create("LeakyReLU", leaky_relu_forward, &options, sizeof options);
 }
 
@@ -97,6 +106,7 @@ static lk_value *elu_forward(lk_module *module, lk_value *x)
 lk_module *lk_elu_create(lk_elu_options options)
 {
     options.alpha = lki_number_or(options.alpha, 1);
+    if (check_number("ELU", "alpha", options.alpha)) return NULL;
     return lki_module_create("ELU", elu_forward, &options, sizeof options);
 }
 
@@ -121,6 +131,9 @@ lk_module *lk_softplus_create(lk_softplus_options options)
     options.beta = lki_number_or(options.beta, 1);
     options.threshold = lki_number_or(options.threshold, 20);
     if (options.beta == 0) return lki_fail_null(LK_ERR_INVALID, "Softplus: beta must not be 0");
+    if (check_number("Softplus", "beta", options.beta) ||
+        check_number("Softplus", "threshold", options.threshold))
+        return NULL;
     return lki_module_create("Softplus", softplus_forward, &options, sizeof options);
 }
 

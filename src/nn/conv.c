@@ -101,6 +101,12 @@ static lk_module *create_conv(int rank, bool transposed, int64_t in, int64_t out
     if (read_window(type, rank, kernel, options, &own.window) != LK_OK) return NULL;
     if (check_channels(type, in, out, own.window.groups) != LK_OK) return NULL;
     if (!transposed && read_padding(type, options, &own) != LK_OK) return NULL;
+    if (!transposed && (options->output_padding || options->output_paddings[0] ||
+                        options->output_paddings[1] || options->output_paddings[2]))
+        return lki_fail_null(LK_ERR_INVALID, "%s: output_padding belongs to transposed convolutions", type);
+    if ((int)options->padding_mode < LK_PAD_CONSTANT || options->padding_mode > LK_PAD_REPLICATE)
+        return lki_fail_null(LK_ERR_INVALID, "%s: there is no padding_mode %d", type,
+                             (int)options->padding_mode);
     if (transposed && (options->padding_mode != LK_PAD_CONSTANT || options->same_padding))
         return lki_fail_null(LK_ERR_INVALID, "%s: only padding with zeros is supported", type);
     int64_t per_group = transposed ? out / own.window.groups : in / own.window.groups;

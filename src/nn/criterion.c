@@ -109,6 +109,8 @@ static lk_status check_reduction(const char *type, lk_reduction reduction, bool 
 {
     if (reduction == LK_REDUCTION_BATCH_MEAN && !allows_batch_mean)
         return lki_fail(LK_ERR_INVALID, "%s: reduction: batch mean belongs to KLDivLoss", type);
+    if ((int)reduction < LK_REDUCTION_MEAN || reduction > LK_REDUCTION_BATCH_MEAN)
+        return lki_fail(LK_ERR_INVALID, "%s: there is no reduction %d", type, (int)reduction);
     return LK_OK;
 }
 

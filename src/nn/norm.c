@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "graph/graph.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static lk_status check_features(const char *type, int64_t features)
@@ -58,6 +59,16 @@ static lk_value *batch_norm_forward(lk_module *module, lk_value *x)
                             lki_module_value(module, x, "running_var"), own->momentum, own->eps);
 }
 
+/* eps keeps a root from 0; the momentum is a share. */
+static lk_status check_numbers(const char *type, double eps, double momentum)
+{
+    if (!(eps >= 0) || isinf(eps))
+        return lki_fail(LK_ERR_INVALID, "%s: eps: expected a number of at least 0, found %g", type, eps);
+    if (!isfinite(momentum))
+        return lki_fail(LK_ERR_INVALID, "%s: momentum: expected a number, found %g", type, momentum);
+    return LK_OK;
+}
+
 static lk_module *create_batch_norm(int rank, int64_t features, const lk_batch_norm_options *options)
 {
     char type[16];
@@ -65,6 +76,7 @@ static lk_module *create_batch_norm(int rank, int64_t features, const lk_batch_n
     if (check_features(type, features) != LK_OK) return NULL;
     batch_norm_context own = {rank, features, lki_number_or(options->eps, 1e-5),
                               lki_number_or(options->momentum, 0.1)};
+    if (check_numbers(type, own.eps, own.momentum)) return NULL;
     lk_module *module = lki_module_create(type, batch_norm_forward, &own, sizeof own);
     if (!options->no_affine) add_affine(module, LK_SHAPE(features));
     if (!options->no_running_stats) {
@@ -121,6 +133,7 @@ lk_module *lk_layer_norm_create(lk_shape normalized_shape, lk_norm_options optio
     if (normalized_shape.rank < 1 || lk_shape_count(normalized_shape) < 1)
         return lki_fail_null(LK_ERR_INVALID, "LayerNorm: expected a shape of at least 1 element");
     layer_norm_context own = {normalized_shape, lki_number_or(options.eps, 1e-5)};
+    if (check_numbers("LayerNorm", own.eps, 0)) return NULL;
     lk_module *module = lki_module_create("LayerNorm", layer_norm_forward, &own, sizeof own);
     if (!options.no_affine) add_affine(module, normalized_shape);
     return lki_module_checked(module);
@@ -159,6 +172,7 @@ lk_module *lk_group_norm_create(int64_t groups, int64_t channels, lk_norm_option
         return lki_fail_null(LK_ERR_INVALID, "GroupNorm: %lld groups do not divide %lld channels",
                              (long long)groups, (long long)channels);
     group_norm_context own = {groups, lki_number_or(options.eps, 1e-5)};
+    if (check_numbers("GroupNorm", own.eps, 0)) return NULL;
     lk_module *module = lki_module_create("GroupNorm", group_norm_forward, &own, sizeof own);
     if (!options.no_affine) add_affine(module, LK_SHAPE(channels));
     return lki_module_checked(module);

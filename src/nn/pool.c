@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "graph/graph.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static lk_value *max_pool_forward(lk_module *module, lk_value *x)
@@ -57,6 +58,9 @@ static lk_module *create_pool(int rank, bool is_max, int64_t kernel, const lk_po
     if (is_max && (options->exclude_pad || options->divisor_override))
         return lki_fail_null(LK_ERR_INVALID, "%s: exclude_pad and divisor_override belong to average pooling",
                              type);
+    if (options->divisor_override < 0 || (options->divisor_override && rank == 1))
+        return lki_fail_null(LK_ERR_INVALID,
+                             "%s: divisor_override: expected at least 1, in two and three dimensions", type);
     if (!is_max && (options->dilation || options->dilations[0]))
         return lki_fail_null(LK_ERR_INVALID, "%s: dilation belongs to max pooling", type);
     return lki_module_create(type, is_max ? max_pool_forward : avg_pool_forward, &window, sizeof window);
@@ -165,7 +169,8 @@ lk_module *lk_upsample_create(lk_upsample_options options)
     if (by_size == by_scale)
         return lki_fail_null(LK_ERR_INVALID, "Upsample: expected either a size or a scale_factor, found %s",
                              by_size ? "both" : "neither");
-    if (options.size < 0 || options.sizes[0] < 0 || options.scale_factor < 0 || options.scale_factors[0] < 0)
+    if (options.size < 0 || options.sizes[0] < 0 || options.scale_factor < 0 ||
+        options.scale_factors[0] < 0 || !isfinite(options.scale_factor + options.scale_factors[0]))
         return lki_fail_null(LK_ERR_INVALID, "Upsample: size and scale_factor must be positive");
     if (options.align_corners && options.mode == LK_UPSAMPLE_NEAREST)
         return lki_fail_null(LK_ERR_INVALID, "Upsample: align_corners is for linear modes, not for nearest");

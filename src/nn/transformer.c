@@ -58,6 +58,9 @@ lk_module *lk_transformer_encoder_layer_create(int64_t d_model, int64_t heads, l
     lk_norm_options norm = {.eps = options.layer_norm_eps};
     lk_dropout_options dropout = {.p = p == 0 ? LK_ZERO : p};
     lk_attention_options attention = {.dropout = p, .batch_first = options.batch_first};
+    if (options.activation != LK_TRANSFORMER_RELU && options.activation != LK_TRANSFORMER_GELU)
+        return lki_fail_null(LK_ERR_INVALID, "TransformerEncoderLayer: there is no activation %d",
+                             (int)options.activation);
     lk_module *layer = lki_module_create("TransformerEncoderLayer", layer_forward, &own, sizeof own);
     if (!layer) return NULL;
     /* One after the other: the order of the draws. */

@@ -35,6 +35,23 @@ static lk_status make_update(lk_step *step)
                            update);
 }
 
+/* A group of no parameters has numbers that nothing goes by. */
+static lk_status check_groups(const lk_optimizer *optimizer, const lk_param_list *params)
+{
+    for (int group = 0; group < optimizer->group_count - 1; group++) {
+        bool is_used = false;
+        for (int i = 0; i < params->count && !is_used; i++)
+            is_used =
+                lki_optimizer_group_of(optimizer, params->items[i].path, params->items[i].param) == group;
+        if (is_used) continue;
+        const char *prefix = optimizer->groups[group].prefix;
+        return lki_fail(LK_ERR_NOT_FOUND, "%s: parameter group %d%s%s%s has none of the model's parameters",
+                        lk_optimizer_name(optimizer), group, prefix ? " (prefix \"" : "",
+                        prefix ? prefix : "", prefix ? "\")" : "");
+    }
+    return LK_OK;
+}
+
 static lk_status prepare_training(lk_step *step)
 {
     const lk_step_options *options = &step->options;
@@ -42,6 +59,7 @@ static lk_status prepare_training(lk_step *step)
     lk_step_options told = *options;
     told.engine = step->engine;
     if (has_peers) LKI_TRY(lki_check_same_training(&told, &step->params));
+    LKI_TRY(check_groups(options->optimizer, &step->params));
     int state_count = lki_optimizer_state_count(options->optimizer);
     options->optimizer->has_step = true;
     lki_flat_options flat = {.state_count = state_count,

@@ -232,7 +232,27 @@ static void constructors(void **state)
     assert_null(lk_adagrad(.lr_decay = -1));
     assert_null(lk_adagrad(.initial_accumulator_value = -1));
     assert_null(lk_one_cycle_lr(1, .total_steps = 5, .div_factor = -2));
+    assert_null(lk_reduce_lr_on_plateau(.threshold = NAN));
+    assert_null(lk_metric_aggregation_callback(.metric_key = "x", .metrics = (const char *const[]){"a", NULL},
+                                               .weights = (const double[]){NAN}, .mode = "weighted_sum"));
+    assert_null(lk_metric_aggregation_callback(.metric_key = "x", .metrics = (const char *const[]){"a", NULL},
+                                               .weights = (const double[]){1}));
+    lkt_contains(lk_error(), "write weighted_mean");
+    assert_null(lk_conv2d(3, 4, 3, .output_padding = 1));
+    assert_null(lk_avg_pool1d(2, .divisor_override = 3));
+    assert_null(lk_batch_norm1d(3, .eps = -1));
+    assert_null(lk_layer_norm(3, .eps = NAN));
+    assert_null(lk_group_norm(2, 4, .eps = -1));
+    assert_null(lk_leaky_relu(.negative_slope = NAN));
+    assert_null(lk_softplus(.threshold = NAN));
+    assert_null(lk_upsample(.scale_factor = NAN));
+    assert_null(lk_upsample(.scale_factor = 2, .align_corners = true));
     lk_module *model = lk_linear(2, 1);
+    lk_optimizer *grouped = lk_sgd(.lr = 1, .groups = lk_param_groups({.prefix = "nothing."}));
+    assert_null(lk_step(.model = model, .optimizer = grouped));
+    lkt_contains(lk_error(),
+                 "SGD: parameter group 0 (prefix \"nothing.\") has none of the model's parameters");
+    lk_optimizer_free(grouped);
     assert_null(lk_step(.model = model, .accumulation_steps = -1));
     lkt_contains(lk_error(), "accumulation_steps must not be negative");
     assert_null(lk_step(.model = model, .clip_norm = NAN));

@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "train/callbacks/callbacks.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct aggregation_context {
@@ -119,6 +120,15 @@ static lk_status check(const lk_metric_aggregation_options *options, const char 
                         scope);
     if (weighted && (!options->metrics || !options->weights))
         return lki_fail(LK_ERR_INVALID, "MetricAggregationCallback: %s needs metrics and weights", mode);
+    if (!weighted && options->weights)
+        return lki_fail(LK_ERR_INVALID, "MetricAggregationCallback: %s takes no weights: write weighted_%s",
+                        mode, mode);
+    if (options->metrics && !options->metrics[0])
+        return lki_fail(LK_ERR_INVALID, "MetricAggregationCallback: metrics: expected at least one name");
+    for (int i = 0; weighted && options->metrics[i]; i++)
+        if (!isfinite(options->weights[i]))
+            return lki_fail(LK_ERR_INVALID, "MetricAggregationCallback: the weight of \"%s\" is %g",
+                            options->metrics[i], options->weights[i]);
     return LK_OK;
 }
 
