@@ -80,8 +80,7 @@ lk_status lki_own_metrics_update(lk_runner *runner)
         if (lki_metric_names_is_declared(names, name)) continue;
         LKI_TRY(find_or_add(names, name, &own));
         own->is_seen = true;
-        LKI_TRY(lk_metric_update_value(own->metric, lk_metrics_value(runner->batch_metrics, i),
-                                       runner->batch_size));
+        LKI_TRY(lki_run_add_loss(runner, name, own->metric)); /* a loss of the step knows its samples */
     }
     return LK_OK;
 }

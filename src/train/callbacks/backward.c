@@ -38,7 +38,7 @@ static lk_status batch_end(lk_callback *callback, lk_runner *runner)
     if (!context->metric || !runner->is_train_loader || !runner->step) return LK_OK;
     double norm = lk_step_grad_norm(runner->step);
     LKI_TRY(lk_metrics_set(runner->batch_metrics, context->name, norm));
-    return lk_metric_update_value(context->metric, norm, runner->batch_size);
+    return lk_metric_update_value(context->metric, norm, runner->counted_batch_size);
 }
 
 static lk_status loader_end(lk_callback *callback, lk_runner *runner)
