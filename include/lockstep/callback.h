@@ -90,8 +90,8 @@ typedef struct lk_criterion_callback_options {
  * nothing), with the same bits however the samples were cut into batches and dealt to ranks. So it is in
  * evaluation, for every loss of the library with the reduction mean or batch mean, and in training on the CPU
  * in fp32 for a CrossEntropyLoss without label smoothing. Else (training otherwise, another reduction, a
- * criterion or handle_batch of your own, one of several criteria) it is the mean of the batches' losses, each weighted by its samples
- * that count, and shows the batches in its last digits. */
+ * criterion or handle_batch of your own, one of several criteria) it is the mean of the batches' losses, each
+ * weighted by its samples that count, and shows the batches in its last digits. */
 #define lk_criterion_callback(...) lk_criterion_callback_create((lk_criterion_callback_options){__VA_ARGS__})
 lk_callback *lk_criterion_callback_create(lk_criterion_callback_options options);
 
