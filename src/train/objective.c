@@ -26,15 +26,15 @@ static int find_sum(const lki_objective *o, const char *name, int count)
     return -1;
 }
 
-lk_status lki_objective_add_term(lk_runner *runner, lki_term term)
+lk_status lki_objective_add_term(lk_runner *runner, lki_criterion_term term)
 {
     lki_objective *o = &runner->run->objective;
     if (find_term(o, term.metric_key) >= 0)
         return lki_fail(LK_ERR_INVALID,
                         "CriterionCallback: two of them report \"%s\": give each a metric_key of its own",
                         term.metric_key);
-    if (o->term_count == LKI_MAX_TERMS)
-        return lki_fail(LK_ERR_INVALID, "a run has at most %d CriterionCallbacks", LKI_MAX_TERMS);
+    if (o->term_count == LKI_MAX_CRITERIA)
+        return lki_fail(LK_ERR_INVALID, "a run has at most %d CriterionCallbacks", LKI_MAX_CRITERIA);
     o->terms[o->term_count++] = term;
     return LK_OK;
 }
@@ -42,8 +42,8 @@ lk_status lki_objective_add_term(lk_runner *runner, lki_term term)
 lk_status lki_objective_add_sum(lk_runner *runner, lki_sum sum)
 {
     lki_objective *o = &runner->run->objective;
-    if (o->sum_count == LKI_MAX_TERMS)
-        return lki_fail(LK_ERR_INVALID, "a run has at most %d MetricAggregationCallbacks", LKI_MAX_TERMS);
+    if (o->sum_count == LKI_MAX_CRITERIA)
+        return lki_fail(LK_ERR_INVALID, "a run has at most %d MetricAggregationCallbacks", LKI_MAX_CRITERIA);
     o->sums[o->sum_count++] = sum;
     return LK_OK;
 }
@@ -66,7 +66,7 @@ lk_status lki_objective_minimize(lk_runner *runner, const char *who, const char 
 static lk_status find_criteria(lki_objective *o, const lk_runner *runner)
 {
     for (int i = 0; i < o->term_count; i++) {
-        lki_term *term = &o->terms[i];
+        lki_criterion_term *term = &o->terms[i];
         term->criterion =
             term->criterion_key ? lk_runner_criterion(runner, term->criterion_key) : runner->criterion;
         if (term->criterion) continue;
@@ -83,7 +83,7 @@ static lk_status find_criteria(lki_objective *o, const lk_runner *runner)
 
 static bool is_plain(const lki_objective *o, const lk_runner *runner)
 {
-    const lki_term *term = &o->terms[0];
+    const lki_criterion_term *term = &o->terms[0];
     if (strcmp(lki_objective_key(runner), runner->loss_key) != 0) return false;
     if (o->term_count == 0) return true;
     return o->term_count == 1 && term->criterion == runner->criterion &&
@@ -155,7 +155,7 @@ typedef struct recording {
     lk_value *const *inputs;
     int count;
     lk_value *output;
-    lk_value *terms[LKI_MAX_TERMS], *sums[LKI_MAX_TERMS]; /* NULL: not of this batch */
+    lk_value *terms[LKI_MAX_CRITERIA], *sums[LKI_MAX_CRITERIA]; /* NULL: not of this batch */
 } recording;
 
 static lk_value *find_value(const recording *r, const char *key)
@@ -175,7 +175,7 @@ static void *missing(const recording *r, const char *key)
 /* A batch that is only evaluated may lack a target: that criterion is then left out. */
 static lk_status record_term(recording *r, int index)
 {
-    const lki_term *term = &r->objective->terms[index];
+    const lki_criterion_term *term = &r->objective->terms[index];
     lk_value *input = find_value(r, term->input_key), *target = find_value(r, term->target_key);
     if (!target && !r->graph->training) return LK_OK;
     if (!input || !target) {

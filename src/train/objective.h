@@ -8,14 +8,14 @@
 
 #include <lockstep/runner.h>
 
-enum { LKI_MAX_TERMS = 16 };
+enum { LKI_MAX_CRITERIA = 16 };
 
 /* criterion(input, target), reported as metric_key. */
-typedef struct lki_term {
+typedef struct lki_criterion_term {
     const char *input_key, *target_key, *metric_key;
     const char *criterion_key; /* NULL: the run's criterion */
     lk_criterion *criterion;   /* found when the run starts */
-} lki_term;
+} lki_criterion_term;
 
 /* sum(w x) of earlier terms and sums, divided by sum(w) for a mean. */
 typedef struct lki_sum {
@@ -26,8 +26,8 @@ typedef struct lki_sum {
 } lki_sum;
 
 typedef struct lki_objective {
-    lki_term terms[LKI_MAX_TERMS];
-    lki_sum sums[LKI_MAX_TERMS];
+    lki_criterion_term terms[LKI_MAX_CRITERIA];
+    lki_sum sums[LKI_MAX_CRITERIA];
     int term_count, sum_count;
     const char *minimized, *said_by; /* the metric, and who named it; NULL: the runner's loss_key */
     const lk_runner *runner;
@@ -36,7 +36,7 @@ typedef struct lki_objective {
 } lki_objective;
 
 /* For the callbacks, at the start of the experiment. */
-lk_status lki_objective_add_term(lk_runner *runner, lki_term term);
+lk_status lki_objective_add_term(lk_runner *runner, lki_criterion_term term);
 lk_status lki_objective_add_sum(lk_runner *runner, lki_sum sum);
 lk_status lki_objective_minimize(lk_runner *runner, const char *who, const char *metric_key);
 

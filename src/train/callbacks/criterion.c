@@ -19,10 +19,10 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     criterion_context *context = callback->context;
     const char *name = name_of(context, runner);
-    lki_term term = {.input_key = context->input_key ? context->input_key : runner->output_key,
-                     .target_key = context->target_key ? context->target_key : runner->target_key,
-                     .metric_key = name,
-                     .criterion_key = context->criterion_key};
+    lki_criterion_term term = {.input_key = context->input_key ? context->input_key : runner->output_key,
+                               .target_key = context->target_key ? context->target_key : runner->target_key,
+                               .metric_key = name,
+                               .criterion_key = context->criterion_key};
     bool own_batches = runner->ops && runner->ops->handle_batch;
     if (!context->metric) context->metric = lk_mean_metric(name);
     if (!context->metric) return lki_last_status();
