@@ -83,8 +83,6 @@ uint64_t lki_update_skips(const lki_update *update);
  * set
  * (-1: it reaches all); true when it is time to update. */
 bool lki_update_count(lki_update *update, int unreached);
- * Before a batch's gradients are added up: counts the batch; true when it is time to update. */
-bool lki_update_count(lki_update *update);
 /* The count of the batches of a group starts anew; the gradients that are there already stay. */
 void lki_update_restart(lki_update *update);
 /* Before an update: counts it, and sets what the rule goes by. */
