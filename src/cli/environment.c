@@ -4,7 +4,7 @@
 #include "cli/environment.h"
 
 #include "base/log.h"
-#include "config/suggest.h"
+#include "base/suggest.h"
 #include "launch/role.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "config/registry.h"
-#include "config/suggest.h"
+#include "base/suggest.h"
 
 #include <string.h>
 
