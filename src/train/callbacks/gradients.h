@@ -15,7 +15,8 @@ static inline lk_status lki_gradients_loss_scale(lk_step *step, double *scale)
     return status;
 }
 
-/* *data, of the flat buffers' dtype, stays NULL if there are none. They are `scale` times those of the loss. */
+/* *data, of the flat buffers' dtype, stays NULL if there are none. They are `scale` times those of the loss.
+ */
 static inline lk_status lki_gradients(lk_step *step, void **data, double *scale)
 {
     *data = NULL;
