@@ -63,6 +63,7 @@ int main(int argc, char **argv)
     lk_fields *fields = velocity(argc > 1 ? argv[1] : NULL);
     lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields, .batch_size = 4),
         .n_epochs = 5,
+        .verbose = true,
         .patience = 10,
         .min_delta = 1e-5,
         .logdir = "./logs/cnn3d_estimator",

@@ -80,7 +80,8 @@ int main(int argc, char **argv)
         .n_epochs = argc > 1 ? atoi(argv[1]) : 10,
         .criterion = lk_mse_loss(),
         .optimizer = lk_adamw(.lr = 3e-3),
-        .logdir = "./logs/stressnet");
+        .logdir = "./logs/stressnet",
+        .verbose = true);
     lk_status status = lk_estimator_train(estimator);
     if (!status && lk_rank() == 0) status = compare(estimator, fields, smooth, stress);
     if (status) fprintf(stderr, "%s\n", lk_error());

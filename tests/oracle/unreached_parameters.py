@@ -44,7 +44,7 @@ def train(make_optimizer, accumulation):
     optimizer.zero_grad(set_to_none=True)
     for i, head in enumerate(HEADS):
         x = fill((ROWS[head], 3), 3 * i).float()
-        loss = (model[1 + head](model[0](x)) ** 2).mean() / accumulation
+        loss = (model[1 + head](model[0](x)) ** 2).mean()
         loss.backward()
         if (i + 1) % accumulation == 0:
             optimizer.step()

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 30, COMPARED = 22, FEW = 5, BATCH = 16 };
+enum { STEPS = 30, COMPARED = 18, FEW = 5, BATCH = 16 };
 
 /* As tests/oracle/autocast.py. */
 static lk_module *network(void)
