@@ -140,6 +140,8 @@ static void free_client(lki_store_server *server, lki_client *client)
         server->joined[client->rank] = 2;
         server->here_count--;
     }
+    /* Closing alone would not do it while a child that was just forked has the descriptor, too. */
+    epoll_ctl(server->epoll, EPOLL_CTL_DEL, client->fd, NULL);
     close(client->fd);
     lki_bytes_fini(&client->in);
     lki_bytes_fini(&client->out);
