@@ -129,15 +129,6 @@ static lk_status join_names(lki_run *run)
     return LK_OK;
 }
 
-static lk_status report(lk_runner *runner, lk_metric *metric)
-{
-    lk_metric_values values;
-    LKI_TRY(lk_metric_compute(metric, &values));
-    for (int i = 0; i < values.count; i++)
-        LKI_TRY(lk_metrics_set(runner->loader_metrics, values.items[i].name, values.items[i].value));
-    return LK_OK;
-}
-
 lk_status lki_own_metrics_report(lk_runner *runner)
 {
     lki_run *run = runner->run;
@@ -148,7 +139,7 @@ lk_status lki_own_metrics_report(lk_runner *runner)
     for (int i = 0; i < run->names.own_count; i++)
         if (run->names.own[i].is_seen) seen[count++] = run->names.own[i].metric;
     LKI_TRY(lki_metric_reduce(seen, count, &run->collectives));
-    for (int i = 0; i < count; i++) LKI_TRY(report(runner, seen[i]));
+    for (int i = 0; i < count; i++) LKI_TRY(lki_metric_report(seen[i], runner->loader_metrics));
     return LK_OK;
 }
 

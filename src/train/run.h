@@ -158,7 +158,9 @@ int lki_run_find_loader(const lki_run *run, const char *key);
 /* Metrics whose states are joined with the other ranks' when a loader ends. Borrowed. */
 lk_status lki_run_register_metric(lk_runner *runner, lk_metric *metric);
 
-/* A metric's state under names that start with `prefix` (callbacks/metric.c). */
+/* callbacks/metric.c: a metric's values over the whole pass, by their names; and its state under names that
+ * start with `prefix`. */
+lk_status lki_metric_report(lk_metric *metric, lk_metrics *out);
 lk_status lki_metric_save(lk_metric *metric, lk_state_dict *state, const char *prefix);
 lk_status lki_metric_load(lk_metric *metric, const lk_state_dict *state, const char *prefix);
 

@@ -100,13 +100,19 @@ static lk_status update(lk_callback *callback, lk_runner *runner)
     return LK_OK;
 }
 
+lk_status lki_metric_report(lk_metric *metric, lk_metrics *out)
+{
+    lk_metric_values values;
+    LKI_TRY(lk_metric_compute(metric, &values));
+    for (int i = 0; i < values.count; i++)
+        LKI_TRY(lk_metrics_set(out, values.items[i].name, values.items[i].value));
+    return LK_OK;
+}
+
 static lk_status report(lk_callback *callback, lk_runner *runner)
 {
     metric_context *context = callback->context;
-    lk_metric_values values;
-    LKI_TRY(lk_metric_compute(context->metric, &values));
-    for (int i = 0; i < values.count; i++)
-        LKI_TRY(lk_metrics_set(runner->loader_metrics, values.items[i].name, values.items[i].value));
+    LKI_TRY(lki_metric_report(context->metric, runner->loader_metrics));
     return context->publish ? context->publish(runner, context->metric, context->publish_context) : LK_OK;
 }
 

@@ -75,11 +75,7 @@ static lk_status loader_end(lk_callback *callback, lk_runner *runner)
         LKI_TRY(aggregate(context, runner->loader_metrics, &value));
         return lk_metrics_set(runner->loader_metrics, context->metric_key, value);
     }
-    lk_metric_values values;
-    LKI_TRY(lk_metric_compute(context->metric, &values));
-    for (int i = 0; i < values.count; i++)
-        LKI_TRY(lk_metrics_set(runner->loader_metrics, values.items[i].name, values.items[i].value));
-    return LK_OK;
+    return lki_metric_report(context->metric, runner->loader_metrics);
 }
 
 static lk_status save_state(lk_callback *callback, lk_state_dict *state, const char *prefix)
