@@ -27,6 +27,13 @@ static lk_status draw(const char *kind, lk_param *param)
     return LK_ERR_NOT_FOUND;
 }
 
+/* PyTorch and we call the C library's erff, whose last place differs between kinds of machines. */
+#if defined(__x86_64__)
+enum { HAS_X86_MATHS = 1 };
+#else
+enum { HAS_X86_MATHS = 0 };
+#endif
+
 /* Every golden "<kind>_<shape>/value". */
 static void initialisers_equal_pytorch(void **state)
 {
@@ -45,6 +52,8 @@ static void initialisers_equal_pytorch(void **state)
         /* PyTorch orthogonalises in f32 with LAPACK: its own rounding. */
         if (strcmp(kind, "orthogonal") == 0)
             lkt_near(param->value, expected, lkt_largest(expected), 1e-5, name);
+        else if (strcmp(kind, "trunc_normal") == 0 && !HAS_X86_MATHS)
+            lkt_near(param->value, expected, lkt_largest(expected), 1e-6, name);
         else
             lkt_same_bits(param->value, expected, name);
         lk_param_free(param);
