@@ -1,5 +1,5 @@
 /* Products of bf16 for machines with AMX. The compiler's options for this file are in src/CMakeLists.txt. */
-#if defined(__AMX_BF16__)
+#if defined(__AMX_BF16__) || defined(__AMXBF16__) /* Clang 14's name */
 #define LKI_SIMD 512
 #include "engine/cpu/kernels/amx_block.h"
 
