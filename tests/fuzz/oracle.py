@@ -296,6 +296,7 @@ class Run:
             losses = self.train_batch(batches)
             self.trace.batches.append(("train", epoch, losses[0]))
             parts += [(loss, len(indices), self.divisor("train", indices)) for loss, indices in zip(losses, batches)]
+        parts = without_padding(parts, loaders)
         if not parts:
             raise Diverged
         self.note_epoch("train", epoch, parts)
@@ -336,6 +337,19 @@ class Run:
         if self.scheduler and not steps_every_batch(self.config["scheduler"], self.callbacks):
             needs_metric = isinstance(self.scheduler, lr_scheduler.ReduceLROnPlateau)
             self.scheduler.step(metric) if needs_metric else self.scheduler.step()
+
+
+def without_padding(parts, loaders):
+    """The parts of a pass, where the last sample of the last ranks does not count: it repeats another one, so that all ranks have as
+    many. A loader that drops its last batch may have dropped it."""
+    loader, sampler = loaders[0]
+    if not isinstance(sampler, DistributedSampler) or (loader.drop_last and sampler.num_samples % loader.batch_size):
+        return parts
+    padding = sampler.total_size - len(sampler.dataset)
+    if not 0 < padding < len(loaders):
+        return parts
+    shorter = [(loss, count - 1, divisor * (count - 1) / count) for loss, count, divisor in parts[-padding:]]
+    return parts[:-padding] + [part for part in shorter if part[1] > 0]
 
 
 def train(job, dtype=torch.float32, nudge=0, exact=None):
