@@ -8,7 +8,7 @@
  * around 1e-3, or around 1e-39, where a weight's moments arrive whose pixel is never on. */
 #include "workloads.h"
 
-#include "train/step.h"
+#include "step/step.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <lockstep/step.h>
 
 #include "base/clock.h"
-#include "train/step.h"
+#include "step/step.h"
 
 #include <stdio.h>
 #include <stdlib.h>

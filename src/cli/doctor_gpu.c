@@ -2,7 +2,7 @@
 #include "cli/commands.h"
 
 #include "base/memory.h"
-#include "device/loader.h"
+#include "device/open_plugin.h"
 
 #include <string.h>
 

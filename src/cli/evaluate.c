@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 #include "config/config.h"
-#include "config/run.h"
+#include "config/run_config.h"
 
 #include <lockstep/launch.h>
 

@@ -2,9 +2,9 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "config/components.h"
 #include "base/suggest.h"
-#include "config/tree.h"
+#include "config/components/components.h"
+#include "config/tree/tree.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/config.h"
-#include "config/run.h"
+#include "config/run_config.h"
 #include "launch/restart.h"
 #include "launch/role.h"
 

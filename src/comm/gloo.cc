@@ -10,8 +10,8 @@ extern "C" {
 #include "base/memory.h"
 #include "base/status.h"
 }
-#include "comm/model.h"
-#include "comm/reduce.h"
+#include "comm/all_reduce_choice.h"
+#include "comm/reduction.h"
 
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>

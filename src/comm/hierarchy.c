@@ -13,7 +13,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "comm/reduce.h"
+#include "comm/reduction.h"
 
 #include <sched.h>
 #include <stdatomic.h>

@@ -8,7 +8,7 @@
 
 #include <lockstep/sys/comm.h>
 
-#include "comm/store.h"
+#include "comm/store/store.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "device/loader.h"
+#include "device/open_plugin.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* A component's arguments against its table of parameters. */
 #include "config/build.h"
 
-#include "config/components.h"
-#include "config/registry.h"
 #include "base/suggest.h"
+#include "config/components/components.h"
+#include "config/registry.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #ifndef LKI_CONFIG_BUILD_H
 #define LKI_CONFIG_BUILD_H
 
-#include "config/tree.h"
+#include "config/tree/tree.h"
 
 #include <lockstep/config.h>
 

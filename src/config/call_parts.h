@@ -4,7 +4,7 @@
 #ifndef LKI_CONFIG_CALL_PARTS_H
 #define LKI_CONFIG_CALL_PARTS_H
 
-#include "config/run.h"
+#include "config/run_config.h"
 
 /* The arrays behind a call's lists; their items belong to the runner once it is called. Zero is empty. */
 typedef struct lki_call_lists {

@@ -2,9 +2,9 @@
 
 #include "base/atomic_file.h"
 #include "base/memory.h"
-#include "config/registry.h"
 #include "base/suggest.h"
-#include "train/run.h"
+#include "config/registry.h"
+#include "run/run.h"
 
 #include <string.h>
 

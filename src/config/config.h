@@ -3,7 +3,7 @@
 #define LKI_CONFIG_CONFIG_H
 
 #include "config/build.h"
-#include "config/tree.h"
+#include "config/tree/tree.h"
 
 #include <lockstep/config.h>
 

@@ -2,8 +2,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "config/components.h"
 #include "base/suggest.h"
+#include "config/components/components.h"
 
 #include <lockstep/runner.h>
 

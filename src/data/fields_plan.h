@@ -7,7 +7,7 @@
 
 #include "data/fields.h"
 #include "data/fields_host.h"
-#include "data/fields_twin.h"
+#include "data/identical_layout.h"
 
 /* A name with its label, and the file of its first checkpoint: the others have the same channels. */
 typedef struct lki_fields_name {

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "device/loader.h"
+#include "device/open_plugin.h"
 
 #include <stdio.h>
 #include <stdlib.h>

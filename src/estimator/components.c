@@ -3,7 +3,7 @@
 #include "estimator/estimator.h"
 
 #include "base/status.h"
-#include "config/components.h"
+#include "config/components/components.h"
 #include "config/registry.h"
 
 #include <lockstep/config.h>

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/build.h"
-#include "config/components.h"
+#include "config/components/components.h"
 
 #include <string.h>
 

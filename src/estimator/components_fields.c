@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "config/build.h"
-#include "config/components.h"
+#include "config/components/components.h"
 #include "data/fields.h"
 
 #include <string.h>

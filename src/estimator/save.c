@@ -9,7 +9,7 @@
 #include "checkpoint/json_file.h"
 #include "graph/mirror.h"
 #include "nn/module.h"
-#include "train/run.h"
+#include "run/run.h"
 
 #include <limits.h>
 #include <math.h>

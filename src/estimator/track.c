@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/number_text.h"
 #include "base/status.h"
-#include "train/run.h"
+#include "run/run.h"
 
 #include <lockstep/launch.h>
 

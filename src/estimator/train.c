@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/number_text.h"
 #include "base/status.h"
-#include "train/run.h"
+#include "run/run.h"
 
 #include <lockstep/callback.h>
 

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "comm/comm.h"
-#include "comm/store_wire.h"
+#include "comm/store/store_wire.h"
 #include "launch/devices.h"
 #include "launch/gpus.h"
 #include "launch/meeting.h"

@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "device/loader.h"
+#include "device/open_plugin.h"
 #include "launch/devices.h"
 
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/net.h"
-#include "comm/store_wire.h"
+#include "comm/store/store_wire.h"
 #include "launch/ranks.h"
 
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #define LKI_LAUNCH_MEETING_H
 
 #include "comm/monitor.h"
-#include "comm/store.h"
+#include "comm/store/store.h"
 #include "launch/role.h"
 
 typedef struct lki_meeting {

@@ -2,7 +2,7 @@
 #include "launch/role.h"
 
 #include "base/status.h"
-#include "comm/store.h"
+#include "comm/store/store.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Convolutions and transposed convolutions in one to three dimensions. */
 #include "nn/init.h"
-#include "nn/window.h"
+#include "nn/window_options.h"
 
 #include "base/status.h"
 

@@ -1,5 +1,5 @@
 /* Pooling and upsampling. */
-#include "nn/window.h"
+#include "nn/window_options.h"
 
 #include "base/status.h"
 #include "graph/graph.h"

@@ -3,7 +3,7 @@
 
 #include "comm/comm.h"
 #include "comm/monitor.h"
-#include "comm/store.h"
+#include "comm/store/store.h"
 
 #include <stdatomic.h>
 

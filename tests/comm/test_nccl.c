@@ -4,8 +4,8 @@
 
 #include "comm/comm.h"
 #include "comm/monitor.h"
-#include "comm/store.h"
-#include "device/loader.h"
+#include "comm/store/store.h"
+#include "device/open_plugin.h"
 
 #include <lockstep/sys/engine.h>
 

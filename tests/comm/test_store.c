@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "comm/net.h"
-#include "comm/store.h"
-#include "comm/store_wire.h"
+#include "comm/store/store.h"
+#include "comm/store/store_wire.h"
 
 #include <endian.h>
 #include <errno.h>

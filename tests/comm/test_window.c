@@ -2,7 +2,7 @@
 #include "conformance.h"
 
 #include "comm/comm.h"
-#include "comm/window.h"
+#include "comm/shm/shared_window.h"
 
 enum { BLOCK_NBYTES = 3 << 20, COMMON_NBYTES = 1 << 20 };
 

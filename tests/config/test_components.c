@@ -3,7 +3,7 @@
 #include "lktest.h"
 
 #include "config/build.h"
-#include "config/components.h"
+#include "config/components/components.h"
 #include "config/config.h"
 #include "config/registry.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "config/config.h"
-#include "config/tree.h"
+#include "config/tree/tree.h"
 
 #include <lockstep/config.h>
 

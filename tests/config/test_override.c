@@ -2,7 +2,7 @@
 #include "lktest.h"
 
 #include "base/memory.h"
-#include "config/tree.h"
+#include "config/tree/tree.h"
 
 static const char config[] = "runner: {model: {lr: 1}, engine: ~}\nrun:\n- _call_: train\n  num_epochs: 1\n";
 

@@ -2,7 +2,7 @@
 #include "lktest.h"
 
 #include "base/memory.h"
-#include "config/tree.h"
+#include "config/tree/tree.h"
 
 static lk_status parse(lki_tree *tree, const char *name, const char *text)
 {

@@ -5,7 +5,7 @@
 
 #include <lockstep/lockstep.h>
 
-#include "device/loader.h"
+#include "device/open_plugin.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

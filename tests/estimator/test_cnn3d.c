@@ -1,7 +1,7 @@
 /* CNN3d: the losses of the same network in PyTorch, ranks, saving and loading, and what may go wrong. */
 #include "case.h"
 
-#include "device/loader.h"
+#include "device/open_plugin.h"
 
 #include <dirent.h>
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
 
 #include "config/config.h"
 #include "config/registry.h"
-#include "config/run.h"
+#include "config/run_config.h"
 #include "estimator/estimator.h"
 
 static lk_config *config;

@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "comm/comm.h"
 #include "comm/net.h"
-#include "comm/store.h"
+#include "comm/store/store.h"
 #include "launch/connect.h"
 #include "launch/ranks.h"
 

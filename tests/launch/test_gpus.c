@@ -2,7 +2,7 @@
 #include "../comm/conformance.h"
 
 #include "comm/net.h"
-#include "device/loader.h"
+#include "device/open_plugin.h"
 #include "launch/connect.h"
 #include "launch/gpus.h"
 

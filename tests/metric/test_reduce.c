@@ -5,7 +5,7 @@
 #include <lockstep/metric.h>
 #include <lockstep/random.h>
 
-#include "metric/reduce.h"
+#include "metric/across_ranks.h"
 
 #include <pthread.h>
 

@@ -1,8 +1,8 @@
 /* The scaling model by itself: limits that can be written down, and what it is made from. */
 #include "lktest.h"
 
-#include "comm/model.h"
-#include "train/scaling.h"
+#include "cli/bench/network_model.h"
+#include "cli/bench/scaling.h"
 
 #include <string.h>
 

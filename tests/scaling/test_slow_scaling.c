@@ -8,8 +8,8 @@
 #include "lktest.h"
 #include "parts.h"
 
+#include "cli/bench/scaling.h"
 #include "comm/comm.h"
-#include "train/scaling.h"
 
 #include <stdbool.h>
 #include <sched.h>

@@ -5,8 +5,8 @@
 #include "far_engine.h"
 
 #include "base/status.h"
-#include "train/run.h"
-#include "train/step.h"
+#include "run/run.h"
+#include "step/step.h"
 
 #include <signal.h>
 

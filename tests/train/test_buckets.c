@@ -4,11 +4,11 @@
 
 #include <lockstep/step.h>
 
+#include "cli/bench/scaling.h"
 #include "comm/comm.h"
 #include "comm/net.h"
 #include "launch/connect.h"
-#include "train/scaling.h"
-#include "train/step.h"
+#include "step/step.h"
 
 enum { WIDTH = 32, LAYERS = 6, MANY_LAYERS = 90, BATCH = 8, STEPS = 5, BUCKET_NBYTES = 8192 };
 

@@ -3,7 +3,7 @@
 #include "lktest.h"
 
 #include "case_losses.h"
-#include "device/loader.h"
+#include "device/open_plugin.h"
 
 static void losses_are_the_cpus_and_pytorchs(void **state)
 {

@@ -9,8 +9,8 @@
 #include "comm/comm.h"
 #include "comm/net.h"
 #include "launch/ranks.h"
-#include "train/run.h"
-#include "train/step.h"
+#include "run/run.h"
+#include "step/step.h"
 
 #include <math.h>
 #include <signal.h>

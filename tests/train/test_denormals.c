@@ -5,8 +5,8 @@
 #include <lockstep/lockstep.h>
 
 #include "base/float_mode.h"
-#include "comm/reduce.h"
-#include "train/step.h"
+#include "comm/reduction.h"
+#include "step/step.h"
 
 static const bool can_flush = LKI_FLOAT_FLUSH != 0;
 

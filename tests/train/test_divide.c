@@ -3,9 +3,9 @@
 #include "case_resume.h"
 
 #include "base/status.h"
-#include "comm/window.h"
-#include "train/run.h"
-#include "train/step.h"
+#include "comm/shm/shared_window.h"
+#include "run/run.h"
+#include "step/step.h"
 
 #include <signal.h>
 

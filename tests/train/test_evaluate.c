@@ -5,7 +5,7 @@
 #include "engines.h"
 
 #include "optim/optimizer.h"
-#include "train/run.h"
+#include "run/run.h"
 
 static lk_runner *trained(const char *logdir)
 {

@@ -3,7 +3,7 @@
 #include "case.h"
 #include "far_engine.h"
 
-#include "train/run.h"
+#include "run/run.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "lktest.h"
 
 #include "base/status.h"
-#include "device/loader.h"
+#include "device/open_plugin.h"
 
 #include <lockstep/lockstep.h>
 

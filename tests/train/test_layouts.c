@@ -7,7 +7,7 @@
 
 #include <lockstep/lockstep.h>
 
-#include "train/step.h"
+#include "step/step.h"
 
 #include <math.h>
 #include <stdlib.h>

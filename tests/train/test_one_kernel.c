@@ -2,8 +2,8 @@
  * a batch as that does. Skips loudly where there is no GPU. */
 #include "lktest.h"
 
-#include "device/loader.h"
-#include "train/step.h"
+#include "device/open_plugin.h"
+#include "step/step.h"
 
 #include <lockstep/lockstep.h>
 

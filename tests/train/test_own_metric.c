@@ -3,7 +3,7 @@
 
 #include <lockstep/lockstep.h>
 
-#include "train/run.h"
+#include "run/run.h"
 
 enum { CLASSES = 3, SAMPLES = 103 };
 

@@ -5,8 +5,8 @@
 #include <lockstep/lockstep.h>
 
 #include "comm/comm.h"
-#include "train/replicas.h"
-#include "train/step.h"
+#include "step/replicas.h"
+#include "step/step.h"
 
 #include <math.h>
 

@@ -3,8 +3,8 @@
 #include "case.h"
 
 #include "base/status.h"
-#include "train/callbacks/callbacks.h"
-#include "train/step.h"
+#include "callbacks/callbacks.h"
+#include "step/step.h"
 
 #include <math.h>
 #include <signal.h>

@@ -8,11 +8,11 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "case.h"
 #include "comm/comm.h"
 #include "engine/cpu_level.h"
-#include "case.h"
-#include "train/run.h"
-#include "train/step.h"
+#include "run/run.h"
+#include "step/step.h"
 
 #include <stdlib.h>
 #include <string.h>

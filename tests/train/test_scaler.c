@@ -3,8 +3,8 @@
 #include "case.h"
 #include "engines.h"
 
-#include "train/run.h"
-#include "train/step.h"
+#include "run/run.h"
+#include "step/step.h"
 
 #include <stdio.h>
 #include <stdlib.h>

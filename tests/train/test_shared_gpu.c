@@ -3,7 +3,7 @@
  */
 #include "case.h"
 
-#include "device/loader.h"
+#include "device/open_plugin.h"
 
 enum { SAMPLES = 96, BATCH = 16, RANKS = 2 };
 

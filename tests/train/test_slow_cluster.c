@@ -9,8 +9,8 @@
 #include "base/status.h"
 #include "case.h"
 #include "comm/comm.h"
-#include "train/run.h"
-#include "train/step.h"
+#include "run/run.h"
+#include "step/step.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <lockstep/lockstep.h>
 
 #include "base/memory.h"
-#include "train/step.h"
+#include "step/step.h"
 
 #include <math.h>
 #include <sys/resource.h>

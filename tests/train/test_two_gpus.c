@@ -2,7 +2,7 @@
  * works on its own GPU. Skips loudly where there are not two GPUs. */
 #include "lktest.h"
 
-#include "device/loader.h"
+#include "device/open_plugin.h"
 
 #include <lockstep/lockstep.h>
 

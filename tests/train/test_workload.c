@@ -5,7 +5,7 @@
 
 #include <lockstep/lockstep.h>
 
-#include "train/scaling.h"
+#include "cli/bench/scaling.h"
 
 static void measure(int which, double least_share)
 {

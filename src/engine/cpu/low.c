@@ -2,7 +2,7 @@
  * says; a bias is f32. What is left out here (f16, a bias of 16 bits, empty operands) is widened. */
 #include "engine/cpu/low.h"
 
-#include "engine/cpu/batch.h"
+#include "engine/cpu/batched_matmul.h"
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/low_conv.h"
 

@@ -1,5 +1,5 @@
 /* Products: matmul, linear and its gradient, each as one or more calls of the gemm kernel. */
-#include "engine/cpu/batch.h"
+#include "engine/cpu/batched_matmul.h"
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/sparse.h"
 

@@ -1,7 +1,7 @@
 /* The parameters in 16 bits, as they lie or with channels last: all of a step at once. Each is cut into
  * pieces of neighbouring results, a block a piece. */
 #include "engine/cuda/kernels.cuh"
-#include "engine/cuda/window.cuh"
+#include "engine/cuda/sliding_window.cuh"
 
 namespace
 {

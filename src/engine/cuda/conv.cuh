@@ -7,7 +7,7 @@
 #ifndef LKI_CUDA_CONV_CUH
 #define LKI_CUDA_CONV_CUH
 
-#include "engine/cuda/window.cuh"
+#include "engine/cuda/sliding_window.cuh"
 
 typedef enum lki_cuda_conv_role {
     LKI_CUDA_CONV_OUT,

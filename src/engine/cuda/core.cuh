@@ -2,7 +2,7 @@
 #ifndef LKI_CUDA_CORE_CUH
 #define LKI_CUDA_CORE_CUH
 
-#include "engine/cuda/small.cuh"
+#include "engine/cuda/small/small.cuh"
 
 /* What every slot begins with: the engine's GPU becomes the thread's, whoever had to do with another one
  * before. To ask is cheaper than to set. Where it fails, so does the slot's own work. */

@@ -4,7 +4,7 @@
  * kernel of its own (nvrtc.cu). An output may lie over an input of the same shape and dtype: every thread
  * reads its elements before it writes them. */
 #include "engine/cuda/nvrtc.cuh"
-#include "engine/cuda/small.cuh"
+#include "engine/cuda/small/small.cuh"
 #include "engine/cuda/source.cuh"
 
 #include <string.h>

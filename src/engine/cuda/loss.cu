@@ -5,7 +5,7 @@
  * kernel, which sums them in order, in f64. */
 #include "engine/cuda/loss.cuh"
 #include "engine/cuda/loss_classes.cuh"
-#include "engine/cuda/small.cuh"
+#include "engine/cuda/small/small.cuh"
 
 namespace
 {

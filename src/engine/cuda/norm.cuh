@@ -9,7 +9,7 @@
 #ifndef LKI_CUDA_NORM_CUH
 #define LKI_CUDA_NORM_CUH
 
-#include "engine/cuda/window.cuh"
+#include "engine/cuda/sliding_window.cuh"
 
 typedef enum lki_cuda_norm_kind { LKI_CUDA_BATCH, LKI_CUDA_LAYER, LKI_CUDA_GROUP } lki_cuda_norm_kind;
 

@@ -11,7 +11,7 @@
  * last row to the first and the rest from the first to the last, so that what was read or written last is met
  * in the cache. */
 #include "engine/cuda/norm.cuh"
-#include "engine/cuda/short.cuh"
+#include "engine/cuda/vector_load.cuh"
 
 constexpr int THREADS = 256, WARPS = THREADS / 32, ACROSS = 8, MOST_WIDE = 8 * ACROSS;
 

@@ -5,7 +5,7 @@
 #ifndef LKI_CUDA_POOL_CUH
 #define LKI_CUDA_POOL_CUH
 
-#include "engine/cuda/window.cuh"
+#include "engine/cuda/sliding_window.cuh"
 
 /* Whether pool_disjoint.cu has these windows, and max_pool or max_pool_grad by it. */
 bool lki_cuda_is_disjoint(const lki_cuda_window *window);

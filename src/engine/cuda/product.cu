@@ -2,7 +2,7 @@
  *
  * cuBLASLt has the large ones. Ours are the small ones, whose time is that of a launch, and the flat ones in
  * f32, which wait for memory whoever multiplies. The choice depends on shapes and dtypes alone. */
-#include "engine/cuda/small.cuh"
+#include "engine/cuda/small/small.cuh"
 
 /* Multiplications up to which our kernels take a product; and, for f32, multiplications an element moved. */
 static const struct {

@@ -5,7 +5,7 @@
  * ones (a kernel's nine taps) element by element in the order of the result. A picture's three channels are
  * laid side by side, in 16 bits, by threads that have eight places each. */
 #include "engine/cuda/kernels.cuh"
-#include "engine/cuda/window.cuh"
+#include "engine/cuda/sliding_window.cuh"
 
 constexpr int TILE = 32, TILE_ROWS = 8, NARROW = 16, EIGHT = 8;
 

@@ -3,7 +3,7 @@
  * What changes from step to step is read on the device from live->hyper, so a recorded program needs no new
  * parameters; where live->skip is set, or the scaler says that the gradients were not finite, every kernel
  * returns at once. */
-#include "engine/cuda/small.cuh"
+#include "engine/cuda/small/small.cuh"
 #include "engine/cuda/update_rules.cuh"
 
 namespace

@@ -4,7 +4,7 @@
  *
  * where c runs over the input channels of o's group. The two gradients and the transposed convolution are the
  * same sum with another of its three tensors on the left. */
-#include "engine/ref/window.h"
+#include "engine/ref/sliding_window.h"
 
 /* The sizes of one convolution; the transposed one calls its output "input" here and its input "output". */
 typedef struct conv {

@@ -1,5 +1,5 @@
 /* Pooling over the last one to three axes. A window is cut where it leaves the input. */
-#include "engine/ref/window.h"
+#include "engine/ref/sliding_window.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * Every output reads up to two elements of each axis with weights that sum to one, so the forward pass and
  * its gradient walk the same taps. Scale factors, where the user gave them, take the place of input size /
  * output size. */
-#include "engine/ref/window.h"
+#include "engine/ref/sliding_window.h"
 
 #include <math.h>
 

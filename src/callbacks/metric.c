@@ -1,0 +1,279 @@
+/* Metrics of the outputs: reset when a loader starts, fed with every batch, reported when it ends. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "callbacks/callbacks.h"
+#include "metric/metric.h"
+
+#include <string.h>
+
+typedef struct metric_context {
+    lk_metric *metric;
+    char *input_key, *target_key; /* NULL: the runner's */
+    bool not_on_batch;
+    lki_metric_publish publish; /* NULL: the values are all there is */
+    void *publish_context;
+} metric_context;
+
+/* What the metrics of the library report, each name followed by a class, a k or "/std". */
+static const char *const *names_of(const lk_metric *metric)
+{
+    static const struct {
+        const char *kind, *names[5];
+    } known[] = {{"accuracy", {"accuracy*"}},
+                 {"multilabel accuracy", {"accuracy*"}},
+                 {"precision, recall, f1", {"precision*", "recall*", "f1*", "support*"}},
+                 {"multilabel precision, recall, f1", {"precision*", "recall*", "f1*", "support*"}},
+                 {"auc", {"auc*"}},
+                 {"confusion matrix", {NULL}},
+                 {"r2squared", {"r2squared*"}},
+                 {"mse", {"mse*"}},
+                 {"mae", {"mae*"}},
+                 {"iou", {"iou*"}},
+                 {"dice", {"dice*"}}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(metric->kind->name, known[i].kind) == 0) return known[i].names;
+    return NULL;
+}
+
+static lk_status start(lk_callback *callback, lk_runner *runner)
+{
+    const metric_context *context = callback->context;
+    const char *const *names = names_of(context->metric);
+    for (; names && *names; names++)
+        LKI_TRY(lki_metric_names_declare(runner, context->metric->prefix, *names, NULL));
+    return lki_run_register_metric(runner, context->metric);
+}
+
+static lk_status reset(lk_callback *callback, lk_runner *runner)
+{
+    metric_context *context = callback->context;
+    if (!runner->run->resuming_loader) lk_metric_reset(context->metric);
+    return LK_OK;
+}
+
+static const lk_tensor *find_tensor(lk_runner *runner, const char *key, const char *fallback,
+                                    lk_status *status)
+{
+    const lk_tensor *tensor = lk_runner_tensor(runner, key ? key : fallback);
+    if (!tensor)
+        *status =
+            lki_fail(LK_ERR_NOT_FOUND, "metric: the batch has neither a field nor an output named \"%s\"",
+                     key ? key : fallback);
+    return tensor;
+}
+
+/* A metric of the user's own may do without; not without those that it names. */
+static const lk_tensor *find_targets(const metric_context *context, lk_runner *runner, lk_status *status)
+{
+    if (!context->target_key && !lki_metric_wants_targets(context->metric))
+        return lk_batch_get(runner->batch, runner->target_key);
+    return find_tensor(runner, context->target_key, runner->target_key, status);
+}
+
+/* The first samples of a tensor, those that count, as a view in `view`. */
+static const lk_tensor *counted(const lk_runner *runner, const lk_tensor *tensor, lk_tensor *view)
+{
+    if (runner->counted_batch_size == runner->batch_size || tensor->shape.rank < 1 ||
+        tensor->shape.dim[0] != runner->batch_size)
+        return tensor;
+    *view = *tensor;
+    view->shape.dim[0] = runner->counted_batch_size;
+    return view;
+}
+
+static lk_status update(lk_callback *callback, lk_runner *runner)
+{
+    metric_context *context = callback->context;
+    lk_status status = LK_OK;
+    lk_tensor views[2];
+    const lk_tensor *outputs = find_tensor(runner, context->input_key, runner->output_key, &status);
+    const lk_tensor *targets = outputs ? find_targets(context, runner, &status) : NULL;
+    if (status) return status;
+    LKI_TRY(lk_metric_update(context->metric, counted(runner, outputs, &views[0]),
+                             targets ? counted(runner, targets, &views[1]) : NULL));
+    bool wanted = runner->run->wants_batch_metrics && !context->not_on_batch;
+    if (!wanted || runner->counted_batch_size == 0) return LK_OK;
+    lk_metric_values values;
+    LKI_TRY(lk_metric_compute_batch(context->metric, &values));
+    for (int i = 0; i < values.count; i++)
+        LKI_TRY(lk_metrics_set(runner->batch_metrics, values.items[i].name, values.items[i].value));
+    return LK_OK;
+}
+
+lk_status lki_metric_report(lk_metric *metric, lk_metrics *out)
+{
+    lk_metric_values values;
+    LKI_TRY(lk_metric_compute(metric, &values));
+    for (int i = 0; i < values.count; i++)
+        LKI_TRY(lk_metrics_set(out, values.items[i].name, values.items[i].value));
+    return LK_OK;
+}
+
+static lk_status report(lk_callback *callback, lk_runner *runner)
+{
+    metric_context *context = callback->context;
+    LKI_TRY(lki_metric_report(context->metric, runner->loader_metrics));
+    return context->publish ? context->publish(runner, context->metric, context->publish_context) : LK_OK;
+}
+
+/* A run that stops inside an epoch keeps what the metric has seen of it. */
+lk_status lki_metric_save(lk_metric *metric, lk_state_dict *state, const char *prefix)
+{
+    lki_metric_part parts[LKI_METRIC_MAX_PARTS];
+    int count = metric->kind->parts(metric, parts);
+    LKI_SCOPED char *classes = lki_format("%sclasses", prefix);
+    if (!classes) return LK_ERR_NOMEM;
+    LKI_TRY(lk_state_dict_put_i64(state, classes, metric->class_count));
+    for (int i = 0; i < count; i++) {
+        const lki_metric_array *array = parts[i].kind == LKI_METRIC_JOIN ? parts[i].data : NULL;
+        const void *data = array ? array->data : parts[i].data;
+        int64_t nbytes = (int64_t)lki_metric_part_nbytes(&parts[i]);
+        LKI_SCOPED char *name = lki_format("%spart.%d", prefix, i);
+        if (!name) return LK_ERR_NOMEM;
+        LKI_TRY(lk_state_dict_put(state, name, lk_tensor_from(LK_U8, LK_SHAPE(nbytes), data ? data : "")));
+    }
+    return LK_OK;
+}
+
+/* An empty part is that of a metric which had not seen its classes yet: there is nothing to add. */
+static lk_status load_part(const lki_metric_part *part, const lk_tensor *bytes)
+{
+    int64_t nbytes = (int64_t)lk_tensor_nbytes(bytes);
+    lki_metric_array *array = part->kind == LKI_METRIC_JOIN ? part->data : NULL;
+    int64_t element = array ? (int64_t)array->element_nbytes : 1;
+    if (nbytes == 0) return LK_OK;
+    if (nbytes % element != 0 || (!array && nbytes != (int64_t)lki_metric_part_nbytes(part)))
+        return lki_fail(LK_ERR_FORMAT, "metric: the saved state has another size");
+    if (array) {
+        array->count = 0;
+        LKI_TRY(lki_metric_array_reserve(array, nbytes / element));
+        array->count = nbytes / element;
+    }
+    memcpy(array ? array->data : part->data, bytes->data, (size_t)nbytes);
+    return LK_OK;
+}
+
+/* A metric may know its classes already, from its options. */
+static lk_status load_classes(lk_metric *metric, const lk_state_dict *state, const char *prefix)
+{
+    LKI_SCOPED char *name = lki_format("%sclasses", prefix);
+    int64_t saved;
+    if (!name) return LK_ERR_NOMEM;
+    LKI_TRY(lk_state_dict_get_i64(state, name, &saved));
+    if (saved < 0 || saved > INT32_MAX)
+        return lki_fail(LK_ERR_FORMAT, "%s: the saved state has %lld classes", metric->kind->name,
+                        (long long)saved);
+    if (!saved || saved == metric->class_count || !metric->kind->set_classes) return LK_OK;
+    if (!metric->class_count) return metric->kind->set_classes(metric, saved);
+    return lki_fail(LK_ERR_FORMAT, "%s: the checkpoint's has %lld classes, this run's %lld",
+                    metric->kind->name, (long long)saved, (long long)metric->class_count);
+}
+
+lk_status lki_metric_load(lk_metric *metric, const lk_state_dict *state, const char *prefix)
+{
+    LKI_TRY(load_classes(metric, state, prefix));
+    lk_metric_reset(metric);
+    lki_metric_part parts[LKI_METRIC_MAX_PARTS];
+    int count = metric->kind->parts(metric, parts);
+    for (int i = 0; i < count; i++) {
+        LKI_SCOPED char *name = lki_format("%spart.%d", prefix, i);
+        const lk_tensor *bytes = name ? lk_state_dict_get(state, name) : NULL;
+        if (!bytes) return lki_last_status();
+        LKI_TRY(load_part(&parts[i], bytes));
+    }
+    if (!metric->kind->is_sound || metric->kind->is_sound(metric)) return LK_OK;
+    return lki_fail(LK_ERR_FORMAT, "%s: the parts of the saved state do not fit together",
+                    metric->kind->name);
+}
+
+static lk_status save_state(lk_callback *callback, lk_state_dict *state, const char *prefix)
+{
+    return lki_metric_save(((metric_context *)callback->context)->metric, state, prefix);
+}
+
+static lk_status load_state(lk_callback *callback, const lk_state_dict *state, const char *prefix)
+{
+    return lki_metric_load(((metric_context *)callback->context)->metric, state, prefix);
+}
+
+static void free_context(lk_callback *callback)
+{
+    metric_context *context = callback->context;
+    lk_metric_free(context->metric);
+    lki_free(context->input_key);
+    lki_free(context->target_key);
+    lki_free(context->publish_context);
+    lki_free(context);
+}
+
+lk_callback *lki_metric_callback_new(lk_metric *metric, const lk_metric_callback_options *options, int order,
+                                     lki_metric_publish publish, void *publish_context)
+{
+    static const lk_callback_ops ops = {
+        .name = "Metric",
+        .on_experiment_start = start,
+        .on_loader_start = reset,
+        .on_batch_end = update,
+        .on_loader_end = report,
+        .save_state = save_state,
+        .load_state = load_state,
+        .free = free_context,
+    };
+    lk_callback *callback = metric ? lki_callback_new(&ops, sizeof(metric_context), order) : NULL;
+    if (!callback) {
+        lk_metric_free(metric);
+        lki_free(publish_context);
+        return NULL;
+    }
+    metric_context *context = callback->context;
+    callback->may_lag = true;
+    callback->declares_metrics = names_of(metric) != NULL;
+    *context = (metric_context){.metric = metric, .publish = publish, .publish_context = publish_context};
+    context->not_on_batch = options->not_on_batch;
+    context->input_key = lki_strdup(options->input_key);
+    context->target_key = lki_strdup(options->target_key);
+    if ((options->input_key && !context->input_key) || (options->target_key && !context->target_key)) {
+        lk_callback_free(callback);
+        return NULL;
+    }
+    return callback;
+}
+
+lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const char *target_key)
+{
+    lk_metric_callback_options options = {.input_key = input_key, .target_key = target_key};
+    return lki_metric_callback_new(metric, &options, LK_ORDER_METRIC, NULL, NULL);
+}
+
+lk_metric_options lki_metric_callback_options(const lk_metric_callback_options *options)
+{
+    lk_metric_options made = {.prefix = options->prefix,
+                              .suffix = options->suffix,
+                              .num_classes = options->num_classes,
+                              .threshold = options->threshold,
+                              .from_logits = options->from_logits,
+                              .zero_division = options->zero_division,
+                              .per_class = options->compute_per_class_metrics,
+                              .class_names = options->class_names,
+                              .normalize = options->normalize};
+    memcpy(made.topk, options->topk, sizeof made.topk);
+    return made;
+}
+
+#define DEFINE_METRIC_CALLBACK(name)                                                                         \
+    lk_callback *lk_##name##_callback_create(lk_metric_callback_options options)                             \
+    {                                                                                                        \
+        return lki_metric_callback_new(lk_##name##_metric_create(lki_metric_callback_options(&options)),     \
+                                       &options, LK_ORDER_METRIC, NULL, NULL);                               \
+    }
+
+DEFINE_METRIC_CALLBACK(accuracy)
+DEFINE_METRIC_CALLBACK(multilabel_accuracy)
+DEFINE_METRIC_CALLBACK(precision_recall_f1_support)
+DEFINE_METRIC_CALLBACK(multilabel_precision_recall_f1_support)
+DEFINE_METRIC_CALLBACK(auc)
+DEFINE_METRIC_CALLBACK(r2)
+DEFINE_METRIC_CALLBACK(mse)
+DEFINE_METRIC_CALLBACK(mae)
+DEFINE_METRIC_CALLBACK(iou)
+DEFINE_METRIC_CALLBACK(dice)

@@ -1,0 +1,126 @@
+/* How updates are made (accumulation, clipping), and the learning rate and momentum among the metrics. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "callbacks/callbacks.h"
+
+#include <stdio.h>
+
+typedef struct optimizer_context {
+    lk_optimizer_callback_options options;
+    char *metric_key, *optimizer_key;
+} optimizer_context;
+
+static const lk_optimizer *optimizer_of(const optimizer_context *context, const lk_runner *runner)
+{
+    return context->optimizer_key ? lk_runner_optimizer(runner, context->optimizer_key) : runner->optimizer;
+}
+
+/* "lr", or of an optimizer by its key "lr/KEY". */
+static const char *name_in(char *buffer, size_t capacity, const char *name, const char *key)
+{
+    snprintf(buffer, capacity, "%s%s%s", name, key ? "/" : "", key ? key : "");
+    return buffer;
+}
+
+static lk_status declare(const optimizer_context *context, lk_runner *runner)
+{
+    char name[128];
+    const char *key = context->optimizer_key;
+    LKI_TRY(lk_runner_declare_metric(runner, name_in(name, sizeof name, "lr", key)));
+    LKI_TRY(lk_runner_declare_metric(runner, name_in(name, sizeof name, "momentum", key)));
+    return key ? LK_OK : lk_runner_declare_metric(runner, "lr/group_*");
+}
+
+static lk_status start(lk_callback *callback, lk_runner *runner)
+{
+    const optimizer_context *context = callback->context;
+    const lk_optimizer_callback_options *options = &context->options;
+    lk_step_options *step = &runner->run->step_options;
+    if (context->optimizer_key && !optimizer_of(context, runner))
+        return lki_fail(LK_ERR_NOT_FOUND, "OptimizerCallback: there is no optimizer \"%s\"",
+                        context->optimizer_key);
+    /* What one leaves open another may say: Catalyst clips in one callback and accumulates in the other. */
+    if (options->accumulation_steps) step->accumulation_steps = options->accumulation_steps;
+    if (options->restart_each_epoch) runner->run->restarts_groups = true;
+    if (options->clip_norm > 0) step->clip_norm = options->clip_norm;
+    if (options->clip_value > 0) step->clip_value = options->clip_value;
+    if (!context->optimizer_key)
+        LKI_TRY(lki_objective_minimize(runner, "OptimizerCallback", context->metric_key));
+    return declare(context, runner);
+}
+
+/* Those of the first group, as Catalyst does; the rates of all of them if there are several. */
+static lk_status put_numbers(const optimizer_context *context, const lk_runner *runner, lk_metrics *metrics)
+{
+    char name[128];
+    const lk_optimizer *optimizer = optimizer_of(context, runner);
+    const char *key = context->optimizer_key;
+    if (!runner->is_train_loader || !optimizer) return LK_OK;
+    int groups = lk_optimizer_group_count(optimizer);
+    LKI_TRY(lk_metrics_set(metrics, name_in(name, sizeof name, "lr", key), lk_optimizer_lr(optimizer, 0)));
+    LKI_TRY(lk_metrics_set(metrics, name_in(name, sizeof name, "momentum", key),
+                           lk_optimizer_momentum(optimizer, 0)));
+    for (int i = 0; !key && groups > 1 && i < groups; i++) {
+        snprintf(name, sizeof name, "lr/group_%02d", i);
+        LKI_TRY(lk_metrics_set(metrics, name, lk_optimizer_lr(optimizer, i)));
+    }
+    return LK_OK;
+}
+
+static lk_status report_batch(lk_callback *callback, lk_runner *runner)
+{
+    if (!runner->run->wants_batch_metrics) return LK_OK;
+    return put_numbers(callback->context, runner, runner->batch_metrics);
+}
+
+static lk_status report_loader(lk_callback *callback, lk_runner *runner)
+{
+    return put_numbers(callback->context, runner, runner->loader_metrics);
+}
+
+static void free_context(lk_callback *callback)
+{
+    optimizer_context *context = callback->context;
+    lki_free(context->metric_key);
+    lki_free(context->optimizer_key);
+    lki_free(context);
+}
+
+static lk_status check(const lk_optimizer_callback_options *options)
+{
+    if (options->accumulation_steps < 0 || !(options->clip_norm >= 0) || !(options->clip_value >= 0))
+        return lki_fail(LK_ERR_INVALID,
+                        "OptimizerCallback: accumulation_steps and clipping must not be negative");
+    if (options->restart_each_epoch && options->accumulation_steps < 2)
+        return lki_fail(LK_ERR_INVALID,
+                        "OptimizerCallback: restart_each_epoch needs accumulation_steps above 1");
+    if (options->optimizer_key &&
+        (options->accumulation_steps > 1 || options->clip_norm > 0 || options->clip_value > 0))
+        return lki_fail(LK_ERR_INVALID,
+                        "OptimizerCallback: an optimizer by key belongs to a step of your own: say "
+                        "accumulation_steps and clipping in the options of lk_runner_step");
+    return LK_OK;
+}
+
+lk_callback *lk_optimizer_callback_create(lk_optimizer_callback_options options)
+{
+    static const lk_callback_ops ops = {
+        .name = "Optimizer",
+        .on_experiment_start = start,
+        .on_batch_end = report_batch,
+        .on_loader_end = report_loader,
+        .free = free_context,
+    };
+    if (check(&options)) return NULL;
+    lk_callback *callback = lki_callback_new(&ops, sizeof(optimizer_context), LK_ORDER_OPTIMIZER);
+    if (!callback) return NULL;
+    optimizer_context *context = callback->context;
+    *context =
+        (optimizer_context){options, lki_strdup(options.metric_key), lki_strdup(options.optimizer_key)};
+    callback->may_lag = true; /* who changes the numbers between batches does not */
+    if ((options.metric_key && !context->metric_key) || (options.optimizer_key && !context->optimizer_key)) {
+        lk_callback_free(callback);
+        return NULL;
+    }
+    return callback;
+}

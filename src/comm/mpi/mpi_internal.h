@@ -1,0 +1,20 @@
+/* What mpi.c and mpi_meet.c share. */
+#ifndef LKI_COMM_MPI_MPI_INTERNAL_H
+#define LKI_COMM_MPI_MPI_INTERNAL_H
+
+#include "comm/mpi/mpi_rollcall.h"
+
+/* Starts MPI in this process, once. */
+lk_status lki_mpi_initialise(void);
+bool lki_mpi_is_initialised(void);
+lk_status lki_mpi_fail(int code, const char *what);
+
+static inline lk_status lki_mpi_check(int code, const char *what)
+{
+    return code == MPI_SUCCESS ? LK_OK : lki_mpi_fail(code, what);
+}
+
+/* A comm over `comm`, which it owns from here on, also when it fails. */
+lk_status lki_mpi_wrap(lk_comm **out, MPI_Comm comm, int64_t timeout_ms);
+
+#endif

@@ -1,0 +1,86 @@
+/* The rendezvous: a small key-value server in rank 0, where the ranks of a job find each other.
+ *
+ * Who wants in must know the job token: both sides prove it with an HMAC over fresh nonces, so the token
+ * never travels and a recorded proof is worth nothing. Whoever does not finish the handshake, or a message,
+ * in a few seconds is dropped; a message has a size limit; garbage closes the connection it came on and
+ * nothing else. Values are not secret.
+ *
+ * The server runs in a thread of its own from start to stop. A client belongs to one thread at a time. A
+ * client that registers a rank stands for it: where its connection ends without a goodbye, the server
+ * publishes that under LKI_STORE_FAILED_KEY, and the first such sentence stays. */
+#ifndef LKI_COMM_STORE_STORE_H
+#define LKI_COMM_STORE_STORE_H
+
+#include <lockstep/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LKI_STORE_DEFAULT_PORT = 29500, LKI_STORE_MAX_VALUE = 1 << 20, LKI_STORE_MAX_KEY = 512 };
+#define LKI_STORE_FAILED_KEY "lockstep/failed"
+
+typedef struct lki_store_server lki_store_server;
+typedef struct lki_store_client lki_store_client;
+
+typedef struct lki_store_server_options {
+    int port; /* 0: any free one */
+    int world_size;
+    const char *token;        /* copied */
+    int handshake_timeout_ms; /* 0: 5 s; also the time a begun message has to end */
+} lki_store_server_options;
+
+/* Listens on all addresses of the host. LK_ERR_IO names the port where it is taken. */
+lk_status lki_store_server_start(lki_store_server **out, const lki_store_server_options *options);
+int lki_store_server_port(const lki_store_server *server);
+/* An address of this host at which another host has reached the server; "" if none has. */
+void lki_store_server_reached(lki_store_server *server, char *text, size_t capacity);
+/* Waits up to grace_ms for registered clients to say goodbye, then closes everything. NULL is fine. */
+void lki_store_server_stop(lki_store_server *server, int grace_ms);
+
+typedef struct lki_store_options {
+    const char *host;
+    int port;
+    const char *token;
+    int rank, world_size; /* rank below 0: an onlooker, who stands for nobody */
+    bool registers;       /* this connection stands for the rank */
+    int64_t timeout_ms;   /* to reach the server, tried again and again; 0: 60 s */
+} lki_store_options;
+
+/* LK_ERR_TIMEOUT where nobody answers, LK_ERR_PEER where the other side is no store of this job. */
+lk_status lki_store_connect(lki_store_client **out, const lki_store_options *options);
+/* Says goodbye. NULL is fine. */
+void lki_store_close(lki_store_client *store);
+/* Closes without a goodbye: as if this process had died. For tests. */
+void lki_store_drop(lki_store_client *store);
+
+/* The server's port; this side's own address on that connection: one that the store's host can reach. */
+int lki_store_port(const lki_store_client *store);
+void lki_store_local_address(const lki_store_client *store, char *text, size_t capacity);
+
+/* Returns when every rank has registered; LK_ERR_TIMEOUT names those that have not. */
+lk_status lki_store_join(lki_store_client *store, int64_t timeout_ms);
+
+lk_status lki_store_set(lki_store_client *store, const char *key, const void *value, size_t nbytes);
+/* The value is the caller's to lki_free; a zero byte follows it. LK_ERR_NOT_FOUND where there is none. */
+lk_status lki_store_get(lki_store_client *store, const char *key, char **value, size_t *nbytes);
+/* As get, but waits for the key to appear. LK_ERR_TIMEOUT names the key. */
+lk_status lki_store_wait(lki_store_client *store, const char *key, int64_t timeout_ms, char **value,
+                         size_t *nbytes);
+/* A descriptor that becomes readable when the client's waits are to end: they then fail with LK_ERR_STOPPED,
+ * and all that can be done with the client is to close it. */
+void lki_store_end_waits_by(lki_store_client *store, int fd);
+/* Adds to a decimal number (0 where there is none) and says what it has become. */
+lk_status lki_store_add(lki_store_client *store, const char *key, int64_t delta, int64_t *sum);
+/* Sets the key to `desired` where it holds `expected` (NULL: where there is none); *swapped says which. */
+lk_status lki_store_compare_set(lki_store_client *store, const char *key, const char *expected,
+                                const char *desired, bool *swapped);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

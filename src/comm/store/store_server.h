@@ -1,0 +1,60 @@
+/* The inside of the store's server. One thread owns everything here from start to stop. */
+#ifndef LKI_COMM_STORE_STORE_SERVER_H
+#define LKI_COMM_STORE_STORE_SERVER_H
+
+#include "comm/store/store.h"
+#include "comm/store/store_table.h"
+#include "comm/store/store_wire.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef enum lki_client_stage { LKI_CLIENT_HELLO, LKI_CLIENT_PROOF, LKI_CLIENT_READY } lki_client_stage;
+
+typedef struct lki_client {
+    struct lki_client *next;
+    int fd;
+    lki_client_stage stage;
+    bool closing; /* once `out` is sent */
+    bool doomed;  /* at the end of the turn */
+    bool registered;
+    bool watched_for_sending;
+    int rank;
+    char from[64];
+    lki_wire_hello hello;
+    unsigned char nonce[LKI_WIRE_NONCE];
+    lki_bytes in, out;
+    int64_t deadline_ns;   /* for the handshake or the rest of a message; 0: none */
+    lki_wire_verb waiting; /* WAIT or JOIN that is not answered yet, or 0 */
+    lki_bytes wait_key;
+    int64_t wait_until_ns;
+} lki_client;
+
+struct lki_store_server {
+    int listener, epoll, wakeup; /* wakeup: an eventfd that stop writes to */
+    int port, world_size, handshake_timeout_ms;
+    char *token;
+    pthread_t thread;
+    bool running;
+    atomic_bool stopping;
+    _Atomic int64_t stop_by_ns;
+    lki_client *clients;
+    int stranger_count;    /* clients that have not proved anything */
+    bool rests, rested;    /* it has run out of descriptors once; its listener is not watched at the moment */
+    pthread_mutex_t lock;  /* over `reached` */
+    char reached[64];      /* an address of this host that others have connected to; "": only this host has */
+    unsigned char *joined; /* by rank: 0 never, 1 here, 2 has said goodbye */
+    int joined_count, here_count;
+    lki_table table;
+};
+
+/* store_requests.c: what a client that is in may ask for. False: the client broke the rules and is dropped.
+ */
+bool lki_server_handle(lki_store_server *server, lki_client *client, const lki_wire_message *request);
+/* Answers the WAITs and JOINs whose time has come, one way or the other. */
+void lki_server_answer_waiting(lki_store_server *server);
+void lki_server_reply(lki_client *client, lk_status status, const void *data, size_t nbytes);
+/* The first such sentence is what the job failed of. */
+void lki_server_publish_failure(lki_store_server *server, const char *sentence);
+
+#endif

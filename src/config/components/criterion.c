@@ -1,0 +1,169 @@
+/* torch.nn's losses. */
+#include "config/components/components.h"
+
+#include "base/status.h"
+
+#include <lockstep/nn.h>
+#include <lockstep/tensor.h>
+
+#include <string.h>
+
+static const char reductions[] = "mean|sum|none|batchmean"; /* in lk_reduction's order */
+
+static lk_reduction reduction_of(lk_args *args)
+{
+    return (lk_reduction)lki_choice_index(reductions, lk_arg_string(args, "reduction"));
+}
+
+static lk_status build_cross_entropy(const lk_component *self, lk_args *args, void **out)
+{
+    lk_cross_entropy_options options = {
+        .label_smoothing = lk_arg_float(args, "label_smoothing"),
+        .ignore_index = lk_arg_int(args, "ignore_index"),
+        .has_ignore_index = true,
+    };
+    lk_tensor *weight = NULL;
+    (void)self;
+    options.reduction = reduction_of(args);
+    LKI_TRY(lki_arg_tensor(args, "weight", &weight));
+    options.weight = weight;
+    lk_criterion *criterion = lk_cross_entropy_loss_create(options);
+    lk_tensor_free(weight);
+    return lki_built(criterion, out);
+}
+
+static lk_status build_nll(const lk_component *self, lk_args *args, void **out)
+{
+    lk_nll_options options = {.ignore_index = lk_arg_int(args, "ignore_index"), .has_ignore_index = true};
+    lk_tensor *weight = NULL;
+    (void)self;
+    options.reduction = reduction_of(args);
+    LKI_TRY(lki_arg_tensor(args, "weight", &weight));
+    options.weight = weight;
+    lk_criterion *criterion = lk_nll_loss_create(options);
+    lk_tensor_free(weight);
+    return lki_built(criterion, out);
+}
+
+static lk_status build_bce(const lk_component *self, lk_args *args, void **out)
+{
+    bool has_logits = !strcmp(self->name, "BCEWithLogitsLoss");
+    lk_tensor *weight = NULL, *pos_weight = NULL;
+    lk_criterion *criterion = NULL;
+    lk_bce_options options = {0};
+    lk_status status;
+    options.reduction = reduction_of(args);
+    LKI_TRY_OUT(lki_arg_tensor(args, "weight", &weight));
+    if (has_logits) LKI_TRY_OUT(lki_arg_tensor(args, "pos_weight", &pos_weight));
+    options.weight = weight;
+    options.pos_weight = pos_weight;
+    criterion = has_logits ? lk_bce_with_logits_loss_create(options) : lk_bce_loss_create(options);
+    status = lki_built(criterion, out);
+out:
+    lk_tensor_free(weight);
+    lk_tensor_free(pos_weight);
+    return status;
+}
+
+typedef struct regression {
+    lk_criterion *(*create)(lk_regression_options options);
+    const char *number; /* the one that it has: beta, delta or none */
+} regression;
+
+static lk_status build_regression(const lk_component *self, lk_args *args, void **out)
+{
+    const regression *kind = self->context;
+    lk_regression_options options = {0};
+    options.reduction = reduction_of(args);
+    if (kind->number) {
+        double value = lk_arg_float(args, kind->number);
+        if (value == 0) value = LK_ZERO;
+        *(!strcmp(kind->number, "beta") ? &options.beta : &options.delta) = value;
+    }
+    return lki_built(kind->create(options), out);
+}
+
+static lk_status build_kl_div(const lk_component *self, lk_args *args, void **out)
+{
+    lk_kl_div_options options = {.log_target = lk_arg_bool(args, "log_target")};
+    (void)self;
+    options.reduction = reduction_of(args);
+    return lki_built(lk_kl_div_loss_create(options), out);
+}
+
+/* In PyTorch's positional order, with the two that it keeps for the sake of old programs. */
+#define SIZE_AVERAGE LKI_REFUSED("size_average", NULL, "write reduction: mean, sum or none")
+#define REDUCE       LKI_REFUSED("reduce", NULL, "write reduction: mean, sum or none")
+#define REDUCTION    LKI_CHOICE("reduction", "mean", "mean|sum|none", "how the losses of a batch become one")
+
+static const lk_parameter cross_entropy_parameters[] = {
+    LKI_TENSOR("weight", LKI_OPTIONAL, "a weight for each class"),
+    SIZE_AVERAGE,
+    LKI_INT("ignore_index", "-100", "the target that does not count"),
+    REDUCE,
+    REDUCTION,
+    LKI_FLOAT("label_smoothing", "0.0", "how much of the target is spread over all classes"),
+    {0},
+};
+static const lk_parameter nll_parameters[] = {
+    LKI_TENSOR("weight", LKI_OPTIONAL, "a weight for each class"),
+    SIZE_AVERAGE,
+    LKI_INT("ignore_index", "-100", "the target that does not count"),
+    REDUCE,
+    REDUCTION,
+    {0},
+};
+static const lk_parameter bce_parameters[] = {
+    LKI_TENSOR("weight", LKI_OPTIONAL, "weights, broadcast to the prediction"),
+    SIZE_AVERAGE,
+    REDUCE,
+    REDUCTION,
+    {0}};
+static const lk_parameter bce_with_logits_parameters[] = {
+    LKI_TENSOR("weight", LKI_OPTIONAL, "weights, broadcast to the prediction"),
+    SIZE_AVERAGE,
+    REDUCE,
+    REDUCTION,
+    LKI_TENSOR("pos_weight", LKI_OPTIONAL, "weights of the positive targets"),
+    {0},
+};
+static const lk_parameter plain_parameters[] = {SIZE_AVERAGE, REDUCE, REDUCTION, {0}};
+static const lk_parameter smooth_l1_parameters[] = {
+    SIZE_AVERAGE, REDUCE, REDUCTION, LKI_FLOAT("beta", "1.0", "quadratic below, linear above"), {0}};
+static const lk_parameter huber_parameters[] = {
+    REDUCTION, LKI_FLOAT("delta", "1.0", "quadratic below, linear above"), SIZE_AVERAGE, REDUCE, {0}};
+static const lk_parameter kl_div_parameters[] = {
+    SIZE_AVERAGE,
+    REDUCE,
+    LKI_CHOICE("reduction", "mean", "mean|sum|none|batchmean", "batchmean is the mathematical one"),
+    LKI_BOOL("log_target", "false", "the targets are logarithms too"),
+    {0},
+};
+
+const lk_component lki_criterion_components[] = {
+    {"CrossEntropyLoss", "torch.nn.CrossEntropyLoss", LK_KIND_CRITERION,
+     "Logits against classes or probabilities.", .parameters = cross_entropy_parameters,
+     .build = build_cross_entropy},
+    {"NLLLoss", "torch.nn.NLLLoss", LK_KIND_CRITERION, "Log-probabilities against classes.",
+     .parameters = nll_parameters, .build = build_nll},
+    {"BCELoss", "torch.nn.BCELoss", LK_KIND_CRITERION, "Probabilities against 0 and 1.",
+     .parameters = bce_parameters, .build = build_bce},
+    {"BCEWithLogitsLoss", "torch.nn.BCEWithLogitsLoss", LK_KIND_CRITERION, "Logits against 0 and 1.",
+     .parameters = bce_with_logits_parameters, .build = build_bce},
+    {"MSELoss", "torch.nn.MSELoss", LK_KIND_CRITERION, "The squared difference.",
+     .parameters = plain_parameters, .build = build_regression,
+     .context = &(const regression){lk_mse_loss_create, NULL}},
+    {"L1Loss", "torch.nn.L1Loss", LK_KIND_CRITERION, "The absolute difference.",
+     .parameters = plain_parameters, .build = build_regression,
+     .context = &(const regression){lk_l1_loss_create, NULL}},
+    {"SmoothL1Loss", "torch.nn.SmoothL1Loss", LK_KIND_CRITERION, "Squared near zero, absolute beyond.",
+     .parameters = smooth_l1_parameters, .build = build_regression,
+     .context = &(const regression){lk_smooth_l1_loss_create, "beta"}},
+    {"HuberLoss", "torch.nn.HuberLoss", LK_KIND_CRITERION,
+     "Squared near zero, absolute beyond, scaled by delta.", .parameters = huber_parameters,
+     .build = build_regression, .context = &(const regression){lk_huber_loss_create, "delta"}},
+    {"KLDivLoss", "torch.nn.KLDivLoss", LK_KIND_CRITERION,
+     "The Kullback-Leibler divergence of log-probabilities.", .parameters = kl_div_parameters,
+     .build = build_kl_div},
+    {0},
+};

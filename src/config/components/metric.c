@@ -1,0 +1,147 @@
+/* Callbacks that report metrics of the outputs. */
+#include "config/components/components.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <lockstep/callback.h>
+
+#include <string.h>
+
+typedef struct metric {
+    lk_callback *(*create)(lk_metric_callback_options options);
+} metric;
+
+static bool has(const lk_component *self, const char *name)
+{
+    for (const lk_parameter *p = self->parameters; p->name; p++)
+        if (!strcmp(p->name, name)) return true;
+    return false;
+}
+
+static lk_status read_topk(lk_args *args, lk_metric_callback_options *options)
+{
+    int count = lk_arg_count(args, "topk");
+    if (count > LK_MAX_TOPK) return lki_fail(LK_ERR_CONFIG, "topk: at most %d, found %d", LK_MAX_TOPK, count);
+    for (int i = 0; i < count; i++) {
+        options->topk[i] = lk_arg_int_at(args, "topk", i);
+        if (options->topk[i] < 1)
+            return lki_fail(LK_ERR_CONFIG, "topk: expected at least 1, found %d", options->topk[i]);
+    }
+    return LK_OK;
+}
+
+/* num_classes names; the caller frees the array, not the texts. */
+static lk_status read_class_names(lk_args *args, lk_metric_callback_options *options, const char ***names)
+{
+    int count = lk_arg_count(args, "class_names");
+    if (count == 0) return LK_OK;
+    if (options->num_classes && options->num_classes != count)
+        return lki_fail(LK_ERR_CONFIG, "class_names: %d names for %d classes", count, options->num_classes);
+    *names = LKI_NEW_ARRAY(const char *, count + 1);
+    if (!*names) return LK_ERR_NOMEM;
+    for (int i = 0; i < count; i++) (*names)[i] = lk_arg_string_at(args, "class_names", i);
+    options->class_names = *names;
+    options->num_classes = count;
+    return LK_OK;
+}
+
+static lk_status build_metric(const lk_component *self, lk_args *args, void **out)
+{
+    const metric *kind = self->context;
+    LKI_SCOPED const char **names = NULL;
+    lk_metric_callback_options options = {
+        .input_key = lk_arg_string(args, "input_key"),
+        .target_key = lk_arg_string(args, "target_key"),
+        .prefix = lk_arg_string(args, "prefix"),
+        .suffix = lk_arg_string(args, "suffix"),
+    };
+    if (has(self, "log_on_batch")) options.not_on_batch = !lk_arg_bool(args, "log_on_batch");
+    if (has(self, "num_classes")) options.num_classes = lk_arg_int(args, "num_classes");
+    if (has(self, "topk")) LKI_TRY(read_topk(args, &options));
+    if (has(self, "zero_division")) options.zero_division = lk_arg_float(args, "zero_division");
+    if (has(self, "compute_per_class_metrics"))
+        options.compute_per_class_metrics = lk_arg_bool(args, "compute_per_class_metrics");
+    if (has(self, "threshold") && lk_arg_given(args, "threshold")) {
+        double threshold = lk_arg_float(args, "threshold");
+        options.threshold = threshold == 0 ? LK_THRESHOLD_ZERO : threshold;
+    }
+    if (has(self, "from_logits")) options.from_logits = lk_arg_bool(args, "from_logits");
+    if (has(self, "class_names")) LKI_TRY(read_class_names(args, &options, &names));
+    if (has(self, "normalize")) options.normalize = lk_arg_bool(args, "normalize");
+    return lki_built(kind->create(options), out);
+}
+
+#define KEYS                                                                                                 \
+    LKI_STRING("input_key", LKI_OPTIONAL, "the output to look at; the runner's where left out"),             \
+        LKI_STRING("target_key", LKI_OPTIONAL, "what it should be; the runner's where left out")
+#define AFFIXES                                                                                              \
+    LKI_STRING("prefix", LKI_OPTIONAL, "put before the names"),                                              \
+        LKI_STRING("suffix", LKI_OPTIONAL, "put behind the names")
+/* Of metrics that a batch alone has, too. */
+#define NAMES       LKI_BOOL("log_on_batch", "true", "among the metrics of batches too"), AFFIXES
+#define CLASSES     LKI_INT("num_classes", LKI_OPTIONAL, "the classes; as many as the outputs where left out")
+#define PER_CLASS   LKI_BOOL("compute_per_class_metrics", "false", "report each class too")
+#define FROM_LOGITS LKI_BOOL("from_logits", "false", "pass the outputs through a sigmoid first")
+#define CLASS_NAMES LKI_STRINGS("class_names", LKI_OPTIONAL, "the names of the classes")
+
+static const lk_parameter accuracy_parameters[] = {
+    KEYS,
+    LKI_INTS("topk", LKI_OPTIONAL, "among the best how many; 1, 3 and 5 as the classes allow"),
+    CLASSES,
+    NAMES,
+    {0}};
+static const lk_parameter multilabel_accuracy_parameters[] = {
+    KEYS, LKI_FLOAT("threshold", LKI_OPTIONAL, "above it a label is meant; 0.5"), NAMES, FROM_LOGITS, {0}};
+static const lk_parameter precision_parameters[] = {
+    KEYS, CLASSES, LKI_FLOAT("zero_division", "0", "the value of 0 / 0"), NAMES, PER_CLASS, {0},
+};
+static const lk_parameter multilabel_precision_parameters[] = {
+    KEYS,        CLASSES,   LKI_FLOAT("zero_division", "0", "the value of 0 / 0"),
+    NAMES,       PER_CLASS, LKI_FLOAT("threshold", LKI_OPTIONAL, "above it a label is meant; 0.5"),
+    FROM_LOGITS, {0},
+};
+static const lk_parameter auc_parameters[] = {KEYS, PER_CLASS, AFFIXES, CLASSES, {0}};
+static const lk_parameter regression_parameters[] = {KEYS, AFFIXES, {0}};
+static const lk_parameter region_parameters[] = {
+    KEYS,
+    CLASS_NAMES,
+    LKI_FLOAT("threshold", LKI_OPTIONAL, "above it a pixel is in; soft scores where left out"),
+    FROM_LOGITS,
+    NAMES,
+    {0},
+};
+
+static const lk_parameter confusion_parameters[] = {
+    KEYS, CLASS_NAMES, CLASSES, LKI_BOOL("normalize", "false", "rows sum to one"), AFFIXES, {0},
+};
+
+#define ENTRY(name_, help_, table_, create_)                                                                 \
+    {                                                                                                        \
+        .name = name_, .aliases = LKI_CALLBACK_NAMES(name_), .kind = LK_KIND_CALLBACK, .help = help_,        \
+        .parameters = table_##_parameters, .build = build_metric, .context = &(const metric)                 \
+        {                                                                                                    \
+            create_                                                                                          \
+        }                                                                                                    \
+    }
+
+const lk_component lki_metric_components[] = {
+    ENTRY("Accuracy", "How often the target is among the best k: accuracy01, accuracy03, ...", accuracy,
+          lk_accuracy_callback_create),
+    ENTRY("MultilabelAccuracy", "How many labels are right.", multilabel_accuracy,
+          lk_multilabel_accuracy_callback_create),
+    ENTRY("PrecisionRecallF1Support", "precision, recall and f1: macro, micro, weighted, and per class.",
+          precision, lk_precision_recall_f1_support_callback_create),
+    ENTRY("MultilabelPrecisionRecallF1Support", "precision, recall and f1 of labels.", multilabel_precision,
+          lk_multilabel_precision_recall_f1_support_callback_create),
+    ENTRY("AUC", "The area under the ROC curve: macro, micro, weighted, and per class.", auc,
+          lk_auc_callback_create),
+    ENTRY("R2Squared", "The coefficient of determination.", regression, lk_r2_callback_create),
+    ENTRY("MSE", "The mean squared error.", regression, lk_mse_callback_create),
+    ENTRY("MAE", "The mean absolute error.", regression, lk_mae_callback_create),
+    ENTRY("IOU", "Intersection over union of regions.", region, lk_iou_callback_create),
+    ENTRY("Dice", "Twice the intersection over the sum of regions.", region, lk_dice_callback_create),
+    ENTRY("ConfusionMatrix", "Which class is taken for which: a picture and a CSV file an epoch.", confusion,
+          lk_confusion_matrix_callback_create),
+    {0},
+};

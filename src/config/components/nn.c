@@ -1,0 +1,383 @@
+/* torch.nn's layers. */
+#include "config/components/components.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <lockstep/nn.h>
+
+#include <string.h>
+
+/* Zero means "the default" in an options struct; a zero from a config is meant. */
+static double meant(double value)
+{
+    return value == 0 ? LK_ZERO : value;
+}
+
+/* Takes all modules of an argument; the caller frees the array, whose modules the constructors free. */
+static lk_status take_modules(lk_args *args, const char *name, lk_named_module **out, int *count)
+{
+    *count = lk_arg_count(args, name);
+    lk_named_module *modules = LKI_NEW_ARRAY(lk_named_module, *count + 1);
+    if (!modules) return LK_ERR_NOMEM;
+    for (int i = 0; i < *count; i++) {
+        modules[i].name = lk_arg_key_at(args, name, i);
+        modules[i].module = lk_arg_take_at(args, name, i);
+    }
+    *out = modules;
+    return LK_OK;
+}
+
+typedef lk_module *(*container_constructor)(lk_module *const *modules, int count);
+typedef struct container {
+    container_constructor create;
+} container;
+
+static lk_status build_container(const lk_component *self, lk_args *args, void **out)
+{
+    const container *kind = self->context;
+    lk_named_module *named = NULL;
+    lk_module *module, **plain;
+    int count;
+    LKI_TRY(take_modules(args, "args", &named, &count));
+    if (count > 0 && named[0].name && kind->create == lk_sequential_create)
+        module = lk_named_sequential_create((lk_named_modules){named, count});
+    else {
+        plain = LKI_NEW_ARRAY(lk_module *, count + 1);
+        for (int i = 0; plain && i < count; i++) plain[i] = named[i].module;
+        module = plain ? kind->create(plain, count) : NULL;
+        for (int i = 0; !plain && i < count; i++) lk_module_free(named[i].module);
+        lki_free(plain);
+    }
+    lki_free(named);
+    return lki_built(module, out);
+}
+
+static lk_status build_linear(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    return lki_built(lk_linear(lk_arg_int64(args, "in_features"), lk_arg_int64(args, "out_features"),
+                               .no_bias = !lk_arg_bool(args, "bias")),
+                     out);
+}
+
+typedef struct batch_norm {
+    lk_module *(*create)(int64_t features, lk_batch_norm_options options);
+} batch_norm;
+
+static lk_status build_batch_norm(const lk_component *self, lk_args *args, void **out)
+{
+    const batch_norm *kind = self->context;
+    lk_batch_norm_options options = {
+        .eps = meant(lk_arg_float(args, "eps")),
+        .momentum = meant(lk_arg_float(args, "momentum")),
+        .no_affine = !lk_arg_bool(args, "affine"),
+        .no_running_stats = !lk_arg_bool(args, "track_running_stats"),
+    };
+    return lki_built(kind->create(lk_arg_int64(args, "num_features"), options), out);
+}
+
+static lk_status read_shape(lk_args *args, const char *name, lk_shape *shape)
+{
+    shape->rank = lk_arg_count(args, name);
+    if (shape->rank > LK_MAX_DIMS)
+        return lki_fail(LK_ERR_CONFIG, "%s: at most %d sizes, found %d", name, LK_MAX_DIMS, shape->rank);
+    for (int i = 0; i < shape->rank; i++) shape->dim[i] = lk_arg_int_at(args, name, i);
+    return LK_OK;
+}
+
+static lk_status build_layer_norm(const lk_component *self, lk_args *args, void **out)
+{
+    lk_shape shape;
+    (void)self;
+    LKI_TRY(read_shape(args, "normalized_shape", &shape));
+    lk_norm_options options = {.eps = meant(lk_arg_float(args, "eps")),
+                               .no_affine = !lk_arg_bool(args, "elementwise_affine")};
+    return lki_built(lk_layer_norm_create(shape, options), out);
+}
+
+static lk_status build_group_norm(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    lk_norm_options options = {.eps = meant(lk_arg_float(args, "eps")),
+                               .no_affine = !lk_arg_bool(args, "affine")};
+    return lki_built(
+        lk_group_norm_create(lk_arg_int64(args, "num_groups"), lk_arg_int64(args, "num_channels"), options),
+        out);
+}
+
+static lk_status build_dropout(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    return lki_built(lk_dropout(.p = meant(lk_arg_float(args, "p"))), out);
+}
+
+static lk_status build_embedding(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    return lki_built(lk_embedding(lk_arg_int64(args, "num_embeddings"), lk_arg_int64(args, "embedding_dim"),
+                                  .padding_idx = lk_arg_int(args, "padding_idx"),
+                                  .has_padding_idx = lk_arg_given(args, "padding_idx")),
+                     out);
+}
+
+static lk_status build_flatten(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    return lki_built(lk_flatten(.start_dim = lk_arg_int(args, "start_dim"), .has_start_dim = true,
+                                .end_dim = lk_arg_int(args, "end_dim")),
+                     out);
+}
+
+static lk_status build_unflatten(const lk_component *self, lk_args *args, void **out)
+{
+    lk_shape sizes;
+    (void)self;
+    LKI_TRY(read_shape(args, "unflattened_size", &sizes));
+    return lki_built(lk_unflatten(lk_arg_int(args, "dim"), sizes), out);
+}
+
+/* Activations without numbers of their own. */
+typedef struct plain {
+    lk_module *(*create)(void);
+} plain;
+
+static lk_status build_plain(const lk_component *self, lk_args *args, void **out)
+{
+    const plain *kind = self->context;
+    (void)args;
+    return lki_built(kind->create(), out);
+}
+
+static lk_status build_softmax(const lk_component *self, lk_args *args, void **out)
+{
+    int dim = lk_arg_int(args, "dim");
+    return lki_built(!strcmp(self->name, "Softmax") ? lk_softmax(dim) : lk_log_softmax(dim), out);
+}
+
+static lk_status build_leaky_relu(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    return lki_built(lk_leaky_relu(.negative_slope = meant(lk_arg_float(args, "negative_slope"))), out);
+}
+
+static lk_status build_elu(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    return lki_built(lk_elu(.alpha = meant(lk_arg_float(args, "alpha"))), out);
+}
+
+static lk_status build_gelu(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    return lki_built(lk_gelu(.approximate_tanh = !strcmp(lk_arg_string(args, "approximate"), "tanh")), out);
+}
+
+static lk_status build_softplus(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    return lki_built(lk_softplus(.beta = meant(lk_arg_float(args, "beta")),
+                                 .threshold = meant(lk_arg_float(args, "threshold"))),
+                     out);
+}
+
+static lk_status build_attention(const lk_component *self, lk_args *args, void **out)
+{
+    lk_attention_options options = {
+        .dropout = lk_arg_float(args, "dropout"),
+        .no_bias = !lk_arg_bool(args, "bias"),
+        .kdim = lk_arg_int(args, "kdim"),
+        .vdim = lk_arg_int(args, "vdim"),
+        .batch_first = lk_arg_bool(args, "batch_first"),
+    };
+    (void)self;
+    return lki_built(lk_multihead_attention_create(lk_arg_int64(args, "embed_dim"),
+                                                   lk_arg_int64(args, "num_heads"), options),
+                     out);
+}
+
+static lk_status build_encoder_layer(const lk_component *self, lk_args *args, void **out)
+{
+    lk_transformer_options options = {
+        .dim_feedforward = lk_arg_int(args, "dim_feedforward"),
+        .dropout = meant(lk_arg_float(args, "dropout")),
+        .activation =
+            strcmp(lk_arg_string(args, "activation"), "gelu") ? LK_TRANSFORMER_RELU : LK_TRANSFORMER_GELU,
+        .layer_norm_eps = meant(lk_arg_float(args, "layer_norm_eps")),
+        .batch_first = lk_arg_bool(args, "batch_first"),
+        .norm_first = lk_arg_bool(args, "norm_first"),
+    };
+    (void)self;
+    return lki_built(lk_transformer_encoder_layer_create(lk_arg_int64(args, "d_model"),
+                                                         lk_arg_int64(args, "nhead"), options),
+                     out);
+}
+
+static lk_status build_encoder(const lk_component *self, lk_args *args, void **out)
+{
+    lk_module *norm = lk_arg_take(args, "norm"), *layer = lk_arg_take(args, "encoder_layer");
+    (void)self;
+    return lki_built(lk_transformer_encoder(layer, lk_arg_int(args, "num_layers"), .norm = norm), out);
+}
+
+#define INPLACE LKI_NO_EFFECT("inplace", "false", "the plan decides what can be done in place")
+
+static const lk_parameter container_parameters[] = {
+    LKI_OBJECTS("args", MODULE, LKI_OPTIONAL, "the modules, in order; a map gives them names"),
+    {0},
+};
+static const lk_parameter linear_parameters[] = {
+    LKI_INT("in_features", LKI_REQUIRED, "size of the input's last axis"),
+    LKI_INT("out_features", LKI_REQUIRED, "size of the output's last axis"),
+    LKI_BOOL("bias", "true", "add a learned number to each output"),
+    {0},
+};
+static const lk_parameter batch_norm_parameters[] = {
+    LKI_INT("num_features", LKI_REQUIRED, "channels of the input"),
+    LKI_FLOAT("eps", "1e-5", "added to the variance"),
+    LKI_FLOAT("momentum", "0.1", "how much the running values follow each batch"),
+    LKI_BOOL("affine", "true", "learn a weight and a bias"),
+    LKI_BOOL("track_running_stats", "true", "keep running values for evaluation"),
+    {0},
+};
+static const lk_parameter layer_norm_parameters[] = {
+    LKI_INTS("normalized_shape", LKI_REQUIRED, "the last axes' sizes"),
+    LKI_FLOAT("eps", "1e-5", "added to the variance"),
+    LKI_BOOL("elementwise_affine", "true", "learn a weight and a bias"),
+    {0},
+};
+static const lk_parameter group_norm_parameters[] = {
+    LKI_INT("num_groups", LKI_REQUIRED, "groups of channels"),
+    LKI_INT("num_channels", LKI_REQUIRED, "channels of the input"),
+    LKI_FLOAT("eps", "1e-5", "added to the variance"),
+    LKI_BOOL("affine", "true", "learn a weight and a bias"),
+    {0},
+};
+static const lk_parameter dropout_parameters[] = {
+    LKI_FLOAT("p", "0.5", "how many values become zero"), INPLACE, {0}};
+static const lk_parameter embedding_parameters[] = {
+    LKI_INT("num_embeddings", LKI_REQUIRED, "how many vectors there are"),
+    LKI_INT("embedding_dim", LKI_REQUIRED, "the size of a vector"),
+    LKI_INT("padding_idx", LKI_OPTIONAL, "the vector that stays zero"),
+    {0},
+};
+static const lk_parameter flatten_parameters[] = {
+    LKI_INT("start_dim", "1", "the first axis to join"), LKI_INT("end_dim", "-1", "the last one"), {0}};
+static const lk_parameter unflatten_parameters[] = {
+    LKI_INT("dim", LKI_REQUIRED, "the axis to divide"),
+    LKI_INTS("unflattened_size", LKI_REQUIRED, "the sizes it is divided into; one may be -1"),
+    {0},
+};
+static const lk_parameter identity_parameters[] = {
+    LKI_NO_EFFECT("args", NULL, "as in PyTorch, Identity reads none"), {0}};
+static const lk_parameter inplace_parameters[] = {INPLACE, {0}};
+static const lk_parameter softmax_parameters[] = {LKI_INT("dim", LKI_REQUIRED, "the axis that sums to one"),
+                                                  {0}};
+static const lk_parameter leaky_relu_parameters[] = {
+    LKI_FLOAT("negative_slope", "0.01", "the slope below zero"), INPLACE, {0}};
+static const lk_parameter elu_parameters[] = {
+    LKI_FLOAT("alpha", "1.0", "minus the limit below zero"), INPLACE, {0}};
+static const lk_parameter gelu_parameters[] = {
+    LKI_CHOICE("approximate", "none", "none|tanh", "the formula: exact, or by the hyperbolic tangent"), {0}};
+static const lk_parameter softplus_parameters[] = {
+    LKI_FLOAT("beta", "1", "log(1 + exp(beta x)) / beta"),
+    LKI_FLOAT("threshold", "20", "x itself where beta x is above this"),
+    {0}};
+static const lk_parameter attention_parameters[] = {
+    LKI_INT("embed_dim", LKI_REQUIRED, "size of the features"),
+    LKI_INT("num_heads", LKI_REQUIRED, "heads, among which the features are divided"),
+    LKI_FLOAT("dropout", "0.0", "how many attention weights become zero"),
+    LKI_BOOL("bias", "true", "add learned numbers to the projections"),
+    LKI_INT("kdim", LKI_OPTIONAL, "size of the keys; embed_dim where left out"),
+    LKI_INT("vdim", LKI_OPTIONAL, "size of the values; embed_dim where left out"),
+    LKI_BOOL("batch_first", "false", "the input is (batch, sequence, feature)"),
+    {0},
+};
+static const lk_parameter encoder_layer_parameters[] = {
+    LKI_INT("d_model", LKI_REQUIRED, "size of the features"),
+    LKI_INT("nhead", LKI_REQUIRED, "heads of the attention"),
+    LKI_INT("dim_feedforward", "2048", "size of the inner layer"),
+    LKI_FLOAT("dropout", "0.1", "how many values become zero"),
+    LKI_CHOICE("activation", "relu", "relu|gelu", "of the inner layer"),
+    LKI_FLOAT("layer_norm_eps", "1e-5", "added to the variance"),
+    LKI_BOOL("batch_first", "false", "the input is (batch, sequence, feature)"),
+    LKI_BOOL("norm_first", "false", "normalise before attention and inner layer instead of after"),
+    {0},
+};
+static const lk_parameter encoder_parameters[] = {
+    LKI_OBJECT("encoder_layer", MODULE, LKI_REQUIRED, "the layer of which all are copies"),
+    LKI_INT("num_layers", LKI_REQUIRED, "how many"),
+    LKI_OBJECT("norm", MODULE, LKI_OPTIONAL, "a normalisation after the last one"),
+    {0},
+};
+
+#define CONTAINER(create_)                                                                                   \
+    .parameters = container_parameters, .rest = "args", .build = build_container,                            \
+    .context = &(const container)                                                                            \
+    {                                                                                                        \
+        create_                                                                                              \
+    }
+#define BATCH_NORM(create_)                                                                                  \
+    .parameters = batch_norm_parameters, .build = build_batch_norm, .context = &(const batch_norm)           \
+    {                                                                                                        \
+        create_                                                                                              \
+    }
+#define PLAIN(create_)                                                                                       \
+    .build = build_plain, .context = &(const plain)                                                          \
+    {                                                                                                        \
+        create_                                                                                              \
+    }
+#define INPLACE_PLAIN(create_) .parameters = inplace_parameters, PLAIN(create_)
+
+const lk_component lki_module_components[] = {
+    {"Sequential", "torch.nn.Sequential", LK_KIND_MODULE, "Modules one after the other.",
+     CONTAINER(lk_sequential_create)},
+    {"Residual", NULL, LK_KIND_MODULE, "x plus what the modules, one after the other, make of it.",
+     CONTAINER(lk_residual_create)},
+    {"Linear", "torch.nn.Linear", LK_KIND_MODULE, "x W^T + b over the last axis.",
+     .parameters = linear_parameters, .build = build_linear},
+    {"BatchNorm1d", "torch.nn.BatchNorm1d", LK_KIND_MODULE,
+     "Normalises each channel over the batch: (N, C) or (N, C, L).", BATCH_NORM(lk_batch_norm1d_create)},
+    {"BatchNorm2d", "torch.nn.BatchNorm2d", LK_KIND_MODULE,
+     "Normalises each channel over the batch: (N, C, H, W).", BATCH_NORM(lk_batch_norm2d_create)},
+    {"BatchNorm3d", "torch.nn.BatchNorm3d", LK_KIND_MODULE,
+     "Normalises each channel over the batch: (N, C, D, H, W).", BATCH_NORM(lk_batch_norm3d_create)},
+    {"LayerNorm", "torch.nn.LayerNorm", LK_KIND_MODULE, "Normalises over the last axes.",
+     .parameters = layer_norm_parameters, .build = build_layer_norm},
+    {"GroupNorm", "torch.nn.GroupNorm", LK_KIND_MODULE, "Normalises over groups of channels.",
+     .parameters = group_norm_parameters, .build = build_group_norm},
+    {"Dropout", "torch.nn.Dropout", LK_KIND_MODULE, "Sets random values to zero in training.",
+     .parameters = dropout_parameters, .build = build_dropout},
+    {"Embedding", "torch.nn.Embedding", LK_KIND_MODULE, "A learned vector for each index.",
+     .parameters = embedding_parameters, .build = build_embedding},
+    {"Flatten", "torch.nn.Flatten", LK_KIND_MODULE, "Joins axes into one.", .parameters = flatten_parameters,
+     .build = build_flatten},
+    {"Unflatten", "torch.nn.Unflatten", LK_KIND_MODULE, "Divides an axis into several.",
+     .parameters = unflatten_parameters, .build = build_unflatten},
+    {"Identity", "torch.nn.Identity", LK_KIND_MODULE, "The input itself.", .parameters = identity_parameters,
+     .rest = "args", .build = build_plain, .context = &(const plain){lk_identity}},
+    {"ReLU", "torch.nn.ReLU", LK_KIND_MODULE, "max(x, 0).", INPLACE_PLAIN(lk_relu)},
+    {"SiLU", "torch.nn.SiLU", LK_KIND_MODULE, "x sigmoid(x).", INPLACE_PLAIN(lk_silu)},
+    {"Tanh", "torch.nn.Tanh", LK_KIND_MODULE, "The hyperbolic tangent.", PLAIN(lk_tanh)},
+    {"Sigmoid", "torch.nn.Sigmoid", LK_KIND_MODULE, "1 / (1 + exp(-x)).", PLAIN(lk_sigmoid)},
+    {"LeakyReLU", "torch.nn.LeakyReLU", LK_KIND_MODULE, "x above zero, a small slope below.",
+     .parameters = leaky_relu_parameters, .build = build_leaky_relu},
+    {"ELU", "torch.nn.ELU", LK_KIND_MODULE, "x above zero, alpha (exp(x) - 1) below.",
+     .parameters = elu_parameters, .build = build_elu},
+    {"GELU", "torch.nn.GELU", LK_KIND_MODULE, "x times the normal distribution function of x.",
+     .parameters = gelu_parameters, .build = build_gelu},
+    {"Softplus", "torch.nn.Softplus", LK_KIND_MODULE, "A smooth max(x, 0).",
+     .parameters = softplus_parameters, .build = build_softplus},
+    {"Softmax", "torch.nn.Softmax", LK_KIND_MODULE, "exp(x), scaled to sum to one along an axis.",
+     .parameters = softmax_parameters, .build = build_softmax},
+    {"LogSoftmax", "torch.nn.LogSoftmax", LK_KIND_MODULE, "The logarithm of Softmax.",
+     .parameters = softmax_parameters, .build = build_softmax},
+    {"MultiheadAttention", "torch.nn.MultiheadAttention", LK_KIND_MODULE,
+     "Attention of a sequence to itself.", .parameters = attention_parameters, .build = build_attention},
+    {"TransformerEncoderLayer", "torch.nn.TransformerEncoderLayer", LK_KIND_MODULE,
+     "Attention and an inner layer, each with a residual and a normalisation.",
+     .parameters = encoder_layer_parameters, .build = build_encoder_layer},
+    {"TransformerEncoder", "torch.nn.TransformerEncoder", LK_KIND_MODULE,
+     "Encoder layers one after the other.", .parameters = encoder_parameters, .build = build_encoder},
+    {0},
+};

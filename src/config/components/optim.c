@@ -1,0 +1,264 @@
+/* torch.optim's optimizers. They meet their parameters when a run begins; `params` says which those are. */
+#include "config/components/components.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "config/build.h"
+#include "config/registry.h"
+
+#include <lockstep/optim.h>
+
+#include <string.h>
+
+enum { MAX_GROUPS = 64 };
+
+static double meant(double value)
+{
+    return value == 0 ? LK_ZERO : value;
+}
+
+static lk_status read_betas(lk_args *args, double *beta1, double *beta2)
+{
+    int count = lk_arg_count(args, "betas");
+    if (count == 0) return LK_OK;
+    if (count != 2) return lki_fail(LK_ERR_CONFIG, "betas: expected two numbers, found %d", count);
+    *beta1 = meant(lk_arg_float_at(args, "betas", 0));
+    *beta2 = meant(lk_arg_float_at(args, "betas", 1));
+    return LK_OK;
+}
+
+static double given_float(lk_args *args, const char *name)
+{
+    return lk_arg_given(args, name) ? meant(lk_arg_float(args, name)) : 0;
+}
+
+/* One of several groups of parameters, with numbers of its own. */
+static lk_status build_group(const lk_component *self, lk_args *args, void **out)
+{
+    lk_param_group *group = LKI_NEW(lk_param_group);
+    (void)self;
+    if (!group) return LK_ERR_NOMEM;
+    *out = group;
+    group->module = lk_arg_peek(args, "params");
+    group->lr = given_float(args, "lr");
+    group->momentum = given_float(args, "momentum");
+    group->weight_decay = given_float(args, "weight_decay");
+    group->eps = given_float(args, "eps");
+    return read_betas(args, &group->beta1, &group->beta2);
+}
+
+/* A group's number that its optimizer has no use for. */
+static lk_status check_group(const lk_component *optimizer, const lki_object *group)
+{
+    const lk_parameter *parameters = group->component->parameters;
+    for (int i = 0; parameters[i].name; i++)
+        if (group->given[i] && lki_component_parameter_index(optimizer, parameters[i].name) < 0)
+            return lki_fail_at(group->values[i]->place, "%s: %s has no %s", group->called, optimizer->name,
+                               parameters[i].name);
+    return LK_OK;
+}
+
+static lk_status read_groups(lk_args *args, lk_param_group *groups, lk_param_group_list *out)
+{
+    int count = lk_arg_count(args, "params");
+    if (count > MAX_GROUPS) return lki_fail(LK_ERR_CONFIG, "params: at most %d groups", MAX_GROUPS);
+    out->items = groups;
+    for (int i = 0; i < count; i++) {
+        const lk_param_group *group = lk_arg_peek_at(args, "params", i);
+        /* A reference to all of a model's parameters is no group: the optimizer's own numbers are meant. */
+        if (strcmp(lk_arg_component_at(args, "params", i), "param_group")) continue;
+        LKI_TRY(check_group(args->object->component, lki_object_argument(args->object, "params", i)));
+        groups[out->count++] = *group;
+    }
+    return LK_OK;
+}
+
+static lk_status build_sgd(const lk_component *self, lk_args *args, void **out)
+{
+    lk_param_group groups[MAX_GROUPS];
+    lk_sgd_options options = {
+        .lr = meant(lk_arg_float(args, "lr")),
+        .momentum = lk_arg_float(args, "momentum"),
+        .dampening = lk_arg_float(args, "dampening"),
+        .weight_decay = lk_arg_float(args, "weight_decay"),
+        .nesterov = lk_arg_bool(args, "nesterov"),
+        .maximize = lk_arg_bool(args, "maximize"),
+    };
+    (void)self;
+    LKI_TRY(read_groups(args, groups, &options.groups));
+    return lki_built(lk_sgd_create(options), out);
+}
+
+typedef struct adam {
+    lk_optimizer *(*create)(lk_adam_options options);
+    bool has_amsgrad;
+} adam;
+
+static lk_status build_adam(const lk_component *self, lk_args *args, void **out)
+{
+    const adam *kind = self->context;
+    lk_param_group groups[MAX_GROUPS];
+    lk_adam_options options = {
+        .lr = meant(lk_arg_float(args, "lr")),
+        .eps = meant(lk_arg_float(args, "eps")),
+        .weight_decay = meant(lk_arg_float(args, "weight_decay")),
+        .amsgrad = kind->has_amsgrad && lk_arg_bool(args, "amsgrad"),
+        .maximize = kind->has_amsgrad && lk_arg_bool(args, "maximize"),
+    };
+    LKI_TRY(read_betas(args, &options.beta1, &options.beta2));
+    LKI_TRY(read_groups(args, groups, &options.groups));
+    return lki_built(kind->create(options), out);
+}
+
+static lk_status build_catalyst_lamb(const lk_component *self, lk_args *args, void **out)
+{
+    lk_param_group groups[MAX_GROUPS];
+    lk_catalyst_lamb_options options = {
+        .lr = meant(lk_arg_float(args, "lr")),
+        .eps = meant(lk_arg_float(args, "eps")),
+        .weight_decay = meant(lk_arg_float(args, "weight_decay")),
+        .adam = lk_arg_bool(args, "adam"),
+    };
+    (void)self;
+    LKI_TRY(read_betas(args, &options.beta1, &options.beta2));
+    LKI_TRY(read_groups(args, groups, &options.groups));
+    return lki_built(lk_catalyst_lamb_create(options), out);
+}
+
+static lk_status build_rmsprop(const lk_component *self, lk_args *args, void **out)
+{
+    lk_param_group groups[MAX_GROUPS];
+    lk_rmsprop_options options = {
+        .lr = meant(lk_arg_float(args, "lr")),
+        .alpha = meant(lk_arg_float(args, "alpha")),
+        .eps = meant(lk_arg_float(args, "eps")),
+        .weight_decay = lk_arg_float(args, "weight_decay"),
+        .momentum = lk_arg_float(args, "momentum"),
+        .centered = lk_arg_bool(args, "centered"),
+        .maximize = lk_arg_bool(args, "maximize"),
+    };
+    (void)self;
+    LKI_TRY(read_groups(args, groups, &options.groups));
+    return lki_built(lk_rmsprop_create(options), out);
+}
+
+static lk_status build_adagrad(const lk_component *self, lk_args *args, void **out)
+{
+    lk_param_group groups[MAX_GROUPS];
+    lk_adagrad_options options = {
+        .lr = meant(lk_arg_float(args, "lr")),
+        .lr_decay = lk_arg_float(args, "lr_decay"),
+        .weight_decay = lk_arg_float(args, "weight_decay"),
+        .initial_accumulator_value = lk_arg_float(args, "initial_accumulator_value"),
+        .eps = meant(lk_arg_float(args, "eps")),
+        .maximize = lk_arg_bool(args, "maximize"),
+    };
+    (void)self;
+    LKI_TRY(read_groups(args, groups, &options.groups));
+    return lki_built(lk_adagrad_create(options), out);
+}
+
+#define PARAMS                                                                                               \
+    {                                                                                                        \
+        .name = "params", .type = LK_PARAMETER_OBJECTS, .kind = LK_KIND_PARAMETERS,                          \
+        .default_value = LKI_OPTIONAL, .implied = "param_group",                                             \
+        .help = "whose parameters, as in {_var_: model.parameters}, or groups of them; the model's where "   \
+                "left out"                                                                                   \
+    }
+#define WEIGHT_DECAY(default_) LKI_FLOAT("weight_decay", default_, "pulls the weights towards zero")
+#define EPS(default_)          LKI_FLOAT("eps", default_, "added to the denominator")
+#define BETAS                  LKI_FLOATS("betas", "[0.9, 0.999]", "how long the gradient and its square are remembered")
+#define MAXIMIZE               LKI_BOOL("maximize", "false", "climb instead of descend")
+
+static const lk_parameter group_parameters[] = {
+    LKI_OBJECT("params", PARAMETERS, LKI_REQUIRED, "whose parameters, as in {_var_: head.parameters}"),
+    LKI_FLOAT("lr", LKI_OPTIONAL, "the group's learning rate"),
+    LKI_FLOAT("momentum", LKI_OPTIONAL, "the group's momentum"),
+    LKI_FLOAT("weight_decay", LKI_OPTIONAL, "the group's weight decay"),
+    LKI_FLOATS("betas", LKI_OPTIONAL, "the group's betas"),
+    LKI_FLOAT("eps", LKI_OPTIONAL, "the group's eps"),
+    {0},
+};
+static const lk_parameter sgd_parameters[] = {
+    PARAMS,
+    LKI_FLOAT("lr", LKI_REQUIRED, "the learning rate"),
+    LKI_FLOAT("momentum", "0", "how long the direction is remembered"),
+    LKI_FLOAT("dampening", "0", "how much less of the gradient enters the momentum"),
+    WEIGHT_DECAY("0"),
+    LKI_BOOL("nesterov", "false", "look ahead along the momentum"),
+    MAXIMIZE,
+    {0},
+};
+static const lk_parameter adam_parameters[] = {
+    PARAMS,
+    LKI_FLOAT("lr", "1e-3", "the learning rate"),
+    BETAS,
+    EPS("1e-8"),
+    WEIGHT_DECAY("0"),
+    LKI_BOOL("amsgrad", "false", "use the largest second moment so far"),
+    MAXIMIZE,
+    {0},
+};
+static const lk_parameter adamw_parameters[] = {
+    PARAMS,
+    LKI_FLOAT("lr", "1e-3", "the learning rate"),
+    BETAS,
+    EPS("1e-8"),
+    WEIGHT_DECAY("1e-2"),
+    LKI_BOOL("amsgrad", "false", "use the largest second moment so far"),
+    MAXIMIZE,
+    {0},
+};
+static const lk_parameter lamb_parameters[] = {
+    PARAMS, LKI_FLOAT("lr", "1e-3", "the learning rate"), BETAS, EPS("1e-6"), WEIGHT_DECAY("0"), {0}};
+static const lk_parameter catalyst_lamb_parameters[] = {
+    PARAMS,
+    LKI_FLOAT("lr", "1e-3", "the learning rate"),
+    BETAS,
+    EPS("1e-6"),
+    WEIGHT_DECAY("0"),
+    LKI_BOOL("adam", "false", "always use a trust ratio of 1"),
+    {0},
+};
+static const lk_parameter rmsprop_parameters[] = {
+    PARAMS,
+    LKI_FLOAT("lr", "1e-2", "the learning rate"),
+    LKI_FLOAT("alpha", "0.99", "how long the gradient's square is remembered"),
+    EPS("1e-8"),
+    WEIGHT_DECAY("0"),
+    LKI_FLOAT("momentum", "0", "how long the direction is remembered"),
+    LKI_BOOL("centered", "false", "divide by the deviation instead of the root mean square"),
+    MAXIMIZE,
+    {0},
+};
+static const lk_parameter adagrad_parameters[] = {
+    PARAMS,
+    LKI_FLOAT("lr", "1e-2", "the learning rate"),
+    LKI_FLOAT("lr_decay", "0", "how fast it falls"),
+    WEIGHT_DECAY("0"),
+    LKI_FLOAT("initial_accumulator_value", "0", "the sum of squares at the start"),
+    EPS("1e-10"),
+    MAXIMIZE,
+    {0},
+};
+
+const lk_component lki_optimizer_components[] = {
+    {"param_group", NULL, LK_KIND_PARAMETERS, "Some of the model's parameters, with numbers of their own.",
+     .parameters = group_parameters, .build = build_group, .free = lki_free},
+    {"SGD", "torch.optim.SGD", LK_KIND_OPTIMIZER, "Gradient descent, with momentum where asked.",
+     .parameters = sgd_parameters, .build = build_sgd},
+    {"Adam", "torch.optim.Adam", LK_KIND_OPTIMIZER, "Adaptive moments.", .parameters = adam_parameters,
+     .build = build_adam, .context = &(const adam){lk_adam_create, true}},
+    {"AdamW", "torch.optim.AdamW", LK_KIND_OPTIMIZER, "Adam with the weight decay apart from the gradient.",
+     .parameters = adamw_parameters, .build = build_adam, .context = &(const adam){lk_adamw_create, true}},
+    {"LAMB", NULL, LK_KIND_OPTIMIZER, "Adam, scaled for each parameter by its norm: for large batches.",
+     .parameters = lamb_parameters, .build = build_adam, .context = &(const adam){lk_lamb_create, false}},
+    {"CatalystLamb", "Lamb catalyst.contrib.optimizers.Lamb catalyst.contrib.nn.optimizers.Lamb",
+     LK_KIND_OPTIMIZER, "Catalyst's LAMB: without debiasing, and weights' norms count as at most 10.",
+     .parameters = catalyst_lamb_parameters, .build = build_catalyst_lamb},
+    {"RMSprop", "torch.optim.RMSprop", LK_KIND_OPTIMIZER, "The gradient over its root mean square.",
+     .parameters = rmsprop_parameters, .build = build_rmsprop},
+    {"Adagrad", "torch.optim.Adagrad", LK_KIND_OPTIMIZER, "The gradient over the root of its squares' sum.",
+     .parameters = adagrad_parameters, .build = build_adagrad},
+    {0},
+};

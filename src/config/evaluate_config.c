@@ -1,0 +1,91 @@
+/* A training config as a description of model and data: its model, with the weights of a checkpoint, on one
+ * of its loaders. */
+#include "base/suggest.h"
+#include "config/call_parts.h"
+#include "config/components/components.h"
+#include "config/config.h"
+#include "config/registry.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <string.h>
+
+/* Callbacks that only look at the outputs; those that train, stop or save have no place in an evaluation. A
+ * user's own are taken too: an evaluation calls them with loaders and batches alone. */
+static bool is_metric(const char *component)
+{
+    if (lki_component_is_added(lk_component_find(component))) return true;
+    for (const lk_component *c = lki_metric_components; c->name; c++)
+        if (!strcmp(c->name, component)) return true;
+    return false;
+}
+
+static lk_status take_metrics(lk_args *args, lki_call_lists *l, lk_callback_list *out)
+{
+    int count = lk_arg_count(args, "callbacks"), taken = 0;
+    l->callbacks = LKI_NEW_ARRAY(lk_callback *, count + 1);
+    if (!l->callbacks) return LK_ERR_NOMEM;
+    for (int i = 0; i < count; i++)
+        if (is_metric(lk_arg_component_at(args, "callbacks", i)))
+            l->callbacks[taken++] = lk_arg_take_at(args, "callbacks", i);
+    *out = (lk_callback_list){l->callbacks, taken};
+    return args->status;
+}
+
+/* The loader of that key; without one the run's valid_loader, else the first. */
+static lk_status take_loader(lk_args *args, const char *key, lk_loader **out)
+{
+    int count = lk_arg_count(args, "loaders");
+    char hint[160];
+    if (!key) key = lk_arg_string(args, "valid_loader");
+    lki_suggestion near = {.wanted = key};
+    for (int i = 0; i < count; i++) {
+        const char *name = lk_arg_key_at(args, "loaders", i);
+        if (!name) return lki_fail(LK_ERR_CONFIG, "loaders: expected a map of loaders, as in train: {...}");
+        if (!key || !strcmp(name, key)) {
+            *out = lk_arg_take_at(args, "loaders", i);
+            return args->status;
+        }
+        lki_suggest_offer(&near, name);
+    }
+    if (!key) return lki_fail(LK_ERR_CONFIG, "loaders: there are none");
+    return lki_fail(LK_ERR_CONFIG, "loaders: there is no loader \"%.60s\"%s", key,
+                    lki_suggest_text(&near, hint, sizeof hint));
+}
+
+static lk_status take_all(lk_args *args, const lki_evaluation *wish, lki_call_lists *l, lk_loader **loader,
+                          lk_evaluate_options *options)
+{
+    lk_train_options engine = {0};
+    LKI_TRY(lki_call_read_device(args, &engine));
+    options->device = wish->device ? wish->device : engine.device;
+    options->resume = wish->checkpoint;
+    options->verbose = wish->verbose;
+    LKI_TRY(lki_call_take_model(args, &options->model));
+    if (!wish->output) LKI_TRY(lki_call_take_criterion(args, &options->criterion));
+    if (!wish->output) LKI_TRY(take_metrics(args, l, &options->callbacks));
+    return take_loader(args, wish->loader_key, loader);
+}
+
+lk_status lki_config_evaluate(lk_config *config, lki_plan *plan, const lki_evaluation *wish)
+{
+    lki_object *call = lki_config_find_call(config, "train");
+    if (!call)
+        return lki_fail(LK_ERR_CONFIG, "the config has no call of train to take model and loaders from");
+    lk_args args = {.plan = plan, .object = call};
+    lk_evaluate_options options = {0};
+    lki_call_lists l = {0};
+    lk_loader *loader = NULL;
+    lk_runner *runner = lk_args_runner(&args);
+    lki_place_text(call->node->place, args.place, sizeof args.place);
+    lk_status status = take_all(&args, wish, &l, &loader, &options);
+    if (status)
+        lki_call_drop_evaluation(loader, &options);
+    else if (wish->output)
+        status = lki_predict_to_file(runner, loader, options, wish->output);
+    else
+        status = lk_evaluate_loader_with(runner, loader, options);
+    lki_call_lists_fini(&l);
+    return status;
+}

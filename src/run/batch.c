@@ -1,0 +1,233 @@
+/* One batch of supervised training: the batch's fields go through the step, the loss into the batch's
+ * metrics. */
+#include "run/run.h"
+
+#include "base/log.h"
+#include "base/status.h"
+#include "metric/mean.h"
+#include "step/step.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool same_scaling(const lk_step_options *a, const lk_step_options *b)
+{
+    return a->scaler.init_scale == b->scaler.init_scale &&
+           a->scaler.growth_factor == b->scaler.growth_factor &&
+           a->scaler.backoff_factor == b->scaler.backoff_factor &&
+           a->scaler.growth_interval == b->scaler.growth_interval;
+}
+
+/* Evaluations, and predictions outside a run: they do not train, and need no parameter that could be. */
+static bool only_looks(const lk_runner *runner)
+{
+    return runner->run->evaluating || !runner->run->running;
+}
+
+/* Whether the step was compiled for what the runner has now: a second lk_train may have changed it. */
+static bool step_is_current(const lk_runner *runner)
+{
+    const lk_step_options *made = &runner->step->options, *wanted = &runner->run->step_options;
+    int made_every = made->accumulation_steps > 1 ? made->accumulation_steps : 1;
+    int wanted_every = wanted->accumulation_steps > 1 ? wanted->accumulation_steps : 1;
+    if (made->model != runner->model || made->criterion != runner->criterion) return false;
+    if (!lki_objective_is_of(runner, made)) return false;
+    if (only_looks(runner)) return true;
+    return made->optimizer == runner->optimizer && made_every == wanted_every &&
+           made->clip_norm == wanted->clip_norm && made->clip_value == wanted->clip_value &&
+           made->precision == wanted->precision && same_scaling(made, wanted);
+}
+
+lk_status lki_run_prepare_step(lk_runner *runner)
+{
+    if (runner->step && step_is_current(runner)) return LK_OK;
+    LKI_TRY(lki_run_check_all_have_batches(runner));
+    LKI_TRY(lki_step_keep(&runner->step, &runner->run->kept));
+    lk_step_options options = runner->run->step_options;
+    options.model = runner->model;
+    options.criterion = runner->criterion;
+    options.optimizer = only_looks(runner) ? NULL : runner->optimizer;
+    options.engine = runner->engine;
+    options.input_key = runner->input_key;
+    options.output_key = runner->output_key;
+    options.target_key = runner->target_key;
+    options.loss_key = runner->loss_key;
+    lki_objective_apply(runner, &options);
+    runner->step = lk_step_create(options);
+    return runner->step ? lki_step_take_kept(runner->step, &runner->run->kept) : lki_last_status();
+}
+
+/* What nobody has gathered yet the step gathers itself, from its own copy. */
+static lk_status collect_inputs(lk_step *step, const lk_batch *batch, lk_input *inputs)
+{
+    for (int i = 0; i < batch->field_count; i++) {
+        const lk_batch_field *field = &batch->fields[i];
+        inputs[i] = (lk_input){field->name, &field->tensor};
+        if (field->rows) LKI_TRY(lk_step_take_rows(step, field->name, field->rows, batch->indices));
+    }
+    return LK_OK;
+}
+
+static bool is_training(const lk_runner *runner)
+{
+    return runner->is_train_loader && runner->optimizer;
+}
+
+/* Callbacks may freeze and thaw parameters while the run goes on. Only a batch that trains heeds it, and all
+ * ranks have those together: a new step is made by all of them. */
+static bool trains_what_it_should(const lk_runner *runner)
+{
+    return !is_training(runner) || lki_flat_is_current(&runner->step->flat, &runner->step->params);
+}
+
+static bool somebody_looks_inside(const lki_run *run)
+{
+    return run->has_listener[LKI_MOMENT_forward] || run->has_listener[LKI_MOMENT_criterion] ||
+           run->has_listener[LKI_MOMENT_backward] || run->has_listener[LKI_MOMENT_step];
+}
+
+/* The same work as lk_step_train, with Torchbearer's moments between its parts. */
+static lk_status run_in_parts(lk_runner *runner, const lk_input *inputs, int count, bool training)
+{
+    LKI_TRY(lk_step_begin(runner->step, inputs, count, training));
+    LKI_TRY(lk_step_forward(runner->step));
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_forward));
+    LKI_TRY(lk_step_criterion(runner->step));
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_criterion));
+    if (!training) return LK_OK;
+    LKI_TRY(lk_step_backward(runner->step));
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_backward));
+    LKI_TRY(lki_step_update(runner->step));
+    return lki_run_call(runner, LKI_MOMENT_step);
+}
+
+static lk_status run_step(lk_runner *runner, const lk_input *inputs, int count)
+{
+    bool training = is_training(runner);
+    if (somebody_looks_inside(runner->run)) return run_in_parts(runner, inputs, count, training);
+    return training ? lki_step_train(runner->step, inputs, count)
+                    : lk_step_evaluate(runner->step, inputs, count);
+}
+
+/* Nothing has been updated with it. Several ranks could not agree to stop here: there it stays a failure. */
+static lk_status end_with_nan(lk_runner *runner)
+{
+    if (!runner->run->nan_ends_run || runner->world_size > 1) return LK_ERR_NAN;
+    lki_log(LKI_LOG_WARNING, "the run ends in epoch %lld, batch %lld: %s", (long long)runner->epoch_step,
+            (long long)runner->loader_batch_step, lk_error());
+    runner->need_early_stop = runner->need_loader_stop = true;
+    return lk_metrics_set(runner->batch_metrics, lki_objective_key(runner), NAN);
+}
+
+/* Evaluation knows the loss of each sample, and so does a batch whose padding must not count. Training pays
+ * nothing for it: on the host a cross entropy gives it away. */
+static void want_samples(lk_runner *runner, const lk_batch *batch)
+{
+    lk_step *step = runner->step;
+    bool free = !step->engine->ops->alloc && step->options.precision == LK_F32;
+    step->samples = !is_training(runner) || batch->padding ? LKI_SAMPLES_ALL
+                    : free                                 ? LKI_SAMPLES_FREE
+                                                           : LKI_SAMPLES_NONE;
+}
+
+/* A batch whose targets are all ignored has no mean: it is NaN, though its samples say 0 of 0. */
+static bool same_number(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+lk_status lki_run_add_loss(lk_runner *runner, const char *name, lk_metric *metric)
+{
+    const lki_sample_losses *losses = NULL;
+    double value = lk_metrics_get(runner->batch_metrics, name);
+    const lk_step *step = runner->step;
+    bool is_steps_own = step && lk_step_has_loss(step) && strcmp(name, step->options.loss_key) == 0 &&
+                        same_number(lk_step_loss(step), value);
+    if (is_steps_own && step->current->sample_rule.output)
+        LKI_TRY(lki_step_sample_losses(runner->step, runner->batch, runner->counted_batch_size, &losses));
+    if (losses && losses->count)
+        return lki_mean_metric_add_samples(metric, losses->sums, losses->weights, losses->count);
+    return lk_metric_update_value(metric, value, runner->counted_batch_size);
+}
+
+/* Squares of such a loss overflow in f32: nothing useful is learned from here on. PyTorch goes on without a
+ * word; so does the run, but it says so once. */
+static const double DIVERGED = 1e12;
+
+static void warn_if_diverged(lk_runner *runner, double loss)
+{
+    lki_run *run = runner->run;
+    if (!(fabs(loss) > DIVERGED) || run->said_diverged || !runner->is_train_loader) return;
+    run->said_diverged = true;
+    if (runner->is_master)
+        lki_log(LKI_LOG_WARNING, "the loss is %g in epoch %lld, batch %lld: the training diverges; lr is %g",
+                loss, (long long)runner->epoch_step, (long long)runner->loader_batch_step,
+                runner->optimizer ? lk_optimizer_lr(runner->optimizer, 0) : 0);
+}
+
+static lk_status put_loss(lk_runner *runner)
+{
+    double loss = lk_step_loss(runner->step);
+    warn_if_diverged(runner, loss);
+    LKI_TRY(lk_metrics_set(runner->batch_metrics, lki_objective_key(runner), loss));
+    return lki_objective_report(runner);
+}
+
+lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
+{
+    lk_input inputs[LK_MAX_FIELDS];
+    if (runner->step && !trains_what_it_should(runner))
+        LKI_TRY(lki_step_keep(&runner->step, &runner->run->kept));
+    LKI_TRY(lki_run_prepare_step(runner));
+    want_samples(runner, batch);
+    LKI_TRY(collect_inputs(runner->step, batch, inputs));
+    if (runner->run->restarts_groups && is_training(runner) && runner->loader_batch_step == 1)
+        lki_update_restart(&runner->step->update);
+    lk_status status = run_step(runner, inputs, batch->field_count);
+    if (status) return status == LK_ERR_NAN ? end_with_nan(runner) : status;
+    return lk_step_has_loss(runner->step) ? put_loss(runner) : lki_objective_report(runner);
+}
+
+bool lki_run_may_launch_batch(lk_runner *runner, const lk_batch *batch)
+{
+    lk_input inputs[LK_MAX_FIELDS];
+    if (!runner->step || !step_is_current(runner) || !trains_what_it_should(runner)) return false;
+    want_samples(runner, batch);
+    for (int i = 0; i < batch->field_count; i++)
+        inputs[i] = (lk_input){batch->fields[i].name, &batch->fields[i].tensor};
+    return lki_step_may_launch(runner->step, inputs, batch->field_count, is_training(runner));
+}
+
+lk_status lki_run_launch_batch(lk_runner *runner, const lk_batch *batch)
+{
+    lk_input inputs[LK_MAX_FIELDS];
+    LKI_TRY(collect_inputs(runner->step, batch, inputs));
+    return lki_step_launch(runner->step, inputs, batch->field_count, is_training(runner));
+}
+
+lk_status lki_run_land_batch(lk_runner *runner, bool *lost)
+{
+    LKI_TRY(lki_step_land(runner->step, lost));
+    return *lost ? LK_OK : put_loss(runner);
+}
+
+lk_status lk_runner_put_tensor(lk_runner *runner, const char *key, const lk_tensor *tensor)
+{
+    lki_run *run = runner->run;
+    int place = 0;
+    while (place < run->made_count && strcmp(run->made[place].key, key) != 0) place++;
+    if (place == LKI_MAX_MADE)
+        return lki_fail(LK_ERR_INVALID, "callbacks may add at most %d tensors to a batch", LKI_MAX_MADE);
+    if (place == run->made_count) run->made_count++;
+    run->made[place] = (lki_made){key, tensor};
+    return LK_OK;
+}
+
+const lk_tensor *lk_runner_tensor(lk_runner *runner, const char *key)
+{
+    for (int i = 0; i < runner->run->made_count; i++)
+        if (strcmp(runner->run->made[i].key, key) == 0) return runner->run->made[i].tensor;
+    lk_tensor *field = runner->batch ? lk_batch_get(runner->batch, key) : NULL;
+    if (field) return field;
+    return runner->step ? lk_step_output(runner->step, key) : NULL;
+}

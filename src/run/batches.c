@@ -1,0 +1,148 @@
+/* The batches of a loader: each in its turn or, where the engine and all callbacks allow it, one ahead.
+ *
+ * One ahead, batch k + 1 is launched before anybody looks at batch k: then batch k is waited for and its
+ * callbacks are called, with the runner's counters as they are for k, while k + 1 is under way. Nothing else
+ * changes, neither the order of what callbacks see nor a number. Whatever ends the loader early, a batch that
+ * is under way is brought to its end first. */
+#include "run/distributed.h"
+#include "run/run.h"
+
+#include "base/status.h"
+
+#include <string.h>
+
+/* Whether the callbacks let batches run ahead: nobody looks inside a batch or before it, and whoever looks
+ * after it says that it may be late. */
+static bool may_run_ahead(const lk_runner *runner)
+{
+    const lki_run *run = runner->run;
+    if (runner->ops && runner->ops->handle_batch) return false;
+    if (!runner->engine || !runner->engine->ops->mark || runner->world_size > 1) return false;
+    for (int moment = LKI_MOMENT_batch_start; moment < LKI_MOMENT_batch_end; moment++)
+        if (run->has_listener[moment]) return false;
+    for (int i = 0; i < run->callback_count; i++) {
+        const lk_callback *callback = run->callbacks[i];
+        bool looks = callback->ops->on_batch_end || callback->ops->on_settled;
+        if (looks && !callback->may_lag) return false;
+    }
+    return true;
+}
+
+static lk_status next_batch(lk_runner *runner, const lk_batch *under_way, lk_batch **out)
+{
+    *out = NULL;
+    int64_t taken = runner->loader_batch_step + (under_way != NULL);
+    if (taken >= runner->loader_batch_len || runner->need_loader_stop) return LK_OK;
+    return lk_loader_next(runner->loader, out);
+}
+
+static void count_batch(lk_runner *runner, const lk_batch *batch)
+{
+    runner->batch = batch;
+    runner->run->made_count = 0;
+    runner->batch_size = batch->count;
+    runner->counted_batch_size = batch->count - batch->padding;
+    runner->loader_batch_step++;
+    runner->loader_sample_step += batch->count * runner->world_size;
+    if (runner->is_train_loader) {
+        runner->batch_step++;
+        runner->sample_step += batch->count * runner->world_size;
+    }
+    lki_metrics_clear(runner->batch_metrics);
+}
+
+static lk_status end_batch(lk_runner *runner)
+{
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_batch_end));
+    LKI_TRY(lki_own_metrics_update(runner));
+    LKI_TRY(lki_report_batch(runner));
+    return lki_run_call(runner, LKI_MOMENT_settled);
+}
+
+static lk_status handle_batch(lk_runner *runner, const lk_batch *batch)
+{
+    count_batch(runner, batch);
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_batch_start));
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_sample));
+    unsigned long said = lki_fail_count();
+    if (runner->ops && runner->ops->handle_batch) LKI_TRY(lki_run_show_params(runner));
+    if (runner->ops && runner->ops->handle_batch)
+        LKI_TRY(lki_fail_if_silent(runner->ops->handle_batch(runner, batch), said, "the runner's",
+                                   "handle_batch"));
+    else
+        LKI_TRY(lk_runner_supervised_batch(runner, batch));
+    return end_batch(runner);
+}
+
+/* Waits for the batch under way and calls its callbacks; `next` was launched behind it, or is NULL. A batch
+ * that was lost is made again, and the one behind it after it. */
+static lk_status land(lk_runner *runner, const lk_batch *next)
+{
+    lki_run *run = runner->run;
+    const lk_batch *batch = run->under_way;
+    bool lost;
+    run->under_way = next;
+    count_batch(runner, batch);
+    LKI_TRY(lki_run_land_batch(runner, &lost));
+    if (lost) {
+        run->under_way = NULL;
+        LKI_TRY(lk_runner_supervised_batch(runner, batch));
+        if (next) LKI_TRY(lki_run_launch_batch(runner, next));
+        run->under_way = next;
+    }
+    return end_batch(runner);
+}
+
+static lk_status take_batch(lk_runner *runner, const lk_batch *batch, bool ahead)
+{
+    lki_run *run = runner->run;
+    if (ahead && lki_run_may_launch_batch(runner, batch)) {
+        LKI_TRY(lki_run_launch_batch(runner, batch));
+        if (run->under_way) return land(runner, batch);
+        run->under_way = batch;
+        return LK_OK;
+    }
+    if (run->under_way) LKI_TRY(land(runner, NULL));
+    return handle_batch(runner, batch);
+}
+
+/* A signal asked for an orderly end: everything that resume needs is saved by the checkpoint callback's
+ * exception slot. */
+static lk_status stop_if_asked(lk_runner *runner, bool at_end)
+{
+    bool asked;
+    LKI_TRY(lki_distributed_stop_asked(runner, at_end, &asked));
+    if (!asked) return LK_OK;
+    if (runner->run->under_way) LKI_TRY(land(runner, NULL));
+    runner->run->stopped = true;
+    return lki_fail(LK_ERR_STOPPED, "stopped by a signal in epoch %lld, after batch %lld of loader \"%s\"",
+                    (long long)runner->epoch_step, (long long)runner->loader_batch_step, runner->loader_key);
+}
+
+/* The first batch is waited for: it shows which outputs are wanted. */
+static lk_status go_through(lk_runner *runner)
+{
+    bool ahead = may_run_ahead(runner);
+    for (bool is_first = true;; is_first = false) {
+        lk_batch *batch;
+        LKI_TRY(stop_if_asked(runner, false));
+        LKI_TRY(next_batch(runner, runner->run->under_way, &batch));
+        if (!batch) break;
+        LKI_TRY(take_batch(runner, batch, ahead && !is_first));
+    }
+    if (runner->run->under_way) LKI_TRY(land(runner, NULL));
+    return stop_if_asked(runner, true);
+}
+
+lk_status lki_run_batches(lk_runner *runner)
+{
+    char sentence[1024];
+    runner->run->under_way = NULL;
+    lk_status status = go_through(runner);
+    if (status == LK_OK || !runner->run->under_way) return status;
+    /* Its update is made: its callbacks hear of it. What ended the loader is what the caller hears of. */
+    strncpy(sentence, lk_error(), sizeof sentence - 1);
+    sentence[sizeof sentence - 1] = 0;
+    (void)land(runner, NULL);
+    return lki_fail(status, "%s", sentence);
+}

@@ -1,0 +1,92 @@
+/* Which GPUs a run computes on, and who shares them. */
+#include "run/run.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "device/open_plugin.h"
+#include "launch/gpus.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { HOST_NBYTES = 160 };
+
+/* What each rank says of its GPU. */
+typedef struct gpu_word {
+    int32_t number; /* among those it sees; -1: it computes on something else */
+    char host[HOST_NBYTES];
+    char bus[24];
+    char name[100];
+} gpu_word;
+
+int lki_run_gpu(const lki_run *run)
+{
+    const lki_role *role = lki_process_role();
+    const char *device = run->device ? run->device : "auto";
+    if (!lki_gpu_is_meant(device) || !lki_cuda_has_device()) return 0;
+    int gpu = lki_gpu_choose(device, role->local_rank, role->local_size, NULL);
+    return gpu < 0 ? 0 : gpu;
+}
+
+static gpu_word own_word(const lk_runner *runner)
+{
+    gpu_word word = {.number = -1};
+    lki_cuda_device gpu = {0};
+    if (!runner->engine || strcmp(lk_engine_name(runner->engine), "cuda") != 0) return word;
+    const lki_cuda_plugin *plugin = lki_cuda_plugin_get();
+    int number = lki_run_gpu(runner->run);
+    if (!plugin || plugin->describe(number, &gpu) != LK_OK) return word;
+    word.number = number;
+    lki_host_identity(word.host, sizeof word.host);
+    snprintf(word.bus, sizeof word.bus, "%s", gpu.bus);
+    snprintf(word.name, sizeof word.name, "%.99s", gpu.name);
+    return word;
+}
+
+static bool is_same_gpu(const gpu_word *a, const gpu_word *b)
+{
+    return strcmp(a->host, b->host) == 0 && strcmp(a->bus, b->bus) == 0;
+}
+
+static void describe(const gpu_word *words, int count, char *text, size_t capacity)
+{
+    const gpu_word *any = NULL;
+    int ranks = 0, gpus = 0;
+    text[0] = '\0';
+    for (int i = 0; i < count; i++) {
+        bool is_new = words[i].number >= 0;
+        ranks += is_new;
+        for (int j = 0; j < i && is_new; j++)
+            is_new = words[j].number < 0 || !is_same_gpu(&words[i], &words[j]);
+        gpus += is_new;
+        if (is_new && !any) any = &words[i];
+    }
+    if (!any) return;
+    size_t length = 0;
+    if (ranks < count) length = (size_t)snprintf(text, capacity, "%d of %d ranks; ", ranks, count);
+    if (ranks == 1)
+        snprintf(text + length, capacity - length, "GPU %d: %s", any->number, any->name);
+    else if (gpus == 1)
+        snprintf(text + length, capacity - length, "%d ranks share GPU %d: %s", ranks, any->number,
+                 any->name);
+    else if (gpus < ranks)
+        snprintf(text + length, capacity - length, "%d ranks share %d GPUs: %s", ranks, gpus, any->name);
+    else
+        snprintf(text + length, capacity - length, "%d GPUs, one a rank: %s", gpus, any->name);
+}
+
+lk_status lki_run_describe_gpus(const lk_runner *runner, char *text, size_t capacity)
+{
+    const lki_run *run = runner->run;
+    gpu_word own = own_word(runner);
+    /* All ranks have one device option: they agree on whether there is something to tell. */
+    if (!run->comm || run->comm->size == 1 || !lki_gpu_is_meant(run->device ? run->device : "auto")) {
+        describe(&own, 1, text, capacity);
+        return LK_OK;
+    }
+    LKI_SCOPED gpu_word *words = LKI_NEW_ARRAY(gpu_word, run->comm->size);
+    if (!words) return LK_ERR_NOMEM;
+    LKI_TRY(lk_comm_all_gather(run->comm, &own, words, sizeof own, LK_U8));
+    describe(words, run->comm->size, text, capacity);
+    return LK_OK;
+}

@@ -1,0 +1,109 @@
+/* A trained model on a loader: its metrics, its predictions. */
+#include "run/distributed.h"
+#include "run/run.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <lockstep/callback.h>
+
+#include <string.h>
+
+/* As lk_train knows them: a run of one loader that never trains. */
+static lk_train_options as_run(const lk_named_loader *loader, const lk_evaluate_options *options)
+{
+    return (lk_train_options){.loaders = {loader, 1},
+                              .callbacks = options->callbacks,
+                              .model = options->model,
+                              .criterion = options->criterion,
+                              .seed = options->seed,
+                              .device = options->device,
+                              .verbose = options->verbose,
+                              .no_checkpoints = true};
+}
+
+static lk_status set_up(lk_runner *runner, lk_train_options *run, const lk_evaluate_options *options)
+{
+    lki_distributed_alone(runner);
+    runner->run->evaluating = true;
+    LKI_TRY(lki_run_setup(runner, run));
+    LKI_TRY(lki_run_open_engine(runner));
+    runner->verbose = options->verbose;
+    runner->epoch_step = 1;
+    if (!options->resume) return LK_OK;
+    lk_state_dict *state = lk_load_safetensors(options->resume);
+    if (!state) return lki_last_status();
+    lk_status status = lki_model_load_state(runner->model, state, options->resume);
+    lk_state_dict_free(state);
+    return status;
+}
+
+static lk_status evaluate(lk_runner *runner)
+{
+    LKI_TRY(lki_run_call_start(runner));
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_start));
+    LKI_TRY(lki_run_one_loader(runner, 0));
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_end));
+    return lki_run_call(runner, LKI_MOMENT_experiment_end);
+}
+
+lk_status lk_evaluate_loader_with(lk_runner *runner, lk_loader *loader, lk_evaluate_options options)
+{
+    lk_named_loader named = {"valid", loader};
+    lk_train_options run = as_run(&named, &options);
+    LKI_TRY(lki_run_begin(runner, &run));
+    lk_status status = set_up(runner, &run, &options);
+    if (!status) status = evaluate(runner);
+    runner->run->running = false;
+    return status;
+}
+
+typedef struct prediction_taker {
+    lk_take_prediction take;
+    void *context;
+} prediction_taker;
+
+static lk_status hand_over(lk_callback *callback, lk_runner *runner)
+{
+    prediction_taker *taker = callback->context;
+    const lk_tensor *output = lk_runner_tensor(runner, runner->output_key);
+    if (!output) return lki_last_status();
+    return taker->take(output, runner->batch, taker->context);
+}
+
+static lk_status predict(lk_runner *runner, prediction_taker *taker)
+{
+    static const lk_callback_ops ops = {.name = "Predict", .on_batch_end = hand_over};
+    lk_callback *callback = lk_callback_create(&ops, taker, LK_ORDER_EXTERNAL);
+    if (callback) callback->may_lag = callback->declares_metrics = true;
+    LKI_TRY(lki_run_add_callback(runner, callback));
+    LKI_TRY(lki_run_call_start(runner));
+    return lki_run_one_loader(runner, 0);
+}
+
+lk_status lk_predict_loader_with(lk_runner *runner, lk_loader *loader, lk_take_prediction take, void *context,
+                                 lk_evaluate_options options)
+{
+    prediction_taker taker = {take, context};
+    lk_named_loader named = {"infer", loader};
+    lk_train_options run = as_run(&named, &options);
+    LKI_TRY(lki_run_begin(runner, &run));
+    lk_status status = set_up(runner, &run, &options);
+    if (!status) status = predict(runner, &taker);
+    lki_run_teardown(runner); /* the taker lives on this stack */
+    return status;
+}
+
+lk_tensor *lk_predict_batch(lk_runner *runner, const lk_tensor *features)
+{
+    if (!runner->model) return lki_fail_null(LK_ERR_INVALID, "the runner has no model to predict with");
+    if (!runner->engine) {
+        runner->run->engine = runner->engine = lk_engine_open("auto", (lk_engine_options){0});
+        if (!runner->engine) return NULL;
+        strcpy(runner->run->engine_device, "auto");
+    }
+    lk_input input = {runner->input_key, features};
+    if (lki_run_prepare_step(runner) || lk_step_evaluate(runner->step, &input, 1)) return NULL;
+    const lk_tensor *output = lk_step_output(runner->step, runner->output_key);
+    return output ? lk_tensor_clone(output) : NULL;
+}

@@ -1,0 +1,253 @@
+/* The loop: epochs over loaders over batches, with the callbacks called at each moment. */
+#include "resume/frozen_params.h"
+#include "run/compare_metrics.h"
+#include "run/distributed.h"
+#include "run/run.h"
+#include "step/step.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "data/loader.h"
+
+#include <string.h>
+
+static lk_callback_slot slot_of(const lk_callback *callback, lki_moment moment)
+{
+    switch (moment) {
+#define X(name)                                                                                              \
+    case LKI_MOMENT_##name: return callback->ops->on_##name;
+        LK_MOMENT_LIST(X)
+#undef X
+    case LKI_MOMENT_COUNT: break;
+    }
+    return NULL;
+}
+
+/* Whether a callback may look at the weights: all may, but for those that have said they come late. */
+static bool may_look_at_weights(const lk_callback *callback, lki_moment moment)
+{
+    return !callback->may_lag || (moment != LKI_MOMENT_batch_end && moment != LKI_MOMENT_settled);
+}
+
+lk_status lki_run_call(lk_runner *runner, lki_moment moment)
+{
+    lki_run *run = runner->run;
+    bool are_shown = false;
+    if (!run->has_listener[moment]) return LK_OK;
+    for (int i = 0; i < run->callback_count; i++) {
+        lk_callback_slot slot = slot_of(run->callbacks[i], moment);
+        unsigned long said = lki_fail_count();
+        if (!slot) continue;
+        if (!are_shown && may_look_at_weights(run->callbacks[i], moment)) {
+            LKI_TRY(lki_run_show_params(runner));
+            are_shown = true;
+        }
+        LKI_TRY(lki_fail_if_silent(slot(run->callbacks[i], runner), said, "callback",
+                                   run->callbacks[i]->ops->name));
+    }
+    return LK_OK;
+}
+
+lk_status lki_run_call_start(lk_runner *runner)
+{
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
+    LKI_TRY(lki_objective_settle(runner));
+    return lki_metric_names_check(runner);
+}
+
+static bool has_prefix(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* A loader that repeats itself starts its first pass again: the same samples in the same order. */
+static lk_status begin_or_repeat(lki_run_loader *entry, lk_pass_options pass, lk_pass_size *size)
+{
+    if (entry->repeat && entry->first_pass) return lk_loader_restore(entry->loader, entry->first_pass, size);
+    LKI_TRY(lk_loader_begin(entry->loader, pass, size));
+    if (!entry->repeat) return LK_OK;
+    entry->first_pass = LKI_NEW(lk_loader_state);
+    if (!entry->first_pass) return LK_ERR_NOMEM;
+    lk_loader_save(entry->loader, entry->first_pass);
+    return LK_OK;
+}
+
+static lk_status begin_pass(lk_runner *runner, int index, lk_pass_size *size)
+{
+    lki_run *run = runner->run;
+    lk_loader *loader = run->loaders[index].loader;
+    run->resuming_loader = run->loader_state && run->resumed_inside_epoch && index == run->first_loader;
+    if (run->resuming_loader) {
+        lk_status status = lk_loader_restore(loader, run->loader_state, size);
+        runner->loader_batch_step = run->loader_batch_step;
+        runner->loader_sample_step = run->loader_sample_step;
+        return status;
+    }
+    /* From 1 on, as Catalyst calls set_epoch: the number seeds the order that ranks share. */
+    lk_pass_options pass = {.epoch = runner->epoch_step,
+                            .rank = runner->rank,
+                            .world = runner->world_size,
+                            .train = runner->is_train_loader,
+                            .seed = runner->seed};
+    runner->loader_batch_step = runner->loader_sample_step = 0;
+    return begin_or_repeat(&run->loaders[index], pass, size);
+}
+
+static int64_t limit_batches(const lki_run *run, const lki_run_loader *entry, int64_t count)
+{
+    double portion = entry->portion;
+    int64_t limit = count;
+    if (portion >= 1) limit = (int64_t)portion;
+    if (portion > 0 && portion < 1) limit = (int64_t)(portion * (double)count);
+    if (run->batch_limit && limit > run->batch_limit) limit = run->batch_limit;
+    if (limit < 1) limit = 1;
+    return limit < count ? limit : count;
+}
+
+/* Each rank's batches have moved its running statistics; what is evaluated and saved is rank 0's model. */
+static lk_status share_buffers(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    if (runner->step) LKI_TRY(lki_replicas_share_buffers(&runner->step->replicas));
+    for (int i = 0; i < run->part_count; i++)
+        if (run->parts[i].step) LKI_TRY(lki_replicas_share_buffers(&run->parts[i].step->replicas));
+    return LK_OK;
+}
+
+static lk_status start_loader(lk_runner *runner, int index)
+{
+    lki_run *run = runner->run;
+    lk_pass_size size;
+    run->current_loader = index;
+    runner->loader = run->loaders[index].loader;
+    runner->loader_key = run->loaders[index].key;
+    runner->is_train_loader = has_prefix(runner->loader_key, "train");
+    runner->is_valid_loader = has_prefix(runner->loader_key, "valid");
+    runner->is_infer_loader = has_prefix(runner->loader_key, "infer");
+    runner->loader_metrics = run->loaders[index].metrics;
+    runner->need_loader_stop = false;
+    lki_metrics_clear(runner->loader_metrics);
+    if (!runner->is_train_loader) LKI_TRY(share_buffers(runner));
+    bool own_batches = runner->ops && runner->ops->handle_batch;
+    lki_loader_defer(runner->loader, !own_batches && runner->engine && runner->engine->ops->gather_rows);
+    LKI_TRY(begin_pass(runner, index, &size));
+    for (int i = 0; i < run->metric_count && !run->resuming_loader; i++) lk_metric_reset(run->metrics[i]);
+    LKI_TRY(lki_own_metrics_start(runner));
+    runner->loader_batch_size = lk_loader_batch_size(runner->loader);
+    runner->loader_batch_len = limit_batches(run, &run->loaders[index], size.batch_count);
+    runner->loader_sample_len = size.total_sample_count;
+    return lki_run_call(runner, LKI_MOMENT_loader_start);
+}
+
+/* Ranks make a step together, but only train loaders have a batch for each of them. */
+static lk_status make_step_together(lk_runner *runner)
+{
+    const lk_comm *comm = runner->run->comm;
+    bool own_batches = runner->ops && runner->ops->handle_batch;
+    return comm && comm->size > 1 && !own_batches ? lki_run_prepare_step(runner) : LK_OK;
+}
+
+lk_status lki_run_one_loader(lk_runner *runner, int index)
+{
+    LKI_TRY(start_loader(runner, index));
+    LKI_TRY(make_step_together(runner));
+    LKI_TRY(lki_run_batches(runner));
+    runner->batch = NULL;
+    LKI_TRY(lki_metric_reduce(runner->run->metrics, runner->run->metric_count, &runner->run->collectives));
+    LKI_TRY(lki_own_metrics_report(runner));
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_loader_end));
+    LKI_TRY(lki_compare_metrics(runner, runner->loader_metrics, "loader"));
+    LKI_TRY(lki_metric_names_check_loader(runner));
+    runner->run->loaders[index].has_metrics = true;
+    return lki_report_loader(runner);
+}
+
+static lk_status run_epoch(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    bool resumed = run->resumed_inside_epoch;
+    run->inside_epoch = true;
+    if (!resumed) {
+        for (int i = 0; i < run->loader_count; i++) run->loaders[i].has_metrics = false;
+        lki_metrics_clear(runner->epoch_metrics);
+        LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_start));
+    }
+    for (int i = resumed ? run->first_loader : 0; i < run->loader_count; i++) {
+        if (run->loaders[i].skip) continue;
+        LKI_TRY(lki_run_one_loader(runner, i));
+        run->resumed_inside_epoch = false; /* later loaders and epochs start at their beginning */
+    }
+    run->inside_epoch = false;
+    LKI_TRY(share_buffers(runner));
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_end));
+    LKI_TRY(lki_compare_metrics(runner, runner->epoch_metrics, "epoch"));
+    LKI_TRY(lki_distributed_agree(runner));
+    LKI_TRY(lki_report_epoch(runner));
+    return lki_run_call(runner, LKI_MOMENT_settled);
+}
+
+int64_t lki_run_epochs_done(const lk_runner *runner)
+{
+    return runner->run->resumed_inside_epoch ? runner->epoch_step - 1 : runner->epoch_step;
+}
+
+bool lki_run_has_epochs_left(const lk_runner *runner)
+{
+    return !runner->need_early_stop && lki_run_epochs_done(runner) < runner->num_epochs;
+}
+
+/* What a run leaves behind is one model, not as many as there are ranks. */
+static lk_status compare_replicas(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    lk_step *step = runner->step;
+    if (step) LKI_TRY(lki_replicas_check(&step->replicas, step->update.step_count));
+    for (int i = 0; i < run->part_count; i++) {
+        step = run->parts[i].step;
+        if (step) LKI_TRY(lki_replicas_check(&step->replicas, step->update.step_count));
+    }
+    return LK_OK;
+}
+
+static lk_status run_epochs(lk_runner *runner)
+{
+    LKI_TRY(lki_run_call_start(runner));
+    LKI_TRY(lki_frozen_look(runner));
+    LKI_TRY(lki_report_run_start(runner));
+    LKI_TRY(lki_distributed_agree_to_stop(runner));
+    while (lki_run_has_epochs_left(runner)) {
+        if (!runner->run->resumed_inside_epoch) runner->epoch_step++;
+        LKI_TRY(run_epoch(runner));
+        LKI_TRY(lki_distributed_agree_to_stop(runner)); /* what settles an epoch may stop the run */
+    }
+    LKI_TRY(compare_replicas(runner));
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_end));
+    return lki_report_run_end(runner);
+}
+
+/* Rank 0 may still write when the others have nothing left to do: where they ended, a launcher would end it
+ * too. */
+static lk_status clean_up(lk_runner *runner)
+{
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_exception));
+    return runner->run->stopped ? lki_distributed_leave_together(runner) : LK_OK;
+}
+
+/* What ended the run is what the caller hears of, whatever the callbacks' clean-up says. */
+lk_status lki_run_loop(lk_runner *runner)
+{
+    char sentence[1024];
+    lk_status status = run_epochs(runner);
+    if (status == LK_OK) return LK_OK;
+    strncpy(sentence, lk_error(), sizeof sentence - 1);
+    sentence[sizeof sentence - 1] = 0;
+    runner->exception = status;
+    if (clean_up(runner)) {
+        runner->run->stopped = false; /* not together */
+        char second[512];
+        strncpy(second, lk_error(), sizeof second - 1);
+        second[sizeof second - 1] = 0;
+        return lki_fail(status, "%s (and then: %s)", sentence, second);
+    }
+    return lki_fail(status, "%s", sentence);
+}

@@ -1,0 +1,61 @@
+/* The names of metrics: which ones there will be, who looks at which, and those that nobody declared.
+ *
+ * A callback declares what it sets (lk_runner_declare_metric) when the experiment starts, and says with
+ * lk_callback.declares_metrics that this is all of it. So a name that nobody reports is found before the
+ * first batch; if a callback or handle_batch of the user's own may set it, when its loader has ended for the
+ * first time. What such code puts into batch_metrics is averaged over the samples of the loader and of all
+ * ranks. */
+#ifndef LKI_RUN_METRIC_NAMES_H
+#define LKI_RUN_METRIC_NAMES_H
+
+#include <lockstep/metric.h>
+#include <lockstep/runner.h>
+
+enum { LKI_MAX_WATCHED = 16, LKI_MAX_OWN_METRICS = 64 };
+
+/* Who looks at which metric of which loader. */
+typedef struct lki_watched {
+    const char *who;
+    char *loader_key, *metric_key;
+} lki_watched;
+
+/* The average of something that the user's own code reports of batches. */
+typedef struct lki_own_metric {
+    char *name;
+    lk_metric *metric;
+    bool is_seen; /* in this pass, on some rank once it has ended */
+} lki_own_metric;
+
+typedef struct lki_metric_names {
+    char **declared;
+    int declared_count;
+    bool has_strangers; /* somebody may report what was not declared */
+    lki_watched watched[LKI_MAX_WATCHED];
+    int watched_count;
+    lki_own_metric own[LKI_MAX_OWN_METRICS]; /* sorted by name */
+    int own_count;
+} lki_metric_names;
+
+void lki_metric_names_fini(lki_metric_names *names);
+
+/* Declares prefix + name + tail; NULL parts are empty. */
+lk_status lki_metric_names_declare(lk_runner *runner, const char *prefix, const char *name, const char *tail);
+/* Says that somebody will look at this metric; keys of NULL are the run's valid_loader and valid_metric. */
+lk_status lki_metric_names_watch(lk_runner *runner, const char *who, const char *loader_key,
+                                 const char *metric_key);
+/* When all callbacks have started. */
+lk_status lki_metric_names_check(lk_runner *runner);
+/* When a loader has ended. */
+lk_status lki_metric_names_check_loader(lk_runner *runner);
+
+/* own_metrics.c */
+/* When a loader starts: forgets its last pass or, in the middle of one, takes back what a checkpoint has. */
+lk_status lki_own_metrics_start(lk_runner *runner);
+/* After the callbacks have seen a batch. */
+lk_status lki_own_metrics_update(lk_runner *runner);
+/* Before the callbacks see the end of a loader; all ranks call it. */
+lk_status lki_own_metrics_report(lk_runner *runner);
+lk_status lki_own_metrics_save(const lk_runner *runner, lk_state_dict *state);
+bool lki_metric_names_is_declared(const lki_metric_names *names, const char *name);
+
+#endif

@@ -1,0 +1,723 @@
+#include "step/step.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "nn/module.h"
+#include "step/current_ranks.h"
+#include "step/divided_update.h"
+#include "step/same_training.h"
+#include "tensor/element.h"
+
+#include <math.h>
+#include <string.h>
+
+static void set_default_keys(lk_step_options *options)
+{
+    if (!options->input_key) options->input_key = "features";
+    if (!options->output_key) options->output_key = "logits";
+    if (!options->target_key) options->target_key = "targets";
+    if (!options->loss_key) options->loss_key = "loss";
+}
+
+static lk_status make_update(lk_step *step)
+{
+    const lk_step_options *options = &step->options;
+    lki_update_options update = {.accumulation_steps = options->accumulation_steps,
+                                 .clip_norm = options->clip_norm,
+                                 .clip_value = options->clip_value,
+                                 .scaler = &step->scaler};
+    if (step->flat.common_states) {
+        update.part = options->comm->rank;
+        update.part_count = options->comm->size;
+    }
+    return lki_update_init(&step->update, step->engine, &step->flat, step->mirror, options->optimizer,
+                           update);
+}
+
+/* A group of no parameters has numbers that nothing goes by. */
+static lk_status check_groups(const lk_optimizer *optimizer, const lk_param_list *params)
+{
+    for (int group = 0; group < optimizer->group_count - 1; group++) {
+        bool is_used = false;
+        for (int i = 0; i < params->count && !is_used; i++)
+            is_used =
+                lki_optimizer_group_of(optimizer, params->items[i].path, params->items[i].param) == group;
+        if (is_used) continue;
+        const char *prefix = optimizer->groups[group].prefix;
+        return lki_fail(LK_ERR_NOT_FOUND, "%s: parameter group %d%s%s%s has none of the model's parameters",
+                        lk_optimizer_name(optimizer), group, prefix ? " (prefix \"" : "",
+                        prefix ? prefix : "", prefix ? "\")" : "");
+    }
+    return LK_OK;
+}
+
+static lk_status prepare_training(lk_step *step)
+{
+    const lk_step_options *options = &step->options;
+    bool has_peers = options->comm && options->comm->size > 1;
+    lk_step_options told = *options;
+    told.engine = step->engine;
+    if (has_peers) LKI_TRY(lki_check_same_training(&told, &step->params));
+    LKI_TRY(check_groups(options->optimizer, &step->params));
+    int state_count = lki_optimizer_state_count(options->optimizer);
+    options->optimizer->has_step = true;
+    lki_flat_options flat = {.state_count = state_count,
+                             .with_sums = options->accumulation_steps > 1,
+                             .comm = options->comm,
+                             .on_host = !step->engine->ops->alloc,
+                             .common_states = lki_step_may_divide(step)};
+    LKI_TRY(lki_flat_init(&step->flat, &step->params, flat));
+    if (options->precision == LK_F16)
+        LKI_TRY(lki_scaler_init(&step->scaler, step->flat.dtype, options->scaler));
+    LKI_TRY(lki_step_place_params(step));
+    LKI_TRY(make_update(step));
+    if (!has_peers) return LK_OK;
+    if (options->compress_gradients && step->scaler.numbers)
+        return lki_fail(LK_ERR_UNSUPPORTED,
+                        "gradients of f16 are not compressed: what one step leaves out has another scale "
+                        "than the next; use bf16");
+    lki_replicas_options replicas = {.bucket_nbytes = options->bucket_nbytes,
+                                     .compress = options->compress_gradients,
+                                     .check_every = options->check_every};
+    return lki_replicas_init(&step->replicas, options->comm, &step->flat, step->mirror, &step->params,
+                             replicas);
+}
+
+static lk_status check_numbers(const lk_step_options *options)
+{
+    if (options->accumulation_steps < 0 || options->check_every < 0 || options->bucket_nbytes < 0)
+        return lki_fail(LK_ERR_INVALID, "a step's %s must not be negative",
+                        options->accumulation_steps < 0 ? "accumulation_steps"
+                        : options->check_every < 0      ? "check_every"
+                                                        : "bucket_nbytes");
+    if (!(options->clip_norm >= 0) || !(options->clip_value >= 0))
+        return lki_fail(LK_ERR_INVALID, "a step's clip_norm and clip_value must not be negative");
+    if (options->precision != LK_F32 && options->precision != LK_BF16 && options->precision != LK_F16)
+        return lki_fail(LK_ERR_INVALID, "a step's precision is f32, bf16 or f16, not %s",
+                        lk_dtype_name(options->precision));
+    return LK_OK;
+}
+
+lk_step *lk_step_create(lk_step_options options)
+{
+    if (!options.model) /* the constructor of the model has said why */
+        return lk_error()[0] ? NULL : lki_fail_null(LK_ERR_INVALID, "a step needs a model");
+    if (check_numbers(&options)) return NULL;
+    lk_step *step = LKI_NEW(lk_step);
+    if (!step) return NULL;
+    set_default_keys(&options);
+    step->options = options;
+    if (!options.comm && lki_ranks_comm_for_step(&options, &step->options.comm, &step->run_number)) goto fail;
+    step->engine = options.engine;
+    if (!step->engine) step->engine = step->own_engine = lk_engine_open("auto", (lk_engine_options){0});
+    if (!step->engine) goto fail;
+    step->residents.engine = step->engine;
+    lk_generator_seed(&step->spare, 0);
+    step->workspace = lki_workspace_create(step->engine);
+    if (!step->workspace || lki_module_params(options.model, &step->params)) goto fail;
+    if (options.optimizer && prepare_training(step)) goto fail;
+    return step;
+fail:
+    step->options.owned = false; /* a failed constructor leaves its parts to the caller */
+    lk_step_free(step);
+    return NULL;
+}
+
+static void forget_plans(lk_step *step)
+{
+    for (int i = 0; i < step->plan_count; i++) {
+        lki_step_free_programs(step, &step->plans[i]);
+        lki_plan_free(step->plans[i].plan);
+    }
+    lki_free(step->plans);
+    step->plans = NULL;
+    step->plan_count = 0;
+    step->current = NULL;
+}
+
+lk_status lki_step_remake_update(lk_step *step)
+{
+    LKI_TRY(lki_step_finish(step));
+    forget_plans(step); /* recordings of them hold the old update */
+    lki_update_fini(&step->update);
+    return make_update(step);
+}
+
+void lk_step_free(lk_step *step)
+{
+    if (!step) return;
+    forget_plans(step);
+    lki_replicas_fini(&step->replicas);
+    lki_update_fini(&step->update);
+    lki_residents_fini(&step->residents);
+    lki_step_release_params(step);
+    lki_scaler_fini(&step->scaler);
+    lki_flat_fini(&step->flat);
+    lk_param_list_free(&step->params);
+    lki_workspace_free(step->workspace);
+    lki_sample_losses_fini(&step->sample_losses);
+    lk_engine_close(step->own_engine);
+    if (step->options.owned) {
+        lk_module_free(step->options.model);
+        lk_criterion_free(step->options.criterion);
+        lk_optimizer_free(step->options.optimizer);
+    }
+    lki_free(step);
+}
+
+static int find_field(const char *const *names, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    return -1;
+}
+
+static lk_status record_samples(lk_step *step, lk_graph *graph, lk_value *loss, lk_shape first_field)
+{
+    int64_t count = first_field.rank ? first_field.dim[0] : 0;
+    return lki_record_sample_losses(graph, loss, count, step->samples, step->engine->ops->alloc != NULL,
+                                    &step->recorded_rule);
+}
+
+/* model(features) -> logits; criterion(logits, targets) -> loss. */
+static lk_value *record_supervised(lk_step *step, lk_graph *graph, const char *const *names,
+                                   lk_value *const *inputs, int count)
+{
+    const lk_step_options *options = &step->options;
+    int input = find_field(names, count, options->input_key),
+        target = find_field(names, count, options->target_key);
+    if (input < 0)
+        return lki_graph_fail(graph, LK_ERR_NOT_FOUND, "the batch has no field \"%s\" for the model",
+                              options->input_key);
+    lk_value *output = lk_module_forward(options->model, inputs[input]);
+    if (!output || lk_graph_output(graph, options->output_key, output)) return NULL;
+    if (!options->criterion || target < 0) return NULL;
+    graph->section = LKI_SECTION_CRITERION;
+    return lk_criterion_forward(options->criterion, output, inputs[target]);
+}
+
+static bool is_unused(const lki_autodiff_report *report, const lk_param *param)
+{
+    for (int i = 0; i < report->unused_count; i++)
+        if (report->unused[i] == param) return true;
+    return false;
+}
+
+static bool is_set(const lk_step *step, const lki_autodiff_report *report, int set)
+{
+    for (int i = 0; i < step->flat.slice_count; i++) {
+        const lki_slice *slice = &step->flat.slices[i];
+        if ((slice->unreached_by >> set & 1) != is_unused(report, slice->param)) return false;
+    }
+    return true;
+}
+
+/* The optimizer leaves parameters alone that no gradient reaches, as PyTorch does (their grad is None). Which
+ * these are depends on the loss that a plan has recorded. Sets beyond the last bit count as reached. */
+static lk_status note_unreached(lk_step *step, const lki_autodiff_report *report, int *set)
+{
+    *set = -1;
+    if (!report->unused_count) return LK_OK;
+    for (int i = 0; i < step->set_count; i++)
+        if (is_set(step, report, i)) return *set = i, LK_OK;
+    for (int i = 0; i < step->flat.slice_count; i++)
+        if (is_unused(report, step->flat.slices[i].param))
+            lki_log(LKI_LOG_WARNING, "parameter %s is not used by the loss: the optimizer leaves it alone",
+                    step->flat.slices[i].path);
+    if (step->set_count == LKI_MAX_UNREACHED_SETS) return LK_OK;
+    LKI_TRY(lki_step_finish(step));
+    for (int i = 0; i < step->plan_count; i++) lki_step_free_programs(step, &step->plans[i]);
+    uint64_t bit = (uint64_t)1 << step->set_count;
+    for (int i = 0; i < step->flat.slice_count; i++)
+        if (is_unused(report, step->flat.slices[i].param)) step->flat.slices[i].unreached_by |= bit;
+    lk_status status = lki_update_regroup(&step->update);
+    for (int i = 0; i < step->flat.slice_count && status; i++) step->flat.slices[i].unreached_by &= ~bit;
+    if (status == LK_OK) *set = step->set_count++;
+    return status;
+}
+
+static lk_status append_backward(lk_step *step, lk_graph *graph, lk_value *loss, int *unreached)
+{
+    lk_param **params = LKI_NEW_ARRAY(lk_param *, step->flat.slice_count + 1);
+    lki_autodiff_report report;
+    if (!params) return LK_ERR_NOMEM;
+    for (int i = 0; i < step->flat.slice_count; i++) params[i] = step->flat.slices[i].param;
+    lk_status status = lki_scaler_seed(&step->scaler, graph, loss);
+    if (status == LK_OK) status = lki_pass_autodiff(graph, loss, params, step->flat.slice_count, &report);
+    lki_free(params);
+    if (status) return status;
+    LKI_TRY(note_unreached(step, &report, unreached));
+    /* Gradients that are added up over several batches travel once, as their sum: see average_at_once. */
+    if (!lki_replicas_overlap(&step->replicas) || step->flat.sums) return LK_OK;
+    step->replicas.ddp.polls = !step->engine->ops->alloc;
+    return lki_pass_ddp(graph, &step->replicas.ddp);
+}
+
+static lk_status record_step(lk_step *step, lk_graph *graph, const lk_input *fields, int count, bool training,
+                             int *unreached)
+{
+    const char *names[LKI_MAX_STEP_FIELDS];
+    lk_value *inputs[LKI_MAX_STEP_FIELDS];
+    for (int i = 0; i < count; i++) {
+        names[i] = fields[i].name;
+        inputs[i] = lk_graph_input(graph, fields[i].name, fields[i].tensor->dtype, fields[i].tensor->shape);
+    }
+    step->recorded_rule = (lki_sample_rule){0};
+    lk_value *loss = step->options.function
+                         ? step->options.function(graph, names, inputs, count, step->options.context)
+                         : record_supervised(step, graph, names, inputs, count);
+    if (graph->status) return lki_fail(graph->status, "%s", graph->error ? graph->error : "out of memory");
+    if (loss) LKI_TRY(record_samples(step, graph, loss, fields[0].tensor->shape));
+    if (loss) LKI_TRY(lk_graph_output(graph, step->options.loss_key, loss));
+    if (!training) return LK_OK;
+    if (!loss)
+        return lki_fail(
+            LK_ERR_INVALID,
+            "there is no loss to train with: the batch has no field \"%s\", or the step no criterion",
+            step->options.target_key);
+    return append_backward(step, graph, loss, unreached);
+}
+
+static lk_status compile(lk_step *step, const lk_input *fields, int count, bool training, lki_step_plan *out)
+{
+    lk_graph *graph = lk_graph_create(training);
+    if (!graph) return LK_ERR_NOMEM;
+    if (training && step->options.sync_batch_norm && step->options.comm && step->options.comm->size > 1)
+        graph->sync_comm = step->options.comm;
+    int unreached = -1;
+    lk_status status = record_step(step, graph, fields, count, training, &unreached);
+    if (status) {
+        lk_graph_free(graph);
+        return status;
+    }
+    bool has_loss = false;
+    for (int i = 0; i < graph->output_count; i++)
+        has_loss = has_loss || strcmp(graph->outputs[i]->name, step->options.loss_key) == 0;
+    lki_plan_options options = {.engine = step->engine,
+                                .workspace = step->workspace,
+                                .generator = step->options.generator,
+                                .precision = step->options.precision,
+                                .borrowed = step->borrowed};
+    *out = (lki_step_plan){.training = training,
+                           .field_count = count,
+                           .samples = step->samples,
+                           .sample_rule = step->recorded_rule,
+                           .unreached = unreached};
+    LKI_TRY(lki_plan_compile(&out->plan, graph, options));
+    for (int i = 0; i < count; i++) {
+        out->names[i] = graph->inputs[i]->name;
+        out->dtypes[i] = fields[i].tensor->dtype;
+        out->shapes[i] = fields[i].tensor->shape;
+    }
+    out->has_loss = has_loss;
+    return LK_OK;
+}
+
+static bool fits(const lk_step *step, const lki_step_plan *plan, const lk_input *fields, int count,
+                 bool training)
+{
+    if (plan->training != training || plan->field_count != count) return false;
+    if (plan->samples != step->samples) return false;
+    for (int i = 0; i < count; i++) {
+        if (plan->dtypes[i] != fields[i].tensor->dtype ||
+            !lk_shape_equal(plan->shapes[i], fields[i].tensor->shape))
+            return false;
+        if (strcmp(plan->names[i], fields[i].name) != 0) return false;
+    }
+    return true;
+}
+
+lki_step_plan *lki_step_find_plan(lk_step *step, const lk_input *fields, int count, bool training)
+{
+    if (step->current && fits(step, step->current, fields, count, training)) return step->current;
+    for (int i = 0; i < step->plan_count; i++)
+        if (fits(step, &step->plans[i], fields, count, training)) return &step->plans[i];
+    return NULL;
+}
+
+/* A batch under way still uses its plan. */
+static bool is_in_use(const lk_step *step, const lki_step_plan *plan)
+{
+    for (int i = 0; i < step->flight_count; i++)
+        if (&step->plans[step->flights[i].plan] == plan) return true;
+    return false;
+}
+
+/* Once there are LKI_MAX_STEP_PLANS, the one that was not used for longest gives way. */
+static lki_step_plan *place_for_plan(lk_step *step)
+{
+    lki_step_plan *oldest = NULL;
+    if (!step->plans) step->plans = LKI_NEW_ARRAY(lki_step_plan, LKI_MAX_STEP_PLANS);
+    if (!step->plans) return NULL;
+    if (step->plan_count < LKI_MAX_STEP_PLANS) return &step->plans[step->plan_count++];
+    for (int i = 0; i < step->plan_count; i++) {
+        lki_step_plan *plan = &step->plans[i];
+        if (!is_in_use(step, plan) && (!oldest || plan->last_used < oldest->last_used)) oldest = plan;
+    }
+    lki_step_free_programs(step, oldest);
+    lki_plan_free(oldest->plan);
+    return oldest;
+}
+
+static lk_status find_or_compile(lk_step *step, const lk_input *fields, int count, bool training,
+                                 lki_step_plan **out)
+{
+    *out = lki_step_find_plan(step, fields, count, training);
+    if (*out) return LK_OK;
+    lki_step_plan fresh;
+    lk_status status = compile(step, fields, count, training, &fresh);
+    /* What only makes steps faster gives way. */
+    if (status == LK_ERR_NOMEM && lki_step_leave_lanes(step))
+        status = compile(step, fields, count, training, &fresh);
+    if (status == LK_ERR_NOMEM && lki_residents_give_way(&step->residents))
+        status = compile(step, fields, count, training, &fresh);
+    LKI_TRY(status);
+    *out = place_for_plan(step);
+    if (!*out) {
+        lki_plan_free(fresh.plan);
+        return LK_ERR_NOMEM;
+    }
+    step->current = NULL;
+    **out = fresh;
+    return LK_OK;
+}
+
+/* For a program that found none. */
+static void make_room_for_program(lk_step *step)
+{
+    if (!step->current->lacks_program || step->flight_count) return;
+    if (lki_step_leave_lanes(step) || lki_residents_give_way(&step->residents))
+        step->current->lacks_program = false;
+}
+
+static lk_status check_fields(const lk_step *step, const lk_input *fields, int count)
+{
+    if (count < 1 || count > LKI_MAX_STEP_FIELDS)
+        return lki_fail(LK_ERR_INVALID, "a batch has 1 to %d fields, not %d", LKI_MAX_STEP_FIELDS, count);
+    for (int i = 0; i < count; i++) {
+        if (!fields[i].tensor)
+            return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch has no tensor", fields[i].name);
+        bool has_values = fields[i].tensor->data || lk_tensor_count(fields[i].tensor) == 0;
+        if (!has_values && !lki_residents_has(&step->residents, fields[i].name))
+            return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch has no values", fields[i].name);
+        if (!lk_tensor_is_contiguous(fields[i].tensor))
+            return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch is not contiguous", fields[i].name);
+    }
+    return LK_OK;
+}
+
+/* Where the batch waits for those under way anyhow, they are heard of first: what the engine says of a step
+ * that went wrong it says once. */
+static lk_status finish_if_due(lk_step *step, const lk_input *fields, int count, bool training)
+{
+    if (!step->in_flight) return LK_OK;
+    const lki_step_plan *next = lki_step_find_plan(step, fields, count, training);
+    bool is_due = !training || !next || lki_plan_is_full(next->plan);
+    return is_due ? lki_step_finish(step) : LK_OK;
+}
+
+/* Steps may share parameters: another one that was made since has moved them. */
+static lk_status follow_moved_params(lk_step *step, bool training)
+{
+    const lki_flat *flat = &step->flat;
+    if (step->generation == lki_flat_generation()) return LK_OK;
+    LKI_TRY(lki_step_finish(step));
+    if (training && flat->slice_count && flat->slices[0].param->value->buffer != flat->values)
+        return lki_fail(
+            LK_ERR_INVALID,
+            "parameter %s is trained by another step that was made later: train a model by one step",
+            flat->slices[0].path);
+    forget_plans(step);
+    LKI_TRY(lki_step_place_params(step));
+    step->generation = lki_flat_generation();
+    return LK_OK;
+}
+
+/* Tells a device what has changed since: the numbers of the update and, with a generator, the random draws.
+ */
+static lk_status announce(lk_step *step, lk_generator *generator)
+{
+    lk_engine *engine = step->engine;
+    return engine->ops->begin_step ? engine->ops->begin_step(engine, generator) : LK_OK;
+}
+
+lk_generator *lki_step_generator(const lk_step *step)
+{
+    return step->options.generator ? step->options.generator : lk_default_generator();
+}
+
+lk_generator *lki_step_source(lk_step *step)
+{
+    return lki_plan_draws(step->current->plan) ? lki_step_generator(step) : &step->spare;
+}
+
+static lk_status begin(lk_step *step, const lk_input *fields, int count, bool training, int lane, bool ahead)
+{
+    LKI_TRY(check_fields(step, fields, count));
+    LKI_TRY(finish_if_due(step, fields, count, training));
+    LKI_TRY(follow_moved_params(step, training));
+    lki_step_plan *plan;
+    LKI_TRY(find_or_compile(step, fields, count, training, &plan));
+    step->current = plan; /* until here the last batch's, which may be under way */
+    plan->last_used = ++step->batch_count;
+    make_room_for_program(step);
+    LKI_TRY(lki_plan_enter(step->current->plan, lane, ahead));
+    step->lane = lane;
+    for (int i = 0; i < count; i++)
+        LKI_TRY(lki_residents_bind(&step->residents, step->current->plan, i, &fields[i]));
+    LKI_TRY(lki_step_refresh_params(step));
+    step->has_loss = false;
+    step->loss = NAN;
+    return LK_OK;
+}
+
+/* What was announced is this batch's alone, whether it begins or not. */
+lk_status lki_step_begin_in_lane(lk_step *step, const lk_input *fields, int count, bool training, int lane,
+                                 bool ahead)
+{
+    lk_status status = begin(step, fields, count, training, lane, ahead);
+    lki_residents_forget(&step->residents);
+    return status;
+}
+
+static lk_status may_begin(const lk_step *step, bool training)
+{
+    if (training && !step->options.optimizer)
+        return lki_fail(LK_ERR_INVALID, "a step without an optimizer cannot train");
+    if (training) LKI_TRY(lki_ranks_check_step(step->options.comm, step->run_number));
+    if (step->flight_count)
+        return lki_fail(LK_ERR_INVALID, "the runner's step is under way with the next batch: a callback that "
+                                        "uses it must not lag (lk_callback.may_lag)");
+    return LK_OK;
+}
+
+lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training)
+{
+    lk_status status = may_begin(step, training);
+    if (status == LK_OK) return lki_step_begin_in_lane(step, fields, count, training, 0, false);
+    lki_residents_forget(&step->residents);
+    return status;
+}
+
+lk_status lk_step_forward(lk_step *step)
+{
+    LKI_TRY(announce(step, lki_step_source(step)));
+    lk_status status = lki_plan_run_section(step->current->plan, LKI_SECTION_FORWARD);
+    if (!step->current->training) return status;
+    lk_status told = lki_step_params_changed(step); /* batch norms move their statistics */
+    return status ? status : told;
+}
+
+lk_status lki_step_check_loss(lk_step *step)
+{
+    step->has_loss = true;
+    if (isfinite(step->loss) || step->options.allow_nan || !step->current->training) return LK_OK;
+    return lki_plan_explain_nan(step->current->plan);
+}
+
+static lk_status read_loss(lk_step *step)
+{
+    lki_plan *plan = step->current->plan;
+    if (step->mirror) {
+        LKI_TRY(lki_plan_watch(plan, step->options.loss_key, &step->watched[step->lane], false));
+        LKI_TRY(lki_plan_finish(plan));
+        step->loss = step->watched[step->lane].loss;
+        return LK_OK;
+    }
+    const lk_tensor *loss = lki_plan_output(plan, step->options.loss_key);
+    if (!loss) return lki_last_status();
+    step->loss = lki_load(loss->dtype, loss->data, 0);
+    return LK_OK;
+}
+
+lk_status lk_step_criterion(lk_step *step)
+{
+    LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_CRITERION));
+    if (!step->current->has_loss) return lki_plan_finish(step->current->plan);
+    LKI_TRY(read_loss(step));
+    return lki_step_check_loss(step);
+}
+
+/* PyTorch counts the batches that a batch norm has seen. */
+void lki_step_count_batches(lk_step *step, int count)
+{
+    for (int i = 0; i < step->params.count; i++) {
+        lk_param *param = step->params.items[i].param;
+        if (param->is_buffer && param->value->dtype == LK_I64 &&
+            strcmp(param->name, "num_batches_tracked") == 0)
+            *(int64_t *)param->value->data += count;
+    }
+}
+
+/* Sums and compressed gradients travel as a whole, and before anybody looks at what the update will use. What
+ * is clipped must be the average: then sums travel after every batch. */
+static lk_status average_at_once(lk_step *step)
+{
+    lki_flat *flat = &step->flat;
+    if (!step->replicas.comm) return LK_OK;
+    if (!step->update_due && !lki_update_clips_each(&step->update)) return LK_OK;
+    if (!flat->sums && lki_replicas_overlap(&step->replicas)) return LK_OK;
+    return lki_replicas_average(&step->replicas, flat->sums ? flat->sums : flat->grads);
+}
+
+lk_status lk_step_backward(lk_step *step)
+{
+    LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_BACKWARD));
+    lki_step_count_batches(step, 1);
+    step->update_due = lki_update_count(&step->update, step->current->unreached);
+    LKI_TRY(announce(step, NULL));
+    LKI_TRY(lki_update_accumulate(&step->update));
+    return average_at_once(step);
+}
+
+/* After a batch that no update follows. */
+static lk_status clip_sums(lk_step *step)
+{
+    if (!lki_update_clips_each(&step->update)) return LK_OK;
+    LKI_TRY(announce(step, NULL));
+    return lki_update_clip(&step->update);
+}
+
+lk_status lki_step_update(lk_step *step)
+{
+    if (!step->update_due) return clip_sums(step);
+    step->update_due = false;
+    lki_update_advance(&step->update);
+    LKI_TRY(announce(step, NULL));
+    LKI_TRY(step->flat.common_states ? lki_step_divided_update(step) : lki_update_apply(&step->update));
+    LKI_TRY(lki_step_params_changed(step));
+    return lki_replicas_check_if_due(&step->replicas, step->update.step_count);
+}
+
+lk_status lk_step_update(lk_step *step)
+{
+    LKI_TRY(lki_step_update(step));
+    return lki_step_show_params(step);
+}
+
+lk_status lki_step_train(lk_step *step, const lk_input *fields, int count)
+{
+    LKI_TRY(lk_step_begin(step, fields, count, true));
+    if (lki_step_records(step)) return lki_step_run_recorded(step, true);
+    LKI_TRY(lk_step_forward(step));
+    LKI_TRY(lk_step_criterion(step));
+    LKI_TRY(lk_step_backward(step));
+    return lki_step_update(step);
+}
+
+lk_status lk_step_train(lk_step *step, const lk_input *fields, int count)
+{
+    LKI_TRY(lki_step_train(step, fields, count));
+    return step->options.asynchronous ? LK_OK : lki_step_show_params(step);
+}
+
+lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count)
+{
+    LKI_TRY(lk_step_begin(step, fields, count, false));
+    if (lki_step_records(step)) return lki_step_run_recorded(step, false);
+    LKI_TRY(lk_step_forward(step));
+    return lk_step_criterion(step);
+}
+
+lk_status lk_step_take_rows(lk_step *step, const char *name, const lk_rows *rows, const int64_t *indices)
+{
+    if (!rows || !rows->data || !indices)
+        return lki_fail(LK_ERR_INVALID, "field \"%s\" has no rows, or no indices of them", name);
+    return lki_residents_announce(&step->residents, (lki_announced){name, rows, indices});
+}
+
+void lk_step_forget_rows(lk_step *step)
+{
+    lki_residents_release(&step->residents);
+}
+
+lk_status lk_step_wait(lk_step *step)
+{
+    return lki_step_finish(step);
+}
+
+lk_status lk_step_pull(lk_step *step)
+{
+    LKI_TRY(lki_step_finish(step));
+    LKI_TRY(lki_mirror_pull(step->mirror));
+    for (int i = 0; i < step->params.count; i++) LKI_TRY(lki_param_pull(step->params.items[i].param));
+    return step->flat.grads ? lki_mirror_pull_block(step->mirror, lki_buffer_data(step->flat.grads)) : LK_OK;
+}
+
+lk_status lki_step_show_params(lk_step *step)
+{
+    if (!step->engine->ops->alloc) return LK_OK;
+    bool any_shown = false;
+    for (int i = 0; i < step->params.count; i++) {
+        const lk_param *param = step->params.items[i].param;
+        if (!param->is_shown) continue;
+        any_shown = true;
+        LKI_TRY(lki_param_pull(param));
+    }
+    if (!any_shown || !step->flat.grads) return LK_OK;
+    return lki_mirror_pull_block(step->mirror, lki_buffer_data(step->flat.grads));
+}
+
+double lk_step_loss(const lk_step *step)
+{
+    return step->loss;
+}
+
+bool lk_step_has_loss(const lk_step *step)
+{
+    return step->has_loss;
+}
+
+const lk_tensor *lk_step_output(lk_step *step, const char *name)
+{
+    if (!step->current) return lki_fail_null(LK_ERR_INVALID, "the step has not seen a batch yet");
+    if (lki_step_finish(step)) return NULL;
+    return lki_plan_output(step->current->plan, name);
+}
+
+double lk_step_grad_norm(const lk_step *step)
+{
+    return step->update.norm_hyper.grad_norm;
+}
+
+/* The host's copy of the scaler's numbers, up to date; NULL where there are none. */
+static const lki_scaler *pulled_scaler(lk_step *step)
+{
+    bool usable = step->scaler.numbers && !lki_step_finish(step) && !lki_mirror_pull(step->mirror);
+    return usable ? &step->scaler : NULL;
+}
+
+double lk_step_loss_scale(lk_step *step)
+{
+    const lki_scaler *scaler = pulled_scaler(step);
+    return scaler ? lki_scaler_get(scaler, LK_SCALER_SCALE) : 1;
+}
+
+int64_t lk_step_skipped_updates(lk_step *step)
+{
+    const lki_scaler *scaler = pulled_scaler(step);
+    return scaler ? (int64_t)lki_scaler_get(scaler, LK_SCALER_SKIPPED) : 0;
+}
+
+/* NULL where there are none, or where they cannot be had. */
+void *lk_step_flat_params(lk_step *step, int64_t *count)
+{
+    *count = step->flat.count;
+    if (!step->flat.values || lki_step_finish(step) || lki_mirror_pull(step->mirror)) return NULL;
+    return lki_buffer_data(step->flat.values);
+}
+
+lk_status lk_step_grads_changed(lk_step *step)
+{
+    if (!step->flat.grads) return lki_fail(LK_ERR_INVALID, "a step without an optimizer has no gradients");
+    return lki_mirror_push_block(step->mirror, lki_buffer_data(step->flat.grads));
+}
+
+void *lk_step_flat_grads(lk_step *step, int64_t *count)
+{
+    void *grads = step->flat.grads ? lki_buffer_data(step->flat.grads) : NULL;
+    *count = step->flat.count;
+    if (!grads || lki_step_finish(step) || lki_mirror_pull_block(step->mirror, grads)) return NULL;
+    return grads;
+}
