@@ -3,6 +3,7 @@
 
 #include "cli/bench/network_model.h"
 #include "cli/bench/scaling.h"
+#include "comm/all_reduce_choice.h"
 
 #include <string.h>
 
