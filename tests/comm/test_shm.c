@@ -202,6 +202,27 @@ static void those_who_meet_again_wait_longer(void **state)
     close(memory.fd);
 }
 
+static const char *join_one_by_one(int rank, int size, void *context)
+{
+    const shared_memory *memory = context;
+    lki_shm_options options = {.rank = rank, .size = size, .fd = memory->fd, .join_timeout_ms = 5000};
+    lk_comm *comm = NULL;
+    usleep(2000000 * (useconds_t)rank);
+    rank_ok(lki_comm_shm_create(&comm, &options));
+    lk_comm_free(comm);
+    return NULL;
+}
+
+/* Rank 3 joins six seconds after rank 0, and somebody has joined within each five of them. */
+static void nobody_gives_up_while_ranks_arrive(void **state)
+{
+    (void)state;
+    shared_memory memory = {.fd = -1};
+    lkt_ok(lki_shm_memory_create(&memory.fd, 4, 0));
+    run_processes(4, join_one_by_one, &memory);
+    close(memory.fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +239,7 @@ int main(void)
         cmocka_unit_test(by_name),
         cmocka_unit_test(those_who_do_not_join_are_named),
         cmocka_unit_test(those_who_meet_again_wait_longer),
+        cmocka_unit_test(nobody_gives_up_while_ranks_arrive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,10 +186,13 @@ static int open_existing(const char *path)
     return -1;
 }
 
-/* How long a rank waits for the others. Time in which this process was stopped does not count. */
+/* How long a rank waits for the others. Time in which this process was stopped does not count, and the wait
+ * starts anew with every rank that joins: hundreds of ranks on a busy machine take long to start, but while
+ * they arrive nothing is wrong. */
 typedef struct patience {
     const lki_shm_options *options;
-    int64_t deadline_ns, looked_ns, asked_ns;
+    int64_t limit_ns, deadline_ns, looked_ns, asked_ns;
+    int joined; /* ranks that were here at the last look */
     bool is_over;
 } patience;
 
@@ -203,6 +206,15 @@ static lk_status look_around(patience *wait)
     if (!wait->options->still_wanted || now - wait->asked_ns < ASK_EVERY_NS) return LK_OK;
     wait->asked_ns = now;
     return wait->options->still_wanted(wait->options->context);
+}
+
+static void count_joined(const lki_shm_comm *shm, patience *wait)
+{
+    int joined = 0;
+    for (int r = 0; r < shm->base.size; r++)
+        joined += atomic_load(&shm->header->ranks[r].presence) >= LKI_SHM_HERE;
+    if (joined > wait->joined) wait->deadline_ns = lki_now_ns() + wait->limit_ns;
+    wait->joined = joined;
 }
 
 static lk_status open_named(int *fd, const char *name, patience *wait)
@@ -276,11 +288,13 @@ static lk_status join(lki_shm_comm *shm, const lki_shm_header *first, patience *
     atomic_store(&mine->presence, LKI_SHM_HERE);
     for (int r = 0; r < shm->base.size; r++) {
         for (int turn = 0; atomic_load(&shm->header->ranks[r].presence) < LKI_SHM_HERE; turn++) {
+            count_joined(shm, wait);
             LKI_TRY(look_around(wait));
             if (wait->is_over) return missing_ranks(shm);
             LKI_TRY(lki_shm_check_abort(shm));
             for (int other = r; other < shm->base.size; other++) LKI_TRY(check_not_ended(shm, first, other));
-            if (turn > 100) sleep_ms(1);
+            /* Hundreds of ranks that look once per millisecond would keep the last ones from starting. */
+            if (turn > 100) sleep_ms(1 + shm->base.size / 64);
         }
     }
     return LK_OK;
@@ -343,8 +357,10 @@ static int64_t patience_ms(const lki_shm_options *options)
 lk_status lki_shm_attach(lki_shm_comm *shm, const lki_shm_options *options)
 {
     int64_t now = lki_now_ns();
+    int64_t limit_ns = patience_ms(options) * 1000000;
     patience wait = {.options = options,
-                     .deadline_ns = now + patience_ms(options) * 1000000,
+                     .limit_ns = limit_ns,
+                     .deadline_ns = now + limit_ns,
                      .looked_ns = now,
                      .asked_ns = now};
     if (options->fd >= 0) return attach_forked(shm, options, &wait);
