@@ -6,6 +6,7 @@
 #ifndef LOCKSTEP_CALLBACK_H
 #define LOCKSTEP_CALLBACK_H
 
+#include <lockstep/arguments.h>
 #include <lockstep/metric.h>
 #include <lockstep/runner.h>
 #include <lockstep/sys/callback.h>
@@ -30,23 +31,25 @@ typedef struct lk_metric_callback_options {
     bool normalize;                 /* confusion matrix */
 } lk_metric_callback_options;
 
-#define lk_accuracy_callback(...) lk_accuracy_callback_create((lk_metric_callback_options){__VA_ARGS__})
+#define lk_accuracy_callback(...)                                                                            \
+    LK_CALL0_(lk_accuracy_callback_create, lk_metric_callback_options, __VA_ARGS__)
 #define lk_multilabel_accuracy_callback(...)                                                                 \
-    lk_multilabel_accuracy_callback_create((lk_metric_callback_options){__VA_ARGS__})
+    LK_CALL0_(lk_multilabel_accuracy_callback_create, lk_metric_callback_options, __VA_ARGS__)
 #define lk_precision_recall_f1_support_callback(...)                                                         \
-    lk_precision_recall_f1_support_callback_create((lk_metric_callback_options){__VA_ARGS__})
+    LK_CALL0_(lk_precision_recall_f1_support_callback_create, lk_metric_callback_options, __VA_ARGS__)
 #define lk_multilabel_precision_recall_f1_support_callback(...)                                              \
-    lk_multilabel_precision_recall_f1_support_callback_create((lk_metric_callback_options){__VA_ARGS__})
-#define lk_auc_callback(...)  lk_auc_callback_create((lk_metric_callback_options){__VA_ARGS__})
-#define lk_r2_callback(...)   lk_r2_callback_create((lk_metric_callback_options){__VA_ARGS__})
-#define lk_mse_callback(...)  lk_mse_callback_create((lk_metric_callback_options){__VA_ARGS__})
-#define lk_mae_callback(...)  lk_mae_callback_create((lk_metric_callback_options){__VA_ARGS__})
-#define lk_iou_callback(...)  lk_iou_callback_create((lk_metric_callback_options){__VA_ARGS__})
-#define lk_dice_callback(...) lk_dice_callback_create((lk_metric_callback_options){__VA_ARGS__})
+    LK_CALL0_(lk_multilabel_precision_recall_f1_support_callback_create, lk_metric_callback_options,         \
+              __VA_ARGS__)
+#define lk_auc_callback(...)  LK_CALL0_(lk_auc_callback_create, lk_metric_callback_options, __VA_ARGS__)
+#define lk_r2_callback(...)   LK_CALL0_(lk_r2_callback_create, lk_metric_callback_options, __VA_ARGS__)
+#define lk_mse_callback(...)  LK_CALL0_(lk_mse_callback_create, lk_metric_callback_options, __VA_ARGS__)
+#define lk_mae_callback(...)  LK_CALL0_(lk_mae_callback_create, lk_metric_callback_options, __VA_ARGS__)
+#define lk_iou_callback(...)  LK_CALL0_(lk_iou_callback_create, lk_metric_callback_options, __VA_ARGS__)
+#define lk_dice_callback(...) LK_CALL0_(lk_dice_callback_create, lk_metric_callback_options, __VA_ARGS__)
 /* A picture and a CSV file of each loader and epoch under logdir/confusion_matrix, and a drawing where
  * verbose. */
 #define lk_confusion_matrix_callback(...)                                                                    \
-    lk_confusion_matrix_callback_create((lk_metric_callback_options){__VA_ARGS__})
+    LK_CALL0_(lk_confusion_matrix_callback_create, lk_metric_callback_options, __VA_ARGS__)
 lk_callback *lk_accuracy_callback_create(lk_metric_callback_options options);
 lk_callback *lk_multilabel_accuracy_callback_create(lk_metric_callback_options options);
 lk_callback *lk_precision_recall_f1_support_callback_create(lk_metric_callback_options options);
@@ -72,7 +75,7 @@ typedef struct lk_metric_aggregation_options {
     const char *scope;          /* "batch": of each batch, and then their mean over the samples; "loader" */
 } lk_metric_aggregation_options;
 #define lk_metric_aggregation_callback(...)                                                                  \
-    lk_metric_aggregation_callback_create((lk_metric_aggregation_options){__VA_ARGS__})
+    LK_CALL0_(lk_metric_aggregation_callback_create, lk_metric_aggregation_options, __VA_ARGS__)
 lk_callback *lk_metric_aggregation_callback_create(lk_metric_aggregation_options options);
 
 /* ---- Training. lk_train adds the first three by itself where they are not given. ---- */
@@ -92,7 +95,8 @@ typedef struct lk_criterion_callback_options {
  * in fp32 for a CrossEntropyLoss without label smoothing. Else (training otherwise, another reduction, a
  * criterion or handle_batch of your own, one of several criteria) it is the mean of the batches' losses, each
  * weighted by its samples that count, and shows the batches in its last digits. */
-#define lk_criterion_callback(...) lk_criterion_callback_create((lk_criterion_callback_options){__VA_ARGS__})
+#define lk_criterion_callback(...)                                                                           \
+    LK_CALL0_(lk_criterion_callback_create, lk_criterion_callback_options, __VA_ARGS__)
 lk_callback *lk_criterion_callback_create(lk_criterion_callback_options options);
 
 typedef struct lk_backward_callback_options {
@@ -102,7 +106,8 @@ typedef struct lk_backward_callback_options {
     double clip_value;      /* ... or clip_grad_value_ */
     bool log_gradient;      /* with clip_norm: its norm before clipping, as gradient/LOSS/norm */
 } lk_backward_callback_options;
-#define lk_backward_callback(...) lk_backward_callback_create((lk_backward_callback_options){__VA_ARGS__})
+#define lk_backward_callback(...)                                                                            \
+    LK_CALL0_(lk_backward_callback_create, lk_backward_callback_options, __VA_ARGS__)
 lk_callback *lk_backward_callback_create(lk_backward_callback_options options);
 
 typedef struct lk_optimizer_callback_options {
@@ -118,7 +123,8 @@ typedef struct lk_optimizer_callback_options {
     const char *optimizer_key; /* report lr/KEY and momentum/KEY of lk_runner_optimizer(KEY) instead */
 } lk_optimizer_callback_options;
 /* Says how the update is made, and reports lr and momentum of the first parameter group. */
-#define lk_optimizer_callback(...) lk_optimizer_callback_create((lk_optimizer_callback_options){__VA_ARGS__})
+#define lk_optimizer_callback(...)                                                                           \
+    LK_CALL0_(lk_optimizer_callback_create, lk_optimizer_callback_options, __VA_ARGS__)
 lk_callback *lk_optimizer_callback_create(lk_optimizer_callback_options options);
 
 typedef struct lk_scheduler_callback_options {
@@ -127,7 +133,8 @@ typedef struct lk_scheduler_callback_options {
     const char *mode;
     const char *loader_key, *metric_key; /* for schedulers that look at a metric */
 } lk_scheduler_callback_options;
-#define lk_scheduler_callback(...) lk_scheduler_callback_create((lk_scheduler_callback_options){__VA_ARGS__})
+#define lk_scheduler_callback(...)                                                                           \
+    LK_CALL0_(lk_scheduler_callback_create, lk_scheduler_callback_options, __VA_ARGS__)
 lk_callback *lk_scheduler_callback_create(lk_scheduler_callback_options options);
 
 typedef struct lk_early_stopping_options {
@@ -137,7 +144,7 @@ typedef struct lk_early_stopping_options {
     double min_delta;        /* 1e-6 */
 } lk_early_stopping_options;
 #define lk_early_stopping_callback(...)                                                                      \
-    lk_early_stopping_callback_create((lk_early_stopping_options){__VA_ARGS__})
+    LK_CALL0_(lk_early_stopping_callback_create, lk_early_stopping_options, __VA_ARGS__)
 lk_callback *lk_early_stopping_callback_create(lk_early_stopping_options options);
 
 typedef struct lk_checkpoint_callback_options {
@@ -153,7 +160,7 @@ typedef struct lk_checkpoint_callback_options {
     bool load_best_on_end;
 } lk_checkpoint_callback_options;
 #define lk_checkpoint_callback(...)                                                                          \
-    lk_checkpoint_callback_create((lk_checkpoint_callback_options){__VA_ARGS__})
+    LK_CALL0_(lk_checkpoint_callback_create, lk_checkpoint_callback_options, __VA_ARGS__)
 lk_callback *lk_checkpoint_callback_create(lk_checkpoint_callback_options options);
 /* No checkpoint at the epochs; lk_train then adds none. */
 lk_callback *lk_skip_checkpoint_callback(void);
@@ -171,18 +178,17 @@ typedef struct lk_lr_finder_options {
 } lk_lr_finder_options;
 /* Raises the learning rate from its value to final_lr over the batches, writes logdir/lr_finder.csv and
  * stops. */
-#define lk_lr_finder_callback(...) lk_lr_finder_callback_create((lk_lr_finder_options){__VA_ARGS__})
+#define lk_lr_finder_callback(...) LK_CALL0_(lk_lr_finder_callback_create, lk_lr_finder_options, __VA_ARGS__)
 lk_callback *lk_lr_finder_callback_create(lk_lr_finder_options options);
 
 typedef struct lk_loader_period {
     const char *loader_key;
     int period; /* the loader runs in every period-th epoch; 0: never */
 } lk_loader_period;
-#define lk_periodic_loader_callback(...)                                                                     \
-    lk_periodic_loader_callback_create(                                                                      \
-        (const lk_loader_period[]){__VA_ARGS__},                                                             \
-        (int)(sizeof((const lk_loader_period[]){__VA_ARGS__}) / sizeof(lk_loader_period)))
 lk_callback *lk_periodic_loader_callback_create(const lk_loader_period *periods, int count);
+LK_CALL_TO_END_(lk_callback *, lk_periodic_loader_callback_create, lk_loader_period)
+#define lk_periodic_loader_callback(...)                                                                     \
+    lk_periodic_loader_callback_create_to_end((const lk_loader_period[]){__VA_ARGS__, {.loader_key = LK_END}})
 
 typedef struct lk_control_flow_options {
     int epochs;            /* active in every so many epochs ... */
@@ -195,8 +201,8 @@ typedef struct lk_control_flow_options {
     void *context;
 } lk_control_flow_options;
 /* Wraps a callback, which belongs to it, so that it is only called where the options say. */
-#define lk_control_flow_callback(callback, ...)                                                              \
-    lk_control_flow_callback_create((callback), (lk_control_flow_options){__VA_ARGS__})
+#define lk_control_flow_callback(...)                                                                        \
+    LK_CALL1_(lk_control_flow_callback_create, lk_control_flow_options, __VA_ARGS__, )
 lk_callback *lk_control_flow_callback_create(lk_callback *callback, lk_control_flow_options options);
 
 /* Torchbearer's once_per_epoch and only_if: the wrapped callback is called at its first batch of an epoch, or
@@ -214,7 +220,7 @@ typedef struct lk_batch_transform_options {
                                is changed */
 } lk_batch_transform_options;
 #define lk_batch_transform_callback(...)                                                                     \
-    lk_batch_transform_callback_create((lk_batch_transform_options){__VA_ARGS__})
+    LK_CALL0_(lk_batch_transform_callback_create, lk_batch_transform_options, __VA_ARGS__)
 lk_callback *lk_batch_transform_callback_create(lk_batch_transform_options options);
 
 /* Only so many batches of each named loader (a fraction below 1 of them). */
@@ -222,11 +228,10 @@ typedef struct lk_loader_portion {
     const char *loader_key;
     double portion;
 } lk_loader_portion;
-#define lk_batch_overfit_callback(...)                                                                       \
-    lk_batch_overfit_callback_create(                                                                        \
-        (const lk_loader_portion[]){__VA_ARGS__},                                                            \
-        (int)(sizeof((const lk_loader_portion[]){__VA_ARGS__}) / sizeof(lk_loader_portion)))
 lk_callback *lk_batch_overfit_callback_create(const lk_loader_portion *portions, int count);
+LK_CALL_TO_END_(lk_callback *, lk_batch_overfit_callback_create, lk_loader_portion)
+#define lk_batch_overfit_callback(...)                                                                       \
+    lk_batch_overfit_callback_create_to_end((const lk_loader_portion[]){__VA_ARGS__, {.loader_key = LK_END}})
 
 typedef struct lk_ema_options {
     double decay;     /* 0.999 */
@@ -235,7 +240,7 @@ typedef struct lk_ema_options {
 /* Averages of the weights: moving (EMA), or over the epochs from swa_start on (SWA). Evaluation and
  * checkpoints see the average; training goes on with the weights themselves. Statistics of a batch norm are
  * not averaged. */
-#define lk_ema_callback(...) lk_ema_callback_create((lk_ema_options){__VA_ARGS__})
+#define lk_ema_callback(...) LK_CALL0_(lk_ema_callback_create, lk_ema_options, __VA_ARGS__)
 lk_callback *lk_ema_callback_create(lk_ema_options options);
 lk_callback *lk_swa_callback(int swa_start);
 

@@ -14,6 +14,7 @@
 #ifndef LOCKSTEP_ESTIMATOR_H
 #define LOCKSTEP_ESTIMATOR_H
 
+#include <lockstep/arguments.h>
 #include <lockstep/config.h>
 #include <lockstep/fields.h>
 #include <lockstep/runner.h>
@@ -80,27 +81,26 @@ void lk_estimator_config_free(lk_estimator_config *config);
 
 /* Sapsan's convolutional network in three dimensions: (channels, size...) -> a flat field of the targets'
  * size. Targets may be flat or not. */
-#define lk_cnn3d(loaders, ...) lk_cnn3d_create((loaders), (lk_estimator_config){__VA_ARGS__})
+#define lk_cnn3d(...) LK_CALL1_(lk_cnn3d_create, lk_estimator_config, __VA_ARGS__, )
 lk_estimator *lk_cnn3d_create(lk_loader_list loaders, lk_estimator_config config);
 /* The physics-informed convolutional autoencoder: a periodic vector field (3, size...), each size a multiple
  * of 8, -> a field of that shape whose divergence (central differences) is zero, as it is a curl. */
-#define lk_picae(loaders, ...) lk_picae_create((loaders), (lk_estimator_config){__VA_ARGS__})
+#define lk_picae(...) LK_CALL1_(lk_picae_create, lk_estimator_config, __VA_ARGS__, )
 lk_estimator *lk_picae_create(lk_loader_list loaders, lk_estimator_config config);
 /* Turbulent quantities that are never negative, in one or three dimensions: convolutions, the square of what
  * they give, smoothed by a fixed Gaussian; the loss weighs SmoothL1 with the distance of the distributions.
  */
-#define lk_pimlturb1d(loaders, ...) lk_pimlturb1d_create((loaders), (lk_estimator_config){__VA_ARGS__})
-#define lk_pimlturb3d(loaders, ...) lk_pimlturb3d_create((loaders), (lk_estimator_config){__VA_ARGS__})
+#define lk_pimlturb1d(...) LK_CALL1_(lk_pimlturb1d_create, lk_estimator_config, __VA_ARGS__, )
+#define lk_pimlturb3d(...) LK_CALL1_(lk_pimlturb3d_create, lk_estimator_config, __VA_ARGS__, )
 lk_estimator *lk_pimlturb1d_create(lk_loader_list loaders, lk_estimator_config config);
 lk_estimator *lk_pimlturb3d_create(lk_loader_list loaders, lk_estimator_config config);
 /* Kernel ridge regression with the kernel exp(-gamma |a - b|^2): from the channels of a point to its targets.
  * It is solved, not trained: memory grows with the square of the number of points. */
-#define lk_krr(loaders, ...) lk_krr_create((loaders), (lk_estimator_config){__VA_ARGS__})
+#define lk_krr(...) LK_CALL1_(lk_krr_create, lk_estimator_config, __VA_ARGS__, )
 lk_estimator *lk_krr_create(lk_loader_list loaders, lk_estimator_config config);
 
 /* One's own: any model over "features" whose output has as many numbers as "targets". */
-#define lk_estimator(name, model, loaders, ...)                                                              \
-    lk_estimator_create((name), (model), (loaders), (lk_estimator_config){__VA_ARGS__})
+#define lk_estimator(...) LK_CALL3_(lk_estimator_create, lk_estimator_config, __VA_ARGS__, )
 lk_estimator *lk_estimator_create(const char *name, lk_module *model, lk_loader_list loaders,
                                   lk_estimator_config config);
 void lk_estimator_free(lk_estimator *estimator);
@@ -219,8 +219,8 @@ lk_tensor *lk_reynolds_stress(const lk_tensor *velocity, int dims, lk_field_filt
 typedef struct lk_smagorinsky_options {
     double c, width, spacing; /* 0.16, spacing, 1 */
 } lk_smagorinsky_options;
-#define lk_smagorinsky_stress(velocity, dims, ...)                                                           \
-    lk_smagorinsky_stress_create((velocity), (dims), (lk_smagorinsky_options){__VA_ARGS__})
+#define lk_smagorinsky_stress(...)                                                                           \
+    LK_CALL2_(lk_smagorinsky_stress_create, lk_smagorinsky_options, __VA_ARGS__, )
 lk_tensor *lk_smagorinsky_stress_create(const lk_tensor *velocity, int dims, lk_smagorinsky_options options);
 /* The same with (c width)^2 from the field itself: Germano's identity with a box filter of `ratio` points,
  * Lilly's least squares over the whole field. Returns the stress; `c_squared`, where given, the coefficient.

@@ -12,6 +12,7 @@
 #ifndef LOCKSTEP_LAUNCH_H
 #define LOCKSTEP_LAUNCH_H
 
+#include <lockstep/arguments.h>
 #include <lockstep/status.h>
 
 #include <stdbool.h>
@@ -44,8 +45,7 @@ typedef struct lk_launch_options {
 /* Runs the function as each rank. Where flags or the environment say that this process is a rank already, it
  * is run once, as that rank. Call it from the main thread, before other threads exist. */
 lk_status lk_distributed_run_with(lk_rank_function function, void *context, lk_launch_options options);
-#define lk_distributed_run(function, context, ...)                                                           \
-    lk_distributed_run_with((function), (context), (lk_launch_options){__VA_ARGS__})
+#define lk_distributed_run(...) LK_CALL2_(lk_distributed_run_with, lk_launch_options, __VA_ARGS__, )
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 #ifndef LOCKSTEP_LOGGER_H
 #define LOCKSTEP_LOGGER_H
 
+#include <lockstep/arguments.h>
 #include <lockstep/sys/logger.h>
 
 #include <stdio.h>
@@ -27,23 +28,22 @@ typedef struct lk_logger_options {
 } lk_logger_options;
 
 /* "train (1/8) accuracy01: 0.8583 | loss: 1.2826" after each loader, "* Epoch (1/8) …" after each epoch. */
-#define lk_console_logger(...) lk_console_logger_create((lk_logger_options){__VA_ARGS__})
+#define lk_console_logger(...) LK_CALL0_(lk_console_logger_create, lk_logger_options, __VA_ARGS__)
 lk_logger *lk_console_logger_create(lk_logger_options options);
 
 /* LOGDIR/csv_logger/{train,valid,_epoch_}.csv, one row an epoch, and LOGDIR/hparams.json. */
-#define lk_csv_logger(logdir, ...) lk_csv_logger_create((logdir), (lk_logger_options){__VA_ARGS__})
+#define lk_csv_logger(...) LK_CALL1_(lk_csv_logger_create, lk_logger_options, __VA_ARGS__, )
 lk_logger *lk_csv_logger_create(const char *logdir, lk_logger_options options);
 
 /* LOGDIR/tensorboard/{train,valid,_epoch_}/events.out.tfevents.*, tags "loss/epoch" (step = epoch) and
  * "loss/batch" (step = samples); pictures too. */
-#define lk_tensorboard_logger(logdir, ...)                                                                   \
-    lk_tensorboard_logger_create((logdir), (lk_logger_options){__VA_ARGS__})
+#define lk_tensorboard_logger(...) LK_CALL1_(lk_tensorboard_logger_create, lk_logger_options, __VA_ARGS__, )
 lk_logger *lk_tensorboard_logger_create(const char *logdir, lk_logger_options options);
 
 /* One JSON object a line, in the file PATH. Runs that follow each other in one program may share it, but a
  * run that is resumed drops what is later than its place, whoever logged it: give those that are a file each.
  */
-#define lk_jsonl_logger(path, ...) lk_jsonl_logger_create((path), (lk_logger_options){__VA_ARGS__})
+#define lk_jsonl_logger(...) LK_CALL1_(lk_jsonl_logger_create, lk_logger_options, __VA_ARGS__, )
 lk_logger *lk_jsonl_logger_create(const char *path, lk_logger_options options);
 
 /* The same as resume_epoch and resume_sample of the options, before anything is logged. A runner that is

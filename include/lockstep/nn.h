@@ -20,14 +20,12 @@
 #ifndef LOCKSTEP_NN_H
 #define LOCKSTEP_NN_H
 
+#include <lockstep/arguments.h>
 #include <lockstep/graph.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* A zero that is meant, for floating-point arguments whose plain zero stands for the default. */
-#define LK_ZERO (-0.0)
 
 /* ---- modules ---- */
 
@@ -105,24 +103,30 @@ lk_status lk_module_summary(lk_module *module, lk_dtype dtype, lk_shape shape, c
 
 /* ---- containers and one's own modules ---- */
 
+LK_LIST_TO_END_(lk_named_modules, lk_named_module)
 #define LK_MODULES_(...)                                                                                     \
-    (lk_module *const[]){__VA_ARGS__}, (int)(sizeof((lk_module *[]){__VA_ARGS__}) / sizeof(lk_module *))
+    (lk_module *const[])                                                                                     \
+    {                                                                                                        \
+        __VA_ARGS__, LK_END                                                                                  \
+    }
 #define LK_NAMED_MODULES_(...)                                                                               \
-    ((lk_named_modules){(const lk_named_module[]){__VA_ARGS__},                                              \
-                        (int)(sizeof((const lk_named_module[]){__VA_ARGS__}) / sizeof(lk_named_module))})
+    lk_named_modules_to_end((const lk_named_module[]){__VA_ARGS__, {.name = LK_END}})
 
 /* The children's names are "0", "1", ... */
-#define lk_sequential(...) lk_sequential_create(LK_MODULES_(__VA_ARGS__))
 lk_module *lk_sequential_create(lk_module *const *modules_owned, int count);
+LK_CALL_TO_END_(lk_module *, lk_sequential_create, lk_module *)
+#define lk_sequential(...) lk_sequential_create_to_end(LK_MODULES_(__VA_ARGS__))
 /* lk_named_sequential({"net1", lk_linear(4, 8)}, {"relu", lk_relu()}) */
 #define lk_named_sequential(...) lk_named_sequential_create(LK_NAMED_MODULES_(__VA_ARGS__))
 lk_module *lk_named_sequential_create(lk_named_modules modules_owned);
 /* x + f(x), where f runs the given modules one after the other. */
-#define lk_residual(...) lk_residual_create(LK_MODULES_(__VA_ARGS__))
 lk_module *lk_residual_create(lk_module *const *modules_owned, int count);
+LK_CALL_TO_END_(lk_module *, lk_residual_create, lk_module *)
+#define lk_residual(...) lk_residual_create_to_end(LK_MODULES_(__VA_ARGS__))
 /* Children without a forward function, for modules that call them one by one. */
-#define lk_module_list(...) lk_module_list_create(LK_MODULES_(__VA_ARGS__))
 lk_module *lk_module_list_create(lk_module *const *modules_owned, int count);
+LK_CALL_TO_END_(lk_module *, lk_module_list_create, lk_module *)
+#define lk_module_list(...) lk_module_list_create_to_end(LK_MODULES_(__VA_ARGS__))
 
 /* `context` is borrowed and must outlive the module. */
 lk_module *lk_function(lk_value_function function, void *context);
@@ -135,7 +139,7 @@ typedef struct lk_custom_module_options {
     lk_named_modules children;           /* lk_children({"conv", lk_conv2d(...)}, ...) */
 } lk_custom_module_options;
 #define lk_children(...)      LK_NAMED_MODULES_(__VA_ARGS__)
-#define lk_custom_module(...) lk_custom_module_create((lk_custom_module_options){__VA_ARGS__})
+#define lk_custom_module(...) LK_CALL0_(lk_custom_module_create, lk_custom_module_options, __VA_ARGS__)
 lk_module *lk_custom_module_create(lk_custom_module_options options);
 
 /* ---- products ---- */
@@ -143,8 +147,7 @@ lk_module *lk_custom_module_create(lk_custom_module_options options);
 typedef struct lk_linear_options {
     bool no_bias;
 } lk_linear_options;
-#define lk_linear(in_features, out_features, ...)                                                            \
-    lk_linear_create((in_features), (out_features), (lk_linear_options){__VA_ARGS__})
+#define lk_linear(...) LK_CALL2_(lk_linear_create, lk_linear_options, __VA_ARGS__, )
 lk_module *lk_linear_create(int64_t in_features, int64_t out_features, lk_linear_options options);
 
 /* Windows: a plain number is meant for all axes; the array beside it, where any of its numbers is not zero,
@@ -161,12 +164,9 @@ typedef struct lk_conv_options {
     bool no_bias;
 } lk_conv_options;
 
-#define lk_conv1d(in_channels, out_channels, kernel, ...)                                                    \
-    lk_conv1d_create((in_channels), (out_channels), (kernel), (lk_conv_options){__VA_ARGS__})
-#define lk_conv2d(in_channels, out_channels, kernel, ...)                                                    \
-    lk_conv2d_create((in_channels), (out_channels), (kernel), (lk_conv_options){__VA_ARGS__})
-#define lk_conv3d(in_channels, out_channels, kernel, ...)                                                    \
-    lk_conv3d_create((in_channels), (out_channels), (kernel), (lk_conv_options){__VA_ARGS__})
+#define lk_conv1d(...) LK_CALL3_(lk_conv1d_create, lk_conv_options, __VA_ARGS__, )
+#define lk_conv2d(...) LK_CALL3_(lk_conv2d_create, lk_conv_options, __VA_ARGS__, )
+#define lk_conv3d(...) LK_CALL3_(lk_conv3d_create, lk_conv_options, __VA_ARGS__, )
 lk_module *lk_conv1d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
                             lk_conv_options options);
 lk_module *lk_conv2d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
@@ -174,12 +174,9 @@ lk_module *lk_conv2d_create(int64_t in_channels, int64_t out_channels, int64_t k
 lk_module *lk_conv3d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
                             lk_conv_options options);
 
-#define lk_conv_transpose1d(in_channels, out_channels, kernel, ...)                                          \
-    lk_conv_transpose1d_create((in_channels), (out_channels), (kernel), (lk_conv_options){__VA_ARGS__})
-#define lk_conv_transpose2d(in_channels, out_channels, kernel, ...)                                          \
-    lk_conv_transpose2d_create((in_channels), (out_channels), (kernel), (lk_conv_options){__VA_ARGS__})
-#define lk_conv_transpose3d(in_channels, out_channels, kernel, ...)                                          \
-    lk_conv_transpose3d_create((in_channels), (out_channels), (kernel), (lk_conv_options){__VA_ARGS__})
+#define lk_conv_transpose1d(...) LK_CALL3_(lk_conv_transpose1d_create, lk_conv_options, __VA_ARGS__, )
+#define lk_conv_transpose2d(...) LK_CALL3_(lk_conv_transpose2d_create, lk_conv_options, __VA_ARGS__, )
+#define lk_conv_transpose3d(...) LK_CALL3_(lk_conv_transpose3d_create, lk_conv_options, __VA_ARGS__, )
 lk_module *lk_conv_transpose1d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
                                       lk_conv_options options);
 lk_module *lk_conv_transpose2d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
@@ -199,12 +196,12 @@ typedef struct lk_pool_options {
     int64_t divisor_override; /* average pooling in two and three dimensions */
 } lk_pool_options;
 
-#define lk_max_pool1d(kernel, ...) lk_max_pool1d_create((kernel), (lk_pool_options){__VA_ARGS__})
-#define lk_max_pool2d(kernel, ...) lk_max_pool2d_create((kernel), (lk_pool_options){__VA_ARGS__})
-#define lk_max_pool3d(kernel, ...) lk_max_pool3d_create((kernel), (lk_pool_options){__VA_ARGS__})
-#define lk_avg_pool1d(kernel, ...) lk_avg_pool1d_create((kernel), (lk_pool_options){__VA_ARGS__})
-#define lk_avg_pool2d(kernel, ...) lk_avg_pool2d_create((kernel), (lk_pool_options){__VA_ARGS__})
-#define lk_avg_pool3d(kernel, ...) lk_avg_pool3d_create((kernel), (lk_pool_options){__VA_ARGS__})
+#define lk_max_pool1d(...) LK_CALL1_(lk_max_pool1d_create, lk_pool_options, __VA_ARGS__, )
+#define lk_max_pool2d(...) LK_CALL1_(lk_max_pool2d_create, lk_pool_options, __VA_ARGS__, )
+#define lk_max_pool3d(...) LK_CALL1_(lk_max_pool3d_create, lk_pool_options, __VA_ARGS__, )
+#define lk_avg_pool1d(...) LK_CALL1_(lk_avg_pool1d_create, lk_pool_options, __VA_ARGS__, )
+#define lk_avg_pool2d(...) LK_CALL1_(lk_avg_pool2d_create, lk_pool_options, __VA_ARGS__, )
+#define lk_avg_pool3d(...) LK_CALL1_(lk_avg_pool3d_create, lk_pool_options, __VA_ARGS__, )
 lk_module *lk_max_pool1d_create(int64_t kernel, lk_pool_options options);
 lk_module *lk_max_pool2d_create(int64_t kernel, lk_pool_options options);
 lk_module *lk_max_pool3d_create(int64_t kernel, lk_pool_options options);
@@ -216,12 +213,12 @@ lk_module *lk_avg_pool3d_create(int64_t kernel, lk_pool_options options);
 typedef struct lk_adaptive_pool_options {
     int64_t output_sizes[3]; /* instead of `output_size` */
 } lk_adaptive_pool_options;
-#define lk_adaptive_avg_pool1d(output_size, ...)                                                             \
-    lk_adaptive_avg_pool1d_create((output_size), (lk_adaptive_pool_options){__VA_ARGS__})
-#define lk_adaptive_avg_pool2d(output_size, ...)                                                             \
-    lk_adaptive_avg_pool2d_create((output_size), (lk_adaptive_pool_options){__VA_ARGS__})
-#define lk_adaptive_avg_pool3d(output_size, ...)                                                             \
-    lk_adaptive_avg_pool3d_create((output_size), (lk_adaptive_pool_options){__VA_ARGS__})
+#define lk_adaptive_avg_pool1d(...)                                                                          \
+    LK_CALL1_(lk_adaptive_avg_pool1d_create, lk_adaptive_pool_options, __VA_ARGS__, )
+#define lk_adaptive_avg_pool2d(...)                                                                          \
+    LK_CALL1_(lk_adaptive_avg_pool2d_create, lk_adaptive_pool_options, __VA_ARGS__, )
+#define lk_adaptive_avg_pool3d(...)                                                                          \
+    LK_CALL1_(lk_adaptive_avg_pool3d_create, lk_adaptive_pool_options, __VA_ARGS__, )
 lk_module *lk_adaptive_avg_pool1d_create(int64_t output_size, lk_adaptive_pool_options options);
 lk_module *lk_adaptive_avg_pool2d_create(int64_t output_size, lk_adaptive_pool_options options);
 lk_module *lk_adaptive_avg_pool3d_create(int64_t output_size, lk_adaptive_pool_options options);
@@ -234,7 +231,7 @@ typedef struct lk_upsample_options {
     bool align_corners;    /* linear mode */
     int axes; /* how many spatial axes the input must have: 2 is PyTorch's bilinear; 0: as many as it has */
 } lk_upsample_options;
-#define lk_upsample(...) lk_upsample_create((lk_upsample_options){__VA_ARGS__})
+#define lk_upsample(...) LK_CALL0_(lk_upsample_create, lk_upsample_options, __VA_ARGS__)
 lk_module *lk_upsample_create(lk_upsample_options options);
 
 /* ---- normalisation ---- */
@@ -245,12 +242,9 @@ typedef struct lk_batch_norm_options {
     bool no_affine;
     bool no_running_stats; /* PyTorch's track_running_stats=False */
 } lk_batch_norm_options;
-#define lk_batch_norm1d(features, ...)                                                                       \
-    lk_batch_norm1d_create((features), (lk_batch_norm_options){__VA_ARGS__})
-#define lk_batch_norm2d(features, ...)                                                                       \
-    lk_batch_norm2d_create((features), (lk_batch_norm_options){__VA_ARGS__})
-#define lk_batch_norm3d(features, ...)                                                                       \
-    lk_batch_norm3d_create((features), (lk_batch_norm_options){__VA_ARGS__})
+#define lk_batch_norm1d(...) LK_CALL1_(lk_batch_norm1d_create, lk_batch_norm_options, __VA_ARGS__, )
+#define lk_batch_norm2d(...) LK_CALL1_(lk_batch_norm2d_create, lk_batch_norm_options, __VA_ARGS__, )
+#define lk_batch_norm3d(...) LK_CALL1_(lk_batch_norm3d_create, lk_batch_norm_options, __VA_ARGS__, )
 lk_module *lk_batch_norm1d_create(int64_t features, lk_batch_norm_options options);
 lk_module *lk_batch_norm2d_create(int64_t features, lk_batch_norm_options options);
 lk_module *lk_batch_norm3d_create(int64_t features, lk_batch_norm_options options);
@@ -260,14 +254,14 @@ typedef struct lk_norm_options {
     bool no_affine;
 } lk_norm_options;
 /* Over the last axes, which must have this shape: lk_layer_norm(64) or lk_layer_norm(LK_SHAPE(8, 64)). */
-#define lk_layer_norm(normalized_shape, ...)                                                                 \
+#define lk_layer_norm(...) LK_LAYER_NORM_(__VA_ARGS__, )
+#define LK_LAYER_NORM_(normalized_shape, ...)                                                                \
     _Generic((normalized_shape), lk_shape                                                                    \
              : lk_layer_norm_create, default                                                                 \
-             : lk_layer_norm_create_last)((normalized_shape), (lk_norm_options){__VA_ARGS__})
+             : lk_layer_norm_create_last)((normalized_shape), LK_OPTIONS_(lk_norm_options, __VA_ARGS__))
 lk_module *lk_layer_norm_create(lk_shape normalized_shape, lk_norm_options options);
 lk_module *lk_layer_norm_create_last(int64_t features, lk_norm_options options);
-#define lk_group_norm(groups, channels, ...)                                                                 \
-    lk_group_norm_create((groups), (channels), (lk_norm_options){__VA_ARGS__})
+#define lk_group_norm(...) LK_CALL2_(lk_group_norm_create, lk_norm_options, __VA_ARGS__, )
 lk_module *lk_group_norm_create(int64_t groups, int64_t channels, lk_norm_options options);
 
 /* ---- activations ---- */
@@ -283,26 +277,26 @@ lk_module *lk_log_softmax(int dim);
 typedef struct lk_leaky_relu_options {
     double negative_slope; /* 0.01 */
 } lk_leaky_relu_options;
-#define lk_leaky_relu(...) lk_leaky_relu_create((lk_leaky_relu_options){__VA_ARGS__})
+#define lk_leaky_relu(...) LK_CALL0_(lk_leaky_relu_create, lk_leaky_relu_options, __VA_ARGS__)
 lk_module *lk_leaky_relu_create(lk_leaky_relu_options options);
 
 typedef struct lk_elu_options {
     double alpha; /* 1 */
 } lk_elu_options;
-#define lk_elu(...) lk_elu_create((lk_elu_options){__VA_ARGS__})
+#define lk_elu(...) LK_CALL0_(lk_elu_create, lk_elu_options, __VA_ARGS__)
 lk_module *lk_elu_create(lk_elu_options options);
 
 typedef struct lk_gelu_options {
     bool approximate_tanh;
 } lk_gelu_options;
-#define lk_gelu(...) lk_gelu_create((lk_gelu_options){__VA_ARGS__})
+#define lk_gelu(...) LK_CALL0_(lk_gelu_create, lk_gelu_options, __VA_ARGS__)
 lk_module *lk_gelu_create(lk_gelu_options options);
 
 typedef struct lk_softplus_options {
     double beta;      /* 1 */
     double threshold; /* 20 */
 } lk_softplus_options;
-#define lk_softplus(...) lk_softplus_create((lk_softplus_options){__VA_ARGS__})
+#define lk_softplus(...) LK_CALL0_(lk_softplus_create, lk_softplus_options, __VA_ARGS__)
 lk_module *lk_softplus_create(lk_softplus_options options);
 
 /* ---- the rest ---- */
@@ -310,23 +304,21 @@ lk_module *lk_softplus_create(lk_softplus_options options);
 typedef struct lk_dropout_options {
     double p; /* 0.5 */
 } lk_dropout_options;
-#define lk_dropout(...) lk_dropout_create((lk_dropout_options){__VA_ARGS__})
+#define lk_dropout(...) LK_CALL0_(lk_dropout_create, lk_dropout_options, __VA_ARGS__)
 lk_module *lk_dropout_create(lk_dropout_options options);
 
 typedef struct lk_embedding_options {
-    int64_t padding_idx;  /* none; for index 0 set has_padding_idx too; negative ones count from the end */
-    bool has_padding_idx; /* padding_idx is meant even where it is 0 */
+    double padding_idx; /* none; a whole number, and negative ones count from the end */
 } lk_embedding_options;
 /* i64 indices of any shape -> one more axis of `dim` numbers. */
-#define lk_embedding(count, dim, ...) lk_embedding_create((count), (dim), (lk_embedding_options){__VA_ARGS__})
+#define lk_embedding(...) LK_CALL2_(lk_embedding_create, lk_embedding_options, __VA_ARGS__, )
 lk_module *lk_embedding_create(int64_t count, int64_t dim, lk_embedding_options options);
 
 typedef struct lk_flatten_options {
-    int start_dim; /* 1; for 0 set has_start_dim too */
-    int end_dim;   /* -1 */
-    bool has_start_dim;
+    double start_dim; /* 1; whole numbers, and negative ones count from the end */
+    double end_dim;   /* -1 */
 } lk_flatten_options;
-#define lk_flatten(...) lk_flatten_create((lk_flatten_options){__VA_ARGS__})
+#define lk_flatten(...) LK_CALL0_(lk_flatten_create, lk_flatten_options, __VA_ARGS__)
 lk_module *lk_flatten_create(lk_flatten_options options);
 /* lk_unflatten(1, LK_SHAPE(2, -1)): one of the sizes may be -1. */
 lk_module *lk_unflatten(int dim, lk_shape sizes);
@@ -340,8 +332,8 @@ typedef struct lk_attention_options {
     bool batch_first; /* (batch, sequence, feature) instead of PyTorch's default (sequence, batch, feature) */
 } lk_attention_options;
 /* As a module it attends to itself: query = key = value = x. */
-#define lk_multihead_attention(embed_dim, heads, ...)                                                        \
-    lk_multihead_attention_create((embed_dim), (heads), (lk_attention_options){__VA_ARGS__})
+#define lk_multihead_attention(...)                                                                          \
+    LK_CALL2_(lk_multihead_attention_create, lk_attention_options, __VA_ARGS__, )
 lk_module *lk_multihead_attention_create(int64_t embed_dim, int64_t heads, lk_attention_options options);
 
 typedef struct lk_attend_options {
@@ -352,8 +344,8 @@ typedef struct lk_attend_options {
     lk_value **weights; /* where given, gets the attention weights, the mean of the heads: (N, L, S) */
 } lk_attend_options;
 /* With query, key and value of their own. */
-#define lk_multihead_attention_forward(module, query, key, value, ...)                                       \
-    lk_multihead_attention_attend((module), (query), (key), (value), (lk_attend_options){__VA_ARGS__})
+#define lk_multihead_attention_forward(...)                                                                  \
+    LK_CALL4_(lk_multihead_attention_attend, lk_attend_options, __VA_ARGS__, )
 lk_value *lk_multihead_attention_attend(lk_module *module, lk_value *query, lk_value *key, lk_value *value,
                                         lk_attend_options options);
 
@@ -367,8 +359,8 @@ typedef struct lk_transformer_options {
     bool batch_first;
     bool norm_first;
 } lk_transformer_options;
-#define lk_transformer_encoder_layer(d_model, heads, ...)                                                    \
-    lk_transformer_encoder_layer_create((d_model), (heads), (lk_transformer_options){__VA_ARGS__})
+#define lk_transformer_encoder_layer(...)                                                                    \
+    LK_CALL2_(lk_transformer_encoder_layer_create, lk_transformer_options, __VA_ARGS__, )
 lk_module *lk_transformer_encoder_layer_create(int64_t d_model, int64_t heads,
                                                lk_transformer_options options);
 
@@ -376,8 +368,8 @@ typedef struct lk_transformer_encoder_options {
     lk_module *norm; /* owned; after the last layer */
 } lk_transformer_encoder_options;
 /* `count` layers that start, as in PyTorch, as copies of the given one. */
-#define lk_transformer_encoder(layer_owned, count, ...)                                                      \
-    lk_transformer_encoder_create((layer_owned), (count), (lk_transformer_encoder_options){__VA_ARGS__})
+#define lk_transformer_encoder(...)                                                                          \
+    LK_CALL2_(lk_transformer_encoder_create, lk_transformer_encoder_options, __VA_ARGS__, )
 lk_module *lk_transformer_encoder_create(lk_module *layer_owned, int count,
                                          lk_transformer_encoder_options options);
 /* Either of the two with masks; each may be NULL. See lk_attend_options. */
@@ -411,10 +403,9 @@ lk_status lk_init_trunc_normal(lk_param *param, double mean, double std, double 
 lk_status lk_init_constant(lk_param *param, double value);
 lk_status lk_init_xavier_uniform(lk_param *param, double gain);
 lk_status lk_init_xavier_normal(lk_param *param, double gain);
-#define lk_init_kaiming_uniform(param, ...)                                                                  \
-    lk_init_kaiming_uniform_with((param), (lk_kaiming_options){__VA_ARGS__})
-#define lk_init_kaiming_normal(param, ...)                                                                   \
-    lk_init_kaiming_normal_with((param), (lk_kaiming_options){__VA_ARGS__})
+#define lk_init_kaiming_uniform(...)                                                                         \
+    LK_CALL1_(lk_init_kaiming_uniform_with, lk_kaiming_options, __VA_ARGS__, )
+#define lk_init_kaiming_normal(...) LK_CALL1_(lk_init_kaiming_normal_with, lk_kaiming_options, __VA_ARGS__, )
 lk_status lk_init_kaiming_uniform_with(lk_param *param, lk_kaiming_options options);
 lk_status lk_init_kaiming_normal_with(lk_param *param, lk_kaiming_options options);
 lk_status lk_init_orthogonal(lk_param *param, double gain);
@@ -432,21 +423,20 @@ const char *lk_criterion_type(const lk_criterion *criterion);
 typedef struct lk_cross_entropy_options {
     const lk_tensor *weight; /* (classes); copied */
     double label_smoothing;
-    int64_t ignore_index; /* -100; for 0 set has_ignore_index too */
-    bool has_ignore_index;
+    double ignore_index; /* -100; a whole number */
     lk_reduction reduction;
 } lk_cross_entropy_options;
 /* Targets are i64 classes, or f32 probabilities of the logits' shape. */
-#define lk_cross_entropy_loss(...) lk_cross_entropy_loss_create((lk_cross_entropy_options){__VA_ARGS__})
+#define lk_cross_entropy_loss(...)                                                                           \
+    LK_CALL0_(lk_cross_entropy_loss_create, lk_cross_entropy_options, __VA_ARGS__)
 lk_criterion *lk_cross_entropy_loss_create(lk_cross_entropy_options options);
 
 typedef struct lk_nll_options {
     const lk_tensor *weight; /* (classes); copied */
-    int64_t ignore_index;    /* -100; for 0 set has_ignore_index too */
-    bool has_ignore_index;
+    double ignore_index; /* -100; a whole number */
     lk_reduction reduction;
 } lk_nll_options;
-#define lk_nll_loss(...) lk_nll_loss_create((lk_nll_options){__VA_ARGS__})
+#define lk_nll_loss(...) LK_CALL0_(lk_nll_loss_create, lk_nll_options, __VA_ARGS__)
 lk_criterion *lk_nll_loss_create(lk_nll_options options);
 
 typedef struct lk_bce_options {
@@ -454,8 +444,8 @@ typedef struct lk_bce_options {
     const lk_tensor *pos_weight; /* bce_with_logits only; broadcast to the prediction; copied */
     lk_reduction reduction;
 } lk_bce_options;
-#define lk_bce_loss(...)             lk_bce_loss_create((lk_bce_options){__VA_ARGS__})
-#define lk_bce_with_logits_loss(...) lk_bce_with_logits_loss_create((lk_bce_options){__VA_ARGS__})
+#define lk_bce_loss(...)             LK_CALL0_(lk_bce_loss_create, lk_bce_options, __VA_ARGS__)
+#define lk_bce_with_logits_loss(...) LK_CALL0_(lk_bce_with_logits_loss_create, lk_bce_options, __VA_ARGS__)
 lk_criterion *lk_bce_loss_create(lk_bce_options options);
 lk_criterion *lk_bce_with_logits_loss_create(lk_bce_options options);
 
@@ -464,10 +454,10 @@ typedef struct lk_regression_options {
     double delta; /* huber's, 1 */
     lk_reduction reduction;
 } lk_regression_options;
-#define lk_mse_loss(...)       lk_mse_loss_create((lk_regression_options){__VA_ARGS__})
-#define lk_l1_loss(...)        lk_l1_loss_create((lk_regression_options){__VA_ARGS__})
-#define lk_smooth_l1_loss(...) lk_smooth_l1_loss_create((lk_regression_options){__VA_ARGS__})
-#define lk_huber_loss(...)     lk_huber_loss_create((lk_regression_options){__VA_ARGS__})
+#define lk_mse_loss(...)       LK_CALL0_(lk_mse_loss_create, lk_regression_options, __VA_ARGS__)
+#define lk_l1_loss(...)        LK_CALL0_(lk_l1_loss_create, lk_regression_options, __VA_ARGS__)
+#define lk_smooth_l1_loss(...) LK_CALL0_(lk_smooth_l1_loss_create, lk_regression_options, __VA_ARGS__)
+#define lk_huber_loss(...)     LK_CALL0_(lk_huber_loss_create, lk_regression_options, __VA_ARGS__)
 lk_criterion *lk_mse_loss_create(lk_regression_options options);
 lk_criterion *lk_l1_loss_create(lk_regression_options options);
 lk_criterion *lk_smooth_l1_loss_create(lk_regression_options options);
@@ -477,7 +467,7 @@ typedef struct lk_kl_div_options {
     bool log_target;
     lk_reduction reduction; /* LK_REDUCTION_BATCH_MEAN is the mathematical one */
 } lk_kl_div_options;
-#define lk_kl_div_loss(...) lk_kl_div_loss_create((lk_kl_div_options){__VA_ARGS__})
+#define lk_kl_div_loss(...) LK_CALL0_(lk_kl_div_loss_create, lk_kl_div_options, __VA_ARGS__)
 lk_criterion *lk_kl_div_loss_create(lk_kl_div_options options);
 
 typedef struct lk_custom_criterion_options {
@@ -487,7 +477,8 @@ typedef struct lk_custom_criterion_options {
     void (*free_context)(void *context); /* optional; also called where the constructor fails */
 } lk_custom_criterion_options;
 /* A loss of one's own: a C function over values. */
-#define lk_custom_criterion(...) lk_custom_criterion_create((lk_custom_criterion_options){__VA_ARGS__})
+#define lk_custom_criterion(...)                                                                             \
+    LK_CALL0_(lk_custom_criterion_create, lk_custom_criterion_options, __VA_ARGS__)
 lk_criterion *lk_custom_criterion_create(lk_custom_criterion_options options);
 
 #ifdef __cplusplus

@@ -13,6 +13,7 @@
 #ifndef LOCKSTEP_OPTIM_H
 #define LOCKSTEP_OPTIM_H
 
+#include <lockstep/arguments.h>
 #include <lockstep/nn.h>
 #include <lockstep/sys/op.h>
 
@@ -33,9 +34,9 @@ typedef struct lk_param_group_list {
     const lk_param_group *items;
     int count;
 } lk_param_group_list;
+LK_LIST_TO_END_(lk_param_group_list, lk_param_group)
 #define lk_param_groups(...)                                                                                 \
-    ((lk_param_group_list){(const lk_param_group[]){__VA_ARGS__},                                            \
-                           (int)(sizeof((const lk_param_group[]){__VA_ARGS__}) / sizeof(lk_param_group))})
+    lk_param_group_list_to_end((const lk_param_group[]){__VA_ARGS__, {.prefix = LK_END}})
 
 typedef struct lk_sgd_options {
     double lr; /* required, as in PyTorch */
@@ -43,7 +44,7 @@ typedef struct lk_sgd_options {
     bool nesterov, maximize;
     lk_param_group_list groups;
 } lk_sgd_options;
-#define lk_sgd(...) lk_sgd_create((lk_sgd_options){__VA_ARGS__})
+#define lk_sgd(...) LK_CALL0_(lk_sgd_create, lk_sgd_options, __VA_ARGS__)
 lk_optimizer *lk_sgd_create(lk_sgd_options options);
 
 typedef struct lk_adam_options {
@@ -54,10 +55,10 @@ typedef struct lk_adam_options {
     bool amsgrad, maximize;
     lk_param_group_list groups;
 } lk_adam_options;
-#define lk_adam(...)  lk_adam_create((lk_adam_options){__VA_ARGS__})
-#define lk_adamw(...) lk_adamw_create((lk_adam_options){__VA_ARGS__})
+#define lk_adam(...)  LK_CALL0_(lk_adam_create, lk_adam_options, __VA_ARGS__)
+#define lk_adamw(...) LK_CALL0_(lk_adamw_create, lk_adam_options, __VA_ARGS__)
 /* Layer-wise adaptive moments: Adam's direction, scaled for each parameter by |w| / |direction|. */
-#define lk_lamb(...) lk_lamb_create((lk_adam_options){__VA_ARGS__})
+#define lk_lamb(...) LK_CALL0_(lk_lamb_create, lk_adam_options, __VA_ARGS__)
 lk_optimizer *lk_adam_create(lk_adam_options options);
 lk_optimizer *lk_adamw_create(lk_adam_options options);
 lk_optimizer *lk_lamb_create(lk_adam_options options);
@@ -72,7 +73,7 @@ typedef struct lk_catalyst_lamb_options {
 } lk_catalyst_lamb_options;
 /* LAMB as catalyst.contrib.optimizers.Lamb computes it: the moments are not corrected for their start at
  * zero, and |w| counts as at most 10. */
-#define lk_catalyst_lamb(...) lk_catalyst_lamb_create((lk_catalyst_lamb_options){__VA_ARGS__})
+#define lk_catalyst_lamb(...) LK_CALL0_(lk_catalyst_lamb_create, lk_catalyst_lamb_options, __VA_ARGS__)
 lk_optimizer *lk_catalyst_lamb_create(lk_catalyst_lamb_options options);
 
 typedef struct lk_rmsprop_options {
@@ -83,7 +84,7 @@ typedef struct lk_rmsprop_options {
     bool centered, maximize;
     lk_param_group_list groups;
 } lk_rmsprop_options;
-#define lk_rmsprop(...) lk_rmsprop_create((lk_rmsprop_options){__VA_ARGS__})
+#define lk_rmsprop(...) LK_CALL0_(lk_rmsprop_create, lk_rmsprop_options, __VA_ARGS__)
 lk_optimizer *lk_rmsprop_create(lk_rmsprop_options options);
 
 typedef struct lk_adagrad_options {
@@ -94,7 +95,7 @@ typedef struct lk_adagrad_options {
     bool maximize;
     lk_param_group_list groups;
 } lk_adagrad_options;
-#define lk_adagrad(...) lk_adagrad_create((lk_adagrad_options){__VA_ARGS__})
+#define lk_adagrad(...) LK_CALL0_(lk_adagrad_create, lk_adagrad_options, __VA_ARGS__)
 lk_optimizer *lk_adagrad_create(lk_adagrad_options options);
 
 /* A rule of one's own, in C, for engines that compute in the host's memory (device "cpu"):
@@ -131,7 +132,8 @@ typedef struct lk_custom_optimizer_options {
     void *context; /* borrowed: it must outlive the optimizer, unless free_context is given */
     void (*free_context)(void *context);
 } lk_custom_optimizer_options;
-#define lk_custom_optimizer(...) lk_custom_optimizer_create((lk_custom_optimizer_options){__VA_ARGS__})
+#define lk_custom_optimizer(...)                                                                             \
+    LK_CALL0_(lk_custom_optimizer_create, lk_custom_optimizer_options, __VA_ARGS__)
 lk_optimizer *lk_custom_optimizer_create(lk_custom_optimizer_options options);
 
 void lk_optimizer_free(lk_optimizer *optimizer);

@@ -11,6 +11,7 @@
 #ifndef LOCKSTEP_RUNNER_H
 #define LOCKSTEP_RUNNER_H
 
+#include <lockstep/arguments.h>
 #include <lockstep/data.h>
 #include <lockstep/logger.h>
 #include <lockstep/nn.h>
@@ -34,20 +35,6 @@ int lk_metrics_count(const lk_metrics *metrics);
 const char *lk_metrics_name(const lk_metrics *metrics, int index);
 double lk_metrics_value(const lk_metrics *metrics, int index);
 
-typedef struct lk_named_loader {
-    const char *key; /* "train...", "valid...", "infer...": what is done with it follows from the prefix. It
-                        names files in the logdir, too: UTF-8 without a "/" */
-    lk_loader *loader;
-} lk_named_loader;
-
-typedef struct lk_loader_list {
-    const lk_named_loader *items;
-    int count;
-} lk_loader_list;
-#define lk_loaders(...)                                                                                      \
-    ((lk_loader_list){(const lk_named_loader[]){__VA_ARGS__},                                                \
-                      (int)(sizeof((const lk_named_loader[]){__VA_ARGS__}) / sizeof(lk_named_loader))})
-
 typedef struct lk_named_dataset {
     const char *key;
     lk_dataset *dataset;
@@ -69,25 +56,22 @@ typedef struct lk_datasets_options {
     int batch_size, num_workers;
     bool drop_last, per_gpu_scaling;
 } lk_datasets_options;
-#define lk_datasets(...)                                                                                     \
-    ((lk_dataset_list){(const lk_named_dataset[]){__VA_ARGS__},                                              \
-                       (int)(sizeof((const lk_named_dataset[]){__VA_ARGS__}) / sizeof(lk_named_dataset))})
+LK_LIST_TO_END_(lk_dataset_list, lk_named_dataset)
+#define lk_datasets(...) lk_dataset_list_to_end((const lk_named_dataset[]){__VA_ARGS__, {.key = LK_END}})
 
 typedef struct lk_callback_list {
     lk_callback *const *items;
     int count;
 } lk_callback_list;
-#define lk_callbacks(...)                                                                                    \
-    ((lk_callback_list){(lk_callback *const[]){__VA_ARGS__},                                                 \
-                        (int)(sizeof((lk_callback *const[]){__VA_ARGS__}) / sizeof(lk_callback *))})
+LK_LIST_TO_END_(lk_callback_list, lk_callback *)
+#define lk_callbacks(...) lk_callback_list_to_end((lk_callback *const[]){__VA_ARGS__, LK_END})
 
 typedef struct lk_logger_list {
     lk_logger *const *items;
     int count;
 } lk_logger_list;
-#define lk_loggers(...)                                                                                      \
-    ((lk_logger_list){(lk_logger *const[]){__VA_ARGS__},                                                     \
-                      (int)(sizeof((lk_logger *const[]){__VA_ARGS__}) / sizeof(lk_logger *))})
+LK_LIST_TO_END_(lk_logger_list, lk_logger *)
+#define lk_loggers(...) lk_logger_list_to_end((lk_logger *const[]){__VA_ARGS__, LK_END})
 
 typedef struct lk_hparam {
     const char *name, *value;
@@ -96,9 +80,8 @@ typedef struct lk_hparam_list {
     const lk_hparam *items;
     int count;
 } lk_hparam_list;
-#define lk_hparams(...)                                                                                      \
-    ((lk_hparam_list){(const lk_hparam[]){__VA_ARGS__},                                                      \
-                      (int)(sizeof((const lk_hparam[]){__VA_ARGS__}) / sizeof(lk_hparam))})
+LK_LIST_TO_END_(lk_hparam_list, lk_hparam)
+#define lk_hparams(...) lk_hparam_list_to_end((const lk_hparam[]){__VA_ARGS__, {.name = LK_END}})
 
 typedef struct lk_train_options {
     lk_loader_list loaders;
@@ -214,7 +197,8 @@ struct lk_runner {
 typedef struct lk_supervised_runner_options {
     const char *input_key, *output_key, *target_key, *loss_key;
 } lk_supervised_runner_options;
-#define lk_supervised_runner(...) lk_supervised_runner_create((lk_supervised_runner_options){__VA_ARGS__})
+#define lk_supervised_runner(...)                                                                            \
+    LK_CALL0_(lk_supervised_runner_create, lk_supervised_runner_options, __VA_ARGS__)
 lk_runner *lk_supervised_runner_create(lk_supervised_runner_options options);
 /* `ops` must outlive the runner. */
 lk_runner *lk_custom_runner(const lk_runner_ops *ops, void *user);
@@ -231,7 +215,7 @@ void lk_runner_free(lk_runner *runner);
  * move to LOGDIR.1, .2, … unless this run resumes or overwrites. A run that resumes takes the checkpoint's
  * learning rate, momentum and seed, and its own of everything else; each difference is a line in the header.
  */
-#define lk_train(runner, ...) lk_train_with((runner), (lk_train_options){__VA_ARGS__})
+#define lk_train(...) LK_CALL1_(lk_train_with, lk_train_options, __VA_ARGS__, )
 lk_status lk_train_with(lk_runner *runner, lk_train_options options);
 
 /* Runs the model over a loader and gives its metrics (loss included, where there is a criterion). The loader
@@ -246,14 +230,12 @@ typedef struct lk_evaluate_options {
     uint64_t seed;
     bool verbose;
 } lk_evaluate_options;
-#define lk_evaluate_loader(runner, loader, ...)                                                              \
-    lk_evaluate_loader_with((runner), (loader), (lk_evaluate_options){__VA_ARGS__})
+#define lk_evaluate_loader(...) LK_CALL2_(lk_evaluate_loader_with, lk_evaluate_options, __VA_ARGS__, )
 lk_status lk_evaluate_loader_with(lk_runner *runner, lk_loader *loader, lk_evaluate_options options);
 
 /* Calls `take` with the model's output for every batch, in the loader's order: all of them, likewise. */
 typedef lk_status (*lk_take_prediction)(const lk_tensor *output, const lk_batch *batch, void *context);
-#define lk_predict_loader(runner, loader, take, context, ...)                                                \
-    lk_predict_loader_with((runner), (loader), (take), (context), (lk_evaluate_options){__VA_ARGS__})
+#define lk_predict_loader(...) LK_CALL4_(lk_predict_loader_with, lk_evaluate_options, __VA_ARGS__, )
 lk_status lk_predict_loader_with(lk_runner *runner, lk_loader *loader, lk_take_prediction take, void *context,
                                  lk_evaluate_options options);
 /* The model's output for one batch; the caller frees it. */

@@ -14,6 +14,7 @@
 #ifndef LOCKSTEP_SCHEDULER_H
 #define LOCKSTEP_SCHEDULER_H
 
+#include <lockstep/arguments.h>
 #include <lockstep/optim.h>
 
 #ifdef __cplusplus
@@ -54,7 +55,7 @@ typedef struct lk_milestone_list {
 typedef struct lk_step_lr_options {
     double gamma; /* 0.1 */
 } lk_step_lr_options;
-#define lk_step_lr(step_size, ...) lk_step_lr_create((step_size), (lk_step_lr_options){__VA_ARGS__})
+#define lk_step_lr(...) LK_CALL1_(lk_step_lr_create, lk_step_lr_options, __VA_ARGS__, )
 lk_scheduler *lk_step_lr_create(int64_t step_size, lk_step_lr_options options);
 
 /* lr * gamma at each milestone. */
@@ -62,7 +63,7 @@ typedef struct lk_multi_step_lr_options {
     lk_milestone_list milestones; /* required; copied */
     double gamma;                 /* 0.1 */
 } lk_multi_step_lr_options;
-#define lk_multi_step_lr(...) lk_multi_step_lr_create((lk_multi_step_lr_options){__VA_ARGS__})
+#define lk_multi_step_lr(...) LK_CALL0_(lk_multi_step_lr_create, lk_multi_step_lr_options, __VA_ARGS__)
 lk_scheduler *lk_multi_step_lr_create(lk_multi_step_lr_options options);
 
 /* lr * gamma every epoch. */
@@ -73,7 +74,7 @@ typedef struct lk_constant_lr_options {
     double factor;       /* 1/3 */
     int64_t total_iters; /* 5 */
 } lk_constant_lr_options;
-#define lk_constant_lr(...) lk_constant_lr_create((lk_constant_lr_options){__VA_ARGS__})
+#define lk_constant_lr(...) LK_CALL0_(lk_constant_lr_create, lk_constant_lr_options, __VA_ARGS__)
 lk_scheduler *lk_constant_lr_create(lk_constant_lr_options options);
 
 /* The factor goes from start to end over total_iters. */
@@ -82,7 +83,7 @@ typedef struct lk_linear_lr_options {
     double end_factor;   /* 1 */
     int64_t total_iters; /* 5 */
 } lk_linear_lr_options;
-#define lk_linear_lr(...) lk_linear_lr_create((lk_linear_lr_options){__VA_ARGS__})
+#define lk_linear_lr(...) LK_CALL0_(lk_linear_lr_create, lk_linear_lr_options, __VA_ARGS__)
 lk_scheduler *lk_linear_lr_create(lk_linear_lr_options options);
 
 /* (1 - epoch / total_iters) ^ power */
@@ -90,15 +91,15 @@ typedef struct lk_polynomial_lr_options {
     int64_t total_iters; /* 5 */
     double power;        /* 1 */
 } lk_polynomial_lr_options;
-#define lk_polynomial_lr(...) lk_polynomial_lr_create((lk_polynomial_lr_options){__VA_ARGS__})
+#define lk_polynomial_lr(...) LK_CALL0_(lk_polynomial_lr_create, lk_polynomial_lr_options, __VA_ARGS__)
 lk_scheduler *lk_polynomial_lr_create(lk_polynomial_lr_options options);
 
 /* Half a cosine from lr to eta_min over t_max epochs, and back. */
 typedef struct lk_cosine_annealing_lr_options {
     double eta_min; /* 0 */
 } lk_cosine_annealing_lr_options;
-#define lk_cosine_annealing_lr(t_max, ...)                                                                   \
-    lk_cosine_annealing_lr_create((t_max), (lk_cosine_annealing_lr_options){__VA_ARGS__})
+#define lk_cosine_annealing_lr(...)                                                                          \
+    LK_CALL1_(lk_cosine_annealing_lr_create, lk_cosine_annealing_lr_options, __VA_ARGS__, )
 lk_scheduler *lk_cosine_annealing_lr_create(int64_t t_max, lk_cosine_annealing_lr_options options);
 
 /* The same, starting anew after t_0 epochs, then after t_0 * t_mult, ... */
@@ -106,8 +107,8 @@ typedef struct lk_warm_restarts_options {
     int64_t t_mult; /* 1 */
     double eta_min; /* 0 */
 } lk_warm_restarts_options;
-#define lk_cosine_annealing_warm_restarts(t_0, ...)                                                          \
-    lk_cosine_annealing_warm_restarts_create((t_0), (lk_warm_restarts_options){__VA_ARGS__})
+#define lk_cosine_annealing_warm_restarts(...)                                                               \
+    LK_CALL1_(lk_cosine_annealing_warm_restarts_create, lk_warm_restarts_options, __VA_ARGS__, )
 lk_scheduler *lk_cosine_annealing_warm_restarts_create(int64_t t_0, lk_warm_restarts_options options);
 
 /* initial lr * function(epoch) */
@@ -130,7 +131,7 @@ typedef struct lk_one_cycle_lr_options {
     double final_div_factor; /* 1e4 */
     bool three_phase;
 } lk_one_cycle_lr_options;
-#define lk_one_cycle_lr(max_lr, ...) lk_one_cycle_lr_create((max_lr), (lk_one_cycle_lr_options){__VA_ARGS__})
+#define lk_one_cycle_lr(...) LK_CALL1_(lk_one_cycle_lr_create, lk_one_cycle_lr_options, __VA_ARGS__, )
 lk_scheduler *lk_one_cycle_lr_create(double max_lr, lk_one_cycle_lr_options options);
 
 typedef enum lk_cyclic_mode {
@@ -149,23 +150,22 @@ typedef struct lk_cyclic_lr_options {
     double base_momentum; /* 0.8 */
     double max_momentum;  /* 0.9 */
 } lk_cyclic_lr_options;
-#define lk_cyclic_lr(base_lr, max_lr, ...)                                                                   \
-    lk_cyclic_lr_create((base_lr), (max_lr), (lk_cyclic_lr_options){__VA_ARGS__})
+#define lk_cyclic_lr(...) LK_CALL2_(lk_cyclic_lr_create, lk_cyclic_lr_options, __VA_ARGS__, )
 lk_scheduler *lk_cyclic_lr_create(double base_lr, double max_lr, lk_cyclic_lr_options options);
 
 /* lr * factor when the metric has not got better for more than `patience` epochs. */
 typedef struct lk_plateau_options {
     bool maximize;    /* PyTorch's mode="max" */
     double factor;    /* 0.1 */
-    int64_t patience; /* 10; for 0 set no_patience */
-    bool no_patience;
+    double patience;  /* 10; a whole number */
     double threshold;        /* 1e-4 */
     bool absolute_threshold; /* PyTorch's threshold_mode="abs" */
     int64_t cooldown;        /* 0 */
     double min_lr;           /* 0 */
     double eps;              /* 1e-8: smaller changes are not made */
 } lk_plateau_options;
-#define lk_reduce_lr_on_plateau(...) lk_reduce_lr_on_plateau_create((lk_plateau_options){__VA_ARGS__})
+#define lk_reduce_lr_on_plateau(...)                                                                         \
+    LK_CALL0_(lk_reduce_lr_on_plateau_create, lk_plateau_options, __VA_ARGS__)
 lk_scheduler *lk_reduce_lr_on_plateau_create(lk_plateau_options options);
 
 /* One after the other: scheduler i + 1 starts, from the initial rates, at milestone i. */
@@ -173,14 +173,13 @@ typedef struct lk_scheduler_list {
     lk_scheduler *const *items;
     int count;
 } lk_scheduler_list;
-#define lk_schedulers(...)                                                                                   \
-    ((lk_scheduler_list){(lk_scheduler *const[]){__VA_ARGS__},                                               \
-                         (int)(sizeof((lk_scheduler *[]){__VA_ARGS__}) / sizeof(lk_scheduler *))})
+LK_LIST_TO_END_(lk_scheduler_list, lk_scheduler *)
+#define lk_schedulers(...) lk_scheduler_list_to_end((lk_scheduler *const[]){__VA_ARGS__, LK_END})
 typedef struct lk_sequential_lr_options {
     lk_scheduler_list schedulers; /* owned from then on */
     lk_milestone_list milestones; /* one fewer; copied */
 } lk_sequential_lr_options;
-#define lk_sequential_lr(...) lk_sequential_lr_create((lk_sequential_lr_options){__VA_ARGS__})
+#define lk_sequential_lr(...) LK_CALL0_(lk_sequential_lr_create, lk_sequential_lr_options, __VA_ARGS__)
 lk_scheduler *lk_sequential_lr_create(lk_sequential_lr_options options);
 
 /* A linear warm-up over `steps`, epochs or batches as the other schedule counts them, then that schedule:
@@ -189,7 +188,7 @@ typedef struct lk_warmup_lr_options {
     double start_factor; /* 1/3 */
     lk_scheduler *then;  /* owned from then on; NULL: the initial rates */
 } lk_warmup_lr_options;
-#define lk_warmup_lr(steps, ...) lk_warmup_lr_create((steps), (lk_warmup_lr_options){__VA_ARGS__})
+#define lk_warmup_lr(...) LK_CALL1_(lk_warmup_lr_create, lk_warmup_lr_options, __VA_ARGS__, )
 lk_scheduler *lk_warmup_lr_create(int64_t steps, lk_warmup_lr_options options);
 
 #ifdef __cplusplus

@@ -23,6 +23,7 @@
 #ifndef LOCKSTEP_STEP_H
 #define LOCKSTEP_STEP_H
 
+#include <lockstep/arguments.h>
 #include <lockstep/graph.h>
 #include <lockstep/nn.h>
 #include <lockstep/optim.h>
@@ -89,7 +90,7 @@ typedef struct lk_step_options {
     bool owned;        /* lk_step_free frees model, criterion and optimizer too */
 } lk_step_options;
 
-#define lk_step(...) lk_step_create((lk_step_options){__VA_ARGS__})
+#define lk_step(...) LK_CALL0_(lk_step_create, lk_step_options, __VA_ARGS__)
 lk_step *lk_step_create(lk_step_options options);
 void lk_step_free(lk_step *step);
 

@@ -5,6 +5,7 @@
  * When a training loader ends, the average takes the place of the weights: evaluation, the checkpoints of the
  * epoch and the caller after the run see it. When the next training loader starts, the weights come back. */
 #include "base/memory.h"
+#include "base/arguments.h"
 #include "base/status.h"
 #include "callbacks/callbacks.h"
 #include "graph/mirror.h"
@@ -229,7 +230,7 @@ lk_callback *lk_ema_callback_create(lk_ema_options options)
     if (!(options.decay >= 0) || options.decay >= 1 || options.update_every < 0)
         return lki_fail_null(LK_ERR_INVALID,
                              "EMA: decay must lie in 0..1 and update_every must not be negative");
-    return create(&ops, (average_context){.decay = options.decay > 0 ? options.decay : 0.999,
+    return create(&ops, (average_context){.decay = lki_number_or(options.decay, 0.999),
                                           .update_every = options.update_every ? options.update_every : 1});
 }
 

@@ -1,5 +1,6 @@
 /* Ends the run when the metric has not become better for a number of epochs. */
 #include "base/memory.h"
+#include "base/arguments.h"
 #include "base/status.h"
 #include "callbacks/callbacks.h"
 
@@ -105,7 +106,7 @@ lk_callback *lk_early_stopping_callback_create(lk_early_stopping_options options
     if (!callback) return NULL;
     early_stopping_context *context = callback->context;
     context->options = options;
-    if (options.min_delta == 0 && !signbit(options.min_delta)) context->options.min_delta = 1e-6;
+    context->options.min_delta = lki_number_or(options.min_delta, 1e-6);
     context->options.loader_key = lki_strdup(options.loader_key);
     context->options.metric_key = lki_strdup(options.metric_key);
     return callback;

@@ -198,3 +198,12 @@ lk_loader *lk_fields_loader(lk_fields *fields, const char *key, lk_fields_loader
                      .no_shuffle = !shuffle, .num_workers = options.num_workers, .seed = options.seed,
                      .name = key);
 }
+
+lk_loader_list lk_fields_loaders_create(lk_fields *fields, lk_named_loader *storage,
+                                        lk_fields_loaders_options options)
+{
+    static const char *const keys[] = {"train", "valid"};
+    for (int i = 0; i < 2; i++)
+        storage[i] = (lk_named_loader){keys[i], lk_fields_loader(fields, keys[i], options)};
+    return (lk_loader_list){storage, 2};
+}

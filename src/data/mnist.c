@@ -2,6 +2,7 @@
 
 #include <lockstep/data.h>
 
+#include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "data/file.h"
@@ -79,9 +80,9 @@ static lki_memory_field images_field(lk_tensor *images, const lk_mnist_options *
                               .shape = LK_SHAPE(1, images->shape.dim[1], images->shape.dim[2]),
                               .divisor = options->catalyst_scaling ? 1 : 255};
     if (options->catalyst_scaling || options->normalize) {
-        bool given = !options->catalyst_scaling && (options->mean != 0 || options->std != 0);
-        field.mean = given ? options->mean : 0.1307f;
-        field.std = given ? options->std : 0.3081f;
+        bool own = !options->catalyst_scaling;
+        field.mean = own ? (float)lki_number_or(options->mean, 0.1307f) : 0.1307f;
+        field.std = own ? (float)lki_number_or(options->std, 0.3081f) : 0.3081f;
     }
     return field;
 }

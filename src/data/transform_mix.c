@@ -1,6 +1,7 @@
 /* Transforms of batches: mixup and cutmix. */
 #include "data/transform.h"
 
+#include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "data/scratch.h"
@@ -99,7 +100,8 @@ typedef lk_status (*apply_mix)(const lk_transform *self, lk_batch *batch, lki_ke
 
 static lk_transform *make_mix(const char *kind, lk_mix_options options, double default_alpha, apply_mix apply)
 {
-    if (options.alpha < 0)
+    options.alpha = lki_number_or(options.alpha, default_alpha);
+    if (!(options.alpha > 0))
         return lki_fail_null(LK_ERR_INVALID, "%s: alpha: expected more than 0, found %g", kind,
                              options.alpha);
     lk_transform *transform = lki_transform_create(kind, NULL, NULL);
@@ -108,7 +110,7 @@ static lk_transform *make_mix(const char *kind, lk_mix_options options, double d
         options.keys[0] = "features";
         options.keys[1] = "targets";
     }
-    transform->options.mix = (lk_mix_options){.alpha = options.alpha > 0 ? options.alpha : default_alpha};
+    transform->options.mix = (lk_mix_options){.alpha = options.alpha};
     transform->check_batch = check_mix;
     transform->apply_batch = apply;
     for (int k = 0; k < LK_MAX_FIELDS && options.keys[k]; k++) {

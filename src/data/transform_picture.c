@@ -1,6 +1,7 @@
 /* Transforms of pictures (C, H, W): random crop, flips, affine, cutout. */
 #include "data/transform.h"
 
+#include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -114,7 +115,7 @@ static lk_status apply_vertical(const lk_transform *self, const lki_sample *in, 
 static lk_transform *flip(const char *kind, lk_flip_options options)
 {
     if (check_probability(kind, options.p)) return NULL;
-    if (options.p == 0) options.p = 0.5;
+    options.p = lki_number_or(options.p, 0.5);
     lk_transform *transform = picture_transform(kind, options.key);
     if (transform) transform->options.flip = options;
     return transform;
@@ -195,9 +196,9 @@ static lk_status apply_affine(const lk_transform *self, const lki_sample *in, lk
 
 lk_transform *lk_random_affine_create(lk_random_affine_options options)
 {
-    if (options.scale_min == 0) options.scale_min = 1;
-    if (options.scale_max == 0) options.scale_max = options.scale_min > 1 ? options.scale_min : 1;
-    if (options.scale_min < 0 || options.scale_max < options.scale_min)
+    options.scale_min = lki_number_or(options.scale_min, 1);
+    options.scale_max = lki_number_or(options.scale_max, options.scale_min > 1 ? options.scale_min : 1);
+    if (!(options.scale_min > 0) || options.scale_max < options.scale_min)
         return lki_fail_null(LK_ERR_INVALID, "random_affine: scale: expected 0 < min <= max, found %g to %g",
                              options.scale_min, options.scale_max);
     if (options.degrees < 0 || options.shear < 0 || options.shear >= 90 || options.translate_x < 0 ||
@@ -243,7 +244,7 @@ lk_transform *lk_cutout_create(int64_t size, lk_cutout_options options)
     if (size < 1 || options.count < 0)
         return lki_fail_null(LK_ERR_INVALID, "cutout: size and count must be at least 1");
     if (check_probability("cutout", options.p)) return NULL;
-    if (options.p == 0) options.p = 1;
+    options.p = lki_number_or(options.p, 1);
     if (options.count == 0) options.count = 1;
     lk_transform *transform = picture_transform("cutout", options.key);
     if (!transform) return NULL;

@@ -1,6 +1,7 @@
 /* Estimators by name, and the call that trains one: `_call_: train_estimator`. */
 #include "estimator/estimator.h"
 
+#include "base/arguments.h"
 #include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -12,11 +13,6 @@
 enum { MAX_CALLBACKS = 16 };
 
 /* ---- What every estimator has ---- */
-
-static double meant(double number)
-{
-    return number == 0 ? LK_ZERO : number;
-}
 
 typedef struct parts {
     lk_named_loader loaders[LKI_MAX_ESTIMATOR_LOADERS];
@@ -53,9 +49,9 @@ static void read_numbers(lk_args *args, lk_estimator_config *config)
 {
     config->n_epochs = lk_arg_int(args, "n_epochs");
     config->patience = lk_arg_int(args, "patience");
-    config->min_delta = meant(lk_arg_float(args, "min_delta"));
-    config->lr = meant(lk_arg_float(args, "lr"));
-    if (lk_arg_given(args, "min_lr")) config->min_lr = meant(lk_arg_float(args, "min_lr"));
+    config->min_delta = lki_number_meant(lk_arg_float(args, "min_delta"));
+    config->lr = lki_number_meant(lk_arg_float(args, "lr"));
+    if (lk_arg_given(args, "min_lr")) config->min_lr = lki_number_meant(lk_arg_float(args, "min_lr"));
     config->ddp = lk_arg_bool(args, "ddp");
     config->nproc = lk_arg_int(args, "nproc");
 }
@@ -119,14 +115,14 @@ static lk_status read_own(lk_args *args, const known_estimator *known, lk_estima
     }
     if (known->pimlturb) {
         config->activation = lk_arg_string(args, "activation");
-        config->sigma = meant(lk_arg_float(args, "sigma"));
-        config->ks_frac = meant(lk_arg_float(args, "ks_frac"));
-        config->l1_scale = meant(lk_arg_float(args, "l1_scale"));
-        config->ks_scale = meant(lk_arg_float(args, "ks_scale"));
-        config->l1_beta = meant(lk_arg_float(args, "l1_beta"));
+        config->sigma = lki_number_meant(lk_arg_float(args, "sigma"));
+        config->ks_frac = lki_number_meant(lk_arg_float(args, "ks_frac"));
+        config->l1_scale = lki_number_meant(lk_arg_float(args, "l1_scale"));
+        config->ks_scale = lki_number_meant(lk_arg_float(args, "ks_scale"));
+        config->l1_beta = lki_number_meant(lk_arg_float(args, "l1_beta"));
     }
     if (known->krr) {
-        config->alpha = meant(lk_arg_float(args, "alpha"));
+        config->alpha = lki_number_meant(lk_arg_float(args, "alpha"));
         if (lk_arg_given(args, "gamma")) config->gamma = lk_arg_float(args, "gamma");
         if (config->alpha < 0) return lki_fail(LK_ERR_CONFIG, "alpha: expected at least 0");
         if (lk_arg_given(args, "gamma") && !(config->gamma > 0))

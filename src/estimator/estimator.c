@@ -1,6 +1,7 @@
 /* Making, filling and freeing estimators, and what can be asked of them. */
 #include "estimator/estimator.h"
 
+#include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -11,7 +12,7 @@
 
 static void set_default(double *number, double value)
 {
-    if (*number == 0 && !signbit(*number)) *number = value;
+    if (!lki_number_given(*number)) *number = value;
 }
 
 static lk_status copy_text(const char **text, const char *fallback)

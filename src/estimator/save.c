@@ -183,8 +183,7 @@ static bool read_count(const json_t *value, int *out)
 
 static bool read_real(const json_t *value, double *out)
 {
-    *out = json_number_value(value);
-    if (*out == 0) *out = LK_ZERO; /* a zero in the file is one that is meant */
+    *out = lki_number_meant(json_number_value(value));
     return json_is_number(value);
 }
 

@@ -1,6 +1,7 @@
 /* Subgrid stress, measured and modelled. A tensor field is (dims, dims, size...), symmetric. */
 #include "estimator/estimator.h"
 
+#include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "data/fields.h"
@@ -136,8 +137,8 @@ static void scale(lk_tensor *tensor, double factor)
 lk_tensor *lk_smagorinsky_stress_create(const lk_tensor *velocity, int dims, lk_smagorinsky_options options)
 {
     flow flow;
-    double c = options.c != 0 ? options.c : 0.16, spacing = options.spacing != 0 ? options.spacing : 1;
-    double width = options.width != 0 ? options.width : spacing;
+    double c = lki_number_or(options.c, 0.16), spacing = lki_number_or(options.spacing, 1);
+    double width = lki_number_or(options.width, spacing);
     if (!(spacing > 0 && width > 0))
         return lki_fail_null(LK_ERR_INVALID, "Smagorinsky: width and spacing must be above 0");
     if (begin_flow(&flow, velocity, dims)) return NULL;

@@ -1,5 +1,7 @@
 #include "metric/mean.h"
 
+#include "base/arguments.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -189,7 +191,7 @@ lk_metric *lk_multilabel_accuracy_metric_create(lk_metric_options options)
 {
     accuracy_metric *metric = (accuracy_metric *)lki_metric_new(sizeof *metric, &multilabel_kind, &options);
     if (!metric) return NULL;
-    metric->cut = lki_metric_cut(options.threshold != 0 ? options.threshold : 0.5, options.from_logits);
+    metric->cut = lki_metric_cut(lki_number_or(options.threshold, 0.5), options.from_logits);
     if (lki_spread_init(&metric->spread, 1) || add_names(&metric->base, "accuracy")) {
         lk_metric_free(&metric->base);
         return NULL;

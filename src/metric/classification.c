@@ -1,5 +1,6 @@
 #include "metric/classification.h"
 
+#include "base/arguments.h"
 #include "metric/metric.h"
 
 #include <stdio.h>
@@ -219,7 +220,7 @@ static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *o
     if (!metric) return NULL;
     metric->zero_division = options->zero_division;
     metric->per_class = options->per_class;
-    metric->cut = lki_metric_cut(options->threshold != 0 ? options->threshold : 0.5, options->from_logits);
+    metric->cut = lki_metric_cut(lki_number_or(options->threshold, 0.5), options->from_logits);
     if (options->num_classes && prf_set_classes(&metric->base, options->num_classes)) {
         lk_metric_free(&metric->base);
         return NULL;

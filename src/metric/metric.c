@@ -1,7 +1,9 @@
 #include "metric/metric.h"
 
+#include "base/arguments.h"
 #include "tensor/element.h"
 
+#include <float.h>
 #include <string.h>
 
 lk_status lki_metric_array_reserve(lki_metric_array *array, int64_t extra)
@@ -35,11 +37,11 @@ lk_metric *lki_metric_new(size_t nbytes, const lki_metric_kind *kind, const lk_m
     if (options->num_classes < 0)
         return lki_fail_null(LK_ERR_INVALID, "%s: num_classes: expected at least 1, found %d", kind->name,
                              options->num_classes);
-    if (options->from_logits && options->threshold != 0 &&
-        !(options->threshold > 0 && options->threshold < 1))
+    double threshold = options->threshold; /* 0 and LK_ZERO may be had with logits too */
+    if (options->from_logits && threshold != 0 && !(threshold > 0 && threshold < 1))
         return lki_fail_null(LK_ERR_INVALID,
                              "%s: threshold: expected between 0 and 1 with from_logits, found %g", kind->name,
-                             options->threshold);
+                             threshold);
     lk_metric *metric = lki_calloc(nbytes, "a metric");
     if (!metric) return NULL;
     metric->kind = kind;
@@ -339,5 +341,7 @@ int64_t lki_metric_argmax(const float *scores, int64_t count)
 
 float lki_metric_cut(double threshold, bool from_logits)
 {
+    if (threshold == 0)
+        threshold = DBL_TRUE_MIN; /* its logit is finite: a sigmoid of exactly 0 is below it */
     return (float)(from_logits ? log(threshold / (1 - threshold)) : threshold);
 }

@@ -1,4 +1,5 @@
 #include "metric/exact.h"
+#include "base/arguments.h"
 #include "metric/metric.h"
 
 #include <stdio.h>
@@ -181,7 +182,7 @@ static lk_status region_set_classes(lk_metric *base, int64_t class_count)
 
 static lk_status set_options(region_metric *metric, const lk_metric_options *options)
 {
-    metric->binarize = options->threshold != 0;
+    metric->binarize = lki_number_given(options->threshold);
     metric->from_logits = options->from_logits;
     if (metric->binarize) metric->cut = lki_metric_cut(options->threshold, options->from_logits);
     if (options->num_classes == 0) {

@@ -129,12 +129,13 @@ lk_criterion *lk_cross_entropy_loss_create(lk_cross_entropy_options options)
     if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
         return lki_fail_null(LK_ERR_INVALID, "CrossEntropyLoss: label_smoothing: expected 0 to 1, found %g",
                              options.label_smoothing);
-    bool given = options.has_ignore_index || options.ignore_index != 0;
+    int64_t ignored;
+    if (lki_whole_or(options.ignore_index, -100, "CrossEntropyLoss", "ignore_index", &ignored)) return NULL;
     return create_builtin("CrossEntropyLoss", cross_entropy_forward,
                           (builtin_context){.weight = (lk_tensor *)options.weight,
                                             .reduction = options.reduction,
                                             .parameter = options.label_smoothing,
-                                            .ignore_index = given ? options.ignore_index : -100});
+                                            .ignore_index = ignored});
 }
 
 static lk_value *nll_forward(lk_value *prediction, lk_value *target, void *context)
@@ -147,11 +148,12 @@ static lk_value *nll_forward(lk_value *prediction, lk_value *target, void *conte
 lk_criterion *lk_nll_loss_create(lk_nll_options options)
 {
     if (check_reduction("NLLLoss", options.reduction, false) != LK_OK) return NULL;
-    bool given = options.has_ignore_index || options.ignore_index != 0;
+    int64_t ignored;
+    if (lki_whole_or(options.ignore_index, -100, "NLLLoss", "ignore_index", &ignored)) return NULL;
     return create_builtin("NLLLoss", nll_forward,
                           (builtin_context){.weight = (lk_tensor *)options.weight,
                                             .reduction = options.reduction,
-                                            .ignore_index = given ? options.ignore_index : -100});
+                                            .ignore_index = ignored});
 }
 
 /* ---- pointwise ---- */

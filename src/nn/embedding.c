@@ -18,11 +18,13 @@ lk_module *lk_embedding_create(int64_t count, int64_t dim, lk_embedding_options 
         return lki_fail_null(LK_ERR_INVALID,
                              "Embedding: expected at least 1 row and 1 column, found %lld and %lld",
                              (long long)count, (long long)dim);
-    bool has_padding = options.has_padding_idx || options.padding_idx != 0;
-    int64_t padding = options.padding_idx < 0 ? options.padding_idx + count : options.padding_idx;
+    bool has_padding = lki_number_given(options.padding_idx);
+    int64_t given, padding;
+    if (lki_whole_or(options.padding_idx, 0, "Embedding", "padding_idx", &given)) return NULL;
+    padding = given < 0 ? given + count : given;
     if (has_padding && (padding < 0 || padding >= count))
         return lki_fail_null(LK_ERR_INVALID, "Embedding: padding_idx: %lld is not one of %lld rows",
-                             (long long)options.padding_idx, (long long)count);
+                             (long long)given, (long long)count);
     embedding_context own = {has_padding ? padding : -1};
     lk_module *module = lki_module_create("Embedding", embedding_forward, &own, sizeof own);
     lk_param *weight = lki_module_new_param(module, "weight", LK_SHAPE(count, dim));

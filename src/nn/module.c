@@ -8,12 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-double lki_number_or(double argument, double standard)
-{
-    if (argument != 0) return argument;
-    return signbit(argument) ? 0 : standard;
-}
-
 lk_module *lki_module_create(const char *type, lk_module_function forward, const void *context,
                              size_t context_nbytes)
 {

@@ -9,6 +9,7 @@
 #ifndef LKI_NN_MODULE_H
 #define LKI_NN_MODULE_H
 
+#include "base/arguments.h"
 #include <lockstep/nn.h>
 
 typedef struct lki_child {
@@ -59,8 +60,5 @@ lk_value *lki_module_chain(lk_module *module, lk_value *x);
  * output. */
 void lki_module_enter(lk_module *module, lk_graph *graph);
 lk_value *lki_module_leave(lk_module *module, lk_graph *graph, lk_value *output);
-
-/* The argument, or `standard` where it is a plain zero; LK_ZERO gives 0. */
-double lki_number_or(double argument, double standard);
 
 #endif

@@ -29,8 +29,10 @@ static lk_value *flatten_forward(lk_module *module, lk_value *x)
 
 lk_module *lk_flatten_create(lk_flatten_options options)
 {
-    bool given = options.has_start_dim || options.start_dim != 0;
-    flatten_context own = {given ? options.start_dim : 1, options.end_dim ? options.end_dim : -1};
+    int64_t start, end;
+    if (lki_whole_or(options.start_dim, 1, "Flatten", "start_dim", &start)) return NULL;
+    if (lki_whole_or(options.end_dim, -1, "Flatten", "end_dim", &end)) return NULL;
+    flatten_context own = {(int)start, (int)end};
     return lki_module_create("Flatten", flatten_forward, &own, sizeof own);
 }
 

@@ -56,7 +56,7 @@ lk_module *lk_transformer_encoder_layer_create(int64_t d_model, int64_t heads, l
     int64_t width = options.dim_feedforward ? options.dim_feedforward : 2048;
     double p = lki_number_or(options.dropout, 0.1);
     lk_norm_options norm = {.eps = options.layer_norm_eps};
-    lk_dropout_options dropout = {.p = p == 0 ? LK_ZERO : p};
+    lk_dropout_options dropout = {.p = lki_number_meant(p)};
     lk_attention_options attention = {.dropout = p, .batch_first = options.batch_first};
     if (options.activation != LK_TRANSFORMER_RELU && options.activation != LK_TRANSFORMER_GELU)
         return lki_fail_null(LK_ERR_INVALID, "TransformerEncoderLayer: there is no activation %d",

@@ -7,22 +7,15 @@
 #include <math.h>
 #include <string.h>
 
-/* 0 stands for the default; LK_ZERO, which is -0.0, for a zero that is meant. */
-static double or_default(double given, double fallback)
-{
-    if (given == 0 && !signbit(given)) return fallback;
-    return given == 0 ? 0 : given;
-}
-
 static lk_hyper group_hyper(const lk_hyper *base, const lk_param_group *group)
 {
     lk_hyper hyper = *base;
-    hyper.lr = or_default(group->lr, base->lr);
-    hyper.momentum = or_default(group->momentum, base->momentum);
-    hyper.weight_decay = or_default(group->weight_decay, base->weight_decay);
-    hyper.beta1 = or_default(group->beta1, base->beta1);
-    hyper.beta2 = or_default(group->beta2, base->beta2);
-    hyper.eps = or_default(group->eps, base->eps);
+    hyper.lr = lki_number_or(group->lr, base->lr);
+    hyper.momentum = lki_number_or(group->momentum, base->momentum);
+    hyper.weight_decay = lki_number_or(group->weight_decay, base->weight_decay);
+    hyper.beta1 = lki_number_or(group->beta1, base->beta1);
+    hyper.beta2 = lki_number_or(group->beta2, base->beta2);
+    hyper.eps = lki_number_or(group->eps, base->eps);
     return hyper;
 }
 
@@ -85,11 +78,11 @@ fail:
 
 lk_optimizer *lk_sgd_create(lk_sgd_options options)
 {
-    if (options.lr == 0 && !signbit(options.lr)) return lki_fail_null(LK_ERR_INVALID, "SGD: lr is required");
-    lk_hyper hyper = {.lr = or_default(options.lr, 0),
-                      .momentum = or_default(options.momentum, 0),
-                      .dampening = or_default(options.dampening, 0),
-                      .weight_decay = or_default(options.weight_decay, 0),
+    if (!lki_number_given(options.lr)) return lki_fail_null(LK_ERR_INVALID, "SGD: lr is required");
+    lk_hyper hyper = {.lr = lki_number_or(options.lr, 0),
+                      .momentum = lki_number_or(options.momentum, 0),
+                      .dampening = lki_number_or(options.dampening, 0),
+                      .weight_decay = lki_number_or(options.weight_decay, 0),
                       .nesterov = options.nesterov,
                       .maximize = options.maximize};
     return create("SGD", LK_UPDATE_SGD, hyper, options.groups);
@@ -98,11 +91,11 @@ lk_optimizer *lk_sgd_create(lk_sgd_options options)
 static lk_optimizer *create_adam(const char *name, lk_update_rule rule, double weight_decay, double eps,
                                  const lk_adam_options *options)
 {
-    lk_hyper hyper = {.lr = or_default(options->lr, 1e-3),
-                      .beta1 = or_default(options->beta1, 0.9),
-                      .beta2 = or_default(options->beta2, 0.999),
-                      .eps = or_default(options->eps, eps),
-                      .weight_decay = or_default(options->weight_decay, weight_decay),
+    lk_hyper hyper = {.lr = lki_number_or(options->lr, 1e-3),
+                      .beta1 = lki_number_or(options->beta1, 0.9),
+                      .beta2 = lki_number_or(options->beta2, 0.999),
+                      .eps = lki_number_or(options->eps, eps),
+                      .weight_decay = lki_number_or(options->weight_decay, weight_decay),
                       .amsgrad = options->amsgrad,
                       .maximize = options->maximize};
     return create(name, rule, hyper, options->groups);
@@ -128,11 +121,11 @@ enum { CATALYST_LARGEST_NORM = 10 };
 
 lk_optimizer *lk_catalyst_lamb_create(lk_catalyst_lamb_options options)
 {
-    lk_hyper hyper = {.lr = or_default(options.lr, 1e-3),
-                      .beta1 = or_default(options.beta1, 0.9),
-                      .beta2 = or_default(options.beta2, 0.999),
-                      .eps = or_default(options.eps, 1e-6),
-                      .weight_decay = or_default(options.weight_decay, 0),
+    lk_hyper hyper = {.lr = lki_number_or(options.lr, 1e-3),
+                      .beta1 = lki_number_or(options.beta1, 0.9),
+                      .beta2 = lki_number_or(options.beta2, 0.999),
+                      .eps = lki_number_or(options.eps, 1e-6),
+                      .weight_decay = lki_number_or(options.weight_decay, 0),
                       .no_debias = true,
                       .no_trust = options.adam,
                       .clip = CATALYST_LARGEST_NORM};
@@ -141,11 +134,11 @@ lk_optimizer *lk_catalyst_lamb_create(lk_catalyst_lamb_options options)
 
 lk_optimizer *lk_rmsprop_create(lk_rmsprop_options options)
 {
-    lk_hyper hyper = {.lr = or_default(options.lr, 1e-2),
-                      .alpha = or_default(options.alpha, 0.99),
-                      .eps = or_default(options.eps, 1e-8),
-                      .weight_decay = or_default(options.weight_decay, 0),
-                      .momentum = or_default(options.momentum, 0),
+    lk_hyper hyper = {.lr = lki_number_or(options.lr, 1e-2),
+                      .alpha = lki_number_or(options.alpha, 0.99),
+                      .eps = lki_number_or(options.eps, 1e-8),
+                      .weight_decay = lki_number_or(options.weight_decay, 0),
+                      .momentum = lki_number_or(options.momentum, 0),
                       .centered = options.centered,
                       .maximize = options.maximize};
     return create("RMSprop", LK_UPDATE_RMSPROP, hyper, options.groups);
@@ -153,10 +146,10 @@ lk_optimizer *lk_rmsprop_create(lk_rmsprop_options options)
 
 lk_optimizer *lk_adagrad_create(lk_adagrad_options options)
 {
-    lk_hyper hyper = {.lr = or_default(options.lr, 1e-2),
-                      .lr_decay = or_default(options.lr_decay, 0),
-                      .weight_decay = or_default(options.weight_decay, 0),
-                      .eps = or_default(options.eps, 1e-10),
+    lk_hyper hyper = {.lr = lki_number_or(options.lr, 1e-2),
+                      .lr_decay = lki_number_or(options.lr_decay, 0),
+                      .weight_decay = lki_number_or(options.weight_decay, 0),
+                      .eps = lki_number_or(options.eps, 1e-10),
                       .maximize = options.maximize};
     if (check_number("Adagrad", "initial_accumulator_value", options.initial_accumulator_value, 0, INFINITY))
         return NULL;
@@ -168,8 +161,7 @@ lk_optimizer *lk_adagrad_create(lk_adagrad_options options)
 static lk_status check_custom(const char *name, const lk_custom_optimizer_options *options)
 {
     if (!options->update) return lki_fail(LK_ERR_INVALID, "%s: an update function is needed", name);
-    if (options->lr == 0 && !signbit(options->lr))
-        return lki_fail(LK_ERR_INVALID, "%s: lr is required", name);
+    if (!lki_number_given(options->lr)) return lki_fail(LK_ERR_INVALID, "%s: lr is required", name);
     if (options->state_count >= 0 && options->state_count <= LK_MAX_UPDATE_STATES) return LK_OK;
     return lki_fail(LK_ERR_INVALID, "%s: state_count: expected 0 to %d, found %d", name, LK_MAX_UPDATE_STATES,
                     options->state_count);
@@ -178,12 +170,12 @@ static lk_status check_custom(const char *name, const lk_custom_optimizer_option
 lk_optimizer *lk_custom_optimizer_create(lk_custom_optimizer_options options)
 {
     char *name = lki_strdup(options.name ? options.name : "custom");
-    lk_hyper hyper = {.lr = or_default(options.lr, 0),
-                      .momentum = or_default(options.momentum, 0),
-                      .weight_decay = or_default(options.weight_decay, 0),
-                      .beta1 = or_default(options.beta1, 0),
-                      .beta2 = or_default(options.beta2, 0),
-                      .eps = or_default(options.eps, 0)};
+    lk_hyper hyper = {.lr = lki_number_or(options.lr, 0),
+                      .momentum = lki_number_or(options.momentum, 0),
+                      .weight_decay = lki_number_or(options.weight_decay, 0),
+                      .beta1 = lki_number_or(options.beta1, 0),
+                      .beta2 = lki_number_or(options.beta2, 0),
+                      .eps = lki_number_or(options.eps, 0)};
     lk_optimizer *optimizer = name && check_custom(name, &options) == LK_OK
                                   ? create(name, LK_UPDATE_SGD, hyper, options.groups)
                                   : NULL;

@@ -53,7 +53,9 @@ lk_scheduler *lk_reduce_lr_on_plateau_create(lk_plateau_options options)
     options.factor = lki_number_or(options.factor, 0.1);
     options.threshold = lki_number_or(options.threshold, 1e-4);
     options.eps = lki_number_or(options.eps, 1e-8);
-    if (options.patience == 0 && !options.no_patience) options.patience = 10;
+    int64_t patience;
+    if (lki_whole_or(options.patience, 10, "ReduceLROnPlateau", "patience", &patience)) return NULL;
+    options.patience = (double)patience;
     if (!(options.factor >= 0 && options.factor < 1))
         return lki_scheduler_refuse(
             LK_ERR_INVALID, "ReduceLROnPlateau: factor: expected less than 1, found %g", options.factor);

@@ -1,5 +1,6 @@
 #include "step/loss_scaler.h"
 
+#include "base/arguments.h"
 #include "base/status.h"
 #include "graph/graph.h"
 #include "graph/record_util.h"
@@ -9,9 +10,9 @@
 
 static lk_status complete(lk_scaler_options *options)
 {
-    if (options->init_scale == 0) options->init_scale = 65536;
-    if (options->growth_factor == 0) options->growth_factor = 2;
-    if (options->backoff_factor == 0) options->backoff_factor = 0.5;
+    options->init_scale = lki_number_or(options->init_scale, 65536);
+    options->growth_factor = lki_number_or(options->growth_factor, 2);
+    options->backoff_factor = lki_number_or(options->backoff_factor, 0.5);
     if (options->growth_interval == 0) options->growth_interval = 2000;
     if (!(options->init_scale > 0) || !isfinite((float)options->init_scale))
         return lki_fail(LK_ERR_INVALID, "init_scale: expected a number above 0 that fits f32, found %g",

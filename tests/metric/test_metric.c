@@ -144,7 +144,7 @@ static void multilabel_accuracy_of_catalyst(void **state)
                     lk_tensor_from(LK_U8, LK_SHAPE(4, 4), targets));
     lkt_close(lk_metric_get(metric, "accuracy"), 0.75, 0);
     lk_metric_free(metric);
-    metric = lk_multilabel_accuracy_metric(.threshold = LK_THRESHOLD_ZERO);
+    metric = lk_multilabel_accuracy_metric(.threshold = LK_ZERO);
     lk_metric *logits = lk_multilabel_accuracy_metric(.from_logits = true);
     for (int i = 0; i < 2; i++)
         update_and_free(i ? metric : logits, lk_tensor_from(LK_F32, LK_SHAPE(1, 4), (float[]){-1, 0, .1f, 2}),

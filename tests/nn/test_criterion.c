@@ -35,7 +35,7 @@ static lk_value *fourth_power(lk_value *prediction, lk_value *target, void *cont
     X(cross_entropy_smooth, lk_identity(), lk_cross_entropy_loss(.label_smoothing = 0.1)) \
     X(cross_entropy_all, lk_identity(), lk_cross_entropy_loss(.weight = FOUR, .label_smoothing = 0.2, .ignore_index = 1)) \
     X(cross_entropy_ignore, lk_identity(), lk_cross_entropy_loss()) \
-    X(cross_entropy_ignore_zero, lk_identity(), lk_cross_entropy_loss(.has_ignore_index = true)) \
+    X(cross_entropy_ignore_zero, lk_identity(), lk_cross_entropy_loss(.ignore_index = LK_ZERO)) \
     X(cross_entropy_sum, lk_identity(), lk_cross_entropy_loss(.reduction = LK_REDUCTION_SUM)) \
     X(cross_entropy_none, lk_identity(), lk_cross_entropy_loss(.reduction = LK_REDUCTION_NONE)) \
     X(cross_entropy_images, lk_identity(), lk_cross_entropy_loss(.weight = FOUR)) \

@@ -113,10 +113,10 @@ static lk_value *masked_encoder(lk_module *module, lk_value *x)
     X(dropout, lk_dropout()) \
     X(dropout_p, lk_sequential(lk_linear(7, 9), lk_dropout(0.2), lk_linear(9, 3))) \
     X(embedding, lk_embedding(7, 5)) \
-    X(embedding_padding, lk_embedding(6, 3, .has_padding_idx = true)) \
+    X(embedding_padding, lk_embedding(6, 3, .padding_idx = LK_ZERO)) \
     X(embedding_padding_last, lk_embedding(6, 3, .padding_idx = -1)) \
     X(flatten, lk_sequential(lk_flatten(), lk_linear(168, 4))) \
-    X(flatten_options, lk_flatten(.has_start_dim = true, .end_dim = 2)) \
+    X(flatten_options, lk_flatten(.start_dim = LK_ZERO, .end_dim = 2)) \
     X(unflatten, lk_unflatten(1, LK_SHAPE(2, 2))) \
     X(unflatten_open, lk_unflatten(-1, LK_SHAPE(2, -1))) \
     X(identity, lk_identity()) \

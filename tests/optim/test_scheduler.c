@@ -43,7 +43,7 @@ static double ninety_five = 0.95;
     X(cyclic_lr_exp_range, lk_cyclic_lr(0.01, 0.2, .step_size_up = 5, .mode = LK_CYCLIC_EXP_RANGE, .gamma = 0.98, \
         .base_momentum = 0.5, .max_momentum = 0.95)) \
     X(reduce_lr_on_plateau, lk_reduce_lr_on_plateau(.patience = 3)) \
-    X(reduce_lr_on_plateau_options, lk_reduce_lr_on_plateau(.maximize = true, .factor = 0.5, .no_patience = true, \
+    X(reduce_lr_on_plateau_options, lk_reduce_lr_on_plateau(.maximize = true, .factor = 0.5, .patience = LK_ZERO, \
         .threshold = 0.05, .absolute_threshold = true, .cooldown = 2, .min_lr = 0.003)) \
     X(reduce_lr_on_plateau_max, lk_reduce_lr_on_plateau(.maximize = true, .factor = 0.3, .patience = 2)) \
     X(sequential_lr, lk_sequential_lr(.schedulers = lk_schedulers(lk_constant_lr(.factor = 0.1, .total_iters = 3), \

@@ -37,7 +37,7 @@ lk_status lkt_whole_run(lkt_run_options *options)
     int batch_size = options->batch_size ? options->batch_size : 8;
     lk_status status = lk_train(
         runner, .model = model, .criterion = lk_cross_entropy_loss(), .optimizer = lk_adam(.lr = 0.02),
-        .scheduler = options->plateau ? lk_reduce_lr_on_plateau(.no_patience = true)
+        .scheduler = options->plateau ? lk_reduce_lr_on_plateau(.patience = LK_ZERO)
                                       : lk_multi_step_lr(.milestones = lk_milestones(2, 4)),
         .loaders = lk_loaders({"train", lk_loader(lkt_points(LKT_RUN_BATCHES * 8, 1),
                                                   .batch_size = batch_size, .shuffle = true)},

@@ -1,6 +1,7 @@
 /* Callbacks that shape a run: training, stopping, keeping, timing. */
 #include "config/components/components.h"
 
+#include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -81,7 +82,7 @@ static lk_status build_early_stopping(const lk_component *self, lk_args *args, v
                                                 .loader_key = lk_arg_string(args, "loader_key"),
                                                 .metric_key = lk_arg_string(args, "metric_key"),
                                                 .minimize = given && minimize, .maximize = given && !minimize,
-                                                .min_delta = min_delta == 0 ? LK_ZERO : min_delta),
+                                                .min_delta = lki_number_meant(min_delta)),
                      out);
 }
 

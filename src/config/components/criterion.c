@@ -1,6 +1,7 @@
 /* torch.nn's losses. */
 #include "config/components/components.h"
 
+#include "base/arguments.h"
 #include "base/status.h"
 
 #include <lockstep/nn.h>
@@ -19,8 +20,7 @@ static lk_status build_cross_entropy(const lk_component *self, lk_args *args, vo
 {
     lk_cross_entropy_options options = {
         .label_smoothing = lk_arg_float(args, "label_smoothing"),
-        .ignore_index = lk_arg_int(args, "ignore_index"),
-        .has_ignore_index = true,
+        .ignore_index = lki_number_meant(lk_arg_int(args, "ignore_index")),
     };
     lk_tensor *weight = NULL;
     (void)self;
@@ -34,7 +34,7 @@ static lk_status build_cross_entropy(const lk_component *self, lk_args *args, vo
 
 static lk_status build_nll(const lk_component *self, lk_args *args, void **out)
 {
-    lk_nll_options options = {.ignore_index = lk_arg_int(args, "ignore_index"), .has_ignore_index = true};
+    lk_nll_options options = {.ignore_index = lki_number_meant(lk_arg_int(args, "ignore_index"))};
     lk_tensor *weight = NULL;
     (void)self;
     options.reduction = reduction_of(args);
@@ -77,7 +77,7 @@ static lk_status build_regression(const lk_component *self, lk_args *args, void 
     options.reduction = reduction_of(args);
     if (kind->number) {
         double value = lk_arg_float(args, kind->number);
-        if (value == 0) value = LK_ZERO;
+        value = lki_number_meant(value);
         *(!strcmp(kind->number, "beta") ? &options.beta : &options.delta) = value;
     }
     return lki_built(kind->create(options), out);

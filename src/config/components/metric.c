@@ -1,6 +1,7 @@
 /* Callbacks that report metrics of the outputs. */
 #include "config/components/components.h"
 
+#include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -62,10 +63,8 @@ static lk_status build_metric(const lk_component *self, lk_args *args, void **ou
     if (has(self, "zero_division")) options.zero_division = lk_arg_float(args, "zero_division");
     if (has(self, "compute_per_class_metrics"))
         options.compute_per_class_metrics = lk_arg_bool(args, "compute_per_class_metrics");
-    if (has(self, "threshold") && lk_arg_given(args, "threshold")) {
-        double threshold = lk_arg_float(args, "threshold");
-        options.threshold = threshold == 0 ? LK_THRESHOLD_ZERO : threshold;
-    }
+    if (has(self, "threshold") && lk_arg_given(args, "threshold"))
+        options.threshold = lki_number_meant(lk_arg_float(args, "threshold"));
     if (has(self, "from_logits")) options.from_logits = lk_arg_bool(args, "from_logits");
     if (has(self, "class_names")) LKI_TRY(read_class_names(args, &options, &names));
     if (has(self, "normalize")) options.normalize = lk_arg_bool(args, "normalize");

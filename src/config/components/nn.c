@@ -1,18 +1,13 @@
 /* torch.nn's layers. */
 #include "config/components/components.h"
 
+#include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
 
 #include <lockstep/nn.h>
 
 #include <string.h>
-
-/* Zero means "the default" in an options struct; a zero from a config is meant. */
-static double meant(double value)
-{
-    return value == 0 ? LK_ZERO : value;
-}
 
 /* Takes all modules of an argument; the caller frees the array, whose modules the constructors free. */
 static lk_status take_modules(lk_args *args, const char *name, lk_named_module **out, int *count)
@@ -69,8 +64,8 @@ static lk_status build_batch_norm(const lk_component *self, lk_args *args, void 
 {
     const batch_norm *kind = self->context;
     lk_batch_norm_options options = {
-        .eps = meant(lk_arg_float(args, "eps")),
-        .momentum = meant(lk_arg_float(args, "momentum")),
+        .eps = lki_number_meant(lk_arg_float(args, "eps")),
+        .momentum = lki_number_meant(lk_arg_float(args, "momentum")),
         .no_affine = !lk_arg_bool(args, "affine"),
         .no_running_stats = !lk_arg_bool(args, "track_running_stats"),
     };
@@ -91,7 +86,7 @@ static lk_status build_layer_norm(const lk_component *self, lk_args *args, void 
     lk_shape shape;
     (void)self;
     LKI_TRY(read_shape(args, "normalized_shape", &shape));
-    lk_norm_options options = {.eps = meant(lk_arg_float(args, "eps")),
+    lk_norm_options options = {.eps = lki_number_meant(lk_arg_float(args, "eps")),
                                .no_affine = !lk_arg_bool(args, "elementwise_affine")};
     return lki_built(lk_layer_norm_create(shape, options), out);
 }
@@ -99,7 +94,7 @@ static lk_status build_layer_norm(const lk_component *self, lk_args *args, void 
 static lk_status build_group_norm(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    lk_norm_options options = {.eps = meant(lk_arg_float(args, "eps")),
+    lk_norm_options options = {.eps = lki_number_meant(lk_arg_float(args, "eps")),
                                .no_affine = !lk_arg_bool(args, "affine")};
     return lki_built(
         lk_group_norm_create(lk_arg_int64(args, "num_groups"), lk_arg_int64(args, "num_channels"), options),
@@ -109,23 +104,24 @@ static lk_status build_group_norm(const lk_component *self, lk_args *args, void 
 static lk_status build_dropout(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return lki_built(lk_dropout(.p = meant(lk_arg_float(args, "p"))), out);
+    return lki_built(lk_dropout(.p = lki_number_meant(lk_arg_float(args, "p"))), out);
 }
 
 static lk_status build_embedding(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
+    double padding =
+        lk_arg_given(args, "padding_idx") ? lki_number_meant(lk_arg_int(args, "padding_idx")) : 0;
     return lki_built(lk_embedding(lk_arg_int64(args, "num_embeddings"), lk_arg_int64(args, "embedding_dim"),
-                                  .padding_idx = lk_arg_int(args, "padding_idx"),
-                                  .has_padding_idx = lk_arg_given(args, "padding_idx")),
+                                  .padding_idx = padding),
                      out);
 }
 
 static lk_status build_flatten(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return lki_built(lk_flatten(.start_dim = lk_arg_int(args, "start_dim"), .has_start_dim = true,
-                                .end_dim = lk_arg_int(args, "end_dim")),
+    return lki_built(lk_flatten(.start_dim = lki_number_meant(lk_arg_int(args, "start_dim")),
+                                .end_dim = lki_number_meant(lk_arg_int(args, "end_dim"))),
                      out);
 }
 
@@ -158,13 +154,14 @@ static lk_status build_softmax(const lk_component *self, lk_args *args, void **o
 static lk_status build_leaky_relu(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return lki_built(lk_leaky_relu(.negative_slope = meant(lk_arg_float(args, "negative_slope"))), out);
+    return lki_built(lk_leaky_relu(.negative_slope = lki_number_meant(lk_arg_float(args, "negative_slope"))),
+                     out);
 }
 
 static lk_status build_elu(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return lki_built(lk_elu(.alpha = meant(lk_arg_float(args, "alpha"))), out);
+    return lki_built(lk_elu(.alpha = lki_number_meant(lk_arg_float(args, "alpha"))), out);
 }
 
 static lk_status build_gelu(const lk_component *self, lk_args *args, void **out)
@@ -176,8 +173,8 @@ static lk_status build_gelu(const lk_component *self, lk_args *args, void **out)
 static lk_status build_softplus(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return lki_built(lk_softplus(.beta = meant(lk_arg_float(args, "beta")),
-                                 .threshold = meant(lk_arg_float(args, "threshold"))),
+    return lki_built(lk_softplus(.beta = lki_number_meant(lk_arg_float(args, "beta")),
+                                 .threshold = lki_number_meant(lk_arg_float(args, "threshold"))),
                      out);
 }
 
@@ -200,10 +197,10 @@ static lk_status build_encoder_layer(const lk_component *self, lk_args *args, vo
 {
     lk_transformer_options options = {
         .dim_feedforward = lk_arg_int(args, "dim_feedforward"),
-        .dropout = meant(lk_arg_float(args, "dropout")),
+        .dropout = lki_number_meant(lk_arg_float(args, "dropout")),
         .activation =
             strcmp(lk_arg_string(args, "activation"), "gelu") ? LK_TRANSFORMER_RELU : LK_TRANSFORMER_GELU,
-        .layer_norm_eps = meant(lk_arg_float(args, "layer_norm_eps")),
+        .layer_norm_eps = lki_number_meant(lk_arg_float(args, "layer_norm_eps")),
         .batch_first = lk_arg_bool(args, "batch_first"),
         .norm_first = lk_arg_bool(args, "norm_first"),
     };

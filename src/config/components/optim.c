@@ -1,6 +1,7 @@
 /* torch.optim's optimizers. They meet their parameters when a run begins; `params` says which those are. */
 #include "config/components/components.h"
 
+#include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "config/build.h"
@@ -12,24 +13,19 @@
 
 enum { MAX_GROUPS = 64 };
 
-static double meant(double value)
-{
-    return value == 0 ? LK_ZERO : value;
-}
-
 static lk_status read_betas(lk_args *args, double *beta1, double *beta2)
 {
     int count = lk_arg_count(args, "betas");
     if (count == 0) return LK_OK;
     if (count != 2) return lki_fail(LK_ERR_CONFIG, "betas: expected two numbers, found %d", count);
-    *beta1 = meant(lk_arg_float_at(args, "betas", 0));
-    *beta2 = meant(lk_arg_float_at(args, "betas", 1));
+    *beta1 = lki_number_meant(lk_arg_float_at(args, "betas", 0));
+    *beta2 = lki_number_meant(lk_arg_float_at(args, "betas", 1));
     return LK_OK;
 }
 
 static double given_float(lk_args *args, const char *name)
 {
-    return lk_arg_given(args, name) ? meant(lk_arg_float(args, name)) : 0;
+    return lk_arg_given(args, name) ? lki_number_meant(lk_arg_float(args, name)) : 0;
 }
 
 /* One of several groups of parameters, with numbers of its own. */
@@ -77,7 +73,7 @@ static lk_status build_sgd(const lk_component *self, lk_args *args, void **out)
 {
     lk_param_group groups[MAX_GROUPS];
     lk_sgd_options options = {
-        .lr = meant(lk_arg_float(args, "lr")),
+        .lr = lki_number_meant(lk_arg_float(args, "lr")),
         .momentum = lk_arg_float(args, "momentum"),
         .dampening = lk_arg_float(args, "dampening"),
         .weight_decay = lk_arg_float(args, "weight_decay"),
@@ -99,9 +95,9 @@ static lk_status build_adam(const lk_component *self, lk_args *args, void **out)
     const adam *kind = self->context;
     lk_param_group groups[MAX_GROUPS];
     lk_adam_options options = {
-        .lr = meant(lk_arg_float(args, "lr")),
-        .eps = meant(lk_arg_float(args, "eps")),
-        .weight_decay = meant(lk_arg_float(args, "weight_decay")),
+        .lr = lki_number_meant(lk_arg_float(args, "lr")),
+        .eps = lki_number_meant(lk_arg_float(args, "eps")),
+        .weight_decay = lki_number_meant(lk_arg_float(args, "weight_decay")),
         .amsgrad = kind->has_amsgrad && lk_arg_bool(args, "amsgrad"),
         .maximize = kind->has_amsgrad && lk_arg_bool(args, "maximize"),
     };
@@ -114,9 +110,9 @@ static lk_status build_catalyst_lamb(const lk_component *self, lk_args *args, vo
 {
     lk_param_group groups[MAX_GROUPS];
     lk_catalyst_lamb_options options = {
-        .lr = meant(lk_arg_float(args, "lr")),
-        .eps = meant(lk_arg_float(args, "eps")),
-        .weight_decay = meant(lk_arg_float(args, "weight_decay")),
+        .lr = lki_number_meant(lk_arg_float(args, "lr")),
+        .eps = lki_number_meant(lk_arg_float(args, "eps")),
+        .weight_decay = lki_number_meant(lk_arg_float(args, "weight_decay")),
         .adam = lk_arg_bool(args, "adam"),
     };
     (void)self;
@@ -129,9 +125,9 @@ static lk_status build_rmsprop(const lk_component *self, lk_args *args, void **o
 {
     lk_param_group groups[MAX_GROUPS];
     lk_rmsprop_options options = {
-        .lr = meant(lk_arg_float(args, "lr")),
-        .alpha = meant(lk_arg_float(args, "alpha")),
-        .eps = meant(lk_arg_float(args, "eps")),
+        .lr = lki_number_meant(lk_arg_float(args, "lr")),
+        .alpha = lki_number_meant(lk_arg_float(args, "alpha")),
+        .eps = lki_number_meant(lk_arg_float(args, "eps")),
         .weight_decay = lk_arg_float(args, "weight_decay"),
         .momentum = lk_arg_float(args, "momentum"),
         .centered = lk_arg_bool(args, "centered"),
@@ -146,11 +142,11 @@ static lk_status build_adagrad(const lk_component *self, lk_args *args, void **o
 {
     lk_param_group groups[MAX_GROUPS];
     lk_adagrad_options options = {
-        .lr = meant(lk_arg_float(args, "lr")),
+        .lr = lki_number_meant(lk_arg_float(args, "lr")),
         .lr_decay = lk_arg_float(args, "lr_decay"),
         .weight_decay = lk_arg_float(args, "weight_decay"),
         .initial_accumulator_value = lk_arg_float(args, "initial_accumulator_value"),
-        .eps = meant(lk_arg_float(args, "eps")),
+        .eps = lki_number_meant(lk_arg_float(args, "eps")),
         .maximize = lk_arg_bool(args, "maximize"),
     };
     (void)self;

@@ -2,17 +2,13 @@
  */
 #include "config/components/components.h"
 
+#include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
 
 #include <lockstep/scheduler.h>
 
 #include <string.h>
-
-static double meant(double value)
-{
-    return value == 0 ? LK_ZERO : value;
-}
 
 /* Numbers of epochs or steps whose plain 0 stands for the default: a config's must be at least 1. */
 static lk_status read_count(lk_args *args, const char *name, int64_t *out)
@@ -37,13 +33,13 @@ static lk_status build_step(const lk_component *self, lk_args *args, void **out)
     int64_t step_size;
     (void)self;
     LKI_TRY(read_count(args, "step_size", &step_size));
-    return lki_built(lk_step_lr(step_size, .gamma = meant(lk_arg_float(args, "gamma"))), out);
+    return lki_built(lk_step_lr(step_size, .gamma = lki_number_meant(lk_arg_float(args, "gamma"))), out);
 }
 
 static lk_status build_multi_step(const lk_component *self, lk_args *args, void **out)
 {
     LKI_SCOPED int64_t *items = NULL;
-    lk_multi_step_lr_options options = {.gamma = meant(lk_arg_float(args, "gamma"))};
+    lk_multi_step_lr_options options = {.gamma = lki_number_meant(lk_arg_float(args, "gamma"))};
     (void)self;
     LKI_TRY(read_milestones(args, &items, &options.milestones));
     return lki_built(lk_multi_step_lr_create(options), out);
@@ -57,7 +53,7 @@ static lk_status build_exponential(const lk_component *self, lk_args *args, void
 
 static lk_status build_constant(const lk_component *self, lk_args *args, void **out)
 {
-    lk_constant_lr_options options = {.factor = meant(lk_arg_float(args, "factor"))};
+    lk_constant_lr_options options = {.factor = lki_number_meant(lk_arg_float(args, "factor"))};
     (void)self;
     LKI_TRY(read_count(args, "total_iters", &options.total_iters));
     return lki_built(lk_constant_lr_create(options), out);
@@ -65,8 +61,8 @@ static lk_status build_constant(const lk_component *self, lk_args *args, void **
 
 static lk_status build_linear(const lk_component *self, lk_args *args, void **out)
 {
-    lk_linear_lr_options options = {.start_factor = meant(lk_arg_float(args, "start_factor")),
-                                    .end_factor = meant(lk_arg_float(args, "end_factor"))};
+    lk_linear_lr_options options = {.start_factor = lki_number_meant(lk_arg_float(args, "start_factor")),
+                                    .end_factor = lki_number_meant(lk_arg_float(args, "end_factor"))};
     (void)self;
     LKI_TRY(read_count(args, "total_iters", &options.total_iters));
     return lki_built(lk_linear_lr_create(options), out);
@@ -74,7 +70,7 @@ static lk_status build_linear(const lk_component *self, lk_args *args, void **ou
 
 static lk_status build_polynomial(const lk_component *self, lk_args *args, void **out)
 {
-    lk_polynomial_lr_options options = {.power = meant(lk_arg_float(args, "power"))};
+    lk_polynomial_lr_options options = {.power = lki_number_meant(lk_arg_float(args, "power"))};
     (void)self;
     LKI_TRY(read_count(args, "total_iters", &options.total_iters));
     return lki_built(lk_polynomial_lr_create(options), out);
@@ -101,14 +97,14 @@ static lk_status build_warm_restarts(const lk_component *self, lk_args *args, vo
 static lk_status build_one_cycle(const lk_component *self, lk_args *args, void **out)
 {
     lk_one_cycle_lr_options options = {
-        .pct_start = meant(lk_arg_float(args, "pct_start")),
+        .pct_start = lki_number_meant(lk_arg_float(args, "pct_start")),
         .anneal_strategy =
             strcmp(lk_arg_string(args, "anneal_strategy"), "cos") ? LK_ANNEAL_LINEAR : LK_ANNEAL_COS,
         .no_cycle_momentum = !lk_arg_bool(args, "cycle_momentum"),
-        .base_momentum = meant(lk_arg_float(args, "base_momentum")),
-        .max_momentum = meant(lk_arg_float(args, "max_momentum")),
-        .div_factor = meant(lk_arg_float(args, "div_factor")),
-        .final_div_factor = meant(lk_arg_float(args, "final_div_factor")),
+        .base_momentum = lki_number_meant(lk_arg_float(args, "base_momentum")),
+        .max_momentum = lki_number_meant(lk_arg_float(args, "max_momentum")),
+        .div_factor = lki_number_meant(lk_arg_float(args, "div_factor")),
+        .final_div_factor = lki_number_meant(lk_arg_float(args, "final_div_factor")),
         .three_phase = lk_arg_bool(args, "three_phase"),
     };
     (void)self;
@@ -124,10 +120,10 @@ static lk_status build_cyclic(const lk_component *self, lk_args *args, void **ou
 {
     lk_cyclic_lr_options options = {
         .mode = (lk_cyclic_mode)lki_choice_index(cyclic_modes, lk_arg_string(args, "mode")),
-        .gamma = meant(lk_arg_float(args, "gamma")),
+        .gamma = lki_number_meant(lk_arg_float(args, "gamma")),
         .no_cycle_momentum = !lk_arg_bool(args, "cycle_momentum"),
-        .base_momentum = meant(lk_arg_float(args, "base_momentum")),
-        .max_momentum = meant(lk_arg_float(args, "max_momentum")),
+        .base_momentum = lki_number_meant(lk_arg_float(args, "base_momentum")),
+        .max_momentum = lki_number_meant(lk_arg_float(args, "max_momentum")),
     };
     (void)self;
     LKI_TRY(read_count(args, "step_size_up", &options.step_size_up));
@@ -140,14 +136,13 @@ static lk_status build_plateau(const lk_component *self, lk_args *args, void **o
 {
     lk_plateau_options options = {
         .maximize = !strcmp(lk_arg_string(args, "mode"), "max"),
-        .factor = meant(lk_arg_float(args, "factor")),
-        .patience = lk_arg_int(args, "patience"),
-        .no_patience = lk_arg_int(args, "patience") == 0,
-        .threshold = meant(lk_arg_float(args, "threshold")),
+        .factor = lki_number_meant(lk_arg_float(args, "factor")),
+        .patience = lki_number_meant(lk_arg_int(args, "patience")),
+        .threshold = lki_number_meant(lk_arg_float(args, "threshold")),
         .absolute_threshold = !strcmp(lk_arg_string(args, "threshold_mode"), "abs"),
         .cooldown = lk_arg_int(args, "cooldown"),
         .min_lr = lk_arg_float(args, "min_lr"),
-        .eps = meant(lk_arg_float(args, "eps")),
+        .eps = lki_number_meant(lk_arg_float(args, "eps")),
     };
     (void)self;
     return lki_built(lk_reduce_lr_on_plateau_create(options), out);
@@ -168,7 +163,7 @@ static lk_status build_sequential(const lk_component *self, lk_args *args, void 
 
 static lk_status build_warmup(const lk_component *self, lk_args *args, void **out)
 {
-    lk_warmup_lr_options options = {.start_factor = meant(lk_arg_float(args, "start_factor"))};
+    lk_warmup_lr_options options = {.start_factor = lki_number_meant(lk_arg_float(args, "start_factor"))};
     int64_t steps;
     (void)self;
     LKI_TRY(read_count(args, "steps", &steps));
