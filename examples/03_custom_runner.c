@@ -30,7 +30,7 @@ static lk_status get_engine(lk_runner *runner, lk_train_options *options)
 
 static lk_status get_loaders(lk_runner *runner, lk_named_loader *out, int capacity, int *count)
 {
-    const char *root = runner->user;
+    const char *root = runner->context;
     (void)capacity;
     lk_dataset *train_data = digits(root, true), *valid_data = digits(root, false);
     out[0] = (lk_named_loader){"train", lk_loader(train_data, .batch_size = 32,

@@ -4,6 +4,7 @@
  *     05_ddp_rank_host --world-size 2 --rank 1 --host 192.168.0.10 [DATA [EPOCHS]]
  *
  * --host is where rank 0 runs. Every rank prints the same hash of the trained weights. */
+#define _POSIX_C_SOURCE 200809L /* gethostname */
 #include "arguments.h"
 
 #include <lockstep/lockstep.h>

@@ -1,6 +1,6 @@
 /* Named arguments and lists: how the macros of the other headers pass them on.
  *
- *     lk_linear(784, 10, .no_bias = true)      lk_linear_create(784, 10, (lk_linear_options){...})
+ *     lk_linear(784, 10, .no_bias = true)      lk_linear_with(784, 10, (lk_linear_options){...})
  *     lk_callbacks(first, second)              {(lk_callback *const[]){first, second, LK_END}, 2}
  *
  * A macro mentions each of its arguments once. So the text of nested calls grows with their number
@@ -37,7 +37,7 @@ int lk_count_to_end(const void *items, size_t item_nbytes);
 #define LK_CALL4_(function, options, a, b, c, d, ...)                                                        \
     function((a), (b), (c), (d), LK_OPTIONS_(options, __VA_ARGS__))
 
-/* NAME_to_end(items): the list {items, count}, or function(items, count), of items that LK_END ends. */
+/* NAME_to_end(items): the list {items, count}, or NAME_with(items, count), of items that LK_END ends. */
 #define LK_LIST_TO_END_(list, item)                                                                          \
     static inline list list##_to_end(item const *items)                                                      \
     {                                                                                                        \
@@ -46,10 +46,10 @@ int lk_count_to_end(const void *items, size_t item_nbytes);
         result.count = lk_count_to_end(items, sizeof *items);                                                \
         return result;                                                                                       \
     }
-#define LK_CALL_TO_END_(result, function, item)                                                              \
-    static inline result function##_to_end(item const *items)                                                \
+#define LK_CALL_TO_END_(result, name, item)                                                                  \
+    static inline result name##_to_end(item const *items)                                                    \
     {                                                                                                        \
-        return function(items, lk_count_to_end(items, sizeof *items));                                       \
+        return name##_with(items, lk_count_to_end(items, sizeof *items));                                    \
     }
 
 #ifdef __cplusplus

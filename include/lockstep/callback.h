@@ -20,7 +20,7 @@ extern "C" {
 typedef struct lk_metric_callback_options {
     const char *input_key, *target_key;
     const char *prefix, *suffix;
-    bool not_on_batch; /* keep its values out of the metrics of batches */
+    bool no_log_on_batch; /* keep its values out of the metrics of batches */
     int num_classes;
     int topk[LK_MAX_TOPK];          /* accuracy */
     double threshold;               /* multilabel, IoU, Dice */
@@ -32,51 +32,51 @@ typedef struct lk_metric_callback_options {
 } lk_metric_callback_options;
 
 #define lk_accuracy_callback(...)                                                                            \
-    LK_CALL0_(lk_accuracy_callback_create, lk_metric_callback_options, __VA_ARGS__)
+    LK_CALL0_(lk_accuracy_callback_with, lk_metric_callback_options, __VA_ARGS__)
 #define lk_multilabel_accuracy_callback(...)                                                                 \
-    LK_CALL0_(lk_multilabel_accuracy_callback_create, lk_metric_callback_options, __VA_ARGS__)
+    LK_CALL0_(lk_multilabel_accuracy_callback_with, lk_metric_callback_options, __VA_ARGS__)
 #define lk_precision_recall_f1_support_callback(...)                                                         \
-    LK_CALL0_(lk_precision_recall_f1_support_callback_create, lk_metric_callback_options, __VA_ARGS__)
+    LK_CALL0_(lk_precision_recall_f1_support_callback_with, lk_metric_callback_options, __VA_ARGS__)
 #define lk_multilabel_precision_recall_f1_support_callback(...)                                              \
-    LK_CALL0_(lk_multilabel_precision_recall_f1_support_callback_create, lk_metric_callback_options,         \
+    LK_CALL0_(lk_multilabel_precision_recall_f1_support_callback_with, lk_metric_callback_options,           \
               __VA_ARGS__)
-#define lk_auc_callback(...)  LK_CALL0_(lk_auc_callback_create, lk_metric_callback_options, __VA_ARGS__)
-#define lk_r2_callback(...)   LK_CALL0_(lk_r2_callback_create, lk_metric_callback_options, __VA_ARGS__)
-#define lk_mse_callback(...)  LK_CALL0_(lk_mse_callback_create, lk_metric_callback_options, __VA_ARGS__)
-#define lk_mae_callback(...)  LK_CALL0_(lk_mae_callback_create, lk_metric_callback_options, __VA_ARGS__)
-#define lk_iou_callback(...)  LK_CALL0_(lk_iou_callback_create, lk_metric_callback_options, __VA_ARGS__)
-#define lk_dice_callback(...) LK_CALL0_(lk_dice_callback_create, lk_metric_callback_options, __VA_ARGS__)
+#define lk_auc_callback(...)  LK_CALL0_(lk_auc_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_r2_callback(...)   LK_CALL0_(lk_r2_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_mse_callback(...)  LK_CALL0_(lk_mse_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_mae_callback(...)  LK_CALL0_(lk_mae_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_iou_callback(...)  LK_CALL0_(lk_iou_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_dice_callback(...) LK_CALL0_(lk_dice_callback_with, lk_metric_callback_options, __VA_ARGS__)
 /* A picture and a CSV file of each loader and epoch under logdir/confusion_matrix, and a drawing where
  * verbose. */
 #define lk_confusion_matrix_callback(...)                                                                    \
-    LK_CALL0_(lk_confusion_matrix_callback_create, lk_metric_callback_options, __VA_ARGS__)
-lk_callback *lk_accuracy_callback_create(lk_metric_callback_options options);
-lk_callback *lk_multilabel_accuracy_callback_create(lk_metric_callback_options options);
-lk_callback *lk_precision_recall_f1_support_callback_create(lk_metric_callback_options options);
-lk_callback *lk_multilabel_precision_recall_f1_support_callback_create(lk_metric_callback_options options);
-lk_callback *lk_auc_callback_create(lk_metric_callback_options options);
-lk_callback *lk_r2_callback_create(lk_metric_callback_options options);
-lk_callback *lk_mse_callback_create(lk_metric_callback_options options);
-lk_callback *lk_mae_callback_create(lk_metric_callback_options options);
-lk_callback *lk_iou_callback_create(lk_metric_callback_options options);
-lk_callback *lk_dice_callback_create(lk_metric_callback_options options);
-lk_callback *lk_confusion_matrix_callback_create(lk_metric_callback_options options);
+    LK_CALL0_(lk_confusion_matrix_callback_with, lk_metric_callback_options, __VA_ARGS__)
+lk_callback *lk_accuracy_callback_with(lk_metric_callback_options options);
+lk_callback *lk_multilabel_accuracy_callback_with(lk_metric_callback_options options);
+lk_callback *lk_precision_recall_f1_support_callback_with(lk_metric_callback_options options);
+lk_callback *lk_multilabel_precision_recall_f1_support_callback_with(lk_metric_callback_options options);
+lk_callback *lk_auc_callback_with(lk_metric_callback_options options);
+lk_callback *lk_r2_callback_with(lk_metric_callback_options options);
+lk_callback *lk_mse_callback_with(lk_metric_callback_options options);
+lk_callback *lk_mae_callback_with(lk_metric_callback_options options);
+lk_callback *lk_iou_callback_with(lk_metric_callback_options options);
+lk_callback *lk_dice_callback_with(lk_metric_callback_options options);
+lk_callback *lk_confusion_matrix_callback_with(lk_metric_callback_options options);
 /* Any metric, also one of your own (lk_custom_metric in <lockstep/sys/metric.h>); it belongs to the callback.
  * NULL keys are the runner's. */
 lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const char *target_key);
 
 /* Several metrics into one: "sum", "mean", "weighted_sum" or "weighted_mean" of the named batch or loader
  * metrics. */
-typedef struct lk_metric_aggregation_options {
+typedef struct lk_metric_aggregation_callback_options {
     const char *metric_key;     /* the name of the result */
     const char *const *metrics; /* their names; NULL-terminated; NULL: all of them */
     const double *weights;      /* one a name, for the weighted modes */
     const char *mode;           /* "mean" */
     const char *scope;          /* "batch": of each batch, and then their mean over the samples; "loader" */
-} lk_metric_aggregation_options;
+} lk_metric_aggregation_callback_options;
 #define lk_metric_aggregation_callback(...)                                                                  \
-    LK_CALL0_(lk_metric_aggregation_callback_create, lk_metric_aggregation_options, __VA_ARGS__)
-lk_callback *lk_metric_aggregation_callback_create(lk_metric_aggregation_options options);
+    LK_CALL0_(lk_metric_aggregation_callback_with, lk_metric_aggregation_callback_options, __VA_ARGS__)
+lk_callback *lk_metric_aggregation_callback_with(lk_metric_aggregation_callback_options options);
 
 /* ---- Training. lk_train adds the first three by itself where they are not given. ---- */
 
@@ -96,8 +96,8 @@ typedef struct lk_criterion_callback_options {
  * criterion or handle_batch of your own, one of several criteria) it is the mean of the batches' losses, each
  * weighted by its samples that count, and shows the batches in its last digits. */
 #define lk_criterion_callback(...)                                                                           \
-    LK_CALL0_(lk_criterion_callback_create, lk_criterion_callback_options, __VA_ARGS__)
-lk_callback *lk_criterion_callback_create(lk_criterion_callback_options options);
+    LK_CALL0_(lk_criterion_callback_with, lk_criterion_callback_options, __VA_ARGS__)
+lk_callback *lk_criterion_callback_with(lk_criterion_callback_options options);
 
 typedef struct lk_backward_callback_options {
     const char *metric_key; /* what is minimised: a CriterionCallback's, or a sum of such (scope "batch") that
@@ -107,8 +107,8 @@ typedef struct lk_backward_callback_options {
     bool log_gradient;      /* with clip_norm: its norm before clipping, as gradient/LOSS/norm */
 } lk_backward_callback_options;
 #define lk_backward_callback(...)                                                                            \
-    LK_CALL0_(lk_backward_callback_create, lk_backward_callback_options, __VA_ARGS__)
-lk_callback *lk_backward_callback_create(lk_backward_callback_options options);
+    LK_CALL0_(lk_backward_callback_with, lk_backward_callback_options, __VA_ARGS__)
+lk_callback *lk_backward_callback_with(lk_backward_callback_options options);
 
 typedef struct lk_optimizer_callback_options {
     /* Batches per update; 1. Their gradients are summed, as in Catalyst. The count runs on from epoch to
@@ -124,8 +124,8 @@ typedef struct lk_optimizer_callback_options {
 } lk_optimizer_callback_options;
 /* Says how the update is made, and reports lr and momentum of the first parameter group. */
 #define lk_optimizer_callback(...)                                                                           \
-    LK_CALL0_(lk_optimizer_callback_create, lk_optimizer_callback_options, __VA_ARGS__)
-lk_callback *lk_optimizer_callback_create(lk_optimizer_callback_options options);
+    LK_CALL0_(lk_optimizer_callback_with, lk_optimizer_callback_options, __VA_ARGS__)
+lk_callback *lk_optimizer_callback_with(lk_optimizer_callback_options options);
 
 typedef struct lk_scheduler_callback_options {
     /* "epoch" or "batch". By default batches where a OneCycleLR or CyclicLR is in it, alone or behind a
@@ -134,34 +134,34 @@ typedef struct lk_scheduler_callback_options {
     const char *loader_key, *metric_key; /* for schedulers that look at a metric */
 } lk_scheduler_callback_options;
 #define lk_scheduler_callback(...)                                                                           \
-    LK_CALL0_(lk_scheduler_callback_create, lk_scheduler_callback_options, __VA_ARGS__)
-lk_callback *lk_scheduler_callback_create(lk_scheduler_callback_options options);
+    LK_CALL0_(lk_scheduler_callback_with, lk_scheduler_callback_options, __VA_ARGS__)
+lk_callback *lk_scheduler_callback_with(lk_scheduler_callback_options options);
 
-typedef struct lk_early_stopping_options {
+typedef struct lk_early_stopping_callback_options {
     int patience; /* required: this many epochs without a better one end the run */
     const char *loader_key, *metric_key;
     bool minimize, maximize; /* by default as the run's valid metric */
     double min_delta;        /* 1e-6 */
-} lk_early_stopping_options;
+} lk_early_stopping_callback_options;
 #define lk_early_stopping_callback(...)                                                                      \
-    LK_CALL0_(lk_early_stopping_callback_create, lk_early_stopping_options, __VA_ARGS__)
-lk_callback *lk_early_stopping_callback_create(lk_early_stopping_options options);
+    LK_CALL0_(lk_early_stopping_callback_with, lk_early_stopping_callback_options, __VA_ARGS__)
+lk_callback *lk_early_stopping_callback_with(lk_early_stopping_callback_options options);
 
 typedef struct lk_checkpoint_callback_options {
     const char *logdir; /* the run's */
     const char *loader_key, *metric_key;
     bool minimize, maximize;
-    int topk;               /* 1 */
-    const char *mode;       /* "model" (weights) or "runner" (everything) in the numbered files */
-    bool no_last, no_best;  /* do not keep model.last / model.best */
-    bool no_runner;         /* do not keep runner.last: the run cannot be resumed */
-    int save_every_batches; /* also keep runner.last inside an epoch, every so many batches */
+    int topk;                        /* 1 */
+    const char *mode;                /* "model" (weights) or "runner" (everything) in the numbered files */
+    bool no_save_last, no_save_best; /* do not keep model.last / model.best */
+    bool no_save_runner;             /* do not keep runner.last: the run cannot be resumed */
+    int save_every_batches;          /* also keep runner.last inside an epoch, every so many batches */
     const char *resume_model, *resume_runner; /* loaded at the start */
     bool load_best_on_end;
 } lk_checkpoint_callback_options;
 #define lk_checkpoint_callback(...)                                                                          \
-    LK_CALL0_(lk_checkpoint_callback_create, lk_checkpoint_callback_options, __VA_ARGS__)
-lk_callback *lk_checkpoint_callback_create(lk_checkpoint_callback_options options);
+    LK_CALL0_(lk_checkpoint_callback_with, lk_checkpoint_callback_options, __VA_ARGS__)
+lk_callback *lk_checkpoint_callback_with(lk_checkpoint_callback_options options);
 /* No checkpoint at the epochs; lk_train then adds none. */
 lk_callback *lk_skip_checkpoint_callback(void);
 
@@ -170,27 +170,28 @@ lk_callback *lk_skip_checkpoint_callback(void);
 /* _timer/_fps, _timer/batch_time, _timer/data_time, _timer/model_time. */
 lk_callback *lk_timer_callback(void);
 
-typedef struct lk_lr_finder_options {
+typedef struct lk_lr_finder_callback_options {
     double final_lr;   /* required */
     const char *scale; /* "log" or "linear"; "log" */
     int num_steps;     /* the batches of the loader */
     const char *optimizer_key;
-} lk_lr_finder_options;
+} lk_lr_finder_callback_options;
 /* Raises the learning rate from its value to final_lr over the batches, writes logdir/lr_finder.csv and
  * stops. */
-#define lk_lr_finder_callback(...) LK_CALL0_(lk_lr_finder_callback_create, lk_lr_finder_options, __VA_ARGS__)
-lk_callback *lk_lr_finder_callback_create(lk_lr_finder_options options);
+#define lk_lr_finder_callback(...)                                                                           \
+    LK_CALL0_(lk_lr_finder_callback_with, lk_lr_finder_callback_options, __VA_ARGS__)
+lk_callback *lk_lr_finder_callback_with(lk_lr_finder_callback_options options);
 
 typedef struct lk_loader_period {
     const char *loader_key;
     int period; /* the loader runs in every period-th epoch; 0: never */
 } lk_loader_period;
-lk_callback *lk_periodic_loader_callback_create(const lk_loader_period *periods, int count);
-LK_CALL_TO_END_(lk_callback *, lk_periodic_loader_callback_create, lk_loader_period)
+lk_callback *lk_periodic_loader_callback_with(const lk_loader_period *periods, int count);
+LK_CALL_TO_END_(lk_callback *, lk_periodic_loader_callback, lk_loader_period)
 #define lk_periodic_loader_callback(...)                                                                     \
-    lk_periodic_loader_callback_create_to_end((const lk_loader_period[]){__VA_ARGS__, {.loader_key = LK_END}})
+    lk_periodic_loader_callback_to_end((const lk_loader_period[]){__VA_ARGS__, {.loader_key = LK_END}})
 
-typedef struct lk_control_flow_options {
+typedef struct lk_control_flow_callback_options {
     int epochs;            /* active in every so many epochs ... */
     const int *epoch_list; /* ... or in these; 0-terminated */
     int ignore_epochs;     /* not active in every so many ... */
@@ -199,11 +200,11 @@ typedef struct lk_control_flow_options {
     const char *const *ignore_loaders;
     bool (*filter_fn)(const char *stage, int64_t epoch, const char *loader_key, void *context);
     void *context;
-} lk_control_flow_options;
+} lk_control_flow_callback_options;
 /* Wraps a callback, which belongs to it, so that it is only called where the options say. */
 #define lk_control_flow_callback(...)                                                                        \
-    LK_CALL1_(lk_control_flow_callback_create, lk_control_flow_options, __VA_ARGS__, )
-lk_callback *lk_control_flow_callback_create(lk_callback *callback, lk_control_flow_options options);
+    LK_CALL1_(lk_control_flow_callback_with, lk_control_flow_callback_options, __VA_ARGS__, )
+lk_callback *lk_control_flow_callback_with(lk_callback *callback, lk_control_flow_callback_options options);
 
 /* Torchbearer's once_per_epoch and only_if: the wrapped callback is called at its first batch of an epoch, or
  * where `condition` is true. */
@@ -211,37 +212,37 @@ lk_callback *lk_once_per_epoch(lk_callback *callback);
 lk_callback *lk_only_if(lk_callback *callback, bool (*condition)(lk_runner *runner, void *context),
                         void *context);
 
-typedef struct lk_batch_transform_options {
+typedef struct lk_batch_transform_callback_options {
     lk_status (*transform)(lk_tensor *tensor, lk_runner *runner, void *context); /* in place */
     void *context;
     const char *scope; /* "on_batch_start" or "on_batch_end" */
     const char *input_key;
     const char *output_key; /* the name of the result, which leaves the input as it is; by default the input
                                is changed */
-} lk_batch_transform_options;
+} lk_batch_transform_callback_options;
 #define lk_batch_transform_callback(...)                                                                     \
-    LK_CALL0_(lk_batch_transform_callback_create, lk_batch_transform_options, __VA_ARGS__)
-lk_callback *lk_batch_transform_callback_create(lk_batch_transform_options options);
+    LK_CALL0_(lk_batch_transform_callback_with, lk_batch_transform_callback_options, __VA_ARGS__)
+lk_callback *lk_batch_transform_callback_with(lk_batch_transform_callback_options options);
 
 /* Only so many batches of each named loader (a fraction below 1 of them). */
 typedef struct lk_loader_portion {
     const char *loader_key;
     double portion;
 } lk_loader_portion;
-lk_callback *lk_batch_overfit_callback_create(const lk_loader_portion *portions, int count);
-LK_CALL_TO_END_(lk_callback *, lk_batch_overfit_callback_create, lk_loader_portion)
+lk_callback *lk_batch_overfit_callback_with(const lk_loader_portion *portions, int count);
+LK_CALL_TO_END_(lk_callback *, lk_batch_overfit_callback, lk_loader_portion)
 #define lk_batch_overfit_callback(...)                                                                       \
-    lk_batch_overfit_callback_create_to_end((const lk_loader_portion[]){__VA_ARGS__, {.loader_key = LK_END}})
+    lk_batch_overfit_callback_to_end((const lk_loader_portion[]){__VA_ARGS__, {.loader_key = LK_END}})
 
-typedef struct lk_ema_options {
+typedef struct lk_ema_callback_options {
     double decay;     /* 0.999 */
     int update_every; /* 1 */
-} lk_ema_options;
+} lk_ema_callback_options;
 /* Averages of the weights: moving (EMA), or over the epochs from swa_start on (SWA). Evaluation and
  * checkpoints see the average; training goes on with the weights themselves. Statistics of a batch norm are
  * not averaged. */
-#define lk_ema_callback(...) LK_CALL0_(lk_ema_callback_create, lk_ema_options, __VA_ARGS__)
-lk_callback *lk_ema_callback_create(lk_ema_options options);
+#define lk_ema_callback(...) LK_CALL0_(lk_ema_callback_with, lk_ema_callback_options, __VA_ARGS__)
+lk_callback *lk_ema_callback_with(lk_ema_callback_options options);
 lk_callback *lk_swa_callback(int swa_start);
 
 /* Torchbearer's: rate * |w|_1 or rate * |w|_2 of every parameter is added to what is minimised, through the

@@ -32,64 +32,65 @@ typedef struct lk_random_sampler_options {
     bool replacement;
     int64_t num_samples; /* default: the length */
 } lk_random_sampler_options;
-lk_sampler *lk_random_sampler_create(int64_t length, lk_random_sampler_options options);
-#define lk_random_sampler(...) LK_CALL1_(lk_random_sampler_create, lk_random_sampler_options, __VA_ARGS__, )
+lk_sampler *lk_random_sampler_with(int64_t length, lk_random_sampler_options options);
+#define lk_random_sampler(...) LK_CALL1_(lk_random_sampler_with, lk_random_sampler_options, __VA_ARGS__, )
 
 /* A permutation of the given indices, which are copied. */
 lk_sampler *lk_subset_random_sampler(const int64_t *indices, int64_t count);
 
-typedef struct lk_weighted_sampler_options {
+typedef struct lk_weighted_random_sampler_options {
     bool no_replacement;
-} lk_weighted_sampler_options;
+} lk_weighted_random_sampler_options;
 /* num_samples draws from 0..count-1 with the given weights, as torch.multinomial. */
-lk_sampler *lk_weighted_random_sampler_create(const double *weights, int64_t count, int64_t num_samples,
-                                              lk_weighted_sampler_options options);
+lk_sampler *lk_weighted_random_sampler_with(const double *weights, int64_t count, int64_t num_samples,
+                                            lk_weighted_random_sampler_options options);
 #define lk_weighted_random_sampler(...)                                                                      \
-    LK_CALL3_(lk_weighted_random_sampler_create, lk_weighted_sampler_options, __VA_ARGS__, )
+    LK_CALL3_(lk_weighted_random_sampler_with, lk_weighted_random_sampler_options, __VA_ARGS__, )
 
-typedef struct lk_balance_class_options {
+typedef struct lk_balance_class_sampler_options {
     const char *mode;          /* "downsampling" (default) or "upsampling" */
     int64_t samples_per_class; /* given: this many of each class, whatever the mode */
-} lk_balance_class_options;
+} lk_balance_class_sampler_options;
 /* As many samples of every class: the smallest class's, the largest's, or a given number. */
-lk_sampler *lk_balance_class_sampler_create(const int64_t *labels, int64_t count,
-                                            lk_balance_class_options options);
+lk_sampler *lk_balance_class_sampler_with(const int64_t *labels, int64_t count,
+                                          lk_balance_class_sampler_options options);
 #define lk_balance_class_sampler(...)                                                                        \
-    LK_CALL2_(lk_balance_class_sampler_create, lk_balance_class_options, __VA_ARGS__, )
+    LK_CALL2_(lk_balance_class_sampler_with, lk_balance_class_sampler_options, __VA_ARGS__, )
 
-typedef struct lk_batch_balance_options {
+typedef struct lk_batch_balance_class_sampler_options {
     int64_t num_batches; /* default: count / (num_classes * num_samples) */
-} lk_batch_balance_options;
+} lk_batch_balance_class_sampler_options;
 /* Batches of num_classes * num_samples: random classes, num_samples of each. It sets the loader's batch size.
  */
-lk_sampler *lk_batch_balance_class_sampler_create(const int64_t *labels, int64_t count, int64_t num_classes,
-                                                  int64_t num_samples, lk_batch_balance_options options);
+lk_sampler *lk_batch_balance_class_sampler_with(const int64_t *labels, int64_t count, int64_t num_classes,
+                                                int64_t num_samples,
+                                                lk_batch_balance_class_sampler_options options);
 #define lk_batch_balance_class_sampler(...)                                                                  \
-    LK_CALL4_(lk_batch_balance_class_sampler_create, lk_batch_balance_options, __VA_ARGS__, )
+    LK_CALL4_(lk_batch_balance_class_sampler_with, lk_batch_balance_class_sampler_options, __VA_ARGS__, )
 
-typedef struct lk_mini_epoch_options {
+typedef struct lk_mini_epoch_sampler_options {
     bool drop_last;      /* leave the short last mini-epoch out */
     const char *shuffle; /* NULL, "per_mini_epoch" or "per_epoch" */
-} lk_mini_epoch_options;
+} lk_mini_epoch_sampler_options;
 /* Each pass is the next mini_epoch_length samples; it wraps around at the end of the data. */
-lk_sampler *lk_mini_epoch_sampler_create(int64_t length, int64_t mini_epoch_length,
-                                         lk_mini_epoch_options options);
+lk_sampler *lk_mini_epoch_sampler_with(int64_t length, int64_t mini_epoch_length,
+                                       lk_mini_epoch_sampler_options options);
 #define lk_mini_epoch_sampler(...)                                                                           \
-    LK_CALL2_(lk_mini_epoch_sampler_create, lk_mini_epoch_options, __VA_ARGS__, )
+    LK_CALL2_(lk_mini_epoch_sampler_with, lk_mini_epoch_sampler_options, __VA_ARGS__, )
 
-typedef struct lk_distributed_options {
+typedef struct lk_distributed_sampler_options {
     int num_replicas, rank; /* default: those of the pass */
     bool no_shuffle, drop_last;
     uint64_t seed;
-} lk_distributed_options;
+} lk_distributed_sampler_options;
 /* torch's DistributedSampler: a padded, disjoint share for each rank, permuted with seed + epoch. */
-lk_sampler *lk_distributed_sampler_create(int64_t length, lk_distributed_options options);
+lk_sampler *lk_distributed_sampler_with(int64_t length, lk_distributed_sampler_options options);
 #define lk_distributed_sampler(...)                                                                          \
-    LK_CALL1_(lk_distributed_sampler_create, lk_distributed_options, __VA_ARGS__, )
+    LK_CALL1_(lk_distributed_sampler_with, lk_distributed_sampler_options, __VA_ARGS__, )
 /* The same over what another sampler yields (Catalyst's DistributedSamplerWrapper). */
-lk_sampler *lk_distributed_sampler_wrapper_create(lk_sampler *sampler, lk_distributed_options options);
+lk_sampler *lk_distributed_sampler_wrapper_with(lk_sampler *sampler, lk_distributed_sampler_options options);
 #define lk_distributed_sampler_wrapper(...)                                                                  \
-    LK_CALL1_(lk_distributed_sampler_wrapper_create, lk_distributed_options, __VA_ARGS__, )
+    LK_CALL1_(lk_distributed_sampler_wrapper_with, lk_distributed_sampler_options, __VA_ARGS__, )
 
 /* A user's own order: writes up to `capacity` indices and their number; drawn once a pass, on the loader's
  * thread. */
@@ -126,8 +127,8 @@ typedef struct lk_key_options {
 } lk_key_options;
 
 /* (H, W) or (H, W, C) of u8 to (C, H, W) of f32 in 0..1; other dtypes keep their values. */
-lk_transform *lk_to_tensor_create(lk_key_options options);
-#define lk_to_tensor(...) LK_CALL0_(lk_to_tensor_create, lk_key_options, __VA_ARGS__)
+lk_transform *lk_to_tensor_with(lk_key_options options);
+#define lk_to_tensor(...) LK_CALL0_(lk_to_tensor_with, lk_key_options, __VA_ARGS__)
 
 enum { LK_MAX_CHANNELS = 16 };
 typedef struct lk_normalize_options {
@@ -137,8 +138,8 @@ typedef struct lk_normalize_options {
     int channels;             /* how many are given; default 1 */
 } lk_normalize_options;
 /* (x - mean) / std. */
-lk_transform *lk_normalize_create(lk_normalize_options options);
-#define lk_normalize(...) LK_CALL0_(lk_normalize_create, lk_normalize_options, __VA_ARGS__)
+lk_transform *lk_normalize_with(lk_normalize_options options);
+#define lk_normalize(...) LK_CALL0_(lk_normalize_with, lk_normalize_options, __VA_ARGS__)
 
 typedef struct lk_random_crop_options {
     const char *key;
@@ -146,18 +147,17 @@ typedef struct lk_random_crop_options {
     int64_t padding; /* added on every side first */
     float fill;
 } lk_random_crop_options;
-lk_transform *lk_random_crop_create(int64_t height, lk_random_crop_options options);
-#define lk_random_crop(...) LK_CALL1_(lk_random_crop_create, lk_random_crop_options, __VA_ARGS__, )
+lk_transform *lk_random_crop_with(int64_t height, lk_random_crop_options options);
+#define lk_random_crop(...) LK_CALL1_(lk_random_crop_with, lk_random_crop_options, __VA_ARGS__, )
 
 typedef struct lk_flip_options {
     const char *key;
     double p; /* default 0.5 */
 } lk_flip_options;
-lk_transform *lk_random_horizontal_flip_create(lk_flip_options options);
-#define lk_random_horizontal_flip(...)                                                                       \
-    LK_CALL0_(lk_random_horizontal_flip_create, lk_flip_options, __VA_ARGS__)
-lk_transform *lk_random_vertical_flip_create(lk_flip_options options);
-#define lk_random_vertical_flip(...) LK_CALL0_(lk_random_vertical_flip_create, lk_flip_options, __VA_ARGS__)
+lk_transform *lk_random_horizontal_flip_with(lk_flip_options options);
+#define lk_random_horizontal_flip(...) LK_CALL0_(lk_random_horizontal_flip_with, lk_flip_options, __VA_ARGS__)
+lk_transform *lk_random_vertical_flip_with(lk_flip_options options);
+#define lk_random_vertical_flip(...) LK_CALL0_(lk_random_vertical_flip_with, lk_flip_options, __VA_ARGS__)
 
 typedef struct lk_random_affine_options {
     const char *key;
@@ -168,8 +168,8 @@ typedef struct lk_random_affine_options {
     float fill;
 } lk_random_affine_options;
 /* Bilinear, about the centre of the picture. */
-lk_transform *lk_random_affine_create(lk_random_affine_options options);
-#define lk_random_affine(...) LK_CALL0_(lk_random_affine_create, lk_random_affine_options, __VA_ARGS__)
+lk_transform *lk_random_affine_with(lk_random_affine_options options);
+#define lk_random_affine(...) LK_CALL0_(lk_random_affine_with, lk_random_affine_options, __VA_ARGS__)
 
 typedef struct lk_cutout_options {
     const char *key;
@@ -178,23 +178,23 @@ typedef struct lk_cutout_options {
     double p; /* default 1 */
 } lk_cutout_options;
 /* Square holes of this size whose centres lie anywhere in the picture. */
-lk_transform *lk_cutout_create(int64_t size, lk_cutout_options options);
-#define lk_cutout(...) LK_CALL1_(lk_cutout_create, lk_cutout_options, __VA_ARGS__, )
+lk_transform *lk_cutout_with(int64_t size, lk_cutout_options options);
+#define lk_cutout(...) LK_CALL1_(lk_cutout_with, lk_cutout_options, __VA_ARGS__, )
 
 /* Class indices to f32 vectors of num_classes, for mixup and soft labels; the default key is "targets". */
-lk_transform *lk_one_hot_create(int64_t num_classes, lk_key_options options);
-#define lk_one_hot(...) LK_CALL1_(lk_one_hot_create, lk_key_options, __VA_ARGS__, )
+lk_transform *lk_one_hot_with(int64_t num_classes, lk_key_options options);
+#define lk_one_hot(...) LK_CALL1_(lk_one_hot_with, lk_key_options, __VA_ARGS__, )
 
 typedef struct lk_mix_options {
     const char *keys[LK_MAX_FIELDS]; /* f32 fields; default "features" and "targets" */
     double alpha;                    /* of the Beta distribution; default 0.2 for mixup, 1 for cutmix */
 } lk_mix_options;
 /* x = w x + (1 - w) x[other sample of the batch], w from Beta(alpha, alpha), for all the keys. */
-lk_transform *lk_mixup_create(lk_mix_options options);
-#define lk_mixup(...) LK_CALL0_(lk_mixup_create, lk_mix_options, __VA_ARGS__)
+lk_transform *lk_mixup_with(lk_mix_options options);
+#define lk_mixup(...) LK_CALL0_(lk_mixup_with, lk_mix_options, __VA_ARGS__)
 /* A rectangle of pictures (C, H, W) from another sample; fields of other ranks are mixed by its area. */
-lk_transform *lk_cutmix_create(lk_mix_options options);
-#define lk_cutmix(...) LK_CALL0_(lk_cutmix_create, lk_mix_options, __VA_ARGS__)
+lk_transform *lk_cutmix_with(lk_mix_options options);
+#define lk_cutmix(...) LK_CALL0_(lk_cutmix_with, lk_mix_options, __VA_ARGS__)
 
 /* ---- Batches ---- */
 
@@ -237,8 +237,8 @@ typedef struct lk_loader_options {
     const char *name;        /* for messages: loader "train" */
 } lk_loader_options;
 
-lk_loader *lk_loader_create(lk_dataset *dataset, lk_loader_options options);
-#define lk_loader(...) LK_CALL1_(lk_loader_create, lk_loader_options, __VA_ARGS__, )
+lk_loader *lk_loader_with(lk_dataset *dataset, lk_loader_options options);
+#define lk_loader(...) LK_CALL1_(lk_loader_with, lk_loader_options, __VA_ARGS__, )
 void lk_loader_free(lk_loader *loader);
 
 /* How the pass is shared between ranks. Zero is a pass by one process. */
@@ -312,35 +312,35 @@ typedef struct lk_named_tensor {
     lk_tensor *tensor;
 } lk_named_tensor;
 /* lk_tensor_dataset({"features", x}, {"targets", y}): tensors in memory, (samples, ...). Owns the tensors. */
-lk_dataset *lk_tensor_dataset_create(const lk_named_tensor *tensors, int count);
-LK_CALL_TO_END_(lk_dataset *, lk_tensor_dataset_create, lk_named_tensor)
+lk_dataset *lk_tensor_dataset_with(const lk_named_tensor *tensors, int count);
+LK_CALL_TO_END_(lk_dataset *, lk_tensor_dataset, lk_named_tensor)
 #define lk_tensor_dataset(...)                                                                               \
-    lk_tensor_dataset_create_to_end((const lk_named_tensor[]){__VA_ARGS__, {.name = LK_END}})
+    lk_tensor_dataset_to_end((const lk_named_tensor[]){__VA_ARGS__, {.name = LK_END}})
 
 /* Some samples of a dataset, by index (copied); several datasets with equal fields, one after the other. */
 lk_dataset *lk_subset(lk_dataset *dataset, const int64_t *indices, int64_t count);
-lk_dataset *lk_concat_create(lk_dataset *const *datasets, int count);
-LK_CALL_TO_END_(lk_dataset *, lk_concat_create, lk_dataset *)
-#define lk_concat(...) lk_concat_create_to_end((lk_dataset *const[]){__VA_ARGS__, LK_END})
+lk_dataset *lk_concat_with(lk_dataset *const *datasets, int count);
+LK_CALL_TO_END_(lk_dataset *, lk_concat, lk_dataset *)
+#define lk_concat(...) lk_concat_to_end((lk_dataset *const[]){__VA_ARGS__, LK_END})
 
 typedef struct lk_field_dtype {
     const char *field;
     lk_dtype dtype;
 } lk_field_dtype;
-/* The dataset with fields of the dtypes that you name: lk_with_dtypes(dataset, {"features", LK_F64}).
+/* The dataset with fields of the dtypes that you name: lk_cast_fields(dataset, {"features", LK_F64}).
  *
  * Without it a run converts float64 features, int32 or bool labels and the like to what its model and its
  * criterion need, once, before the first batch, and its header says so. A field that is named here keeps the
  * dtype it gets here. Data in memory or in files is converted in this call, other data while it is gathered.
  * A float is rounded as NumPy's astype does it; a value that the dtype cannot hold is an error that names the
  * sample. Owns the dataset; NULL with an error. */
-lk_dataset *lk_with_dtypes_create(lk_dataset *dataset, const lk_field_dtype *dtypes, int count);
-static inline lk_dataset *lk_with_dtypes_create_to_end(lk_dataset *dataset, const lk_field_dtype *dtypes)
+lk_dataset *lk_cast_fields_with(lk_dataset *dataset, const lk_field_dtype *dtypes, int count);
+static inline lk_dataset *lk_cast_fields_to_end(lk_dataset *dataset, const lk_field_dtype *dtypes)
 {
-    return lk_with_dtypes_create(dataset, dtypes, lk_count_to_end(dtypes, sizeof *dtypes));
+    return lk_cast_fields_with(dataset, dtypes, lk_count_to_end(dtypes, sizeof *dtypes));
 }
-#define lk_with_dtypes(dataset, ...)                                                                         \
-    lk_with_dtypes_create_to_end((dataset), (const lk_field_dtype[]){__VA_ARGS__, {.field = LK_END}})
+#define lk_cast_fields(dataset, ...)                                                                         \
+    lk_cast_fields_to_end((dataset), (const lk_field_dtype[]){__VA_ARGS__, {.field = LK_END}})
 
 typedef struct lk_mnist_options {
     bool train;            /* the 60,000 instead of the 10,000 */
@@ -351,26 +351,25 @@ typedef struct lk_mnist_options {
 } lk_mnist_options;
 /* "features" (1, 28, 28) f32, "targets" i64. The IDX files, gzipped or not, are looked for in root,
  * root/MNIST/raw, root/mnist, root/raw. The bytes stay bytes in memory. */
-lk_dataset *lk_mnist_create(const char *root, lk_mnist_options options);
-#define lk_mnist(...) LK_CALL1_(lk_mnist_create, lk_mnist_options, __VA_ARGS__, )
+lk_dataset *lk_mnist_with(const char *root, lk_mnist_options options);
+#define lk_mnist(...) LK_CALL1_(lk_mnist_with, lk_mnist_options, __VA_ARGS__, )
 
-typedef struct lk_digits_options {
+typedef struct lk_synthetic_digits_options {
     bool train;    /* other digits than without */
     int64_t count; /* default 10,000 for training, 2,000 else */
     uint64_t seed;
-} lk_digits_options;
+} lk_synthetic_digits_options;
 /* Digits drawn by this library, fields as MNIST's: the same bytes on every machine, nothing to download. */
-lk_dataset *lk_synthetic_digits_create(lk_digits_options options);
-#define lk_synthetic_digits(...) LK_CALL0_(lk_synthetic_digits_create, lk_digits_options, __VA_ARGS__)
+lk_dataset *lk_synthetic_digits_with(lk_synthetic_digits_options options);
+#define lk_synthetic_digits(...) LK_CALL0_(lk_synthetic_digits_with, lk_synthetic_digits_options, __VA_ARGS__)
 
 typedef struct lk_named_file {
     const char *name, *path;
 } lk_named_file;
 /* lk_npy_dataset({"features", "X.npy"}, {"targets", "y.npy"}): mapped, not read. */
-lk_dataset *lk_npy_dataset_create(const lk_named_file *files, int count);
-LK_CALL_TO_END_(lk_dataset *, lk_npy_dataset_create, lk_named_file)
-#define lk_npy_dataset(...)                                                                                  \
-    lk_npy_dataset_create_to_end((const lk_named_file[]){__VA_ARGS__, {.name = LK_END}})
+lk_dataset *lk_npy_dataset_with(const lk_named_file *files, int count);
+LK_CALL_TO_END_(lk_dataset *, lk_npy_dataset, lk_named_file)
+#define lk_npy_dataset(...) lk_npy_dataset_to_end((const lk_named_file[]){__VA_ARGS__, {.name = LK_END}})
 /* One array of a .npy file, mapped. */
 lk_tensor *lk_npy_read(const char *path);
 
@@ -378,19 +377,19 @@ typedef struct lk_safetensors_dataset_options {
     const char *features,
         *targets; /* names of tensors; default: every tensor of the file is a field of its name */
 } lk_safetensors_dataset_options;
-lk_dataset *lk_safetensors_dataset_create(const char *path, lk_safetensors_dataset_options options);
+lk_dataset *lk_safetensors_dataset_with(const char *path, lk_safetensors_dataset_options options);
 #define lk_safetensors_dataset(...)                                                                          \
-    LK_CALL1_(lk_safetensors_dataset_create, lk_safetensors_dataset_options, __VA_ARGS__, )
+    LK_CALL1_(lk_safetensors_dataset_with, lk_safetensors_dataset_options, __VA_ARGS__, )
 
-typedef struct lk_csv_options {
+typedef struct lk_csv_dataset_options {
     char delimiter;             /* default ',' */
     bool no_header;             /* the first line is data; columns are then called "0", "1", ... */
     const char *target_columns; /* names, with commas between; default: the last column */
     bool class_targets;         /* targets are class numbers: an i64 scalar */
-} lk_csv_options;
+} lk_csv_dataset_options;
 /* "features" (columns) f32 and "targets" (columns), or a scalar of one column: f32, or i64 class numbers. */
-lk_dataset *lk_csv_dataset_create(const char *path, lk_csv_options options);
-#define lk_csv_dataset(...) LK_CALL1_(lk_csv_dataset_create, lk_csv_options, __VA_ARGS__, )
+lk_dataset *lk_csv_dataset_with(const char *path, lk_csv_dataset_options options);
+#define lk_csv_dataset(...) LK_CALL1_(lk_csv_dataset_with, lk_csv_dataset_options, __VA_ARGS__, )
 
 typedef struct lk_image_folder_options {
     int64_t height, width; /* pictures are resized to this; default: all must have the first one's size */
@@ -402,15 +401,15 @@ typedef struct lk_image_folder_options {
  * alphabetical order of the classes. Pictures are read when they are asked for. A class of root that
  * classes_of does not have is an error. A run that has a train loader renumbers the labels of its other image
  * folders as the train folder's by itself: see lk_dataset_set_classes. */
-lk_dataset *lk_image_folder_create(const char *root, lk_image_folder_options options);
-#define lk_image_folder(...) LK_CALL1_(lk_image_folder_create, lk_image_folder_options, __VA_ARGS__, )
+lk_dataset *lk_image_folder_with(const char *root, lk_image_folder_options options);
+#define lk_image_folder(...) LK_CALL1_(lk_image_folder_with, lk_image_folder_options, __VA_ARGS__, )
 
-typedef struct lk_hdf5_options {
+typedef struct lk_hdf5_dataset_options {
     const char *features; /* the label of an array in the file; default: the last one of the file */
     const char *targets;  /* likewise; default: no targets */
-} lk_hdf5_options;
-lk_dataset *lk_hdf5_dataset_create(const char *path, lk_hdf5_options options);
-#define lk_hdf5_dataset(...) LK_CALL1_(lk_hdf5_dataset_create, lk_hdf5_options, __VA_ARGS__, )
+} lk_hdf5_dataset_options;
+lk_dataset *lk_hdf5_dataset_with(const char *path, lk_hdf5_dataset_options options);
+#define lk_hdf5_dataset(...) LK_CALL1_(lk_hdf5_dataset_with, lk_hdf5_dataset_options, __VA_ARGS__, )
 /* One array of an HDF5 file as f32, f64, i32, i64 or u8; label NULL is the last one of the file. */
 lk_tensor *lk_hdf5_read(const char *path, const char *label);
 

@@ -56,16 +56,16 @@ typedef struct lk_fields_options {
     int64_t batch_num;                  /* or how many: as many along each axis */
     bool flat;                          /* samples are (channels, points) instead of cubes */
 } lk_fields_options;
-#define lk_hdf5_fields(...) LK_CALL1_(lk_hdf5_fields_create, lk_fields_options, __VA_ARGS__, )
+#define lk_hdf5_fields(...) LK_CALL1_(lk_hdf5_fields_with, lk_fields_options, __VA_ARGS__, )
 /* `path` is a template with Python's format: "{feature}", "{checkpoint}", "{checkpoint:1.0f}",
  * "{checkpoint:04d}", "{{" and "}}" for braces. */
-lk_fields *lk_hdf5_fields_create(const char *path, lk_fields_options options);
+lk_fields *lk_hdf5_fields_with(const char *path, lk_fields_options options);
 /* Fields from memory: (samples, channels, size...) of any float dtype; the tensors belong to the result, also
  * when it is NULL. Targets of NULL are the features. Of the options only sample_to, batch_size, batch_num and
  * flat are read. */
-#define lk_tensor_fields(...) LK_CALL2_(lk_tensor_fields_create, lk_fields_options, __VA_ARGS__, )
-lk_fields *lk_tensor_fields_create(lk_tensor *features_owned, lk_tensor *targets_owned,
-                                   lk_fields_options options);
+#define lk_tensor_fields(...) LK_CALL2_(lk_tensor_fields_with, lk_fields_options, __VA_ARGS__, )
+lk_fields *lk_tensor_fields_with(lk_tensor *features_owned, lk_tensor *targets_owned,
+                                 lk_fields_options options);
 void lk_fields_free(lk_fields *fields);
 
 /* (samples, channels, size...), the fields' own. NULL in gives NULL. */
@@ -90,11 +90,11 @@ lk_loader *lk_fields_loader(lk_fields *fields, const char *key, lk_fields_loader
 /* Both, as the list that lk_train and estimators take: {"train", ...}, {"valid", ...}. */
 #define lk_fields_loaders(...) LK_FIELDS_LOADERS_(__VA_ARGS__, )
 #define LK_FIELDS_LOADERS_(fields, ...)                                                                      \
-    lk_fields_loaders_create((fields), (lk_named_loader[2]){{NULL, NULL}},                                   \
-                             LK_OPTIONS_(lk_fields_loaders_options, __VA_ARGS__))
+    lk_fields_loaders_with((fields), (lk_named_loader[2]){{NULL, NULL}},                                     \
+                           LK_OPTIONS_(lk_fields_loaders_options, __VA_ARGS__))
 /* `storage` has room for two and must live until the list has been handed over. */
-lk_loader_list lk_fields_loaders_create(lk_fields *fields, lk_named_loader *storage,
-                                        lk_fields_loaders_options options);
+lk_loader_list lk_fields_loaders_with(lk_fields *fields, lk_named_loader *storage,
+                                      lk_fields_loaders_options options);
 
 /* One path of a template; release it with lk_text_free. */
 char *lk_field_path(const char *path_template, const char *feature, double checkpoint);

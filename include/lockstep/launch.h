@@ -37,15 +37,16 @@ int lk_local_rank(void);
 /* What a rank runs. A status other than LK_OK stops the job; the sentence is in lk_error(). */
 typedef lk_status (*lk_rank_function)(void *context);
 
-typedef struct lk_launch_options {
+typedef struct lk_distributed_run_options {
     int nproc;       /* ranks to run on this host; 0: the flag --nproc, else one a core */
     bool no_pinning; /* leave ranks free to move between cores */
-} lk_launch_options;
+} lk_distributed_run_options;
 
 /* Runs the function as each rank. Where flags or the environment say that this process is a rank already, it
  * is run once, as that rank. Call it from the main thread, before other threads exist. */
-lk_status lk_distributed_run_with(lk_rank_function function, void *context, lk_launch_options options);
-#define lk_distributed_run(...) LK_CALL2_(lk_distributed_run_with, lk_launch_options, __VA_ARGS__, )
+lk_status lk_distributed_run_with(lk_rank_function function, void *context,
+                                  lk_distributed_run_options options);
+#define lk_distributed_run(...) LK_CALL2_(lk_distributed_run_with, lk_distributed_run_options, __VA_ARGS__, )
 
 #ifdef __cplusplus
 }

@@ -52,7 +52,7 @@ typedef struct lk_metric_options {
     double threshold;     /* multilabel: 0 means 0.5; IoU and Dice: 0 means soft scores, no threshold */
     bool from_logits;     /* multilabel, IoU, Dice: pass the outputs through a sigmoid first */
     double zero_division; /* precision, recall, F1: the value of 0/0 */
-    bool per_class;       /* precision/recall/F1/support and AUC: report "…/class_00" too */
+    bool compute_per_class_metrics; /* precision/recall/F1/support and AUC: report "…/class_00" too */
     const char *const *class_names; /* confusion matrix, IoU, Dice: num_classes of them; else class_00, … */
     const double *class_weights;    /* IoU, Dice: num_classes weights for "…/_weighted" */
     bool normalize;                 /* confusion matrix: rows sum to one */
@@ -61,55 +61,55 @@ typedef struct lk_metric_options {
 /* accuracy01, accuracy01/std, accuracy03, … The target is among the best k when fewer than k classes score
  * higher; of equal scores the lower class comes first, as argmax has it. The value is the number of samples
  * that are right over the number of samples. */
-#define lk_accuracy_metric(...) LK_CALL0_(lk_accuracy_metric_create, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_accuracy_metric_create(lk_metric_options options);
+#define lk_accuracy_metric(...) LK_CALL0_(lk_accuracy_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_accuracy_metric_with(lk_metric_options options);
 
 /* accuracy, accuracy/std: over every cell of (samples, classes), a cell is positive where the output >
  * threshold. */
 #define lk_multilabel_accuracy_metric(...)                                                                   \
-    LK_CALL0_(lk_multilabel_accuracy_metric_create, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_multilabel_accuracy_metric_create(lk_metric_options options);
+    LK_CALL0_(lk_multilabel_accuracy_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_multilabel_accuracy_metric_with(lk_metric_options options);
 
 /* precision, recall and f1, each /_macro, /_micro, /_weighted; per class also support/class_00, … */
 #define lk_precision_recall_f1_support_metric(...)                                                           \
-    LK_CALL0_(lk_precision_recall_f1_support_metric_create, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_precision_recall_f1_support_metric_create(lk_metric_options options);
+    LK_CALL0_(lk_precision_recall_f1_support_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_precision_recall_f1_support_metric_with(lk_metric_options options);
 #define lk_multilabel_precision_recall_f1_support_metric(...)                                                \
-    LK_CALL0_(lk_multilabel_precision_recall_f1_support_metric_create, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_multilabel_precision_recall_f1_support_metric_create(lk_metric_options options);
+    LK_CALL0_(lk_multilabel_precision_recall_f1_support_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_multilabel_precision_recall_f1_support_metric_with(lk_metric_options options);
 
 /* auc (the macro average), auc/_macro, auc/_micro, auc/_weighted: the area under the ROC curve, one class
  * against the rest, ties counted half. Targets are class indices, or one indicator per class. A class without
  * positives or without negatives has no AUC: its own value is NaN, and the averages leave it out. Scores are
  * kept as f32. */
-#define lk_auc_metric(...) LK_CALL0_(lk_auc_metric_create, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_auc_metric_create(lk_metric_options options);
+#define lk_auc_metric(...) LK_CALL0_(lk_auc_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_auc_metric_with(lk_metric_options options);
 
 /* r2squared (columns averaged; a constant target gives 1 for perfect outputs, else 0), mse, mae. */
-#define lk_r2_metric(...) LK_CALL0_(lk_r2_metric_create, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_r2_metric_create(lk_metric_options options);
-#define lk_mse_metric(...) LK_CALL0_(lk_mse_metric_create, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_mse_metric_create(lk_metric_options options);
-#define lk_mae_metric(...) LK_CALL0_(lk_mae_metric_create, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_mae_metric_create(lk_metric_options options);
+#define lk_r2_metric(...) LK_CALL0_(lk_r2_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_r2_metric_with(lk_metric_options options);
+#define lk_mse_metric(...) LK_CALL0_(lk_mse_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_mse_metric_with(lk_metric_options options);
+#define lk_mae_metric(...) LK_CALL0_(lk_mae_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_mae_metric_with(lk_metric_options options);
 
 /* iou, iou/_macro, iou/_micro, iou/class_00, … over (samples, classes, …); dice likewise. An empty class that
  * was left empty scores 1. */
-#define lk_iou_metric(...) LK_CALL0_(lk_iou_metric_create, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_iou_metric_create(lk_metric_options options);
-#define lk_dice_metric(...) LK_CALL0_(lk_dice_metric_create, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_dice_metric_create(lk_metric_options options);
+#define lk_iou_metric(...) LK_CALL0_(lk_iou_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_iou_metric_with(lk_metric_options options);
+#define lk_dice_metric(...) LK_CALL0_(lk_dice_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_dice_metric_with(lk_metric_options options);
 
 /* NAME, NAME/mean, NAME/std of a number that each batch gives, such as its loss; fed by
  * lk_metric_update_value. A batch's number is usually rounded, so this mean shows how samples were cut into
  * batches. A runner's loss does not: see lk_criterion_callback. */
-#define lk_mean_metric(...) LK_CALL1_(lk_mean_metric_create, lk_metric_options, __VA_ARGS__, )
-lk_metric *lk_mean_metric_create(const char *name, lk_metric_options options);
+#define lk_mean_metric(...) LK_CALL1_(lk_mean_metric_with, lk_metric_options, __VA_ARGS__, )
+lk_metric *lk_mean_metric_with(const char *name, lk_metric_options options);
 
 /* A matrix of counts, row = true class, column = predicted class. It has no values of its own; see below. */
 #define lk_confusion_matrix_metric(...)                                                                      \
-    LK_CALL0_(lk_confusion_matrix_metric_create, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_confusion_matrix_metric_create(lk_metric_options options);
+    LK_CALL0_(lk_confusion_matrix_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_confusion_matrix_metric_with(lk_metric_options options);
 
 void lk_metric_free(lk_metric *metric);
 

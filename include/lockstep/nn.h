@@ -41,10 +41,10 @@ typedef struct lk_named_module {
     lk_module *module;
 } lk_named_module;
 
-typedef struct lk_named_modules {
+typedef struct lk_named_module_list {
     const lk_named_module *items;
     int count;
-} lk_named_modules;
+} lk_named_module_list;
 
 /* Records the module: x -> its output, under a scope with its name and type. NULL passes through. */
 lk_value *lk_module_forward(lk_module *module, lk_value *x);
@@ -103,30 +103,30 @@ lk_status lk_module_summary(lk_module *module, lk_dtype dtype, lk_shape shape, c
 
 /* ---- containers and one's own modules ---- */
 
-LK_LIST_TO_END_(lk_named_modules, lk_named_module)
+LK_LIST_TO_END_(lk_named_module_list, lk_named_module)
 #define LK_MODULES_(...)                                                                                     \
     (lk_module *const[])                                                                                     \
     {                                                                                                        \
         __VA_ARGS__, LK_END                                                                                  \
     }
 #define LK_NAMED_MODULES_(...)                                                                               \
-    lk_named_modules_to_end((const lk_named_module[]){__VA_ARGS__, {.name = LK_END}})
+    lk_named_module_list_to_end((const lk_named_module[]){__VA_ARGS__, {.name = LK_END}})
 
 /* The children's names are "0", "1", ... */
-lk_module *lk_sequential_create(lk_module *const *modules_owned, int count);
-LK_CALL_TO_END_(lk_module *, lk_sequential_create, lk_module *)
-#define lk_sequential(...) lk_sequential_create_to_end(LK_MODULES_(__VA_ARGS__))
+lk_module *lk_sequential_with(lk_module *const *modules_owned, int count);
+LK_CALL_TO_END_(lk_module *, lk_sequential, lk_module *)
+#define lk_sequential(...) lk_sequential_to_end(LK_MODULES_(__VA_ARGS__))
 /* lk_named_sequential({"net1", lk_linear(4, 8)}, {"relu", lk_relu()}) */
-#define lk_named_sequential(...) lk_named_sequential_create(LK_NAMED_MODULES_(__VA_ARGS__))
-lk_module *lk_named_sequential_create(lk_named_modules modules_owned);
+#define lk_named_sequential(...) lk_named_sequential_with(LK_NAMED_MODULES_(__VA_ARGS__))
+lk_module *lk_named_sequential_with(lk_named_module_list modules_owned);
 /* x + f(x), where f runs the given modules one after the other. */
-lk_module *lk_residual_create(lk_module *const *modules_owned, int count);
-LK_CALL_TO_END_(lk_module *, lk_residual_create, lk_module *)
-#define lk_residual(...) lk_residual_create_to_end(LK_MODULES_(__VA_ARGS__))
+lk_module *lk_residual_with(lk_module *const *modules_owned, int count);
+LK_CALL_TO_END_(lk_module *, lk_residual, lk_module *)
+#define lk_residual(...) lk_residual_to_end(LK_MODULES_(__VA_ARGS__))
 /* Children without a forward function, for modules that call them one by one. */
-lk_module *lk_module_list_create(lk_module *const *modules_owned, int count);
-LK_CALL_TO_END_(lk_module *, lk_module_list_create, lk_module *)
-#define lk_module_list(...) lk_module_list_create_to_end(LK_MODULES_(__VA_ARGS__))
+lk_module *lk_module_list_with(lk_module *const *modules_owned, int count);
+LK_CALL_TO_END_(lk_module *, lk_module_list, lk_module *)
+#define lk_module_list(...) lk_module_list_to_end(LK_MODULES_(__VA_ARGS__))
 
 /* `context` is borrowed and must outlive the module. */
 lk_module *lk_function(lk_value_function function, void *context);
@@ -136,19 +136,19 @@ typedef struct lk_custom_module_options {
     lk_module_function forward;
     void *context;                       /* lk_module_context() */
     void (*free_context)(void *context); /* optional; also called where the constructor fails */
-    lk_named_modules children;           /* lk_children({"conv", lk_conv2d(...)}, ...) */
+    lk_named_module_list children;       /* lk_children({"conv", lk_conv2d(...)}, ...) */
 } lk_custom_module_options;
 #define lk_children(...)      LK_NAMED_MODULES_(__VA_ARGS__)
-#define lk_custom_module(...) LK_CALL0_(lk_custom_module_create, lk_custom_module_options, __VA_ARGS__)
-lk_module *lk_custom_module_create(lk_custom_module_options options);
+#define lk_custom_module(...) LK_CALL0_(lk_custom_module_with, lk_custom_module_options, __VA_ARGS__)
+lk_module *lk_custom_module_with(lk_custom_module_options options);
 
 /* ---- products ---- */
 
 typedef struct lk_linear_options {
     bool no_bias;
 } lk_linear_options;
-#define lk_linear(...) LK_CALL2_(lk_linear_create, lk_linear_options, __VA_ARGS__, )
-lk_module *lk_linear_create(int64_t in_features, int64_t out_features, lk_linear_options options);
+#define lk_linear(...) LK_CALL2_(lk_linear_with, lk_linear_options, __VA_ARGS__, )
+lk_module *lk_linear_with(int64_t in_features, int64_t out_features, lk_linear_options options);
 
 /* Windows: a plain number is meant for all axes; the array beside it, where any of its numbers is not zero,
  * for each. */
@@ -164,25 +164,22 @@ typedef struct lk_conv_options {
     bool no_bias;
 } lk_conv_options;
 
-#define lk_conv1d(...) LK_CALL3_(lk_conv1d_create, lk_conv_options, __VA_ARGS__, )
-#define lk_conv2d(...) LK_CALL3_(lk_conv2d_create, lk_conv_options, __VA_ARGS__, )
-#define lk_conv3d(...) LK_CALL3_(lk_conv3d_create, lk_conv_options, __VA_ARGS__, )
-lk_module *lk_conv1d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                            lk_conv_options options);
-lk_module *lk_conv2d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                            lk_conv_options options);
-lk_module *lk_conv3d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                            lk_conv_options options);
+#define lk_conv1d(...) LK_CALL3_(lk_conv1d_with, lk_conv_options, __VA_ARGS__, )
+#define lk_conv2d(...) LK_CALL3_(lk_conv2d_with, lk_conv_options, __VA_ARGS__, )
+#define lk_conv3d(...) LK_CALL3_(lk_conv3d_with, lk_conv_options, __VA_ARGS__, )
+lk_module *lk_conv1d_with(int64_t in_channels, int64_t out_channels, int64_t kernel, lk_conv_options options);
+lk_module *lk_conv2d_with(int64_t in_channels, int64_t out_channels, int64_t kernel, lk_conv_options options);
+lk_module *lk_conv3d_with(int64_t in_channels, int64_t out_channels, int64_t kernel, lk_conv_options options);
 
-#define lk_conv_transpose1d(...) LK_CALL3_(lk_conv_transpose1d_create, lk_conv_options, __VA_ARGS__, )
-#define lk_conv_transpose2d(...) LK_CALL3_(lk_conv_transpose2d_create, lk_conv_options, __VA_ARGS__, )
-#define lk_conv_transpose3d(...) LK_CALL3_(lk_conv_transpose3d_create, lk_conv_options, __VA_ARGS__, )
-lk_module *lk_conv_transpose1d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                                      lk_conv_options options);
-lk_module *lk_conv_transpose2d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                                      lk_conv_options options);
-lk_module *lk_conv_transpose3d_create(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                                      lk_conv_options options);
+#define lk_conv_transpose1d(...) LK_CALL3_(lk_conv_transpose1d_with, lk_conv_options, __VA_ARGS__, )
+#define lk_conv_transpose2d(...) LK_CALL3_(lk_conv_transpose2d_with, lk_conv_options, __VA_ARGS__, )
+#define lk_conv_transpose3d(...) LK_CALL3_(lk_conv_transpose3d_with, lk_conv_options, __VA_ARGS__, )
+lk_module *lk_conv_transpose1d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                                    lk_conv_options options);
+lk_module *lk_conv_transpose2d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                                    lk_conv_options options);
+lk_module *lk_conv_transpose3d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                                    lk_conv_options options);
 
 /* ---- pooling and resizing ---- */
 
@@ -192,36 +189,36 @@ typedef struct lk_pool_options {
     int64_t dilation, dilations[3]; /* max pooling only */
     int64_t kernels[3];             /* instead of `kernel` */
     bool ceil_mode;
-    bool exclude_pad;         /* PyTorch's count_include_pad=False; average pooling only */
-    int64_t divisor_override; /* average pooling in two and three dimensions */
+    bool no_count_include_pad; /* PyTorch's count_include_pad=False; average pooling only */
+    int64_t divisor_override;  /* average pooling in two and three dimensions */
 } lk_pool_options;
 
-#define lk_max_pool1d(...) LK_CALL1_(lk_max_pool1d_create, lk_pool_options, __VA_ARGS__, )
-#define lk_max_pool2d(...) LK_CALL1_(lk_max_pool2d_create, lk_pool_options, __VA_ARGS__, )
-#define lk_max_pool3d(...) LK_CALL1_(lk_max_pool3d_create, lk_pool_options, __VA_ARGS__, )
-#define lk_avg_pool1d(...) LK_CALL1_(lk_avg_pool1d_create, lk_pool_options, __VA_ARGS__, )
-#define lk_avg_pool2d(...) LK_CALL1_(lk_avg_pool2d_create, lk_pool_options, __VA_ARGS__, )
-#define lk_avg_pool3d(...) LK_CALL1_(lk_avg_pool3d_create, lk_pool_options, __VA_ARGS__, )
-lk_module *lk_max_pool1d_create(int64_t kernel, lk_pool_options options);
-lk_module *lk_max_pool2d_create(int64_t kernel, lk_pool_options options);
-lk_module *lk_max_pool3d_create(int64_t kernel, lk_pool_options options);
-lk_module *lk_avg_pool1d_create(int64_t kernel, lk_pool_options options);
-lk_module *lk_avg_pool2d_create(int64_t kernel, lk_pool_options options);
-lk_module *lk_avg_pool3d_create(int64_t kernel, lk_pool_options options);
+#define lk_max_pool1d(...) LK_CALL1_(lk_max_pool1d_with, lk_pool_options, __VA_ARGS__, )
+#define lk_max_pool2d(...) LK_CALL1_(lk_max_pool2d_with, lk_pool_options, __VA_ARGS__, )
+#define lk_max_pool3d(...) LK_CALL1_(lk_max_pool3d_with, lk_pool_options, __VA_ARGS__, )
+#define lk_avg_pool1d(...) LK_CALL1_(lk_avg_pool1d_with, lk_pool_options, __VA_ARGS__, )
+#define lk_avg_pool2d(...) LK_CALL1_(lk_avg_pool2d_with, lk_pool_options, __VA_ARGS__, )
+#define lk_avg_pool3d(...) LK_CALL1_(lk_avg_pool3d_with, lk_pool_options, __VA_ARGS__, )
+lk_module *lk_max_pool1d_with(int64_t kernel, lk_pool_options options);
+lk_module *lk_max_pool2d_with(int64_t kernel, lk_pool_options options);
+lk_module *lk_max_pool3d_with(int64_t kernel, lk_pool_options options);
+lk_module *lk_avg_pool1d_with(int64_t kernel, lk_pool_options options);
+lk_module *lk_avg_pool2d_with(int64_t kernel, lk_pool_options options);
+lk_module *lk_avg_pool3d_with(int64_t kernel, lk_pool_options options);
 
 /* `output_size` of 0, or a 0 among the sizes, keeps the input's, as PyTorch's None. */
 typedef struct lk_adaptive_pool_options {
     int64_t output_sizes[3]; /* instead of `output_size` */
 } lk_adaptive_pool_options;
 #define lk_adaptive_avg_pool1d(...)                                                                          \
-    LK_CALL1_(lk_adaptive_avg_pool1d_create, lk_adaptive_pool_options, __VA_ARGS__, )
+    LK_CALL1_(lk_adaptive_avg_pool1d_with, lk_adaptive_pool_options, __VA_ARGS__, )
 #define lk_adaptive_avg_pool2d(...)                                                                          \
-    LK_CALL1_(lk_adaptive_avg_pool2d_create, lk_adaptive_pool_options, __VA_ARGS__, )
+    LK_CALL1_(lk_adaptive_avg_pool2d_with, lk_adaptive_pool_options, __VA_ARGS__, )
 #define lk_adaptive_avg_pool3d(...)                                                                          \
-    LK_CALL1_(lk_adaptive_avg_pool3d_create, lk_adaptive_pool_options, __VA_ARGS__, )
-lk_module *lk_adaptive_avg_pool1d_create(int64_t output_size, lk_adaptive_pool_options options);
-lk_module *lk_adaptive_avg_pool2d_create(int64_t output_size, lk_adaptive_pool_options options);
-lk_module *lk_adaptive_avg_pool3d_create(int64_t output_size, lk_adaptive_pool_options options);
+    LK_CALL1_(lk_adaptive_avg_pool3d_with, lk_adaptive_pool_options, __VA_ARGS__, )
+lk_module *lk_adaptive_avg_pool1d_with(int64_t output_size, lk_adaptive_pool_options options);
+lk_module *lk_adaptive_avg_pool2d_with(int64_t output_size, lk_adaptive_pool_options options);
+lk_module *lk_adaptive_avg_pool3d_with(int64_t output_size, lk_adaptive_pool_options options);
 
 /* Either a size or a scale factor; works on 1 to 3 spatial axes. */
 typedef struct lk_upsample_options {
@@ -231,8 +228,8 @@ typedef struct lk_upsample_options {
     bool align_corners;    /* linear mode */
     int axes; /* how many spatial axes the input must have: 2 is PyTorch's bilinear; 0: as many as it has */
 } lk_upsample_options;
-#define lk_upsample(...) LK_CALL0_(lk_upsample_create, lk_upsample_options, __VA_ARGS__)
-lk_module *lk_upsample_create(lk_upsample_options options);
+#define lk_upsample(...) LK_CALL0_(lk_upsample_with, lk_upsample_options, __VA_ARGS__)
+lk_module *lk_upsample_with(lk_upsample_options options);
 
 /* ---- normalisation ---- */
 
@@ -240,14 +237,14 @@ typedef struct lk_batch_norm_options {
     double eps;      /* 1e-5 */
     double momentum; /* 0.1 */
     bool no_affine;
-    bool no_running_stats; /* PyTorch's track_running_stats=False */
+    bool no_track_running_stats; /* PyTorch's track_running_stats=False */
 } lk_batch_norm_options;
-#define lk_batch_norm1d(...) LK_CALL1_(lk_batch_norm1d_create, lk_batch_norm_options, __VA_ARGS__, )
-#define lk_batch_norm2d(...) LK_CALL1_(lk_batch_norm2d_create, lk_batch_norm_options, __VA_ARGS__, )
-#define lk_batch_norm3d(...) LK_CALL1_(lk_batch_norm3d_create, lk_batch_norm_options, __VA_ARGS__, )
-lk_module *lk_batch_norm1d_create(int64_t features, lk_batch_norm_options options);
-lk_module *lk_batch_norm2d_create(int64_t features, lk_batch_norm_options options);
-lk_module *lk_batch_norm3d_create(int64_t features, lk_batch_norm_options options);
+#define lk_batch_norm1d(...) LK_CALL1_(lk_batch_norm1d_with, lk_batch_norm_options, __VA_ARGS__, )
+#define lk_batch_norm2d(...) LK_CALL1_(lk_batch_norm2d_with, lk_batch_norm_options, __VA_ARGS__, )
+#define lk_batch_norm3d(...) LK_CALL1_(lk_batch_norm3d_with, lk_batch_norm_options, __VA_ARGS__, )
+lk_module *lk_batch_norm1d_with(int64_t features, lk_batch_norm_options options);
+lk_module *lk_batch_norm2d_with(int64_t features, lk_batch_norm_options options);
+lk_module *lk_batch_norm3d_with(int64_t features, lk_batch_norm_options options);
 
 typedef struct lk_norm_options {
     double eps; /* 1e-5 */
@@ -257,12 +254,12 @@ typedef struct lk_norm_options {
 #define lk_layer_norm(...) LK_LAYER_NORM_(__VA_ARGS__, )
 #define LK_LAYER_NORM_(normalized_shape, ...)                                                                \
     _Generic((normalized_shape), lk_shape                                                                    \
-             : lk_layer_norm_create, default                                                                 \
-             : lk_layer_norm_create_last)((normalized_shape), LK_OPTIONS_(lk_norm_options, __VA_ARGS__))
-lk_module *lk_layer_norm_create(lk_shape normalized_shape, lk_norm_options options);
-lk_module *lk_layer_norm_create_last(int64_t features, lk_norm_options options);
-#define lk_group_norm(...) LK_CALL2_(lk_group_norm_create, lk_norm_options, __VA_ARGS__, )
-lk_module *lk_group_norm_create(int64_t groups, int64_t channels, lk_norm_options options);
+             : lk_layer_norm_with, default                                                                   \
+             : lk_layer_norm_last_with)((normalized_shape), LK_OPTIONS_(lk_norm_options, __VA_ARGS__))
+lk_module *lk_layer_norm_with(lk_shape normalized_shape, lk_norm_options options);
+lk_module *lk_layer_norm_last_with(int64_t features, lk_norm_options options);
+#define lk_group_norm(...) LK_CALL2_(lk_group_norm_with, lk_norm_options, __VA_ARGS__, )
+lk_module *lk_group_norm_with(int64_t groups, int64_t channels, lk_norm_options options);
 
 /* ---- activations ---- */
 
@@ -277,102 +274,104 @@ lk_module *lk_log_softmax(int dim);
 typedef struct lk_leaky_relu_options {
     double negative_slope; /* 0.01 */
 } lk_leaky_relu_options;
-#define lk_leaky_relu(...) LK_CALL0_(lk_leaky_relu_create, lk_leaky_relu_options, __VA_ARGS__)
-lk_module *lk_leaky_relu_create(lk_leaky_relu_options options);
+#define lk_leaky_relu(...) LK_CALL0_(lk_leaky_relu_with, lk_leaky_relu_options, __VA_ARGS__)
+lk_module *lk_leaky_relu_with(lk_leaky_relu_options options);
 
 typedef struct lk_elu_options {
     double alpha; /* 1 */
 } lk_elu_options;
-#define lk_elu(...) LK_CALL0_(lk_elu_create, lk_elu_options, __VA_ARGS__)
-lk_module *lk_elu_create(lk_elu_options options);
+#define lk_elu(...) LK_CALL0_(lk_elu_with, lk_elu_options, __VA_ARGS__)
+lk_module *lk_elu_with(lk_elu_options options);
 
 typedef struct lk_gelu_options {
     bool approximate_tanh;
 } lk_gelu_options;
-#define lk_gelu(...) LK_CALL0_(lk_gelu_create, lk_gelu_options, __VA_ARGS__)
-lk_module *lk_gelu_create(lk_gelu_options options);
+#define lk_gelu(...) LK_CALL0_(lk_gelu_with, lk_gelu_options, __VA_ARGS__)
+lk_module *lk_gelu_with(lk_gelu_options options);
 
 typedef struct lk_softplus_options {
     double beta;      /* 1 */
     double threshold; /* 20 */
 } lk_softplus_options;
-#define lk_softplus(...) LK_CALL0_(lk_softplus_create, lk_softplus_options, __VA_ARGS__)
-lk_module *lk_softplus_create(lk_softplus_options options);
+#define lk_softplus(...) LK_CALL0_(lk_softplus_with, lk_softplus_options, __VA_ARGS__)
+lk_module *lk_softplus_with(lk_softplus_options options);
 
 /* ---- the rest ---- */
 
 typedef struct lk_dropout_options {
     double p; /* 0.5 */
 } lk_dropout_options;
-#define lk_dropout(...) LK_CALL0_(lk_dropout_create, lk_dropout_options, __VA_ARGS__)
-lk_module *lk_dropout_create(lk_dropout_options options);
+#define lk_dropout(...) LK_CALL0_(lk_dropout_with, lk_dropout_options, __VA_ARGS__)
+lk_module *lk_dropout_with(lk_dropout_options options);
 
 typedef struct lk_embedding_options {
     double padding_idx; /* none; a whole number, and negative ones count from the end */
 } lk_embedding_options;
 /* i64 indices of any shape -> one more axis of `dim` numbers. */
-#define lk_embedding(...) LK_CALL2_(lk_embedding_create, lk_embedding_options, __VA_ARGS__, )
-lk_module *lk_embedding_create(int64_t count, int64_t dim, lk_embedding_options options);
+#define lk_embedding(...) LK_CALL2_(lk_embedding_with, lk_embedding_options, __VA_ARGS__, )
+lk_module *lk_embedding_with(int64_t count, int64_t dim, lk_embedding_options options);
 
 typedef struct lk_flatten_options {
     double start_dim; /* 1; whole numbers, and negative ones count from the end */
     double end_dim;   /* -1 */
 } lk_flatten_options;
-#define lk_flatten(...) LK_CALL0_(lk_flatten_create, lk_flatten_options, __VA_ARGS__)
-lk_module *lk_flatten_create(lk_flatten_options options);
+#define lk_flatten(...) LK_CALL0_(lk_flatten_with, lk_flatten_options, __VA_ARGS__)
+lk_module *lk_flatten_with(lk_flatten_options options);
 /* lk_unflatten(1, LK_SHAPE(2, -1)): one of the sizes may be -1. */
 lk_module *lk_unflatten(int dim, lk_shape sizes);
 
 /* ---- attention ---- */
 
-typedef struct lk_attention_options {
+typedef struct lk_multihead_attention_options {
     double dropout;     /* 0 */
     int64_t kdim, vdim; /* embed_dim */
     bool no_bias;
     bool batch_first; /* (batch, sequence, feature) instead of PyTorch's default (sequence, batch, feature) */
-} lk_attention_options;
+} lk_multihead_attention_options;
 /* As a module it attends to itself: query = key = value = x. */
 #define lk_multihead_attention(...)                                                                          \
-    LK_CALL2_(lk_multihead_attention_create, lk_attention_options, __VA_ARGS__, )
-lk_module *lk_multihead_attention_create(int64_t embed_dim, int64_t heads, lk_attention_options options);
+    LK_CALL2_(lk_multihead_attention_with, lk_multihead_attention_options, __VA_ARGS__, )
+lk_module *lk_multihead_attention_with(int64_t embed_dim, int64_t heads,
+                                       lk_multihead_attention_options options);
 
-typedef struct lk_attend_options {
+typedef struct lk_multihead_attention_forward_options {
     lk_value
         *key_padding_mask; /* bool (N, S), true where the key is to be ignored; or floats that are added */
     lk_value
         *attn_mask; /* (L, S) or (N * heads, L, S): bool, true where not to look; or floats that are added */
     lk_value **weights; /* where given, gets the attention weights, the mean of the heads: (N, L, S) */
-} lk_attend_options;
+} lk_multihead_attention_forward_options;
 /* With query, key and value of their own. */
 #define lk_multihead_attention_forward(...)                                                                  \
-    LK_CALL4_(lk_multihead_attention_attend, lk_attend_options, __VA_ARGS__, )
-lk_value *lk_multihead_attention_attend(lk_module *module, lk_value *query, lk_value *key, lk_value *value,
-                                        lk_attend_options options);
+    LK_CALL4_(lk_multihead_attention_forward_with, lk_multihead_attention_forward_options, __VA_ARGS__, )
+lk_value *lk_multihead_attention_forward_with(lk_module *module, lk_value *query, lk_value *key,
+                                              lk_value *value,
+                                              lk_multihead_attention_forward_options options);
 
 typedef enum lk_transformer_activation { LK_TRANSFORMER_RELU, LK_TRANSFORMER_GELU } lk_transformer_activation;
 
-typedef struct lk_transformer_options {
+typedef struct lk_transformer_encoder_layer_options {
     int64_t dim_feedforward; /* 2048 */
     double dropout;          /* 0.1 */
     lk_transformer_activation activation;
     double layer_norm_eps; /* 1e-5 */
     bool batch_first;
     bool norm_first;
-} lk_transformer_options;
+} lk_transformer_encoder_layer_options;
 #define lk_transformer_encoder_layer(...)                                                                    \
-    LK_CALL2_(lk_transformer_encoder_layer_create, lk_transformer_options, __VA_ARGS__, )
-lk_module *lk_transformer_encoder_layer_create(int64_t d_model, int64_t heads,
-                                               lk_transformer_options options);
+    LK_CALL2_(lk_transformer_encoder_layer_with, lk_transformer_encoder_layer_options, __VA_ARGS__, )
+lk_module *lk_transformer_encoder_layer_with(int64_t d_model, int64_t heads,
+                                             lk_transformer_encoder_layer_options options);
 
 typedef struct lk_transformer_encoder_options {
     lk_module *norm; /* owned; after the last layer */
 } lk_transformer_encoder_options;
 /* `count` layers that start, as in PyTorch, as copies of the given one. */
 #define lk_transformer_encoder(...)                                                                          \
-    LK_CALL2_(lk_transformer_encoder_create, lk_transformer_encoder_options, __VA_ARGS__, )
-lk_module *lk_transformer_encoder_create(lk_module *layer_owned, int count,
-                                         lk_transformer_encoder_options options);
-/* Either of the two with masks; each may be NULL. See lk_attend_options. */
+    LK_CALL2_(lk_transformer_encoder_with, lk_transformer_encoder_options, __VA_ARGS__, )
+lk_module *lk_transformer_encoder_with(lk_module *layer_owned, int count,
+                                       lk_transformer_encoder_options options);
+/* Either of the two with masks; each may be NULL. See lk_multihead_attention_forward_options. */
 lk_value *lk_transformer_encoder_forward(lk_module *module, lk_value *x, lk_value *attn_mask,
                                          lk_value *key_padding_mask);
 
@@ -420,55 +419,55 @@ lk_value *lk_criterion_forward(lk_criterion *criterion, lk_value *prediction, lk
 void lk_criterion_free(lk_criterion *criterion);
 const char *lk_criterion_type(const lk_criterion *criterion);
 
-typedef struct lk_cross_entropy_options {
+typedef struct lk_cross_entropy_loss_options {
     const lk_tensor *weight; /* (classes); copied */
     double label_smoothing;
     double ignore_index; /* -100; a whole number */
     lk_reduction reduction;
-} lk_cross_entropy_options;
+} lk_cross_entropy_loss_options;
 /* Targets are i64 classes, or f32 probabilities of the logits' shape. */
 #define lk_cross_entropy_loss(...)                                                                           \
-    LK_CALL0_(lk_cross_entropy_loss_create, lk_cross_entropy_options, __VA_ARGS__)
-lk_criterion *lk_cross_entropy_loss_create(lk_cross_entropy_options options);
+    LK_CALL0_(lk_cross_entropy_loss_with, lk_cross_entropy_loss_options, __VA_ARGS__)
+lk_criterion *lk_cross_entropy_loss_with(lk_cross_entropy_loss_options options);
 
-typedef struct lk_nll_options {
+typedef struct lk_nll_loss_options {
     const lk_tensor *weight; /* (classes); copied */
-    double ignore_index; /* -100; a whole number */
+    double ignore_index;     /* -100; a whole number */
     lk_reduction reduction;
-} lk_nll_options;
-#define lk_nll_loss(...) LK_CALL0_(lk_nll_loss_create, lk_nll_options, __VA_ARGS__)
-lk_criterion *lk_nll_loss_create(lk_nll_options options);
+} lk_nll_loss_options;
+#define lk_nll_loss(...) LK_CALL0_(lk_nll_loss_with, lk_nll_loss_options, __VA_ARGS__)
+lk_criterion *lk_nll_loss_with(lk_nll_loss_options options);
 
 typedef struct lk_bce_options {
     const lk_tensor *weight;     /* broadcast to the prediction; copied */
     const lk_tensor *pos_weight; /* bce_with_logits only; broadcast to the prediction; copied */
     lk_reduction reduction;
 } lk_bce_options;
-#define lk_bce_loss(...)             LK_CALL0_(lk_bce_loss_create, lk_bce_options, __VA_ARGS__)
-#define lk_bce_with_logits_loss(...) LK_CALL0_(lk_bce_with_logits_loss_create, lk_bce_options, __VA_ARGS__)
-lk_criterion *lk_bce_loss_create(lk_bce_options options);
-lk_criterion *lk_bce_with_logits_loss_create(lk_bce_options options);
+#define lk_bce_loss(...)             LK_CALL0_(lk_bce_loss_with, lk_bce_options, __VA_ARGS__)
+#define lk_bce_with_logits_loss(...) LK_CALL0_(lk_bce_with_logits_loss_with, lk_bce_options, __VA_ARGS__)
+lk_criterion *lk_bce_loss_with(lk_bce_options options);
+lk_criterion *lk_bce_with_logits_loss_with(lk_bce_options options);
 
 typedef struct lk_regression_options {
     double beta;  /* smooth_l1's, 1 */
     double delta; /* huber's, 1 */
     lk_reduction reduction;
 } lk_regression_options;
-#define lk_mse_loss(...)       LK_CALL0_(lk_mse_loss_create, lk_regression_options, __VA_ARGS__)
-#define lk_l1_loss(...)        LK_CALL0_(lk_l1_loss_create, lk_regression_options, __VA_ARGS__)
-#define lk_smooth_l1_loss(...) LK_CALL0_(lk_smooth_l1_loss_create, lk_regression_options, __VA_ARGS__)
-#define lk_huber_loss(...)     LK_CALL0_(lk_huber_loss_create, lk_regression_options, __VA_ARGS__)
-lk_criterion *lk_mse_loss_create(lk_regression_options options);
-lk_criterion *lk_l1_loss_create(lk_regression_options options);
-lk_criterion *lk_smooth_l1_loss_create(lk_regression_options options);
-lk_criterion *lk_huber_loss_create(lk_regression_options options);
+#define lk_mse_loss(...)       LK_CALL0_(lk_mse_loss_with, lk_regression_options, __VA_ARGS__)
+#define lk_l1_loss(...)        LK_CALL0_(lk_l1_loss_with, lk_regression_options, __VA_ARGS__)
+#define lk_smooth_l1_loss(...) LK_CALL0_(lk_smooth_l1_loss_with, lk_regression_options, __VA_ARGS__)
+#define lk_huber_loss(...)     LK_CALL0_(lk_huber_loss_with, lk_regression_options, __VA_ARGS__)
+lk_criterion *lk_mse_loss_with(lk_regression_options options);
+lk_criterion *lk_l1_loss_with(lk_regression_options options);
+lk_criterion *lk_smooth_l1_loss_with(lk_regression_options options);
+lk_criterion *lk_huber_loss_with(lk_regression_options options);
 
-typedef struct lk_kl_div_options {
+typedef struct lk_kl_div_loss_options {
     bool log_target;
     lk_reduction reduction; /* LK_REDUCTION_BATCH_MEAN is the mathematical one */
-} lk_kl_div_options;
-#define lk_kl_div_loss(...) LK_CALL0_(lk_kl_div_loss_create, lk_kl_div_options, __VA_ARGS__)
-lk_criterion *lk_kl_div_loss_create(lk_kl_div_options options);
+} lk_kl_div_loss_options;
+#define lk_kl_div_loss(...) LK_CALL0_(lk_kl_div_loss_with, lk_kl_div_loss_options, __VA_ARGS__)
+lk_criterion *lk_kl_div_loss_with(lk_kl_div_loss_options options);
 
 typedef struct lk_custom_criterion_options {
     const char *type; /* "Custom" */
@@ -477,9 +476,8 @@ typedef struct lk_custom_criterion_options {
     void (*free_context)(void *context); /* optional; also called where the constructor fails */
 } lk_custom_criterion_options;
 /* A loss of one's own: a C function over values. */
-#define lk_custom_criterion(...)                                                                             \
-    LK_CALL0_(lk_custom_criterion_create, lk_custom_criterion_options, __VA_ARGS__)
-lk_criterion *lk_custom_criterion_create(lk_custom_criterion_options options);
+#define lk_custom_criterion(...) LK_CALL0_(lk_custom_criterion_with, lk_custom_criterion_options, __VA_ARGS__)
+lk_criterion *lk_custom_criterion_with(lk_custom_criterion_options options);
 
 #ifdef __cplusplus
 }

@@ -44,8 +44,8 @@ typedef struct lk_sgd_options {
     bool nesterov, maximize;
     lk_param_group_list groups;
 } lk_sgd_options;
-#define lk_sgd(...) LK_CALL0_(lk_sgd_create, lk_sgd_options, __VA_ARGS__)
-lk_optimizer *lk_sgd_create(lk_sgd_options options);
+#define lk_sgd(...) LK_CALL0_(lk_sgd_with, lk_sgd_options, __VA_ARGS__)
+lk_optimizer *lk_sgd_with(lk_sgd_options options);
 
 typedef struct lk_adam_options {
     double lr;           /* 1e-3 */
@@ -55,13 +55,13 @@ typedef struct lk_adam_options {
     bool amsgrad, maximize;
     lk_param_group_list groups;
 } lk_adam_options;
-#define lk_adam(...)  LK_CALL0_(lk_adam_create, lk_adam_options, __VA_ARGS__)
-#define lk_adamw(...) LK_CALL0_(lk_adamw_create, lk_adam_options, __VA_ARGS__)
+#define lk_adam(...)  LK_CALL0_(lk_adam_with, lk_adam_options, __VA_ARGS__)
+#define lk_adamw(...) LK_CALL0_(lk_adamw_with, lk_adam_options, __VA_ARGS__)
 /* Layer-wise adaptive moments: Adam's direction, scaled for each parameter by |w| / |direction|. */
-#define lk_lamb(...) LK_CALL0_(lk_lamb_create, lk_adam_options, __VA_ARGS__)
-lk_optimizer *lk_adam_create(lk_adam_options options);
-lk_optimizer *lk_adamw_create(lk_adam_options options);
-lk_optimizer *lk_lamb_create(lk_adam_options options);
+#define lk_lamb(...) LK_CALL0_(lk_lamb_with, lk_adam_options, __VA_ARGS__)
+lk_optimizer *lk_adam_with(lk_adam_options options);
+lk_optimizer *lk_adamw_with(lk_adam_options options);
+lk_optimizer *lk_lamb_with(lk_adam_options options);
 
 typedef struct lk_catalyst_lamb_options {
     double lr;           /* 1e-3 */
@@ -73,8 +73,8 @@ typedef struct lk_catalyst_lamb_options {
 } lk_catalyst_lamb_options;
 /* LAMB as catalyst.contrib.optimizers.Lamb computes it: the moments are not corrected for their start at
  * zero, and |w| counts as at most 10. */
-#define lk_catalyst_lamb(...) LK_CALL0_(lk_catalyst_lamb_create, lk_catalyst_lamb_options, __VA_ARGS__)
-lk_optimizer *lk_catalyst_lamb_create(lk_catalyst_lamb_options options);
+#define lk_catalyst_lamb(...) LK_CALL0_(lk_catalyst_lamb_with, lk_catalyst_lamb_options, __VA_ARGS__)
+lk_optimizer *lk_catalyst_lamb_with(lk_catalyst_lamb_options options);
 
 typedef struct lk_rmsprop_options {
     double lr;    /* 1e-2 */
@@ -84,8 +84,8 @@ typedef struct lk_rmsprop_options {
     bool centered, maximize;
     lk_param_group_list groups;
 } lk_rmsprop_options;
-#define lk_rmsprop(...) LK_CALL0_(lk_rmsprop_create, lk_rmsprop_options, __VA_ARGS__)
-lk_optimizer *lk_rmsprop_create(lk_rmsprop_options options);
+#define lk_rmsprop(...) LK_CALL0_(lk_rmsprop_with, lk_rmsprop_options, __VA_ARGS__)
+lk_optimizer *lk_rmsprop_with(lk_rmsprop_options options);
 
 typedef struct lk_adagrad_options {
     double lr; /* 1e-2 */
@@ -95,8 +95,8 @@ typedef struct lk_adagrad_options {
     bool maximize;
     lk_param_group_list groups;
 } lk_adagrad_options;
-#define lk_adagrad(...) LK_CALL0_(lk_adagrad_create, lk_adagrad_options, __VA_ARGS__)
-lk_optimizer *lk_adagrad_create(lk_adagrad_options options);
+#define lk_adagrad(...) LK_CALL0_(lk_adagrad_with, lk_adagrad_options, __VA_ARGS__)
+lk_optimizer *lk_adagrad_with(lk_adagrad_options options);
 
 /* A rule of one's own, in C, for engines that compute in the host's memory (device "cpu"):
  *
@@ -132,9 +132,8 @@ typedef struct lk_custom_optimizer_options {
     void *context; /* borrowed: it must outlive the optimizer, unless free_context is given */
     void (*free_context)(void *context);
 } lk_custom_optimizer_options;
-#define lk_custom_optimizer(...)                                                                             \
-    LK_CALL0_(lk_custom_optimizer_create, lk_custom_optimizer_options, __VA_ARGS__)
-lk_optimizer *lk_custom_optimizer_create(lk_custom_optimizer_options options);
+#define lk_custom_optimizer(...) LK_CALL0_(lk_custom_optimizer_with, lk_custom_optimizer_options, __VA_ARGS__)
+lk_optimizer *lk_custom_optimizer_with(lk_custom_optimizer_options options);
 
 void lk_optimizer_free(lk_optimizer *optimizer);
 

@@ -109,7 +109,7 @@ typedef struct lk_train_options {
     bool check;                 /* 3 batches a loader, 3 epochs: does it run at all? */
     bool overfit;               /* the first batch of each loader, over and over */
     bool load_best_on_end;      /* the model ends with the best epoch's weights */
-    bool ddp, distributed;      /* ranks on all GPUs, or on all cores */
+    bool ddp;                   /* ranks on all GPUs, or on all cores */
     int nproc;                  /* how many of them; 0: as many as there are */
     const char *comm;           /* between ranks: "auto", "shm", "gloo", "mpi", "nccl" */
     bool sync_batch_norm;       /* batch norms look at the batches of all ranks */
@@ -127,7 +127,8 @@ typedef struct lk_train_options {
     const char *config_text;  /* written as logdir/config.yml where given */
 } lk_train_options;
 
-/* What a custom runner does differently; NULL slots do as the supervised one. `context` is lk_runner.user. */
+/* What a custom runner does differently; NULL slots do as the supervised one. `context` is lk_runner.context.
+ */
 typedef struct lk_runner_ops {
     lk_status (*get_engine)(
         lk_runner *runner,
@@ -148,7 +149,7 @@ typedef struct lk_runner_ops {
  * set". */
 struct lk_runner {
     const lk_runner_ops *ops;
-    void *user; /* a custom runner's own */
+    void *context; /* a custom runner's own */
     const char *input_key, *output_key, *target_key, *loss_key;
 
     lk_engine *engine;
@@ -198,10 +199,10 @@ typedef struct lk_supervised_runner_options {
     const char *input_key, *output_key, *target_key, *loss_key;
 } lk_supervised_runner_options;
 #define lk_supervised_runner(...)                                                                            \
-    LK_CALL0_(lk_supervised_runner_create, lk_supervised_runner_options, __VA_ARGS__)
-lk_runner *lk_supervised_runner_create(lk_supervised_runner_options options);
+    LK_CALL0_(lk_supervised_runner_with, lk_supervised_runner_options, __VA_ARGS__)
+lk_runner *lk_supervised_runner_with(lk_supervised_runner_options options);
 /* `ops` must outlive the runner. */
-lk_runner *lk_custom_runner(const lk_runner_ops *ops, void *user);
+lk_runner *lk_custom_runner(const lk_runner_ops *ops, void *context);
 void lk_runner_free(lk_runner *runner);
 
 /* Trains. Everything in the options belongs to the runner from the call on, also when it fails.
@@ -209,7 +210,7 @@ void lk_runner_free(lk_runner *runner);
  * Before the first batch, fields that model or criterion would refuse are converted (float64 features, int32
  * or bool labels), and labels of other loaders are numbered by the class names of the train loader; the
  * header says both. Only the supervised batch is known to take them: a handle_batch of your own gets the
- * fields as they are stored. lk_with_dtypes picks a dtype by hand.
+ * fields as they are stored. lk_cast_fields picks a dtype by hand.
  *
  * One run at a time writes to a logdir: LK_ERR_INVALID names the process that does. An earlier run's files
  * move to LOGDIR.1, .2, … unless this run resumes or overwrites. A run that resumes takes the checkpoint's

@@ -55,16 +55,16 @@ typedef struct lk_milestone_list {
 typedef struct lk_step_lr_options {
     double gamma; /* 0.1 */
 } lk_step_lr_options;
-#define lk_step_lr(...) LK_CALL1_(lk_step_lr_create, lk_step_lr_options, __VA_ARGS__, )
-lk_scheduler *lk_step_lr_create(int64_t step_size, lk_step_lr_options options);
+#define lk_step_lr(...) LK_CALL1_(lk_step_lr_with, lk_step_lr_options, __VA_ARGS__, )
+lk_scheduler *lk_step_lr_with(int64_t step_size, lk_step_lr_options options);
 
 /* lr * gamma at each milestone. */
 typedef struct lk_multi_step_lr_options {
     lk_milestone_list milestones; /* required; copied */
     double gamma;                 /* 0.1 */
 } lk_multi_step_lr_options;
-#define lk_multi_step_lr(...) LK_CALL0_(lk_multi_step_lr_create, lk_multi_step_lr_options, __VA_ARGS__)
-lk_scheduler *lk_multi_step_lr_create(lk_multi_step_lr_options options);
+#define lk_multi_step_lr(...) LK_CALL0_(lk_multi_step_lr_with, lk_multi_step_lr_options, __VA_ARGS__)
+lk_scheduler *lk_multi_step_lr_with(lk_multi_step_lr_options options);
 
 /* lr * gamma every epoch. */
 lk_scheduler *lk_exponential_lr(double gamma);
@@ -74,8 +74,8 @@ typedef struct lk_constant_lr_options {
     double factor;       /* 1/3 */
     int64_t total_iters; /* 5 */
 } lk_constant_lr_options;
-#define lk_constant_lr(...) LK_CALL0_(lk_constant_lr_create, lk_constant_lr_options, __VA_ARGS__)
-lk_scheduler *lk_constant_lr_create(lk_constant_lr_options options);
+#define lk_constant_lr(...) LK_CALL0_(lk_constant_lr_with, lk_constant_lr_options, __VA_ARGS__)
+lk_scheduler *lk_constant_lr_with(lk_constant_lr_options options);
 
 /* The factor goes from start to end over total_iters. */
 typedef struct lk_linear_lr_options {
@@ -83,33 +83,35 @@ typedef struct lk_linear_lr_options {
     double end_factor;   /* 1 */
     int64_t total_iters; /* 5 */
 } lk_linear_lr_options;
-#define lk_linear_lr(...) LK_CALL0_(lk_linear_lr_create, lk_linear_lr_options, __VA_ARGS__)
-lk_scheduler *lk_linear_lr_create(lk_linear_lr_options options);
+#define lk_linear_lr(...) LK_CALL0_(lk_linear_lr_with, lk_linear_lr_options, __VA_ARGS__)
+lk_scheduler *lk_linear_lr_with(lk_linear_lr_options options);
 
 /* (1 - epoch / total_iters) ^ power */
 typedef struct lk_polynomial_lr_options {
     int64_t total_iters; /* 5 */
     double power;        /* 1 */
 } lk_polynomial_lr_options;
-#define lk_polynomial_lr(...) LK_CALL0_(lk_polynomial_lr_create, lk_polynomial_lr_options, __VA_ARGS__)
-lk_scheduler *lk_polynomial_lr_create(lk_polynomial_lr_options options);
+#define lk_polynomial_lr(...) LK_CALL0_(lk_polynomial_lr_with, lk_polynomial_lr_options, __VA_ARGS__)
+lk_scheduler *lk_polynomial_lr_with(lk_polynomial_lr_options options);
 
 /* Half a cosine from lr to eta_min over t_max epochs, and back. */
 typedef struct lk_cosine_annealing_lr_options {
     double eta_min; /* 0 */
 } lk_cosine_annealing_lr_options;
 #define lk_cosine_annealing_lr(...)                                                                          \
-    LK_CALL1_(lk_cosine_annealing_lr_create, lk_cosine_annealing_lr_options, __VA_ARGS__, )
-lk_scheduler *lk_cosine_annealing_lr_create(int64_t t_max, lk_cosine_annealing_lr_options options);
+    LK_CALL1_(lk_cosine_annealing_lr_with, lk_cosine_annealing_lr_options, __VA_ARGS__, )
+lk_scheduler *lk_cosine_annealing_lr_with(int64_t t_max, lk_cosine_annealing_lr_options options);
 
 /* The same, starting anew after t_0 epochs, then after t_0 * t_mult, ... */
-typedef struct lk_warm_restarts_options {
+typedef struct lk_cosine_annealing_warm_restarts_options {
     int64_t t_mult; /* 1 */
     double eta_min; /* 0 */
-} lk_warm_restarts_options;
+} lk_cosine_annealing_warm_restarts_options;
 #define lk_cosine_annealing_warm_restarts(...)                                                               \
-    LK_CALL1_(lk_cosine_annealing_warm_restarts_create, lk_warm_restarts_options, __VA_ARGS__, )
-lk_scheduler *lk_cosine_annealing_warm_restarts_create(int64_t t_0, lk_warm_restarts_options options);
+    LK_CALL1_(lk_cosine_annealing_warm_restarts_with, lk_cosine_annealing_warm_restarts_options,             \
+              __VA_ARGS__, )
+lk_scheduler *lk_cosine_annealing_warm_restarts_with(int64_t t_0,
+                                                     lk_cosine_annealing_warm_restarts_options options);
 
 /* initial lr * function(epoch) */
 typedef double (*lk_lr_function)(int64_t epoch, int group, void *context);
@@ -131,8 +133,8 @@ typedef struct lk_one_cycle_lr_options {
     double final_div_factor; /* 1e4 */
     bool three_phase;
 } lk_one_cycle_lr_options;
-#define lk_one_cycle_lr(...) LK_CALL1_(lk_one_cycle_lr_create, lk_one_cycle_lr_options, __VA_ARGS__, )
-lk_scheduler *lk_one_cycle_lr_create(double max_lr, lk_one_cycle_lr_options options);
+#define lk_one_cycle_lr(...) LK_CALL1_(lk_one_cycle_lr_with, lk_one_cycle_lr_options, __VA_ARGS__, )
+lk_scheduler *lk_one_cycle_lr_with(double max_lr, lk_one_cycle_lr_options options);
 
 typedef enum lk_cyclic_mode {
     LK_CYCLIC_TRIANGULAR,
@@ -150,23 +152,23 @@ typedef struct lk_cyclic_lr_options {
     double base_momentum; /* 0.8 */
     double max_momentum;  /* 0.9 */
 } lk_cyclic_lr_options;
-#define lk_cyclic_lr(...) LK_CALL2_(lk_cyclic_lr_create, lk_cyclic_lr_options, __VA_ARGS__, )
-lk_scheduler *lk_cyclic_lr_create(double base_lr, double max_lr, lk_cyclic_lr_options options);
+#define lk_cyclic_lr(...) LK_CALL2_(lk_cyclic_lr_with, lk_cyclic_lr_options, __VA_ARGS__, )
+lk_scheduler *lk_cyclic_lr_with(double base_lr, double max_lr, lk_cyclic_lr_options options);
 
 /* lr * factor when the metric has not got better for more than `patience` epochs. */
-typedef struct lk_plateau_options {
-    bool maximize;    /* PyTorch's mode="max" */
-    double factor;    /* 0.1 */
-    double patience;  /* 10; a whole number */
+typedef struct lk_reduce_lr_on_plateau_options {
+    bool maximize;           /* PyTorch's mode="max" */
+    double factor;           /* 0.1 */
+    double patience;         /* 10; a whole number */
     double threshold;        /* 1e-4 */
     bool absolute_threshold; /* PyTorch's threshold_mode="abs" */
     int64_t cooldown;        /* 0 */
     double min_lr;           /* 0 */
     double eps;              /* 1e-8: smaller changes are not made */
-} lk_plateau_options;
+} lk_reduce_lr_on_plateau_options;
 #define lk_reduce_lr_on_plateau(...)                                                                         \
-    LK_CALL0_(lk_reduce_lr_on_plateau_create, lk_plateau_options, __VA_ARGS__)
-lk_scheduler *lk_reduce_lr_on_plateau_create(lk_plateau_options options);
+    LK_CALL0_(lk_reduce_lr_on_plateau_with, lk_reduce_lr_on_plateau_options, __VA_ARGS__)
+lk_scheduler *lk_reduce_lr_on_plateau_with(lk_reduce_lr_on_plateau_options options);
 
 /* One after the other: scheduler i + 1 starts, from the initial rates, at milestone i. */
 typedef struct lk_scheduler_list {
@@ -179,8 +181,8 @@ typedef struct lk_sequential_lr_options {
     lk_scheduler_list schedulers; /* owned from then on */
     lk_milestone_list milestones; /* one fewer; copied */
 } lk_sequential_lr_options;
-#define lk_sequential_lr(...) LK_CALL0_(lk_sequential_lr_create, lk_sequential_lr_options, __VA_ARGS__)
-lk_scheduler *lk_sequential_lr_create(lk_sequential_lr_options options);
+#define lk_sequential_lr(...) LK_CALL0_(lk_sequential_lr_with, lk_sequential_lr_options, __VA_ARGS__)
+lk_scheduler *lk_sequential_lr_with(lk_sequential_lr_options options);
 
 /* A linear warm-up over `steps`, epochs or batches as the other schedule counts them, then that schedule:
  * LinearLR and SequentialLR in one. */
@@ -188,8 +190,8 @@ typedef struct lk_warmup_lr_options {
     double start_factor; /* 1/3 */
     lk_scheduler *then;  /* owned from then on; NULL: the initial rates */
 } lk_warmup_lr_options;
-#define lk_warmup_lr(...) LK_CALL1_(lk_warmup_lr_create, lk_warmup_lr_options, __VA_ARGS__, )
-lk_scheduler *lk_warmup_lr_create(int64_t steps, lk_warmup_lr_options options);
+#define lk_warmup_lr(...) LK_CALL1_(lk_warmup_lr_with, lk_warmup_lr_options, __VA_ARGS__, )
+lk_scheduler *lk_warmup_lr_with(int64_t steps, lk_warmup_lr_options options);
 
 #ifdef __cplusplus
 }

@@ -83,15 +83,15 @@ typedef struct lk_step_options {
     int64_t
         bucket_nbytes; /* of gradients that travel together; 0: 4 MiB; the first bucket is a quarter of it */
     bool compress_gradients; /* they travel as bf16, with error feedback */
-    int check_every;         /* compare the replicas' weights every so many updates; 0: every 1,000, below 0:
-                                never */
+    int check_replicas;      /* compare the replicas' weights every so many updates; 0: every 1,000, below 0:
+                             never */
     bool allow_nan;          /* do not stop at a loss that is not finite */
     bool asynchronous; /* on a GPU: lk_step_train returns before the batch is through; lk_step_wait waits */
     bool owned;        /* lk_step_free frees model, criterion and optimizer too */
 } lk_step_options;
 
-#define lk_step(...) LK_CALL0_(lk_step_create, lk_step_options, __VA_ARGS__)
-lk_step *lk_step_create(lk_step_options options);
+#define lk_step(...) LK_CALL0_(lk_step_with, lk_step_options, __VA_ARGS__)
+lk_step *lk_step_with(lk_step_options options);
 void lk_step_free(lk_step *step);
 
 /* Forward, criterion, backward and, every accumulation_steps-th time, the update. A loss that is not finite

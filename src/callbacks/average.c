@@ -215,7 +215,7 @@ static lk_callback *create(const lk_callback_ops *ops, average_context values)
     return callback;
 }
 
-lk_callback *lk_ema_callback_create(lk_ema_options options)
+lk_callback *lk_ema_callback_with(lk_ema_callback_options options)
 {
     static const lk_callback_ops ops = {
         .name = "EMA",

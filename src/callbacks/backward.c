@@ -69,7 +69,7 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_backward_callback_create(lk_backward_callback_options options)
+lk_callback *lk_backward_callback_with(lk_backward_callback_options options)
 {
     static const lk_callback_ops ops = {
         .name = "Backward",

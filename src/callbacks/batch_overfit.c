@@ -33,7 +33,7 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_batch_overfit_callback_create(const lk_loader_portion *portions, int count)
+lk_callback *lk_batch_overfit_callback_with(const lk_loader_portion *portions, int count)
 {
     static const lk_callback_ops ops = {
         .name = "BatchOverfit",

@@ -59,7 +59,7 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_batch_transform_callback_create(lk_batch_transform_options options)
+lk_callback *lk_batch_transform_callback_with(lk_batch_transform_callback_options options)
 {
     static const lk_callback_ops ops[] = {
         {.name = "BatchTransform", .on_batch_start = before, .free = free_context},

@@ -71,7 +71,7 @@ static lk_status save_numbered(checkpoint_context *context, int64_t epoch, doubl
 
 static lk_status link_best(checkpoint_context *context)
 {
-    if (context->options.no_best || context->storage.entry_count == 0) return LK_OK;
+    if (context->options.no_save_best || context->storage.entry_count == 0) return LK_OK;
     LKI_SCOPED char *best =
         file_in(context, context->whole_runner ? "runner.best.safetensors" : "model.best.safetensors");
     return best ? lki_link_file_atomic(context->storage.entries[0].logpath, best) : LK_ERR_NOMEM;
@@ -86,7 +86,7 @@ static lk_status write_files(checkpoint_context *context, const lk_runner *runne
         LKI_TRY(save_numbered(context, runner->epoch_step, context->score, state));
         LKI_TRY(link_best(context));
     }
-    return context->options.no_runner ? LK_OK : save_as(context, "runner.last.safetensors", state);
+    return context->options.no_save_runner ? LK_OK : save_as(context, "runner.last.safetensors", state);
 }
 
 /* What has been logged so far is on the disk first: a run that goes on from here does not log it again. Where
@@ -103,7 +103,7 @@ static lk_status write_runner(checkpoint_context *context, const lk_runner *runn
 static lk_status save_runner(checkpoint_context *context, lk_runner *runner)
 {
     bool between_epochs = !runner->run->inside_epoch;
-    bool wanted = !context->options.no_runner || (context->whole_runner && between_epochs);
+    bool wanted = !context->options.no_save_runner || (context->whole_runner && between_epochs);
     if (!context->folder || !wanted) return LK_OK;
     if (!runner->is_master && !lki_rank_state_is_needed(runner)) return LK_OK;
     lk_state_dict *state = lk_state_dict_create();
@@ -279,12 +279,12 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 static lk_status save_models(checkpoint_context *context, const lk_runner *runner, double metric)
 {
     bool numbered = !context->whole_runner && !isnan(metric);
-    if (!numbered && context->options.no_last) return LK_OK;
+    if (!numbered && context->options.no_save_last) return LK_OK;
     lk_state_dict *state = lki_models_state(runner);
     if (!state) return lki_last_status();
     lk_status status = LK_OK;
     /* Before the numbered file's score is among the state: equal weights of two runs are equal files. */
-    if (!context->options.no_last) LKI_TRY_OUT(save_as(context, "model.last.safetensors", state));
+    if (!context->options.no_save_last) LKI_TRY_OUT(save_as(context, "model.last.safetensors", state));
     if (numbered) {
         LKI_TRY_OUT(save_numbered(context, runner->epoch_step, metric, state));
         LKI_TRY_OUT(link_best(context));
@@ -395,7 +395,7 @@ static bool copy_texts(lk_checkpoint_callback_options *options)
     return complete;
 }
 
-lk_callback *lk_checkpoint_callback_create(lk_checkpoint_callback_options options)
+lk_callback *lk_checkpoint_callback_with(lk_checkpoint_callback_options options)
 {
     static const lk_callback_ops ops = {
         .name = "Checkpoint",
@@ -414,10 +414,10 @@ lk_callback *lk_checkpoint_callback_create(lk_checkpoint_callback_options option
                              options.topk < 0 ? "topk" : "save_every_batches");
     if (options.minimize && options.maximize)
         return lki_fail_null(LK_ERR_INVALID, "CheckpointCallback: minimize and maximize: say one of them");
-    if (options.no_best && options.load_best_on_end)
+    if (options.no_save_best && options.load_best_on_end)
         return lki_fail_null(LK_ERR_INVALID,
                              "CheckpointCallback: load_best_on_end needs the best to be kept: "
-                             "leave no_best out");
+                             "leave no_save_best out");
     lk_callback *callback = lki_callback_new(&ops, sizeof(checkpoint_context), LK_ORDER_CHECKPOINT);
     if (!callback) return NULL;
     checkpoint_context *context = callback->context;

@@ -66,9 +66,9 @@ static lk_status check_name(const char *name)
     return LK_OK;
 }
 
-lk_callback *lk_confusion_matrix_callback_create(lk_metric_callback_options options)
+lk_callback *lk_confusion_matrix_callback_with(lk_metric_callback_options options)
 {
-    lk_metric *metric = lk_confusion_matrix_metric_create(lki_metric_callback_options(&options));
+    lk_metric *metric = lk_confusion_matrix_metric_with(lki_metric_callback_options(&options));
     char *name = lki_format("%sconfusion_matrix%s", options.prefix ? options.prefix : "",
                             options.suffix ? options.suffix : "");
     if (!metric || !name || check_name(name)) {

@@ -6,8 +6,8 @@
 #include <string.h>
 
 typedef struct control_context {
-    lk_control_flow_options options; /* its lists are copies */
-    bool active;                     /* for the loader that runs; decided when it starts */
+    lk_control_flow_callback_options options; /* its lists are copies */
+    bool active;                              /* for the loader that runs; decided when it starts */
 } control_context;
 
 static bool is_among(const int *epochs, int64_t epoch)
@@ -24,7 +24,7 @@ static bool is_named(const char *const *names, const char *name)
     return false;
 }
 
-static bool suits_epoch(const lk_control_flow_options *options, int64_t epoch)
+static bool suits_epoch(const lk_control_flow_callback_options *options, int64_t epoch)
 {
     if (options->epochs > 0 && epoch % options->epochs != 0) return false;
     if (options->epoch_list && !is_among(options->epoch_list, epoch)) return false;
@@ -32,7 +32,7 @@ static bool suits_epoch(const lk_control_flow_options *options, int64_t epoch)
     return !is_among(options->ignore_epoch_list, epoch);
 }
 
-static bool suits_loader(const lk_control_flow_options *options, int64_t epoch, const char *key)
+static bool suits_loader(const lk_control_flow_callback_options *options, int64_t epoch, const char *key)
 {
     if (options->loaders && !is_named(options->loaders, key)) return false;
     if (is_named(options->ignore_loaders, key)) return false;
@@ -60,7 +60,7 @@ static bool wants(lki_wrapper *wrapper, lk_runner *runner, lki_moment moment)
 
 static void fini(void *context)
 {
-    lk_control_flow_options *options = &((control_context *)context)->options;
+    lk_control_flow_callback_options *options = &((control_context *)context)->options;
     lki_free((int *)options->epoch_list);
     lki_free((int *)options->ignore_epoch_list);
     lki_names_free((char **)options->loaders);
@@ -81,7 +81,7 @@ static lk_status copy_epochs(const int **list)
     return LK_OK;
 }
 
-static lk_status copy_lists(lk_control_flow_options *options)
+static lk_status copy_lists(lk_control_flow_callback_options *options)
 {
     const char *const *loaders = options->loaders, *const *ignored = options->ignore_loaders;
     char **copy;
@@ -95,7 +95,7 @@ static lk_status copy_lists(lk_control_flow_options *options)
     return LK_OK;
 }
 
-lk_callback *lk_control_flow_callback_create(lk_callback *callback, lk_control_flow_options options)
+lk_callback *lk_control_flow_callback_with(lk_callback *callback, lk_control_flow_callback_options options)
 {
     static const lki_wrapper_ops ops = {.wants = wants, .fini = fini, .decides_at_loader_start = true};
     control_context *context = LKI_NEW(control_context);

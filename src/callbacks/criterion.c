@@ -74,7 +74,7 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_criterion_callback_create(lk_criterion_callback_options options)
+lk_callback *lk_criterion_callback_with(lk_criterion_callback_options options)
 {
     static const lk_callback_ops ops = {
         .name = "Criterion",

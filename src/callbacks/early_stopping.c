@@ -7,7 +7,7 @@
 #include <math.h>
 
 typedef struct early_stopping_context {
-    lk_early_stopping_options options; /* its keys are copies */
+    lk_early_stopping_callback_options options; /* its keys are copies */
     double best;
     int64_t bad_epochs;
     bool has_best;
@@ -35,7 +35,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 static lk_status epoch_end(lk_callback *callback, lk_runner *runner)
 {
     early_stopping_context *context = callback->context;
-    const lk_early_stopping_options *options = &context->options;
+    const lk_early_stopping_callback_options *options = &context->options;
     double score;
     if (!lki_callback_metric(runner, options->loader_key, options->metric_key, &score)) {
         const char *loader = options->loader_key ? options->loader_key : runner->valid_loader;
@@ -84,7 +84,7 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_early_stopping_callback_create(lk_early_stopping_options options)
+lk_callback *lk_early_stopping_callback_with(lk_early_stopping_callback_options options)
 {
     static const lk_callback_ops ops = {
         .name = "EarlyStopping",

@@ -112,7 +112,7 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_lr_finder_callback_create(lk_lr_finder_options options)
+lk_callback *lk_lr_finder_callback_with(lk_lr_finder_callback_options options)
 {
     static const lk_callback_ops ops = {
         .name = "LRFinder",

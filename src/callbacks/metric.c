@@ -9,7 +9,7 @@
 typedef struct metric_context {
     lk_metric *metric;
     char *input_key, *target_key; /* NULL: the runner's */
-    bool not_on_batch;
+    bool no_log_on_batch;
     lki_metric_publish publish; /* NULL: the values are all there is */
     void *publish_context;
 } metric_context;
@@ -91,7 +91,7 @@ static lk_status update(lk_callback *callback, lk_runner *runner)
     if (status) return status;
     LKI_TRY(lk_metric_update(context->metric, counted(runner, outputs, &views[0]),
                              targets ? counted(runner, targets, &views[1]) : NULL));
-    bool wanted = runner->run->wants_batch_metrics && !context->not_on_batch;
+    bool wanted = runner->run->wants_batch_metrics && !context->no_log_on_batch;
     if (!wanted || runner->counted_batch_size == 0) return LK_OK;
     lk_metric_values values;
     LKI_TRY(lk_metric_compute_batch(context->metric, &values));
@@ -229,7 +229,7 @@ lk_callback *lki_metric_callback_new(lk_metric *metric, const lk_metric_callback
     callback->may_lag = true;
     callback->declares_metrics = names_of(metric) != NULL;
     *context = (metric_context){.metric = metric, .publish = publish, .publish_context = publish_context};
-    context->not_on_batch = options->not_on_batch;
+    context->no_log_on_batch = options->no_log_on_batch;
     context->input_key = lki_strdup(options->input_key);
     context->target_key = lki_strdup(options->target_key);
     if ((options->input_key && !context->input_key) || (options->target_key && !context->target_key)) {
@@ -253,7 +253,7 @@ lk_metric_options lki_metric_callback_options(const lk_metric_callback_options *
                               .threshold = options->threshold,
                               .from_logits = options->from_logits,
                               .zero_division = options->zero_division,
-                              .per_class = options->compute_per_class_metrics,
+                              .compute_per_class_metrics = options->compute_per_class_metrics,
                               .class_names = options->class_names,
                               .normalize = options->normalize};
     memcpy(made.topk, options->topk, sizeof made.topk);
@@ -261,9 +261,9 @@ lk_metric_options lki_metric_callback_options(const lk_metric_callback_options *
 }
 
 #define DEFINE_METRIC_CALLBACK(name)                                                                         \
-    lk_callback *lk_##name##_callback_create(lk_metric_callback_options options)                             \
+    lk_callback *lk_##name##_callback_with(lk_metric_callback_options options)                               \
     {                                                                                                        \
-        return lki_metric_callback_new(lk_##name##_metric_create(lki_metric_callback_options(&options)),     \
+        return lki_metric_callback_new(lk_##name##_metric_with(lki_metric_callback_options(&options)),       \
                                        &options, LK_ORDER_METRIC, NULL, NULL);                               \
     }
 

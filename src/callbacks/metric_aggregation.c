@@ -100,7 +100,8 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-static lk_status check(const lk_metric_aggregation_options *options, const char *mode, const char *scope)
+static lk_status check(const lk_metric_aggregation_callback_options *options, const char *mode,
+                       const char *scope)
 {
     bool weighted = strncmp(mode, "weighted_", 9) == 0;
     const char *plain = weighted ? mode + 9 : mode;
@@ -128,7 +129,7 @@ static lk_status check(const lk_metric_aggregation_options *options, const char 
     return LK_OK;
 }
 
-static lk_status fill(aggregation_context *context, const lk_metric_aggregation_options *options,
+static lk_status fill(aggregation_context *context, const lk_metric_aggregation_callback_options *options,
                       const char *mode, const char *scope)
 {
     context->divides = strstr(mode, "mean") != NULL;
@@ -148,7 +149,7 @@ static lk_status fill(aggregation_context *context, const lk_metric_aggregation_
     return LK_OK;
 }
 
-lk_callback *lk_metric_aggregation_callback_create(lk_metric_aggregation_options options)
+lk_callback *lk_metric_aggregation_callback_with(lk_metric_aggregation_callback_options options)
 {
     static const lk_callback_ops ops = {
         .name = "MetricAggregation",

@@ -102,7 +102,7 @@ static lk_status check(const lk_optimizer_callback_options *options)
     return LK_OK;
 }
 
-lk_callback *lk_optimizer_callback_create(lk_optimizer_callback_options options)
+lk_callback *lk_optimizer_callback_with(lk_optimizer_callback_options options)
 {
     static const lk_callback_ops ops = {
         .name = "Optimizer",

@@ -86,7 +86,7 @@ lk_status lki_periodic_loader_expect(lk_callback *callback, const lki_deciding *
     return has_both ? LK_OK : LK_ERR_NOMEM;
 }
 
-lk_callback *lk_periodic_loader_callback_create(const lk_loader_period *periods, int count)
+lk_callback *lk_periodic_loader_callback_with(const lk_loader_period *periods, int count)
 {
     static const lk_callback_ops ops = {
         .name = "PeriodicLoader",

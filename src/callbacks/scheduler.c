@@ -84,7 +84,7 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_scheduler_callback_create(lk_scheduler_callback_options options)
+lk_callback *lk_scheduler_callback_with(lk_scheduler_callback_options options)
 {
     static const lk_callback_ops ops = {
         .name = "Scheduler",

@@ -262,7 +262,7 @@ lk_status lki_call_read_engine(lk_args *args, lk_train_options *options)
 {
     LKI_TRY(lki_call_read_device(args, options));
     if (lk_arg_given(args, "ddp")) options->ddp = lk_arg_bool(args, "ddp");
-    if (lk_arg_bool(args, "distributed")) options->distributed = true;
+    if (lk_arg_bool(args, "distributed")) options->ddp = true;
     if (lk_arg_bool(args, "fp16") || lk_arg_bool(args, "amp")) options->precision = "fp16";
     if (lk_arg_given(args, "precision")) options->precision = lk_arg_string(args, "precision");
     LKI_TRY(check_precision(args, options->precision));

@@ -113,8 +113,8 @@ static lk_status draw_balanced(lk_sampler *sampler, const lki_draw *draw, int64_
     return status;
 }
 
-lk_sampler *lk_balance_class_sampler_create(const int64_t *labels, int64_t count,
-                                            lk_balance_class_options options)
+lk_sampler *lk_balance_class_sampler_with(const int64_t *labels, int64_t count,
+                                          lk_balance_class_sampler_options options)
 {
     const char *mode = options.mode ? options.mode : "downsampling";
     bool up = strcmp(mode, "upsampling") == 0;
@@ -175,8 +175,9 @@ static lk_status check_batch_balance(const classes *self, int64_t num_classes, i
     return LK_OK;
 }
 
-lk_sampler *lk_batch_balance_class_sampler_create(const int64_t *labels, int64_t count, int64_t num_classes,
-                                                  int64_t num_samples, lk_batch_balance_options options)
+lk_sampler *lk_batch_balance_class_sampler_with(const int64_t *labels, int64_t count, int64_t num_classes,
+                                                int64_t num_samples,
+                                                lk_batch_balance_class_sampler_options options)
 {
     classes *self = group(labels, count);
     if (!self || check_batch_balance(self, num_classes, num_samples, options.num_batches)) {
@@ -253,8 +254,8 @@ static lk_status draw_mini_epoch(lk_sampler *sampler, const lki_draw *draw, int6
     return LK_OK;
 }
 
-lk_sampler *lk_mini_epoch_sampler_create(int64_t length, int64_t mini_epoch_length_,
-                                         lk_mini_epoch_options options)
+lk_sampler *lk_mini_epoch_sampler_with(int64_t length, int64_t mini_epoch_length_,
+                                       lk_mini_epoch_sampler_options options)
 {
     const char *shuffle = options.shuffle ? options.shuffle : "";
     bool per_epoch = strcmp(shuffle, "per_epoch") == 0,

@@ -107,7 +107,7 @@ static lk_status find_fields(const lk_dataset *dataset, const lk_field_dtype *dt
     return LK_OK;
 }
 
-lk_dataset *lk_with_dtypes_create(lk_dataset *dataset, const lk_field_dtype *dtypes, int count)
+lk_dataset *lk_cast_fields_with(lk_dataset *dataset, const lk_field_dtype *dtypes, int count)
 {
     int fields[LK_MAX_FIELDS];
     if (!dataset) return NULL;

@@ -21,7 +21,7 @@ typedef struct cell {
 
 typedef struct table {
     const char *path;
-    lk_csv_options options;
+    lk_csv_dataset_options options;
     const char *cursor, *end;
     int64_t line;     /* of the row that was read last, from 1 */
     cell *row;        /* the cells of that row */
@@ -261,7 +261,7 @@ static void free_table(table *self)
     lki_free(self->row);
 }
 
-lk_dataset *lk_csv_dataset_create(const char *path, lk_csv_options options)
+lk_dataset *lk_csv_dataset_with(const char *path, lk_csv_dataset_options options)
 {
     lk_buffer *text = NULL;
     if (options.delimiter == 0) options.delimiter = ',';

@@ -174,7 +174,7 @@ static void draw_digit(uint8_t *out, int digit, lki_keyed *random)
     }
 }
 
-static lk_status draw_all(lk_tensor *images, lk_tensor *labels, const lk_digits_options *options)
+static lk_status draw_all(lk_tensor *images, lk_tensor *labels, const lk_synthetic_digits_options *options)
 {
     if (!images || !labels) return LK_ERR_NOMEM;
     for (int64_t i = 0; i < options->count; i++) {
@@ -186,7 +186,7 @@ static lk_status draw_all(lk_tensor *images, lk_tensor *labels, const lk_digits_
     return LK_OK;
 }
 
-lk_dataset *lk_synthetic_digits_create(lk_digits_options options)
+lk_dataset *lk_synthetic_digits_with(lk_synthetic_digits_options options)
 {
     if (options.count < 0)
         return lki_fail_null(LK_ERR_INVALID, "synthetic digits: count: expected at least 1, found %lld",

@@ -113,7 +113,7 @@ static lk_status finish(lk_fields *fields, const lk_tensor *features, const lk_t
     return fields->features && fields->targets ? LK_OK : lki_last_status();
 }
 
-lk_fields *lk_tensor_fields_create(lk_tensor *features, lk_tensor *targets, lk_fields_options options)
+lk_fields *lk_tensor_fields_with(lk_tensor *features, lk_tensor *targets, lk_fields_options options)
 {
     lk_fields *fields = features ? LKI_NEW(lk_fields) : NULL;
     if (fields && finish(fields, features, targets, &options)) {
@@ -199,8 +199,8 @@ lk_loader *lk_fields_loader(lk_fields *fields, const char *key, lk_fields_loader
                      .name = key);
 }
 
-lk_loader_list lk_fields_loaders_create(lk_fields *fields, lk_named_loader *storage,
-                                        lk_fields_loaders_options options)
+lk_loader_list lk_fields_loaders_with(lk_fields *fields, lk_named_loader *storage,
+                                      lk_fields_loaders_options options)
 {
     static const char *const keys[] = {"train", "valid"};
     for (int i = 0; i < 2; i++)

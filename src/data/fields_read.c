@@ -188,7 +188,7 @@ void lki_fields_fail_at(const char *path_template, const lk_fields_options *opti
     lki_free(path);
 }
 
-lk_fields *lk_hdf5_fields_create(const char *path, lk_fields_options options)
+lk_fields *lk_hdf5_fields_with(const char *path, lk_fields_options options)
 {
     lki_fields_plan plan = {.path_template = path, .options = &options};
     lki_fields_source source = {plan_source, read_source, &plan};

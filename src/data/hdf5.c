@@ -266,7 +266,7 @@ lk_status lki_hdf5_find_place(const char *path, const char *label, lki_hdf5_plac
 
 #endif
 
-lk_dataset *lk_hdf5_dataset_create(const char *path, lk_hdf5_options options)
+lk_dataset *lk_hdf5_dataset_with(const char *path, lk_hdf5_dataset_options options)
 {
     lk_tensor *features = lk_hdf5_read(path, options.features);
     if (!features || !options.targets) {

@@ -218,7 +218,7 @@ static lk_dataset *open_folder(const char *root, const lk_image_folder_options *
     return NULL;
 }
 
-lk_dataset *lk_image_folder_create(const char *root, lk_image_folder_options options)
+lk_dataset *lk_image_folder_with(const char *root, lk_image_folder_options options)
 {
     names own = {0}, others = {0};
     lk_dataset *dataset = NULL;

@@ -92,7 +92,7 @@ static lk_status copy_options(lk_loader *loader, const lk_loader_options *option
     return LK_OK;
 }
 
-lk_loader *lk_loader_create(lk_dataset *dataset, lk_loader_options options)
+lk_loader *lk_loader_with(lk_dataset *dataset, lk_loader_options options)
 {
     bool whole = dataset != NULL;
     for (int i = 0; i < options.batch_transforms.count; i++)

@@ -189,7 +189,7 @@ lki_memory_field lki_memory_field_of(const char *name, lk_tensor *tensor)
     return field;
 }
 
-lk_dataset *lk_tensor_dataset_create(const lk_named_tensor *tensors, int count)
+lk_dataset *lk_tensor_dataset_with(const lk_named_tensor *tensors, int count)
 {
     lki_memory_field fields[LK_MAX_FIELDS];
     bool whole = true;

@@ -87,7 +87,7 @@ static lki_memory_field images_field(lk_tensor *images, const lk_mnist_options *
     return field;
 }
 
-lk_dataset *lk_mnist_create(const char *root, lk_mnist_options options)
+lk_dataset *lk_mnist_with(const char *root, lk_mnist_options options)
 {
     const lki_mnist_file *files = known_files + (options.train ? 2 : 0);
     LKI_SCOPED char *images_path = NULL;

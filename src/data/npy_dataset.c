@@ -10,7 +10,7 @@ lk_tensor *lk_npy_read(const char *path)
     return lki_npy_read(path);
 }
 
-lk_dataset *lk_npy_dataset_create(const lk_named_file *files, int count)
+lk_dataset *lk_npy_dataset_with(const lk_named_file *files, int count)
 {
     if (count < 1 || count > LK_MAX_FIELDS)
         return lki_fail_null(LK_ERR_INVALID, "a dataset has 1 to %d fields, not %d", LK_MAX_FIELDS, count);

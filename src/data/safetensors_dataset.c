@@ -38,7 +38,7 @@ static lk_dataset *named_tensors(const lk_state_dict *dict, const char *path,
     return with_prefix(lki_memory_dataset_create(fields, count), path);
 }
 
-lk_dataset *lk_safetensors_dataset_create(const char *path, lk_safetensors_dataset_options options)
+lk_dataset *lk_safetensors_dataset_with(const char *path, lk_safetensors_dataset_options options)
 {
     lk_state_dict *dict = lk_load_safetensors(path);
     if (!dict) return NULL;

@@ -141,7 +141,7 @@ static lk_status draw_random(lk_sampler *sampler, const lki_draw *draw, int64_t 
     return LK_OK;
 }
 
-lk_sampler *lk_random_sampler_create(int64_t length, lk_random_sampler_options options)
+lk_sampler *lk_random_sampler_with(int64_t length, lk_random_sampler_options options)
 {
     if (length < 1 || options.num_samples < 0) {
         lki_fail(LK_ERR_INVALID, "random sampler: expected at least 1 sample, found %lld",
@@ -194,8 +194,8 @@ static lk_status draw_weighted(lk_sampler *sampler, const lki_draw *draw, int64_
                            indices);
 }
 
-lk_sampler *lk_weighted_random_sampler_create(const double *weights, int64_t count, int64_t num_samples,
-                                              lk_weighted_sampler_options options)
+lk_sampler *lk_weighted_random_sampler_with(const double *weights, int64_t count, int64_t num_samples,
+                                            lk_weighted_random_sampler_options options)
 {
     if (lki_multinomial_check(weights, count, num_samples, !options.no_replacement))
         return lki_sampler_broken();

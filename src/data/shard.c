@@ -56,7 +56,7 @@ void lki_shard_take(const lki_shard *shard, const int64_t *indices, int64_t coun
 /* ---- DistributedSampler, and the one that wraps another sampler ---- */
 
 typedef struct distributed {
-    lk_distributed_options options;
+    lk_distributed_sampler_options options;
     lk_sampler *inner; /* NULL: 0..length-1 */
     int64_t length;
 } distributed;
@@ -134,7 +134,7 @@ static void free_distributed(void *context)
     lki_free(self);
 }
 
-static lk_sampler *make_distributed(int64_t length, lk_sampler *inner, lk_distributed_options options)
+static lk_sampler *make_distributed(int64_t length, lk_sampler *inner, lk_distributed_sampler_options options)
 {
     distributed *self = NULL;
     if (options.num_replicas < 0 || options.rank < 0 ||
@@ -161,12 +161,12 @@ static lk_sampler *make_distributed(int64_t length, lk_sampler *inner, lk_distri
     return sampler;
 }
 
-lk_sampler *lk_distributed_sampler_create(int64_t length, lk_distributed_options options)
+lk_sampler *lk_distributed_sampler_with(int64_t length, lk_distributed_sampler_options options)
 {
     return make_distributed(length, NULL, options);
 }
 
-lk_sampler *lk_distributed_sampler_wrapper_create(lk_sampler *sampler, lk_distributed_options options)
+lk_sampler *lk_distributed_sampler_wrapper_with(lk_sampler *sampler, lk_distributed_sampler_options options)
 {
     if (!sampler) return NULL;
     if (sampler->status != LK_OK) return sampler;

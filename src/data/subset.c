@@ -125,7 +125,7 @@ static lk_dataset *concat_cast(void *context, const lk_field *fields, int field,
         while (--i >= 0) lk_dataset_free(cast[i]);
         return NULL;
     }
-    return lk_concat_create(cast, self->count);
+    return lk_concat_with(cast, self->count);
 }
 
 static const lk_dataset_ops concat_ops = {
@@ -179,7 +179,7 @@ static concat *make_concat(lk_dataset *const *datasets, int count)
     return self;
 }
 
-lk_dataset *lk_concat_create(lk_dataset *const *datasets, int count)
+lk_dataset *lk_concat_with(lk_dataset *const *datasets, int count)
 {
     concat *self = make_concat(datasets, count);
     if (!self) {

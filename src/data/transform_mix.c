@@ -135,7 +135,7 @@ static lk_status apply_mixup(const lk_transform *self, lk_batch *batch, lki_keye
     return LK_OK;
 }
 
-lk_transform *lk_mixup_create(lk_mix_options options)
+lk_transform *lk_mixup_with(lk_mix_options options)
 {
     return make_mix("mixup", options, 0.2, apply_mixup);
 }
@@ -223,7 +223,7 @@ static lk_status check_cutmix(const lk_transform *self, const lk_dataset *datase
     return lki_fail(LK_ERR_SHAPE, "cutmix: none of its fields is a picture (C, H, W)");
 }
 
-lk_transform *lk_cutmix_create(lk_mix_options options)
+lk_transform *lk_cutmix_with(lk_mix_options options)
 {
     lk_transform *transform = make_mix("cutmix", options, 1, apply_cutmix);
     if (transform) transform->check_batch = check_cutmix;

@@ -69,7 +69,7 @@ static lk_status apply_crop(const lk_transform *self, const lki_sample *in, lki_
     return LK_OK;
 }
 
-lk_transform *lk_random_crop_create(int64_t height, lk_random_crop_options options)
+lk_transform *lk_random_crop_with(int64_t height, lk_random_crop_options options)
 {
     if (height < 1 || options.width < 0 || options.padding < 0)
         return lki_fail_null(LK_ERR_INVALID, "random_crop: sizes must be positive");
@@ -121,14 +121,14 @@ static lk_transform *flip(const char *kind, lk_flip_options options)
     return transform;
 }
 
-lk_transform *lk_random_horizontal_flip_create(lk_flip_options options)
+lk_transform *lk_random_horizontal_flip_with(lk_flip_options options)
 {
     lk_transform *transform = flip("random_horizontal_flip", options);
     if (transform) transform->apply = apply_horizontal;
     return transform;
 }
 
-lk_transform *lk_random_vertical_flip_create(lk_flip_options options)
+lk_transform *lk_random_vertical_flip_with(lk_flip_options options)
 {
     lk_transform *transform = flip("random_vertical_flip", options);
     if (transform) transform->apply = apply_vertical;
@@ -194,7 +194,7 @@ static lk_status apply_affine(const lk_transform *self, const lki_sample *in, lk
     return LK_OK;
 }
 
-lk_transform *lk_random_affine_create(lk_random_affine_options options)
+lk_transform *lk_random_affine_with(lk_random_affine_options options)
 {
     options.scale_min = lki_number_or(options.scale_min, 1);
     options.scale_max = lki_number_or(options.scale_max, options.scale_min > 1 ? options.scale_min : 1);
@@ -239,7 +239,7 @@ static lk_status apply_cutout(const lk_transform *self, const lki_sample *in, lk
     return LK_OK;
 }
 
-lk_transform *lk_cutout_create(int64_t size, lk_cutout_options options)
+lk_transform *lk_cutout_with(int64_t size, lk_cutout_options options)
 {
     if (size < 1 || options.count < 0)
         return lki_fail_null(LK_ERR_INVALID, "cutout: size and count must be at least 1");

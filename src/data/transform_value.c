@@ -34,7 +34,7 @@ static lk_status apply_to_tensor(const lk_transform *self, const lki_sample *in,
     return LK_OK;
 }
 
-lk_transform *lk_to_tensor_create(lk_key_options options)
+lk_transform *lk_to_tensor_with(lk_key_options options)
 {
     lk_transform *transform = lki_transform_create("to_tensor", options.key, "features");
     if (!transform) return NULL;
@@ -75,7 +75,7 @@ static lk_status apply_normalize(const lk_transform *self, const lki_sample *in,
     return LK_OK;
 }
 
-lk_transform *lk_normalize_create(lk_normalize_options options)
+lk_transform *lk_normalize_with(lk_normalize_options options)
 {
     if (options.channels < 0 || options.channels > LK_MAX_CHANNELS)
         return lki_fail_null(LK_ERR_INVALID, "normalize: channels: expected 1 to %d, found %d",
@@ -115,7 +115,7 @@ static lk_status apply_one_hot(const lk_transform *self, const lki_sample *in, l
     return LK_OK;
 }
 
-lk_transform *lk_one_hot_create(int64_t num_classes, lk_key_options options)
+lk_transform *lk_one_hot_with(int64_t num_classes, lk_key_options options)
 {
     if (num_classes < 1)
         return lki_fail_null(LK_ERR_INVALID, "one_hot: num_classes: expected at least 1, found %lld",

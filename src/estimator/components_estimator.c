@@ -95,7 +95,7 @@ lk_estimator *lk_estimator_from_args(const char *name, lk_module *model, lk_args
         lk_module_free(model);
         return NULL;
     }
-    return lk_estimator_create(name, model, p.loader_list, p.config);
+    return lk_estimator_with(name, model, p.loader_list, p.config);
 }
 
 /* ---- The library's own ---- */
@@ -278,11 +278,11 @@ static const lk_parameter train_parameters[] = {
 static const lk_parameter evaluate_parameters[] = {
     CALL_PARAMETERS, LK_ESTIMATOR_PARAMETER_("load", STRING, NULL, "The folder that it was saved in."), {0}};
 
-static const known_estimator cnn3d = {.create = lk_cnn3d_create};
-static const known_estimator picae = {.create = lk_picae_create, .picae = true};
-static const known_estimator pimlturb1d = {.create = lk_pimlturb1d_create, .pimlturb = true};
-static const known_estimator pimlturb3d = {.create = lk_pimlturb3d_create, .pimlturb = true};
-static const known_estimator krr = {.create = lk_krr_create, .krr = true};
+static const known_estimator cnn3d = {.create = lk_cnn3d_with};
+static const known_estimator picae = {.create = lk_picae_with, .picae = true};
+static const known_estimator pimlturb1d = {.create = lk_pimlturb1d_with, .pimlturb = true};
+static const known_estimator pimlturb3d = {.create = lk_pimlturb3d_with, .pimlturb = true};
+static const known_estimator krr = {.create = lk_krr_with, .krr = true};
 
 #define KNOWN(name_, aliases_, help_, table_, known_)                                                        \
     {                                                                                                        \

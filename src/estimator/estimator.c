@@ -209,8 +209,8 @@ lk_estimator *lki_estimator_with_model(lk_estimator *estimator, lk_module *model
     return NULL;
 }
 
-lk_estimator *lk_estimator_create(const char *name, lk_module *model, lk_loader_list loaders,
-                                  lk_estimator_config config)
+lk_estimator *lk_estimator_with(const char *name, lk_module *model, lk_loader_list loaders,
+                                lk_estimator_config config)
 {
     /* The first error is the user's: a model that failed, before loaders that are fine. */
     LKI_SCOPED char *sentence = model ? NULL : lki_strdup(lk_error());

@@ -134,7 +134,8 @@ static void scale(lk_tensor *tensor, double factor)
     for (int64_t i = 0; tensor && i < lk_tensor_count(tensor); i++) ((double *)tensor->data)[i] *= factor;
 }
 
-lk_tensor *lk_smagorinsky_stress_create(const lk_tensor *velocity, int dims, lk_smagorinsky_options options)
+lk_tensor *lk_smagorinsky_stress_with(const lk_tensor *velocity, int dims,
+                                      lk_smagorinsky_stress_options options)
 {
     flow flow;
     double c = lki_number_or(options.c, 0.16), spacing = lki_number_or(options.spacing, 1);

@@ -33,7 +33,8 @@ int lk_local_rank(void)
     return local_rank < 0 ? 0 : local_rank;
 }
 
-lk_status lk_distributed_run_with(lk_rank_function function, void *context, lk_launch_options options)
+lk_status lk_distributed_run_with(lk_rank_function function, void *context,
+                                  lk_distributed_run_options options)
 {
     lki_launch_flags flags = *lki_process_flags();
     lki_ranks *ranks = NULL;

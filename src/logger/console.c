@@ -50,7 +50,7 @@ static lk_status console_close(void *context)
     return fflush(stream) == 0 ? LK_OK : lki_fail(LK_ERR_IO, "console: could not write: %s", strerror(errno));
 }
 
-lk_logger *lk_console_logger_create(lk_logger_options options)
+lk_logger *lk_console_logger_with(lk_logger_options options)
 {
     static const lk_logger_ops ops = {
         .log_metrics = console_log_metrics, .log_hparams = console_log_hparams, .close = console_close};

@@ -107,7 +107,7 @@ static lk_status csv_close(void *context)
     return status;
 }
 
-lk_logger *lk_csv_logger_create(const char *logdir, lk_logger_options options)
+lk_logger *lk_csv_logger_with(const char *logdir, lk_logger_options options)
 {
     static const lk_logger_ops ops = {.log_metrics = csv_log_metrics,
                                       .log_hparams = csv_log_hparams,

@@ -191,7 +191,7 @@ static lk_status check_writable(const char *path)
     return lki_fail(LK_ERR_IO, "%s: could not %s: %s", path, is_there ? "open" : "create", strerror(errno));
 }
 
-lk_logger *lk_jsonl_logger_create(const char *path, lk_logger_options options)
+lk_logger *lk_jsonl_logger_with(const char *path, lk_logger_options options)
 {
     static const lk_logger_ops ops = {.log_metrics = jsonl_log_metrics,
                                       .log_hparams = jsonl_log_hparams,
@@ -211,5 +211,5 @@ lk_logger *lk_jsonl_logger_create(const char *path, lk_logger_options options)
         return NULL;
     }
     return lk_logger_create(
-        &ops, LK_LOG_EPOCH | LK_LOG_EXPERIMENT | (options.batch_metrics ? LK_LOG_BATCH : 0), self);
+        &ops, LK_LOG_EPOCH | LK_LOG_EXPERIMENT | (options.log_batch_metrics ? LK_LOG_BATCH : 0), self);
 }

@@ -169,7 +169,7 @@ static lk_status tensorboard_close(void *context)
     return status;
 }
 
-lk_logger *lk_tensorboard_logger_create(const char *logdir, lk_logger_options options)
+lk_logger *lk_tensorboard_logger_with(const char *logdir, lk_logger_options options)
 {
     static const lk_logger_ops ops = {.log_metrics = tensorboard_log_metrics,
                                       .log_image = tensorboard_log_image,
@@ -187,6 +187,6 @@ lk_logger *lk_tensorboard_logger_create(const char *logdir, lk_logger_options op
         return NULL;
     }
     unsigned scopes =
-        (options.no_epoch_metrics ? 0 : LK_LOG_EPOCH) | (options.batch_metrics ? LK_LOG_BATCH : 0);
+        (options.no_log_epoch_metrics ? 0 : LK_LOG_EPOCH) | (options.log_batch_metrics ? LK_LOG_BATCH : 0);
     return lki_logger_create_to(&ops, scopes, self, (lki_logger_target){.folder = self->folder});
 }

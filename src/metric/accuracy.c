@@ -155,7 +155,7 @@ static const lki_metric_kind topk_kind = {
     .set_classes = topk_set_classes,
 };
 
-lk_metric *lk_accuracy_metric_create(lk_metric_options options)
+lk_metric *lk_accuracy_metric_with(lk_metric_options options)
 {
     accuracy_metric *metric = (accuracy_metric *)lki_metric_new(sizeof *metric, &topk_kind, &options);
     if (!metric) return NULL;
@@ -187,7 +187,7 @@ static const lki_metric_kind multilabel_kind = {
     .is_sound = accuracy_is_sound,
 };
 
-lk_metric *lk_multilabel_accuracy_metric_create(lk_metric_options options)
+lk_metric *lk_multilabel_accuracy_metric_with(lk_metric_options options)
 {
     accuracy_metric *metric = (accuracy_metric *)lki_metric_new(sizeof *metric, &multilabel_kind, &options);
     if (!metric) return NULL;

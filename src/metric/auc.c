@@ -196,14 +196,14 @@ static const lki_metric_kind auc_kind = {
     .is_sound = auc_is_sound,
 };
 
-lk_metric *lk_auc_metric_create(lk_metric_options options)
+lk_metric *lk_auc_metric_with(lk_metric_options options)
 {
     static const char *const tails[] = {"", "/_macro", "/_micro", "/_weighted"};
     auc_metric *metric = (auc_metric *)lki_metric_new(sizeof *metric, &auc_kind, &options);
     if (!metric) return NULL;
     metric->scores.element_nbytes = metric->cells.element_nbytes = sizeof(float);
     metric->labels.element_nbytes = sizeof(int32_t);
-    metric->per_class = options.per_class;
+    metric->per_class = options.compute_per_class_metrics;
     lk_status status = LK_OK;
     for (int i = 0; i < 4 && status == LK_OK; i++)
         status = lki_metric_add_value(&metric->base, "auc", tails[i]);

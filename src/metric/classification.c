@@ -219,7 +219,7 @@ static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *o
     prf_metric *metric = (prf_metric *)lki_metric_new(sizeof *metric, kind, options);
     if (!metric) return NULL;
     metric->zero_division = options->zero_division;
-    metric->per_class = options->per_class;
+    metric->per_class = options->compute_per_class_metrics;
     metric->cut = lki_metric_cut(lki_number_or(options->threshold, 0.5), options->from_logits);
     if (options->num_classes && prf_set_classes(&metric->base, options->num_classes)) {
         lk_metric_free(&metric->base);
@@ -233,7 +233,7 @@ static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *o
     .reset = prf_reset, .parts = prf_parts, .compute = prf_compute, .compute_batch = prf_compute_batch,      \
     .fini = prf_fini, .set_classes = prf_set_classes, .is_sound = prf_is_sound
 
-lk_metric *lk_precision_recall_f1_support_metric_create(lk_metric_options options)
+lk_metric *lk_precision_recall_f1_support_metric_with(lk_metric_options options)
 {
     static const lki_metric_kind kind = {
         .name = "precision, recall, f1",
@@ -243,7 +243,7 @@ lk_metric *lk_precision_recall_f1_support_metric_create(lk_metric_options option
     return create(&kind, &options);
 }
 
-lk_metric *lk_multilabel_precision_recall_f1_support_metric_create(lk_metric_options options)
+lk_metric *lk_multilabel_precision_recall_f1_support_metric_with(lk_metric_options options)
 {
     static const lki_metric_kind kind = {
         .name = "multilabel precision, recall, f1",

@@ -75,7 +75,7 @@ static const lki_metric_kind confusion_kind = {
     .set_classes = confusion_set_classes,
 };
 
-lk_metric *lk_confusion_matrix_metric_create(lk_metric_options options)
+lk_metric *lk_confusion_matrix_metric_with(lk_metric_options options)
 {
     lki_confusion_metric *metric =
         (lki_confusion_metric *)lki_metric_new(sizeof *metric, &confusion_kind, &options);

@@ -157,7 +157,7 @@ static lk_status fill_in(custom_metric *metric, const lk_custom_metric_options *
     return LK_OK;
 }
 
-lk_metric *lk_custom_metric_create(lk_custom_metric_options options)
+lk_metric *lk_custom_metric_with(lk_custom_metric_options options)
 {
     static const lki_metric_kind kind = {.name = "metric",
                                          .update_tensors = custom_update,

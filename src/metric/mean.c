@@ -133,7 +133,7 @@ static const lki_metric_kind mean_kind = {
     .is_sound = mean_is_sound,
 };
 
-lk_metric *lk_mean_metric_create(const char *name, lk_metric_options options)
+lk_metric *lk_mean_metric_with(const char *name, lk_metric_options options)
 {
     lk_metric *metric = lki_metric_new(sizeof(mean_metric), &mean_kind, &options);
     if (!metric) return NULL;

@@ -170,17 +170,17 @@ static lk_metric *create(const lki_metric_kind *kind, lk_metric_options *options
     return &metric->base;
 }
 
-lk_metric *lk_r2_metric_create(lk_metric_options options)
+lk_metric *lk_r2_metric_with(lk_metric_options options)
 {
     return create(&r2_kind, &options);
 }
 
-lk_metric *lk_mse_metric_create(lk_metric_options options)
+lk_metric *lk_mse_metric_with(lk_metric_options options)
 {
     return create(&mse_kind, &options);
 }
 
-lk_metric *lk_mae_metric_create(lk_metric_options options)
+lk_metric *lk_mae_metric_with(lk_metric_options options)
 {
     return create(&mae_kind, &options);
 }

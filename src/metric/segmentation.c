@@ -222,12 +222,12 @@ static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *o
 static const lki_metric_kind iou_kind = REGION_KIND("iou");
 static const lki_metric_kind dice_kind = REGION_KIND("dice");
 
-lk_metric *lk_iou_metric_create(lk_metric_options options)
+lk_metric *lk_iou_metric_with(lk_metric_options options)
 {
     return create(&iou_kind, &options, 1);
 }
 
-lk_metric *lk_dice_metric_create(lk_metric_options options)
+lk_metric *lk_dice_metric_with(lk_metric_options options)
 {
     return create(&dice_kind, &options, 2);
 }

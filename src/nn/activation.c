@@ -91,7 +91,7 @@ static lk_status check_number(const char *type, const char *name, double value)
     return lki_fail(LK_ERR_INVALID, "%s: %s: expected a number, found %g", type, name, value);
 }
 
-lk_module *lk_leaky_relu_create(lk_leaky_relu_options options)
+lk_module *lk_leaky_relu_with(lk_leaky_relu_options options)
 {
     options.negative_slope = lki_number_or(options.negative_slope, 0.01);
     if (check_number("LeakyReLU", "negative_slope", options.negative_slope)) return NULL;
@@ -103,7 +103,7 @@ static lk_value *elu_forward(lk_module *module, lk_value *x)
     return lk_op_elu(x, ((const lk_elu_options *)module->context)->alpha);
 }
 
-lk_module *lk_elu_create(lk_elu_options options)
+lk_module *lk_elu_with(lk_elu_options options)
 {
     options.alpha = lki_number_or(options.alpha, 1);
     if (check_number("ELU", "alpha", options.alpha)) return NULL;
@@ -115,7 +115,7 @@ static lk_value *gelu_forward(lk_module *module, lk_value *x)
     return lk_op_gelu(x, ((const lk_gelu_options *)module->context)->approximate_tanh);
 }
 
-lk_module *lk_gelu_create(lk_gelu_options options)
+lk_module *lk_gelu_with(lk_gelu_options options)
 {
     return lki_module_create("GELU", gelu_forward, &options, sizeof options);
 }
@@ -126,7 +126,7 @@ static lk_value *softplus_forward(lk_module *module, lk_value *x)
     return lk_op_softplus(x, own->beta, own->threshold);
 }
 
-lk_module *lk_softplus_create(lk_softplus_options options)
+lk_module *lk_softplus_with(lk_softplus_options options)
 {
     options.beta = lki_number_or(options.beta, 1);
     options.threshold = lki_number_or(options.threshold, 20);
@@ -143,7 +143,7 @@ static lk_value *dropout_forward(lk_module *module, lk_value *x)
     return p > 0 ? lk_op_dropout(x, p) : x;
 }
 
-lk_module *lk_dropout_create(lk_dropout_options options)
+lk_module *lk_dropout_with(lk_dropout_options options)
 {
     options.p = lki_number_or(options.p, 0.5);
     if (!(options.p >= 0 && options.p <= 1))

@@ -79,7 +79,7 @@ static lk_value *additive(lk_value *mask, lk_dtype dtype)
 }
 
 /* scores (N, H, L, S) with both masks added. */
-static lk_value *add_masks(lk_value *scores, const lk_attend_options *options)
+static lk_value *add_masks(lk_value *scores, const lk_multihead_attention_forward_options *options)
 {
     if (!scores) return NULL;
     lk_shape shape = lk_value_shape(scores);
@@ -97,7 +97,8 @@ static lk_value *add_masks(lk_value *scores, const lk_attend_options *options)
 }
 
 /* parts of (N, H, L or S, d) -> (N, L, E), projected. */
-static lk_value *attend(lk_module *module, lk_value *const parts[3], const lk_attend_options *options)
+static lk_value *attend(lk_module *module, lk_value *const parts[3],
+                        const lk_multihead_attention_forward_options *options)
 {
     const attention_context *own = module->context;
     lk_value *query = lk_op_mul_scalar(parts[0], 1 / sqrt((double)(own->embed_dim / own->heads)));
@@ -127,8 +128,8 @@ static lk_value *to_batch_first(const attention_context *own, lk_value *x, const
     return own->batch_first ? x : lk_op_transpose(x, 0, 1);
 }
 
-lk_value *lk_multihead_attention_attend(lk_module *module, lk_value *query, lk_value *key, lk_value *value,
-                                        lk_attend_options options)
+lk_value *lk_multihead_attention_forward_with(lk_module *module, lk_value *query, lk_value *key,
+                                              lk_value *value, lk_multihead_attention_forward_options options)
 {
     if (!query || !key || !value) return NULL;
     lk_graph *graph = lk_value_graph(query);
@@ -154,7 +155,7 @@ static lk_value *attention_forward(lk_module *module, lk_value *x)
 {
     const attention_context *own = module->context;
     lk_value *parts[3] = {NULL};
-    lk_attend_options options = {0};
+    lk_multihead_attention_forward_options options = {0};
     lk_value *first = to_batch_first(own, x, "input", own->embed_dim);
     if (!first) return NULL;
     if (!own->packed)
@@ -190,7 +191,8 @@ static void add_projections(lk_module *module, const attention_context *own, lk_
     weights[2] = lki_module_new_param(module, "v_proj_weight", LK_SHAPE(own->embed_dim, own->vdim));
 }
 
-lk_module *lk_multihead_attention_create(int64_t embed_dim, int64_t heads, lk_attention_options options)
+lk_module *lk_multihead_attention_with(int64_t embed_dim, int64_t heads,
+                                       lk_multihead_attention_options options)
 {
     attention_context own = {.embed_dim = embed_dim,
                              .heads = heads,

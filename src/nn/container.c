@@ -35,14 +35,14 @@ static lk_module *numbered(const char *type, lk_module_function forward, lk_modu
     return lki_module_checked(container);
 }
 
-static bool all_there(lk_named_modules modules)
+static bool all_there(lk_named_module_list modules)
 {
     for (int i = 0; i < modules.count; i++)
         if (!modules.items[i].module) return false;
     return true;
 }
 
-static void free_named(lk_named_modules modules)
+static void free_named(lk_named_module_list modules)
 {
     for (int i = 0; i < modules.count; i++) {
         lk_module *module = modules.items[i].module;
@@ -52,21 +52,21 @@ static void free_named(lk_named_modules modules)
     }
 }
 
-static void adopt_named(lk_module *container, lk_named_modules modules)
+static void adopt_named(lk_module *container, lk_named_module_list modules)
 {
     for (int i = 0; i < modules.count; i++) {
         if (lk_module_add_child(container, modules.items[i].name, modules.items[i].module) == LK_OK) continue;
-        free_named((lk_named_modules){modules.items + i + 1, modules.count - i - 1});
+        free_named((lk_named_module_list){modules.items + i + 1, modules.count - i - 1});
         return;
     }
 }
 
-lk_module *lk_sequential_create(lk_module *const *modules_owned, int count)
+lk_module *lk_sequential_with(lk_module *const *modules_owned, int count)
 {
     return numbered("Sequential", lki_module_chain, modules_owned, count);
 }
 
-lk_module *lk_named_sequential_create(lk_named_modules modules_owned)
+lk_module *lk_named_sequential_with(lk_named_module_list modules_owned)
 {
     return lk_custom_module(.type = "Sequential", .forward = lki_module_chain, .children = modules_owned);
 }
@@ -76,12 +76,12 @@ static lk_value *residual_forward(lk_module *module, lk_value *x)
     return lk_op_add(x, lki_module_chain(module, x));
 }
 
-lk_module *lk_residual_create(lk_module *const *modules_owned, int count)
+lk_module *lk_residual_with(lk_module *const *modules_owned, int count)
 {
     return numbered("Residual", residual_forward, modules_owned, count);
 }
 
-lk_module *lk_module_list_create(lk_module *const *modules_owned, int count)
+lk_module *lk_module_list_with(lk_module *const *modules_owned, int count)
 {
     return numbered("ModuleList", NULL, modules_owned, count);
 }
@@ -104,7 +104,7 @@ lk_module *lk_function(lk_value_function function, void *context)
                              sizeof(function_context));
 }
 
-lk_module *lk_custom_module_create(lk_custom_module_options options)
+lk_module *lk_custom_module_with(lk_custom_module_options options)
 {
     lk_module *module = NULL;
     if (all_there(options.children))

@@ -49,7 +49,7 @@ const char *lk_criterion_type(const lk_criterion *criterion)
     return criterion->type;
 }
 
-lk_criterion *lk_custom_criterion_create(lk_custom_criterion_options options)
+lk_criterion *lk_custom_criterion_with(lk_custom_criterion_options options)
 {
     const char *type = options.type ? options.type : "Custom";
     lk_criterion *criterion = NULL;
@@ -123,7 +123,7 @@ static lk_value *cross_entropy_forward(lk_value *prediction, lk_value *target, v
                                own->ignore_index, own->parameter);
 }
 
-lk_criterion *lk_cross_entropy_loss_create(lk_cross_entropy_options options)
+lk_criterion *lk_cross_entropy_loss_with(lk_cross_entropy_loss_options options)
 {
     if (check_reduction("CrossEntropyLoss", options.reduction, false) != LK_OK) return NULL;
     if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
@@ -145,7 +145,7 @@ static lk_value *nll_forward(lk_value *prediction, lk_value *target, void *conte
                      own->ignore_index);
 }
 
-lk_criterion *lk_nll_loss_create(lk_nll_options options)
+lk_criterion *lk_nll_loss_with(lk_nll_loss_options options)
 {
     if (check_reduction("NLLLoss", options.reduction, false) != LK_OK) return NULL;
     int64_t ignored;
@@ -172,7 +172,7 @@ static lk_criterion *create_pointwise(const char *type, builtin_context draft)
     return create_builtin(type, pointwise_forward, draft);
 }
 
-lk_criterion *lk_bce_loss_create(lk_bce_options options)
+lk_criterion *lk_bce_loss_with(lk_bce_options options)
 {
     if (options.pos_weight)
         return lki_fail_null(LK_ERR_INVALID, "BCELoss: pos_weight belongs to BCEWithLogitsLoss");
@@ -181,7 +181,7 @@ lk_criterion *lk_bce_loss_create(lk_bce_options options)
                                                          .reduction = options.reduction});
 }
 
-lk_criterion *lk_bce_with_logits_loss_create(lk_bce_options options)
+lk_criterion *lk_bce_with_logits_loss_with(lk_bce_options options)
 {
     return create_pointwise("BCEWithLogitsLoss",
                             (builtin_context){.weight = (lk_tensor *)options.weight,
@@ -190,18 +190,18 @@ lk_criterion *lk_bce_with_logits_loss_create(lk_bce_options options)
                                               .reduction = options.reduction});
 }
 
-lk_criterion *lk_mse_loss_create(lk_regression_options options)
+lk_criterion *lk_mse_loss_with(lk_regression_options options)
 {
     return create_pointwise("MSELoss",
                             (builtin_context){.kind = LK_LOSS_MSE, .reduction = options.reduction});
 }
 
-lk_criterion *lk_l1_loss_create(lk_regression_options options)
+lk_criterion *lk_l1_loss_with(lk_regression_options options)
 {
     return create_pointwise("L1Loss", (builtin_context){.kind = LK_LOSS_L1, .reduction = options.reduction});
 }
 
-lk_criterion *lk_smooth_l1_loss_create(lk_regression_options options)
+lk_criterion *lk_smooth_l1_loss_with(lk_regression_options options)
 {
     double beta = lki_number_or(options.beta, 1);
     if (beta < 0)
@@ -212,7 +212,7 @@ lk_criterion *lk_smooth_l1_loss_create(lk_regression_options options)
                                               .reduction = options.reduction});
 }
 
-lk_criterion *lk_huber_loss_create(lk_regression_options options)
+lk_criterion *lk_huber_loss_with(lk_regression_options options)
 {
     double delta = lki_number_or(options.delta, 1);
     if (!(delta > 0))
@@ -222,7 +222,7 @@ lk_criterion *lk_huber_loss_create(lk_regression_options options)
         (builtin_context){.kind = LK_LOSS_HUBER, .parameter = delta, .reduction = options.reduction});
 }
 
-lk_criterion *lk_kl_div_loss_create(lk_kl_div_options options)
+lk_criterion *lk_kl_div_loss_with(lk_kl_div_loss_options options)
 {
     return create_pointwise("KLDivLoss", (builtin_context){.kind = LK_LOSS_KL_DIV,
                                                            .parameter = options.log_target,

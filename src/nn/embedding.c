@@ -12,7 +12,7 @@ static lk_value *embedding_forward(lk_module *module, lk_value *x)
     return lk_op_embedding(lki_module_value(module, x, "weight"), x, own->padding_index);
 }
 
-lk_module *lk_embedding_create(int64_t count, int64_t dim, lk_embedding_options options)
+lk_module *lk_embedding_with(int64_t count, int64_t dim, lk_embedding_options options)
 {
     if (count < 1 || dim < 1)
         return lki_fail_null(LK_ERR_INVALID,

@@ -79,7 +79,7 @@ static lk_module *create_batch_norm(int rank, int64_t features, const lk_batch_n
     if (check_numbers(type, own.eps, own.momentum)) return NULL;
     lk_module *module = lki_module_create(type, batch_norm_forward, &own, sizeof own);
     if (!options->no_affine) add_affine(module, LK_SHAPE(features));
-    if (!options->no_running_stats) {
+    if (!options->no_track_running_stats) {
         lki_module_new_buffer(module, "running_mean", LK_F32, LK_SHAPE(features));
         lk_param *variance = lki_module_new_buffer(module, "running_var", LK_F32, LK_SHAPE(features));
         lki_module_new_buffer(module, "num_batches_tracked", LK_I64, lk_scalar_shape());
@@ -88,17 +88,17 @@ static lk_module *create_batch_norm(int rank, int64_t features, const lk_batch_n
     return lki_module_checked(module);
 }
 
-lk_module *lk_batch_norm1d_create(int64_t features, lk_batch_norm_options options)
+lk_module *lk_batch_norm1d_with(int64_t features, lk_batch_norm_options options)
 {
     return create_batch_norm(1, features, &options);
 }
 
-lk_module *lk_batch_norm2d_create(int64_t features, lk_batch_norm_options options)
+lk_module *lk_batch_norm2d_with(int64_t features, lk_batch_norm_options options)
 {
     return create_batch_norm(2, features, &options);
 }
 
-lk_module *lk_batch_norm3d_create(int64_t features, lk_batch_norm_options options)
+lk_module *lk_batch_norm3d_with(int64_t features, lk_batch_norm_options options)
 {
     return create_batch_norm(3, features, &options);
 }
@@ -128,7 +128,7 @@ static lk_value *layer_norm_forward(lk_module *module, lk_value *x)
                             own->shape.rank, own->eps);
 }
 
-lk_module *lk_layer_norm_create(lk_shape normalized_shape, lk_norm_options options)
+lk_module *lk_layer_norm_with(lk_shape normalized_shape, lk_norm_options options)
 {
     if (normalized_shape.rank < 1 || lk_shape_count(normalized_shape) < 1)
         return lki_fail_null(LK_ERR_INVALID, "LayerNorm: expected a shape of at least 1 element");
@@ -139,9 +139,9 @@ lk_module *lk_layer_norm_create(lk_shape normalized_shape, lk_norm_options optio
     return lki_module_checked(module);
 }
 
-lk_module *lk_layer_norm_create_last(int64_t features, lk_norm_options options)
+lk_module *lk_layer_norm_last_with(int64_t features, lk_norm_options options)
 {
-    return lk_layer_norm_create(LK_SHAPE(features), options);
+    return lk_layer_norm_with(LK_SHAPE(features), options);
 }
 
 /* ---- group norm ---- */
@@ -165,7 +165,7 @@ static lk_value *group_norm_forward(lk_module *module, lk_value *x)
                             own->groups, own->eps);
 }
 
-lk_module *lk_group_norm_create(int64_t groups, int64_t channels, lk_norm_options options)
+lk_module *lk_group_norm_with(int64_t groups, int64_t channels, lk_norm_options options)
 {
     if (check_features("GroupNorm", channels) != LK_OK) return NULL;
     if (groups < 1 || channels % groups)

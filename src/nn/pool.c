@@ -29,7 +29,7 @@ static lk_status read_window(const char *type, int rank, int64_t kernel, const l
     *window = (lk_window){.rank = rank,
                           .groups = 1,
                           .ceil_mode = options->ceil_mode,
-                          .exclude_pad = options->exclude_pad,
+                          .exclude_pad = options->no_count_include_pad,
                           .divisor = options->divisor_override};
     lki_spread(window->kernel, rank, kernel, options->kernels, 0);
     lki_spread(window->stride, rank, options->stride, options->strides, 0);
@@ -55,9 +55,9 @@ static lk_module *create_pool(int rank, bool is_max, int64_t kernel, const lk_po
     lk_window window;
     snprintf(type, sizeof type, "%sPool%dd", is_max ? "Max" : "Avg", rank);
     if (read_window(type, rank, kernel, options, &window) != LK_OK) return NULL;
-    if (is_max && (options->exclude_pad || options->divisor_override))
-        return lki_fail_null(LK_ERR_INVALID, "%s: exclude_pad and divisor_override belong to average pooling",
-                             type);
+    if (is_max && (options->no_count_include_pad || options->divisor_override))
+        return lki_fail_null(LK_ERR_INVALID,
+                             "%s: no_count_include_pad and divisor_override belong to average pooling", type);
     if (options->divisor_override < 0 || (options->divisor_override && rank == 1))
         return lki_fail_null(LK_ERR_INVALID,
                              "%s: divisor_override: expected at least 1, in two and three dimensions", type);
@@ -66,32 +66,32 @@ static lk_module *create_pool(int rank, bool is_max, int64_t kernel, const lk_po
     return lki_module_create(type, is_max ? max_pool_forward : avg_pool_forward, &window, sizeof window);
 }
 
-lk_module *lk_max_pool1d_create(int64_t kernel, lk_pool_options options)
+lk_module *lk_max_pool1d_with(int64_t kernel, lk_pool_options options)
 {
     return create_pool(1, true, kernel, &options);
 }
 
-lk_module *lk_max_pool2d_create(int64_t kernel, lk_pool_options options)
+lk_module *lk_max_pool2d_with(int64_t kernel, lk_pool_options options)
 {
     return create_pool(2, true, kernel, &options);
 }
 
-lk_module *lk_max_pool3d_create(int64_t kernel, lk_pool_options options)
+lk_module *lk_max_pool3d_with(int64_t kernel, lk_pool_options options)
 {
     return create_pool(3, true, kernel, &options);
 }
 
-lk_module *lk_avg_pool1d_create(int64_t kernel, lk_pool_options options)
+lk_module *lk_avg_pool1d_with(int64_t kernel, lk_pool_options options)
 {
     return create_pool(1, false, kernel, &options);
 }
 
-lk_module *lk_avg_pool2d_create(int64_t kernel, lk_pool_options options)
+lk_module *lk_avg_pool2d_with(int64_t kernel, lk_pool_options options)
 {
     return create_pool(2, false, kernel, &options);
 }
 
-lk_module *lk_avg_pool3d_create(int64_t kernel, lk_pool_options options)
+lk_module *lk_avg_pool3d_with(int64_t kernel, lk_pool_options options)
 {
     return create_pool(3, false, kernel, &options);
 }
@@ -128,17 +128,17 @@ static lk_module *create_adaptive(int rank, int64_t size, const lk_adaptive_pool
     return lki_module_create(type, adaptive_forward, &own, sizeof own);
 }
 
-lk_module *lk_adaptive_avg_pool1d_create(int64_t output_size, lk_adaptive_pool_options options)
+lk_module *lk_adaptive_avg_pool1d_with(int64_t output_size, lk_adaptive_pool_options options)
 {
     return create_adaptive(1, output_size, &options);
 }
 
-lk_module *lk_adaptive_avg_pool2d_create(int64_t output_size, lk_adaptive_pool_options options)
+lk_module *lk_adaptive_avg_pool2d_with(int64_t output_size, lk_adaptive_pool_options options)
 {
     return create_adaptive(2, output_size, &options);
 }
 
-lk_module *lk_adaptive_avg_pool3d_create(int64_t output_size, lk_adaptive_pool_options options)
+lk_module *lk_adaptive_avg_pool3d_with(int64_t output_size, lk_adaptive_pool_options options)
 {
     return create_adaptive(3, output_size, &options);
 }
@@ -162,7 +162,7 @@ static lk_value *upsample_forward(lk_module *module, lk_value *x)
     return lk_op_upsample(x, by_size ? size : NULL, by_size ? NULL : scale, own->mode, own->align_corners);
 }
 
-lk_module *lk_upsample_create(lk_upsample_options options)
+lk_module *lk_upsample_with(lk_upsample_options options)
 {
     bool by_size = options.size || options.sizes[0];
     bool by_scale = options.scale_factor != 0 || options.scale_factors[0] != 0;

@@ -27,7 +27,7 @@ static lk_value *flatten_forward(lk_module *module, lk_value *x)
     return lk_op_reshape(x, flat);
 }
 
-lk_module *lk_flatten_create(lk_flatten_options options)
+lk_module *lk_flatten_with(lk_flatten_options options)
 {
     int64_t start, end;
     if (lki_whole_or(options.start_dim, 1, "Flatten", "start_dim", &start)) return NULL;

@@ -20,9 +20,10 @@ static lk_value *through(lk_module *layer, int child, lk_value *x)
     return lk_module_forward(layer->children[child].module, x);
 }
 
-static lk_value *self_attention(lk_module *layer, lk_value *x, const lk_attend_options *masks)
+static lk_value *self_attention(lk_module *layer, lk_value *x,
+                                const lk_multihead_attention_forward_options *masks)
 {
-    lk_value *mixed = lk_multihead_attention_attend(layer->children[SELF_ATTN].module, x, x, x, *masks);
+    lk_value *mixed = lk_multihead_attention_forward_with(layer->children[SELF_ATTN].module, x, x, x, *masks);
     return through(layer, DROPOUT1, mixed);
 }
 
@@ -34,7 +35,8 @@ static lk_value *feed_forward(lk_module *layer, lk_value *x)
     return through(layer, DROPOUT2, through(layer, LINEAR2, through(layer, DROPOUT, x)));
 }
 
-static lk_value *layer_body(lk_module *layer, lk_value *x, const lk_attend_options *masks)
+static lk_value *layer_body(lk_module *layer, lk_value *x,
+                            const lk_multihead_attention_forward_options *masks)
 {
     const encoder_layer_context *own = layer->context;
     if (own->norm_first) {
@@ -47,38 +49,40 @@ static lk_value *layer_body(lk_module *layer, lk_value *x, const lk_attend_optio
 
 static lk_value *layer_forward(lk_module *layer, lk_value *x)
 {
-    return layer_body(layer, x, &(lk_attend_options){0});
+    return layer_body(layer, x, &(lk_multihead_attention_forward_options){0});
 }
 
-lk_module *lk_transformer_encoder_layer_create(int64_t d_model, int64_t heads, lk_transformer_options options)
+lk_module *lk_transformer_encoder_layer_with(int64_t d_model, int64_t heads,
+                                             lk_transformer_encoder_layer_options options)
 {
     encoder_layer_context own = {options.activation, options.norm_first};
     int64_t width = options.dim_feedforward ? options.dim_feedforward : 2048;
     double p = lki_number_or(options.dropout, 0.1);
     lk_norm_options norm = {.eps = options.layer_norm_eps};
     lk_dropout_options dropout = {.p = lki_number_meant(p)};
-    lk_attention_options attention = {.dropout = p, .batch_first = options.batch_first};
+    lk_multihead_attention_options attention = {.dropout = p, .batch_first = options.batch_first};
     if (options.activation != LK_TRANSFORMER_RELU && options.activation != LK_TRANSFORMER_GELU)
         return lki_fail_null(LK_ERR_INVALID, "TransformerEncoderLayer: there is no activation %d",
                              (int)options.activation);
     lk_module *layer = lki_module_create("TransformerEncoderLayer", layer_forward, &own, sizeof own);
     if (!layer) return NULL;
     /* One after the other: the order of the draws. */
-    if (lk_module_add_child(layer, "self_attn", lk_multihead_attention_create(d_model, heads, attention)) ==
+    if (lk_module_add_child(layer, "self_attn", lk_multihead_attention_with(d_model, heads, attention)) ==
             LK_OK &&
         lk_module_add_child(layer, "linear1", lk_linear(d_model, width)) == LK_OK &&
-        lk_module_add_child(layer, "dropout", lk_dropout_create(dropout)) == LK_OK &&
+        lk_module_add_child(layer, "dropout", lk_dropout_with(dropout)) == LK_OK &&
         lk_module_add_child(layer, "linear2", lk_linear(width, d_model)) == LK_OK &&
-        lk_module_add_child(layer, "norm1", lk_layer_norm_create_last(d_model, norm)) == LK_OK &&
-        lk_module_add_child(layer, "norm2", lk_layer_norm_create_last(d_model, norm)) == LK_OK &&
-        lk_module_add_child(layer, "dropout1", lk_dropout_create(dropout)) == LK_OK)
-        lk_module_add_child(layer, "dropout2", lk_dropout_create(dropout));
+        lk_module_add_child(layer, "norm1", lk_layer_norm_last_with(d_model, norm)) == LK_OK &&
+        lk_module_add_child(layer, "norm2", lk_layer_norm_last_with(d_model, norm)) == LK_OK &&
+        lk_module_add_child(layer, "dropout1", lk_dropout_with(dropout)) == LK_OK)
+        lk_module_add_child(layer, "dropout2", lk_dropout_with(dropout));
     return lki_module_checked(layer);
 }
 
 /* ---- the stack ---- */
 
-static lk_value *masked_layer(lk_module *layer, lk_value *x, const lk_attend_options *masks)
+static lk_value *masked_layer(lk_module *layer, lk_value *x,
+                              const lk_multihead_attention_forward_options *masks)
 {
     if (!x) return NULL;
     if (layer->forward != layer_forward) return lk_module_forward(layer, x);
@@ -86,7 +90,8 @@ static lk_value *masked_layer(lk_module *layer, lk_value *x, const lk_attend_opt
     return lki_module_leave(layer, lk_value_graph(x), layer_body(layer, x, masks));
 }
 
-static lk_value *encoder_body(lk_module *encoder, lk_value *x, const lk_attend_options *masks)
+static lk_value *encoder_body(lk_module *encoder, lk_value *x,
+                              const lk_multihead_attention_forward_options *masks)
 {
     if (!x) return NULL;
     lk_graph *graph = lk_value_graph(x);
@@ -99,7 +104,7 @@ static lk_value *encoder_body(lk_module *encoder, lk_value *x, const lk_attend_o
 
 static lk_value *encoder_forward(lk_module *encoder, lk_value *x)
 {
-    return encoder_body(encoder, x, &(lk_attend_options){0});
+    return encoder_body(encoder, x, &(lk_multihead_attention_forward_options){0});
 }
 
 lk_value *lk_transformer_encoder_forward(lk_module *module, lk_value *x, lk_value *attn_mask,
@@ -107,7 +112,8 @@ lk_value *lk_transformer_encoder_forward(lk_module *module, lk_value *x, lk_valu
 {
     if (!x) return NULL;
     lk_graph *graph = lk_value_graph(x);
-    lk_attend_options masks = {.attn_mask = attn_mask, .key_padding_mask = key_padding_mask};
+    lk_multihead_attention_forward_options masks = {.attn_mask = attn_mask,
+                                                    .key_padding_mask = key_padding_mask};
     if (!module) return lki_graph_fail(graph, LK_ERR_INVALID, "the module is NULL: %s", lk_error());
     if (module->forward == layer_forward) return masked_layer(module, x, &masks);
     if (module->forward != encoder_forward)
@@ -120,7 +126,7 @@ lk_value *lk_transformer_encoder_forward(lk_module *module, lk_value *x, lk_valu
 /* The layer itself and count - 1 copies of it. */
 static lk_module *stack(lk_module *layer_owned, int count)
 {
-    lk_module *layers = lk_module_list_create(NULL, 0);
+    lk_module *layers = lk_module_list_with(NULL, 0);
     if (!layers) {
         lk_module_free(layer_owned);
         return NULL;
@@ -134,8 +140,8 @@ static lk_module *stack(lk_module *layer_owned, int count)
     return lki_module_checked(layers);
 }
 
-lk_module *lk_transformer_encoder_create(lk_module *layer_owned, int count,
-                                         lk_transformer_encoder_options options)
+lk_module *lk_transformer_encoder_with(lk_module *layer_owned, int count,
+                                       lk_transformer_encoder_options options)
 {
     lk_module *encoder = NULL;
     if (!layer_owned) goto failed;

@@ -76,7 +76,7 @@ fail:
     return NULL;
 }
 
-lk_optimizer *lk_sgd_create(lk_sgd_options options)
+lk_optimizer *lk_sgd_with(lk_sgd_options options)
 {
     if (!lki_number_given(options.lr)) return lki_fail_null(LK_ERR_INVALID, "SGD: lr is required");
     lk_hyper hyper = {.lr = lki_number_or(options.lr, 0),
@@ -101,17 +101,17 @@ static lk_optimizer *create_adam(const char *name, lk_update_rule rule, double w
     return create(name, rule, hyper, options->groups);
 }
 
-lk_optimizer *lk_adam_create(lk_adam_options options)
+lk_optimizer *lk_adam_with(lk_adam_options options)
 {
     return create_adam("Adam", LK_UPDATE_ADAM, 0, 1e-8, &options);
 }
 
-lk_optimizer *lk_adamw_create(lk_adam_options options)
+lk_optimizer *lk_adamw_with(lk_adam_options options)
 {
     return create_adam("AdamW", LK_UPDATE_ADAMW, 1e-2, 1e-8, &options);
 }
 
-lk_optimizer *lk_lamb_create(lk_adam_options options)
+lk_optimizer *lk_lamb_with(lk_adam_options options)
 {
     if (options.amsgrad) return lki_fail_null(LK_ERR_INVALID, "LAMB: there is no amsgrad variant");
     return create_adam("LAMB", LK_UPDATE_LAMB, 0, 1e-6, &options);
@@ -119,7 +119,7 @@ lk_optimizer *lk_lamb_create(lk_adam_options options)
 
 enum { CATALYST_LARGEST_NORM = 10 };
 
-lk_optimizer *lk_catalyst_lamb_create(lk_catalyst_lamb_options options)
+lk_optimizer *lk_catalyst_lamb_with(lk_catalyst_lamb_options options)
 {
     lk_hyper hyper = {.lr = lki_number_or(options.lr, 1e-3),
                       .beta1 = lki_number_or(options.beta1, 0.9),
@@ -132,7 +132,7 @@ lk_optimizer *lk_catalyst_lamb_create(lk_catalyst_lamb_options options)
     return create("CatalystLamb", LK_UPDATE_LAMB, hyper, options.groups);
 }
 
-lk_optimizer *lk_rmsprop_create(lk_rmsprop_options options)
+lk_optimizer *lk_rmsprop_with(lk_rmsprop_options options)
 {
     lk_hyper hyper = {.lr = lki_number_or(options.lr, 1e-2),
                       .alpha = lki_number_or(options.alpha, 0.99),
@@ -144,7 +144,7 @@ lk_optimizer *lk_rmsprop_create(lk_rmsprop_options options)
     return create("RMSprop", LK_UPDATE_RMSPROP, hyper, options.groups);
 }
 
-lk_optimizer *lk_adagrad_create(lk_adagrad_options options)
+lk_optimizer *lk_adagrad_with(lk_adagrad_options options)
 {
     lk_hyper hyper = {.lr = lki_number_or(options.lr, 1e-2),
                       .lr_decay = lki_number_or(options.lr_decay, 0),
@@ -167,7 +167,7 @@ static lk_status check_custom(const char *name, const lk_custom_optimizer_option
                     options->state_count);
 }
 
-lk_optimizer *lk_custom_optimizer_create(lk_custom_optimizer_options options)
+lk_optimizer *lk_custom_optimizer_with(lk_custom_optimizer_options options)
 {
     char *name = lki_strdup(options.name ? options.name : "custom");
     lk_hyper hyper = {.lr = lki_number_or(options.lr, 0),

@@ -52,7 +52,7 @@ struct lk_scheduler {
         bool cycles_momentum;
     } cyclic;
     struct {
-        lk_plateau_options options;
+        lk_reduce_lr_on_plateau_options options;
         double best;
         int64_t bad_epochs, cooldown_left;
     } plateau;

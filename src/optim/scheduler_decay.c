@@ -38,7 +38,7 @@ static double step_rate(const lk_scheduler *own, int group, double lr)
     return own->last_epoch == 0 || own->last_epoch % own->period != 0 ? lr : lr * own->gamma;
 }
 
-lk_scheduler *lk_step_lr_create(int64_t step_size, lk_step_lr_options options)
+lk_scheduler *lk_step_lr_with(int64_t step_size, lk_step_lr_options options)
 {
     double gamma = lki_number_or(options.gamma, 0.1);
     if (check_period("StepLR", "step_size", step_size) || check_factor("StepLR", "gamma", gamma))
@@ -56,7 +56,7 @@ static double multi_step_rate(const lk_scheduler *own, int group, double lr)
     return hits ? lr * pow(own->gamma, hits) : lr;
 }
 
-lk_scheduler *lk_multi_step_lr_create(lk_multi_step_lr_options options)
+lk_scheduler *lk_multi_step_lr_with(lk_multi_step_lr_options options)
 {
     double gamma = lki_number_or(options.gamma, 0.1);
     if (check_factor("MultiStepLR", "gamma", gamma)) return lki_scheduler_refused();
@@ -89,7 +89,7 @@ static double constant_rate(const lk_scheduler *own, int group, double lr)
     return own->last_epoch == own->period ? lr * (1.0 / own->factor) : lr;
 }
 
-lk_scheduler *lk_constant_lr_create(lk_constant_lr_options options)
+lk_scheduler *lk_constant_lr_with(lk_constant_lr_options options)
 {
     double factor = lki_number_or(options.factor, 1.0 / 3);
     if (!(factor > 0 && factor <= 1))
@@ -111,7 +111,7 @@ static double linear_rate(const lk_scheduler *own, int group, double lr)
     return lr * (1. + (end - start) / ((double)own->period * start + (epoch - 1) * (end - start)));
 }
 
-lk_scheduler *lk_linear_lr_create(lk_linear_lr_options options)
+lk_scheduler *lk_linear_lr_with(lk_linear_lr_options options)
 {
     double start = lki_number_or(options.start_factor, 1.0 / 3), end = lki_number_or(options.end_factor, 1);
     if (!(start > 0 && start <= 1))
@@ -136,7 +136,7 @@ static double polynomial_rate(const lk_scheduler *own, int group, double lr)
     return lr * pow((1.0 - epoch / total) / (1.0 - (epoch - 1) / total), own->power);
 }
 
-lk_scheduler *lk_polynomial_lr_create(lk_polynomial_lr_options options)
+lk_scheduler *lk_polynomial_lr_with(lk_polynomial_lr_options options)
 {
     int64_t period = options.total_iters ? options.total_iters : 5;
     if (check_period("PolynomialLR", "total_iters", period) != LK_OK) return lki_scheduler_refused();
@@ -157,7 +157,7 @@ static double cosine_rate(const lk_scheduler *own, int group, double lr)
            own->eta_min;
 }
 
-lk_scheduler *lk_cosine_annealing_lr_create(int64_t t_max, lk_cosine_annealing_lr_options options)
+lk_scheduler *lk_cosine_annealing_lr_with(int64_t t_max, lk_cosine_annealing_lr_options options)
 {
     if (check_period("CosineAnnealingLR", "T_max", t_max) ||
         check_factor("CosineAnnealingLR", "eta_min", options.eta_min))
@@ -193,7 +193,8 @@ static void restarts_restart(lk_scheduler *own)
     own->restarts.t_i = own->period;
 }
 
-lk_scheduler *lk_cosine_annealing_warm_restarts_create(int64_t t_0, lk_warm_restarts_options options)
+lk_scheduler *lk_cosine_annealing_warm_restarts_with(int64_t t_0,
+                                                     lk_cosine_annealing_warm_restarts_options options)
 {
     static const char name[] = "CosineAnnealingWarmRestarts";
     int64_t t_mult = options.t_mult ? options.t_mult : 1;

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-static bool is_better(const lk_plateau_options *options, double metric, double best)
+static bool is_better(const lk_reduce_lr_on_plateau_options *options, double metric, double best)
 {
     double threshold = options->threshold;
     if (options->maximize)
@@ -17,7 +17,7 @@ static bool is_better(const lk_plateau_options *options, double metric, double b
 
 static void reduce(lk_scheduler *own)
 {
-    const lk_plateau_options *options = &own->plateau.options;
+    const lk_reduce_lr_on_plateau_options *options = &own->plateau.options;
     for (int i = 0; i < own->optimizer->group_count; i++) {
         double *lr = &own->optimizer->groups[i].hyper.lr;
         double next = fmax(*lr * options->factor, options->min_lr);
@@ -27,7 +27,7 @@ static void reduce(lk_scheduler *own)
 
 static lk_status plateau_advance(lk_scheduler *own, const double *metric)
 {
-    const lk_plateau_options *options = &own->plateau.options;
+    const lk_reduce_lr_on_plateau_options *options = &own->plateau.options;
     if (!metric)
         return lki_fail(LK_ERR_INVALID, "ReduceLROnPlateau: a step needs the metric that it watches");
     if (is_better(options, *metric, own->plateau.best)) {
@@ -48,7 +48,7 @@ static lk_status plateau_advance(lk_scheduler *own, const double *metric)
     return LK_OK;
 }
 
-lk_scheduler *lk_reduce_lr_on_plateau_create(lk_plateau_options options)
+lk_scheduler *lk_reduce_lr_on_plateau_with(lk_reduce_lr_on_plateau_options options)
 {
     options.factor = lki_number_or(options.factor, 0.1);
     options.threshold = lki_number_or(options.threshold, 1e-4);

@@ -60,7 +60,7 @@ static lk_status check_parts(const lk_sequential_lr_options *options)
     return LK_OK;
 }
 
-lk_scheduler *lk_sequential_lr_create(lk_sequential_lr_options options)
+lk_scheduler *lk_sequential_lr_with(lk_sequential_lr_options options)
 {
     for (int i = 0; i < options.schedulers.count; i++)
         if (!options.schedulers.items[i]) return fail_with(options.schedulers);
@@ -81,7 +81,7 @@ lk_scheduler *lk_sequential_lr_create(lk_sequential_lr_options options)
     return own;
 }
 
-lk_scheduler *lk_warmup_lr_create(int64_t steps, lk_warmup_lr_options options)
+lk_scheduler *lk_warmup_lr_with(int64_t steps, lk_warmup_lr_options options)
 {
     lk_scheduler *warmup = lk_linear_lr(.start_factor = options.start_factor, .total_iters = steps);
     if (!warmup || steps < 1) {

@@ -53,7 +53,7 @@ lk_status lki_run_prepare_step(lk_runner *runner)
     options.target_key = runner->target_key;
     options.loss_key = runner->loss_key;
     lki_objective_apply(runner, &options);
-    runner->step = lk_step_create(options);
+    runner->step = lk_step_with(options);
     return runner->step ? lki_step_take_kept(runner->step, &runner->run->kept) : lki_last_status();
 }
 

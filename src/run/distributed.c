@@ -105,7 +105,7 @@ static int default_rank_count(const char *device)
 static lk_status resolve_role(const lk_train_options *options, lki_role *role, int *fork_count)
 {
     lki_launch_flags flags = *lki_process_flags();
-    bool wants_ranks = options->ddp || options->distributed || options->nproc > 0 || flags.nproc > 0;
+    bool wants_ranks = options->ddp || options->nproc > 0 || flags.nproc > 0;
     if (options->nproc > 0) flags.nproc = options->nproc;
     LKI_TRY(lki_launch_role(role, &flags, NULL, gpus_for(options->device)));
     *fork_count = role->fork_count;
@@ -153,8 +153,7 @@ static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner
 /* Who asks for ddp expects a rank for each core: fewer are said. */
 static const char *note_of(const lk_train_options *options, const lki_role *role, int fork_count)
 {
-    bool wants =
-        (options->ddp || options->distributed) && options->nproc == 0 && lki_process_flags()->nproc == 0;
+    bool wants = options->ddp && options->nproc == 0 && lki_process_flags()->nproc == 0;
     if (!wants || fork_count > 1) return NULL;
     if (role->source == LKI_ROLE_LOCAL)
         return "ddp found one core: one rank, which shuffles only where a loader says so";

@@ -59,15 +59,15 @@ static lk_status add_default_loggers(lk_runner *runner)
 {
     lki_run *run = runner->run;
     lk_logger_options options = {0};
-    if (runner->verbose) LKI_TRY(add_unless_given(run, lk_console_logger_create(options)));
+    if (runner->verbose) LKI_TRY(add_unless_given(run, lk_console_logger_with(options)));
     if (!run->logdir) return LK_OK;
     LKI_TRY(check_logs(runner));
     LKI_TRY(lki_make_folders(run->logdir));
     LKI_TRY(open_log_file(runner));
-    LKI_TRY(lki_run_add_logger(run, lk_console_logger_create((lk_logger_options){.stream = run->log_file})));
+    LKI_TRY(lki_run_add_logger(run, lk_console_logger_with((lk_logger_options){.stream = run->log_file})));
     run->text_logger = run->loggers[run->logger_count - 1];
-    LKI_TRY(add_unless_given(run, lk_csv_logger_create(run->logdir, options)));
-    return add_unless_given(run, lk_tensorboard_logger_create(run->logdir, options));
+    LKI_TRY(add_unless_given(run, lk_csv_logger_with(run->logdir, options)));
+    return add_unless_given(run, lk_tensorboard_logger_with(run->logdir, options));
 }
 
 /* What was logged up to where a resumed run goes on stays; what came after it is dropped. */

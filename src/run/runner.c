@@ -15,7 +15,7 @@ static void set_keys(lk_runner *runner, const lk_supervised_runner_options *opti
     runner->loss_key = options->loss_key ? options->loss_key : "loss";
 }
 
-lk_runner *lk_supervised_runner_create(lk_supervised_runner_options options)
+lk_runner *lk_supervised_runner_with(lk_supervised_runner_options options)
 {
     lk_runner *runner = LKI_NEW(lk_runner);
     if (!runner) return NULL;
@@ -32,12 +32,12 @@ lk_runner *lk_supervised_runner_create(lk_supervised_runner_options options)
     return runner;
 }
 
-lk_runner *lk_custom_runner(const lk_runner_ops *ops, void *user)
+lk_runner *lk_custom_runner(const lk_runner_ops *ops, void *context)
 {
     lk_runner *runner = lk_supervised_runner();
     if (!runner) return NULL;
     runner->ops = ops;
-    runner->user = user;
+    runner->context = context;
     return runner;
 }
 
@@ -148,7 +148,7 @@ lk_step *lk_runner_step(lk_runner *runner, const char *key, lk_step_options opti
         if (!options.engine) options.engine = runner->engine;
         if (!options.comm) options.comm = runner->run->step_options.comm;
         if (lki_run_check_all_have_batches(runner)) return NULL;
-        part->step = lk_step_create(options);
+        part->step = lk_step_with(options);
         if (part->step &&
             (lki_step_take_kept(part->step, &part->kept) || lki_part_restore_step(runner, part)))
             lki_step_drop(&part->step, &part->kept);

@@ -427,7 +427,7 @@ lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
     run->step_options.scaler = options->scaler;
     run->step_options.sync_batch_norm = options->sync_batch_norm;
     run->step_options.compress_gradients = options->compress_gradients;
-    run->step_options.check_every = options->check_replicas;
+    run->step_options.check_replicas = options->check_replicas;
     if (runner->scheduler && runner->optimizer && runner->scheduler->optimizer != runner->optimizer)
         LKI_TRY(lk_scheduler_attach(runner->scheduler, runner->optimizer));
     LKI_TRY(lki_check_run(runner));

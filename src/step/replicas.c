@@ -147,7 +147,7 @@ static uint64_t hash_bytes(const void *data, size_t nbytes)
 lk_status lki_replicas_check(lki_replicas *replicas, int64_t step_count)
 {
     lk_comm *comm = replicas->comm;
-    if (!comm || replicas->options.check_every < 0) return LK_OK;
+    if (!comm || replicas->options.check_replicas < 0) return LK_OK;
     replicas->checked_at = step_count;
     LKI_TRY(lki_mirror_pull(replicas->mirror));
     size_t nbytes = (size_t)replicas->flat->count * lk_dtype_nbytes(replicas->flat->dtype);
@@ -166,7 +166,7 @@ lk_status lki_replicas_check(lki_replicas *replicas, int64_t step_count)
 
 lk_status lki_replicas_check_if_due(lki_replicas *replicas, int64_t step_count)
 {
-    int every = replicas->options.check_every ? replicas->options.check_every : LKI_CHECK_EVERY;
+    int every = replicas->options.check_replicas ? replicas->options.check_replicas : LKI_CHECK_EVERY;
     if (!replicas->comm || every < 0 || step_count / every == replicas->checked_at / every) return LK_OK;
     return lki_replicas_check(replicas, step_count);
 }

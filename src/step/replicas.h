@@ -13,7 +13,7 @@
 typedef struct lki_replicas_options {
     int64_t bucket_nbytes;
     bool compress;
-    int check_every; /* updates between two comparisons; 0: LKI_CHECK_EVERY, below 0: none */
+    int check_replicas; /* updates between two comparisons; 0: LKI_CHECK_EVERY, below 0: none */
 } lki_replicas_options;
 
 /* A comparison reads the weights once: of a thousand updates that is nothing that can be measured. */

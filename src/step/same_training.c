@@ -84,7 +84,7 @@ static void describe_training(FILE *out, const lk_step_options *options, const l
     describe_number(out, "\nclip_value", options->clip_value);
     fprintf(out, "\nprecision %s\ncompress_gradients %d\nsync_batch_norm %d\ncheck_replicas %d\n",
             lk_dtype_name(options->precision), options->compress_gradients, options->sync_batch_norm,
-            options->check_every ? options->check_every : LKI_CHECK_EVERY);
+            options->check_replicas ? options->check_replicas : LKI_CHECK_EVERY);
 }
 
 /* ---- Comparing ---- */

@@ -79,17 +79,17 @@ static lk_status prepare_training(lk_step *step)
                         "than the next; use bf16");
     lki_replicas_options replicas = {.bucket_nbytes = options->bucket_nbytes,
                                      .compress = options->compress_gradients,
-                                     .check_every = options->check_every};
+                                     .check_replicas = options->check_replicas};
     return lki_replicas_init(&step->replicas, options->comm, &step->flat, step->mirror, &step->params,
                              replicas);
 }
 
 static lk_status check_numbers(const lk_step_options *options)
 {
-    if (options->accumulation_steps < 0 || options->check_every < 0 || options->bucket_nbytes < 0)
+    if (options->accumulation_steps < 0 || options->check_replicas < 0 || options->bucket_nbytes < 0)
         return lki_fail(LK_ERR_INVALID, "a step's %s must not be negative",
                         options->accumulation_steps < 0 ? "accumulation_steps"
-                        : options->check_every < 0      ? "check_every"
+                        : options->check_replicas < 0   ? "check_replicas"
                                                         : "bucket_nbytes");
     if (!(options->clip_norm >= 0) || !(options->clip_value >= 0))
         return lki_fail(LK_ERR_INVALID, "a step's clip_norm and clip_value must not be negative");
@@ -99,7 +99,7 @@ static lk_status check_numbers(const lk_step_options *options)
     return LK_OK;
 }
 
-lk_step *lk_step_create(lk_step_options options)
+lk_step *lk_step_with(lk_step_options options)
 {
     if (!options.model) /* the constructor of the model has said why */
         return lk_error()[0] ? NULL : lki_fail_null(LK_ERR_INVALID, "a step needs a model");

@@ -64,7 +64,7 @@ static void test_a_loader_and_a_conversion_find_it_too(void **state)
     write_array(LK_F64);
     lk_dataset *dataset = lk_npy_dataset({"features", path});
     assert_int_equal(truncate(path, 4096), 0);
-    assert_null(lk_with_dtypes(dataset, {"features", LK_F32}));
+    assert_null(lk_cast_fields(dataset, {"features", LK_F32}));
     lkt_contains(lk_error(), "x.npy: cannot be read any more");
 }
 

@@ -163,17 +163,17 @@ static void csv_tables_of_spreadsheets(void **state)
     lkt_contains(lk_error(), "no line to read");
 }
 
-static void check_bad_csv(const char *text, lk_csv_options options, const char *fragment)
+static void check_bad_csv(const char *text, lk_csv_dataset_options options, const char *fragment)
 {
     const char *path = write_text("bad.csv", text);
-    assert_null(lk_csv_dataset_create(path, options));
+    assert_null(lk_csv_dataset_with(path, options));
     lkt_contains(lk_error(), fragment);
 }
 
 static void bad_csv_tables(void **state)
 {
     (void)state;
-    lk_csv_options plain = {0};
+    lk_csv_dataset_options plain = {0};
     check_bad_csv("a,b\n1,2\n3,nan\n", plain, "bad.csv:3: column \"b\": expected a number, found \"nan\"");
     check_bad_csv("a,b\n1,2\n\n3,fast\n", plain,
                   "bad.csv:4: column \"b\": expected a number, found \"fast\"");
@@ -186,8 +186,8 @@ static void bad_csv_tables(void **state)
     check_bad_csv("a,b\n1,\"2\"x\n", plain, "bad.csv:2: text after a closing quote");
     check_bad_csv("\n\n", plain, "no line to read");
     check_bad_csv("a\n1\n", plain, "no column is left");
-    check_bad_csv("a,b\n1,2\n", (lk_csv_options){.target_columns = "c"}, "no column \"c\"");
-    check_bad_csv("a,b\n1,2.5\n", (lk_csv_options){.class_targets = true},
+    check_bad_csv("a,b\n1,2\n", (lk_csv_dataset_options){.target_columns = "c"}, "no column \"c\"");
+    check_bad_csv("a,b\n1,2.5\n", (lk_csv_dataset_options){.class_targets = true},
                   "row 1: column \"b\": expected a class number");
     check_bad_csv("a,b\n1,1e999\n", plain, "bad.csv:2");
     assert_null(lk_csv_dataset("/nowhere/table.csv"));

@@ -225,7 +225,7 @@ static lk_fields *read_files(const char *folder, lk_fields_options more)
     more.features = more.features.count ? more.features : lk_names("u", "rho");
     more.checkpoints = more.checkpoints.count ? more.checkpoints : lk_numbers(0, 1);
     if (!more.input_size[0]) more.input_size[0] = more.input_size[1] = 4;
-    return lk_hdf5_fields_create(path, more);
+    return lk_hdf5_fields_with(path, more);
 }
 
 static void features_are_stacked_as_channels(void **state)

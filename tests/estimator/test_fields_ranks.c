@@ -89,7 +89,7 @@ static lk_fields *read_fields(int way, int64_t points)
     }
     options.flat = way == CUT_FLAT;
     snprintf(path, sizeof path, "%s/{feature}_{checkpoint:.0f}.h5", folder);
-    return lk_hdf5_fields_create(path, options);
+    return lk_hdf5_fields_with(path, options);
 }
 
 /* The same by other means: each array through lk_hdf5_read, then stacked and cut in memory. */
@@ -128,9 +128,9 @@ static lk_fields *expected_fields(int way, int64_t points)
         if (way == SAMPLED) options.sample_to[i] = points / 2;
         if (way == CUT || way == CUT_FLAT) options.batch_size[i] = points / 4;
     }
-    return lk_tensor_fields_create(stack(features, labels, 3, points),
-                                   way == NO_TARGETS ? NULL : stack(targets, target_labels, 2, points),
-                                   options);
+    return lk_tensor_fields_with(stack(features, labels, 3, points),
+                                 way == NO_TARGETS ? NULL : stack(targets, target_labels, 2, points),
+                                 options);
 }
 
 static void expect_same(const lk_tensor *a, const lk_tensor *b)

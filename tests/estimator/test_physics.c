@@ -137,7 +137,7 @@ static void piml_is_positive_and_learns(void **state)
                                       .logdir = lkt_scratch_folder("piml")};
         lk_loader_list loaders = lk_fields_loaders(fields, .batch_size = 4);
         lk_estimator *piml =
-            dims == 1 ? lk_pimlturb1d_create(loaders, config) : lk_pimlturb3d_create(loaders, config);
+            dims == 1 ? lk_pimlturb1d_with(loaders, config) : lk_pimlturb3d_with(loaders, config);
         lkt_not_null(piml);
         lkt_ok(lk_estimator_train(piml));
         const double *losses;

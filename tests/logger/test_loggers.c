@@ -70,10 +70,10 @@ enum { LOGGER_COUNT = 4 };
 static lk_logger *make_logger(int which, lk_logger_options options)
 {
     switch (which) {
-    case 0: return lk_console_logger_create(options);
-    case 1: return lk_csv_logger_create(folder, options);
-    case 2: return lk_tensorboard_logger_create(folder, options);
-    default: return lk_jsonl_logger_create(in_folder("log.jsonl"), options);
+    case 0: return lk_console_logger_with(options);
+    case 1: return lk_csv_logger_with(folder, options);
+    case 2: return lk_tensorboard_logger_with(folder, options);
+    default: return lk_jsonl_logger_with(in_folder("log.jsonl"), options);
     }
 }
 
@@ -84,7 +84,8 @@ static void conformance(void **state)
     for (int which = 0; which < LOGGER_COUNT; which++) {
         fresh_folder("conformance");
         FILE *stream = fmemopen(console_text, sizeof console_text, "w");
-        lk_logger *logger = make_logger(which, (lk_logger_options){.batch_metrics = true, .stream = stream});
+        lk_logger *logger =
+            make_logger(which, (lk_logger_options){.log_batch_metrics = true, .stream = stream});
         lkt_not_null(logger);
         lkt_ok(lk_logger_flush(logger));
         lkt_ok(lk_logger_log_hparams(logger, "{\"lr\": 0.02}"));
@@ -103,7 +104,7 @@ static void conformance(void **state)
         lkt_ok(lk_logger_close(logger));
         logger = make_logger(
             which, (lk_logger_options){
-                       .batch_metrics = true, .stream = stream, .resume_epoch = 2, .resume_sample = 128});
+                       .log_batch_metrics = true, .stream = stream, .resume_epoch = 2, .resume_sample = 128});
         lkt_not_null(logger);
         log_epoch(logger, 3, 7);
         lkt_ok(lk_logger_close(logger));
@@ -147,7 +148,7 @@ static void csv_rows(void **state)
 {
     (void)state;
     fresh_folder("csv");
-    lk_logger *logger = lk_csv_logger(folder, .batch_metrics = true);
+    lk_logger *logger = lk_csv_logger(folder, .log_batch_metrics = true);
     lkt_not_null(logger);
     lkt_ok(lk_logger_log_hparams(logger, "{\"b\": [1, 2], \"a\": null}"));
     log_epoch(logger, 1, 0.51421396712345);
@@ -277,7 +278,7 @@ static void tensorboard_records(void **state)
     (void)state;
     lki_tensorboard_scalars scalars;
     fresh_folder("tensorboard-test");
-    lk_logger *logger = lk_tensorboard_logger(folder, .batch_metrics = true);
+    lk_logger *logger = lk_tensorboard_logger(folder, .log_batch_metrics = true);
     lkt_not_null(logger);
     for (int64_t epoch = 1; epoch <= 3; epoch++) log_epoch(logger, epoch, (double)epoch);
     lkt_ok(lk_logger_close(logger));
@@ -306,7 +307,7 @@ static void tensorboard_records(void **state)
 static void write_an_epoch(char *path, size_t capacity)
 {
     fresh_folder("tensorboard-damage");
-    lk_logger *logger = lk_tensorboard_logger(folder, .batch_metrics = true);
+    lk_logger *logger = lk_tensorboard_logger(folder, .log_batch_metrics = true);
     log_epoch(logger, 1, 1);
     lkt_ok(lk_logger_close(logger));
     snprintf(path, capacity, "%s", only_event_file("tensorboard/train/events.out.tfevents.*"));
@@ -399,7 +400,7 @@ static void python_reads_the_events(void **state)
         skip();
     }
     fresh_folder("tensorboard-python");
-    lk_logger *logger = lk_tensorboard_logger(folder, .batch_metrics = true);
+    lk_logger *logger = lk_tensorboard_logger(folder, .log_batch_metrics = true);
     log_epoch(logger, 1, 0.25);
     lk_log_step step = {.loader_key = "train", .epoch_step = 1};
     lk_tensor *pixels = lk_tensor_full(LK_U8, LK_SHAPE(4, 6, 3), 200);
@@ -421,7 +422,7 @@ static void jsonl_lines(void **state)
 {
     (void)state;
     fresh_folder("jsonl");
-    lk_logger *logger = lk_jsonl_logger(in_folder("log.jsonl"), .batch_metrics = true);
+    lk_logger *logger = lk_jsonl_logger(in_folder("log.jsonl"), .log_batch_metrics = true);
     lkt_not_null(logger);
     lk_log_step step = {"tr\"ain", 1, 8, 2, 64, 2, 2};
     lk_metric_value items[] = {{"a\\b\n", 0.1}, {"loss", NAN}};
@@ -480,7 +481,7 @@ static void resumed_after_they_were_made(void **state)
     lki_tensorboard_scalars scalars;
     fresh_folder("resumed");
     for (int which = 1; which < LOGGER_COUNT; which++) {
-        lk_logger *logger = make_logger(which, (lk_logger_options){.batch_metrics = true});
+        lk_logger *logger = make_logger(which, (lk_logger_options){.log_batch_metrics = true});
         for (int64_t epoch = 1; epoch <= 3; epoch++) log_epoch(logger, epoch, (double)epoch);
         lkt_ok(lk_logger_close(logger));
     }
@@ -495,7 +496,8 @@ static void resumed_after_they_were_made(void **state)
     expect_file("log.jsonl", before);
     for (int which = 0; which < LOGGER_COUNT; which++) {
         FILE *stream = fmemopen(console_text, sizeof console_text, "w");
-        lk_logger *logger = make_logger(which, (lk_logger_options){.batch_metrics = true, .stream = stream});
+        lk_logger *logger =
+            make_logger(which, (lk_logger_options){.log_batch_metrics = true, .stream = stream});
         lkt_ok(lk_logger_resume(logger, 2, 128));
         log_epoch(logger, 3, 3);
         lkt_ok(lk_logger_close(logger));

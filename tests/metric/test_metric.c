@@ -203,7 +203,8 @@ static void names(void **state)
         }
         lk_metric_free(metric);
     }
-    lk_metric *auc = lk_auc_metric(.prefix = "a_", .suffix = "_b", .num_classes = 2, .per_class = true);
+    lk_metric *auc =
+        lk_auc_metric(.prefix = "a_", .suffix = "_b", .num_classes = 2, .compute_per_class_metrics = true);
     lkt_ok(lk_metric_compute(auc, &values));
     assert_int_equal(values.count, 6);
     assert_string_equal(values.items[2].name, "a_auc_b/_micro");

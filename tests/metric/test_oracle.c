@@ -43,16 +43,16 @@ static void make_metrics(test_case *c)
     if (strcmp(c->kind, "multiclass") == 0) {
         m[c->metric_count++] = lk_accuracy_metric(.num_classes = classes);
         m[c->metric_count++] =
-            lk_precision_recall_f1_support_metric(.per_class = true, .zero_division = zero_division,
-                                                  .num_classes = classes);
-        m[c->metric_count++] = lk_auc_metric(.per_class = true);
+            lk_precision_recall_f1_support_metric(.compute_per_class_metrics = true,
+                                                  .zero_division = zero_division, .num_classes = classes);
+        m[c->metric_count++] = lk_auc_metric(.compute_per_class_metrics = true);
         m[c->metric_count++] = lk_confusion_matrix_metric(.num_classes = classes);
     } else if (strcmp(c->kind, "multilabel") == 0) {
         m[c->metric_count++] = lk_multilabel_accuracy_metric(.prefix = "");
         m[c->metric_count++] =
-            lk_multilabel_precision_recall_f1_support_metric(.per_class = true,
+            lk_multilabel_precision_recall_f1_support_metric(.compute_per_class_metrics = true,
                                                              .zero_division = zero_division);
-        m[c->metric_count++] = lk_auc_metric(.per_class = true);
+        m[c->metric_count++] = lk_auc_metric(.compute_per_class_metrics = true);
         m[c->metric_count++] = lk_iou_metric(.threshold = 0.5);
         m[c->metric_count++] = lk_dice_metric(.threshold = 0.5);
     } else {

@@ -52,8 +52,8 @@ static lk_status sum(void *context, int64_t *data, int64_t count)
 static void make_metrics(lk_metric **metrics)
 {
     metrics[0] = lk_accuracy_metric(.prefix = ""); /* neither topk nor classes: known from the first batch */
-    metrics[1] = lk_precision_recall_f1_support_metric(.per_class = true);
-    metrics[2] = lk_auc_metric(.per_class = true);
+    metrics[1] = lk_precision_recall_f1_support_metric(.compute_per_class_metrics = true);
+    metrics[2] = lk_auc_metric(.compute_per_class_metrics = true);
     metrics[3] = lk_mean_metric("loss", .prefix = "");
     metrics[4] = lk_confusion_matrix_metric(.normalize = true);
     metrics[5] = lk_iou_metric(.threshold = .5);

@@ -83,12 +83,12 @@ static lk_value *masked_encoder(lk_module *module, lk_value *x)
     X(max_pool3d, lk_max_pool3d(2)) \
     X(max_pool3d_options, lk_max_pool3d(2, .padding = 1)) \
     X(avg_pool1d, lk_avg_pool1d(3)) \
-    X(avg_pool1d_options, lk_avg_pool1d(3, .stride = 2, .padding = 1, .exclude_pad = true)) \
+    X(avg_pool1d_options, lk_avg_pool1d(3, .stride = 2, .padding = 1, .no_count_include_pad = true)) \
     X(avg_pool2d, lk_avg_pool2d(2)) \
     X(avg_pool2d_options, lk_avg_pool2d(0, .kernels = {3, 2}, .stride = 2, .padding = 1, .ceil_mode = true)) \
     X(avg_pool2d_divisor, lk_avg_pool2d(2, .divisor_override = 3)) \
     X(avg_pool3d, lk_avg_pool3d(2)) \
-    X(avg_pool3d_options, lk_avg_pool3d(3, .stride = 2, .padding = 1, .exclude_pad = true)) \
+    X(avg_pool3d_options, lk_avg_pool3d(3, .stride = 2, .padding = 1, .no_count_include_pad = true)) \
     X(adaptive_avg_pool1d, lk_adaptive_avg_pool1d(4)) \
     X(adaptive_avg_pool2d, lk_adaptive_avg_pool2d(0, .output_sizes = {3, 0})) \
     X(adaptive_avg_pool3d, lk_adaptive_avg_pool3d(0, .output_sizes = {2, 4, 3})) \
@@ -103,7 +103,7 @@ static lk_value *masked_encoder(lk_module *module, lk_value *x)
     X(batch_norm1d_flat, lk_batch_norm1d(5, .eps = 1e-3, .momentum = 0.3)) \
     X(batch_norm2d, lk_batch_norm2d(4)) \
     X(batch_norm2d_no_affine, lk_batch_norm2d(4, .no_affine = true)) \
-    X(batch_norm2d_no_running, lk_batch_norm2d(4, .no_running_stats = true)) \
+    X(batch_norm2d_no_running, lk_batch_norm2d(4, .no_track_running_stats = true)) \
     X(batch_norm3d, lk_batch_norm3d(4)) \
     X(layer_norm, lk_layer_norm(7)) \
     X(layer_norm_two, lk_layer_norm(LK_SHAPE(5, 7), .eps = 1e-3)) \

@@ -258,7 +258,7 @@ static void bad_arguments(void **state)
     lkt_contains(lk_error(), "ConvTranspose2d: only padding with zeros");
     assert_null(lk_avg_pool2d(2, .dilation = 2));
     lkt_contains(lk_error(), "AvgPool2d: dilation belongs to max pooling");
-    assert_null(lk_max_pool2d(2, .exclude_pad = true));
+    assert_null(lk_max_pool2d(2, .no_count_include_pad = true));
     assert_null(lk_adaptive_avg_pool1d(-1));
     assert_null(lk_upsample());
     lkt_contains(lk_error(), "Upsample: expected either a size or a scale_factor, found neither");

@@ -71,7 +71,7 @@ static inline lk_module *resnet_layer(int64_t in, int64_t width, int64_t stride,
         in = bottleneck ? 4 * width : width;
         stride = 1;
     }
-    return lk_sequential_create(blocks, count);
+    return lk_sequential_with(blocks, count);
 }
 
 /* He's initialisation of every convolution, as torchvision draws it after all layers are made. */

@@ -28,7 +28,7 @@ static lk_module *deep(int layer_count)
         layers[2 * i] = lk_linear(WIDTH, WIDTH);
         layers[2 * i + 1] = lk_tanh();
     }
-    return lk_sequential_create(layers, (size_t)(2 * layer_count));
+    return lk_sequential_with(layers, (size_t)(2 * layer_count));
 }
 
 static lk_step *make_step(lk_engine *engine, lk_comm *comm, const plan *p)

@@ -116,8 +116,9 @@ static void what_is_not_wanted_is_not_written(void **state)
     char logdir[1024];
     snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_few"));
     lk_runner_free(run_with_scores(
-        logdir, scores, 2, true, lk_checkpoint_callback(.no_last = true, .no_best = true, .no_runner = true),
-        &copies, LK_OK));
+        logdir, scores, 2, true,
+        lk_checkpoint_callback(.no_save_last = true, .no_save_best = true, .no_save_runner = true), &copies,
+        LK_OK));
     assert_int_equal(count_files(logdir), 2); /* the epoch's weights and the list */
     snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_none"));
     lk_runner_free(run_with_scores(logdir, scores, 2, true, lk_skip_checkpoint_callback(), &copies, LK_OK));
@@ -189,7 +190,7 @@ static void a_numbered_runner_is_written_once_an_epoch(void **state)
     copies copies;
     char logdir[1024];
     snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_numbered_once"));
-    lk_callback *checkpoint = lk_checkpoint_callback(.mode = "runner", .topk = 3, .no_runner = true);
+    lk_callback *checkpoint = lk_checkpoint_callback(.mode = "runner", .topk = 3, .no_save_runner = true);
     lk_runner_free(run_with_scores(logdir, scores, 3, true, lk_once_per_epoch(checkpoint), &copies, LK_OK));
     for (int i = 1; i <= 3; i++)
         assert_true(lkt_exists(lkt_path(logdir, "checkpoints/runner.%04d.safetensors", i)));
@@ -312,8 +313,8 @@ static void a_start_beside_other_checkpoints_is_told(void **state)
     first_of_best(logdir, lk_checkpoint_callback());
     assert_string_equal(warning, ""); /* nothing is there */
     snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_no_best"));
-    lk_runner_free(
-        run_with_scores(logdir, scores, 2, true, lk_checkpoint_callback(.no_best = true), &copies, LK_OK));
+    lk_runner_free(run_with_scores(logdir, scores, 2, true, lk_checkpoint_callback(.no_save_best = true),
+                                   &copies, LK_OK));
     first_of_best(logdir, lk_checkpoint_callback());
     lkt_contains(warning, "autoresume: none of the checkpoints in ");
     lkt_contains(warning, "is a \"best\"");
@@ -399,7 +400,7 @@ static void a_log_that_is_full(void **state)
         runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
         .optimizer = lk_sgd(.lr = 0.1),
         .loaders = lk_loaders({"train", lk_loader(lkt_points(32, 1), .batch_size = 8)}),
-        .loggers = lk_loggers(lk_jsonl_logger("/dev/full", .batch_metrics = true)),
+        .loggers = lk_loggers(lk_jsonl_logger("/dev/full", .log_batch_metrics = true)),
         .callbacks = lk_callbacks(lk_on(batch_end, stop_at_the_second_batch, NULL)), .logdir = logdir);
     assert_int_equal(status, LK_ERR_STOPPED);
     lkt_contains(lk_error(), "/dev/full: could not write");

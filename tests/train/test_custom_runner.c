@@ -12,7 +12,7 @@ typedef struct parts {
 
 static parts *parts_of(lk_runner *runner)
 {
-    return runner->user;
+    return runner->context;
 }
 
 static lk_status get_engine(lk_runner *runner, lk_train_options *options)
@@ -69,7 +69,7 @@ static lk_status get_callbacks(lk_runner *runner, lk_callback **out, int capacit
 {
     parts_of(runner)->callbacks++;
     assert_true(capacity >= 1);
-    out[(*count)++] = lk_on(epoch_end, count_epoch_end, runner->user);
+    out[(*count)++] = lk_on(epoch_end, count_epoch_end, runner->context);
     return LK_OK;
 }
 
@@ -87,7 +87,7 @@ static lk_status get_loggers(lk_runner *runner, lk_logger **out, int capacity, i
     static const lk_logger_ops ops = {.log_metrics = log_metrics};
     parts_of(runner)->loggers++;
     assert_true(capacity >= 1);
-    out[(*count)++] = lk_logger_create(&ops, LK_LOG_LOADER, runner->user);
+    out[(*count)++] = lk_logger_create(&ops, LK_LOG_LOADER, runner->context);
     return LK_OK;
 }
 
@@ -508,7 +508,7 @@ static lk_status train_one(lk_runner *runner, const lk_batch *batch, const char 
 
 static lk_status batch_of_two(lk_runner *runner, const lk_batch *batch)
 {
-    const int64_t *wakes = runner->user; /* the epoch from which "b" trains */
+    const int64_t *wakes = runner->context; /* the epoch from which "b" trains */
     lk_status status = train_one(runner, batch, "a");
     return status || runner->epoch_step < *wakes ? status : train_one(runner, batch, "b");
 }

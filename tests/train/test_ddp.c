@@ -423,7 +423,7 @@ static sum_model make_sum_model(void)
         layers[2 * i] = lk_linear(SIDE, SIDE);
         layers[2 * i + 1] = lk_tanh();
     }
-    m.deep = lk_sequential_create(layers, 2 * DEPTH);
+    m.deep = lk_sequential_with(layers, 2 * DEPTH);
     m.position = lk_linear(SIDE, SIDE, .no_bias = true);
     m.all = lk_named_sequential({"direct", m.direct}, {"deep", m.deep}, {"position", m.position});
     return m;

@@ -43,7 +43,7 @@ static lk_step *make_step(lk_engine *engine, lk_step_options options)
     options.optimizer = lk_adam(.lr = 0.05);
     options.engine = engine;
     options.owned = true;
-    lk_step *step = lk_step_create(options);
+    lk_step *step = lk_step_with(options);
     lkt_not_null(step);
     return step;
 }

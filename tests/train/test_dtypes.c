@@ -198,7 +198,7 @@ static void test_own_datasets_are_converted_while_they_are_gathered(void **state
     (void)state;
     assert_string_equal(trained(own(NULL), own(NULL), NULL), expected());
     /* Around another wrapper that needs room of its own. */
-    lk_dataset *twice = lk_transformed(lk_with_dtypes(own(NULL), {"features", LK_F32}),
+    lk_dataset *twice = lk_transformed(lk_cast_fields(own(NULL), {"features", LK_F32}),
                                        lk_transforms(lk_normalize(.mean = {0}, .std = {1})));
     assert_string_equal(trained(twice, own(NULL), NULL), expected());
 }
@@ -218,10 +218,10 @@ static void test_a_value_that_does_not_fit(void **state)
               "field \"targets\", sample 13: ");
     lk_dataset_free(cast);
     lk_dataset_free(given);
-    assert_null(lk_with_dtypes(tensors(LK_F32, LK_I32), {"labels", LK_I64}));
+    assert_null(lk_cast_fields(tensors(LK_F32, LK_I32), {"labels", LK_I64}));
     lkt_contains(lk_error(), "no field \"labels\"");
     lk_tensor *many = lk_tensor_full(LK_I64, LK_SHAPE(2), 300);
-    assert_null(lk_with_dtypes(lk_tensor_dataset({"targets", many}), {"targets", LK_U8}));
+    assert_null(lk_cast_fields(lk_tensor_dataset({"targets", many}), {"targets", LK_U8}));
     lkt_contains(lk_error(), "field \"targets\", sample 0: 300 (int64) cannot be held by uint8");
 }
 
@@ -229,14 +229,14 @@ static void test_named_dtypes_are_kept(void **state)
 {
     (void)state;
     lk_runner *runner = lk_supervised_runner();
-    lk_dataset *kept = lk_with_dtypes(tensors(LK_F64, LK_I64), {"features", LK_F64});
+    lk_dataset *kept = lk_cast_fields(tensors(LK_F64, LK_I64), {"features", LK_F64});
     lkt_not_null(kept);
     lkt_fails(lk_train(runner, .model = lk_linear(WIDTH, CLASSES), .criterion = lk_cross_entropy_loss(),
                        .optimizer = lk_sgd(.lr = 0.1), .device = "cpu", .num_epochs = 1,
                        .loaders = lk_loaders({"train", lk_loader(kept, .batch_size = 5)})),
               LK_ERR_DTYPE, "f64");
     lk_runner_free(runner);
-    lk_dataset *picked = lk_with_dtypes(tensors(LK_F64, LK_I32), {"features", LK_F32}, {"targets", LK_I64});
+    lk_dataset *picked = lk_cast_fields(tensors(LK_F64, LK_I32), {"features", LK_F32}, {"targets", LK_I64});
     assert_int_equal(lk_dataset_field(picked, 0)->dtype, LK_F32);
     assert_int_equal(lk_dataset_field(picked, 1)->dtype, LK_I64);
     assert_string_equal(trained(picked, tensors(LK_F32, LK_I64), NULL), expected());

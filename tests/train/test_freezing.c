@@ -282,13 +282,13 @@ static lk_runner *runner_of(const program *p, job *j)
     runner->optimizer = lk_adam(.lr = RATE);
     if (p->begins_frozen) set_trunk(runner->model, false);
     j->callback = lk_callback_create(ops, (void *)&p->schedule, LK_ORDER_EXTERNAL);
-    runner->user = ops;
+    runner->context = ops;
     return runner;
 }
 
 static void end_program(lk_runner *runner, char hash[65])
 {
-    void *ops = runner->user;
+    void *ops = runner->context;
     if (hash) strcpy(hash, lkt_hash(runner->model));
     lk_runner_free(runner);
     test_free(ops);

@@ -48,7 +48,7 @@ static lk_status look_late(lk_callback *callback, lk_runner *runner)
 
 static lk_status handle_batch(lk_runner *runner, const lk_batch *batch)
 {
-    look_at(runner->user, runner->model);
+    look_at(runner->context, runner->model);
     return lk_runner_supervised_batch(runner, batch);
 }
 

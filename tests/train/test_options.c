@@ -221,7 +221,7 @@ static void constructors(void **state)
     assert_null(lk_early_stopping_callback(.patience = 1, .minimize = true, .maximize = true));
     assert_null(lk_checkpoint_callback(.save_every_batches = -1));
     assert_null(lk_checkpoint_callback(.minimize = true, .maximize = true));
-    assert_null(lk_checkpoint_callback(.no_best = true, .load_best_on_end = true));
+    assert_null(lk_checkpoint_callback(.no_save_best = true, .load_best_on_end = true));
     assert_null(lk_lr_finder_callback(.final_lr = NAN));
     assert_null(lk_ema_callback(.decay = NAN));
     assert_null(lk_l2_weight_decay_callback(INFINITY));

@@ -240,7 +240,7 @@ static lk_status handle_batch(lk_runner *runner, const lk_batch *batch)
                          {"targets", lk_batch_get(batch, "targets")}};
     lk_step_options options = {.model = model, .criterion = criterion, .optimizer = optimizer};
     if (kind == ALONE) options.comm = lk_comm_alone();
-    if (!own && kind != RUNNERS) own = lk_step_create(options);
+    if (!own && kind != RUNNERS) own = lk_step_with(options);
     lk_step *step = kind == RUNNERS ? lk_runner_step(runner, "main", options) : own;
     if (!step) return lk_error_status();
     lk_status status = lk_step_train(step, inputs, 2);

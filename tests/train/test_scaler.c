@@ -33,7 +33,7 @@ static lk_step *make_step(lk_engine *engine, lk_step_options options, batch *b)
     options.owned = true;
     options.precision = LK_F16;
     options.scaler = (lk_scaler_options){.init_scale = 0x1p24, .growth_interval = 2};
-    lk_step *step = lk_step_create(options);
+    lk_step *step = lk_step_with(options);
     lkt_not_null(step);
     return step;
 }

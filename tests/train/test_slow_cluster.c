@@ -46,7 +46,7 @@ static lk_module *large_model(void)
     static lk_module *layers[LAYERS];
     lk_manual_seed(7);
     for (int i = 0; i < LAYERS; i++) layers[i] = lk_linear(WIDTH, WIDTH);
-    return lk_sequential_create(layers, LAYERS);
+    return lk_sequential_with(layers, LAYERS);
 }
 
 static lk_dataset *large_points(void)

@@ -134,7 +134,7 @@ static lk_status change_of_one_batch(lk_optimizer_callback_options options, doub
     lk_status status =
         lk_train(runner, .model = model, .criterion = lk_cross_entropy_loss(), .optimizer = lk_sgd(.lr = 1),
                  .loaders = lk_loaders({"train", lk_loader(lkt_points(96, 1), .batch_size = 96)}),
-                 .callbacks = lk_callbacks(lk_optimizer_callback_create(options)));
+                 .callbacks = lk_callbacks(lk_optimizer_callback_with(options)));
     lkt_weights(runner->model, "0.weight", after, COUNT);
     double bias[LKT_CLASSES], first[LKT_CLASSES];
     lkt_weights(runner->model, "0.bias", bias, LKT_CLASSES);

@@ -86,8 +86,8 @@ typedef struct lk_custom_metric_options {
 } lk_custom_metric_options;
 
 /* NULL with the reason where something is missing or a part cannot be joined so. Texts are copied. */
-#define lk_custom_metric(...) LK_CALL0_(lk_custom_metric_create, lk_custom_metric_options, __VA_ARGS__)
-lk_metric *lk_custom_metric_create(lk_custom_metric_options options);
+#define lk_custom_metric(...) LK_CALL0_(lk_custom_metric_with, lk_custom_metric_options, __VA_ARGS__)
+lk_metric *lk_custom_metric_with(lk_custom_metric_options options);
 
 #ifdef __cplusplus
 }

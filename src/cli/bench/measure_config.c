@@ -57,7 +57,7 @@ lk_status lki_config_measure(lk_config *config, lki_plan *plan, lki_workload *ou
     lk_train_options options = {.num_epochs = 1, .thread_count = thread_count, .no_checkpoints = true};
     lki_place_text(call->node->place, args.place, sizeof args.place);
     LKI_TRY(lki_call_read_engine(&args, &options));
-    options.ddp = options.distributed = false;
+    options.ddp = false;
     options.nproc = 0;
     lk_status status = take_all(&args, &l, &options);
     if (status == LK_OK && args.status) status = args.status;

@@ -52,7 +52,7 @@ static lk_status build_optimizer(const lk_component *self, lk_args *args, void *
         return lki_fail(LK_ERR_CONFIG, "accumulation_steps: expected at least 1, found %d",
                         options.accumulation_steps);
     LKI_TRY(read_clipping(args, &options.clip_norm, &options.clip_value));
-    return lki_built(lk_optimizer_callback_create(options), out);
+    return lki_built(lk_optimizer_callback_with(options), out);
 }
 
 static lk_status build_backward(const lk_component *self, lk_args *args, void **out)
@@ -61,7 +61,7 @@ static lk_status build_backward(const lk_component *self, lk_args *args, void **
                                             .log_gradient = lk_arg_bool(args, "log_gradient")};
     (void)self;
     LKI_TRY(read_clipping(args, &options.clip_norm, &options.clip_value));
-    return lki_built(lk_backward_callback_create(options), out);
+    return lki_built(lk_backward_callback_with(options), out);
 }
 
 static lk_status build_scheduler(const lk_component *self, lk_args *args, void **out)
@@ -97,8 +97,8 @@ static lk_status build_checkpoint(const lk_component *self, lk_args *args, void 
                                             .metric_key = lk_arg_string(args, "metric_key"),
                                             .minimize = given && minimize, .maximize = given && !minimize,
                                             .topk = topk, .mode = lk_arg_string(args, "mode"),
-                                            .no_last = !lk_arg_bool(args, "save_last"),
-                                            .no_best = !lk_arg_bool(args, "save_best"),
+                                            .no_save_last = !lk_arg_bool(args, "save_last"),
+                                            .no_save_best = !lk_arg_bool(args, "save_best"),
                                             .save_every_batches = lk_arg_int(args, "save_every_batches"),
                                             .resume_model = lk_arg_string(args, "resume_model"),
                                             .resume_runner = lk_arg_string(args, "resume_runner"),

@@ -36,7 +36,7 @@ static lk_status build_periodic_loader(const lk_component *self, lk_args *args, 
         .says_minimize = lk_arg_given(args, "minimize"),
         .minimize = lk_arg_bool(args, "minimize"),
     };
-    lk_callback *callback = lk_periodic_loader_callback_create(periods, count);
+    lk_callback *callback = lk_periodic_loader_callback_with(periods, count);
     if (!callback) return lki_last_status();
     lk_status status = lki_periodic_loader_expect(callback, &decides);
     if (status)
@@ -56,7 +56,7 @@ static lk_status build_batch_overfit(const lk_component *self, lk_args *args, vo
     for (int i = 0; i < count; i++)
         portions[i] =
             (lk_loader_portion){lk_arg_key_at(args, "portions", i), lk_arg_float_at(args, "portions", i)};
-    return lki_built(lk_batch_overfit_callback_create(portions, count), out);
+    return lki_built(lk_batch_overfit_callback_with(portions, count), out);
 }
 
 /* One number means "every so many"; a list means these, and ends with 0 for the constructor. */
@@ -88,7 +88,7 @@ static lk_status read_names(lk_args *args, const char *name, const char **names,
 
 static lk_status build_control_flow(const lk_component *self, lk_args *args, void **out)
 {
-    lk_control_flow_options options = {0};
+    lk_control_flow_callback_options options = {0};
     int epochs[MAX_NAMES], ignored[MAX_NAMES];
     const char *loaders[MAX_NAMES], *ignored_loaders[MAX_NAMES];
     (void)self;
@@ -96,7 +96,7 @@ static lk_status build_control_flow(const lk_component *self, lk_args *args, voi
     LKI_TRY(read_epochs(args, "ignore_epochs", &options.ignore_epochs, ignored, &options.ignore_epoch_list));
     LKI_TRY(read_names(args, "loaders", loaders, &options.loaders));
     LKI_TRY(read_names(args, "ignore_loaders", ignored_loaders, &options.ignore_loaders));
-    return lki_built(lk_control_flow_callback_create(lk_arg_take(args, "base_callback"), options), out);
+    return lki_built(lk_control_flow_callback_with(lk_arg_take(args, "base_callback"), options), out);
 }
 
 /* `metrics` is a list of names, or a map of weights by name. */

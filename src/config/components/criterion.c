@@ -18,7 +18,7 @@ static lk_reduction reduction_of(lk_args *args)
 
 static lk_status build_cross_entropy(const lk_component *self, lk_args *args, void **out)
 {
-    lk_cross_entropy_options options = {
+    lk_cross_entropy_loss_options options = {
         .label_smoothing = lk_arg_float(args, "label_smoothing"),
         .ignore_index = lki_number_meant(lk_arg_int(args, "ignore_index")),
     };
@@ -27,20 +27,20 @@ static lk_status build_cross_entropy(const lk_component *self, lk_args *args, vo
     options.reduction = reduction_of(args);
     LKI_TRY(lki_arg_tensor(args, "weight", &weight));
     options.weight = weight;
-    lk_criterion *criterion = lk_cross_entropy_loss_create(options);
+    lk_criterion *criterion = lk_cross_entropy_loss_with(options);
     lk_tensor_free(weight);
     return lki_built(criterion, out);
 }
 
 static lk_status build_nll(const lk_component *self, lk_args *args, void **out)
 {
-    lk_nll_options options = {.ignore_index = lki_number_meant(lk_arg_int(args, "ignore_index"))};
+    lk_nll_loss_options options = {.ignore_index = lki_number_meant(lk_arg_int(args, "ignore_index"))};
     lk_tensor *weight = NULL;
     (void)self;
     options.reduction = reduction_of(args);
     LKI_TRY(lki_arg_tensor(args, "weight", &weight));
     options.weight = weight;
-    lk_criterion *criterion = lk_nll_loss_create(options);
+    lk_criterion *criterion = lk_nll_loss_with(options);
     lk_tensor_free(weight);
     return lki_built(criterion, out);
 }
@@ -57,7 +57,7 @@ static lk_status build_bce(const lk_component *self, lk_args *args, void **out)
     if (has_logits) LKI_TRY_OUT(lki_arg_tensor(args, "pos_weight", &pos_weight));
     options.weight = weight;
     options.pos_weight = pos_weight;
-    criterion = has_logits ? lk_bce_with_logits_loss_create(options) : lk_bce_loss_create(options);
+    criterion = has_logits ? lk_bce_with_logits_loss_with(options) : lk_bce_loss_with(options);
     status = lki_built(criterion, out);
 out:
     lk_tensor_free(weight);
@@ -85,10 +85,10 @@ static lk_status build_regression(const lk_component *self, lk_args *args, void 
 
 static lk_status build_kl_div(const lk_component *self, lk_args *args, void **out)
 {
-    lk_kl_div_options options = {.log_target = lk_arg_bool(args, "log_target")};
+    lk_kl_div_loss_options options = {.log_target = lk_arg_bool(args, "log_target")};
     (void)self;
     options.reduction = reduction_of(args);
-    return lki_built(lk_kl_div_loss_create(options), out);
+    return lki_built(lk_kl_div_loss_with(options), out);
 }
 
 /* In PyTorch's positional order, with the two that it keeps for the sake of old programs. */
@@ -152,16 +152,16 @@ const lk_component lki_criterion_components[] = {
      .parameters = bce_with_logits_parameters, .build = build_bce},
     {"MSELoss", "torch.nn.MSELoss", LK_KIND_CRITERION, "The squared difference.",
      .parameters = plain_parameters, .build = build_regression,
-     .context = &(const regression){lk_mse_loss_create, NULL}},
+     .context = &(const regression){lk_mse_loss_with, NULL}},
     {"L1Loss", "torch.nn.L1Loss", LK_KIND_CRITERION, "The absolute difference.",
      .parameters = plain_parameters, .build = build_regression,
-     .context = &(const regression){lk_l1_loss_create, NULL}},
+     .context = &(const regression){lk_l1_loss_with, NULL}},
     {"SmoothL1Loss", "torch.nn.SmoothL1Loss", LK_KIND_CRITERION, "Squared near zero, absolute beyond.",
      .parameters = smooth_l1_parameters, .build = build_regression,
-     .context = &(const regression){lk_smooth_l1_loss_create, "beta"}},
+     .context = &(const regression){lk_smooth_l1_loss_with, "beta"}},
     {"HuberLoss", "torch.nn.HuberLoss", LK_KIND_CRITERION,
      "Squared near zero, absolute beyond, scaled by delta.", .parameters = huber_parameters,
-     .build = build_regression, .context = &(const regression){lk_huber_loss_create, "delta"}},
+     .build = build_regression, .context = &(const regression){lk_huber_loss_with, "delta"}},
     {"KLDivLoss", "torch.nn.KLDivLoss", LK_KIND_CRITERION,
      "The Kullback-Leibler divergence of log-probabilities.", .parameters = kl_div_parameters,
      .build = build_kl_div},

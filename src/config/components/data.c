@@ -70,7 +70,7 @@ static lk_status build_loader(const lk_component *self, lk_args *args, void **ou
                                 &options.batch_transforms.count));
     if (options.num_workers > 0) options.prefetch = options.num_workers * lk_arg_int(args, "prefetch_factor");
     options.sampler = lk_arg_take(args, lk_arg_given(args, "sampler") ? "sampler" : "batch_sampler");
-    return lki_built(lk_loader_create(lk_arg_take(args, "dataset"), options), out);
+    return lki_built(lk_loader_with(lk_arg_take(args, "dataset"), options), out);
 }
 
 /* `missing: digits` is for examples and first steps: a machine without the files draws its own, and says so.
@@ -120,7 +120,7 @@ static lk_status build_tensor_dataset(const lk_component *self, lk_args *args, v
         while (i-- > 0) lk_tensor_free(tensors[i].tensor);
         return status;
     }
-    return lki_built_with_dtypes(args, lk_tensor_dataset_create(tensors, count), out);
+    return lki_built_with_dtypes(args, lk_tensor_dataset_with(tensors, count), out);
 }
 
 static lk_status build_subset(const lk_component *self, lk_args *args, void **out)
@@ -140,7 +140,7 @@ static lk_status build_concat(const lk_component *self, lk_args *args, void **ou
     (void)self;
     if (!datasets) return LK_ERR_NOMEM;
     for (int i = 0; i < count; i++) datasets[i] = lk_arg_take_at(args, "datasets", i);
-    return lki_built(lk_concat_create(datasets, count), out);
+    return lki_built(lk_concat_with(datasets, count), out);
 }
 
 static lk_status build_random_tensor(const lk_component *self, lk_args *args, void **out)

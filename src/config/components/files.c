@@ -47,7 +47,7 @@ static lk_status build_image_folder(const lk_component *self, lk_args *args, voi
         options.height = lk_arg_int_at(args, "size", 0);
         options.width = lk_arg_int_at(args, "size", sizes - 1);
     }
-    lk_dataset *dataset = lk_image_folder_create(lk_arg_string(args, "root"), options);
+    lk_dataset *dataset = lk_image_folder_with(lk_arg_string(args, "root"), options);
     return lki_built(lki_transform_dataset(args, dataset), out);
 }
 

@@ -57,7 +57,7 @@ static lk_status build_metric(const lk_component *self, lk_args *args, void **ou
         .prefix = lk_arg_string(args, "prefix"),
         .suffix = lk_arg_string(args, "suffix"),
     };
-    if (has(self, "log_on_batch")) options.not_on_batch = !lk_arg_bool(args, "log_on_batch");
+    if (has(self, "log_on_batch")) options.no_log_on_batch = !lk_arg_bool(args, "log_on_batch");
     if (has(self, "num_classes")) options.num_classes = lk_arg_int(args, "num_classes");
     if (has(self, "topk")) LKI_TRY(read_topk(args, &options));
     if (has(self, "zero_division")) options.zero_division = lk_arg_float(args, "zero_division");
@@ -126,21 +126,21 @@ static const lk_parameter confusion_parameters[] = {
 
 const lk_component lki_metric_components[] = {
     ENTRY("Accuracy", "How often the target is among the best k: accuracy01, accuracy03, ...", accuracy,
-          lk_accuracy_callback_create),
+          lk_accuracy_callback_with),
     ENTRY("MultilabelAccuracy", "How many labels are right.", multilabel_accuracy,
-          lk_multilabel_accuracy_callback_create),
+          lk_multilabel_accuracy_callback_with),
     ENTRY("PrecisionRecallF1Support", "precision, recall and f1: macro, micro, weighted, and per class.",
-          precision, lk_precision_recall_f1_support_callback_create),
+          precision, lk_precision_recall_f1_support_callback_with),
     ENTRY("MultilabelPrecisionRecallF1Support", "precision, recall and f1 of labels.", multilabel_precision,
-          lk_multilabel_precision_recall_f1_support_callback_create),
+          lk_multilabel_precision_recall_f1_support_callback_with),
     ENTRY("AUC", "The area under the ROC curve: macro, micro, weighted, and per class.", auc,
-          lk_auc_callback_create),
-    ENTRY("R2Squared", "The coefficient of determination.", regression, lk_r2_callback_create),
-    ENTRY("MSE", "The mean squared error.", regression, lk_mse_callback_create),
-    ENTRY("MAE", "The mean absolute error.", regression, lk_mae_callback_create),
-    ENTRY("IOU", "Intersection over union of regions.", region, lk_iou_callback_create),
-    ENTRY("Dice", "Twice the intersection over the sum of regions.", region, lk_dice_callback_create),
+          lk_auc_callback_with),
+    ENTRY("R2Squared", "The coefficient of determination.", regression, lk_r2_callback_with),
+    ENTRY("MSE", "The mean squared error.", regression, lk_mse_callback_with),
+    ENTRY("MAE", "The mean absolute error.", regression, lk_mae_callback_with),
+    ENTRY("IOU", "Intersection over union of regions.", region, lk_iou_callback_with),
+    ENTRY("Dice", "Twice the intersection over the sum of regions.", region, lk_dice_callback_with),
     ENTRY("ConfusionMatrix", "Which class is taken for which: a picture and a CSV file an epoch.", confusion,
-          lk_confusion_matrix_callback_create),
+          lk_confusion_matrix_callback_with),
     {0},
 };

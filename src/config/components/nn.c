@@ -35,8 +35,8 @@ static lk_status build_container(const lk_component *self, lk_args *args, void *
     lk_module *module, **plain;
     int count;
     LKI_TRY(take_modules(args, "args", &named, &count));
-    if (count > 0 && named[0].name && kind->create == lk_sequential_create)
-        module = lk_named_sequential_create((lk_named_modules){named, count});
+    if (count > 0 && named[0].name && kind->create == lk_sequential_with)
+        module = lk_named_sequential_with((lk_named_module_list){named, count});
     else {
         plain = LKI_NEW_ARRAY(lk_module *, count + 1);
         for (int i = 0; plain && i < count; i++) plain[i] = named[i].module;
@@ -67,7 +67,7 @@ static lk_status build_batch_norm(const lk_component *self, lk_args *args, void 
         .eps = lki_number_meant(lk_arg_float(args, "eps")),
         .momentum = lki_number_meant(lk_arg_float(args, "momentum")),
         .no_affine = !lk_arg_bool(args, "affine"),
-        .no_running_stats = !lk_arg_bool(args, "track_running_stats"),
+        .no_track_running_stats = !lk_arg_bool(args, "track_running_stats"),
     };
     return lki_built(kind->create(lk_arg_int64(args, "num_features"), options), out);
 }
@@ -88,7 +88,7 @@ static lk_status build_layer_norm(const lk_component *self, lk_args *args, void 
     LKI_TRY(read_shape(args, "normalized_shape", &shape));
     lk_norm_options options = {.eps = lki_number_meant(lk_arg_float(args, "eps")),
                                .no_affine = !lk_arg_bool(args, "elementwise_affine")};
-    return lki_built(lk_layer_norm_create(shape, options), out);
+    return lki_built(lk_layer_norm_with(shape, options), out);
 }
 
 static lk_status build_group_norm(const lk_component *self, lk_args *args, void **out)
@@ -97,7 +97,7 @@ static lk_status build_group_norm(const lk_component *self, lk_args *args, void 
     lk_norm_options options = {.eps = lki_number_meant(lk_arg_float(args, "eps")),
                                .no_affine = !lk_arg_bool(args, "affine")};
     return lki_built(
-        lk_group_norm_create(lk_arg_int64(args, "num_groups"), lk_arg_int64(args, "num_channels"), options),
+        lk_group_norm_with(lk_arg_int64(args, "num_groups"), lk_arg_int64(args, "num_channels"), options),
         out);
 }
 
@@ -180,7 +180,7 @@ static lk_status build_softplus(const lk_component *self, lk_args *args, void **
 
 static lk_status build_attention(const lk_component *self, lk_args *args, void **out)
 {
-    lk_attention_options options = {
+    lk_multihead_attention_options options = {
         .dropout = lk_arg_float(args, "dropout"),
         .no_bias = !lk_arg_bool(args, "bias"),
         .kdim = lk_arg_int(args, "kdim"),
@@ -188,14 +188,14 @@ static lk_status build_attention(const lk_component *self, lk_args *args, void *
         .batch_first = lk_arg_bool(args, "batch_first"),
     };
     (void)self;
-    return lki_built(lk_multihead_attention_create(lk_arg_int64(args, "embed_dim"),
-                                                   lk_arg_int64(args, "num_heads"), options),
+    return lki_built(lk_multihead_attention_with(lk_arg_int64(args, "embed_dim"),
+                                                 lk_arg_int64(args, "num_heads"), options),
                      out);
 }
 
 static lk_status build_encoder_layer(const lk_component *self, lk_args *args, void **out)
 {
-    lk_transformer_options options = {
+    lk_transformer_encoder_layer_options options = {
         .dim_feedforward = lk_arg_int(args, "dim_feedforward"),
         .dropout = lki_number_meant(lk_arg_float(args, "dropout")),
         .activation =
@@ -205,8 +205,8 @@ static lk_status build_encoder_layer(const lk_component *self, lk_args *args, vo
         .norm_first = lk_arg_bool(args, "norm_first"),
     };
     (void)self;
-    return lki_built(lk_transformer_encoder_layer_create(lk_arg_int64(args, "d_model"),
-                                                         lk_arg_int64(args, "nhead"), options),
+    return lki_built(lk_transformer_encoder_layer_with(lk_arg_int64(args, "d_model"),
+                                                       lk_arg_int64(args, "nhead"), options),
                      out);
 }
 
@@ -328,17 +328,17 @@ static const lk_parameter encoder_parameters[] = {
 
 const lk_component lki_module_components[] = {
     {"Sequential", "torch.nn.Sequential", LK_KIND_MODULE, "Modules one after the other.",
-     CONTAINER(lk_sequential_create)},
+     CONTAINER(lk_sequential_with)},
     {"Residual", NULL, LK_KIND_MODULE, "x plus what the modules, one after the other, make of it.",
-     CONTAINER(lk_residual_create)},
+     CONTAINER(lk_residual_with)},
     {"Linear", "torch.nn.Linear", LK_KIND_MODULE, "x W^T + b over the last axis.",
      .parameters = linear_parameters, .build = build_linear},
     {"BatchNorm1d", "torch.nn.BatchNorm1d", LK_KIND_MODULE,
-     "Normalises each channel over the batch: (N, C) or (N, C, L).", BATCH_NORM(lk_batch_norm1d_create)},
+     "Normalises each channel over the batch: (N, C) or (N, C, L).", BATCH_NORM(lk_batch_norm1d_with)},
     {"BatchNorm2d", "torch.nn.BatchNorm2d", LK_KIND_MODULE,
-     "Normalises each channel over the batch: (N, C, H, W).", BATCH_NORM(lk_batch_norm2d_create)},
+     "Normalises each channel over the batch: (N, C, H, W).", BATCH_NORM(lk_batch_norm2d_with)},
     {"BatchNorm3d", "torch.nn.BatchNorm3d", LK_KIND_MODULE,
-     "Normalises each channel over the batch: (N, C, D, H, W).", BATCH_NORM(lk_batch_norm3d_create)},
+     "Normalises each channel over the batch: (N, C, D, H, W).", BATCH_NORM(lk_batch_norm3d_with)},
     {"LayerNorm", "torch.nn.LayerNorm", LK_KIND_MODULE, "Normalises over the last axes.",
      .parameters = layer_norm_parameters, .build = build_layer_norm},
     {"GroupNorm", "torch.nn.GroupNorm", LK_KIND_MODULE, "Normalises over groups of channels.",

@@ -82,7 +82,7 @@ static lk_status build_sgd(const lk_component *self, lk_args *args, void **out)
     };
     (void)self;
     LKI_TRY(read_groups(args, groups, &options.groups));
-    return lki_built(lk_sgd_create(options), out);
+    return lki_built(lk_sgd_with(options), out);
 }
 
 typedef struct adam {
@@ -118,7 +118,7 @@ static lk_status build_catalyst_lamb(const lk_component *self, lk_args *args, vo
     (void)self;
     LKI_TRY(read_betas(args, &options.beta1, &options.beta2));
     LKI_TRY(read_groups(args, groups, &options.groups));
-    return lki_built(lk_catalyst_lamb_create(options), out);
+    return lki_built(lk_catalyst_lamb_with(options), out);
 }
 
 static lk_status build_rmsprop(const lk_component *self, lk_args *args, void **out)
@@ -135,7 +135,7 @@ static lk_status build_rmsprop(const lk_component *self, lk_args *args, void **o
     };
     (void)self;
     LKI_TRY(read_groups(args, groups, &options.groups));
-    return lki_built(lk_rmsprop_create(options), out);
+    return lki_built(lk_rmsprop_with(options), out);
 }
 
 static lk_status build_adagrad(const lk_component *self, lk_args *args, void **out)
@@ -151,7 +151,7 @@ static lk_status build_adagrad(const lk_component *self, lk_args *args, void **o
     };
     (void)self;
     LKI_TRY(read_groups(args, groups, &options.groups));
-    return lki_built(lk_adagrad_create(options), out);
+    return lki_built(lk_adagrad_with(options), out);
 }
 
 #define PARAMS                                                                                               \
@@ -244,11 +244,11 @@ const lk_component lki_optimizer_components[] = {
     {"SGD", "torch.optim.SGD", LK_KIND_OPTIMIZER, "Gradient descent, with momentum where asked.",
      .parameters = sgd_parameters, .build = build_sgd},
     {"Adam", "torch.optim.Adam", LK_KIND_OPTIMIZER, "Adaptive moments.", .parameters = adam_parameters,
-     .build = build_adam, .context = &(const adam){lk_adam_create, true}},
+     .build = build_adam, .context = &(const adam){lk_adam_with, true}},
     {"AdamW", "torch.optim.AdamW", LK_KIND_OPTIMIZER, "Adam with the weight decay apart from the gradient.",
-     .parameters = adamw_parameters, .build = build_adam, .context = &(const adam){lk_adamw_create, true}},
+     .parameters = adamw_parameters, .build = build_adam, .context = &(const adam){lk_adamw_with, true}},
     {"LAMB", NULL, LK_KIND_OPTIMIZER, "Adam, scaled for each parameter by its norm: for large batches.",
-     .parameters = lamb_parameters, .build = build_adam, .context = &(const adam){lk_lamb_create, false}},
+     .parameters = lamb_parameters, .build = build_adam, .context = &(const adam){lk_lamb_with, false}},
     {"CatalystLamb", "Lamb catalyst.contrib.optimizers.Lamb catalyst.contrib.nn.optimizers.Lamb",
      LK_KIND_OPTIMIZER, "Catalyst's LAMB: without debiasing, and weights' norms count as at most 10.",
      .parameters = catalyst_lamb_parameters, .build = build_catalyst_lamb},

@@ -26,17 +26,17 @@ static lk_status build_tensorboard(const lk_component *self, lk_args *args, void
 {
     (void)self;
     return lki_built(lk_tensorboard_logger(lk_arg_string(args, "logdir"),
-                                           .batch_metrics = lk_arg_bool(args, "log_batch_metrics"),
-                                           .no_epoch_metrics = !lk_arg_bool(args, "log_epoch_metrics")),
+                                           .log_batch_metrics = lk_arg_bool(args, "log_batch_metrics"),
+                                           .no_log_epoch_metrics = !lk_arg_bool(args, "log_epoch_metrics")),
                      out);
 }
 
 static lk_status build_jsonl(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return lki_built(
-        lk_jsonl_logger(lk_arg_string(args, "path"), .batch_metrics = lk_arg_bool(args, "log_batch_metrics")),
-        out);
+    return lki_built(lk_jsonl_logger(lk_arg_string(args, "path"),
+                                     .log_batch_metrics = lk_arg_bool(args, "log_batch_metrics")),
+                     out);
 }
 
 /* An engine of a config is a wish: the run opens the engine itself, after its ranks have been forked. */
@@ -69,7 +69,7 @@ static lk_status build_supervised(const lk_component *self, lk_args *args, void 
     LKI_TRY(read_key(args, "output_key", &options.output_key));
     LKI_TRY(read_key(args, "target_key", &options.target_key));
     options.loss_key = lk_arg_string(args, "loss_key");
-    return lki_built(lk_supervised_runner_create(options), out);
+    return lki_built(lk_supervised_runner_with(options), out);
 }
 
 #define POSTFIX                                                                                              \

@@ -68,9 +68,9 @@ static lk_status build_weighted(const lk_component *self, lk_args *args, void **
     return built(sampler, out);
 }
 
-static lk_distributed_options distributed_options(lk_args *args)
+static lk_distributed_sampler_options distributed_options(lk_args *args)
 {
-    return (lk_distributed_options){
+    return (lk_distributed_sampler_options){
         .num_replicas = lk_arg_int(args, "num_replicas"),
         .rank = lk_arg_int(args, "rank"),
         .no_shuffle = !lk_arg_bool(args, "shuffle"),
@@ -82,14 +82,14 @@ static lk_distributed_options distributed_options(lk_args *args)
 static lk_status build_distributed(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return built(lk_distributed_sampler_create(length_of(args, "dataset"), distributed_options(args)), out);
+    return built(lk_distributed_sampler_with(length_of(args, "dataset"), distributed_options(args)), out);
 }
 
 static lk_status build_wrapper(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return built(
-        lk_distributed_sampler_wrapper_create(lk_arg_take(args, "sampler"), distributed_options(args)), out);
+    return built(lk_distributed_sampler_wrapper_with(lk_arg_take(args, "sampler"), distributed_options(args)),
+                 out);
 }
 
 /* Labels come as numbers, as a file, or from the targets of a dataset. */

@@ -42,7 +42,7 @@ static lk_status build_multi_step(const lk_component *self, lk_args *args, void 
     lk_multi_step_lr_options options = {.gamma = lki_number_meant(lk_arg_float(args, "gamma"))};
     (void)self;
     LKI_TRY(read_milestones(args, &items, &options.milestones));
-    return lki_built(lk_multi_step_lr_create(options), out);
+    return lki_built(lk_multi_step_lr_with(options), out);
 }
 
 static lk_status build_exponential(const lk_component *self, lk_args *args, void **out)
@@ -56,7 +56,7 @@ static lk_status build_constant(const lk_component *self, lk_args *args, void **
     lk_constant_lr_options options = {.factor = lki_number_meant(lk_arg_float(args, "factor"))};
     (void)self;
     LKI_TRY(read_count(args, "total_iters", &options.total_iters));
-    return lki_built(lk_constant_lr_create(options), out);
+    return lki_built(lk_constant_lr_with(options), out);
 }
 
 static lk_status build_linear(const lk_component *self, lk_args *args, void **out)
@@ -65,7 +65,7 @@ static lk_status build_linear(const lk_component *self, lk_args *args, void **ou
                                     .end_factor = lki_number_meant(lk_arg_float(args, "end_factor"))};
     (void)self;
     LKI_TRY(read_count(args, "total_iters", &options.total_iters));
-    return lki_built(lk_linear_lr_create(options), out);
+    return lki_built(lk_linear_lr_with(options), out);
 }
 
 static lk_status build_polynomial(const lk_component *self, lk_args *args, void **out)
@@ -73,7 +73,7 @@ static lk_status build_polynomial(const lk_component *self, lk_args *args, void 
     lk_polynomial_lr_options options = {.power = lki_number_meant(lk_arg_float(args, "power"))};
     (void)self;
     LKI_TRY(read_count(args, "total_iters", &options.total_iters));
-    return lki_built(lk_polynomial_lr_create(options), out);
+    return lki_built(lk_polynomial_lr_with(options), out);
 }
 
 static lk_status build_cosine(const lk_component *self, lk_args *args, void **out)
@@ -86,12 +86,12 @@ static lk_status build_cosine(const lk_component *self, lk_args *args, void **ou
 
 static lk_status build_warm_restarts(const lk_component *self, lk_args *args, void **out)
 {
-    lk_warm_restarts_options options = {.eta_min = lk_arg_float(args, "eta_min")};
+    lk_cosine_annealing_warm_restarts_options options = {.eta_min = lk_arg_float(args, "eta_min")};
     int64_t t_0;
     (void)self;
     LKI_TRY(read_count(args, "T_0", &t_0));
     LKI_TRY(read_count(args, "T_mult", &options.t_mult));
-    return lki_built(lk_cosine_annealing_warm_restarts_create(t_0, options), out);
+    return lki_built(lk_cosine_annealing_warm_restarts_with(t_0, options), out);
 }
 
 static lk_status build_one_cycle(const lk_component *self, lk_args *args, void **out)
@@ -111,7 +111,7 @@ static lk_status build_one_cycle(const lk_component *self, lk_args *args, void *
     LKI_TRY(read_count(args, "total_steps", &options.total_steps));
     LKI_TRY(read_count(args, "epochs", &options.epochs));
     LKI_TRY(read_count(args, "steps_per_epoch", &options.steps_per_epoch));
-    return lki_built(lk_one_cycle_lr_create(lk_arg_float(args, "max_lr"), options), out);
+    return lki_built(lk_one_cycle_lr_with(lk_arg_float(args, "max_lr"), options), out);
 }
 
 static const char cyclic_modes[] = "triangular|triangular2|exp_range"; /* in lk_cyclic_mode's order */
@@ -128,13 +128,13 @@ static lk_status build_cyclic(const lk_component *self, lk_args *args, void **ou
     (void)self;
     LKI_TRY(read_count(args, "step_size_up", &options.step_size_up));
     LKI_TRY(read_count(args, "step_size_down", &options.step_size_down));
-    return lki_built(
-        lk_cyclic_lr_create(lk_arg_float(args, "base_lr"), lk_arg_float(args, "max_lr"), options), out);
+    return lki_built(lk_cyclic_lr_with(lk_arg_float(args, "base_lr"), lk_arg_float(args, "max_lr"), options),
+                     out);
 }
 
 static lk_status build_plateau(const lk_component *self, lk_args *args, void **out)
 {
-    lk_plateau_options options = {
+    lk_reduce_lr_on_plateau_options options = {
         .maximize = !strcmp(lk_arg_string(args, "mode"), "max"),
         .factor = lki_number_meant(lk_arg_float(args, "factor")),
         .patience = lki_number_meant(lk_arg_int(args, "patience")),
@@ -145,7 +145,7 @@ static lk_status build_plateau(const lk_component *self, lk_args *args, void **o
         .eps = lki_number_meant(lk_arg_float(args, "eps")),
     };
     (void)self;
-    return lki_built(lk_reduce_lr_on_plateau_create(options), out);
+    return lki_built(lk_reduce_lr_on_plateau_with(options), out);
 }
 
 static lk_status build_sequential(const lk_component *self, lk_args *args, void **out)
@@ -158,7 +158,7 @@ static lk_status build_sequential(const lk_component *self, lk_args *args, void 
     if (!schedulers) return LK_ERR_NOMEM;
     LKI_TRY(read_milestones(args, &items, &options.milestones));
     for (int i = 0; i < count; i++) schedulers[i] = lk_arg_take_at(args, "schedulers", i);
-    return lki_built(lk_sequential_lr_create(options), out);
+    return lki_built(lk_sequential_lr_with(options), out);
 }
 
 static lk_status build_warmup(const lk_component *self, lk_args *args, void **out)
@@ -168,7 +168,7 @@ static lk_status build_warmup(const lk_component *self, lk_args *args, void **ou
     (void)self;
     LKI_TRY(read_count(args, "steps", &steps));
     options.then = lk_arg_take(args, "then");
-    return lki_built(lk_warmup_lr_create(steps, options), out);
+    return lki_built(lk_warmup_lr_with(steps, options), out);
 }
 
 /* Every table begins and ends alike. */

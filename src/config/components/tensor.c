@@ -98,7 +98,7 @@ lk_status lki_built_with_dtypes(lk_args *args, lk_dataset *dataset, void **out)
         status = lk_dtype_parse(&dtypes[count++].dtype, name);
         if (status) lki_fail_prefix(status, "dtype");
     }
-    if (!status) return lki_built(lk_with_dtypes_create(dataset, dtypes, count), out);
+    if (!status) return lki_built(lk_cast_fields_with(dataset, dtypes, count), out);
     lk_dataset_free(dataset);
     return status;
 }

@@ -135,7 +135,7 @@ static lk_status build_normalize(const lk_component *self, lk_args *args, void *
         options.std[i] = (float)lk_arg_float_at(args, "std", i);
         if (options.std[i] == 0) return lki_fail(LK_ERR_CONFIG, "std: expected a number other than 0");
     }
-    return lki_built(lk_normalize_create(options), out);
+    return lki_built(lk_normalize_with(options), out);
 }
 
 static lk_status build_crop(const lk_component *self, lk_args *args, void **out)
@@ -157,9 +157,8 @@ static lk_status build_flip(const lk_component *self, lk_args *args, void **out)
     if (!(options.p > 0 && options.p <= 1))
         return lki_fail(LK_ERR_CONFIG, "p: expected a number above 0 and up to 1, found %g", options.p);
     bool is_horizontal = !strcmp(self->name, "RandomHorizontalFlip");
-    return lki_built(is_horizontal ? lk_random_horizontal_flip_create(options)
-                                   : lk_random_vertical_flip_create(options),
-                     out);
+    return lki_built(
+        is_horizontal ? lk_random_horizontal_flip_with(options) : lk_random_vertical_flip_with(options), out);
 }
 
 static lk_status build_affine(const lk_component *self, lk_args *args, void **out)
@@ -178,7 +177,7 @@ static lk_status build_affine(const lk_component *self, lk_args *args, void **ou
     options.translate_y = lk_arg_float_at(args, "translate", 1);
     options.scale_min = lk_arg_float_at(args, "scale", 0);
     options.scale_max = lk_arg_float_at(args, "scale", 1);
-    return lki_built(lk_random_affine_create(options), out);
+    return lki_built(lk_random_affine_with(options), out);
 }
 
 static lk_status build_cutout(const lk_component *self, lk_args *args, void **out)
@@ -202,8 +201,7 @@ static lk_status build_mix(const lk_component *self, lk_args *args, void **out)
     int keys = lk_arg_count(args, "keys");
     if (keys > LK_MAX_FIELDS) return lki_fail(LK_ERR_CONFIG, "keys: at most %d", LK_MAX_FIELDS);
     for (int i = 0; i < keys; i++) options.keys[i] = lk_arg_string_at(args, "keys", i);
-    return lki_built(!strcmp(self->name, "Mixup") ? lk_mixup_create(options) : lk_cutmix_create(options),
-                     out);
+    return lki_built(!strcmp(self->name, "Mixup") ? lk_mixup_with(options) : lk_cutmix_with(options), out);
 }
 
 #define KEY(default_) LKI_STRING("key", default_, "the field of the sample")

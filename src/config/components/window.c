@@ -77,7 +77,7 @@ static lk_status build_pool(const lk_component *self, lk_args *args, void **out)
     LKI_TRY(read_axes(args, "stride", kind->axes, 1, &options.stride, options.strides));
     LKI_TRY(read_axes(args, "padding", kind->axes, 0, &options.padding, options.paddings));
     if (kind->averages) {
-        options.exclude_pad = !lk_arg_bool(args, "count_include_pad");
+        options.no_count_include_pad = !lk_arg_bool(args, "count_include_pad");
         if (kind->axes > 1) options.divisor_override = lk_arg_int(args, "divisor_override");
     } else
         LKI_TRY(read_axes(args, "dilation", kind->axes, 1, &options.dilation, options.dilations));
@@ -113,7 +113,7 @@ static lk_status build_upsample(const lk_component *self, lk_args *args, void **
         options.scale_factors[i] = lk_arg_float_at(args, "scale_factor", i);
     options.axes = lki_choice_index(upsample_modes, lk_arg_string(args, "mode"));
     options.mode = options.axes ? LK_UPSAMPLE_LINEAR : LK_UPSAMPLE_NEAREST;
-    return lki_built(lk_upsample_create(options), out);
+    return lki_built(lk_upsample_with(options), out);
 }
 
 #define KERNEL   LKI_INTS("kernel_size", LKI_REQUIRED, "the window, one size or one a spatial axis")
@@ -218,35 +218,35 @@ static const lk_parameter upsample_parameters[] = {
 
 const lk_component lki_window_components[] = {
     {"Conv1d", "torch.nn.Conv1d", LK_KIND_MODULE, "A convolution over sequences (N, C, L).",
-     CONV(1, lk_conv1d_create)},
+     CONV(1, lk_conv1d_with)},
     {"Conv2d", "torch.nn.Conv2d", LK_KIND_MODULE, "A convolution over pictures (N, C, H, W).",
-     CONV(2, lk_conv2d_create)},
+     CONV(2, lk_conv2d_with)},
     {"Conv3d", "torch.nn.Conv3d", LK_KIND_MODULE, "A convolution over volumes (N, C, D, H, W).",
-     CONV(3, lk_conv3d_create)},
+     CONV(3, lk_conv3d_with)},
     {"ConvTranspose1d", "torch.nn.ConvTranspose1d", LK_KIND_MODULE,
-     "A transposed convolution over sequences.", TRANSPOSED(1, lk_conv_transpose1d_create)},
+     "A transposed convolution over sequences.", TRANSPOSED(1, lk_conv_transpose1d_with)},
     {"ConvTranspose2d", "torch.nn.ConvTranspose2d", LK_KIND_MODULE, "A transposed convolution over pictures.",
-     TRANSPOSED(2, lk_conv_transpose2d_create)},
+     TRANSPOSED(2, lk_conv_transpose2d_with)},
     {"ConvTranspose3d", "torch.nn.ConvTranspose3d", LK_KIND_MODULE, "A transposed convolution over volumes.",
-     TRANSPOSED(3, lk_conv_transpose3d_create)},
+     TRANSPOSED(3, lk_conv_transpose3d_with)},
     {"MaxPool1d", "torch.nn.MaxPool1d", LK_KIND_MODULE, "The maximum of each window of a sequence.",
-     MAX_POOL(1, lk_max_pool1d_create)},
+     MAX_POOL(1, lk_max_pool1d_with)},
     {"MaxPool2d", "torch.nn.MaxPool2d", LK_KIND_MODULE, "The maximum of each window of a picture.",
-     MAX_POOL(2, lk_max_pool2d_create)},
+     MAX_POOL(2, lk_max_pool2d_with)},
     {"MaxPool3d", "torch.nn.MaxPool3d", LK_KIND_MODULE, "The maximum of each window of a volume.",
-     MAX_POOL(3, lk_max_pool3d_create)},
+     MAX_POOL(3, lk_max_pool3d_with)},
     {"AvgPool1d", "torch.nn.AvgPool1d", LK_KIND_MODULE, "The mean of each window of a sequence.",
-     AVG_POOL(1, lk_avg_pool1d_create)},
+     AVG_POOL(1, lk_avg_pool1d_with)},
     {"AvgPool2d", "torch.nn.AvgPool2d", LK_KIND_MODULE, "The mean of each window of a picture.",
-     AVG_POOL(2, lk_avg_pool2d_create)},
+     AVG_POOL(2, lk_avg_pool2d_with)},
     {"AvgPool3d", "torch.nn.AvgPool3d", LK_KIND_MODULE, "The mean of each window of a volume.",
-     AVG_POOL(3, lk_avg_pool3d_create)},
+     AVG_POOL(3, lk_avg_pool3d_with)},
     {"AdaptiveAvgPool1d", "torch.nn.AdaptiveAvgPool1d", LK_KIND_MODULE,
-     "Means of windows that give a sequence of this length.", ADAPTIVE(1, lk_adaptive_avg_pool1d_create)},
+     "Means of windows that give a sequence of this length.", ADAPTIVE(1, lk_adaptive_avg_pool1d_with)},
     {"AdaptiveAvgPool2d", "torch.nn.AdaptiveAvgPool2d", LK_KIND_MODULE,
-     "Means of windows that give a picture of this size.", ADAPTIVE(2, lk_adaptive_avg_pool2d_create)},
+     "Means of windows that give a picture of this size.", ADAPTIVE(2, lk_adaptive_avg_pool2d_with)},
     {"AdaptiveAvgPool3d", "torch.nn.AdaptiveAvgPool3d", LK_KIND_MODULE,
-     "Means of windows that give a volume of this size.", ADAPTIVE(3, lk_adaptive_avg_pool3d_create)},
+     "Means of windows that give a volume of this size.", ADAPTIVE(3, lk_adaptive_avg_pool3d_with)},
     {"Upsample", "torch.nn.Upsample", LK_KIND_MODULE, "Resizes sequences, pictures and volumes.",
      .parameters = upsample_parameters, .build = build_upsample},
     {0},
