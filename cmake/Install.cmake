@@ -5,7 +5,7 @@ include(StaticLinkage)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
-install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 
 set_target_properties(lockstep_shared PROPERTIES EXPORT_NAME lockstep)
 foreach(kind shared static)
