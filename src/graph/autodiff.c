@@ -48,7 +48,7 @@ static lk_status differentiate_node(lk_graph *graph, lki_node *node)
 static bool can_store_in_place(const lk_value *gradient)
 {
     unsigned flags = lk_op_flags(gradient->node->op);
-    return !(flags & (LK_OP_LEAF | LK_OP_V)) && gradient->storage == LKI_STORAGE_ARENA &&
+    return !(flags & (LK_OP_IS_LEAF | LK_OP_IS_VIEW)) && gradient->storage == LKI_STORAGE_ARENA &&
            !gradient->is_output;
 }
 
@@ -116,7 +116,7 @@ static void restrict_to(lk_graph *graph, lk_param *const *params, int param_coun
         graph->params[i]->needs_grad = wanted && params && graph->params[i]->param->trainable;
     }
     for (lki_node *node = graph->first; node; node = node->next) {
-        if (lk_op_flags(node->op) & LK_OP_LEAF) continue;
+        if (lk_op_flags(node->op) & LK_OP_IS_LEAF) continue;
         bool needs_grad = false;
         for (int i = 0; i < node->input_count && lki_rules[node->op].backward; i++)
             needs_grad = needs_grad || (node->in[i] && node->in[i]->needs_grad);

@@ -14,7 +14,7 @@ bool lki_is_param_cast(const lki_node *node)
 static bool is_written(const lk_graph *graph, const lk_value *param)
 {
     for (const lki_node *node = graph->first; node; node = node->next) {
-        if (node->dead || !(lk_op_flags(node->op) & LK_OP_S)) continue;
+        if (node->dead || !(lk_op_flags(node->op) & LK_OP_WRITES_OPERANDS)) continue;
         for (int i = 0; i < node->input_count; i++)
             if (node->in[i] == param) return true;
     }
@@ -23,7 +23,8 @@ static bool is_written(const lk_graph *graph, const lk_value *param)
 
 static lki_node *next_with_work(lki_node *node)
 {
-    while (node && (node->dead || (lk_op_flags(node->op) & (LK_OP_LEAF | LK_OP_V)))) node = node->next;
+    while (node && (node->dead || (lk_op_flags(node->op) & (LK_OP_IS_LEAF | LK_OP_IS_VIEW))))
+        node = node->next;
     return node;
 }
 

@@ -80,7 +80,7 @@ static bool is_fusable(const lki_node *node)
     case LK_OP_COPY: return false;
     default: break;
     }
-    if (node->dead || !(lk_op_flags(node->op) & LK_OP_E)) return false;
+    if (node->dead || !(lk_op_flags(node->op) & LK_OP_IS_ELEMENTWISE)) return false;
     if (!lk_dtype_is_float(node->out[0]->dtype)) return false;
     for (int i = 0; i < node->input_count; i++)
         if (!node->in[i] || node->in[i]->dtype != node->out[0]->dtype) return false;
@@ -193,7 +193,7 @@ lk_status lki_pass_fuse(lk_graph *graph)
     lki_graph_count_uses(graph);
     for (lki_node *node = graph->first, *next; node; node = next) {
         next = node->next;
-        if (node->dead && !(lk_op_flags(node->op) & LK_OP_LEAF)) lki_graph_remove(graph, node);
+        if (node->dead && !(lk_op_flags(node->op) & LK_OP_IS_LEAF)) lki_graph_remove(graph, node);
     }
     lki_graph_count_uses(graph);
     for (lki_node *node = graph->first, *next; node; node = next) {

@@ -136,8 +136,8 @@ typedef struct lki_autodiff_report {
  */
 lk_status lki_pass_autodiff(lk_graph *graph, lk_value *loss, lk_param *const *params, int param_count,
                             lki_autodiff_report *report);
-/* Casts the operands of ops that gain from it (flag L) to `low`; results stay f32, or with `activations`
- * become `low` too and are kept so by ops that can (flag K). */
+/* Casts the operands of ops that gain from it (LK_OP_WANTS_16_BITS) to `low`; results stay f32, or with
+ * `activations` become `low` too and are kept so by ops that can (LK_OP_KEEPS_16_BITS). */
 lk_status lki_pass_precision(lk_graph *graph, lk_dtype low, bool activations);
 /* Has a loss between numbers compute its gradient too, for engines that do both at once. */
 void lki_pass_join_losses(lk_graph *graph);

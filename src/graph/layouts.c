@@ -38,7 +38,7 @@ static bool is_last(const lk_value *value)
 /* Element by element over operands of one shape, or of one element. */
 static bool goes_elementwise(const lki_node *node)
 {
-    if (!(lk_op_flags(node->op) & LK_OP_E)) return false;
+    if (!(lk_op_flags(node->op) & LK_OP_IS_ELEMENTWISE)) return false;
     for (int i = 0; i < node->input_count; i++)
         if (!node->in[i] || (!lk_shape_equal(node->in[i]->shape, node->out[0]->shape) &&
                              lk_shape_count(node->in[i]->shape) != 1))
@@ -203,7 +203,7 @@ lk_status lki_pass_layouts(lk_graph *graph, lk_engine *engine, bool wherever_pos
 {
     if (!engine->ops->channels_last) return LK_OK;
     for (lki_node *node = graph->first; node; node = node->next) {
-        if (node->dead || node->op == LK_OP_REORDER || (lk_op_flags(node->op) & LK_OP_LEAF)) continue;
+        if (node->dead || node->op == LK_OP_REORDER || (lk_op_flags(node->op) & LK_OP_IS_LEAF)) continue;
         bool convolves = is_convolution(node->op);
         reach r = convolves ? reach_of_convolution(engine, node, wherever_possible) : reach_of(node);
         if (!convolves && !keeps_last(node, r)) r = (reach){0, 0};

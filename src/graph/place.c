@@ -27,7 +27,7 @@ static size_t aligned(size_t nbytes)
 
 static bool lives_in_arena(const lk_value *value)
 {
-    return value->storage == LKI_STORAGE_ARENA && !(lk_op_flags(value->node->op) & LK_OP_LEAF);
+    return value->storage == LKI_STORAGE_ARENA && !(lk_op_flags(value->node->op) & LK_OP_IS_LEAF);
 }
 
 static void touch(lk_value *value, int order)
@@ -61,7 +61,7 @@ static int measure_lives(lk_graph *graph)
 static bool may_overwrite(const lki_node *node, const lk_value *input)
 {
     const lk_value *output = node->out[0];
-    return (lk_op_flags(node->op) & LK_OP_E) && lk_shape_equal(input->shape, output->shape) &&
+    return (lk_op_flags(node->op) & LK_OP_IS_ELEMENTWISE) && lk_shape_equal(input->shape, output->shape) &&
            lk_dtype_nbytes(input->dtype) == lk_dtype_nbytes(output->dtype) && input->layout == output->layout;
 }
 

@@ -45,7 +45,7 @@ struct lki_plan {
 
 static bool has_kernel(const lki_node *node)
 {
-    return !node->dead && !(lk_op_flags(node->op) & (LK_OP_LEAF | LK_OP_V));
+    return !node->dead && !(lk_op_flags(node->op) & (LK_OP_IS_LEAF | LK_OP_IS_VIEW));
 }
 
 static int input_index(const lk_graph *graph, const lk_value *value)
@@ -254,8 +254,8 @@ static lk_status resolve_kernels(lki_plan *plan)
     look_up_addresses(plan);
     for (int c = 0; c < plan->call_count; c++) {
         lk_call *call = &plan->calls[c];
-        bool on_host = (lk_op_flags(call->op) & LK_OP_H) && !engine->ops->alloc;
-        plan->draws = plan->draws || (lk_op_flags(call->op) & LK_OP_R);
+        bool on_host = (lk_op_flags(call->op) & LK_OP_RUNS_ON_HOST) && !engine->ops->alloc;
+        plan->draws = plan->draws || (lk_op_flags(call->op) & LK_OP_IS_RANDOM);
         lk_status status = on_host ? lki_host_prepare(call) : engine->ops->prepare(engine, call);
         if (status) return fail_in_layer(status, plan->nodes[c]);
         size_t *most = call->aside ? &plan->aside_nbytes : &plan->scratch_nbytes;

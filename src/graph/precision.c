@@ -55,8 +55,8 @@ static int activation_count(const lki_node *node)
     case LK_OP_BATCH_NORM_GRAD: return 2;
     default: break;
     }
-    if (lk_op_flags(node->op) & LK_OP_L) return 2; /* the factors; a bias is added in f32 */
-    return (lk_op_flags(node->op) & LK_OP_E) ? node->input_count : 1;
+    if (lk_op_flags(node->op) & LK_OP_WANTS_16_BITS) return 2; /* the factors; a bias is added in f32 */
+    return (lk_op_flags(node->op) & LK_OP_IS_ELEMENTWISE) ? node->input_count : 1;
 }
 
 static bool is_float_activation(const lki_node *node, int index)
@@ -70,7 +70,7 @@ static bool is_float_activation(const lki_node *node, int index)
 static bool gets_low(const lki_node *node)
 {
     int low = 0, count = 0, activations = activation_count(node);
-    if (lk_op_flags(node->op) & LK_OP_N) return is_low(node->in[activations - 1]);
+    if (lk_op_flags(node->op) & LK_OP_HAS_NO_GRADIENT) return is_low(node->in[activations - 1]);
     for (int i = 0; i < activations; i++) {
         if (!is_float_activation(node, i)) continue;
         count++;
@@ -140,11 +140,11 @@ lk_status lki_pass_precision(lk_graph *graph, lk_dtype low, bool activations)
 {
     for (lki_node *node = graph->first; node; node = node->next) {
         unsigned flags = lk_op_flags(node->op);
-        if (node->dead || node->op == LK_OP_CAST || (flags & LK_OP_LEAF)) continue;
-        if (flags & LK_OP_L)
+        if (node->dead || node->op == LK_OP_CAST || (flags & LK_OP_IS_LEAF)) continue;
+        if (flags & LK_OP_WANTS_16_BITS)
             LKI_TRY(lower_product(graph, node, low, activations));
         else if (activations)
-            LKI_TRY(flags & LK_OP_K ? keep(graph, node, low) : widen(graph, node));
+            LKI_TRY(flags & LK_OP_KEEPS_16_BITS ? keep(graph, node, low) : widen(graph, node));
     }
     lki_graph_count_uses(graph);
     return LK_OK;

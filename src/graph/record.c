@@ -233,7 +233,7 @@ lk_status lk_graph_output(lk_graph *graph, const char *name, lk_value *value)
         if (strcmp(graph->outputs[i]->name, name) == 0)
             return lki_fail(LK_ERR_INVALID, "there are two outputs named \"%s\"", name);
     /* One value may be wanted under two names, and a leaf is no place of its own: both get a copy. */
-    if (value->is_output || (lk_op_flags(lki_value_root(value)->node->op) & LK_OP_LEAF)) {
+    if (value->is_output || (lk_op_flags(lki_value_root(value)->node->op) & LK_OP_IS_LEAF)) {
         value = lki_record(graph, LK_OP_COPY, &value, 1, 1, NULL);
         if (!value) return graph->status;
     }
@@ -258,7 +258,7 @@ static lk_status complete_node(lki_node *node)
     for (int i = 0; i < node->output_count; i++) {
         LKI_TRY(lki_shape_check(node->out[i]->dtype, node->out[i]->shape));
         node->out[i]->needs_grad = needs_grad && lk_dtype_is_float(node->out[i]->dtype);
-        if (lk_op_flags(node->op) & LK_OP_V) node->out[i]->storage = LKI_STORAGE_VIEW;
+        if (lk_op_flags(node->op) & LK_OP_IS_VIEW) node->out[i]->storage = LKI_STORAGE_VIEW;
     }
     return LK_OK;
 }
@@ -333,7 +333,8 @@ void lki_graph_count_uses(lk_graph *graph)
     for (lki_node *node = graph->first; node; node = node->next)
         for (int i = 0; i < node->output_count; i++) node->out[i]->use_count = is_kept(node->out[i]);
     for (lki_node *node = graph->last; node; node = node->previous) {
-        bool leaf = lk_op_flags(node->op) & LK_OP_LEAF, alive = leaf || (lk_op_flags(node->op) & LK_OP_S);
+        bool leaf = lk_op_flags(node->op) & LK_OP_IS_LEAF,
+             alive = leaf || (lk_op_flags(node->op) & LK_OP_WRITES_OPERANDS);
         for (int i = 0; i < node->output_count && !alive; i++) alive = node->out[i]->use_count > 0;
         node->dead = !alive;
         for (int i = 0; i < node->input_count && alive; i++)

@@ -1,8 +1,9 @@
 /* One suite for every engine: each case of cases_*.c, run in several ways, against the reference engine in
  * f64.
  *
- * An engine must handle f32, and bf16 operands for ops with flag L; it may answer LK_ERR_UNSUPPORTED for f64,
- * f16 and bf16 results. LOCKSTEP_TEST_ENGINE=name runs one engine alone; LOCKSTEP_TEST_OP=name one op. */
+ * An engine must handle f32, and bf16 operands for ops that want 16 bits; it may answer LK_ERR_UNSUPPORTED
+ * for f64, f16 and bf16 results. LOCKSTEP_TEST_ENGINE=name runs one engine alone; LOCKSTEP_TEST_OP=name one
+ * op. */
 #include "case.h"
 
 #include "lktest.h"
@@ -41,7 +42,8 @@ static void every_op_has_a_case(void **state)
 {
     (void)state;
     for (int op = 0; op < LK_OP_COUNT; op++) {
-        bool has_kernel = !(lkt_op_flags((lk_op)op) & (LK_OP_LEAF | LK_OP_V | LK_OP_H)), found = false;
+        bool has_kernel = !(lkt_op_flags((lk_op)op) & (LK_OP_IS_LEAF | LK_OP_IS_VIEW | LK_OP_RUNS_ON_HOST)),
+             found = false;
         for (int i = 0; i < cases.count; i++) found = found || cases.items[i]->op == (lk_op)op;
         if (has_kernel && !found) fail_msg("op %s has no case", lkt_op_name((lk_op)op));
     }
@@ -92,7 +94,7 @@ static void compare(report *r, const lkt_case *c, const char *name, lkt_variant 
  * its results must tell the same story, and as many must be kept as p says, within six deviations. */
 static bool draws_its_own(const report *r, const lkt_case *c)
 {
-    return r->engine->ops->begin_step && (lkt_op_flags(c->op) & LK_OP_R);
+    return r->engine->ops->begin_step && (lkt_op_flags(c->op) & LK_OP_IS_RANDOM);
 }
 
 static const char *dropout_difference(const lkt_case *c, const lkt_result *actual, double tolerance)
@@ -148,7 +150,7 @@ static void expect(const lkt_case *c, lk_dtype dtype, lkt_result *expected)
 /* Whether output 0 may lie over input i. */
 static bool can_alias(const lkt_case *c, int i)
 {
-    return (lkt_op_flags(c->op) & LK_OP_E) && c->in[i] && c->in[i]->dtype == c->out[0]->dtype &&
+    return (lkt_op_flags(c->op) & LK_OP_IS_ELEMENTWISE) && c->in[i] && c->in[i]->dtype == c->out[0]->dtype &&
            lk_shape_equal(c->in[i]->shape, c->out[0]->shape);
 }
 
@@ -210,11 +212,11 @@ static void engine_conforms(void **state)
         const lkt_case *c = cases.items[i];
         if (only && strcmp(only, lkt_op_name(c->op))) continue;
         run_f32(&r, c);
-        if (lkt_op_flags(c->op) & LK_OP_K) {
+        if (lkt_op_flags(c->op) & LK_OP_KEEPS_16_BITS) {
             run_kept(&r, c, LK_BF16);
             run_kept(&r, c, LK_F16);
         }
-        if (!(lkt_op_flags(c->op) & LK_OP_L)) continue;
+        if (!(lkt_op_flags(c->op) & LK_OP_WANTS_16_BITS)) continue;
         run_low(&r, c, LK_BF16);
         run_low(&r, c, LK_F16);
     }

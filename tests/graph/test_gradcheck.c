@@ -545,7 +545,8 @@ static void every_differentiable_op_is_checked(void **state)
         for (int i = 0; i < count; i++) lk_param_free(params[i]);
     }
     for (int op = 0; op < LK_OP_COUNT; op++) {
-        bool differentiable = !(lk_op_flags(op) & (LK_OP_N | LK_OP_LEAF | LK_OP_H));
+        bool differentiable =
+            !(lk_op_flags(op) & (LK_OP_HAS_NO_GRADIENT | LK_OP_IS_LEAF | LK_OP_RUNS_ON_HOST));
         if (differentiable && !seen[op]) fail_msg("the gradient of \"%s\" is not checked", lk_op_name(op));
     }
 }
@@ -554,8 +555,8 @@ static void every_op_has_its_rules(void **state)
 {
     (void)state;
     for (int op = 0; op < LK_OP_COUNT; op++) {
-        bool leaf = lk_op_flags(op) & LK_OP_LEAF, update = lki_op_output_count(op) == 0;
-        bool differentiable = !leaf && !(lk_op_flags(op) & LK_OP_N);
+        bool leaf = lk_op_flags(op) & LK_OP_IS_LEAF, update = lki_op_output_count(op) == 0;
+        bool differentiable = !leaf && !(lk_op_flags(op) & LK_OP_HAS_NO_GRADIENT);
         bool has_shape = !leaf && !update && op != LK_OP_REORDER;
         if (has_shape != (lki_rules[op].infer != NULL)) fail_msg("\"%s\": the shape rule", lk_op_name(op));
         if (differentiable != (lki_rules[op].backward != NULL))

@@ -294,7 +294,7 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
     call_state *state = LKI_NEW(call_state);
     if (!state) return LK_ERR_NOMEM;
     *state = (call_state){f, call->run, is_update(call->op) ? hyper_of(f, call->attr->hyper) : -1};
-    f->dropout_count += (lk_op_flags(call->op) & LK_OP_R) != 0;
+    f->dropout_count += (lk_op_flags(call->op) & LK_OP_IS_RANDOM) != 0;
     call->run = run_call;
     call->state = state;
     call->free_state = free_state;

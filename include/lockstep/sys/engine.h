@@ -89,8 +89,9 @@ typedef struct lk_engine_ops {
     /* Required. Picks the kernel for a call whose operands are all placed: sets run, and where wanted state,
      * free_state and scratch_nbytes. LK_ERR_UNSUPPORTED with a sentence where it has none. */
     lk_status (*prepare)(lk_engine *engine, lk_call *call);
-    /* Whether 16-bit activations are kept as such between ops with flag K, in a run of such precision; else
-     * those get and give f32, and only the factors of products are of 16 bits. */
+    /* Whether 16-bit activations are kept as such between ops that can keep them
+     * (LK_OP_KEEPS_16_BITS), in a run of such precision; else those get and give f32, and only the factors of
+     * products are of 16 bits. */
     bool keeps_low;
     /* Whether pointwise_loss, where its reduction is not none, may have a second output: the gradient of its
      * input 0 for a dloss of 1. */

@@ -139,7 +139,7 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
     call->free_state = NULL;
     reset(call);
     lki_cpu_prepare own = prepares[call->op];
-    if (!own && (lk_op_flags(call->op) & LK_OP_E)) own = lki_cpu_prepare_elementwise;
+    if (!own && (lk_op_flags(call->op) & LK_OP_IS_ELEMENTWISE)) own = lki_cpu_prepare_elementwise;
     if (own && (call->output_count != 1 || call->out[0].data)) LKI_TRY(own(cpu, call));
     if (call->run) return LK_OK;
     reset(call);

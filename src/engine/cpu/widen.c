@@ -24,7 +24,7 @@ static bool is_low(lk_dtype dtype)
 /* What is changed in place has to be there as it is: of a batch norm those are the running values. */
 static bool writes_to_no_low(const lk_call *call)
 {
-    if (!(lk_op_flags(call->op) & LK_OP_S)) return true;
+    if (!(lk_op_flags(call->op) & LK_OP_WRITES_OPERANDS)) return true;
     if (call->op != LK_OP_BATCH_NORM) return false;
     for (int i = 3; i < call->input_count; i++)
         if (is_low(call->in[i].dtype)) return false;

@@ -344,7 +344,7 @@ lk_status lki_cuda_transpose(lki_cuda *cuda, lk_dtype from_dtype, const void *fr
                              void *to, int64_t count, int rows, int columns);
 
 lk_status lki_cuda_prepare_elementwise(lki_cuda *cuda,
-                                       lk_call *call); /* flag E, full, fused, cast, copy, expand */
+                                       lk_call *call); /* elementwise ops, full, fused, cast, copy, expand */
 lk_status lki_cuda_prepare_reduce(lki_cuda *cuda, lk_call *call);  /* sum, mean, max, var, max_grad, argmax */
 lk_status lki_cuda_prepare_softmax(lki_cuda *cuda, lk_call *call); /* and log_softmax, and their gradients */
 lk_status lki_cuda_prepare_movement(lki_cuda *cuda,

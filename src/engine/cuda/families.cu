@@ -65,7 +65,7 @@ static lki_cuda_prepare family_of(lk_op op, unsigned flags)
     case LK_OP_REDUCE_START:
     case LK_OP_REDUCE_WAIT:
     case LK_OP_ASSIGN: return lki_cuda_prepare_ranks;
-    default: return flags & LK_OP_E ? lki_cuda_prepare_elementwise : NULL;
+    default: return flags & LK_OP_IS_ELEMENTWISE ? lki_cuda_prepare_elementwise : NULL;
     }
 }
 
