@@ -94,7 +94,9 @@ typedef struct lk_criterion_callback_options {
  * evaluation, for every loss of the library with the reduction mean or batch mean, and in training on the CPU
  * in fp32 for a CrossEntropyLoss without label smoothing. Else (training otherwise, another reduction, a
  * criterion or handle_batch of your own, one of several criteria) it is the mean of the batches' losses, each
- * weighted by its samples that count, and shows the batches in its last digits. */
+ * weighted by its samples that count, and shows the batches in its last digits. The loss of a batch with
+ * padding is then the mean over its samples that count, if the loss is the library's with the reduction mean
+ * or batch mean. */
 #define lk_criterion_callback(...)                                                                           \
     LK_CALL0_(lk_criterion_callback_with, lk_criterion_callback_options, __VA_ARGS__)
 lk_callback *lk_criterion_callback_with(lk_criterion_callback_options options);

@@ -119,15 +119,40 @@ static lk_status end_with_nan(lk_runner *runner)
     return lk_metrics_set(runner->batch_metrics, lki_objective_key(runner), NAN);
 }
 
-/* Evaluation knows the loss of each sample, and so does a batch whose padding must not count. Training pays
- * nothing for it: on the host a cross entropy gives it away. */
+/* Evaluation knows the loss of each sample. Training pays nothing for it: on the host a cross entropy gives
+ * it away. */
+static lki_samples_wanted samples_of_pass(const lk_runner *runner)
+{
+    const lk_step *step = runner->step;
+    if (!is_training(runner)) return LKI_SAMPLES_ALL;
+    return !step->engine->ops->alloc && step->options.precision == LK_F32 ? LKI_SAMPLES_FREE
+                                                                          : LKI_SAMPLES_NONE;
+}
+
+/* A batch whose padding must not count has to know the loss of each sample, too. */
 static void want_samples(lk_runner *runner, const lk_batch *batch)
 {
-    lk_step *step = runner->step;
-    bool free = !step->engine->ops->alloc && step->options.precision == LK_F32;
-    step->samples = !is_training(runner) || batch->padding ? LKI_SAMPLES_ALL
-                    : free                                 ? LKI_SAMPLES_FREE
-                                                           : LKI_SAMPLES_NONE;
+    runner->step->samples = batch->padding ? LKI_SAMPLES_ALL : samples_of_pass(runner);
+}
+
+/* Whether all batches of this pass know their samples' losses, not only the padded one. */
+static bool pass_knows_samples(const lk_runner *runner)
+{
+    lki_samples_wanted wanted = samples_of_pass(runner);
+    return wanted == LKI_SAMPLES_ALL ||
+           (wanted == LKI_SAMPLES_FREE &&
+            runner->step->current->sample_rule.source == LKI_SAMPLES_LOG_PROBABILITIES);
+}
+
+/* The mean loss of the samples that count, for a pass whose other batches are known by their means only. */
+static lk_status add_padded_batch(lk_metric *metric, const lki_sample_losses *losses)
+{
+    double sum = 0, weight = 0;
+    for (int64_t i = 0; i < losses->count; i++) {
+        sum += losses->sums[i];
+        weight += losses->weights[i];
+    }
+    return weight != 0 ? lk_metric_update_value(metric, sum / weight, losses->count) : LK_OK;
 }
 
 /* A batch whose targets are all ignored has no mean: it is NaN, though its samples say 0 of 0. */
@@ -145,6 +170,7 @@ lk_status lki_run_add_loss(lk_runner *runner, const char *name, lk_metric *metri
                         same_number(lk_step_loss(step), value);
     if (is_steps_own && step->current->sample_rule.output)
         LKI_TRY(lki_step_sample_losses(runner->step, runner->batch, runner->counted_batch_size, &losses));
+    if (losses && losses->count && !pass_knows_samples(runner)) return add_padded_batch(metric, losses);
     if (losses && losses->count)
         return lki_mean_metric_add_samples(metric, losses->sums, losses->weights, losses->count);
     return lk_metric_update_value(metric, value, runner->counted_batch_size);
