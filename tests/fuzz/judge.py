@@ -132,7 +132,7 @@ def excess(ours, plain, exact, drift, scale):
 
 
 def compare_losses(ours, theirs, kind, loader, report):
-    """`kind` is a list of a trace: "batches", or the epochs' losses, "epochs" or "weighted"."""
+    """`kind` is a list of a trace: "batches" or "epochs"."""
     def entries(trace):
         return [entry for entry in getattr(trace, kind) if entry[0] == loader]
 
@@ -177,16 +177,9 @@ def compare_initial(initial, theirs, report):
 def compare(ours, theirs, initial):
     """[(excess, sentence)], the worst first."""
     report = []
-    ours.trace.weighted = ours.trace.epochs
     for loader in theirs.job["config"]["loaders"]:
         compare_losses(ours, theirs, "batches", loader, report)
-        # Metrics of several ranks leave padding out, which the emulation does not know. A mean over classes with weights may
-        # count each batch by its samples or by their weights.
-        if theirs.job["ranks"] == 1:
-            looks = [[], []]
-            compare_losses(ours, theirs, "epochs", loader, looks[0])
-            compare_losses(ours, theirs, "weighted", loader, looks[1])
-            report += min(looks, key=lambda look: look[0][0])
+        compare_losses(ours, theirs, "epochs", loader, report)
     compare_weights(ours, theirs, report)
     compare_initial(initial, theirs, report)
     return sorted(report, key=lambda entry: -entry[0])

@@ -22,6 +22,9 @@ import nn_lamb  # noqa: E402
 # Catalyst calls set_epoch with the number of the epoch.
 FIRST_EPOCH = 1
 
+# A cross entropy of more classes times places than this does not give its samples' losses away in training (sample_losses.c).
+MOST_CELLS = 1024
+
 
 class Diverged(Exception):
     """A loss or a weight is not finite: nothing can be compared."""
@@ -32,7 +35,6 @@ class Trace:
 
     def __init__(self):
         self.initial, self.final, self.batches, self.epochs = {}, {}, [], []
-        self.weighted = []  # the epochs' losses if each batch counts with what its mean divides by
         self.reached = None  # for each parameter, which of its numbers have ever had a gradient that is not exactly zero
 
 
@@ -197,11 +199,26 @@ class Run:
         return next((c for c in self.callbacks if c["_target_"] in names), {})
 
     def loss_of(self, key, indices):
+        """The loss of a batch, and the outputs that it is of."""
         x, y = self.data[key]
-        loss = self.criterion(self.model(x[indices]), y[indices])
+        outputs = self.model(x[indices])
+        loss = self.criterion(outputs, y[indices])
         if not np.isfinite(loss.item()) or abs(loss.item()) > 1e15:
             raise Diverged
-        return loss
+        return loss, outputs.detach()
+
+    def is_sample_mean(self):
+        """Whether the loss of a batch is a mean, to which each sample adds a sum and a weight."""
+        return self.config["criterion"].get("reduction", "mean") in ("mean", "batchmean")
+
+    def knows_samples(self, key):
+        """Whether an epoch's loss is that of all samples as one batch; else it is the mean of the batches' losses by their samples.
+        In training only a plain cross entropy of few cells gives the samples' losses away."""
+        spec, targets = self.config["criterion"], self.data[key][1]
+        if key != "train":
+            return self.is_sample_mean()
+        plain = spec["_target_"] == "CrossEntropyLoss" and targets.dtype == torch.int64 and not spec.get("label_smoothing")
+        return plain and self.is_sample_mean() and self.classes * targets[0].numel() <= MOST_CELLS
 
     def divisor(self, key, indices):
         """What the mean of a batch divides by: the class weights of its targets, or the number of its samples."""
@@ -212,31 +229,44 @@ class Run:
         weights = tensor(spec["weight"], self.dtype)[counted] if "weight" in spec else torch.ones(counted.shape)
         return float(weights.sum())
 
+    def part(self, key, indices, loss, outputs, padding=0):
+        """What a batch adds to its epoch's loss: (loss, weight). The last `padding` samples do not count: they repeat others. A sum
+        cannot be divided again: there they are left out of the weight alone."""
+        self.classes = outputs.shape[1] if outputs.dim() > 1 else 1
+        counted = indices[:len(indices) - padding]
+        if not len(counted):
+            return 0.0, 0.0
+        if padding and self.is_sample_mean():
+            loss = self.criterion(outputs[:len(counted)], self.data[key][1][counted]).item()
+        weight = self.divisor(key, counted) if self.knows_samples(key) else float(len(counted))
+        return (loss, weight) if np.isfinite(loss) else (0.0, 0.0)
+
     def note_epoch(self, key, epoch, parts):
-        """`parts`: (loss, samples, divisor) of each batch of each rank."""
-        for kind, at in ((self.trace.epochs, 1), (self.trace.weighted, 2)):
-            kind.append((key, epoch, sum(p[0] * p[at] for p in parts) / sum(p[at] for p in parts)))
+        weight = sum(part[1] for part in parts)
+        if not weight:
+            raise Diverged
+        self.trace.epochs.append((key, epoch, sum(loss * own for loss, own in parts) / weight))
 
     # -- one batch --
 
     def backward(self, batches):
-        """Adds the mean gradient of all ranks to what is there; the loss of each rank."""
-        losses, parameters = [], list(self.model.parameters())
+        """Adds the mean gradient of all ranks to what is there; each rank's loss and outputs."""
+        results, parameters = [], list(self.model.parameters())
         before = [p.grad for p in parameters]
         sums = [None] * len(parameters)
         for rank, indices in enumerate(batches):
             for p in parameters:
                 p.grad = None
-            loss = self.ranks.run(rank, lambda: self.loss_of("train", indices))
+            loss, outputs = self.ranks.run(rank, lambda: self.loss_of("train", indices))
             self.ranks.run(rank, loss.backward)
-            losses.append(loss.item())
+            results.append((loss.item(), outputs))
             for i, p in enumerate(parameters):
                 if p.grad is not None:
                     part = p.grad / len(batches)
                     sums[i] = part if sums[i] is None else sums[i] + part
         for p, old, new in zip(parameters, before, sums):
             p.grad = new if old is None else old if new is None else old + new
-        return losses
+        return results
 
     def adjust_gradients(self):
         for p, reached in zip(self.model.parameters(), self.trace.reached):
@@ -258,7 +288,7 @@ class Run:
                 getattr(torch.nn.utils, clip)(parameters, **callback["grad_clip_params"])
 
     def train_batch(self, batches):
-        losses = self.backward(batches)
+        results = self.backward(batches)
         self.adjust_gradients()
         self.accumulated += 1
         if self.accumulated % self.callback("Optimizer").get("accumulation_steps", 1) == 0:
@@ -270,7 +300,7 @@ class Run:
         ema = self.callback("EMA")
         if ema and self.batches % ema.get("update_every", 1) == 0:
             self.average(1 - ema.get("decay", 0.999))
-        return losses
+        return results
 
     def average(self, share):
         if not self.averaged:
@@ -288,17 +318,16 @@ class Run:
                 sampler.set_epoch(epoch + FIRST_EPOCH)
         self.model.train()
         passes = [self.ranks.run(rank, lambda: iter(loader)) for rank, (loader, _) in enumerate(loaders)]
-        parts = []
+        parts, seen = [], 0
         while True:
             batches = [self.ranks.run(rank, lambda: next(each, None)) for rank, each in enumerate(passes)]
             if batches[0] is None:
                 break
-            losses = self.train_batch(batches)
-            self.trace.batches.append(("train", epoch, losses[0]))
-            parts += [(loss, len(indices), self.divisor("train", indices)) for loss, indices in zip(losses, batches)]
-        parts = without_padding(parts, loaders)
-        if not parts:
-            raise Diverged
+            results = self.train_batch(batches)
+            self.trace.batches.append(("train", epoch, results[0][0]))
+            seen += len(batches[0])
+            parts += [self.part("train", indices, *result, padding_of(loaders, rank, seen))
+                      for rank, (indices, result) in enumerate(zip(batches, results))]
         self.note_epoch("train", epoch, parts)
         return self.trace.epochs[-1][2]
 
@@ -308,10 +337,10 @@ class Run:
         with torch.no_grad():
             for rank, (loader, _) in enumerate(self.loaders["valid"]):
                 for indices in self.ranks.run(rank, lambda: list(loader)):
-                    loss = self.loss_of("valid", indices).item()
+                    loss, outputs = self.loss_of("valid", indices)
                     if rank == 0:
-                        self.trace.batches.append(("valid", epoch, loss))
-                    parts.append((loss, len(indices), self.divisor("valid", indices)))
+                        self.trace.batches.append(("valid", epoch, loss.item()))
+                    parts.append(self.part("valid", indices, loss.item(), outputs))
         self.note_epoch("valid", epoch, parts)
 
     def swap_averages(self):
@@ -339,17 +368,13 @@ class Run:
             self.scheduler.step(metric) if needs_metric else self.scheduler.step()
 
 
-def without_padding(parts, loaders):
-    """The parts of a pass, where the last sample of the last ranks does not count: it repeats another one, so that all ranks have as
-    many. A loader that drops its last batch may have dropped it."""
-    loader, sampler = loaders[0]
-    if not isinstance(sampler, DistributedSampler) or (loader.drop_last and sampler.num_samples % loader.batch_size):
-        return parts
+def padding_of(loaders, rank, seen):
+    """How many samples at the end of a rank's batch only make the ranks' shares equal, once the rank has seen so many."""
+    sampler = loaders[rank][1]
+    if not isinstance(sampler, DistributedSampler) or seen < sampler.num_samples:
+        return 0
     padding = sampler.total_size - len(sampler.dataset)
-    if not 0 < padding < len(loaders):
-        return parts
-    shorter = [(loss, count - 1, divisor * (count - 1) / count) for loss, count, divisor in parts[-padding:]]
-    return parts[:-padding] + [part for part in shorter if part[1] > 0]
+    return int(padding > 0 and rank >= len(loaders) - padding)
 
 
 def train(job, dtype=torch.float32, nudge=0, exact=None):
