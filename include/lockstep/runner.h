@@ -102,7 +102,7 @@ typedef struct lk_train_options {
     bool overwrite;           /* replace an earlier run's files in logdir; by default they move to LOGDIR.1 */
     const char *autoresume;   /* from logdir's own, where there is one: "last", or the weights of "best" */
     const char *valid_loader; /* which loader's metric decides; by default the first one */
-    const char *valid_metric; /* "loss" */
+    const char *valid_metric; /* "loss"; for when a misspelt one is found see lk_callback.declares_metrics */
     bool minimize_valid_metric; /* what lk_train assumes where no valid_metric is given */
     bool verbose;               /* progress and epoch lines on stdout */
     bool timeit;                /* times of loading and computing among the metrics */

@@ -5,7 +5,11 @@
 #include "base/suggest.h"
 #include "run/run.h"
 
+#include <ctype.h>
 #include <string.h>
+
+/* One edit of a shorter name makes another word too easily. */
+enum { MIN_SLIP_LENGTH = 6 };
 
 void lki_metric_names_fini(lki_metric_names *names)
 {
@@ -87,6 +91,71 @@ static lk_status no_metric(const lki_metric_names *names, const lki_watched *wat
                     watched->loader_key, watched->metric_key, lki_suggest_text(&near, hint, sizeof hint));
 }
 
+/* ---- Slips of the hand ----
+ *
+ * A callback of the user's own may report any name, but hardly one that differs from a known one by a single
+ * letter inside a word. A difference at a word's edge, as between "loss_a" and "loss_b", "rmse" and "mse" or
+ * "accuracy01" and "accuracy03", is how people name siblings. */
+
+static bool is_inside_word(const char *text, size_t at)
+{
+    return at > 0 && islower((unsigned char)text[at - 1]) && islower((unsigned char)text[at]) &&
+           islower((unsigned char)text[at + 1]);
+}
+
+static bool is_slip(const char *wanted, const char *known)
+{
+    size_t a = strlen(wanted), b = strlen(known), at = 0;
+    if (a < MIN_SLIP_LENGTH || lki_edit_distance(wanted, known) != 2) return false;
+    while (wanted[at] && wanted[at] == known[at]) at++;
+    return is_inside_word(a >= b ? wanted : known, at);
+}
+
+/* The known name that was probably meant, or NULL. */
+static const char *meant_by_slip(const lki_metric_names *names, const char *wanted)
+{
+    static const char *const common[] = {"accuracy", "accuracy01", "precision", "recall", "r2squared"};
+    for (int i = 0; i < names->declared_count; i++)
+        if (is_slip(wanted, names->declared[i])) return names->declared[i];
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+        if (is_slip(wanted, common[i])) return common[i];
+    return NULL;
+}
+
+/* Whether a callback is called while its loader's metrics are open: not if it only hears of the experiment or
+ * the epoch, and in a loader that does not train not if it only hears of gradients and updates. */
+static bool may_report_in(const lk_callback *callback, const char *loader_key)
+{
+    const lk_callback_ops *ops = callback->ops;
+    bool trains = strncmp(loader_key, "train", 5) == 0;
+    return ops->on_loader_start || ops->on_batch_start || ops->on_sample || ops->on_forward ||
+           ops->on_criterion || (trains && (ops->on_backward || ops->on_step)) || ops->on_batch_end ||
+           ops->on_loader_end || ops->on_settled;
+}
+
+/* Whether somebody may report in this loader what was not declared. */
+static bool has_stranger_in(const lk_runner *runner, const char *loader_key)
+{
+    const lki_run *run = runner->run;
+    if (runner->ops && runner->ops->handle_batch) return true;
+    for (int i = 0; i < run->callback_count; i++)
+        if (!run->callbacks[i]->declares_metrics && may_report_in(run->callbacks[i], loader_key)) return true;
+    return false;
+}
+
+static lk_status check_name(const lk_runner *runner, const lki_watched *watched)
+{
+    const lki_metric_names *names = &runner->run->names;
+    if (lki_metric_names_is_declared(names, watched->metric_key)) return LK_OK;
+    if (!has_stranger_in(runner, watched->loader_key)) return no_metric(names, watched, NULL);
+    const char *meant = meant_by_slip(names, watched->metric_key);
+    if (!meant) return LK_OK; /* looked at again when the loader has ended */
+    return lki_fail(LK_ERR_NOT_FOUND,
+                    "%s: nobody declares a metric \"%s\"; did you mean \"%s\"? A metric of your own needs "
+                    "lk_runner_declare_metric, or a name that is less like it",
+                    watched->who, watched->metric_key, meant);
+}
+
 lk_status lki_metric_names_check(lk_runner *runner)
 {
     const lki_run *run = runner->run;
@@ -97,10 +166,9 @@ lk_status lki_metric_names_check(lk_runner *runner)
     if (run->options.valid_metric && !run->evaluating)
         LKI_TRY(lki_metric_names_watch(runner, "valid_metric", NULL, NULL));
     for (int i = 0; i < names->watched_count; i++) {
-        const lki_watched *watched = &names->watched[i];
-        if (lki_run_find_loader(run, watched->loader_key) < 0) return no_loader(runner, watched);
-        if (!names->has_strangers && !lki_metric_names_is_declared(names, watched->metric_key))
-            return no_metric(names, watched, NULL);
+        if (lki_run_find_loader(run, names->watched[i].loader_key) < 0)
+            return no_loader(runner, &names->watched[i]);
+        LKI_TRY(check_name(runner, &names->watched[i]));
     }
     return LK_OK;
 }

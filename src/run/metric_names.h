@@ -2,9 +2,9 @@
  *
  * A callback declares what it sets (lk_runner_declare_metric) when the experiment starts, and says with
  * lk_callback.declares_metrics that this is all of it. So a name that nobody reports is found before the
- * first batch; if a callback or handle_batch of the user's own may set it, when its loader has ended for the
- * first time. What such code puts into batch_metrics is averaged over the samples of the loader and of all
- * ranks. */
+ * first batch; if a callback or handle_batch of the user's own may set it in that loader, when its loader has
+ * ended for the first time, unless the name is a known one with a slip of the hand in it. What such code puts
+ * into batch_metrics is averaged over the samples of the loader and of all ranks. */
 #ifndef LKI_RUN_METRIC_NAMES_H
 #define LKI_RUN_METRIC_NAMES_H
 

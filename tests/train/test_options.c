@@ -155,6 +155,82 @@ static void names_that_somebody_may_report(void **state)
     lk_runner_free(runner);
 }
 
+typedef struct watched {
+    const char *loader, *metric;
+    lk_callback *callback; /* declares nothing */
+    const char *sentence;
+    int batches; /* that are seen before it is refused */
+} watched;
+
+static void expect_unreported(watched w)
+{
+    lk_runner *runner = lk_supervised_runner();
+    batches_seen = 0;
+    assert_int_equal(lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                              .optimizer = lk_sgd(.lr = 0.1),
+                              .loaders = lk_loaders({"train", loader()}, {"valid", loader()}),
+                              .callbacks = lk_callbacks(counter(), w.callback), .valid_loader = w.loader,
+                              .valid_metric = w.metric),
+                     LK_ERR_NOT_FOUND);
+    lkt_contains(lk_error(), w.sentence);
+    assert_int_equal(batches_seen, w.batches);
+    lk_runner_free(runner);
+}
+
+static lk_status look(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback, (void)runner;
+    return LK_OK;
+}
+
+/* A callback that declares nothing does not hide a name that it cannot report, or that is plainly misspelt.
+ */
+static void names_that_nobody_can_report(void **state)
+{
+    (void)state;
+    const char *none = "valid_metric: loader \"valid\" reports no metric \"mine\"";
+    expect_unreported((watched){"valid", "mine", lk_on(step, look, NULL), none, 0});
+    expect_unreported((watched){"valid", "mine", lk_on(backward, look, NULL), none, 0});
+    expect_unreported((watched){"valid", "mine", lk_on(epoch_start, look, NULL), none, 0});
+    expect_unreported((watched){"valid", "mine", lk_on(epoch_end, look, NULL), none, 0});
+    expect_unreported((watched){"valid", "mine", lk_on(loader_end, look, NULL), none, 6});
+    expect_unreported((watched){"train", "mine", lk_on(step, look, NULL),
+                                "valid_metric: loader \"train\" reports no metric", 3});
+    expect_unreported(
+        (watched){"train", "acuracy", lk_on(step, look, NULL), "did you mean \"accuracy\"?", 0});
+    expect_unreported(
+        (watched){"valid", "loss/maen", lk_on(loader_end, look, NULL), "did you mean \"loss/mean\"?", 0});
+    expect_unreported((watched){"valid", "loss/meen", lk_on(loader_end, look, NULL),
+                                "needs lk_runner_declare_metric, or a name that is less like it", 0});
+}
+
+static lk_status report_name(lk_callback *callback, lk_runner *runner)
+{
+    return lk_metrics_set(runner->loader_metrics, callback->context, 1);
+}
+
+static lk_status report_step(lk_callback *callback, lk_runner *runner)
+{
+    return lk_metrics_set(runner->batch_metrics, callback->context, 1);
+}
+
+/* Names that are near to known ones, as people name siblings: a callback of the user's own reports them. */
+static void names_that_are_like_others(void **state)
+{
+    (void)state;
+    static const char *const metrics[] = {"gloss", "lossy", "loss_b", "losses", "loss/max", "rmse", "Loss"};
+    for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
+        for (int k = 0; k < 2; k++) {
+            lk_runner *runner = lk_supervised_runner();
+            lkt_ok(lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
+                            .optimizer = lk_sgd(.lr = 0.1), .loaders = lk_loaders({"train", loader()}),
+                            .callbacks = lk_callbacks(k ? lk_on(loader_end, report_name, (void *)metrics[i])
+                                                        : lk_on(step, report_step, (void *)metrics[i])),
+                            .valid_metric = metrics[i]));
+            lk_runner_free(runner);
+        }
+}
+
 static void a_run_without_an_optimizer(void **state)
 {
     (void)state;
@@ -270,6 +346,8 @@ int main(void)
         cmocka_unit_test(names),
         cmocka_unit_test(names_that_are_reported),
         cmocka_unit_test(names_that_somebody_may_report),
+        cmocka_unit_test(names_that_nobody_can_report),
+        cmocka_unit_test(names_that_are_like_others),
         cmocka_unit_test(a_run_without_an_optimizer),
         cmocka_unit_test(a_run_that_diverges_says_so),
         cmocka_unit_test(constructors),

@@ -77,7 +77,9 @@ struct lk_callback {
      * be set until the experiment has started. */
     bool may_lag;
     /* Says that every metric which it sets is declared in on_experiment_start (lk_runner_declare_metric), if
-     * it sets any. If all callbacks say so, a metric that nobody reports is found before the first batch. */
+     * it sets any. If all callbacks say so that have a slot which is called in the loader, a metric that
+     * nobody reports is found before the first batch; a name that differs from a known one by a single letter
+     * inside a word, always. Else it is found when the loader has ended for the first time. */
     bool declares_metrics;
 };
 
