@@ -47,42 +47,48 @@ static void print_kind(lk_component_kind kind, bool markdown)
 
 static void print_introduction(void)
 {
-    puts(
-        "# Components and keys\n\n"
-        "Everything that a config can name, with all of its keys, as `lockstep components --markdown` prints "
-        "it (`make docs`).\n"
-        "[config.md](config.md) explains the format. Every key has an effect, which `tests/config/keys` "
-        "shows for each of them;\n"
-        "those that other programs know and that mean nothing here are refused, or listed [at the "
-        "end](#keys-without-an-effect).\n\n"
-        "## Keys of every config\n\n"
-        "| key | where | |\n"
-        "| --- | --- | --- |\n"
-        "| `runner` | at the top | what trains; not needed for estimators |\n"
-        "| `run` | at the top | the list of calls, made in order |\n"
-        "| any other | at the top | may hold anchors and objects with a `_var_`; one that nothing refers to "
-        "is reported |\n"
-        "| `_target_` | in a map | the component that the map stands for |\n"
-        "| `_call_` | in an item of `run` | the call |\n"
-        "| `_var_` | in a map | names the object; alone, refers to the latest of that name |\n"
-        "| `_mode_` | in a map | `auto` or `call`; `partial` for functions |\n"
-        "| `args` | in a map | positional arguments |\n"
-        "| `kwargs` | in a map | further keys of the same component |\n");
+    puts("# Components and keys\n\n"
+         "This page lists every component that a config can name, with all of its keys.\n"
+         "`lockstep components --markdown` prints it, and `make docs` writes it to this file.\n"
+         "[config.md](config.md) explains the format.\n\n"
+         "Every key has an effect; `tests/config/keys` shows it for each of them. A key that other\n"
+         "programs know and that means nothing here is refused, or it is listed\n"
+         "[at the end](#keys-without-an-effect).\n\n"
+         "A line gives a key's name, its type, its default and its meaning.\n\n"
+         "## Keys of every config\n\n"
+         "At the top of a file:\n\n"
+         "- `runner`: what trains; an estimator needs none\n"
+         "- `run`: the list of calls, made in order\n"
+         "- any other key may hold anchors, and objects with a `_var_`; a key that nothing refers to is\n"
+         "  reported\n\n"
+         "In a map:\n\n"
+         "- `_target_`: the component that the map stands for\n"
+         "- `_call_`: the call, in an item of `run`\n"
+         "- `_var_`: names the object; alone, it refers to the latest object of that name\n"
+         "- `_mode_`: `auto` or `call`; `partial` for functions\n"
+         "- `args`: positional arguments\n"
+         "- `kwargs`: further keys of the same component\n");
+}
+
+static void print_idle_key(const lk_component *component, const lk_parameter *parameter)
+{
+    char line[1024];
+    const char *same = parameter->choices ? parameter->choices : "";
+    snprintf(line, sizeof line, "- `%s` of %s%s%s: %s", parameter->name, component->name,
+             *same ? ", other than " : "", same, parameter->help);
+    lki_print_wrapped(stdout, line, 2);
 }
 
 static void print_idle_keys(void)
 {
     const lk_component *component;
     puts("## Keys without an effect\n\n"
-         "Accepted for the sake of other programs' configs. A run that meets another value than the one in "
-         "the third column says\n"
-         "in one line that it changes nothing, and why.\n\n"
-         "| component | key | | why |\n| --- | --- | --- | --- |");
+         "These keys are accepted so that configs of other programs run. If a run meets such a key with\n"
+         "a value other than the one given here, it prints one line that says that the key changes\n"
+         "nothing, and why.\n");
     for (int i = 0; (component = lk_component_at(i)); i++)
         for (const lk_parameter *p = component->parameters; p && p->name; p++)
-            if (p->no_effect)
-                printf("| %s | `%s` | %s | %s |\n", component->name, p->name, p->choices ? p->choices : "",
-                       p->help);
+            if (p->no_effect) print_idle_key(component, p);
 }
 
 static bool is_kind(const char *name)

@@ -34,12 +34,14 @@ static const char *default_text(const lk_parameter *parameter, char *buffer, siz
     return buffer;
 }
 
-/* What is done about a value that means nothing here, before its reason. */
-static void print_meaning(FILE *out, const lk_parameter *parameter)
+/* How a run treats a value that means nothing here; the help text that follows gives the reason. */
+static const char *meaning_text(const lk_parameter *parameter, char *buffer, size_t capacity)
 {
-    if (!parameter->no_effect && !parameter->refused) return;
-    if (parameter->choices) fprintf(out, "other than %s: ", parameter->choices);
-    fputs(parameter->no_effect ? "accepted, and said to have no effect: " : "an error: ", out);
+    if (!parameter->no_effect && !parameter->refused) return "";
+    snprintf(buffer, capacity, "%s%s%s%s", parameter->choices ? "other than " : "",
+             parameter->choices ? parameter->choices : "", parameter->choices ? ": " : "",
+             parameter->no_effect ? "accepted, and said to have no effect: " : "an error: ");
+    return buffer;
 }
 
 static int widest_name(const lk_component *component)
@@ -52,7 +54,7 @@ static int widest_name(const lk_component *component)
 
 void lki_component_print_help(FILE *out, const lk_component *component)
 {
-    char type[64], fallback[96];
+    char type[64], fallback[96], meaning[160];
     int width = widest_name(component);
     fprintf(out, "%s (%s): %s\n", component->name, lk_component_kind_name(component->kind),
             component->help ? component->help : "");
@@ -62,47 +64,71 @@ void lki_component_print_help(FILE *out, const lk_component *component)
     for (const lk_parameter *p = component->parameters; p->name; p++) {
         fprintf(out, "  %-*s  %s, %s", width, p->name, type_text(p, type, sizeof type),
                 default_text(p, fallback, sizeof fallback));
-        fprintf(out, "\n  %-*s  ", width, "");
-        print_meaning(out, p);
-        fprintf(out, "%s\n", p->help ? p->help : "");
+        fprintf(out, "\n  %-*s  %s%s\n", width, "", meaning_text(p, meaning, sizeof meaning),
+                p->help ? p->help : "");
     }
 }
 
-/* A table cell may not hold a bar. */
-static void print_cell(FILE *out, const char *text)
+/* ---- The reference page: Markdown whose lines end before column 100 ---- */
+
+enum { PAGE_COLUMNS = 100 };
+
+/* UTF-8's continuation bytes take no column of their own. */
+static int columns_of(const char *text, size_t nbytes)
 {
-    for (; text && *text; text++) {
-        if (*text == '|') fputc('\\', out);
-        fputc(*text, out);
-    }
+    int columns = 0;
+    for (size_t i = 0; i < nbytes; i++) columns += (text[i] & 0xC0) != 0x80;
+    return columns;
 }
 
-/* " Also `a`, `b`." */
+void lki_print_wrapped(FILE *out, const char *line, int indent)
+{
+    int column = 0;
+    for (size_t length; *line; line += length + strspn(line + length, " ")) {
+        length = strcspn(line, " ");
+        int columns = columns_of(line, length);
+        if (column > 0 && column + 1 + columns > PAGE_COLUMNS) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+        } else if (column > 0) {
+            fputc(' ', out);
+            column++;
+        }
+        fwrite(line, 1, length, out);
+        column += columns;
+    }
+    fputc('\n', out);
+}
+
+/* "Also `a`, `b`." */
 static void print_names(FILE *out, const char *names)
 {
-    if (!names) return;
-    fputs(" Also ", out);
-    for (size_t length; *names; names += length + strspn(names + length, " ")) {
+    char line[1024] = "Also ";
+    size_t used = strlen(line);
+    for (size_t length; *names && used < sizeof line; names += length + strspn(names + length, " ")) {
         length = strcspn(names, " ");
-        fprintf(out, "`%.*s`%s", (int)length, names, names[length] ? ", " : ".");
+        used += (size_t)snprintf(line + used, sizeof line - used, "`%.*s`%s", (int)length, names,
+                                 names[length] ? ", " : ".");
     }
+    lki_print_wrapped(out, line, 0);
+}
+
+static void print_parameter(FILE *out, const lk_parameter *parameter)
+{
+    char type[64], fallback[96], meaning[160], line[1024];
+    snprintf(line, sizeof line, "- `%s`: %s; %s; %s%s", parameter->name,
+             type_text(parameter, type, sizeof type), default_text(parameter, fallback, sizeof fallback),
+             meaning_text(parameter, meaning, sizeof meaning), parameter->help ? parameter->help : "");
+    lki_print_wrapped(out, line, 2);
 }
 
 void lki_component_print_markdown(FILE *out, const lk_component *component)
 {
-    char type[64], fallback[96];
-    fprintf(out, "### %s\n\n%s", component->name, component->help ? component->help : "");
-    print_names(out, component->aliases);
-    fputs("\n\n", out);
+    fprintf(out, "### %s\n\n", component->name);
+    lki_print_wrapped(out, component->help ? component->help : "", 0);
+    if (component->aliases) print_names(out, component->aliases);
+    fputc('\n', out);
     if (!component->parameters || !component->parameters->name) return;
-    fputs("| parameter | type | | |\n| --- | --- | --- | --- |\n", out);
-    for (const lk_parameter *p = component->parameters; p->name; p++) {
-        fprintf(out, "| `%s` | ", p->name);
-        print_cell(out, type_text(p, type, sizeof type));
-        fprintf(out, " | %s | ", default_text(p, fallback, sizeof fallback));
-        print_meaning(out, p);
-        print_cell(out, p->help);
-        fputs(" |\n", out);
-    }
+    for (const lk_parameter *p = component->parameters; p->name; p++) print_parameter(out, p);
     fputc('\n', out);
 }

@@ -49,4 +49,7 @@ void lki_registry_reset(void);
 void lki_component_print_help(FILE *out, const lk_component *component);
 void lki_component_print_markdown(FILE *out, const lk_component *component);
 
+/* Prints one line of Markdown, broken before column 100; the lines after the first are indented. */
+void lki_print_wrapped(FILE *out, const char *line, int indent);
+
 #endif

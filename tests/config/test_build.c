@@ -497,7 +497,7 @@ static void test_help_says_what_the_table_says(void **state)
     lkt_contains(text, "Also called: x.nn.Layer x.Layer");
     lkt_contains(text, "in      integer, required");
     lkt_contains(text, "mode    mean|sum|none, default mean");
-    lkt_contains(text, "| `mode` | mean\\|sum\\|none | default mean |");
+    lkt_contains(text, "- `mode`: mean|sum|none; default mean;");
     free(text);
 }
 

@@ -92,17 +92,16 @@ def read(command):
     """{kind: {name: Component}} from `lockstep components --markdown`."""
     text = subprocess.run([command, "components", "--markdown"], capture_output=True, text=True, check=True).stdout
     kinds, kind, keys = {}, None, None
-    for line in text.splitlines():
+    for line in re.sub(r"\n  (?=\S)", " ", text).splitlines():  # an item goes on in indented lines
         if line.startswith("## "):
             kind, keys = line[3:].strip(), None
         elif line.startswith("### "):
             name, keys = line[4:].strip(), {}
             kinds.setdefault(kind, {})[name] = Component(name, kind, keys)
-        elif line.startswith("| `") and keys is not None:
-            cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-            name = cells[0].strip("`")
-            default = cells[2][len("default "):] if cells[2].startswith("default ") else None
-            keys[name] = Key(name, cells[1], cells[2] == "required", default, cells[3])
+        elif line.startswith("- `") and keys is not None:
+            name, key_type, default, meaning = re.fullmatch(r"- `(\w+)`: (.*?); (.*?); (.*)", line).groups()
+            keys[name] = Key(name, key_type, default == "required",
+                             default[len("default "):] if default.startswith("default ") else None, meaning)
     return kinds
 
 

@@ -34,11 +34,12 @@ FREE_DEFAULTS = {"params", "optimizer", "prefetch_factor", "num_samples", "dim",
 def ours(text):
     """{name: (full name, [(parameter, default text)])} of the components that name a torch class."""
     found = {}
-    for section in re.split(r"^### ", text, flags=re.M)[1:]:
+    text = re.sub(r"\n  (?=\S)", " ", text)  # an item goes on in indented lines
+    for section in re.split(r"^## |^### ", text, flags=re.M)[1:]:
         name = section.split("\n", 1)[0]
         full = re.search(r"`(torch\.[\w.]+)", section)
         if full and "torch.nn.utils." not in section and "torch.nn.functional." not in section:  # functions are passed on
-            rows = re.findall(r"^\| `(\w+)` \| .*? \| (required|optional|default .*?) \| .*\|$", section, flags=re.M)
+            rows = re.findall(r"^- `(\w+)`: .*?; (required|optional|default .*?); ", section, flags=re.M)
             found[name] = (full.group(1), rows)
     return found
 
