@@ -1,8 +1,10 @@
 /* Estimators: data, model, training and evaluation of physical fields in one object, after Sapsan's.
  *
- *     lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 5, .patience = 10, .ddp =
- * true); if (lk_estimator_train(estimator) == LK_OK) { lk_evaluation result; lk_estimator_evaluate(estimator,
- * lk_fields_features(fields), lk_fields_targets(fields), &result); lk_estimator_save(estimator, "cnn3d");
+ *     lk_estimator *estimator = lk_cnn3d(lk_fields_loaders(fields), .n_epochs = 5, .ddp = true);
+ *     if (lk_estimator_train(estimator) == LK_OK) {
+ *         lk_evaluation result;
+ *         lk_estimator_evaluate(estimator, lk_fields_features(fields), lk_fields_targets(fields), &result);
+ *         lk_estimator_save(estimator, "cnn3d");
  *     }
  *     lk_estimator_free(estimator);
  *

@@ -3,8 +3,13 @@
  * Who a process is comes, in this order, from: the launch flags; RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
  * MASTER_PORT; Slurm; MPI; else it is alone, and may fork ranks of its own on this host:
  *
- *     lk_status train(void *context) { ... lk_rank() of lk_world_size() ... }
- *     lk_status status = lk_distributed_run(train, &context, .nproc = 4);
+ *     static lk_status train(void *context)
+ *     {
+ *         printf("rank %d of %d\n", lk_rank(), lk_world_size());
+ *         return lk_train(context, .model = model, .optimizer = optimizer, .num_epochs = 8);
+ *     }
+ *
+ *     lk_status status = lk_distributed_run(train, runner, .nproc = 4);
  *
  * The function may train, and train again: all ranks make the same calls in the same order. The caller itself
  * is rank 0, so what its function computes is there when the call returns. When a rank fails, all stop, and

@@ -4,10 +4,10 @@
  * the end:
  *
  *     lk_metric *auc = lk_auc_metric(.num_classes = 10);
- *     lk_metric_update(auc, logits, targets);                 // as often as there are batches
+ *     lk_metric_update(auc, logits, targets); // once per batch
  *     lk_metric_values values;
- *     lk_metric_compute(auc, &values);                        // "auc", "auc/_macro", "auc/_micro",
- * "auc/_weighted" lk_metric_free(auc);
+ *     lk_metric_compute(auc, &values); // "auc", "auc/_macro", "auc/_micro", "auc/_weighted"
+ *     lk_metric_free(auc);
  *
  * Counts are integers and sums of fractions are exact (lk_exact_sum), so a value depends on the samples
  * alone: neither on their order, nor on the batches that they came in, nor on the rank that saw them. Samples

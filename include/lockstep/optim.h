@@ -5,8 +5,8 @@
  * An optimizer is created without parameters and meets them when a step (or a runner) is made with it.
  * Parameters may be divided into groups with numbers of their own:
  *
- *     lk_sgd(.lr = 0.1, .momentum = 0.9, .groups = lk_param_groups({.prefix = "head.", .lr = 1.0}, {.module =
- * trunk, .lr = 0.01}))
+ *     lk_optimizer *sgd = lk_sgd(.lr = 0.1, .momentum = 0.9,
+ *         .groups = lk_param_groups({.prefix = "head.", .lr = 1.0}, {.module = trunk, .lr = 0.01}));
  *
  * A parameter belongs to the first group that names it, else to the default group, whose numbers are the
  * optimizer's own. Zero stands for PyTorch's default; a zero that is meant is LK_ZERO. Not thread-safe. */
@@ -105,7 +105,8 @@ lk_optimizer *lk_adagrad_with(lk_adagrad_options options);
  *         for (int64_t i = 0; i < u->count; i++)
  *             u->values[i] -= (float)u->lr * (float)((u->grads[i] > 0) - (u->grads[i] < 0));
  *     }
- *     lk_custom_optimizer(.name = "SignSGD", .update = sign_sgd, .lr = 0.01)
+ *
+ *     lk_optimizer *own = lk_custom_optimizer(.name = "SignSGD", .update = sign_sgd, .lr = 0.01);
  *
  * It is called at every update, once for each run of neighbouring parameters of one group; what is clipped,
  * accumulated or averaged over ranks has been. Its state begins at 0 and is saved and resumed. It runs in the

@@ -2,8 +2,10 @@
  * Catalyst's does.
  *
  *     lk_runner *runner = lk_supervised_runner();
- *     lk_status status = lk_train(runner, .model = ..., .criterion = ..., .optimizer = ..., .loaders =
- * lk_loaders(...), .num_epochs = 8, .logdir = "./logs", .verbose = true); lk_runner_free(runner);
+ *     lk_status status = lk_train(runner, .model = model, .criterion = criterion, .optimizer = optimizer,
+ *         .loaders = lk_loaders({"train", train_loader}, {"valid", valid_loader}),
+ *         .num_epochs = 8, .logdir = "./logs", .verbose = true);
+ *     lk_runner_free(runner);
  *
  * Life: what is handed to lk_train belongs to the runner from then on, whether the call succeeds or fails;
  * lk_runner_free frees it all. After training the runner holds the trained model and the metrics. lk_train

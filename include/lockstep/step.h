@@ -1,9 +1,10 @@
 /* The step: what happens with one batch, compiled. A runner drives one for you; a loop of your own uses it
  * like this:
  *
- *     lk_step *step = lk_step(.model = model, .criterion = lk_cross_entropy_loss(), .optimizer = lk_adam(.lr
- * = 0.02)); for (;;) {
- *         ... fill x (32, 1, 28, 28) and y (32) ...
+ *     lk_step *step = lk_step(.model = model, .criterion = lk_cross_entropy_loss(),
+ *                             .optimizer = lk_adam(.lr = 0.02));
+ *     for (;;) {
+ *         // fill x (32, 1, 28, 28) and y (32)
  *         lk_input batch[] = {{"features", x}, {"targets", y}};
  *         if (lk_step_train(step, batch, 2)) break;
  *         printf("%g\n", lk_step_loss(step));

@@ -6,9 +6,10 @@
  * gives has the same bits on every rank.
  *
  *     lk_comm_request *request;
- *     lk_comm_start(comm, &(lk_comm_op){.kind = LK_COMM_ALL_REDUCE, .reduce = LK_REDUCE_AVG, .dtype = LK_F32,
- *                                       .send = gradient, .recv = gradient, .count = 7850}, &request);
- *     ... work that does not touch the gradient ...
+ *     lk_comm_op average = {.kind = LK_COMM_ALL_REDUCE, .reduce = LK_REDUCE_AVG, .dtype = LK_F32,
+ *                           .send = gradient, .recv = gradient, .count = 7850};
+ *     lk_comm_start(comm, &average, &request);
+ *     // work that does not touch the gradient
  *     lk_comm_wait(comm, request);
  *
  * When a peer dies, disagrees or stays away beyond the timeout, the call returns LK_ERR_PEER or

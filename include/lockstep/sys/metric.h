@@ -7,11 +7,13 @@
  *
  *     static struct { double highest; int64_t seen; } peak;
  *     static const char *const names[] = {"max_logit", "seen", NULL};
+ *     lk_status update(void *context, const lk_tensor *outputs, const lk_tensor *targets);
+ *     lk_status compute(void *context, double *values);
  *     lk_metric *metric = lk_custom_metric(.name = "peak", .context = &peak, .value_names = names,
  *                                          .update = update, .compute = compute,
  *                                          .parts = {{LK_JOIN_MAX, LK_F64, &peak.highest, 1},
  *                                                    {LK_JOIN_SUM, LK_I64, &peak.seen, 1}});
- *     lk_train(..., .callbacks = lk_callbacks(lk_metric_callback(metric, NULL, NULL)));
+ *     lk_train(runner, .callbacks = lk_callbacks(lk_metric_callback(metric, NULL, NULL)));
  *
  * Neither function needs to know of ranks, and padding (lk_batch.padding) never reaches `update`. A sum of
  * doubles depends on the order of its additions, and so on how samples were dealt to the ranks. Keep counts
