@@ -1,6 +1,6 @@
-/* The environment variables that are read, in one table: an unknown one is a slip of the hand, which would
- * otherwise go unnoticed. tests/cli/test_environment.c compares the table with the sources and the man page.
- */
+/* Every environment variable that is read, in one table. A variable that is not in it is a typing mistake,
+ * which would otherwise go unnoticed. tests/cli/test_environment.c compares the table with the sources, with
+ * docs/config.md and with the man page. */
 #include "cli/environment.h"
 
 #include "base/log.h"
@@ -14,20 +14,21 @@
 extern char **environ;
 
 const lki_variable lki_variables[] = {
-    {"LOCKSTEP_CHANNELS_LAST", "1: channels last wherever the engine can; 0: nowhere"},
+    {"LOCKSTEP_CHANNELS_LAST", "1: channels last wherever the engine can; 0: never"},
     {"LOCKSTEP_COMM_TIMEOUT", "seconds that a rank waits for the others in a collective (300)"},
-    {"LOCKSTEP_CPU_LEVEL", "the CPU's kernels: avx512, avx2 or base, at most what the machine has"},
-    {"LOCKSTEP_CUDA_PLUGIN", "the file of the GPU's library"},
-    {"LOCKSTEP_ENGINE", "what device auto means: cpu, cuda or ref"},
-    {"LOCKSTEP_HOST_ID", "which host this is, where its name does not tell"},
+    {"LOCKSTEP_CPU_LEVEL",
+     "the CPU's kernels: amx, avx512bf16, avx512, avx2 or base; not above what the CPU has"},
+    {"LOCKSTEP_CUDA_PLUGIN", "path of the library for GPUs (liblockstep_cuda.so)"},
+    {"LOCKSTEP_ENGINE", "the engine that device auto means: cpu, cuda or ref"},
+    {"LOCKSTEP_HOST_ID", "the name of this host, if hosts share one name"},
     {"LOCKSTEP_INTERFACE", "the network interface for Gloo and NCCL"},
     {"LOCKSTEP_JOIN_TIMEOUT", "seconds that ranks wait for each other at the start (120)"},
-    {"LOCKSTEP_LINK_TIMEOUT", "seconds that a link between hosts may be away"},
-    {"LOCKSTEP_LOW_ACTIVATIONS", "1: activations of half precision stay so between products; 0: they do not"},
-    {"LOCKSTEP_MNIST_MIRRORS", "addresses to fetch MNIST from, separated by spaces"},
+    {"LOCKSTEP_LINK_TIMEOUT", "seconds that a link between hosts may be silent (20)"},
+    {"LOCKSTEP_LOW_ACTIVATIONS", "1: with bf16 and fp16, keep activations in 16 bits; 0: in 32 bits"},
+    {"LOCKSTEP_MNIST_MIRRORS", "addresses to download MNIST from, separated by spaces"},
     {"LOCKSTEP_ONE_KERNEL",
-     "a GPU's small steps: 0 keeps graphs, 1 makes it an error where a step is no kernel"},
-    {"LOCKSTEP_SHM", "the folder of fields that the ranks of a host share (/dev/shm)"},
+     "small steps on a GPU: 0: always a CUDA graph; 1: fail if a step is not one kernel"},
+    {"LOCKSTEP_SHM", "the directory for fields that the ranks of a host share (/dev/shm)"},
     {"LOCKSTEP_TOKEN", "a secret that the ranks of a job share"},
     {NULL, NULL},
 };
