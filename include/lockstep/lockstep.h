@@ -18,9 +18,11 @@
 #include <lockstep/random.h>
 #include <lockstep/runner.h>
 #include <lockstep/scheduler.h>
+#include <lockstep/sized.h>
 #include <lockstep/status.h>
 #include <lockstep/step.h>
 #include <lockstep/sys/metric.h>
 #include <lockstep/tensor.h>
+#include <lockstep/version.h>
 
 #endif

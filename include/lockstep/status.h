@@ -54,9 +54,6 @@ lk_fail(lk_status status, const char *format, ...);
 /* The name of a status ("shapes do not fit"), for those who have only the number. */
 const char *lk_status_name(lk_status status);
 
-/* The version of the library, "0.1.0". */
-const char *lk_version(void);
-
 /* Frees text that a function of the library made for its caller. */
 void lk_text_free(char *text);
 

@@ -2,13 +2,11 @@
 
 #include "base/number_text.h"
 
+#include <lockstep/version.h>
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#ifndef LOCKSTEP_VERSION
-#define LOCKSTEP_VERSION "0.1.0"
-#endif
 
 enum { ERROR_CAPACITY = 1024 };
 
@@ -109,5 +107,10 @@ const char *lk_status_name(lk_status status)
 
 const char *lk_version(void)
 {
-    return LOCKSTEP_VERSION;
+    return LK_VERSION;
+}
+
+int lk_version_number(void)
+{
+    return LK_VERSION_NUMBER;
 }

@@ -5,6 +5,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+#include <lockstep/version.h>
+
 #include <errno.h>
 #include <spawn.h>
 #include <stdbool.h>

@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #include <lockstep/config.h>
+#include <lockstep/version.h>
 
 #include <dirent.h>
 #include <errno.h>

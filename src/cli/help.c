@@ -5,6 +5,8 @@
 #include "base/status.h"
 #include "config/registry.h"
 
+#include <lockstep/version.h>
+
 #include <string.h>
 
 typedef struct help_options {

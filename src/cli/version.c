@@ -1,5 +1,7 @@
 #include "cli/commands.h"
 
+#include <lockstep/version.h>
+
 static int run(const void *options)
 {
     (void)options;

@@ -8,6 +8,8 @@
 #include "data/file.h"
 #include "tensor/buffer.h"
 
+#include <lockstep/version.h>
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -68,7 +70,7 @@ static bool name_file(char *path, size_t capacity, const char *template, const l
     for (int i = 0; i < LK_MAX_SPATIAL; i++)
         fprintf(stream, "%lld %lld %lld;", (long long)o->input_size[i], (long long)o->sample_to[i],
                 (long long)o->batch_size[i]);
-    fprintf(stream, "%lld %d " LOCKSTEP_VERSION, (long long)o->batch_num, o->flat);
+    fprintf(stream, "%lld %d " LK_VERSION, (long long)o->batch_num, o->flat);
     fclose(stream);
     lki_sha256_hex(hex, text, length);
     free(text);

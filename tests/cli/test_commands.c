@@ -2,6 +2,7 @@
 #include "command.h"
 
 #include <lockstep/checkpoint.h>
+#include <lockstep/version.h>
 
 static void test_overview(void **state)
 {
