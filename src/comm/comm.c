@@ -1,9 +1,11 @@
 /* What all backends share: checks, sequence numbers, the pool of requests, the flight recorder, the timeout.
  */
-#include <lockstep/sys/comm.h>
+#include "comm/comm_own.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -36,17 +38,52 @@ const char *lk_reduce_name(lk_reduce reduce)
     return (size_t)reduce < sizeof names / sizeof *names ? names[reduce] : "unknown reduction";
 }
 
-void lk_comm_init(lk_comm *comm, const lk_comm_vtable *vtable, int rank, int size)
+void lki_comm_init(lk_comm *comm, lki_comm *own, const lk_comm_ops *ops, int rank, int size)
 {
-    comm->vtable = vtable;
+    comm->ops = ops;
+    comm->own = own;
     comm->rank = rank;
     comm->size = size;
     if (comm->timeout_ms == 0) comm->timeout_ms = LK_COMM_DEFAULT_TIMEOUT_MS;
-    comm->origin_ns = lki_now_ns();
-    comm->origin_ticks = lki_now_ticks();
-    comm->free_count = LK_COMM_MAX_REQUESTS;
+    comm->own->origin_ns = lki_now_ns();
+    comm->own->origin_ticks = lki_now_ticks();
+    comm->own->free_count = LK_COMM_MAX_REQUESTS;
     for (int i = 0; i < LK_COMM_MAX_REQUESTS; i++)
-        comm->free_list[i] = (uint8_t)(LK_COMM_MAX_REQUESTS - 1 - i);
+        comm->own->free_list[i] = (uint8_t)(LK_COMM_MAX_REQUESTS - 1 - i);
+}
+
+/* A comm that was made with lk_comm_create, in one block. */
+typedef struct created_comm {
+    lk_comm comm;
+    lki_comm own;
+    lk_comm_ops ops; /* the copy that comm.ops points at */
+} created_comm;
+
+static lk_status check_ops(const lk_comm_ops *ops, int rank, int size)
+{
+    if (!ops->name || !ops->start || !ops->test || !ops->abort || !ops->free)
+        return lki_fail(LK_ERR_INVALID, "a comm needs a name, start, test, abort and free");
+    if (size < 1 || rank < 0 || rank >= size)
+        return lki_fail(LK_ERR_INVALID, "comm %s: rank %d is not one of %d ranks", ops->name, rank, size);
+    return LK_OK;
+}
+
+lk_comm *lk_comm_create(const lk_comm_ops *given, int rank, int size, void *context)
+{
+    lk_comm_ops ops;
+    lk_status status = lki_take(&ops, sizeof ops, given, "lk_comm_ops");
+    if (status == LK_OK) status = check_ops(&ops, rank, size);
+    created_comm *made = status == LK_OK ? LKI_NEW(created_comm) : NULL;
+    if (!made) {
+        lk_comm gone = {.ops = &ops, .rank = rank, .size = size, .context = context};
+        if (ops.free) ops.free(&gone);
+        return NULL;
+    }
+    made->ops = ops;
+    made->comm.context = context;
+    made->own.is_created = true;
+    lki_comm_init(&made->comm, &made->own, &made->ops, rank, size);
+    return &made->comm;
 }
 
 /* What is done for every collective takes tens of nanoseconds, as a small one through MPI takes but half a
@@ -70,8 +107,8 @@ static __attribute__((noinline)) lk_status check_op(const lk_comm *comm, const l
     bool reduces = op->kind == LK_COMM_ALL_REDUCE || op->kind == LK_COMM_REDUCE_SCATTER;
     if ((unsigned)op->kind > LK_COMM_BARRIER)
         return lki_fail(LK_ERR_INVALID, "no collective has the number %d", op->kind);
-    if (op->stream && !comm->vtable->on_device)
-        return lki_fail(LK_ERR_INVALID, "%s: comm %s knows no streams of a device", name, comm->vtable->name);
+    if (op->stream && !comm->ops->on_device)
+        return lki_fail(LK_ERR_INVALID, "%s: comm %s knows no streams of a device", name, comm->ops->name);
     if (op->kind == LK_COMM_BARRIER) return LK_OK;
     if (op->count < 0 || op->count > INT64_MAX / 16 / comm->size)
         return lki_fail(LK_ERR_INVALID, "%s: impossible count %lld", name, (long long)op->count);
@@ -92,28 +129,28 @@ static __attribute__((noinline)) lk_status check_op(const lk_comm *comm, const l
 
 COLD lk_status broken(const lk_comm *comm)
 {
-    return lki_fail(comm->broken, "%s", comm->broken_text);
+    return lki_fail(comm->own->broken, "%s", comm->own->broken_text);
 }
 
 /* Keeps the current error sentence: the comm cannot be used again. */
 COLD lk_status break_comm(lk_comm *comm, lk_status status, const lk_comm_request *request)
 {
     char count[48] = "";
-    if (comm->broken) return broken(comm);
+    if (comm->own->broken) return broken(comm);
     if (request->op.kind != LK_COMM_BARRIER)
         snprintf(count, sizeof count, " of %lld %s", (long long)request->op.count,
                  lk_dtype_name(request->op.dtype));
     lki_fail_prefix(status, "%s #%llu%s", lk_comm_kind_name(request->op.kind),
                     (unsigned long long)request->seq, count);
-    comm->broken = status;
-    snprintf(comm->broken_text, sizeof comm->broken_text, "%s", lk_error());
+    comm->own->broken = status;
+    snprintf(comm->own->broken_text, sizeof comm->own->broken_text, "%s", lk_error());
     return broken(comm);
 }
 
 /* The description goes into the flight recorder once; only how it went is added. */
 INLINE void record(lk_comm *comm, const lk_comm_request *request)
 {
-    comm->records[request->seq % LK_COMM_RECORD_COUNT] = (lk_comm_record){
+    comm->own->records[request->seq % LKI_COMM_RECORD_COUNT] = (lki_comm_record){
         .seq = request->seq,
         .kind = request->op.kind,
         .dtype = request->op.dtype,
@@ -125,16 +162,16 @@ INLINE void record(lk_comm *comm, const lk_comm_request *request)
 
 INLINE void give_back(lk_comm *comm, lk_comm_request *request, lk_comm_state state)
 {
-    lk_comm_record *record = &comm->records[request->seq % LK_COMM_RECORD_COUNT];
+    lki_comm_record *record = &comm->own->records[request->seq % LKI_COMM_RECORD_COUNT];
     if (request->state != LK_COMM_STARTED) return;
     request->state = state;
     if (record->seq == request->seq) { /* else it was forgotten for later ones */
         record->state = state;
         record->end_ticks = lki_now_ticks();
     }
-    if (state == LK_COMM_DONE && request->seq > comm->finished_seq)
-        __atomic_store_n(&comm->finished_seq, request->seq, __ATOMIC_RELAXED);
-    comm->free_list[comm->free_count++] = (uint8_t)(request - comm->requests);
+    if (state == LK_COMM_DONE && request->seq > comm->own->finished_seq)
+        __atomic_store_n(&comm->own->finished_seq, request->seq, __ATOMIC_RELAXED);
+    comm->own->free_list[comm->own->free_count++] = (uint8_t)request->slot;
 }
 
 COLD lk_status too_many(const lk_comm_op *op)
@@ -153,21 +190,23 @@ COLD lk_status fail_request(lk_comm *comm, lk_comm_request *request, lk_status s
 INLINE lk_status start(lk_comm *comm, const lk_comm_op *op, bool blocking, lk_comm_request **out)
 {
     *out = NULL;
-    if (comm->broken) return broken(comm);
+    if (comm->own->broken) return broken(comm);
     if (!is_plain(op)) LKI_TRY(check_op(comm, op));
-    if (comm->free_count == 0) return too_many(op);
-    lk_comm_request *request = &comm->requests[comm->free_list[--comm->free_count]];
+    if (comm->own->free_count == 0) return too_many(op);
+    int slot = comm->own->free_list[--comm->own->free_count];
+    lk_comm_request *request = &comm->own->requests[slot];
+    request->slot = slot;
     request->op = *op;
     if (op->kind == LK_COMM_BARRIER)
         request->op = (lk_comm_op){.kind = LK_COMM_BARRIER, .dtype = LK_U8, .stream = op->stream};
     if (op->kind == LK_COMM_BROADCAST) request->op.send = op->recv;
     request->op.blocking = blocking;
-    request->seq = comm->last_seq + 1;
-    __atomic_store_n(&comm->last_seq, request->seq, __ATOMIC_RELAXED); /* a monitor may look */
+    request->seq = comm->own->last_seq + 1;
+    __atomic_store_n(&comm->own->last_seq, request->seq, __ATOMIC_RELAXED); /* a monitor may look */
     request->state = LK_COMM_STARTED;
     memset(request->scratch, 0, sizeof request->scratch);
     record(comm, request);
-    lk_status status = comm->vtable->start(comm, request);
+    lk_status status = comm->ops->start(comm, request);
     if (status != LK_OK) return fail_request(comm, request, status);
     *out = request;
     return LK_OK;
@@ -181,8 +220,8 @@ lk_status lk_comm_start(lk_comm *comm, const lk_comm_op *op, lk_comm_request **o
 lk_status lk_comm_test(lk_comm *comm, lk_comm_request *request, bool *done)
 {
     *done = false;
-    if (comm->broken) return broken(comm);
-    lk_status status = comm->vtable->test(comm, request, done);
+    if (comm->own->broken) return broken(comm);
+    lk_status status = comm->ops->test(comm, request, done);
     if (status != LK_OK) return fail_request(comm, request, status);
     if (*done) give_back(comm, request, LK_COMM_DONE);
     return LK_OK;
@@ -195,10 +234,10 @@ static int describe_behind(lk_comm *comm, const lk_comm_request *request, char *
     size_t length = 0;
     int behind = 0;
     text[0] = '\0';
-    for (int rank = 0; rank < comm->size && comm->vtable->progress; rank++) {
+    for (int rank = 0; rank < comm->size && comm->ops->progress; rank++) {
         lk_comm_progress at = {0};
         if (rank == comm->rank) continue;
-        comm->vtable->progress(comm, rank, &at);
+        comm->ops->progress(comm, rank, &at);
         if (!at.known || at.started >= request->seq || ++behind > RANKS_IN_ERRORS || length >= capacity)
             continue;
         if (at.silent)
@@ -224,7 +263,7 @@ static lk_status timed_out(lk_comm *comm, const lk_comm_request *request, int64_
 {
     char behind[400], history[200];
     bool known = describe_behind(comm, request, behind, sizeof behind) > 0;
-    if (!known && !*listened && comm->vtable->progress) {
+    if (!known && !*listened && comm->ops->progress) {
         *listened = true;
         *deadline_ns += HEARSAY_MS * 1000000LL;
         return LK_OK;
@@ -245,14 +284,14 @@ static __attribute__((noinline)) lk_status wait_on(lk_comm *comm, lk_comm_reques
         if (deadline_ns == 0 || now - deadline_ns > STOPPED_MS * 1000000LL)
             deadline_ns = now + comm->timeout_ms * 1000000; /* a job that was stopped begins anew */
         if (status == LK_OK && now >= deadline_ns) status = timed_out(comm, request, &deadline_ns, &listened);
-        if (status == LK_OK && comm->vtable->pause) status = comm->vtable->pause(comm, request, deadline_ns);
-        if (status == LK_OK && !comm->vtable->pause) sched_yield();
-        if (status == LK_OK) status = comm->vtable->test(comm, request, &done);
+        if (status == LK_OK && comm->ops->pause) status = comm->ops->pause(comm, request, deadline_ns);
+        if (status == LK_OK && !comm->ops->pause) sched_yield();
+        if (status == LK_OK) status = comm->ops->test(comm, request, &done);
         if (status == LK_OK && done) break;
         if (status == LK_OK) continue;
         status = fail_request(comm, request, status);
         if (status == LK_ERR_TIMEOUT)
-            comm->vtable->abort(comm, comm->broken_text); /* spare the others the wait */
+            comm->ops->abort(comm, comm->own->broken_text); /* spare the others the wait */
         return status;
     }
     give_back(comm, request, LK_COMM_DONE);
@@ -268,8 +307,8 @@ COLD lk_status give_up(lk_comm *comm, lk_comm_request *request)
 INLINE lk_status wait(lk_comm *comm, lk_comm_request *request)
 {
     bool done = false;
-    if (comm->broken) return give_up(comm, request);
-    lk_status status = comm->vtable->test(comm, request, &done);
+    if (comm->own->broken) return give_up(comm, request);
+    lk_status status = comm->ops->test(comm, request, &done);
     if (status != LK_OK || !done) return wait_on(comm, request, status);
     give_back(comm, request, LK_COMM_DONE);
     return LK_OK;
@@ -334,33 +373,41 @@ lk_status lk_comm_barrier(lk_comm *comm)
 
 lk_status lk_comm_check(lk_comm *comm)
 {
-    if (comm->broken) return broken(comm);
-    lk_status status = comm->vtable->check ? comm->vtable->check(comm) : LK_OK;
+    if (comm->own->broken) return broken(comm);
+    lk_status status = comm->ops->check ? comm->ops->check(comm) : LK_OK;
     if (status != LK_OK) {
-        comm->broken = status;
-        snprintf(comm->broken_text, sizeof comm->broken_text, "%s", lk_error());
+        comm->own->broken = status;
+        snprintf(comm->own->broken_text, sizeof comm->own->broken_text, "%s", lk_error());
     }
     return status;
 }
 
+bool lk_comm_is_idle(const lk_comm *comm)
+{
+    return comm->own->free_count == LK_COMM_MAX_REQUESTS && !comm->own->broken;
+}
+
 void lk_comm_abort(lk_comm *comm, const char *reason)
 {
-    if (comm) comm->vtable->abort(comm, reason && *reason ? reason : "no reason given");
+    if (comm) comm->ops->abort(comm, reason && *reason ? reason : "no reason given");
 }
 
 void lk_comm_free(lk_comm *comm)
 {
-    if (comm) comm->vtable->free(comm);
+    if (!comm) return;
+    bool is_created = comm->own->is_created;
+    comm->ops->free(comm);
+    if (is_created) lki_free(comm);
 }
 
 /* The clock has run beside the counter since the comm began. */
 static double us_a_tick(const lk_comm *comm)
 {
-    double ticks = (double)(lki_now_ticks() - comm->origin_ticks);
-    return ticks > 0 ? (double)(lki_now_ns() - comm->origin_ns) / ticks / 1e3 : 0;
+    double ticks = (double)(lki_now_ticks() - comm->own->origin_ticks);
+    return ticks > 0 ? (double)(lki_now_ns() - comm->own->origin_ns) / ticks / 1e3 : 0;
 }
 
-static size_t describe_record(const lk_comm *comm, const lk_comm_record *record, char *text, size_t capacity)
+static size_t describe_record(const lk_comm *comm, const lki_comm_record *record, char *text, size_t capacity)
 {
     static const char *const states[] = {"idle", "started", "done", "failed"};
     int length = snprintf(text, capacity, "#%llu %s", (unsigned long long)record->seq,
@@ -381,11 +428,11 @@ const char *lk_comm_history(const lk_comm *comm, int limit, char *text, size_t c
     size_t length = 0;
     if (capacity == 0) return text;
     snprintf(text, capacity, "none");
-    if (limit > LK_COMM_RECORD_COUNT) limit = LK_COMM_RECORD_COUNT;
-    uint64_t last = comm->last_seq, first = last > (uint64_t)limit ? last - (uint64_t)limit + 1 : 1;
+    if (limit > LKI_COMM_RECORD_COUNT) limit = LKI_COMM_RECORD_COUNT;
+    uint64_t last = comm->own->last_seq, first = last > (uint64_t)limit ? last - (uint64_t)limit + 1 : 1;
     for (uint64_t seq = first; seq <= last && length + 4 < capacity; seq++) {
         if (seq > first) length += (size_t)snprintf(text + length, capacity - length, "; ");
-        length += describe_record(comm, &comm->records[seq % LK_COMM_RECORD_COUNT], text + length,
+        length += describe_record(comm, &comm->own->records[seq % LKI_COMM_RECORD_COUNT], text + length,
                                   capacity - length);
     }
     return text;

@@ -1,9 +1,10 @@
-/* Gloo behind the comm's vtable.
+/* Gloo behind the comm's ops.
  *
  * Gloo's collectives block, so a worker thread runs them one after the other, in the order they were started.
  * A caller that waits for the only one outstanding runs it on its own thread: nothing is handed over where
  * there is nothing to overlap. */
 #include "comm/comm.h"
+#include "comm/comm_own.h"
 
 #include "base/clock.h"
 extern "C" {
@@ -314,6 +315,7 @@ enum work_state : uint64_t { QUEUED, INLINE, RUNNING, FINISHED };
 
 struct gloo_comm {
     lk_comm base; /* first: a lk_comm * is a gloo_comm * */
+    lki_comm own;
     std::shared_ptr<Context> context;
     lki_monitor *monitor;
     int name_wait_ms; /* for the store to say who has died */
@@ -616,8 +618,9 @@ void gloo_free(lk_comm *comm)
     delete self;
 }
 
-const lk_comm_vtable gloo_vtable = {
-    "gloo", gloo_start, gloo_test, gloo_pause, gloo_progress, gloo_abort, gloo_free, nullptr, false, nullptr,
+const lk_comm_ops gloo_ops = {
+    LK_SIZE(lk_comm_ops), "gloo",    gloo_start, gloo_test, gloo_pause, gloo_progress,
+    gloo_abort,           gloo_free, nullptr,    false,     nullptr,
 };
 
 void connect_all(gloo_comm *self, const lki_gloo_options *options)
@@ -650,7 +653,7 @@ extern "C" lk_status lki_comm_gloo_create(lk_comm **out, const lki_gloo_options 
     self->base.timeout_ms = options->timeout_ms;
     self->monitor = options->monitor;
     self->name_wait_ms = options->name_wait_ms ? options->name_wait_ms : default_name_wait_ms;
-    lk_comm_init(&self->base, &gloo_vtable, options->rank, options->size);
+    lki_comm_init(&self->base, &self->own, &gloo_ops, options->rank, options->size);
     try {
         SignalsOff quiet(true);
         connect_all(self, options);

@@ -10,6 +10,7 @@
  * Up and down are two comms, so that the next collective may go up while this one comes down: within each
  * comm the order is the same on all ranks. A collective enters a phase only after the one before it has. */
 #include "comm/comm.h"
+#include "comm/comm_own.h"
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -33,6 +34,7 @@ _Static_assert(sizeof(tree_work) <= sizeof(((lk_comm_request *)0)->scratch), "th
 
 typedef struct tree_comm {
     lk_comm base;
+    lki_comm own;
     lk_comm *up, *down, *leaders;
     lki_monitor *monitor;
     void (*on_free)(void *context);
@@ -76,7 +78,7 @@ static size_t staging_needed(const tree_comm *tree, const lk_comm_op *op)
 
 static lk_status take_staging(tree_comm *tree, lk_comm_request *request)
 {
-    size_t slot = (size_t)(request - tree->base.requests), nbytes = staging_needed(tree, &request->op);
+    size_t slot = (size_t)request->slot, nbytes = staging_needed(tree, &request->op);
     if (nbytes > tree->staging_nbytes[slot]) {
         char *grown = lki_realloc(tree->staging[slot], nbytes, "a collective between hosts");
         if (!grown) return LK_ERR_NOMEM;
@@ -244,7 +246,7 @@ static void forward(void *context, const char *sentence)
     tree_comm *tree = context;
     if (tree->up) lki_shm_forward_failure(tree->up, sentence);
     if (tree->down) lki_shm_forward_failure(tree->down, sentence);
-    if (tree->leaders) tree->leaders->vtable->abort(tree->leaders, sentence);
+    if (tree->leaders) tree->leaders->ops->abort(tree->leaders, sentence);
 }
 
 /* A failure in one comm is everyone's: this host's ranks and, through the monitor, the other hosts' are told.
@@ -264,7 +266,7 @@ static lk_status fail_all(tree_comm *tree, lk_status status)
 /* Says how far this rank is: to this host's leader through shared memory, to the own monitor here. */
 static void report(tree_comm *tree, const lk_comm_request *request, uint64_t finished)
 {
-    lk_comm_progress at = {.started = tree->base.last_seq,
+    lk_comm_progress at = {.started = tree->own.last_seq,
                            .finished = finished,
                            .kind = request->op.kind,
                            .count = request->op.count};
@@ -288,7 +290,7 @@ void lki_hierarchy_progress(lk_comm *comm, lk_comm_progress *out)
 static lk_status tree_start(lk_comm *comm, lk_comm_request *request)
 {
     tree_comm *tree = (tree_comm *)comm;
-    report(tree, request, comm->finished_seq);
+    report(tree, request, comm->own->finished_seq);
     lk_status status = take_staging(tree, request);
     if (status != LK_OK) return status;
     tree->ring[tree->ring_end++ % LK_COMM_MAX_REQUESTS] = request;
@@ -304,7 +306,7 @@ static lk_status tree_test(lk_comm *comm, lk_comm_request *request, bool *done)
         if (status != LK_OK) return fail_all(tree, status);
     }
     *done = work_of(request)->phase == PHASE_OVER;
-    if (*done && request->seq == comm->last_seq) report(tree, request, request->seq);
+    if (*done && request->seq == comm->own->last_seq) report(tree, request, request->seq);
     return LK_OK;
 }
 
@@ -318,8 +320,8 @@ static lk_status tree_pause(lk_comm *comm, lk_comm_request *request, int64_t dea
     lk_comm_request *oldest = tree->ring[tree->ring_begin % LK_COMM_MAX_REQUESTS];
     lk_comm *inner = comm_of(tree, (phase)work_of(oldest)->phase);
     if (!inner || !work_of(oldest)->inner) return LK_OK;
-    if (inner->vtable->pause)
-        status = inner->vtable->pause(inner, work_of(oldest)->inner, deadline_ns);
+    if (inner->ops->pause)
+        status = inner->ops->pause(inner, work_of(oldest)->inner, deadline_ns);
     else
         sched_yield();
     return status == LK_OK ? LK_OK : fail_all(tree, status);
@@ -329,11 +331,11 @@ static void tree_progress(lk_comm *comm, int rank, lk_comm_progress *out)
 {
     tree_comm *tree = (tree_comm *)comm;
     if (tree->host_of[rank] == tree->host && tree->up)
-        tree->up->vtable->progress(tree->up, tree->local_of[rank], out);
+        tree->up->ops->progress(tree->up, tree->local_of[rank], out);
     else if (tree->monitor)
         lki_monitor_progress(tree->monitor, rank, out);
-    else if (tree->leaders && tree->leaders->vtable->progress && tree->rank_counts[tree->host_of[rank]] == 1)
-        tree->leaders->vtable->progress(tree->leaders, tree->host_of[rank], out);
+    else if (tree->leaders && tree->leaders->ops->progress && tree->rank_counts[tree->host_of[rank]] == 1)
+        tree->leaders->ops->progress(tree->leaders, tree->host_of[rank], out);
     /* Which rank of a larger host is behind is seen there. */
 }
 
@@ -361,22 +363,17 @@ static void tree_free(lk_comm *comm)
     lki_free(tree);
 }
 
-static const lk_comm_vtable tree_vtable = {
-    .name = "hierarchy",
-    .start = tree_start,
-    .test = tree_test,
-    .pause = tree_pause,
-    .progress = tree_progress,
-    .abort = tree_abort,
-    .free = tree_free,
+static const lk_comm_ops tree_ops = {
+    LK_SIZE(lk_comm_ops), .name = "hierarchy",       .start = tree_start, .test = tree_test,
+    .pause = tree_pause,  .progress = tree_progress, .abort = tree_abort, .free = tree_free,
 };
 
 void lki_comm_describe(const lk_comm *comm, char *text, size_t capacity)
 {
     const tree_comm *tree = (const tree_comm *)comm;
-    const char *name = comm->vtable->name;
-    if (comm->vtable == &tree_vtable && tree->leaders) {
-        name = tree->leaders->vtable->name;
+    const char *name = comm->ops->name;
+    if (comm->ops == &tree_ops && tree->leaders) {
+        name = tree->leaders->ops->name;
         if (tree->widest > 1) {
             snprintf(text, capacity, "shm within hosts, %s between", name);
             return;
@@ -424,7 +421,7 @@ lk_status lki_comm_hierarchy_create(lk_comm **out, const lki_hierarchy_options *
     tree->on_free = options->on_free;
     tree->context = options->context;
     tree->base.timeout_ms = options->timeout_ms;
-    lk_comm_init(&tree->base, &tree_vtable, options->rank, options->size);
+    lki_comm_init(&tree->base, &tree->own, &tree_ops, options->rank, options->size);
     if (tree->monitor) lki_monitor_on_failure(tree->monitor, forward, tree);
     *out = &tree->base;
     return LK_OK;

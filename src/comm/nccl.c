@@ -1,6 +1,7 @@
 /* NCCL, as far as it concerns this library: the ranks meet in the store, the plugin does the rest, and the
  * monitor ends it where a rank dies: NCCL would wait for ever. */
 #include "comm/comm.h"
+#include "comm/comm_own.h"
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -152,10 +153,11 @@ lk_status lki_comm_nccl_create(lk_comm **out, const lki_comm_nccl_options *optio
 
 void lki_comm_progress_of(lk_comm *comm, lk_comm_progress *out)
 {
-    uint64_t last = __atomic_load_n(&comm->last_seq, __ATOMIC_RELAXED);
-    *out = (lk_comm_progress){
-        .started = last, .finished = __atomic_load_n(&comm->finished_seq, __ATOMIC_RELAXED), .known = true};
-    const lk_comm_record *record = &comm->records[last % LK_COMM_RECORD_COUNT];
+    uint64_t last = __atomic_load_n(&comm->own->last_seq, __ATOMIC_RELAXED);
+    *out = (lk_comm_progress){.started = last,
+                              .finished = __atomic_load_n(&comm->own->finished_seq, __ATOMIC_RELAXED),
+                              .known = true};
+    const lki_comm_record *record = &comm->own->records[last % LKI_COMM_RECORD_COUNT];
     if (last) out->kind = record->kind;
     if (last) out->count = record->count;
 }

@@ -1,5 +1,6 @@
 /* The comm of a job of one rank: every collective is a copy to itself. */
 #include "comm/comm.h"
+#include "comm/comm_own.h"
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -11,6 +12,7 @@
 
 typedef struct self_comm {
     lk_comm base;
+    lki_comm own;
     atomic_bool aborted;
     char reason[256];
 } self_comm;
@@ -45,12 +47,9 @@ static void self_free(lk_comm *comm)
     lki_free(comm);
 }
 
-static const lk_comm_vtable self_vtable = {
-    .name = "self",
-    .start = self_start,
-    .test = self_test,
-    .abort = self_abort,
-    .free = self_free,
+static const lk_comm_ops self_ops = {
+    LK_SIZE(lk_comm_ops), .name = "self",      .start = self_start,
+    .test = self_test,    .abort = self_abort, .free = self_free,
 };
 
 static void keep(lk_comm *comm)
@@ -59,19 +58,16 @@ static void keep(lk_comm *comm)
 }
 
 /* One for the whole process, which nobody frees. */
-static const lk_comm_vtable alone_vtable = {
-    .name = "self",
-    .start = self_start,
-    .test = self_test,
-    .abort = self_abort,
-    .free = keep,
+static const lk_comm_ops alone_ops = {
+    LK_SIZE(lk_comm_ops), .name = "self",      .start = self_start,
+    .test = self_test,    .abort = self_abort, .free = keep,
 };
 
 static self_comm alone;
 
 static void init_alone(void)
 {
-    lk_comm_init(&alone.base, &alone_vtable, 0, 1);
+    lki_comm_init(&alone.base, &alone.own, &alone_ops, 0, 1);
 }
 
 lk_comm *lk_comm_alone(void)
@@ -86,6 +82,6 @@ lk_status lki_comm_self_create(lk_comm **out)
     self_comm *self = LKI_NEW(self_comm);
     *out = self ? &self->base : NULL;
     if (!self) return LK_ERR_NOMEM;
-    lk_comm_init(&self->base, &self_vtable, 0, 1);
+    lki_comm_init(&self->base, &self->own, &self_ops, 0, 1);
     return LK_OK;
 }

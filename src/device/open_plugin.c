@@ -32,11 +32,13 @@ static const lki_cuda_host host = {
     .alloc = lki_calloc,
     .free = lki_free,
     .draw = lk_generator_u64,
-    .comm_init = lk_comm_init,
+    .comm_create = lk_comm_create,
+    .comm_is_idle = lk_comm_is_idle,
     .comm_start = lk_comm_start,
     .comm_wait = lk_comm_wait,
     .comm_check = lk_comm_check,
     .comm_abort = lk_comm_abort,
+    .comm_free = lk_comm_free,
 };
 
 /* ---- Finding it ---- */
@@ -107,7 +109,11 @@ static const lki_cuda_plugin *load(bool afresh)
     memcpy(&open, &symbol, sizeof open);
     const lki_cuda_plugin *found = open ? open(&host) : NULL;
     if (found && found->version == LKI_CUDA_PLUGIN_VERSION) return found;
-    snprintf(reason, sizeof reason, PLUGIN_FILE " belongs to another version of Lockstep");
+    int built_for = found ? found->version / 1000 : 0;
+    snprintf(reason, sizeof reason,
+             PLUGIN_FILE
+             " belongs to another version of Lockstep: it was built for %d.%d.%d, this is " LK_VERSION,
+             built_for / 10000, built_for / 100 % 100, built_for % 100);
     dlclose(library);
     return NULL;
 }

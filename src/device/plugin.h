@@ -8,13 +8,14 @@
 
 #include <lockstep/sys/comm.h>
 #include <lockstep/sys/engine.h>
+#include <lockstep/version.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* One more with each change of this file or of the headers it includes. */
-enum { LKI_CUDA_PLUGIN_VERSION = 11 };
+/* The version of Lockstep, and one more with each change of this file or of the headers it includes. */
+enum { LKI_CUDA_PLUGIN_VERSION = LK_VERSION_NUMBER * 1000 + 12 };
 
 /* What liblockstep does for the plugin. */
 typedef struct lki_cuda_host {
@@ -24,11 +25,13 @@ typedef struct lki_cuda_host {
     void (*free)(void *block);
     uint64_t (*draw)(lk_generator *generator); /* as lk_generator_u64 */
     /* For comms (<lockstep/sys/comm.h>). */
-    void (*comm_init)(lk_comm *comm, const lk_comm_vtable *vtable, int rank, int size);
+    lk_comm *(*comm_create)(const lk_comm_ops *ops, int rank, int size, void *context);
+    bool (*comm_is_idle)(const lk_comm *comm);
     lk_status (*comm_start)(lk_comm *comm, const lk_comm_op *op, lk_comm_request **out);
     lk_status (*comm_wait)(lk_comm *comm, lk_comm_request *request);
     lk_status (*comm_check)(lk_comm *comm);
     void (*comm_abort)(lk_comm *comm, const char *reason);
+    void (*comm_free)(lk_comm *comm);
 } lki_cuda_host;
 
 /* One GPU, for the doctor and for run headers. */

@@ -10,6 +10,8 @@
 #include "launch/gpus.h"
 #include "launch/meeting.h"
 
+#include <lockstep/version.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +96,7 @@ static void report_host(void *context, int index, lk_comm_progress *out)
     host_report *host = context;
     lk_comm *own = host->own;
     if (host->up)
-        host->up->vtable->progress(host->up, index, out);
+        host->up->ops->progress(host->up, index, out);
     else if (own)
         host->own_progress(own, out);
 }

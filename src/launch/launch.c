@@ -6,6 +6,7 @@
 #include "launch/role.h"
 
 #include "base/status.h"
+#include "base/take.h"
 #include "base/threads.h"
 
 /* Between two runs a process is nobody's rank, but it still is who its launcher made of it. */
@@ -34,8 +35,9 @@ int lk_local_rank(void)
 }
 
 lk_status lk_distributed_run_with(lk_rank_function function, void *context,
-                                  lk_distributed_run_options options)
+                                  const lk_distributed_run_options *given)
 {
+    LKI_TAKE(lk_distributed_run_options, options, given, lk_error_status());
     lki_launch_flags flags = *lki_process_flags();
     lki_ranks *ranks = NULL;
     lki_role role;

@@ -8,6 +8,8 @@
 #include "run/run.h"
 #include "step/same_training.h"
 
+#include <lockstep/version.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,7 +183,7 @@ static lk_status describe_run(FILE *out, const lk_runner *runner)
     const lk_engine *engine = runner->engine;
     fprintf(out, "device %s%s%s\n", lk_engine_name(engine), engine->ops->kernels ? ", " : "",
             engine->ops->kernels ? engine->ops->kernels(engine) : "");
-    fprintf(out, "comm %s\n", run->comm->vtable->name);
+    fprintf(out, "comm %s\n", run->comm->ops->name);
     fprintf(out, "precision %s\n", lk_dtype_name(run->step_options.precision));
     fprintf(out, "seed %llu\n", (unsigned long long)runner->seed);
     fprintf(out, "num_epochs %lld\n", (long long)runner->num_epochs);

@@ -367,8 +367,8 @@ static inline const char *killed_body(int rank, int size, void *context)
 static inline void hear_of(lk_comm *comm, int rank, uint64_t seq)
 {
     lk_comm_progress at = {0};
-    for (int i = 0; comm->vtable->progress && i < (at.known ? 60000 : 1500); i++) {
-        comm->vtable->progress(comm, rank, &at);
+    for (int i = 0; comm->ops->progress && i < (at.known ? 60000 : 1500); i++) {
+        comm->ops->progress(comm, rank, &at);
         if (at.known && at.finished >= seq) return;
         usleep(1000);
     }

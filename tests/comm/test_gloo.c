@@ -2,6 +2,7 @@
 #include "conformance.h"
 
 #include "comm/comm.h"
+#include "comm/comm_own.h"
 #include "comm/monitor.h"
 #include "comm/store/store.h"
 
@@ -38,10 +39,10 @@ __attribute__((no_sanitize_thread)) static void report_progress(void *context, i
     pthread_mutex_lock(&progress->lock);
     lk_comm *comm = progress->comm;
     if (comm) {
-        uint64_t last = __atomic_load_n(&comm->last_seq, __ATOMIC_RELAXED);
-        uint64_t finished = __atomic_load_n(&comm->finished_seq, __ATOMIC_RELAXED);
+        uint64_t last = __atomic_load_n(&comm->own->last_seq, __ATOMIC_RELAXED);
+        uint64_t finished = __atomic_load_n(&comm->own->finished_seq, __ATOMIC_RELAXED);
         *out = (lk_comm_progress){.started = last, .finished = finished, .known = true};
-        if (last) out->kind = comm->records[last % LK_COMM_RECORD_COUNT].kind;
+        if (last) out->kind = comm->own->records[last % LKI_COMM_RECORD_COUNT].kind;
     }
     pthread_mutex_unlock(&progress->lock);
 }

@@ -245,8 +245,9 @@ static const char *on_the_device(int rank, int size, void *context)
     conformance *suite = context;
     lk_comm *comm = NULL;
     rank_ok(suite->connect(&comm, rank, size, suite->context));
-    rank_check(comm->vtable->on_device);
-    lk_engine *engine = lk_engine_open("cuda", (lk_engine_options){.device = rank % shared->job->gpu_count});
+    rank_check(comm->ops->on_device);
+    lk_engine *engine =
+        lk_engine_open("cuda", LK_OPTIONS(lk_engine_options, .device = rank % shared->job->gpu_count));
     rank_check(engine != NULL);
     float *host = lki_calloc(COUNT * sizeof *host, "host");
     float *device = engine->ops->alloc(engine, COUNT * sizeof *host, "a test");
@@ -292,7 +293,7 @@ enum { RECORDED_COUNT = 5003 };
 static lk_status record_all_reduce(recorded *r, lk_comm *comm, int gpu)
 {
     const size_t nbytes = RECORDED_COUNT * sizeof *r->host;
-    r->engine = lk_engine_open("cuda", (lk_engine_options){.device = gpu});
+    r->engine = lk_engine_open("cuda", LK_OPTIONS(lk_engine_options, .device = gpu));
     r->host = lki_calloc(nbytes, "host");
     if (!r->engine || !r->host) return LK_ERR_NOMEM;
     const lk_engine_ops *ops = r->engine->ops;

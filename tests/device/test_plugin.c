@@ -20,7 +20,7 @@ static const char source[] =
     "static lk_status count(int *out) { *out = 0; return table->fail(LK_ERR_DEVICE, sentence); }\n"
     "static lk_status open(void **state, const lk_engine_options *o)\n"
     "{ (void)state; (void)o; return table->fail(LK_ERR_DEVICE, sentence); }\n"
-    "static const lk_engine_ops ops = {.name = \"cuda\", .open = open};\n"
+    "static const lk_engine_ops ops = {LK_SIZE(lk_engine_ops), .name = \"cuda\", .open = open};\n"
     "static const lki_cuda_plugin made = {.version = VERSION, .engine_ops = &ops, .device_count = count};\n"
     "const lki_cuda_plugin *lki_cuda_plugin_open(const lki_cuda_host *host) { table = host; return &made; "
     "}\n";
@@ -53,7 +53,7 @@ static const char *said(const char *plugin, const char *device)
         setenv("LOCKSTEP_CUDA_PLUGIN", plugin, 1);
         unsetenv("LOCKSTEP_ENGINE");
         lk_set_log_sink(lk_log_to_stderr, NULL);
-        lk_engine *engine = lk_engine_open(device, (lk_engine_options){.thread_count = 1});
+        lk_engine *engine = lk_engine_open(device, LK_OPTIONS(lk_engine_options, .thread_count = 1));
         dprintf(ends[1], "%s: %s", engine ? "engine" : "error", engine ? lk_engine_name(engine) : lk_error());
         lk_engine_close(engine);
         _exit(0);

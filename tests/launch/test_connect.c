@@ -50,8 +50,8 @@ static lk_status connect_planned(lk_comm **out, int rank, int size, void *contex
     if (status != LK_OK) return status;
     lki_connect_options options = {.backend = p->backend, .join_timeout_ms = 60000, .no_pinning = true};
     status = lki_comm_connect(out, &role, &options);
-    if (status == LK_OK && p->expected && strcmp((*out)->vtable->name, p->expected) != 0) {
-        fprintf(stderr, "rank %d: the comm is %s, not %s\n", rank, (*out)->vtable->name, p->expected);
+    if (status == LK_OK && p->expected && strcmp((*out)->ops->name, p->expected) != 0) {
+        fprintf(stderr, "rank %d: the comm is %s, not %s\n", rank, (*out)->ops->name, p->expected);
         return LK_ERR_INVALID;
     }
     return status;
@@ -474,8 +474,8 @@ static int be_a_rank(int argc, char **argv)
         fprintf(stderr, "rank %d: %s\n", role.rank, lk_error());
         return 1;
     }
-    int failed = strcmp(comm->vtable->name, argv[4]) != 0;
-    if (failed) fprintf(stderr, "rank %d: %s, not %s\n", role.rank, comm->vtable->name, argv[4]);
+    int failed = strcmp(comm->ops->name, argv[4]) != 0;
+    if (failed) fprintf(stderr, "rank %d: %s, not %s\n", role.rank, comm->ops->name, argv[4]);
     float value = (float)role.rank;
     if (lk_comm_all_reduce(comm, &value, 1, LK_F32, LK_REDUCE_SUM) != LK_OK ||
         value != (float)(role.world_size * (role.world_size - 1) / 2)) {

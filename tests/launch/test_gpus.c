@@ -52,7 +52,7 @@ static const char *nccl_by_hand(int rank, int size, void *context)
         return NULL;
     }
     rank_ok(status);
-    rank_check(strcmp(comm->vtable->name, "nccl") == 0);
+    rank_check(strcmp(comm->ops->name, "nccl") == 0);
     rank_ok(lk_comm_all_reduce(comm, &value, 1, LK_F32, LK_REDUCE_SUM));
     rank_check(value == (float)(size * (size - 1) / 2));
     lk_comm_free(comm);
@@ -66,7 +66,7 @@ static const char *by_itself(int rank, int size, void *context)
     rank_ok(connect_planned(&comm, rank, size, context));
     /* One GPU for several ranks is not for NCCL to choose by itself. */
     bool suffices = lki_cuda_device_count(NULL) >= size;
-    rank_check(strcmp(comm->vtable->name, suffices ? "nccl" : "shm") == 0);
+    rank_check(strcmp(comm->ops->name, suffices ? "nccl" : "shm") == 0);
     rank_ok(lk_comm_all_reduce(comm, &value, 1, LK_F32, LK_REDUCE_SUM));
     rank_check(value == (float)(size * (size - 1) / 2));
     lk_comm_free(comm);

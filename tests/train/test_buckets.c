@@ -95,8 +95,8 @@ static const char *rank_body_of(int rank, int size, void *context)
     rank_ok(lki_comm_connect(
         &comm, &role,
         &(lki_connect_options){.backend = p->backend, .join_timeout_ms = 60000, .no_pinning = true}));
-    rank_check(strcmp(comm->vtable->name, p->expected) == 0);
-    lk_engine *engine = lk_engine_open("auto", (lk_engine_options){.thread_count = 1});
+    rank_check(strcmp(comm->ops->name, p->expected) == 0);
+    lk_engine *engine = lk_engine_open("auto", LK_OPTIONS(lk_engine_options, .thread_count = 1));
     lk_step *several = make_step(engine, comm, p), *one = make_step(engine, NULL, p);
     rank_check(engine && several && one);
     const char *failure = train(several, rank, rank * BATCH, BATCH);

@@ -21,6 +21,7 @@
 #ifndef LOCKSTEP_SYS_COMM_H
 #define LOCKSTEP_SYS_COMM_H
 
+#include <lockstep/sized.h>
 #include <lockstep/status.h>
 #include <lockstep/tensor.h>
 
@@ -101,7 +102,6 @@ typedef enum lk_comm_state {
 
 enum {
     LK_COMM_MAX_REQUESTS = 64, /* outstanding at a time */
-    LK_COMM_RECORD_COUNT = 64, /* collectives the flight recorder remembers */
     LK_COMM_SCRATCH_WORDS = 12,
 };
 
@@ -110,18 +110,9 @@ typedef struct lk_comm_request {
     lk_comm_op op;
     uint64_t seq;
     lk_comm_state state;
+    int slot; /* its number in the pool, below LK_COMM_MAX_REQUESTS: no two outstanding ones share it */
     uint64_t scratch[LK_COMM_SCRATCH_WORDS]; /* the backend's own, zeroed before start */
 } lk_comm_request;
-
-/* What the flight recorder keeps of a collective. */
-typedef struct lk_comm_record {
-    uint64_t seq;
-    lk_comm_kind kind;
-    lk_dtype dtype;
-    lk_comm_state state;
-    int64_t count;
-    uint64_t start_ticks, end_ticks; /* of the processor's counter; end is 0 until it is over */
-} lk_comm_record;
 
 /* How far a rank has come: the last collective it started and the last it finished, 0 for none. */
 typedef struct lk_comm_progress {
@@ -135,7 +126,8 @@ typedef struct lk_comm_progress {
 typedef struct lk_comm lk_comm;
 
 /* What a backend implements. Slots are called on the comm's thread unless they say otherwise. */
-typedef struct lk_comm_vtable {
+typedef struct lk_comm_ops {
+    size_t struct_size;
     const char *name;
 
     /* Required. Begins request->op, which has been checked, and may finish part of the work. Never blocks for
@@ -159,7 +151,7 @@ typedef struct lk_comm_vtable {
      * counts. */
     void (*abort)(lk_comm *comm, const char *reason);
 
-    /* Required. Frees the backend's part and the comm itself. Outstanding requests are given up. */
+    /* Required. Frees the context. Outstanding requests are given up. */
     void (*free)(lk_comm *comm);
 
     /* Optional, with on_device: whether all is well, as far as this rank knows; it waits for nobody. */
@@ -168,29 +160,22 @@ typedef struct lk_comm_vtable {
 
     /* Optional. Behind lk_comm_share, which says what it does; called where there are several ranks. */
     lk_status (*share)(lk_comm *comm, size_t nbytes, size_t common_nbytes, lk_comm_window **out);
-} lk_comm_vtable;
-
-/* The part of a comm that every backend begins with; lk_comm_init fills it. */
-struct lk_comm {
-    const lk_comm_vtable *vtable;
-    int rank, size;
-    int64_t timeout_ms;    /* of one collective; 0: LK_COMM_DEFAULT_TIMEOUT_MS */
-    uint64_t last_seq;     /* of the collective started last */
-    uint64_t finished_seq; /* all collectives up to this one are over */
-    lk_status broken;      /* LK_OK while it works */
-    char broken_text[768]; /* the sentence of what broke it */
-    int64_t origin_ns;     /* the clock and the counter of the records when this comm began: what a tick is */
-    uint64_t origin_ticks;
-    int free_count; /* requests that are free: their numbers are free_list[0 .. free_count) */
-    uint8_t free_list[LK_COMM_MAX_REQUESTS];
-    lk_comm_request requests[LK_COMM_MAX_REQUESTS];
-    lk_comm_record records[LK_COMM_RECORD_COUNT]; /* of seq s in records[s % LK_COMM_RECORD_COUNT] */
-};
+} lk_comm_ops;
 
 enum { LK_COMM_DEFAULT_TIMEOUT_MS = 300000 };
 
-/* For backends: fills the common part of a zeroed comm. */
-void lk_comm_init(lk_comm *comm, const lk_comm_vtable *vtable, int rank, int size);
+/* What everybody may read. Only timeout_ms may be set. */
+struct lk_comm {
+    const lk_comm_ops *ops;
+    int rank, size;
+    int64_t timeout_ms;   /* of one collective */
+    void *context;        /* the backend's own */
+    struct lki_comm *own; /* the library's */
+};
+
+/* A comm over a backend of your own. It owns `context` from here on, also if it fails and returns NULL:
+ * `free` gets a comm with that context and frees it. The ops are copied. */
+lk_comm *lk_comm_create(const lk_comm_ops *ops, int rank, int size, void *context);
 
 /* Starts a collective. Errors in the description (a count below 0, AVG of integers, a root that does not
  * exist) are LK_ERR_INVALID or LK_ERR_DTYPE and leave the comm as it was. */
@@ -226,6 +211,9 @@ void lk_comm_window_release(lk_comm_window *window);        /* NULL is fine */
 /* Whether the comm still works, for those whose collectives ran on a device's stream: a failure there shows
  * nowhere else. Fails like any collective would. */
 lk_status lk_comm_check(lk_comm *comm);
+
+/* Whether nothing is outstanding and nothing has failed, as far as this rank knows. Waits for nobody. */
+bool lk_comm_is_idle(const lk_comm *comm);
 
 /* Tells the peers that this rank gives up, and why; they fail with that sentence. Any thread. */
 void lk_comm_abort(lk_comm *comm, const char *reason);

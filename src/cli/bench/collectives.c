@@ -50,7 +50,7 @@ static lk_status time_all(void *context)
     lki_role role = *lki_process_role();
     lk_comm *comm = NULL;
     LKI_TRY(lki_comm_connect(&comm, &role, &(lki_connect_options){.backend = t->backend}));
-    snprintf(t->comm, sizeof t->comm, "%s", comm->vtable->name);
+    snprintf(t->comm, sizeof t->comm, "%s", comm->ops->name);
     t->ranks = comm->size;
     lk_status status = LK_OK;
     for (int i = 0; i < SIZES && status == LK_OK; i++) status = time_size(comm, t, i);

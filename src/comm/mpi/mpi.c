@@ -1,6 +1,7 @@
-/* MPI behind the comm's vtable: its non-blocking collectives, or messages between pairs of ranks
+/* MPI behind the comm's ops: its non-blocking collectives, or messages between pairs of ranks
  * (mpi_pairs.h), on a communicator of our own. */
 #include "comm/comm.h"
+#include "comm/comm_own.h"
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -28,6 +29,7 @@ static atomic_bool spoiled;
 
 typedef struct mpi_comm {
     lk_comm base;
+    lki_comm own;
     MPI_Comm comm;
     MPI_Op half_ops[2][3]; /* of bf16 and f16: sum, max, min */
     MPI_Datatype half_types[2];
@@ -157,7 +159,7 @@ static lk_status begin_parts(mpi_comm *self, lk_comm_request *request, const voi
         return lki_fail(LK_ERR_UNSUPPORTED, "MPI cannot carry %lld elements in one collective",
                         (long long)total);
     if (p.count == 1) return lki_mpi_check(begin(self, op, send, recv, (int)total, &work->request), name);
-    MPI_Request *requests = self->messages[request - self->base.requests];
+    MPI_Request *requests = self->messages[request->slot];
     for (int i = 0; i < p.count; i++) requests[i] = MPI_REQUEST_NULL;
     work->part_count = p.count;
     for (int i = 0; i < p.count; i++) {
@@ -206,7 +208,7 @@ static int begin_all_gather(mpi_comm *self, const lk_comm_op *op, const void *se
 /* Memory of the request's own. */
 static lk_status take_staging(mpi_comm *self, const lk_comm_request *request, size_t nbytes, void **out)
 {
-    size_t slot = (size_t)(request - self->base.requests);
+    size_t slot = (size_t)request->slot;
     if (self->staging_nbytes[slot] < nbytes) {
         void *grown = lki_realloc(self->staging[slot], nbytes, "a collective over MPI");
         if (!grown) return LK_ERR_NOMEM;
@@ -239,7 +241,7 @@ static lk_status begin_pairs(mpi_comm *self, lk_comm_request *request)
     size_t nbytes = lki_pairs_staging_nbytes(&self->base, &request->op);
     work->pairs.comm = self->comm;
     work->pairs.piece_nbytes = self->piece_nbytes;
-    work->pairs.requests = self->messages[request - self->base.requests];
+    work->pairs.requests = self->messages[request->slot];
     work->pairs.type = type_of(self, request->op.dtype);
     work->by_pairs = true;
     LKI_TRY(take_staging(self, request, nbytes, &work->pairs.staging));
@@ -285,8 +287,7 @@ static void finish(mpi_comm *self, lk_comm_request *request)
     bool reduces = op->kind == LK_COMM_ALL_REDUCE || op->kind == LK_COMM_REDUCE_SCATTER;
     if (op->kind == LK_COMM_REDUCE_SCATTER && op->count > 0) {
         size_t piece = (size_t)op->count * lk_dtype_nbytes(op->dtype);
-        memcpy(op->recv,
-               (char *)self->staging[request - self->base.requests] + piece * (size_t)self->base.rank, piece);
+        memcpy(op->recv, (char *)self->staging[request->slot] + piece * (size_t)self->base.rank, piece);
     }
     if (reduces && op->reduce == LK_REDUCE_AVG) lki_scale(op->recv, op->count, op->dtype, self->base.size);
 }
@@ -312,9 +313,9 @@ static lk_status advance_own(mpi_comm *self, lk_comm_request *request)
     if (work->part_count == 0)
         LKI_TRY(lki_mpi_check(MPI_Test(&work->request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
     else
-        LKI_TRY(lki_mpi_check(MPI_Testall(work->part_count, self->messages[request - self->base.requests],
-                                          &flag, MPI_STATUSES_IGNORE),
-                              "MPI_Testall"));
+        LKI_TRY(lki_mpi_check(
+            MPI_Testall(work->part_count, self->messages[request->slot], &flag, MPI_STATUSES_IGNORE),
+            "MPI_Testall"));
     if (flag) finish(self, request);
     work->over = flag;
     return LK_OK;
@@ -365,7 +366,7 @@ static void mpi_free(lk_comm *comm)
 {
     mpi_comm *self = (mpi_comm *)comm;
     bool clean =
-        self->base.free_count == LK_COMM_MAX_REQUESTS && !comm->broken && !atomic_load(&self->aborted);
+        self->own.free_count == LK_COMM_MAX_REQUESTS && !comm->own->broken && !atomic_load(&self->aborted);
     for (int half = 0; half < 2; half++) {
         for (int op = 0; op < 3; op++)
             if (self->half_ops[half][op] != MPI_OP_NULL) MPI_Op_free(&self->half_ops[half][op]);
@@ -380,14 +381,9 @@ static void mpi_free(lk_comm *comm)
     lki_free(self);
 }
 
-static const lk_comm_vtable mpi_vtable = {
-    .name = "mpi",
-    .start = mpi_start,
-    .test = mpi_test,
-    .pause = mpi_pause,
-    .progress = mpi_progress,
-    .abort = mpi_abort,
-    .free = mpi_free,
+static const lk_comm_ops mpi_ops = {
+    LK_SIZE(lk_comm_ops),     .name = "mpi",      .start = mpi_start, .test = mpi_test, .pause = mpi_pause,
+    .progress = mpi_progress, .abort = mpi_abort, .free = mpi_free,
 };
 
 static void finalise(void)
@@ -452,7 +448,7 @@ lk_status lki_mpi_wrap(lk_comm **out, MPI_Comm comm, int64_t timeout_ms)
     if (status == LK_OK && lki_mpi_goes_by_pairs(size))
         status = lki_pairs_probe(comm, rank, size, &self->piece_nbytes);
     self->base.timeout_ms = timeout_ms;
-    lk_comm_init(&self->base, &mpi_vtable, rank, size);
+    lki_comm_init(&self->base, &self->own, &mpi_ops, rank, size);
     if (status != LK_OK) {
         mpi_free(&self->base);
         return status;

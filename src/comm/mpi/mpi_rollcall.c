@@ -1,4 +1,5 @@
 #include "comm/mpi/mpi_rollcall.h"
+#include "comm/comm_own.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -49,8 +50,8 @@ static void speak(lki_rollcall *call, const lk_comm *comm, const lk_comm_request
     /* What was said before must have gone: its words are overwritten. */
     if (MPI_Testall(comm->size, call->sends, &sent, MPI_STATUSES_IGNORE) != MPI_SUCCESS || !sent) return;
     call->said_at = request->seq;
-    call->said[WORD_STARTED] = (int64_t)comm->last_seq;
-    call->said[WORD_FINISHED] = (int64_t)comm->finished_seq;
+    call->said[WORD_STARTED] = (int64_t)comm->own->last_seq;
+    call->said[WORD_FINISHED] = (int64_t)comm->own->finished_seq;
     call->said[WORD_KIND] = request->op.kind;
     call->said[WORD_COUNT] = request->op.count;
     for (int r = 0; r < comm->size; r++)

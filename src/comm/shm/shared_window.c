@@ -30,8 +30,8 @@ void lki_set_window_least(size_t nbytes)
 lk_status lk_comm_share(lk_comm *comm, size_t nbytes, size_t common_nbytes, lk_comm_window **out)
 {
     *out = NULL;
-    if (comm->size == 1 || !comm->vtable->share) return LK_OK;
-    return comm->vtable->share(comm, nbytes, common_nbytes, out);
+    if (comm->size == 1 || !comm->ops->share) return LK_OK;
+    return comm->ops->share(comm, nbytes, common_nbytes, out);
 }
 
 void *lk_comm_window_block(const lk_comm_window *window, int rank)

@@ -1,5 +1,6 @@
 /* The shm backend: the pipeline of steps. See shm.h for how it works. */
 #include "comm/shm/shm.h"
+#include "comm/comm_own.h"
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -198,15 +199,10 @@ static void shm_free(lk_comm *comm)
     lki_free(shm);
 }
 
-static const lk_comm_vtable shm_vtable = {
-    .name = "shm",
-    .start = shm_start,
-    .test = shm_test,
-    .pause = lki_shm_pause,
-    .progress = shm_progress,
-    .abort = shm_abort,
-    .free = shm_free,
-    .share = lki_shm_share,
+static const lk_comm_ops shm_ops = {
+    LK_SIZE(lk_comm_ops), .name = "shm",          .start = shm_start,
+    .test = shm_test,     .pause = lki_shm_pause, .progress = shm_progress,
+    .abort = shm_abort,   .free = shm_free,       .share = lki_shm_share,
 };
 
 lk_status lki_comm_shm_create(lk_comm **out, const lki_shm_options *options)
@@ -218,7 +214,7 @@ lk_status lki_comm_shm_create(lk_comm **out, const lki_shm_options *options)
     lki_shm_comm *shm = LKI_NEW(lki_shm_comm);
     if (!shm) return LK_ERR_NOMEM;
     shm->base.timeout_ms = options->timeout_ms;
-    lk_comm_init(&shm->base, &shm_vtable, options->rank, options->size);
+    lki_comm_init(&shm->base, &shm->own, &shm_ops, options->rank, options->size);
     shm->owner_reports = options->owner_reports;
     shm->inputs = LKI_NEW_ARRAY(const void *, options->size);
     shm->names = LKI_NEW_ARRAY(int, options->size);

@@ -18,6 +18,7 @@
 #define LKI_COMM_SHM_SHM_H
 
 #include "comm/comm.h"
+#include "comm/comm_own.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -96,6 +97,7 @@ typedef struct lki_shm_cursor {
 
 typedef struct lki_shm_comm {
     lk_comm base;
+    lki_comm own;
     lki_shm_header *header;
     size_t segment_nbytes, slot_nbytes, slot_stride;
     unsigned char *slots;

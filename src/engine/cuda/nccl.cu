@@ -1,4 +1,4 @@
-/* NCCL behind the comm's vtable.
+/* NCCL behind the comm's ops.
  *
  * Collectives are enqueued in the order in which they are started: on the caller's stream where he names one,
  * else on a stream of the comm's own, with an event for the end. Memory of the host travels through pinned
@@ -27,7 +27,7 @@ enum work_state { AT_ONCE, ON_DEVICE, ON_HOST };
 
 static lki_nccl_comm *self_of(lk_comm *comm)
 {
-    return (lki_nccl_comm *)comm;
+    return (lki_nccl_comm *)comm->context;
 }
 
 int64_t lki_nccl_now_ms(void)
@@ -129,8 +129,8 @@ static lk_status not_begun(lki_nccl_comm *self)
 {
     char text[160];
     snprintf(text, sizeof text, "nccl: not even begun after %.1f s on rank %d of %d",
-             (double)self->base.timeout_ms / 1e3, self->base.rank, self->base.size);
-    nccl_abort(&self->base, text);
+             (double)self->comm->timeout_ms / 1e3, self->comm->rank, self->comm->size);
+    nccl_abort(self->comm, text);
     return lki_cuda_fail(LK_ERR_TIMEOUT, "%s", text);
 }
 
@@ -147,7 +147,7 @@ static lk_status settle(lki_nccl_comm *self)
             sched_yield();
             continue;
         }
-        if (!deadline_ms) deadline_ms = lki_nccl_now_ms() + self->base.timeout_ms;
+        if (!deadline_ms) deadline_ms = lki_nccl_now_ms() + self->comm->timeout_ms;
         if (lki_nccl_now_ms() >= deadline_ms) return not_begun(self);
         lki_nccl_sleep_us(50);
     }
@@ -241,13 +241,13 @@ static lk_status enqueue_keys(lki_nccl_comm *self, const lk_comm_op *op, const v
     bool scatters = op->kind == LK_COMM_REDUCE_SCATTER;
     size_t width = lki_nccl_key_nbytes(op->dtype);
     bool in_result = !scatters && width == lki_cuda_dtype_nbytes(op->dtype);
-    int64_t count = scatters ? op->count * self->base.size : op->count;
+    int64_t count = scatters ? op->count * self->comm->size : op->count;
     if (!in_result && op->stream)
         return lki_cuda_fail(LK_ERR_UNSUPPORTED, "nccl: no max or min of %s that a stream orders",
                              lki_cuda_dtype_name(op->dtype));
     if (!in_result) LKI_TRY(grow_keys(self, (size_t)count * width));
     char *keys = in_result ? (char *)recv : self->keys;
-    char *mine = scatters ? keys + (size_t)(op->count * self->base.rank) * width : keys;
+    char *mine = scatters ? keys + (size_t)(op->count * self->comm->rank) * width : keys;
     LKI_TRY(lki_nccl_encode(keys, send, count, op->dtype, op->reduce, stream));
     LKI_TRY(issue(self, op, keys, mine, op->dtype == LK_F64 ? ncclInt64 : ncclInt32, stream));
     return lki_nccl_decode(recv, mine, op->count, op->dtype, stream);
@@ -301,8 +301,8 @@ static layout layout_of(const lk_comm *comm, const lk_comm_op *op)
 static lk_status start_staged(lki_nccl_comm *self, lk_comm_request *request)
 {
     const lk_comm_op *op = &request->op;
-    lki_nccl_staging *s = &self->staging[request - self->base.requests];
-    layout at = layout_of(&self->base, op);
+    lki_nccl_staging *s = &self->staging[request->slot];
+    layout at = layout_of(self->comm, op);
     LKI_TRY(grow_staging(s, at.whole));
     if (at.up_nbytes) {
         memcpy(s->host + at.up, op->send, at.up_nbytes);
@@ -324,7 +324,7 @@ static lk_status is_on_device(const void *memory, bool *out)
     return LK_OK;
 }
 
-/* ---- The vtable ---- */
+/* ---- The ops ---- */
 
 static lk_status nccl_start(lk_comm *comm, lk_comm_request *request)
 {
@@ -347,7 +347,7 @@ static lk_status nccl_start(lk_comm *comm, lk_comm_request *request)
         LKI_TRY(enqueue(self, op, op->send, op->recv, self->stream));
     else
         LKI_TRY(start_staged(self, request));
-    LKI_CUDA(cudaEventRecord(self->events[request - comm->requests], self->stream));
+    LKI_CUDA(cudaEventRecord(self->events[request->slot], self->stream));
     request->scratch[0] = recv_on_device ? ON_DEVICE : ON_HOST;
     return LK_OK;
 }
@@ -358,7 +358,7 @@ static lk_status nccl_test(lk_comm *comm, lk_comm_request *request, bool *done)
     const lk_comm_op *op = &request->op;
     ncclResult_t state;
     if (request->scratch[0] != AT_ONCE) {
-        cudaError_t error = cudaEventQuery(self->events[request - comm->requests]);
+        cudaError_t error = cudaEventQuery(self->events[request->slot]);
         if (error == cudaErrorNotReady) {
             if (has_failed(self)) return failure(self);
             return ++self->idle % LOOK_EVERY == 0 ? lki_nccl_look(self, &state) : LK_OK;
@@ -368,8 +368,7 @@ static lk_status nccl_test(lk_comm *comm, lk_comm_request *request, bool *done)
     if (has_failed(self)) return failure(self); /* then the end was not the proper one */
     if (request->scratch[0] == ON_HOST) {
         layout at = layout_of(comm, op);
-        if (at.down_nbytes)
-            memcpy(op->recv, self->staging[request - comm->requests].host + at.down, at.down_nbytes);
+        if (at.down_nbytes) memcpy(op->recv, self->staging[request->slot].host + at.down, at.down_nbytes);
     }
     *done = true;
     return LK_OK;
@@ -398,7 +397,7 @@ static lk_status nccl_check(lk_comm *comm)
     return has_failed(self) ? failure(self) : lki_nccl_look(self, &state);
 }
 
-const lk_comm_vtable lki_nccl_vtable = {
-    "nccl",     nccl_start,    nccl_test,  nccl_pause, nccl_progress,
-    nccl_abort, lki_nccl_free, nccl_check, true,       nullptr,
+const lk_comm_ops lki_nccl_ops = {
+    LK_SIZE(lk_comm_ops), "nccl",        nccl_start, nccl_test, nccl_pause, nccl_progress,
+    nccl_abort,           lki_nccl_free, nccl_check, true,      nullptr,
 };

@@ -49,7 +49,7 @@ typedef struct lki_nccl_aborter {
 } lki_nccl_aborter;
 
 typedef struct lki_nccl_comm {
-    lk_comm base; /* first: a lk_comm * is a lki_nccl_comm * */
+    lk_comm *comm; /* whose context this is */
     const lki_nccl *library;
     lki_nccl_options options;
     pthread_mutex_t lock; /* over the next four */
@@ -66,7 +66,7 @@ typedef struct lki_nccl_comm {
     int idle;    /* tests in a row that found nothing done */
 } lki_nccl_comm;
 
-extern const lk_comm_vtable lki_nccl_vtable;
+extern const lk_comm_ops lki_nccl_ops;
 void lki_nccl_free(lk_comm *comm);
 /* Starts NCCL's abort: the device's part ends at once, the rest when no recorded program uses the
  * communicator any more, which may need the calling thread. The caller holds the lock, or is alone. */

@@ -138,7 +138,7 @@ static void end_communicator(lki_nccl_comm *self)
 {
     ncclComm_t nccl = self->nccl;
     ncclResult_t state = ncclInProgress;
-    bool clean = self->base.free_count == LK_COMM_MAX_REQUESTS && !self->base.broken && !self->failed;
+    bool clean = !self->failed && self->comm && lki_host->comm_is_idle(self->comm);
     if (!nccl) {
         wait_for_abort(self);
         return;
@@ -161,7 +161,7 @@ static void end_communicator(lki_nccl_comm *self)
 
 void lki_nccl_free(lk_comm *comm)
 {
-    lki_nccl_comm *self = (lki_nccl_comm *)comm;
+    lki_nccl_comm *self = (lki_nccl_comm *)comm->context;
     if (self->options.ending)
         self->options.ending(self->options.context); /* no other thread comes after it */
     cudaSetDevice(self->options.device);
@@ -191,17 +191,19 @@ lk_status lki_nccl_create(lk_comm **out, const lki_nccl_options *options)
     self->library = nccl;
     self->options = *options;
     self->options.ending = NULL; /* until it is made, it is the caller's to end */
-    self->base.timeout_ms = options->timeout_ms;
     pthread_mutex_init(&self->lock, NULL);
-    lki_host->comm_init(&self->base, &lki_nccl_vtable, options->rank, options->size);
+    lk_comm *comm = lki_host->comm_create(&lki_nccl_ops, options->rank, options->size, self);
+    if (!comm) return LK_ERR_NOMEM; /* which has freed self, too */
+    self->comm = comm;
+    if (options->timeout_ms) comm->timeout_ms = options->timeout_ms;
     lk_status status = open_device(self);
     if (status == LK_OK) status = options->shares_gpu ? join_as_own_host(self) : join(self);
     if (status != LK_OK) {
         self->failed = true;
-        lki_nccl_free(&self->base);
+        lki_host->comm_free(self->comm);
         return status;
     }
     self->options.ending = options->ending;
-    *out = &self->base;
+    *out = self->comm;
     return LK_OK;
 }

@@ -49,7 +49,7 @@ static lk_status new_state(lki_cuda *cuda, lk_call *call, lk_comm *comm, size_t 
     call->free_state = free_ranks_state;
     state->cuda = cuda;
     state->nbytes = nbytes;
-    if (comm->vtable->on_device) {
+    if (comm->ops->on_device) {
         cuda->comm = comm;
         cuda->comm_count++;
         state->looked_after = true;
@@ -63,7 +63,7 @@ static lk_status new_state(lki_cuda *cuda, lk_call *call, lk_comm *comm, size_t 
 static lk_status not_recorded(const lki_cuda *cuda, const lk_comm *comm)
 {
     return cuda->recording ? lki_cuda_fail(LK_ERR_UNSUPPORTED, "comm %s cannot be part of a recorded program",
-                                           comm->vtable->name)
+                                           comm->ops->name)
                            : LK_OK;
 }
 
@@ -97,7 +97,7 @@ static lk_status all_reduce(const lk_call *call)
     lk_comm_op op = reduction(LK_REDUCE_SUM, x->dtype, x->data, y->data, lki_cuda_count(x));
     if (!y->data) /* nobody wants it, but the others wait for this rank's part */
         return lki_cuda_fail(LK_ERR_UNSUPPORTED, "all_reduce: its output is always wanted");
-    if (call->attr->comm->vtable->on_device) {
+    if (call->attr->comm->ops->on_device) {
         op.stream = cuda->compute;
         return run_collective(call->attr->comm, &op);
     }
@@ -121,7 +121,7 @@ static lk_status reduce_start(const lk_call *call)
     lki_bucket *bucket = call->attr->bucket;
     ranks_state *state = state_of(call);
     LKI_TRY(lki_cuda_fork(cuda));
-    if (bucket->comm->vtable->on_device) {
+    if (bucket->comm->ops->on_device) {
         lk_comm_op op = reduction(LK_REDUCE_AVG, bucket->dtype, bucket->data, bucket->data, bucket->count);
         op.stream = cuda->side;
         return run_collective(bucket->comm, &op);
@@ -140,7 +140,7 @@ static lk_status reduce_wait(const lk_call *call)
 {
     lki_cuda *cuda = lki_cuda_of(call);
     lki_bucket *bucket = call->attr->bucket;
-    if (bucket->comm->vtable->on_device) return lki_cuda_join(cuda);
+    if (bucket->comm->ops->on_device) return lki_cuda_join(cuda);
     ranks_state *state = (ranks_state *)bucket->staging;
     bucket->staging = NULL;
     if (!state) return lki_cuda_fail(LK_ERR_INVALID, "reduce_wait: nothing was started");
