@@ -11,7 +11,9 @@
 #ifndef LOCKSTEP_CONFIG_H
 #define LOCKSTEP_CONFIG_H
 
+#include <lockstep/sized.h>
 #include <lockstep/status.h>
+#include <lockstep/version.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -108,26 +110,43 @@ struct lk_component {
     const void *context; /* for a build function that several components share */
 };
 
-/* Adds a component, which must outlive every config that names it. Names that are taken already are an error.
- * Call it before configs are loaded; not thread-safe. */
-lk_status lk_component_add(const lk_component *component);
+/* What components were compiled for: the version of the headers, and the sizes of the structs above, which
+ * may grow in a later version. The macros below fill it in. */
+typedef struct lk_build {
+    size_t struct_size;
+    int version; /* LK_VERSION_NUMBER */
+    size_t component_nbytes, parameter_nbytes;
+} lk_build;
+#define LK_BUILD_                                                                                            \
+    {                                                                                                        \
+        sizeof(lk_build), LK_VERSION_NUMBER, sizeof(lk_component), sizeof(lk_parameter)                      \
+    }
+
+/* Adds a component, which must outlive every config that names it. Names that are taken already are an error,
+ * and so is a component that was compiled for a version which this library cannot run. Call it before configs
+ * are loaded; not thread-safe. */
+#define lk_component_add(component) lk_component_add_built((component), &(const lk_build)LK_BUILD_)
+lk_status lk_component_add_built(const lk_component *component, const lk_build *build);
 
 /* Adds components when the program, or the shared object that lk_components_load opens, is loaded. At file
  * level, in any number of files:
  *
  *     LK_COMPONENTS(&wide_net, &own_loss);
  *
- * What goes wrong (a name that is taken) is reported by lk_components_load, and by every config after it. */
+ * What goes wrong (a name that is taken, a file that was compiled for another version) is reported by
+ * lk_components_load, and by every config after it. */
 #define LK_COMPONENTS(...)                                                                                   \
     __attribute__((constructor)) static void LK_COMPONENTS_JOIN_(lk_components_at_, __LINE__)(void)          \
     {                                                                                                        \
         static const lk_component *const added_[] = {__VA_ARGS__};                                           \
-        lk_components_offer(__FILE__, added_, (int)(sizeof added_ / sizeof *added_));                        \
+        static const lk_build build_ = LK_BUILD_;                                                            \
+        lk_components_offer(&build_, __FILE__, added_, (int)(sizeof added_ / sizeof *added_));               \
     }                                                                                                        \
     typedef int LK_COMPONENTS_JOIN_(lk_components_end_, __LINE__)
 #define LK_COMPONENTS_JOIN_(a, b)  LK_COMPONENTS_JOIN2_(a, b)
 #define LK_COMPONENTS_JOIN2_(a, b) a##b
-void lk_components_offer(const char *file, const lk_component *const *components, int count);
+void lk_components_offer(const lk_build *build, const char *file, const lk_component *const *components,
+                         int count);
 
 /* Opens a shared object and takes the components that its LK_COMPONENTS name; it stays open. On failure
  * nothing is added. `lockstep run --expdir` compiles one from a folder of sources. Not thread-safe. */

@@ -10,10 +10,11 @@
 static lk_status offer_status;
 static char offer_sentence[512];
 
-void lk_components_offer(const char *file, const lk_component *const *components, int count)
+void lk_components_offer(const lk_build *build, const char *file, const lk_component *const *components,
+                         int count)
 {
     for (int i = 0; i < count && !offer_status; i++) {
-        offer_status = lk_component_add(components[i]);
+        offer_status = lk_component_add_built(components[i], build);
         if (offer_status) snprintf(offer_sentence, sizeof offer_sentence, "%s: %s", file, lk_error());
     }
 }

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/suggest.h"
+#include "base/take.h"
 #include "config/components/components.h"
 
 #include <lockstep/runner.h>
@@ -203,7 +204,49 @@ static void find_clash(const char *name, const lk_component *component, void *co
     if (!*clash) *clash = lk_component_find(name);
 }
 
-lk_status lk_component_add(const lk_component *component)
+/* A component that was compiled with smaller or larger structs than ours, as ours. They live until the
+ * registry is reset. */
+typedef struct adapted_component {
+    lk_component component;
+    struct adapted_component *next;
+    lk_parameter parameters[];
+} adapted_component;
+static adapted_component *adapted;
+
+static lk_status adapt(const lk_component *given, const lk_build *build, const lk_component **out)
+{
+    lk_component component;
+    LKI_TRY(lki_take_nbytes(&component, sizeof component, given, build->component_nbytes, "lk_component"));
+    const char *from = (const char *)component.parameters;
+    size_t count = 0; /* the name comes first in every version, and NULL ends the table */
+    while (from && *(const char *const *)(from + count * build->parameter_nbytes)) count++;
+    size_t nbytes = sizeof(adapted_component) + (count + 1) * sizeof(lk_parameter);
+    adapted_component *made = lki_calloc(nbytes, "a component");
+    if (!made) return LK_ERR_NOMEM;
+    made->component = component;
+    if (from) made->component.parameters = made->parameters;
+    made->next = adapted;
+    adapted = made;
+    for (size_t i = 0; i < count; i++)
+        LKI_TRY(lki_take_nbytes(&made->parameters[i], sizeof(lk_parameter),
+                                from + i * build->parameter_nbytes, build->parameter_nbytes, "lk_parameter"));
+    *out = &made->component;
+    return LK_OK;
+}
+
+static lk_status add(const lk_component *component);
+
+lk_status lk_component_add_built(const lk_component *component, const lk_build *given)
+{
+    LKI_TAKE(lk_build, build, given, lk_error_status());
+    LKI_TRY(lki_check_version("the components", build.version));
+    bool is_ours =
+        build.component_nbytes == sizeof(lk_component) && build.parameter_nbytes == sizeof(lk_parameter);
+    if (component && !is_ours) LKI_TRY(adapt(component, &build, &component));
+    return add(component);
+}
+
+static lk_status add(const lk_component *component)
 {
     const lk_component *clash = NULL;
     if (!component || !component->name || !*component->name || !component->build)
@@ -246,6 +289,11 @@ void lki_registry_keep(int count)
 
 void lki_registry_reset(void)
 {
+    while (adapted) {
+        adapted_component *next = adapted->next;
+        lki_free(adapted);
+        adapted = next;
+    }
     lki_free(added);
     added = NULL;
     added_count = 0;
