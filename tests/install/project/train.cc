@@ -11,11 +11,12 @@ int main()
     shape.dim[1] = 4;
     lk_tensor *x = lk_tensor_full(LK_F32, shape, 1.0);
     lk_manual_seed(0);
-    lk_module *model = lk_linear_with(4, 2, lk_linear_options{});
+    lk_module *model = lk_linear_with(4, 2, nullptr);
     lk_step_options options{};
+    options.struct_size = sizeof options;
     options.model = model;
     options.owned = true;
-    lk_step *step = model ? lk_step_with(options) : nullptr;
+    lk_step *step = model ? lk_step_with(&options) : nullptr;
     lk_input input{"features", x};
     if (!step || lk_step_evaluate(step, &input, 1) != LK_OK) {
         std::fprintf(stderr, "%s\n", lk_error());
