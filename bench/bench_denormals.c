@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? atof(argv[1]) : 1;
     lk_manual_seed(0);
-    lk_engine *engine = lk_engine_open("cpu", (lk_engine_options){.thread_count = 1});
+    lk_engine *engine = lk_engine_open("cpu", LK_OPTIONS(lk_engine_options, .thread_count = 1));
     lk_step *step = lk_step(.model = mnist_linear(), .criterion = cross_entropy(), .optimizer = adam_002(),
                             .engine = engine, .owned = true);
     lk_tensor *x = lk_tensor_create(LK_F32, (lk_shape){4, {BATCH, 1, 28, 28}}),

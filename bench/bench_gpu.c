@@ -121,9 +121,9 @@ int main(int argc, char **argv)
     }
     const char *precision = getenv("PRECISION") ? getenv("PRECISION") : "fp32";
     lk_manual_seed(0);
-    lk_engine_options how = {.allow_tf32 = strcmp(precision, "tf32") == 0,
+    lk_engine_options how = {LK_SIZE(lk_engine_options), .allow_tf32 = strcmp(precision, "tf32") == 0,
                              .benchmark = getenv("BENCHMARK") != NULL};
-    lk_engine *engine = lk_engine_open(argc > 3 ? argv[3] : "cuda", how);
+    lk_engine *engine = lk_engine_open(argc > 3 ? argv[3] : "cuda", &how);
     if (!engine) fail();
     job j = {.batch_size = chosen->input.dim[0]};
     j.step = lk_step(.model = chosen->model(), .criterion = chosen->criterion(),

@@ -217,7 +217,7 @@ static int run_network(const network *n, lk_engine *engine)
 int main(int argc, char **argv)
 {
     lk_engine *engine =
-        lk_engine_open("auto", (lk_engine_options){.thread_count = argc > 2 ? atoi(argv[2]) : 1});
+        lk_engine_open("auto", LK_OPTIONS(lk_engine_options, .thread_count = argc > 2 ? atoi(argv[2]) : 1));
     int status = !engine;
     if (engine) measure_peaks(engine);
     printf("this core: %.1f GFLOP/s, %.1f GB/s\n", peak_gflops, peak_gbs);

@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     for (int epoch = 0; epoch < epochs; epoch++) {
         lk_pass_size size;
         start = now_s();
-        if (lk_loader_begin(loader, (lk_pass_options){.epoch = epoch}, &size)) return fail();
+        if (lk_loader_begin(loader, LK_OPTIONS(lk_pass_options, .epoch = epoch), &size)) return fail();
         for (lk_batch *batch;;) {
             if (lk_loader_next(loader, &batch)) return fail();
             if (!batch) break;

@@ -89,7 +89,7 @@ static void time_step(const workload *w, step_choice choice, int rank, lk_comm *
 {
     lk_manual_seed(0);
     int thread_count = choice.thread_count > 0 ? choice.thread_count : 1;
-    lk_engine *engine = lk_engine_open("auto", (lk_engine_options){.thread_count = thread_count});
+    lk_engine *engine = lk_engine_open("auto", LK_OPTIONS(lk_engine_options, .thread_count = thread_count));
     lk_step *step = lk_step(.model = w->model(), .criterion = w->criterion(), .optimizer = w->optimizer(),
                             .engine = engine, .comm = comm, .precision = choice.precision, .owned = true);
     lk_tensor *x = make_input(w->input), *y = make_target(w->target);

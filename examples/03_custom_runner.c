@@ -42,7 +42,8 @@ static lk_status get_loaders(lk_runner *runner, lk_named_loader *out, int capaci
 
 int main(int argc, char **argv)
 {
-    static const lk_runner_ops custom_runner = {.get_engine = get_engine, .get_loaders = get_loaders};
+    static const lk_runner_ops custom_runner = {LK_SIZE(lk_runner_ops), .get_engine = get_engine,
+                                                .get_loaders = get_loaders};
     lk_set_log_sink(lk_log_to_stderr, NULL);
     int code = take_arguments(&argc, argv, 2, "[DATA [EPOCHS]]");
     if (code >= 0) return code;

@@ -71,7 +71,8 @@ static lk_status report_first_batch(lk_callback *callback, lk_runner *runner)
 
 int main(int argc, char **argv)
 {
-    static const lk_callback_ops records_callback = {.name = "Records",
+    static const lk_callback_ops records_callback = {LK_SIZE(lk_callback_ops),
+                                                     .name = "Records",
                                                      .on_epoch_end = epoch_end,
                                                      .save_state = save_state,
                                                      .load_state = load_state};

@@ -1,12 +1,14 @@
 /* Named arguments and lists: how the macros of the other headers pass them on.
  *
- *     lk_linear(784, 10, .no_bias = true)      lk_linear_with(784, 10, (lk_linear_options){...})
+ *     lk_linear(784, 10, .no_bias = true)      lk_linear_with(784, 10, &(lk_linear_options){...})
  *     lk_callbacks(first, second)              {(lk_callback *const[]){first, second, LK_END}, 2}
  *
  * A macro mentions each of its arguments once. So the text of nested calls grows with their number
  * alone, and an argument with a side effect has it once. Nothing here has a life or a thread rule. */
 #ifndef LOCKSTEP_ARGUMENTS_H
 #define LOCKSTEP_ARGUMENTS_H
+
+#include <lockstep/sized.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,13 +31,12 @@ int lk_count_to_end(const void *items, size_t item_nbytes);
 /* The rest is for the headers themselves. A call has 0 to 4 arguments in front of its named ones. The
  * macros that have such arguments end their own list with a comma: then `...` is never left out, which
  * ISO C does not allow, but at most empty. */
-#define LK_OPTIONS_(type, ...)                     ((type){__VA_ARGS__})
-#define LK_CALL0_(function, options, ...)          function(LK_OPTIONS_(options, __VA_ARGS__))
-#define LK_CALL1_(function, options, a, ...)       function((a), LK_OPTIONS_(options, __VA_ARGS__))
-#define LK_CALL2_(function, options, a, b, ...)    function((a), (b), LK_OPTIONS_(options, __VA_ARGS__))
-#define LK_CALL3_(function, options, a, b, c, ...) function((a), (b), (c), LK_OPTIONS_(options, __VA_ARGS__))
+#define LK_CALL0_(function, options, ...)          function(LK_OPTIONS(options, __VA_ARGS__))
+#define LK_CALL1_(function, options, a, ...)       function((a), LK_OPTIONS(options, __VA_ARGS__))
+#define LK_CALL2_(function, options, a, b, ...)    function((a), (b), LK_OPTIONS(options, __VA_ARGS__))
+#define LK_CALL3_(function, options, a, b, c, ...) function((a), (b), (c), LK_OPTIONS(options, __VA_ARGS__))
 #define LK_CALL4_(function, options, a, b, c, d, ...)                                                        \
-    function((a), (b), (c), (d), LK_OPTIONS_(options, __VA_ARGS__))
+    function((a), (b), (c), (d), LK_OPTIONS(options, __VA_ARGS__))
 
 /* NAME_to_end(items): the list {items, count}, or NAME_with(items, count), of items that LK_END ends. */
 #define LK_LIST_TO_END_(list, item)                                                                          \

@@ -18,6 +18,7 @@ extern "C" {
 /* ---- Metrics of the outputs. Keys default to the runner's: "logits" and "targets". ---- */
 
 typedef struct lk_metric_callback_options {
+    size_t struct_size;
     const char *input_key, *target_key;
     const char *prefix, *suffix;
     bool no_log_on_batch; /* keep its values out of the metrics of batches */
@@ -50,17 +51,18 @@ typedef struct lk_metric_callback_options {
  * verbose. */
 #define lk_confusion_matrix_callback(...)                                                                    \
     LK_CALL0_(lk_confusion_matrix_callback_with, lk_metric_callback_options, __VA_ARGS__)
-lk_callback *lk_accuracy_callback_with(lk_metric_callback_options options);
-lk_callback *lk_multilabel_accuracy_callback_with(lk_metric_callback_options options);
-lk_callback *lk_precision_recall_f1_support_callback_with(lk_metric_callback_options options);
-lk_callback *lk_multilabel_precision_recall_f1_support_callback_with(lk_metric_callback_options options);
-lk_callback *lk_auc_callback_with(lk_metric_callback_options options);
-lk_callback *lk_r2_callback_with(lk_metric_callback_options options);
-lk_callback *lk_mse_callback_with(lk_metric_callback_options options);
-lk_callback *lk_mae_callback_with(lk_metric_callback_options options);
-lk_callback *lk_iou_callback_with(lk_metric_callback_options options);
-lk_callback *lk_dice_callback_with(lk_metric_callback_options options);
-lk_callback *lk_confusion_matrix_callback_with(lk_metric_callback_options options);
+lk_callback *lk_accuracy_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_multilabel_accuracy_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_precision_recall_f1_support_callback_with(const lk_metric_callback_options *options);
+lk_callback *
+lk_multilabel_precision_recall_f1_support_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_auc_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_r2_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_mse_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_mae_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_iou_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_dice_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_confusion_matrix_callback_with(const lk_metric_callback_options *options);
 /* Any metric, also one of your own (lk_custom_metric in <lockstep/sys/metric.h>); it belongs to the callback.
  * NULL keys are the runner's. */
 lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const char *target_key);
@@ -68,6 +70,7 @@ lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const 
 /* Several metrics into one: "sum", "mean", "weighted_sum" or "weighted_mean" of the named batch or loader
  * metrics. */
 typedef struct lk_metric_aggregation_callback_options {
+    size_t struct_size;
     const char *metric_key;     /* the name of the result */
     const char *const *metrics; /* their names; NULL-terminated; NULL: all of them */
     const double *weights;      /* one a name, for the weighted modes */
@@ -76,13 +79,14 @@ typedef struct lk_metric_aggregation_callback_options {
 } lk_metric_aggregation_callback_options;
 #define lk_metric_aggregation_callback(...)                                                                  \
     LK_CALL0_(lk_metric_aggregation_callback_with, lk_metric_aggregation_callback_options, __VA_ARGS__)
-lk_callback *lk_metric_aggregation_callback_with(lk_metric_aggregation_callback_options options);
+lk_callback *lk_metric_aggregation_callback_with(const lk_metric_aggregation_callback_options *options);
 
 /* ---- Training. lk_train adds the first three by itself where they are not given. ---- */
 
 /* A criterion of the batch: criterion(input, target), reported as NAME, NAME/mean and NAME/std over a loader.
  * A run may have several; the one whose metric_key is minimised (lk_backward_callback) trains the model. */
 typedef struct lk_criterion_callback_options {
+    size_t struct_size;
     const char *input_key;     /* an output or a field of the batch; the runner's output_key */
     const char *target_key;    /* the runner's target_key */
     const char *metric_key;    /* NAME; the runner's loss_key */
@@ -99,9 +103,10 @@ typedef struct lk_criterion_callback_options {
  * or batch mean. */
 #define lk_criterion_callback(...)                                                                           \
     LK_CALL0_(lk_criterion_callback_with, lk_criterion_callback_options, __VA_ARGS__)
-lk_callback *lk_criterion_callback_with(lk_criterion_callback_options options);
+lk_callback *lk_criterion_callback_with(const lk_criterion_callback_options *options);
 
 typedef struct lk_backward_callback_options {
+    size_t struct_size;
     const char *metric_key; /* what is minimised: a CriterionCallback's, or a sum of such (scope "batch") that
                                a MetricAggregationCallback makes; the runner's loss_key */
     double clip_norm;       /* grad_clip_fn: torch.nn.utils.clip_grad_norm_, after every backward */
@@ -110,9 +115,10 @@ typedef struct lk_backward_callback_options {
 } lk_backward_callback_options;
 #define lk_backward_callback(...)                                                                            \
     LK_CALL0_(lk_backward_callback_with, lk_backward_callback_options, __VA_ARGS__)
-lk_callback *lk_backward_callback_with(lk_backward_callback_options options);
+lk_callback *lk_backward_callback_with(const lk_backward_callback_options *options);
 
 typedef struct lk_optimizer_callback_options {
+    size_t struct_size;
     /* Batches per update; 1. Their gradients are summed, as in Catalyst. The count runs on from epoch to
      * epoch: batches at the end of one that fill no group belong to the first group of the next. */
     int accumulation_steps;
@@ -127,9 +133,10 @@ typedef struct lk_optimizer_callback_options {
 /* Says how the update is made, and reports lr and momentum of the first parameter group. */
 #define lk_optimizer_callback(...)                                                                           \
     LK_CALL0_(lk_optimizer_callback_with, lk_optimizer_callback_options, __VA_ARGS__)
-lk_callback *lk_optimizer_callback_with(lk_optimizer_callback_options options);
+lk_callback *lk_optimizer_callback_with(const lk_optimizer_callback_options *options);
 
 typedef struct lk_scheduler_callback_options {
+    size_t struct_size;
     /* "epoch" or "batch". By default batches where a OneCycleLR or CyclicLR is in it, alone or behind a
      * warm-up (LinearLR, ConstantLR); beside other schedules it must be said. */
     const char *mode;
@@ -137,9 +144,10 @@ typedef struct lk_scheduler_callback_options {
 } lk_scheduler_callback_options;
 #define lk_scheduler_callback(...)                                                                           \
     LK_CALL0_(lk_scheduler_callback_with, lk_scheduler_callback_options, __VA_ARGS__)
-lk_callback *lk_scheduler_callback_with(lk_scheduler_callback_options options);
+lk_callback *lk_scheduler_callback_with(const lk_scheduler_callback_options *options);
 
 typedef struct lk_early_stopping_callback_options {
+    size_t struct_size;
     int patience; /* required: this many epochs without a better one end the run */
     const char *loader_key, *metric_key;
     bool minimize, maximize; /* by default as the run's valid metric */
@@ -147,9 +155,10 @@ typedef struct lk_early_stopping_callback_options {
 } lk_early_stopping_callback_options;
 #define lk_early_stopping_callback(...)                                                                      \
     LK_CALL0_(lk_early_stopping_callback_with, lk_early_stopping_callback_options, __VA_ARGS__)
-lk_callback *lk_early_stopping_callback_with(lk_early_stopping_callback_options options);
+lk_callback *lk_early_stopping_callback_with(const lk_early_stopping_callback_options *options);
 
 typedef struct lk_checkpoint_callback_options {
+    size_t struct_size;
     const char *logdir; /* the run's */
     const char *loader_key, *metric_key;
     bool minimize, maximize;
@@ -163,7 +172,7 @@ typedef struct lk_checkpoint_callback_options {
 } lk_checkpoint_callback_options;
 #define lk_checkpoint_callback(...)                                                                          \
     LK_CALL0_(lk_checkpoint_callback_with, lk_checkpoint_callback_options, __VA_ARGS__)
-lk_callback *lk_checkpoint_callback_with(lk_checkpoint_callback_options options);
+lk_callback *lk_checkpoint_callback_with(const lk_checkpoint_callback_options *options);
 /* No checkpoint at the epochs; lk_train then adds none. */
 lk_callback *lk_skip_checkpoint_callback(void);
 
@@ -173,6 +182,7 @@ lk_callback *lk_skip_checkpoint_callback(void);
 lk_callback *lk_timer_callback(void);
 
 typedef struct lk_lr_finder_callback_options {
+    size_t struct_size;
     double final_lr;   /* required */
     const char *scale; /* "log" or "linear"; "log" */
     int num_steps;     /* the batches of the loader */
@@ -182,7 +192,7 @@ typedef struct lk_lr_finder_callback_options {
  * stops. */
 #define lk_lr_finder_callback(...)                                                                           \
     LK_CALL0_(lk_lr_finder_callback_with, lk_lr_finder_callback_options, __VA_ARGS__)
-lk_callback *lk_lr_finder_callback_with(lk_lr_finder_callback_options options);
+lk_callback *lk_lr_finder_callback_with(const lk_lr_finder_callback_options *options);
 
 typedef struct lk_loader_period {
     const char *loader_key;
@@ -194,6 +204,7 @@ LK_CALL_TO_END_(lk_callback *, lk_periodic_loader_callback, lk_loader_period)
     lk_periodic_loader_callback_to_end((const lk_loader_period[]){__VA_ARGS__, {.loader_key = LK_END}})
 
 typedef struct lk_control_flow_callback_options {
+    size_t struct_size;
     int epochs;            /* active in every so many epochs ... */
     const int *epoch_list; /* ... or in these; 0-terminated */
     int ignore_epochs;     /* not active in every so many ... */
@@ -206,7 +217,8 @@ typedef struct lk_control_flow_callback_options {
 /* Wraps a callback, which belongs to it, so that it is only called where the options say. */
 #define lk_control_flow_callback(...)                                                                        \
     LK_CALL1_(lk_control_flow_callback_with, lk_control_flow_callback_options, __VA_ARGS__, )
-lk_callback *lk_control_flow_callback_with(lk_callback *callback, lk_control_flow_callback_options options);
+lk_callback *lk_control_flow_callback_with(lk_callback *callback,
+                                           const lk_control_flow_callback_options *options);
 
 /* Torchbearer's once_per_epoch and only_if: the wrapped callback is called at its first batch of an epoch, or
  * where `condition` is true. */
@@ -215,6 +227,7 @@ lk_callback *lk_only_if(lk_callback *callback, bool (*condition)(lk_runner *runn
                         void *context);
 
 typedef struct lk_batch_transform_callback_options {
+    size_t struct_size;
     lk_status (*transform)(lk_tensor *tensor, lk_runner *runner, void *context); /* in place */
     void *context;
     const char *scope; /* "on_batch_start" or "on_batch_end" */
@@ -224,7 +237,7 @@ typedef struct lk_batch_transform_callback_options {
 } lk_batch_transform_callback_options;
 #define lk_batch_transform_callback(...)                                                                     \
     LK_CALL0_(lk_batch_transform_callback_with, lk_batch_transform_callback_options, __VA_ARGS__)
-lk_callback *lk_batch_transform_callback_with(lk_batch_transform_callback_options options);
+lk_callback *lk_batch_transform_callback_with(const lk_batch_transform_callback_options *options);
 
 /* Only so many batches of each named loader (a fraction below 1 of them). */
 typedef struct lk_loader_portion {
@@ -237,6 +250,7 @@ LK_CALL_TO_END_(lk_callback *, lk_batch_overfit_callback, lk_loader_portion)
     lk_batch_overfit_callback_to_end((const lk_loader_portion[]){__VA_ARGS__, {.loader_key = LK_END}})
 
 typedef struct lk_ema_callback_options {
+    size_t struct_size;
     double decay;     /* 0.999 */
     int update_every; /* 1 */
 } lk_ema_callback_options;
@@ -244,7 +258,7 @@ typedef struct lk_ema_callback_options {
  * checkpoints see the average; training goes on with the weights themselves. Statistics of a batch norm are
  * not averaged. */
 #define lk_ema_callback(...) LK_CALL0_(lk_ema_callback_with, lk_ema_callback_options, __VA_ARGS__)
-lk_callback *lk_ema_callback_with(lk_ema_callback_options options);
+lk_callback *lk_ema_callback_with(const lk_ema_callback_options *options);
 lk_callback *lk_swa_callback(int swa_start);
 
 /* Torchbearer's: rate * |w|_1 or rate * |w|_2 of every parameter is added to what is minimised, through the
@@ -265,7 +279,7 @@ lk_callback *lk_check_run_callback(int batch_count, int epoch_count);
 
 /* lk_on(batch_end, my_function, my_context): a callback of one slot. */
 #define lk_on(moment, function, context)                                                                     \
-    lk_function_callback(&(const lk_callback_ops){.name = "on_" #moment, .on_##moment = (function)},         \
+    lk_function_callback(LK_OPTIONS(lk_callback_ops, .name = "on_" #moment, .on_##moment = (function)),      \
                          (context))
 /* Copies `ops`. */
 lk_callback *lk_function_callback(const lk_callback_ops *ops, void *context);

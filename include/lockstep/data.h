@@ -29,66 +29,73 @@ typedef struct lk_sampler lk_sampler;
 lk_sampler *lk_sequential_sampler(int64_t length);
 
 typedef struct lk_random_sampler_options {
+    size_t struct_size;
     bool replacement;
     int64_t num_samples; /* default: the length */
 } lk_random_sampler_options;
-lk_sampler *lk_random_sampler_with(int64_t length, lk_random_sampler_options options);
+lk_sampler *lk_random_sampler_with(int64_t length, const lk_random_sampler_options *options);
 #define lk_random_sampler(...) LK_CALL1_(lk_random_sampler_with, lk_random_sampler_options, __VA_ARGS__, )
 
 /* A permutation of the given indices, which are copied. */
 lk_sampler *lk_subset_random_sampler(const int64_t *indices, int64_t count);
 
 typedef struct lk_weighted_random_sampler_options {
+    size_t struct_size;
     bool no_replacement;
 } lk_weighted_random_sampler_options;
 /* num_samples draws from 0..count-1 with the given weights, as torch.multinomial. */
 lk_sampler *lk_weighted_random_sampler_with(const double *weights, int64_t count, int64_t num_samples,
-                                            lk_weighted_random_sampler_options options);
+                                            const lk_weighted_random_sampler_options *options);
 #define lk_weighted_random_sampler(...)                                                                      \
     LK_CALL3_(lk_weighted_random_sampler_with, lk_weighted_random_sampler_options, __VA_ARGS__, )
 
 typedef struct lk_balance_class_sampler_options {
+    size_t struct_size;
     const char *mode;          /* "downsampling" (default) or "upsampling" */
     int64_t samples_per_class; /* given: this many of each class, whatever the mode */
 } lk_balance_class_sampler_options;
 /* As many samples of every class: the smallest class's, the largest's, or a given number. */
 lk_sampler *lk_balance_class_sampler_with(const int64_t *labels, int64_t count,
-                                          lk_balance_class_sampler_options options);
+                                          const lk_balance_class_sampler_options *options);
 #define lk_balance_class_sampler(...)                                                                        \
     LK_CALL2_(lk_balance_class_sampler_with, lk_balance_class_sampler_options, __VA_ARGS__, )
 
 typedef struct lk_batch_balance_class_sampler_options {
+    size_t struct_size;
     int64_t num_batches; /* default: count / (num_classes * num_samples) */
 } lk_batch_balance_class_sampler_options;
 /* Batches of num_classes * num_samples: random classes, num_samples of each. It sets the loader's batch size.
  */
 lk_sampler *lk_batch_balance_class_sampler_with(const int64_t *labels, int64_t count, int64_t num_classes,
                                                 int64_t num_samples,
-                                                lk_batch_balance_class_sampler_options options);
+                                                const lk_batch_balance_class_sampler_options *options);
 #define lk_batch_balance_class_sampler(...)                                                                  \
     LK_CALL4_(lk_batch_balance_class_sampler_with, lk_batch_balance_class_sampler_options, __VA_ARGS__, )
 
 typedef struct lk_mini_epoch_sampler_options {
+    size_t struct_size;
     bool drop_last;      /* leave the short last mini-epoch out */
     const char *shuffle; /* NULL, "per_mini_epoch" or "per_epoch" */
 } lk_mini_epoch_sampler_options;
 /* Each pass is the next mini_epoch_length samples; it wraps around at the end of the data. */
 lk_sampler *lk_mini_epoch_sampler_with(int64_t length, int64_t mini_epoch_length,
-                                       lk_mini_epoch_sampler_options options);
+                                       const lk_mini_epoch_sampler_options *options);
 #define lk_mini_epoch_sampler(...)                                                                           \
     LK_CALL2_(lk_mini_epoch_sampler_with, lk_mini_epoch_sampler_options, __VA_ARGS__, )
 
 typedef struct lk_distributed_sampler_options {
+    size_t struct_size;
     int num_replicas, rank; /* default: those of the pass */
     bool no_shuffle, drop_last;
     uint64_t seed;
 } lk_distributed_sampler_options;
 /* torch's DistributedSampler: a padded, disjoint share for each rank, permuted with seed + epoch. */
-lk_sampler *lk_distributed_sampler_with(int64_t length, lk_distributed_sampler_options options);
+lk_sampler *lk_distributed_sampler_with(int64_t length, const lk_distributed_sampler_options *options);
 #define lk_distributed_sampler(...)                                                                          \
     LK_CALL1_(lk_distributed_sampler_with, lk_distributed_sampler_options, __VA_ARGS__, )
 /* The same over what another sampler yields (Catalyst's DistributedSamplerWrapper). */
-lk_sampler *lk_distributed_sampler_wrapper_with(lk_sampler *sampler, lk_distributed_sampler_options options);
+lk_sampler *lk_distributed_sampler_wrapper_with(lk_sampler *sampler,
+                                                const lk_distributed_sampler_options *options);
 #define lk_distributed_sampler_wrapper(...)                                                                  \
     LK_CALL1_(lk_distributed_sampler_wrapper_with, lk_distributed_sampler_options, __VA_ARGS__, )
 
@@ -123,43 +130,48 @@ lk_dataset *lk_transformed(lk_dataset *dataset, lk_transform_list transforms);
 void lk_transform_free(lk_transform *transform);
 
 typedef struct lk_key_options {
+    size_t struct_size;
     const char *key; /* the field; default "features" */
 } lk_key_options;
 
 /* (H, W) or (H, W, C) of u8 to (C, H, W) of f32 in 0..1; other dtypes keep their values. */
-lk_transform *lk_to_tensor_with(lk_key_options options);
+lk_transform *lk_to_tensor_with(const lk_key_options *options);
 #define lk_to_tensor(...) LK_CALL0_(lk_to_tensor_with, lk_key_options, __VA_ARGS__)
 
 enum { LK_MAX_CHANNELS = 16 };
 typedef struct lk_normalize_options {
+    size_t struct_size;
     const char *key;
     float mean[LK_MAX_CHANNELS],
         std[LK_MAX_CHANNELS]; /* one value for all channels, or one a channel; std 0 is 1 */
     int channels;             /* how many are given; default 1 */
 } lk_normalize_options;
 /* (x - mean) / std. */
-lk_transform *lk_normalize_with(lk_normalize_options options);
+lk_transform *lk_normalize_with(const lk_normalize_options *options);
 #define lk_normalize(...) LK_CALL0_(lk_normalize_with, lk_normalize_options, __VA_ARGS__)
 
 typedef struct lk_random_crop_options {
+    size_t struct_size;
     const char *key;
     int64_t width;   /* default: as the height */
     int64_t padding; /* added on every side first */
     float fill;
 } lk_random_crop_options;
-lk_transform *lk_random_crop_with(int64_t height, lk_random_crop_options options);
+lk_transform *lk_random_crop_with(int64_t height, const lk_random_crop_options *options);
 #define lk_random_crop(...) LK_CALL1_(lk_random_crop_with, lk_random_crop_options, __VA_ARGS__, )
 
 typedef struct lk_flip_options {
+    size_t struct_size;
     const char *key;
     double p; /* default 0.5 */
 } lk_flip_options;
-lk_transform *lk_random_horizontal_flip_with(lk_flip_options options);
+lk_transform *lk_random_horizontal_flip_with(const lk_flip_options *options);
 #define lk_random_horizontal_flip(...) LK_CALL0_(lk_random_horizontal_flip_with, lk_flip_options, __VA_ARGS__)
-lk_transform *lk_random_vertical_flip_with(lk_flip_options options);
+lk_transform *lk_random_vertical_flip_with(const lk_flip_options *options);
 #define lk_random_vertical_flip(...) LK_CALL0_(lk_random_vertical_flip_with, lk_flip_options, __VA_ARGS__)
 
 typedef struct lk_random_affine_options {
+    size_t struct_size;
     const char *key;
     double degrees;                  /* turned by up to this much either way */
     double translate_x, translate_y; /* moved by up to this fraction of the width and height */
@@ -168,32 +180,34 @@ typedef struct lk_random_affine_options {
     float fill;
 } lk_random_affine_options;
 /* Bilinear, about the centre of the picture. */
-lk_transform *lk_random_affine_with(lk_random_affine_options options);
+lk_transform *lk_random_affine_with(const lk_random_affine_options *options);
 #define lk_random_affine(...) LK_CALL0_(lk_random_affine_with, lk_random_affine_options, __VA_ARGS__)
 
 typedef struct lk_cutout_options {
+    size_t struct_size;
     const char *key;
     int count; /* holes; default 1 */
     float fill;
     double p; /* default 1 */
 } lk_cutout_options;
 /* Square holes of this size whose centres lie anywhere in the picture. */
-lk_transform *lk_cutout_with(int64_t size, lk_cutout_options options);
+lk_transform *lk_cutout_with(int64_t size, const lk_cutout_options *options);
 #define lk_cutout(...) LK_CALL1_(lk_cutout_with, lk_cutout_options, __VA_ARGS__, )
 
 /* Class indices to f32 vectors of num_classes, for mixup and soft labels; the default key is "targets". */
-lk_transform *lk_one_hot_with(int64_t num_classes, lk_key_options options);
+lk_transform *lk_one_hot_with(int64_t num_classes, const lk_key_options *options);
 #define lk_one_hot(...) LK_CALL1_(lk_one_hot_with, lk_key_options, __VA_ARGS__, )
 
 typedef struct lk_mix_options {
+    size_t struct_size;
     const char *keys[LK_MAX_FIELDS]; /* f32 fields; default "features" and "targets" */
     double alpha;                    /* of the Beta distribution; default 0.2 for mixup, 1 for cutmix */
 } lk_mix_options;
 /* x = w x + (1 - w) x[other sample of the batch], w from Beta(alpha, alpha), for all the keys. */
-lk_transform *lk_mixup_with(lk_mix_options options);
+lk_transform *lk_mixup_with(const lk_mix_options *options);
 #define lk_mixup(...) LK_CALL0_(lk_mixup_with, lk_mix_options, __VA_ARGS__)
 /* A rectangle of pictures (C, H, W) from another sample; fields of other ranks are mixed by its area. */
-lk_transform *lk_cutmix_with(lk_mix_options options);
+lk_transform *lk_cutmix_with(const lk_mix_options *options);
 #define lk_cutmix(...) LK_CALL0_(lk_cutmix_with, lk_mix_options, __VA_ARGS__)
 
 /* ---- Batches ---- */
@@ -223,6 +237,7 @@ lk_tensor *lk_batch_get(const lk_batch *batch, const char *name);
 typedef struct lk_loader lk_loader;
 
 typedef struct lk_loader_options {
+    size_t struct_size;
     int64_t batch_size; /* default 1, or that of a sampler that makes batches */
     bool shuffle;
     bool no_shuffle; /* keep the order in distributed training too, where the default is to shuffle */
@@ -237,12 +252,13 @@ typedef struct lk_loader_options {
     const char *name;        /* for messages: loader "train" */
 } lk_loader_options;
 
-lk_loader *lk_loader_with(lk_dataset *dataset, lk_loader_options options);
+lk_loader *lk_loader_with(lk_dataset *dataset, const lk_loader_options *options);
 #define lk_loader(...) LK_CALL1_(lk_loader_with, lk_loader_options, __VA_ARGS__, )
 void lk_loader_free(lk_loader *loader);
 
 /* How the pass is shared between ranks. Zero is a pass by one process. */
 typedef struct lk_pass_options {
+    size_t struct_size;
     int64_t epoch;
     int rank, world; /* world 0 is 1 */
     bool train;      /* shards are padded so that all ranks take as many steps; evaluation is never padded */
@@ -255,11 +271,11 @@ typedef struct lk_pass_size {
 } lk_pass_size;
 
 /* The size of such a pass, without starting it and without drawing a random number. */
-lk_status lk_loader_size(const lk_loader *loader, lk_pass_options options, lk_pass_size *out);
+lk_status lk_loader_size(const lk_loader *loader, const lk_pass_options *options, lk_pass_size *out);
 
 /* Starts a pass: draws its order exactly as PyTorch's DataLoader would. `size` may be NULL. A loader that has
  * no sample for any rank is an error; one rank without a sample is not. */
-lk_status lk_loader_begin(lk_loader *loader, lk_pass_options options, lk_pass_size *size);
+lk_status lk_loader_begin(lk_loader *loader, const lk_pass_options *options, lk_pass_size *size);
 
 /* The next batch, valid until the next call on this loader; *out is NULL after the last. */
 lk_status lk_loader_next(lk_loader *loader, lk_batch **out);
@@ -343,6 +359,7 @@ static inline lk_dataset *lk_cast_fields_to_end(lk_dataset *dataset, const lk_fi
     lk_cast_fields_to_end((dataset), (const lk_field_dtype[]){__VA_ARGS__, {.field = LK_END}})
 
 typedef struct lk_mnist_options {
+    size_t struct_size;
     bool train;            /* the 60,000 instead of the 10,000 */
     bool download;         /* fetch what is missing into root/MNIST/raw */
     bool catalyst_scaling; /* (pixel - 0.1307) / 0.3081 without dividing by 255, as Catalyst's own class */
@@ -351,16 +368,17 @@ typedef struct lk_mnist_options {
 } lk_mnist_options;
 /* "features" (1, 28, 28) f32, "targets" i64. The IDX files, gzipped or not, are looked for in root,
  * root/MNIST/raw, root/mnist, root/raw. The bytes stay bytes in memory. */
-lk_dataset *lk_mnist_with(const char *root, lk_mnist_options options);
+lk_dataset *lk_mnist_with(const char *root, const lk_mnist_options *options);
 #define lk_mnist(...) LK_CALL1_(lk_mnist_with, lk_mnist_options, __VA_ARGS__, )
 
 typedef struct lk_synthetic_digits_options {
+    size_t struct_size;
     bool train;    /* other digits than without */
     int64_t count; /* default 10,000 for training, 2,000 else */
     uint64_t seed;
 } lk_synthetic_digits_options;
 /* Digits drawn by this library, fields as MNIST's: the same bytes on every machine, nothing to download. */
-lk_dataset *lk_synthetic_digits_with(lk_synthetic_digits_options options);
+lk_dataset *lk_synthetic_digits_with(const lk_synthetic_digits_options *options);
 #define lk_synthetic_digits(...) LK_CALL0_(lk_synthetic_digits_with, lk_synthetic_digits_options, __VA_ARGS__)
 
 typedef struct lk_named_file {
@@ -374,24 +392,27 @@ LK_CALL_TO_END_(lk_dataset *, lk_npy_dataset, lk_named_file)
 lk_tensor *lk_npy_read(const char *path);
 
 typedef struct lk_safetensors_dataset_options {
+    size_t struct_size;
     const char *features,
         *targets; /* names of tensors; default: every tensor of the file is a field of its name */
 } lk_safetensors_dataset_options;
-lk_dataset *lk_safetensors_dataset_with(const char *path, lk_safetensors_dataset_options options);
+lk_dataset *lk_safetensors_dataset_with(const char *path, const lk_safetensors_dataset_options *options);
 #define lk_safetensors_dataset(...)                                                                          \
     LK_CALL1_(lk_safetensors_dataset_with, lk_safetensors_dataset_options, __VA_ARGS__, )
 
 typedef struct lk_csv_dataset_options {
+    size_t struct_size;
     char delimiter;             /* default ',' */
     bool no_header;             /* the first line is data; columns are then called "0", "1", ... */
     const char *target_columns; /* names, with commas between; default: the last column */
     bool class_targets;         /* targets are class numbers: an i64 scalar */
 } lk_csv_dataset_options;
 /* "features" (columns) f32 and "targets" (columns), or a scalar of one column: f32, or i64 class numbers. */
-lk_dataset *lk_csv_dataset_with(const char *path, lk_csv_dataset_options options);
+lk_dataset *lk_csv_dataset_with(const char *path, const lk_csv_dataset_options *options);
 #define lk_csv_dataset(...) LK_CALL1_(lk_csv_dataset_with, lk_csv_dataset_options, __VA_ARGS__, )
 
 typedef struct lk_image_folder_options {
+    size_t struct_size;
     int64_t height, width; /* pictures are resized to this; default: all must have the first one's size */
     int channels;          /* 1 or 3; default 3 */
     const char
@@ -401,14 +422,15 @@ typedef struct lk_image_folder_options {
  * alphabetical order of the classes. Pictures are read when they are asked for. A class of root that
  * classes_of does not have is an error. A run that has a train loader renumbers the labels of its other image
  * folders as the train folder's by itself: see lk_dataset_set_classes. */
-lk_dataset *lk_image_folder_with(const char *root, lk_image_folder_options options);
+lk_dataset *lk_image_folder_with(const char *root, const lk_image_folder_options *options);
 #define lk_image_folder(...) LK_CALL1_(lk_image_folder_with, lk_image_folder_options, __VA_ARGS__, )
 
 typedef struct lk_hdf5_dataset_options {
+    size_t struct_size;
     const char *features; /* the label of an array in the file; default: the last one of the file */
     const char *targets;  /* likewise; default: no targets */
 } lk_hdf5_dataset_options;
-lk_dataset *lk_hdf5_dataset_with(const char *path, lk_hdf5_dataset_options options);
+lk_dataset *lk_hdf5_dataset_with(const char *path, const lk_hdf5_dataset_options *options);
 #define lk_hdf5_dataset(...) LK_CALL1_(lk_hdf5_dataset_with, lk_hdf5_dataset_options, __VA_ARGS__, )
 /* One array of an HDF5 file as f32, f64, i32, i64 or u8; label NULL is the last one of the file. */
 lk_tensor *lk_hdf5_read(const char *path, const char *label);

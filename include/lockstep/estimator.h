@@ -45,6 +45,7 @@ lk_status lk_supervised_backend(const lk_training *training);
 
 /* One struct for all estimators; each reads what it knows. Zero is the default; texts are copied. */
 typedef struct lk_estimator_config {
+    size_t struct_size;
     int n_epochs;       /* 1 */
     int patience;       /* 10: epochs without a better loss before the run ends, and before the rate falls */
     double min_delta;   /* 1e-5: what counts as better */
@@ -84,27 +85,27 @@ void lk_estimator_config_free(lk_estimator_config *config);
 /* Sapsan's convolutional network in three dimensions: (channels, size...) -> a flat field of the targets'
  * size. Targets may be flat or not. */
 #define lk_cnn3d(...) LK_CALL1_(lk_cnn3d_with, lk_estimator_config, __VA_ARGS__, )
-lk_estimator *lk_cnn3d_with(lk_loader_list loaders, lk_estimator_config config);
+lk_estimator *lk_cnn3d_with(lk_loader_list loaders, const lk_estimator_config *config);
 /* The physics-informed convolutional autoencoder: a periodic vector field (3, size...), each size a multiple
  * of 8, -> a field of that shape whose divergence (central differences) is zero, as it is a curl. */
 #define lk_picae(...) LK_CALL1_(lk_picae_with, lk_estimator_config, __VA_ARGS__, )
-lk_estimator *lk_picae_with(lk_loader_list loaders, lk_estimator_config config);
+lk_estimator *lk_picae_with(lk_loader_list loaders, const lk_estimator_config *config);
 /* Turbulent quantities that are never negative, in one or three dimensions: convolutions, the square of what
  * they give, smoothed by a fixed Gaussian; the loss weighs SmoothL1 with the distance of the distributions.
  */
 #define lk_pimlturb1d(...) LK_CALL1_(lk_pimlturb1d_with, lk_estimator_config, __VA_ARGS__, )
 #define lk_pimlturb3d(...) LK_CALL1_(lk_pimlturb3d_with, lk_estimator_config, __VA_ARGS__, )
-lk_estimator *lk_pimlturb1d_with(lk_loader_list loaders, lk_estimator_config config);
-lk_estimator *lk_pimlturb3d_with(lk_loader_list loaders, lk_estimator_config config);
+lk_estimator *lk_pimlturb1d_with(lk_loader_list loaders, const lk_estimator_config *config);
+lk_estimator *lk_pimlturb3d_with(lk_loader_list loaders, const lk_estimator_config *config);
 /* Kernel ridge regression with the kernel exp(-gamma |a - b|^2): from the channels of a point to its targets.
  * It is solved, not trained: memory grows with the square of the number of points. */
 #define lk_krr(...) LK_CALL1_(lk_krr_with, lk_estimator_config, __VA_ARGS__, )
-lk_estimator *lk_krr_with(lk_loader_list loaders, lk_estimator_config config);
+lk_estimator *lk_krr_with(lk_loader_list loaders, const lk_estimator_config *config);
 
 /* One's own: any model over "features" whose output has as many numbers as "targets". */
 #define lk_estimator(...) LK_CALL3_(lk_estimator_with, lk_estimator_config, __VA_ARGS__, )
 lk_estimator *lk_estimator_with(const char *name, lk_module *model, lk_loader_list loaders,
-                                lk_estimator_config config);
+                                const lk_estimator_config *config);
 void lk_estimator_free(lk_estimator *estimator);
 
 /* An estimator of one's own as a component, for configs: LK_ESTIMATOR_PARAMETERS are the loaders and the
@@ -219,12 +220,13 @@ lk_tensor *lk_reynolds_stress(const lk_tensor *velocity, int dims, lk_field_filt
 /* Smagorinsky's model of it: -2 (c width)^2 |S| S_ij with |S| = sqrt(2 S_ij S_ij), periodic central
  * differences and points `spacing` apart. c of 0 is 0.16. */
 typedef struct lk_smagorinsky_stress_options {
+    size_t struct_size;
     double c, width, spacing; /* 0.16, spacing, 1 */
 } lk_smagorinsky_stress_options;
 #define lk_smagorinsky_stress(...)                                                                           \
     LK_CALL2_(lk_smagorinsky_stress_with, lk_smagorinsky_stress_options, __VA_ARGS__, )
 lk_tensor *lk_smagorinsky_stress_with(const lk_tensor *velocity, int dims,
-                                      lk_smagorinsky_stress_options options);
+                                      const lk_smagorinsky_stress_options *options);
 /* The same with (c width)^2 from the field itself: Germano's identity with a box filter of `ratio` points,
  * Lilly's least squares over the whole field. Returns the stress; `c_squared`, where given, the coefficient.
  */

@@ -45,6 +45,7 @@ enum { LK_MAX_SPATIAL = 3 };
 typedef struct lk_fields lk_fields;
 
 typedef struct lk_fields_options {
+    size_t struct_size;
     lk_name_list features;       /* required: what {feature} in the path stands for */
     lk_name_list targets;        /* likewise; none: the features themselves */
     lk_name_list feature_labels; /* arrays in the files: one for all or one a feature; none: the last */
@@ -59,13 +60,13 @@ typedef struct lk_fields_options {
 #define lk_hdf5_fields(...) LK_CALL1_(lk_hdf5_fields_with, lk_fields_options, __VA_ARGS__, )
 /* `path` is a template with Python's format: "{feature}", "{checkpoint}", "{checkpoint:1.0f}",
  * "{checkpoint:04d}", "{{" and "}}" for braces. */
-lk_fields *lk_hdf5_fields_with(const char *path, lk_fields_options options);
+lk_fields *lk_hdf5_fields_with(const char *path, const lk_fields_options *options);
 /* Fields from memory: (samples, channels, size...) of any float dtype; the tensors belong to the result, also
  * when it is NULL. Targets of NULL are the features. Of the options only sample_to, batch_size, batch_num and
  * flat are read. */
 #define lk_tensor_fields(...) LK_CALL2_(lk_tensor_fields_with, lk_fields_options, __VA_ARGS__, )
 lk_fields *lk_tensor_fields_with(lk_tensor *features_owned, lk_tensor *targets_owned,
-                                 lk_fields_options options);
+                                 const lk_fields_options *options);
 void lk_fields_free(lk_fields *fields);
 
 /* (samples, channels, size...), the fields' own. NULL in gives NULL. */
@@ -76,6 +77,7 @@ const lk_tensor *lk_fields_targets(const lk_fields *fields);
 lk_tensor *lk_fields_combine(const lk_fields *fields, const lk_tensor *samples);
 
 typedef struct lk_fields_loaders_options {
+    size_t struct_size;
     int64_t batch_size;    /* samples to a step of one rank; 1 */
     double train_fraction; /* the first so many samples train, the others validate; none: all do both */
     bool shuffle;          /* the training samples, anew in every epoch; else their order is kept */
@@ -86,15 +88,15 @@ typedef struct lk_fields_loaders_options {
  * alone is both. */
 lk_dataset *lk_fields_dataset(lk_fields *fields, const char *key, double train_fraction);
 /* One of the two loaders. */
-lk_loader *lk_fields_loader(lk_fields *fields, const char *key, lk_fields_loaders_options options);
+lk_loader *lk_fields_loader(lk_fields *fields, const char *key, const lk_fields_loaders_options *options);
 /* Both, as the list that lk_train and estimators take: {"train", ...}, {"valid", ...}. */
 #define lk_fields_loaders(...) LK_FIELDS_LOADERS_(__VA_ARGS__, )
 #define LK_FIELDS_LOADERS_(fields, ...)                                                                      \
     lk_fields_loaders_with((fields), (lk_named_loader[2]){{NULL, NULL}},                                     \
-                           LK_OPTIONS_(lk_fields_loaders_options, __VA_ARGS__))
+                           LK_OPTIONS(lk_fields_loaders_options, __VA_ARGS__))
 /* `storage` has room for two and must live until the list has been handed over. */
 lk_loader_list lk_fields_loaders_with(lk_fields *fields, lk_named_loader *storage,
-                                      lk_fields_loaders_options options);
+                                      const lk_fields_loaders_options *options);
 
 /* One path of a template; release it with lk_text_free. */
 char *lk_field_path(const char *path_template, const char *feature, double checkpoint);

@@ -43,6 +43,7 @@ int lk_local_rank(void);
 typedef lk_status (*lk_rank_function)(void *context);
 
 typedef struct lk_distributed_run_options {
+    size_t struct_size;
     int nproc;       /* ranks to run on this host; 0: the flag --nproc, else one a core */
     bool no_pinning; /* leave ranks free to move between cores */
 } lk_distributed_run_options;
@@ -50,7 +51,7 @@ typedef struct lk_distributed_run_options {
 /* Runs the function as each rank. Where flags or the environment say that this process is a rank already, it
  * is run once, as that rank. Call it from the main thread, before other threads exist. */
 lk_status lk_distributed_run_with(lk_rank_function function, void *context,
-                                  lk_distributed_run_options options);
+                                  const lk_distributed_run_options *options);
 #define lk_distributed_run(...) LK_CALL2_(lk_distributed_run_with, lk_distributed_run_options, __VA_ARGS__, )
 
 #ifdef __cplusplus

@@ -670,6 +670,7 @@ inline callback_ptr on(lk_callback_slot lk_callback_ops::*moment, std::function<
     using held = std::function<void(lk_runner &)>;
     lk_callback_ops ops{};
     detail::set_size(ops);
+    detail::set_size(ops);
     ops.name = "function";
     ops.*moment = [](lk_callback *self, lk_runner *runner) -> lk_status {
         std::exception_ptr thrown;

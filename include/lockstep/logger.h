@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 typedef struct lk_logger_options {
+    size_t struct_size;
     bool log_batch_metrics;    /* log every batch too (TensorBoard, JSONL) */
     bool no_log_epoch_metrics; /* do not log epochs (TensorBoard) */
     bool hparams;              /* a line with the run's settings when it starts (console) */
@@ -29,22 +30,22 @@ typedef struct lk_logger_options {
 
 /* "train (1/8) accuracy01: 0.8583 | loss: 1.2826" after each loader, "* Epoch (1/8) …" after each epoch. */
 #define lk_console_logger(...) LK_CALL0_(lk_console_logger_with, lk_logger_options, __VA_ARGS__)
-lk_logger *lk_console_logger_with(lk_logger_options options);
+lk_logger *lk_console_logger_with(const lk_logger_options *options);
 
 /* LOGDIR/csv_logger/{train,valid,_epoch_}.csv, one row an epoch, and LOGDIR/hparams.json. */
 #define lk_csv_logger(...) LK_CALL1_(lk_csv_logger_with, lk_logger_options, __VA_ARGS__, )
-lk_logger *lk_csv_logger_with(const char *logdir, lk_logger_options options);
+lk_logger *lk_csv_logger_with(const char *logdir, const lk_logger_options *options);
 
 /* LOGDIR/tensorboard/{train,valid,_epoch_}/events.out.tfevents.*, tags "loss/epoch" (step = epoch) and
  * "loss/batch" (step = samples); pictures too. */
 #define lk_tensorboard_logger(...) LK_CALL1_(lk_tensorboard_logger_with, lk_logger_options, __VA_ARGS__, )
-lk_logger *lk_tensorboard_logger_with(const char *logdir, lk_logger_options options);
+lk_logger *lk_tensorboard_logger_with(const char *logdir, const lk_logger_options *options);
 
 /* One JSON object a line, in the file PATH. Runs that follow each other in one program may share it, but a
  * run that is resumed drops what is later than its place, whoever logged it: give those that are a file each.
  */
 #define lk_jsonl_logger(...) LK_CALL1_(lk_jsonl_logger_with, lk_logger_options, __VA_ARGS__, )
-lk_logger *lk_jsonl_logger_with(const char *path, lk_logger_options options);
+lk_logger *lk_jsonl_logger_with(const char *path, const lk_logger_options *options);
 
 /* The same as resume_epoch and resume_sample of the options, before anything is logged. A runner that is
  * resumed calls it for every logger that it was given. */

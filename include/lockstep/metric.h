@@ -46,6 +46,7 @@ enum { LK_MAX_TOPK = 8 };
 
 /* One struct for all metrics; each reads the fields that it knows. Strings and arrays are copied. */
 typedef struct lk_metric_options {
+    size_t struct_size;
     const char *prefix, *suffix; /* put around every name: prefix + "accuracy01" + suffix + "/std" */
     int num_classes;             /* 0: taken from the first batch */
     int topk[LK_MAX_TOPK];       /* accuracy; none: 1, and 3 above three classes, and 5 above five */
@@ -62,54 +63,54 @@ typedef struct lk_metric_options {
  * higher; of equal scores the lower class comes first, as argmax has it. The value is the number of samples
  * that are right over the number of samples. */
 #define lk_accuracy_metric(...) LK_CALL0_(lk_accuracy_metric_with, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_accuracy_metric_with(lk_metric_options options);
+lk_metric *lk_accuracy_metric_with(const lk_metric_options *options);
 
 /* accuracy, accuracy/std: over every cell of (samples, classes), a cell is positive where the output >
  * threshold. */
 #define lk_multilabel_accuracy_metric(...)                                                                   \
     LK_CALL0_(lk_multilabel_accuracy_metric_with, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_multilabel_accuracy_metric_with(lk_metric_options options);
+lk_metric *lk_multilabel_accuracy_metric_with(const lk_metric_options *options);
 
 /* precision, recall and f1, each /_macro, /_micro, /_weighted; per class also support/class_00, … */
 #define lk_precision_recall_f1_support_metric(...)                                                           \
     LK_CALL0_(lk_precision_recall_f1_support_metric_with, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_precision_recall_f1_support_metric_with(lk_metric_options options);
+lk_metric *lk_precision_recall_f1_support_metric_with(const lk_metric_options *options);
 #define lk_multilabel_precision_recall_f1_support_metric(...)                                                \
     LK_CALL0_(lk_multilabel_precision_recall_f1_support_metric_with, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_multilabel_precision_recall_f1_support_metric_with(lk_metric_options options);
+lk_metric *lk_multilabel_precision_recall_f1_support_metric_with(const lk_metric_options *options);
 
 /* auc (the macro average), auc/_macro, auc/_micro, auc/_weighted: the area under the ROC curve, one class
  * against the rest, ties counted half. Targets are class indices, or one indicator per class. A class without
  * positives or without negatives has no AUC: its own value is NaN, and the averages leave it out. Scores are
  * kept as f32. */
 #define lk_auc_metric(...) LK_CALL0_(lk_auc_metric_with, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_auc_metric_with(lk_metric_options options);
+lk_metric *lk_auc_metric_with(const lk_metric_options *options);
 
 /* r2squared (columns averaged; a constant target gives 1 for perfect outputs, else 0), mse, mae. */
 #define lk_r2_metric(...) LK_CALL0_(lk_r2_metric_with, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_r2_metric_with(lk_metric_options options);
+lk_metric *lk_r2_metric_with(const lk_metric_options *options);
 #define lk_mse_metric(...) LK_CALL0_(lk_mse_metric_with, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_mse_metric_with(lk_metric_options options);
+lk_metric *lk_mse_metric_with(const lk_metric_options *options);
 #define lk_mae_metric(...) LK_CALL0_(lk_mae_metric_with, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_mae_metric_with(lk_metric_options options);
+lk_metric *lk_mae_metric_with(const lk_metric_options *options);
 
 /* iou, iou/_macro, iou/_micro, iou/class_00, … over (samples, classes, …); dice likewise. An empty class that
  * was left empty scores 1. */
 #define lk_iou_metric(...) LK_CALL0_(lk_iou_metric_with, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_iou_metric_with(lk_metric_options options);
+lk_metric *lk_iou_metric_with(const lk_metric_options *options);
 #define lk_dice_metric(...) LK_CALL0_(lk_dice_metric_with, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_dice_metric_with(lk_metric_options options);
+lk_metric *lk_dice_metric_with(const lk_metric_options *options);
 
 /* NAME, NAME/mean, NAME/std of a number that each batch gives, such as its loss; fed by
  * lk_metric_update_value. A batch's number is usually rounded, so this mean shows how samples were cut into
  * batches. A runner's loss does not: see lk_criterion_callback. */
 #define lk_mean_metric(...) LK_CALL1_(lk_mean_metric_with, lk_metric_options, __VA_ARGS__, )
-lk_metric *lk_mean_metric_with(const char *name, lk_metric_options options);
+lk_metric *lk_mean_metric_with(const char *name, const lk_metric_options *options);
 
 /* A matrix of counts, row = true class, column = predicted class. It has no values of its own; see below. */
 #define lk_confusion_matrix_metric(...)                                                                      \
     LK_CALL0_(lk_confusion_matrix_metric_with, lk_metric_options, __VA_ARGS__)
-lk_metric *lk_confusion_matrix_metric_with(lk_metric_options options);
+lk_metric *lk_confusion_matrix_metric_with(const lk_metric_options *options);
 
 void lk_metric_free(lk_metric *metric);
 

@@ -132,6 +132,7 @@ LK_CALL_TO_END_(lk_module *, lk_module_list, lk_module *)
 lk_module *lk_function(lk_value_function function, void *context);
 
 typedef struct lk_custom_module_options {
+    size_t struct_size;
     const char *type; /* "Custom" */
     lk_module_function forward;
     void *context;                       /* lk_module_context() */
@@ -140,19 +141,21 @@ typedef struct lk_custom_module_options {
 } lk_custom_module_options;
 #define lk_children(...)      LK_NAMED_MODULES_(__VA_ARGS__)
 #define lk_custom_module(...) LK_CALL0_(lk_custom_module_with, lk_custom_module_options, __VA_ARGS__)
-lk_module *lk_custom_module_with(lk_custom_module_options options);
+lk_module *lk_custom_module_with(const lk_custom_module_options *options);
 
 /* ---- products ---- */
 
 typedef struct lk_linear_options {
+    size_t struct_size;
     bool no_bias;
 } lk_linear_options;
 #define lk_linear(...) LK_CALL2_(lk_linear_with, lk_linear_options, __VA_ARGS__, )
-lk_module *lk_linear_with(int64_t in_features, int64_t out_features, lk_linear_options options);
+lk_module *lk_linear_with(int64_t in_features, int64_t out_features, const lk_linear_options *options);
 
 /* Windows: a plain number is meant for all axes; the array beside it, where any of its numbers is not zero,
  * for each. */
 typedef struct lk_conv_options {
+    size_t struct_size;
     int64_t stride, strides[3];                 /* 1 */
     int64_t padding, paddings[3];               /* 0 */
     int64_t dilation, dilations[3];             /* 1 */
@@ -167,23 +170,27 @@ typedef struct lk_conv_options {
 #define lk_conv1d(...) LK_CALL3_(lk_conv1d_with, lk_conv_options, __VA_ARGS__, )
 #define lk_conv2d(...) LK_CALL3_(lk_conv2d_with, lk_conv_options, __VA_ARGS__, )
 #define lk_conv3d(...) LK_CALL3_(lk_conv3d_with, lk_conv_options, __VA_ARGS__, )
-lk_module *lk_conv1d_with(int64_t in_channels, int64_t out_channels, int64_t kernel, lk_conv_options options);
-lk_module *lk_conv2d_with(int64_t in_channels, int64_t out_channels, int64_t kernel, lk_conv_options options);
-lk_module *lk_conv3d_with(int64_t in_channels, int64_t out_channels, int64_t kernel, lk_conv_options options);
+lk_module *lk_conv1d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                          const lk_conv_options *options);
+lk_module *lk_conv2d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                          const lk_conv_options *options);
+lk_module *lk_conv3d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                          const lk_conv_options *options);
 
 #define lk_conv_transpose1d(...) LK_CALL3_(lk_conv_transpose1d_with, lk_conv_options, __VA_ARGS__, )
 #define lk_conv_transpose2d(...) LK_CALL3_(lk_conv_transpose2d_with, lk_conv_options, __VA_ARGS__, )
 #define lk_conv_transpose3d(...) LK_CALL3_(lk_conv_transpose3d_with, lk_conv_options, __VA_ARGS__, )
 lk_module *lk_conv_transpose1d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                                    lk_conv_options options);
+                                    const lk_conv_options *options);
 lk_module *lk_conv_transpose2d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                                    lk_conv_options options);
+                                    const lk_conv_options *options);
 lk_module *lk_conv_transpose3d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                                    lk_conv_options options);
+                                    const lk_conv_options *options);
 
 /* ---- pooling and resizing ---- */
 
 typedef struct lk_pool_options {
+    size_t struct_size;
     int64_t stride, strides[3]; /* the kernel */
     int64_t padding, paddings[3];
     int64_t dilation, dilations[3]; /* max pooling only */
@@ -199,15 +206,16 @@ typedef struct lk_pool_options {
 #define lk_avg_pool1d(...) LK_CALL1_(lk_avg_pool1d_with, lk_pool_options, __VA_ARGS__, )
 #define lk_avg_pool2d(...) LK_CALL1_(lk_avg_pool2d_with, lk_pool_options, __VA_ARGS__, )
 #define lk_avg_pool3d(...) LK_CALL1_(lk_avg_pool3d_with, lk_pool_options, __VA_ARGS__, )
-lk_module *lk_max_pool1d_with(int64_t kernel, lk_pool_options options);
-lk_module *lk_max_pool2d_with(int64_t kernel, lk_pool_options options);
-lk_module *lk_max_pool3d_with(int64_t kernel, lk_pool_options options);
-lk_module *lk_avg_pool1d_with(int64_t kernel, lk_pool_options options);
-lk_module *lk_avg_pool2d_with(int64_t kernel, lk_pool_options options);
-lk_module *lk_avg_pool3d_with(int64_t kernel, lk_pool_options options);
+lk_module *lk_max_pool1d_with(int64_t kernel, const lk_pool_options *options);
+lk_module *lk_max_pool2d_with(int64_t kernel, const lk_pool_options *options);
+lk_module *lk_max_pool3d_with(int64_t kernel, const lk_pool_options *options);
+lk_module *lk_avg_pool1d_with(int64_t kernel, const lk_pool_options *options);
+lk_module *lk_avg_pool2d_with(int64_t kernel, const lk_pool_options *options);
+lk_module *lk_avg_pool3d_with(int64_t kernel, const lk_pool_options *options);
 
 /* `output_size` of 0, or a 0 among the sizes, keeps the input's, as PyTorch's None. */
 typedef struct lk_adaptive_pool_options {
+    size_t struct_size;
     int64_t output_sizes[3]; /* instead of `output_size` */
 } lk_adaptive_pool_options;
 #define lk_adaptive_avg_pool1d(...)                                                                          \
@@ -216,12 +224,13 @@ typedef struct lk_adaptive_pool_options {
     LK_CALL1_(lk_adaptive_avg_pool2d_with, lk_adaptive_pool_options, __VA_ARGS__, )
 #define lk_adaptive_avg_pool3d(...)                                                                          \
     LK_CALL1_(lk_adaptive_avg_pool3d_with, lk_adaptive_pool_options, __VA_ARGS__, )
-lk_module *lk_adaptive_avg_pool1d_with(int64_t output_size, lk_adaptive_pool_options options);
-lk_module *lk_adaptive_avg_pool2d_with(int64_t output_size, lk_adaptive_pool_options options);
-lk_module *lk_adaptive_avg_pool3d_with(int64_t output_size, lk_adaptive_pool_options options);
+lk_module *lk_adaptive_avg_pool1d_with(int64_t output_size, const lk_adaptive_pool_options *options);
+lk_module *lk_adaptive_avg_pool2d_with(int64_t output_size, const lk_adaptive_pool_options *options);
+lk_module *lk_adaptive_avg_pool3d_with(int64_t output_size, const lk_adaptive_pool_options *options);
 
 /* Either a size or a scale factor; works on 1 to 3 spatial axes. */
 typedef struct lk_upsample_options {
+    size_t struct_size;
     double scale_factor, scale_factors[3];
     int64_t size, sizes[3];
     lk_upsample_mode mode; /* nearest */
@@ -229,11 +238,12 @@ typedef struct lk_upsample_options {
     int axes; /* how many spatial axes the input must have: 2 is PyTorch's bilinear; 0: as many as it has */
 } lk_upsample_options;
 #define lk_upsample(...) LK_CALL0_(lk_upsample_with, lk_upsample_options, __VA_ARGS__)
-lk_module *lk_upsample_with(lk_upsample_options options);
+lk_module *lk_upsample_with(const lk_upsample_options *options);
 
 /* ---- normalisation ---- */
 
 typedef struct lk_batch_norm_options {
+    size_t struct_size;
     double eps;      /* 1e-5 */
     double momentum; /* 0.1 */
     bool no_affine;
@@ -242,11 +252,12 @@ typedef struct lk_batch_norm_options {
 #define lk_batch_norm1d(...) LK_CALL1_(lk_batch_norm1d_with, lk_batch_norm_options, __VA_ARGS__, )
 #define lk_batch_norm2d(...) LK_CALL1_(lk_batch_norm2d_with, lk_batch_norm_options, __VA_ARGS__, )
 #define lk_batch_norm3d(...) LK_CALL1_(lk_batch_norm3d_with, lk_batch_norm_options, __VA_ARGS__, )
-lk_module *lk_batch_norm1d_with(int64_t features, lk_batch_norm_options options);
-lk_module *lk_batch_norm2d_with(int64_t features, lk_batch_norm_options options);
-lk_module *lk_batch_norm3d_with(int64_t features, lk_batch_norm_options options);
+lk_module *lk_batch_norm1d_with(int64_t features, const lk_batch_norm_options *options);
+lk_module *lk_batch_norm2d_with(int64_t features, const lk_batch_norm_options *options);
+lk_module *lk_batch_norm3d_with(int64_t features, const lk_batch_norm_options *options);
 
 typedef struct lk_norm_options {
+    size_t struct_size;
     double eps; /* 1e-5 */
     bool no_affine;
 } lk_norm_options;
@@ -255,11 +266,11 @@ typedef struct lk_norm_options {
 #define LK_LAYER_NORM_(normalized_shape, ...)                                                                \
     _Generic((normalized_shape), lk_shape                                                                    \
              : lk_layer_norm_with, default                                                                   \
-             : lk_layer_norm_last_with)((normalized_shape), LK_OPTIONS_(lk_norm_options, __VA_ARGS__))
-lk_module *lk_layer_norm_with(lk_shape normalized_shape, lk_norm_options options);
-lk_module *lk_layer_norm_last_with(int64_t features, lk_norm_options options);
+             : lk_layer_norm_last_with)((normalized_shape), LK_OPTIONS(lk_norm_options, __VA_ARGS__))
+lk_module *lk_layer_norm_with(lk_shape normalized_shape, const lk_norm_options *options);
+lk_module *lk_layer_norm_last_with(int64_t features, const lk_norm_options *options);
 #define lk_group_norm(...) LK_CALL2_(lk_group_norm_with, lk_norm_options, __VA_ARGS__, )
-lk_module *lk_group_norm_with(int64_t groups, int64_t channels, lk_norm_options options);
+lk_module *lk_group_norm_with(int64_t groups, int64_t channels, const lk_norm_options *options);
 
 /* ---- activations ---- */
 
@@ -272,57 +283,65 @@ lk_module *lk_softmax(int dim);
 lk_module *lk_log_softmax(int dim);
 
 typedef struct lk_leaky_relu_options {
+    size_t struct_size;
     double negative_slope; /* 0.01 */
 } lk_leaky_relu_options;
 #define lk_leaky_relu(...) LK_CALL0_(lk_leaky_relu_with, lk_leaky_relu_options, __VA_ARGS__)
-lk_module *lk_leaky_relu_with(lk_leaky_relu_options options);
+lk_module *lk_leaky_relu_with(const lk_leaky_relu_options *options);
 
 typedef struct lk_elu_options {
+    size_t struct_size;
     double alpha; /* 1 */
 } lk_elu_options;
 #define lk_elu(...) LK_CALL0_(lk_elu_with, lk_elu_options, __VA_ARGS__)
-lk_module *lk_elu_with(lk_elu_options options);
+lk_module *lk_elu_with(const lk_elu_options *options);
 
 typedef struct lk_gelu_options {
+    size_t struct_size;
     bool approximate_tanh;
 } lk_gelu_options;
 #define lk_gelu(...) LK_CALL0_(lk_gelu_with, lk_gelu_options, __VA_ARGS__)
-lk_module *lk_gelu_with(lk_gelu_options options);
+lk_module *lk_gelu_with(const lk_gelu_options *options);
 
 typedef struct lk_softplus_options {
+    size_t struct_size;
     double beta;      /* 1 */
     double threshold; /* 20 */
 } lk_softplus_options;
 #define lk_softplus(...) LK_CALL0_(lk_softplus_with, lk_softplus_options, __VA_ARGS__)
-lk_module *lk_softplus_with(lk_softplus_options options);
+lk_module *lk_softplus_with(const lk_softplus_options *options);
 
 /* ---- the rest ---- */
 
 typedef struct lk_dropout_options {
+    size_t struct_size;
     double p; /* 0.5 */
 } lk_dropout_options;
 #define lk_dropout(...) LK_CALL0_(lk_dropout_with, lk_dropout_options, __VA_ARGS__)
-lk_module *lk_dropout_with(lk_dropout_options options);
+lk_module *lk_dropout_with(const lk_dropout_options *options);
 
 typedef struct lk_embedding_options {
+    size_t struct_size;
     double padding_idx; /* none; a whole number, and negative ones count from the end */
 } lk_embedding_options;
 /* i64 indices of any shape -> one more axis of `dim` numbers. */
 #define lk_embedding(...) LK_CALL2_(lk_embedding_with, lk_embedding_options, __VA_ARGS__, )
-lk_module *lk_embedding_with(int64_t count, int64_t dim, lk_embedding_options options);
+lk_module *lk_embedding_with(int64_t count, int64_t dim, const lk_embedding_options *options);
 
 typedef struct lk_flatten_options {
+    size_t struct_size;
     double start_dim; /* 1; whole numbers, and negative ones count from the end */
     double end_dim;   /* -1 */
 } lk_flatten_options;
 #define lk_flatten(...) LK_CALL0_(lk_flatten_with, lk_flatten_options, __VA_ARGS__)
-lk_module *lk_flatten_with(lk_flatten_options options);
+lk_module *lk_flatten_with(const lk_flatten_options *options);
 /* lk_unflatten(1, LK_SHAPE(2, -1)): one of the sizes may be -1. */
 lk_module *lk_unflatten(int dim, lk_shape sizes);
 
 /* ---- attention ---- */
 
 typedef struct lk_multihead_attention_options {
+    size_t struct_size;
     double dropout;     /* 0 */
     int64_t kdim, vdim; /* embed_dim */
     bool no_bias;
@@ -332,9 +351,10 @@ typedef struct lk_multihead_attention_options {
 #define lk_multihead_attention(...)                                                                          \
     LK_CALL2_(lk_multihead_attention_with, lk_multihead_attention_options, __VA_ARGS__, )
 lk_module *lk_multihead_attention_with(int64_t embed_dim, int64_t heads,
-                                       lk_multihead_attention_options options);
+                                       const lk_multihead_attention_options *options);
 
 typedef struct lk_multihead_attention_forward_options {
+    size_t struct_size;
     lk_value
         *key_padding_mask; /* bool (N, S), true where the key is to be ignored; or floats that are added */
     lk_value
@@ -346,11 +366,12 @@ typedef struct lk_multihead_attention_forward_options {
     LK_CALL4_(lk_multihead_attention_forward_with, lk_multihead_attention_forward_options, __VA_ARGS__, )
 lk_value *lk_multihead_attention_forward_with(lk_module *module, lk_value *query, lk_value *key,
                                               lk_value *value,
-                                              lk_multihead_attention_forward_options options);
+                                              const lk_multihead_attention_forward_options *options);
 
 typedef enum lk_transformer_activation { LK_TRANSFORMER_RELU, LK_TRANSFORMER_GELU } lk_transformer_activation;
 
 typedef struct lk_transformer_encoder_layer_options {
+    size_t struct_size;
     int64_t dim_feedforward; /* 2048 */
     double dropout;          /* 0.1 */
     lk_transformer_activation activation;
@@ -361,16 +382,17 @@ typedef struct lk_transformer_encoder_layer_options {
 #define lk_transformer_encoder_layer(...)                                                                    \
     LK_CALL2_(lk_transformer_encoder_layer_with, lk_transformer_encoder_layer_options, __VA_ARGS__, )
 lk_module *lk_transformer_encoder_layer_with(int64_t d_model, int64_t heads,
-                                             lk_transformer_encoder_layer_options options);
+                                             const lk_transformer_encoder_layer_options *options);
 
 typedef struct lk_transformer_encoder_options {
+    size_t struct_size;
     lk_module *norm; /* owned; after the last layer */
 } lk_transformer_encoder_options;
 /* `count` layers that start, as in PyTorch, as copies of the given one. */
 #define lk_transformer_encoder(...)                                                                          \
     LK_CALL2_(lk_transformer_encoder_with, lk_transformer_encoder_options, __VA_ARGS__, )
 lk_module *lk_transformer_encoder_with(lk_module *layer_owned, int count,
-                                       lk_transformer_encoder_options options);
+                                       const lk_transformer_encoder_options *options);
 /* Either of the two with masks; each may be NULL. See lk_multihead_attention_forward_options. */
 lk_value *lk_transformer_encoder_forward(lk_module *module, lk_value *x, lk_value *attn_mask,
                                          lk_value *key_padding_mask);
@@ -390,6 +412,7 @@ typedef enum lk_nonlinearity {
 double lk_init_gain(lk_nonlinearity nonlinearity, double slope);
 
 typedef struct lk_kaiming_options {
+    size_t struct_size;
     double a; /* the slope of the leaky relu that follows, 0 */
     bool fan_out;
     lk_nonlinearity nonlinearity;
@@ -405,8 +428,8 @@ lk_status lk_init_xavier_normal(lk_param *param, double gain);
 #define lk_init_kaiming_uniform(...)                                                                         \
     LK_CALL1_(lk_init_kaiming_uniform_with, lk_kaiming_options, __VA_ARGS__, )
 #define lk_init_kaiming_normal(...) LK_CALL1_(lk_init_kaiming_normal_with, lk_kaiming_options, __VA_ARGS__, )
-lk_status lk_init_kaiming_uniform_with(lk_param *param, lk_kaiming_options options);
-lk_status lk_init_kaiming_normal_with(lk_param *param, lk_kaiming_options options);
+lk_status lk_init_kaiming_uniform_with(lk_param *param, const lk_kaiming_options *options);
+lk_status lk_init_kaiming_normal_with(lk_param *param, const lk_kaiming_options *options);
 lk_status lk_init_orthogonal(lk_param *param, double gain);
 
 /* ---- losses ---- */
@@ -420,6 +443,7 @@ void lk_criterion_free(lk_criterion *criterion);
 const char *lk_criterion_type(const lk_criterion *criterion);
 
 typedef struct lk_cross_entropy_loss_options {
+    size_t struct_size;
     const lk_tensor *weight; /* (classes); copied */
     double label_smoothing;
     double ignore_index; /* -100; a whole number */
@@ -428,27 +452,30 @@ typedef struct lk_cross_entropy_loss_options {
 /* Targets are i64 classes, or f32 probabilities of the logits' shape. */
 #define lk_cross_entropy_loss(...)                                                                           \
     LK_CALL0_(lk_cross_entropy_loss_with, lk_cross_entropy_loss_options, __VA_ARGS__)
-lk_criterion *lk_cross_entropy_loss_with(lk_cross_entropy_loss_options options);
+lk_criterion *lk_cross_entropy_loss_with(const lk_cross_entropy_loss_options *options);
 
 typedef struct lk_nll_loss_options {
+    size_t struct_size;
     const lk_tensor *weight; /* (classes); copied */
     double ignore_index;     /* -100; a whole number */
     lk_reduction reduction;
 } lk_nll_loss_options;
 #define lk_nll_loss(...) LK_CALL0_(lk_nll_loss_with, lk_nll_loss_options, __VA_ARGS__)
-lk_criterion *lk_nll_loss_with(lk_nll_loss_options options);
+lk_criterion *lk_nll_loss_with(const lk_nll_loss_options *options);
 
 typedef struct lk_bce_options {
+    size_t struct_size;
     const lk_tensor *weight;     /* broadcast to the prediction; copied */
     const lk_tensor *pos_weight; /* bce_with_logits only; broadcast to the prediction; copied */
     lk_reduction reduction;
 } lk_bce_options;
 #define lk_bce_loss(...)             LK_CALL0_(lk_bce_loss_with, lk_bce_options, __VA_ARGS__)
 #define lk_bce_with_logits_loss(...) LK_CALL0_(lk_bce_with_logits_loss_with, lk_bce_options, __VA_ARGS__)
-lk_criterion *lk_bce_loss_with(lk_bce_options options);
-lk_criterion *lk_bce_with_logits_loss_with(lk_bce_options options);
+lk_criterion *lk_bce_loss_with(const lk_bce_options *options);
+lk_criterion *lk_bce_with_logits_loss_with(const lk_bce_options *options);
 
 typedef struct lk_regression_options {
+    size_t struct_size;
     double beta;  /* smooth_l1's, 1 */
     double delta; /* huber's, 1 */
     lk_reduction reduction;
@@ -457,19 +484,21 @@ typedef struct lk_regression_options {
 #define lk_l1_loss(...)        LK_CALL0_(lk_l1_loss_with, lk_regression_options, __VA_ARGS__)
 #define lk_smooth_l1_loss(...) LK_CALL0_(lk_smooth_l1_loss_with, lk_regression_options, __VA_ARGS__)
 #define lk_huber_loss(...)     LK_CALL0_(lk_huber_loss_with, lk_regression_options, __VA_ARGS__)
-lk_criterion *lk_mse_loss_with(lk_regression_options options);
-lk_criterion *lk_l1_loss_with(lk_regression_options options);
-lk_criterion *lk_smooth_l1_loss_with(lk_regression_options options);
-lk_criterion *lk_huber_loss_with(lk_regression_options options);
+lk_criterion *lk_mse_loss_with(const lk_regression_options *options);
+lk_criterion *lk_l1_loss_with(const lk_regression_options *options);
+lk_criterion *lk_smooth_l1_loss_with(const lk_regression_options *options);
+lk_criterion *lk_huber_loss_with(const lk_regression_options *options);
 
 typedef struct lk_kl_div_loss_options {
+    size_t struct_size;
     bool log_target;
     lk_reduction reduction; /* LK_REDUCTION_BATCH_MEAN is the mathematical one */
 } lk_kl_div_loss_options;
 #define lk_kl_div_loss(...) LK_CALL0_(lk_kl_div_loss_with, lk_kl_div_loss_options, __VA_ARGS__)
-lk_criterion *lk_kl_div_loss_with(lk_kl_div_loss_options options);
+lk_criterion *lk_kl_div_loss_with(const lk_kl_div_loss_options *options);
 
 typedef struct lk_custom_criterion_options {
+    size_t struct_size;
     const char *type; /* "Custom" */
     lk_criterion_function forward;
     void *context;
@@ -477,7 +506,7 @@ typedef struct lk_custom_criterion_options {
 } lk_custom_criterion_options;
 /* A loss of one's own: a C function over values. */
 #define lk_custom_criterion(...) LK_CALL0_(lk_custom_criterion_with, lk_custom_criterion_options, __VA_ARGS__)
-lk_criterion *lk_custom_criterion_with(lk_custom_criterion_options options);
+lk_criterion *lk_custom_criterion_with(const lk_custom_criterion_options *options);
 
 #ifdef __cplusplus
 }

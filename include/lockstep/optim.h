@@ -39,15 +39,17 @@ LK_LIST_TO_END_(lk_param_group_list, lk_param_group)
     lk_param_group_list_to_end((const lk_param_group[]){__VA_ARGS__, {.prefix = LK_END}})
 
 typedef struct lk_sgd_options {
+    size_t struct_size;
     double lr; /* required, as in PyTorch */
     double momentum, dampening, weight_decay;
     bool nesterov, maximize;
     lk_param_group_list groups;
 } lk_sgd_options;
 #define lk_sgd(...) LK_CALL0_(lk_sgd_with, lk_sgd_options, __VA_ARGS__)
-lk_optimizer *lk_sgd_with(lk_sgd_options options);
+lk_optimizer *lk_sgd_with(const lk_sgd_options *options);
 
 typedef struct lk_adam_options {
+    size_t struct_size;
     double lr;           /* 1e-3 */
     double beta1, beta2; /* 0.9, 0.999 */
     double eps;          /* 1e-8 */
@@ -59,11 +61,12 @@ typedef struct lk_adam_options {
 #define lk_adamw(...) LK_CALL0_(lk_adamw_with, lk_adam_options, __VA_ARGS__)
 /* Layer-wise adaptive moments: Adam's direction, scaled for each parameter by |w| / |direction|. */
 #define lk_lamb(...) LK_CALL0_(lk_lamb_with, lk_adam_options, __VA_ARGS__)
-lk_optimizer *lk_adam_with(lk_adam_options options);
-lk_optimizer *lk_adamw_with(lk_adam_options options);
-lk_optimizer *lk_lamb_with(lk_adam_options options);
+lk_optimizer *lk_adam_with(const lk_adam_options *options);
+lk_optimizer *lk_adamw_with(const lk_adam_options *options);
+lk_optimizer *lk_lamb_with(const lk_adam_options *options);
 
 typedef struct lk_catalyst_lamb_options {
+    size_t struct_size;
     double lr;           /* 1e-3 */
     double beta1, beta2; /* 0.9, 0.999 */
     double eps;          /* 1e-6 */
@@ -74,9 +77,10 @@ typedef struct lk_catalyst_lamb_options {
 /* LAMB as catalyst.contrib.optimizers.Lamb computes it: the moments are not corrected for their start at
  * zero, and |w| counts as at most 10. */
 #define lk_catalyst_lamb(...) LK_CALL0_(lk_catalyst_lamb_with, lk_catalyst_lamb_options, __VA_ARGS__)
-lk_optimizer *lk_catalyst_lamb_with(lk_catalyst_lamb_options options);
+lk_optimizer *lk_catalyst_lamb_with(const lk_catalyst_lamb_options *options);
 
 typedef struct lk_rmsprop_options {
+    size_t struct_size;
     double lr;    /* 1e-2 */
     double alpha; /* 0.99 */
     double eps;   /* 1e-8 */
@@ -85,9 +89,10 @@ typedef struct lk_rmsprop_options {
     lk_param_group_list groups;
 } lk_rmsprop_options;
 #define lk_rmsprop(...) LK_CALL0_(lk_rmsprop_with, lk_rmsprop_options, __VA_ARGS__)
-lk_optimizer *lk_rmsprop_with(lk_rmsprop_options options);
+lk_optimizer *lk_rmsprop_with(const lk_rmsprop_options *options);
 
 typedef struct lk_adagrad_options {
+    size_t struct_size;
     double lr; /* 1e-2 */
     double lr_decay, weight_decay;
     double eps;                       /* 1e-10 */
@@ -96,7 +101,7 @@ typedef struct lk_adagrad_options {
     lk_param_group_list groups;
 } lk_adagrad_options;
 #define lk_adagrad(...) LK_CALL0_(lk_adagrad_with, lk_adagrad_options, __VA_ARGS__)
-lk_optimizer *lk_adagrad_with(lk_adagrad_options options);
+lk_optimizer *lk_adagrad_with(const lk_adagrad_options *options);
 
 /* A rule of one's own, in C, for engines that compute in the host's memory (device "cpu"):
  *
@@ -124,6 +129,7 @@ typedef struct lk_update {
 typedef void (*lk_update_function)(const lk_update *update);
 
 typedef struct lk_custom_optimizer_options {
+    size_t struct_size;
     const char *name; /* "custom" */
     lk_update_function update;
     int state_count; /* numbers to keep for each parameter: 0 to LK_MAX_UPDATE_STATES */
@@ -134,7 +140,7 @@ typedef struct lk_custom_optimizer_options {
     void (*free_context)(void *context);
 } lk_custom_optimizer_options;
 #define lk_custom_optimizer(...) LK_CALL0_(lk_custom_optimizer_with, lk_custom_optimizer_options, __VA_ARGS__)
-lk_optimizer *lk_custom_optimizer_with(lk_custom_optimizer_options options);
+lk_optimizer *lk_custom_optimizer_with(const lk_custom_optimizer_options *options);
 
 void lk_optimizer_free(lk_optimizer *optimizer);
 

@@ -86,6 +86,7 @@ LK_LIST_TO_END_(lk_hparam_list, lk_hparam)
 #define lk_hparams(...) lk_hparam_list_to_end((const lk_hparam[]){__VA_ARGS__, {.name = LK_END}})
 
 typedef struct lk_train_options {
+    size_t struct_size;
     lk_loader_list loaders;
     lk_datasets_options datasets;
     lk_module *model;
@@ -132,6 +133,7 @@ typedef struct lk_train_options {
 /* What a custom runner does differently; NULL slots do as the supervised one. `context` is lk_runner.context.
  */
 typedef struct lk_runner_ops {
+    size_t struct_size;
     lk_status (*get_engine)(
         lk_runner *runner,
         lk_train_options *options); /* sets device, ddp, nproc, precision, tf32, benchmark */
@@ -198,12 +200,13 @@ struct lk_runner {
 
 /* A runner over (features, targets). The keys default to Catalyst's. */
 typedef struct lk_supervised_runner_options {
+    size_t struct_size;
     const char *input_key, *output_key, *target_key, *loss_key;
 } lk_supervised_runner_options;
 #define lk_supervised_runner(...)                                                                            \
     LK_CALL0_(lk_supervised_runner_with, lk_supervised_runner_options, __VA_ARGS__)
-lk_runner *lk_supervised_runner_with(lk_supervised_runner_options options);
-/* `ops` must outlive the runner. */
+lk_runner *lk_supervised_runner_with(const lk_supervised_runner_options *options);
+/* The ops are copied. */
 lk_runner *lk_custom_runner(const lk_runner_ops *ops, void *context);
 void lk_runner_free(lk_runner *runner);
 
@@ -219,12 +222,13 @@ void lk_runner_free(lk_runner *runner);
  * learning rate, momentum and seed, and its own of everything else; each difference is a line in the header.
  */
 #define lk_train(...) LK_CALL1_(lk_train_with, lk_train_options, __VA_ARGS__, )
-lk_status lk_train_with(lk_runner *runner, lk_train_options options);
+lk_status lk_train_with(lk_runner *runner, const lk_train_options *options);
 
 /* Runs the model over a loader and gives its metrics (loss included, where there is a criterion). The loader
  * and callbacks belong to the call. Read them from runner->loader_metrics. The process goes through the whole
  * loader by itself, also after a run on several ranks; in a job of several ranks each that calls it does. */
 typedef struct lk_evaluate_options {
+    size_t struct_size;
     lk_module *model; /* NULL: the runner's; belongs to the runner afterwards */
     lk_criterion *criterion;
     lk_callback_list callbacks;
@@ -234,13 +238,13 @@ typedef struct lk_evaluate_options {
     bool verbose;
 } lk_evaluate_options;
 #define lk_evaluate_loader(...) LK_CALL2_(lk_evaluate_loader_with, lk_evaluate_options, __VA_ARGS__, )
-lk_status lk_evaluate_loader_with(lk_runner *runner, lk_loader *loader, lk_evaluate_options options);
+lk_status lk_evaluate_loader_with(lk_runner *runner, lk_loader *loader, const lk_evaluate_options *options);
 
 /* Calls `take` with the model's output for every batch, in the loader's order: all of them, likewise. */
 typedef lk_status (*lk_take_prediction)(const lk_tensor *output, const lk_batch *batch, void *context);
 #define lk_predict_loader(...) LK_CALL4_(lk_predict_loader_with, lk_evaluate_options, __VA_ARGS__, )
 lk_status lk_predict_loader_with(lk_runner *runner, lk_loader *loader, lk_take_prediction take, void *context,
-                                 lk_evaluate_options options);
+                                 const lk_evaluate_options *options);
 /* The model's output for one batch; the caller frees it. */
 lk_tensor *lk_predict_batch(lk_runner *runner, const lk_tensor *features);
 
@@ -286,7 +290,7 @@ lk_status lk_runner_add_criterion(lk_runner *runner, const char *key, lk_criteri
 lk_status lk_runner_add_optimizer(lk_runner *runner, const char *key, lk_optimizer *optimizer);
 /* A step that the runner keeps and frees; created at the first call with this key in a run. It trains what is
  * trainable then. */
-lk_step *lk_runner_step(lk_runner *runner, const char *key, lk_step_options options);
+lk_step *lk_runner_step(lk_runner *runner, const char *key, const lk_step_options *options);
 lk_module *lk_runner_model(const lk_runner *runner, const char *key);
 lk_criterion *lk_runner_criterion(const lk_runner *runner, const char *key);
 lk_optimizer *lk_runner_optimizer(const lk_runner *runner, const char *key);

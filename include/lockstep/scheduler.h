@@ -53,65 +53,72 @@ typedef struct lk_milestone_list {
 
 /* lr * gamma every step_size epochs. */
 typedef struct lk_step_lr_options {
+    size_t struct_size;
     double gamma; /* 0.1 */
 } lk_step_lr_options;
 #define lk_step_lr(...) LK_CALL1_(lk_step_lr_with, lk_step_lr_options, __VA_ARGS__, )
-lk_scheduler *lk_step_lr_with(int64_t step_size, lk_step_lr_options options);
+lk_scheduler *lk_step_lr_with(int64_t step_size, const lk_step_lr_options *options);
 
 /* lr * gamma at each milestone. */
 typedef struct lk_multi_step_lr_options {
+    size_t struct_size;
     lk_milestone_list milestones; /* required; copied */
     double gamma;                 /* 0.1 */
 } lk_multi_step_lr_options;
 #define lk_multi_step_lr(...) LK_CALL0_(lk_multi_step_lr_with, lk_multi_step_lr_options, __VA_ARGS__)
-lk_scheduler *lk_multi_step_lr_with(lk_multi_step_lr_options options);
+lk_scheduler *lk_multi_step_lr_with(const lk_multi_step_lr_options *options);
 
 /* lr * gamma every epoch. */
 lk_scheduler *lk_exponential_lr(double gamma);
 
 /* lr * factor until total_iters. */
 typedef struct lk_constant_lr_options {
+    size_t struct_size;
     double factor;       /* 1/3 */
     int64_t total_iters; /* 5 */
 } lk_constant_lr_options;
 #define lk_constant_lr(...) LK_CALL0_(lk_constant_lr_with, lk_constant_lr_options, __VA_ARGS__)
-lk_scheduler *lk_constant_lr_with(lk_constant_lr_options options);
+lk_scheduler *lk_constant_lr_with(const lk_constant_lr_options *options);
 
 /* The factor goes from start to end over total_iters. */
 typedef struct lk_linear_lr_options {
+    size_t struct_size;
     double start_factor; /* 1/3 */
     double end_factor;   /* 1 */
     int64_t total_iters; /* 5 */
 } lk_linear_lr_options;
 #define lk_linear_lr(...) LK_CALL0_(lk_linear_lr_with, lk_linear_lr_options, __VA_ARGS__)
-lk_scheduler *lk_linear_lr_with(lk_linear_lr_options options);
+lk_scheduler *lk_linear_lr_with(const lk_linear_lr_options *options);
 
 /* (1 - epoch / total_iters) ^ power */
 typedef struct lk_polynomial_lr_options {
+    size_t struct_size;
     int64_t total_iters; /* 5 */
     double power;        /* 1 */
 } lk_polynomial_lr_options;
 #define lk_polynomial_lr(...) LK_CALL0_(lk_polynomial_lr_with, lk_polynomial_lr_options, __VA_ARGS__)
-lk_scheduler *lk_polynomial_lr_with(lk_polynomial_lr_options options);
+lk_scheduler *lk_polynomial_lr_with(const lk_polynomial_lr_options *options);
 
 /* Half a cosine from lr to eta_min over t_max epochs, and back. */
 typedef struct lk_cosine_annealing_lr_options {
+    size_t struct_size;
     double eta_min; /* 0 */
 } lk_cosine_annealing_lr_options;
 #define lk_cosine_annealing_lr(...)                                                                          \
     LK_CALL1_(lk_cosine_annealing_lr_with, lk_cosine_annealing_lr_options, __VA_ARGS__, )
-lk_scheduler *lk_cosine_annealing_lr_with(int64_t t_max, lk_cosine_annealing_lr_options options);
+lk_scheduler *lk_cosine_annealing_lr_with(int64_t t_max, const lk_cosine_annealing_lr_options *options);
 
 /* The same, starting anew after t_0 epochs, then after t_0 * t_mult, ... */
 typedef struct lk_cosine_annealing_warm_restarts_options {
+    size_t struct_size;
     int64_t t_mult; /* 1 */
     double eta_min; /* 0 */
 } lk_cosine_annealing_warm_restarts_options;
 #define lk_cosine_annealing_warm_restarts(...)                                                               \
     LK_CALL1_(lk_cosine_annealing_warm_restarts_with, lk_cosine_annealing_warm_restarts_options,             \
               __VA_ARGS__, )
-lk_scheduler *lk_cosine_annealing_warm_restarts_with(int64_t t_0,
-                                                     lk_cosine_annealing_warm_restarts_options options);
+lk_scheduler *
+lk_cosine_annealing_warm_restarts_with(int64_t t_0, const lk_cosine_annealing_warm_restarts_options *options);
 
 /* initial lr * function(epoch) */
 typedef double (*lk_lr_function)(int64_t epoch, int group, void *context);
@@ -122,6 +129,7 @@ typedef enum lk_anneal { LK_ANNEAL_COS, LK_ANNEAL_LINEAR } lk_anneal;
 /* Up from max_lr / div_factor to max_lr and down to almost nothing, momentum the other way round. Counts
  * batches. */
 typedef struct lk_one_cycle_lr_options {
+    size_t struct_size;
     int64_t total_steps; /* or both of: */
     int64_t epochs, steps_per_epoch;
     double pct_start; /* 0.3 */
@@ -134,7 +142,7 @@ typedef struct lk_one_cycle_lr_options {
     bool three_phase;
 } lk_one_cycle_lr_options;
 #define lk_one_cycle_lr(...) LK_CALL1_(lk_one_cycle_lr_with, lk_one_cycle_lr_options, __VA_ARGS__, )
-lk_scheduler *lk_one_cycle_lr_with(double max_lr, lk_one_cycle_lr_options options);
+lk_scheduler *lk_one_cycle_lr_with(double max_lr, const lk_one_cycle_lr_options *options);
 
 typedef enum lk_cyclic_mode {
     LK_CYCLIC_TRIANGULAR,
@@ -144,6 +152,7 @@ typedef enum lk_cyclic_mode {
 
 /* Back and forth between two rates. Counts batches. */
 typedef struct lk_cyclic_lr_options {
+    size_t struct_size;
     int64_t step_size_up;   /* 2000 */
     int64_t step_size_down; /* step_size_up */
     lk_cyclic_mode mode;
@@ -153,10 +162,11 @@ typedef struct lk_cyclic_lr_options {
     double max_momentum;  /* 0.9 */
 } lk_cyclic_lr_options;
 #define lk_cyclic_lr(...) LK_CALL2_(lk_cyclic_lr_with, lk_cyclic_lr_options, __VA_ARGS__, )
-lk_scheduler *lk_cyclic_lr_with(double base_lr, double max_lr, lk_cyclic_lr_options options);
+lk_scheduler *lk_cyclic_lr_with(double base_lr, double max_lr, const lk_cyclic_lr_options *options);
 
 /* lr * factor when the metric has not got better for more than `patience` epochs. */
 typedef struct lk_reduce_lr_on_plateau_options {
+    size_t struct_size;
     bool maximize;           /* PyTorch's mode="max" */
     double factor;           /* 0.1 */
     double patience;         /* 10; a whole number */
@@ -168,7 +178,7 @@ typedef struct lk_reduce_lr_on_plateau_options {
 } lk_reduce_lr_on_plateau_options;
 #define lk_reduce_lr_on_plateau(...)                                                                         \
     LK_CALL0_(lk_reduce_lr_on_plateau_with, lk_reduce_lr_on_plateau_options, __VA_ARGS__)
-lk_scheduler *lk_reduce_lr_on_plateau_with(lk_reduce_lr_on_plateau_options options);
+lk_scheduler *lk_reduce_lr_on_plateau_with(const lk_reduce_lr_on_plateau_options *options);
 
 /* One after the other: scheduler i + 1 starts, from the initial rates, at milestone i. */
 typedef struct lk_scheduler_list {
@@ -178,20 +188,22 @@ typedef struct lk_scheduler_list {
 LK_LIST_TO_END_(lk_scheduler_list, lk_scheduler *)
 #define lk_schedulers(...) lk_scheduler_list_to_end((lk_scheduler *const[]){__VA_ARGS__, LK_END})
 typedef struct lk_sequential_lr_options {
+    size_t struct_size;
     lk_scheduler_list schedulers; /* owned from then on */
     lk_milestone_list milestones; /* one fewer; copied */
 } lk_sequential_lr_options;
 #define lk_sequential_lr(...) LK_CALL0_(lk_sequential_lr_with, lk_sequential_lr_options, __VA_ARGS__)
-lk_scheduler *lk_sequential_lr_with(lk_sequential_lr_options options);
+lk_scheduler *lk_sequential_lr_with(const lk_sequential_lr_options *options);
 
 /* A linear warm-up over `steps`, epochs or batches as the other schedule counts them, then that schedule:
  * LinearLR and SequentialLR in one. */
 typedef struct lk_warmup_lr_options {
+    size_t struct_size;
     double start_factor; /* 1/3 */
     lk_scheduler *then;  /* owned from then on; NULL: the initial rates */
 } lk_warmup_lr_options;
 #define lk_warmup_lr(...) LK_CALL1_(lk_warmup_lr_with, lk_warmup_lr_options, __VA_ARGS__, )
-lk_scheduler *lk_warmup_lr_with(int64_t steps, lk_warmup_lr_options options);
+lk_scheduler *lk_warmup_lr_with(int64_t steps, const lk_warmup_lr_options *options);
 
 #ifdef __cplusplus
 }

@@ -56,6 +56,7 @@ typedef struct lk_scaler_options {
 } lk_scaler_options;
 
 typedef struct lk_step_options {
+    size_t struct_size;
     lk_module *model;
     lk_criterion *criterion;   /* NULL: the step only predicts */
     lk_optimizer *optimizer;   /* NULL: the step never trains */
@@ -92,7 +93,7 @@ typedef struct lk_step_options {
 } lk_step_options;
 
 #define lk_step(...) LK_CALL0_(lk_step_with, lk_step_options, __VA_ARGS__)
-lk_step *lk_step_with(lk_step_options options);
+lk_step *lk_step_with(const lk_step_options *options);
 void lk_step_free(lk_step *step);
 
 /* Forward, criterion, backward and, every accumulation_steps-th time, the update. A loss that is not finite

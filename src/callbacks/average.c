@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/arguments.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 #include "graph/mirror.h"
 #include "nn/module.h"
@@ -215,16 +216,14 @@ static lk_callback *create(const lk_callback_ops *ops, average_context values)
     return callback;
 }
 
-lk_callback *lk_ema_callback_with(lk_ema_callback_options options)
+lk_callback *lk_ema_callback_with(const lk_ema_callback_options *given)
 {
+    LKI_TAKE(lk_ema_callback_options, options, given, NULL);
     static const lk_callback_ops ops = {
-        .name = "EMA",
-        .on_experiment_start = start,
-        .on_loader_start = loader_start,
-        .on_batch_end = ema_batch_end,
-        .on_loader_end = ema_loader_end,
-        .save_state = save_state,
-        .load_state = load_state,
+        LK_SIZE(lk_callback_ops),      .name = "EMA",
+        .on_experiment_start = start,  .on_loader_start = loader_start,
+        .on_batch_end = ema_batch_end, .on_loader_end = ema_loader_end,
+        .save_state = save_state,      .load_state = load_state,
         .free = free_context,
     };
     if (!(options.decay >= 0) || options.decay >= 1 || options.update_every < 0)
@@ -237,13 +236,10 @@ lk_callback *lk_ema_callback_with(lk_ema_callback_options options)
 lk_callback *lk_swa_callback(int swa_start)
 {
     static const lk_callback_ops ops = {
-        .name = "SWA",
-        .on_experiment_start = start,
-        .on_loader_start = loader_start,
-        .on_loader_end = swa_loader_end,
-        .save_state = save_state,
-        .load_state = load_state,
-        .free = free_context,
+        LK_SIZE(lk_callback_ops),        .name = "SWA",
+        .on_experiment_start = start,    .on_loader_start = loader_start,
+        .on_loader_end = swa_loader_end, .save_state = save_state,
+        .load_state = load_state,        .free = free_context,
     };
     if (swa_start < 1) return lki_fail_null(LK_ERR_INVALID, "SWA: swa_start counts epochs from 1");
     return create(&ops, (average_context){.swa_start = swa_start});

@@ -1,6 +1,7 @@
 /* Which loss the backward half begins with, and how its gradients are clipped. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 
 typedef struct backward_context {
@@ -69,16 +70,13 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_backward_callback_with(lk_backward_callback_options options)
+lk_callback *lk_backward_callback_with(const lk_backward_callback_options *given)
 {
+    LKI_TAKE(lk_backward_callback_options, options, given, NULL);
     static const lk_callback_ops ops = {
-        .name = "Backward",
-        .on_experiment_start = start,
-        .on_batch_end = batch_end,
-        .on_loader_end = loader_end,
-        .save_state = save_state,
-        .load_state = load_state,
-        .free = free_context,
+        LK_SIZE(lk_callback_ops),  .name = "Backward",          .on_experiment_start = start,
+        .on_batch_end = batch_end, .on_loader_end = loader_end, .save_state = save_state,
+        .load_state = load_state,  .free = free_context,
     };
     if (!(options.clip_norm >= 0) || !(options.clip_value >= 0))
         return lki_fail_null(LK_ERR_INVALID, "BackwardCallback: clipping must not be negative");

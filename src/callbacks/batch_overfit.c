@@ -36,6 +36,7 @@ static void free_context(lk_callback *callback)
 lk_callback *lk_batch_overfit_callback_with(const lk_loader_portion *portions, int count)
 {
     static const lk_callback_ops ops = {
+        LK_SIZE(lk_callback_ops),
         .name = "BatchOverfit",
         .on_experiment_start = start,
         .free = free_context,

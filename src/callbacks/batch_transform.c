@@ -2,6 +2,7 @@
  * after. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 
 #include <string.h>
@@ -59,11 +60,12 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_batch_transform_callback_with(lk_batch_transform_callback_options options)
+lk_callback *lk_batch_transform_callback_with(const lk_batch_transform_callback_options *given)
 {
+    LKI_TAKE(lk_batch_transform_callback_options, options, given, NULL);
     static const lk_callback_ops ops[] = {
-        {.name = "BatchTransform", .on_batch_start = before, .free = free_context},
-        {.name = "BatchTransform", .on_batch_end = after, .free = free_context},
+        {LK_SIZE(lk_callback_ops), .name = "BatchTransform", .on_batch_start = before, .free = free_context},
+        {LK_SIZE(lk_callback_ops), .name = "BatchTransform", .on_batch_end = after, .free = free_context},
     };
     const char *scope = options.scope ? options.scope : "on_batch_start";
     bool at_end = strcmp(scope, "on_batch_end") == 0;

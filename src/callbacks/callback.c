@@ -1,16 +1,26 @@
 /* Making and freeing callbacks. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 
 #include <string.h>
 
-lk_callback *lk_callback_create(const lk_callback_ops *ops, void *context, int order)
+/* The library's copy of the slots lies behind the callback, in one block: lk_callback_free frees both. */
+typedef struct created_callback {
+    lk_callback callback;
+    lk_callback_ops ops;
+} created_callback;
+
+lk_callback *lk_callback_create(const lk_callback_ops *given, void *context, int order)
 {
-    lk_callback *callback = LKI_NEW(lk_callback);
-    if (!callback) return NULL;
-    *callback = (lk_callback){.ops = ops, .context = context, .order = order};
-    return callback;
+    LKI_TAKE(lk_callback_ops, ops, given, NULL);
+    created_callback *made = LKI_NEW(created_callback);
+    if (!made) return NULL;
+    if (!ops.name) ops.name = "Function";
+    made->ops = ops;
+    made->callback = (lk_callback){.ops = &made->ops, .context = context, .order = order};
+    return &made->callback;
 }
 
 void lk_callback_free(lk_callback *callback)
@@ -36,20 +46,9 @@ void lki_callback_free_context(lk_callback *callback)
     lki_free(callback->context);
 }
 
-/* The copy of the slots lies behind the callback, in one block: lk_callback_free frees both. */
-typedef struct function_callback {
-    lk_callback callback;
-    lk_callback_ops ops;
-} function_callback;
-
 lk_callback *lk_function_callback(const lk_callback_ops *ops, void *context)
 {
-    function_callback *made = LKI_NEW(function_callback);
-    if (!made) return NULL;
-    made->ops = *ops;
-    if (!made->ops.name) made->ops.name = "Function";
-    made->callback = (lk_callback){.ops = &made->ops, .context = context, .order = LK_ORDER_EXTERNAL};
-    return &made->callback;
+    return lk_callback_create(ops, context, LK_ORDER_EXTERNAL);
 }
 
 lk_status lki_callback_declare_mean(lk_runner *runner, const char *name)

@@ -17,6 +17,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 lk_callback *lk_check_run_callback(int batch_count, int epoch_count)
 {
     static const lk_callback_ops ops = {
+        LK_SIZE(lk_callback_ops),
         .name = "CheckRun",
         .on_experiment_start = start,
         .free = lki_callback_free_context,

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/number_text.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/storage.h"
@@ -395,16 +396,13 @@ static bool copy_texts(lk_checkpoint_callback_options *options)
     return complete;
 }
 
-lk_callback *lk_checkpoint_callback_with(lk_checkpoint_callback_options options)
+lk_callback *lk_checkpoint_callback_with(const lk_checkpoint_callback_options *given)
 {
+    LKI_TAKE(lk_checkpoint_callback_options, options, given, NULL);
     static const lk_callback_ops ops = {
-        .name = "Checkpoint",
-        .on_experiment_start = start,
-        .on_epoch_end = epoch_end,
-        .on_settled = settled,
-        .on_experiment_end = end,
-        .on_exception = exception,
-        .free = free_context,
+        LK_SIZE(lk_callback_ops),  .name = "Checkpoint",  .on_experiment_start = start,
+        .on_epoch_end = epoch_end, .on_settled = settled, .on_experiment_end = end,
+        .on_exception = exception, .free = free_context,
     };
     if (options.mode && strcmp(options.mode, "model") != 0 && strcmp(options.mode, "runner") != 0)
         return lki_fail_null(LK_ERR_INVALID,
@@ -436,7 +434,7 @@ lk_callback *lk_checkpoint_callback_with(lk_checkpoint_callback_options options)
 
 lk_callback *lk_skip_checkpoint_callback(void)
 {
-    static const lk_callback_ops ops = {.name = "SkipCheckpoint"};
+    static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops), .name = "SkipCheckpoint"};
     lk_callback *callback = lk_callback_create(&ops, NULL, LK_ORDER_CHECKPOINT);
     if (callback) callback->declares_metrics = true;
     return callback;

@@ -3,6 +3,7 @@
 #include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 
 #include <stdio.h>
@@ -66,9 +67,11 @@ static lk_status check_name(const char *name)
     return LK_OK;
 }
 
-lk_callback *lk_confusion_matrix_callback_with(lk_metric_callback_options options)
+lk_callback *lk_confusion_matrix_callback_with(const lk_metric_callback_options *given)
 {
-    lk_metric *metric = lk_confusion_matrix_metric_with(lki_metric_callback_options(&options));
+    LKI_TAKE(lk_metric_callback_options, options, given, NULL);
+    lk_metric_options counted = lki_metric_callback_options(&options);
+    lk_metric *metric = lk_confusion_matrix_metric_with(&counted);
     char *name = lki_format("%sconfusion_matrix%s", options.prefix ? options.prefix : "",
                             options.suffix ? options.suffix : "");
     if (!metric || !name || check_name(name)) {

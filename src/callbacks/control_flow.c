@@ -1,6 +1,7 @@
 /* A callback that is only called in some epochs, or for some loaders. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 
 #include <string.h>
@@ -95,11 +96,14 @@ static lk_status copy_lists(lk_control_flow_callback_options *options)
     return LK_OK;
 }
 
-lk_callback *lk_control_flow_callback_with(lk_callback *callback, lk_control_flow_callback_options options)
+lk_callback *lk_control_flow_callback_with(lk_callback *callback,
+                                           const lk_control_flow_callback_options *given)
 {
+    lk_control_flow_callback_options options;
+    lk_status status = lki_take(&options, sizeof options, given, "lk_control_flow_callback_options");
     static const lki_wrapper_ops ops = {.wants = wants, .fini = fini, .decides_at_loader_start = true};
     control_context *context = LKI_NEW(control_context);
-    lk_status status = context ? LK_OK : LK_ERR_NOMEM;
+    if (!context) status = LK_ERR_NOMEM;
     if (status == LK_OK && (options.epochs < 0 || options.ignore_epochs < 0))
         status = lki_fail(LK_ERR_INVALID, "ControlFlowCallback: a period of epochs must not be negative");
     if (status == LK_OK) {

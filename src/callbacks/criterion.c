@@ -2,6 +2,7 @@
  * NAME/std. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 
 typedef struct criterion_context {
@@ -74,17 +75,13 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_criterion_callback_with(lk_criterion_callback_options options)
+lk_callback *lk_criterion_callback_with(const lk_criterion_callback_options *given)
 {
+    LKI_TAKE(lk_criterion_callback_options, options, given, NULL);
     static const lk_callback_ops ops = {
-        .name = "Criterion",
-        .on_experiment_start = start,
-        .on_loader_start = reset,
-        .on_batch_end = update,
-        .on_loader_end = report,
-        .save_state = save_state,
-        .load_state = load_state,
-        .free = free_context,
+        LK_SIZE(lk_callback_ops), .name = "Criterion",      .on_experiment_start = start,
+        .on_loader_start = reset, .on_batch_end = update,   .on_loader_end = report,
+        .save_state = save_state, .load_state = load_state, .free = free_context,
     };
     lk_callback *callback = lki_callback_new(&ops, sizeof(criterion_context), LK_ORDER_METRIC);
     if (!callback) return NULL;

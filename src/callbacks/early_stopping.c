@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "base/arguments.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 
 #include <math.h>
@@ -84,14 +85,12 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_early_stopping_callback_with(lk_early_stopping_callback_options options)
+lk_callback *lk_early_stopping_callback_with(const lk_early_stopping_callback_options *given)
 {
+    LKI_TAKE(lk_early_stopping_callback_options, options, given, NULL);
     static const lk_callback_ops ops = {
-        .name = "EarlyStopping",
-        .on_experiment_start = start,
-        .on_epoch_end = epoch_end,
-        .save_state = save_state,
-        .load_state = load_state,
+        LK_SIZE(lk_callback_ops),  .name = "EarlyStopping",  .on_experiment_start = start,
+        .on_epoch_end = epoch_end, .save_state = save_state, .load_state = load_state,
         .free = free_context,
     };
     if (options.patience < 1)

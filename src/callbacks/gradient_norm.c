@@ -56,13 +56,9 @@ static void free_context(lk_callback *callback)
 lk_callback *lk_gradient_norm_callback(void)
 {
     static const lk_callback_ops ops = {
-        .name = "GradientNorm",
-        .on_experiment_start = start,
-        .on_backward = backward,
-        .on_loader_end = report,
-        .save_state = save_state,
-        .load_state = load_state,
-        .free = free_context,
+        LK_SIZE(lk_callback_ops), .name = "GradientNorm",  .on_experiment_start = start,
+        .on_backward = backward,  .on_loader_end = report, .save_state = save_state,
+        .load_state = load_state, .free = free_context,
     };
     lk_metric *metric = lk_mean_metric("grad_norm");
     /* Behind the weight decay. */

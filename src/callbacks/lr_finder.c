@@ -3,6 +3,7 @@
 #include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 
 #include <math.h>
@@ -112,14 +113,12 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_lr_finder_callback_with(lk_lr_finder_callback_options options)
+lk_callback *lk_lr_finder_callback_with(const lk_lr_finder_callback_options *given)
 {
+    LKI_TAKE(lk_lr_finder_callback_options, options, given, NULL);
     static const lk_callback_ops ops = {
-        .name = "LRFinder",
-        .on_experiment_start = start,
-        .on_batch_start = batch_start,
-        .on_batch_end = batch_end,
-        .on_loader_end = loader_end,
+        LK_SIZE(lk_callback_ops),      .name = "LRFinder",        .on_experiment_start = start,
+        .on_batch_start = batch_start, .on_batch_end = batch_end, .on_loader_end = loader_end,
         .free = free_context,
     };
     const char *scale = options.scale ? options.scale : "log";

@@ -1,6 +1,7 @@
 /* Metrics of the outputs: reset when a loader starts, fed with every batch, reported when it ends. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 #include "metric/metric.h"
 
@@ -210,14 +211,9 @@ lk_callback *lki_metric_callback_new(lk_metric *metric, const lk_metric_callback
                                      lki_metric_publish publish, void *publish_context)
 {
     static const lk_callback_ops ops = {
-        .name = "Metric",
-        .on_experiment_start = start,
-        .on_loader_start = reset,
-        .on_batch_end = update,
-        .on_loader_end = report,
-        .save_state = save_state,
-        .load_state = load_state,
-        .free = free_context,
+        LK_SIZE(lk_callback_ops), .name = "Metric",         .on_experiment_start = start,
+        .on_loader_start = reset, .on_batch_end = update,   .on_loader_end = report,
+        .save_state = save_state, .load_state = load_state, .free = free_context,
     };
     lk_callback *callback = metric ? lki_callback_new(&ops, sizeof(metric_context), order) : NULL;
     if (!callback) {
@@ -241,13 +237,15 @@ lk_callback *lki_metric_callback_new(lk_metric *metric, const lk_metric_callback
 
 lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const char *target_key)
 {
-    lk_metric_callback_options options = {.input_key = input_key, .target_key = target_key};
+    lk_metric_callback_options options = {LK_SIZE(lk_metric_callback_options), .input_key = input_key,
+                                          .target_key = target_key};
     return lki_metric_callback_new(metric, &options, LK_ORDER_METRIC, NULL, NULL);
 }
 
 lk_metric_options lki_metric_callback_options(const lk_metric_callback_options *options)
 {
-    lk_metric_options made = {.prefix = options->prefix,
+    lk_metric_options made = {LK_SIZE(lk_metric_options),
+                              .prefix = options->prefix,
                               .suffix = options->suffix,
                               .num_classes = options->num_classes,
                               .threshold = options->threshold,
@@ -261,10 +259,12 @@ lk_metric_options lki_metric_callback_options(const lk_metric_callback_options *
 }
 
 #define DEFINE_METRIC_CALLBACK(name)                                                                         \
-    lk_callback *lk_##name##_callback_with(lk_metric_callback_options options)                               \
+    lk_callback *lk_##name##_callback_with(const lk_metric_callback_options *given)                          \
     {                                                                                                        \
-        return lki_metric_callback_new(lk_##name##_metric_with(lki_metric_callback_options(&options)),       \
-                                       &options, LK_ORDER_METRIC, NULL, NULL);                               \
+        LKI_TAKE(lk_metric_callback_options, options, given, NULL);                                          \
+        lk_metric_options metric = lki_metric_callback_options(&options);                                    \
+        return lki_metric_callback_new(lk_##name##_metric_with(&metric), &options, LK_ORDER_METRIC, NULL,    \
+                                       NULL);                                                                \
     }
 
 DEFINE_METRIC_CALLBACK(accuracy)

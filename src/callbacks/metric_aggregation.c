@@ -1,6 +1,7 @@
 /* One number of several metrics: their sum or mean, weighted or not, of every batch or of a whole loader. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 
 #include <math.h>
@@ -149,16 +150,13 @@ static lk_status fill(aggregation_context *context, const lk_metric_aggregation_
     return LK_OK;
 }
 
-lk_callback *lk_metric_aggregation_callback_with(lk_metric_aggregation_callback_options options)
+lk_callback *lk_metric_aggregation_callback_with(const lk_metric_aggregation_callback_options *given)
 {
+    LKI_TAKE(lk_metric_aggregation_callback_options, options, given, NULL);
     static const lk_callback_ops ops = {
-        .name = "MetricAggregation",
-        .on_experiment_start = start,
-        .on_batch_end = batch_end,
-        .on_loader_end = loader_end,
-        .save_state = save_state,
-        .load_state = load_state,
-        .free = free_context,
+        LK_SIZE(lk_callback_ops),  .name = "MetricAggregation", .on_experiment_start = start,
+        .on_batch_end = batch_end, .on_loader_end = loader_end, .save_state = save_state,
+        .load_state = load_state,  .free = free_context,
     };
     const char *mode = options.mode ? options.mode : "mean", *scope = options.scope ? options.scope : "batch";
     if (check(&options, mode, scope)) return NULL;

@@ -1,6 +1,7 @@
 /* How updates are made (accumulation, clipping), and the learning rate and momentum among the metrics. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 
 #include <stdio.h>
@@ -102,14 +103,13 @@ static lk_status check(const lk_optimizer_callback_options *options)
     return LK_OK;
 }
 
-lk_callback *lk_optimizer_callback_with(lk_optimizer_callback_options options)
+lk_callback *lk_optimizer_callback_with(const lk_optimizer_callback_options *given)
 {
+    LKI_TAKE(lk_optimizer_callback_options, options, given, NULL);
     static const lk_callback_ops ops = {
-        .name = "Optimizer",
-        .on_experiment_start = start,
-        .on_batch_end = report_batch,
-        .on_loader_end = report_loader,
-        .free = free_context,
+        LK_SIZE(lk_callback_ops),       .name = "Optimizer",
+        .on_experiment_start = start,   .on_batch_end = report_batch,
+        .on_loader_end = report_loader, .free = free_context,
     };
     if (check(&options)) return NULL;
     lk_callback *callback = lki_callback_new(&ops, sizeof(optimizer_context), LK_ORDER_OPTIMIZER);

@@ -89,10 +89,8 @@ lk_status lki_periodic_loader_expect(lk_callback *callback, const lki_deciding *
 lk_callback *lk_periodic_loader_callback_with(const lk_loader_period *periods, int count)
 {
     static const lk_callback_ops ops = {
-        .name = "PeriodicLoader",
-        .on_experiment_start = start,
-        .on_epoch_start = epoch_start,
-        .free = free_context,
+        LK_SIZE(lk_callback_ops),      .name = "PeriodicLoader", .on_experiment_start = start,
+        .on_epoch_start = epoch_start, .free = free_context,
     };
     for (int i = 0; i < count; i++)
         if (periods[i].period < 0 || !periods[i].loader_key)

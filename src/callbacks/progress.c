@@ -41,6 +41,7 @@ static lk_status exception(lk_callback *callback, lk_runner *runner)
 lk_callback *lk_progress_callback(void)
 {
     static const lk_callback_ops ops = {
+        LK_SIZE(lk_callback_ops),
         .name = "Progress",
         .on_loader_start = begin,
         .on_batch_end = update,

@@ -2,6 +2,7 @@
  * one. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "callbacks/callbacks.h"
 #include "optim/scheduler.h"
 
@@ -84,14 +85,12 @@ static void free_context(lk_callback *callback)
     lki_free(context);
 }
 
-lk_callback *lk_scheduler_callback_with(lk_scheduler_callback_options options)
+lk_callback *lk_scheduler_callback_with(const lk_scheduler_callback_options *given)
 {
+    LKI_TAKE(lk_scheduler_callback_options, options, given, NULL);
     static const lk_callback_ops ops = {
-        .name = "Scheduler",
-        .on_experiment_start = start,
-        .on_batch_end = batch_end,
-        .on_epoch_end = epoch_end,
-        .free = free_context,
+        LK_SIZE(lk_callback_ops),  .name = "Scheduler",       .on_experiment_start = start,
+        .on_batch_end = batch_end, .on_epoch_end = epoch_end, .free = free_context,
     };
     if (options.mode && strcmp(options.mode, "batch") != 0 && strcmp(options.mode, "epoch") != 0)
         return lki_fail_null(LK_ERR_INVALID, "SchedulerCallback: mode is \"batch\" or \"epoch\", not \"%s\"",

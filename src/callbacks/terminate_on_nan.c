@@ -31,6 +31,7 @@ static lk_status batch_end(lk_callback *callback, lk_runner *runner)
 lk_callback *lk_terminate_on_nan_callback(void)
 {
     static const lk_callback_ops ops = {
+        LK_SIZE(lk_callback_ops),
         .name = "TerminateOnNan",
         .on_experiment_start = start,
         .on_batch_end = batch_end,

@@ -56,13 +56,10 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 lk_callback *lk_timer_callback(void)
 {
     static const lk_callback_ops ops = {
-        .name = "Timer",
-        .on_experiment_start = start,
-        .on_loader_start = loader_start,
-        .on_batch_start = batch_start,
-        .on_batch_end = batch_end,
-        .on_loader_end = loader_end,
-        .free = lki_callback_free_context,
+        LK_SIZE(lk_callback_ops),      .name = "Timer",
+        .on_experiment_start = start,  .on_loader_start = loader_start,
+        .on_batch_start = batch_start, .on_batch_end = batch_end,
+        .on_loader_end = loader_end,   .free = lki_callback_free_context,
     };
     return lki_callback_new(&ops, sizeof(timer_context), LK_ORDER_METRIC + 1);
 }

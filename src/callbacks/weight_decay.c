@@ -75,14 +75,14 @@ static lk_callback *create(const lk_callback_ops *ops, double rate)
 
 lk_callback *lk_l1_weight_decay_callback(double rate)
 {
-    static const lk_callback_ops ops = {
-        .name = "L1WeightDecay", .on_backward = l1_backward, .free = lki_callback_free_context};
+    static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops), .name = "L1WeightDecay",
+                                        .on_backward = l1_backward, .free = lki_callback_free_context};
     return create(&ops, rate);
 }
 
 lk_callback *lk_l2_weight_decay_callback(double rate)
 {
-    static const lk_callback_ops ops = {
-        .name = "L2WeightDecay", .on_backward = l2_backward, .free = lki_callback_free_context};
+    static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops), .name = "L2WeightDecay",
+                                        .on_backward = l2_backward, .free = lki_callback_free_context};
     return create(&ops, rate);
 }

@@ -71,8 +71,9 @@ lk_callback *lki_wrapper_create(const lki_wrapper_ops *ops, lk_callback *inner, 
         .ops = &wrapper->slots, .order = inner->order, .declares_metrics = inner->declares_metrics};
     /* What asks for outputs at some batches alone must not be late for them. */
     wrapper->callback.may_lag = inner->may_lag && ops->decides_at_loader_start;
-    wrapper->slots = (lk_callback_ops){
-        .name = inner->ops->name, .save_state = save_state, .load_state = load_state, .free = free_wrapper};
+    wrapper->slots =
+        (lk_callback_ops){LK_SIZE(lk_callback_ops), .name = inner->ops->name, .save_state = save_state,
+                          .load_state = load_state, .free = free_wrapper};
     /* Only what the inner one listens to: the finer moments cost a run its fastest way through a batch. */
 #define X(moment)                                                                                            \
     if (inner->ops->on_##moment) wrapper->slots.on_##moment = pass_on_##moment;

@@ -8,6 +8,7 @@
 #include "launch/role.h"
 
 #include <lockstep/sys/engine.h>
+#include <lockstep/version.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,7 @@ static void print_features(void)
 static void print_engines(void)
 {
     for (const char *const *name = lk_engine_names(); *name; name++) {
-        lk_engine *engine = lk_engine_open(*name, (lk_engine_options){0});
+        lk_engine *engine = lk_engine_open(*name, NULL);
         printf("%-12s %s: %s\n", "engine", *name, engine ? "ready" : lk_error());
         if (engine) lk_engine_close(engine);
     }

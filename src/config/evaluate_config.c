@@ -57,7 +57,7 @@ static lk_status take_loader(lk_args *args, const char *key, lk_loader **out)
 static lk_status take_all(lk_args *args, const lki_evaluation *wish, lki_call_lists *l, lk_loader **loader,
                           lk_evaluate_options *options)
 {
-    lk_train_options engine = {0};
+    lk_train_options engine = {LK_SIZE(lk_train_options)};
     LKI_TRY(lki_call_read_device(args, &engine));
     options->device = wish->device ? wish->device : engine.device;
     options->resume = wish->checkpoint;
@@ -74,7 +74,7 @@ lk_status lki_config_evaluate(lk_config *config, lki_plan *plan, const lki_evalu
     if (!call)
         return lki_fail(LK_ERR_CONFIG, "the config has no call of train to take model and loaders from");
     lk_args args = {.plan = plan, .object = call};
-    lk_evaluate_options options = {0};
+    lk_evaluate_options options = {LK_SIZE(lk_evaluate_options)};
     lki_call_lists l = {0};
     lk_loader *loader = NULL;
     lk_runner *runner = lk_args_runner(&args);
@@ -85,7 +85,7 @@ lk_status lki_config_evaluate(lk_config *config, lki_plan *plan, const lki_evalu
     else if (wish->output)
         status = lki_predict_to_file(runner, loader, options, wish->output);
     else
-        status = lk_evaluate_loader_with(runner, loader, options);
+        status = lk_evaluate_loader_with(runner, loader, &options);
     lki_call_lists_fini(&l);
     return status;
 }

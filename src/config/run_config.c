@@ -124,8 +124,8 @@ lk_status lki_predict_to_file(lk_runner *runner, lk_loader *loader, lk_evaluate_
     predictions p = {0};
     lk_tensor *written = NULL;
     lk_status status;
-    if (lk_rank() != 0) return lk_predict_loader_with(runner, loader, drop_prediction, NULL, options);
-    LKI_TRY_OUT(lk_predict_loader_with(runner, loader, keep_prediction, &p, options));
+    if (lk_rank() != 0) return lk_predict_loader_with(runner, loader, drop_prediction, NULL, &options);
+    LKI_TRY_OUT(lk_predict_loader_with(runner, loader, keep_prediction, &p, &options));
     LKI_TRY_OUT(p.all ? LK_OK : lki_fail(LK_ERR_INVALID, "the loader has no samples"));
     written = lk_tensor_slice(p.all, 0, 0, p.count);
     LKI_TRY_OUT(written ? LK_OK : lki_last_status());

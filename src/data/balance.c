@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,8 +115,9 @@ static lk_status draw_balanced(lk_sampler *sampler, const lki_draw *draw, int64_
 }
 
 lk_sampler *lk_balance_class_sampler_with(const int64_t *labels, int64_t count,
-                                          lk_balance_class_sampler_options options)
+                                          const lk_balance_class_sampler_options *given)
 {
+    LKI_TAKE(lk_balance_class_sampler_options, options, given, lki_sampler_broken());
     const char *mode = options.mode ? options.mode : "downsampling";
     bool up = strcmp(mode, "upsampling") == 0;
     if (!up && strcmp(mode, "downsampling") != 0) {
@@ -177,8 +179,9 @@ static lk_status check_batch_balance(const classes *self, int64_t num_classes, i
 
 lk_sampler *lk_batch_balance_class_sampler_with(const int64_t *labels, int64_t count, int64_t num_classes,
                                                 int64_t num_samples,
-                                                lk_batch_balance_class_sampler_options options)
+                                                const lk_batch_balance_class_sampler_options *given)
 {
+    LKI_TAKE(lk_batch_balance_class_sampler_options, options, given, lki_sampler_broken());
     classes *self = group(labels, count);
     if (!self || check_batch_balance(self, num_classes, num_samples, options.num_batches)) {
         free_classes(self);
@@ -255,8 +258,9 @@ static lk_status draw_mini_epoch(lk_sampler *sampler, const lki_draw *draw, int6
 }
 
 lk_sampler *lk_mini_epoch_sampler_with(int64_t length, int64_t mini_epoch_length_,
-                                       lk_mini_epoch_sampler_options options)
+                                       const lk_mini_epoch_sampler_options *given)
 {
+    LKI_TAKE(lk_mini_epoch_sampler_options, options, given, lki_sampler_broken());
     const char *shuffle = options.shuffle ? options.shuffle : "";
     bool per_epoch = strcmp(shuffle, "per_epoch") == 0,
          per_mini_epoch = strcmp(shuffle, "per_mini_epoch") == 0;

@@ -62,8 +62,8 @@ static void cast_free(void *context)
     lki_free(context);
 }
 
-static const lk_dataset_ops cast_ops = {
-    .length = cast_length, .gather = cast_gather, .storage = cast_storage, .free = cast_free};
+static const lk_dataset_ops cast_ops = {LK_SIZE(lk_dataset_ops), .length = cast_length, .gather = cast_gather,
+                                        .storage = cast_storage, .free = cast_free};
 
 /* `field` -1 changes no dtype. Takes `inner` over. */
 static lk_dataset *wrap(lk_dataset *inner, int field, lk_dtype dtype)

@@ -40,8 +40,8 @@ static void relabelled_free(void *context)
     lki_free(context);
 }
 
-static const lk_dataset_ops relabelled_ops = {
-    .length = relabelled_length, .gather = relabelled_gather, .free = relabelled_free};
+static const lk_dataset_ops relabelled_ops = {LK_SIZE(lk_dataset_ops), .length = relabelled_length,
+                                              .gather = relabelled_gather, .free = relabelled_free};
 
 static lk_status map_labels(relabelled *self, const lk_dataset *dataset, const lk_dataset *like)
 {

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/number_text.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "data/file.h"
 #include "data/memory_dataset.h"
 #include "tensor/buffer.h"
@@ -261,8 +262,9 @@ static void free_table(table *self)
     lki_free(self->row);
 }
 
-lk_dataset *lk_csv_dataset_with(const char *path, lk_csv_dataset_options options)
+lk_dataset *lk_csv_dataset_with(const char *path, const lk_csv_dataset_options *given)
 {
+    LKI_TAKE(lk_csv_dataset_options, options, given, NULL);
     lk_buffer *text = NULL;
     if (options.delimiter == 0) options.delimiter = ',';
     if (lki_file_read(&text, path) != LK_OK) return NULL;

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "tensor/buffer.h"
 #include "tensor/mapped.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 
 struct lk_dataset {
-    const lk_dataset_ops *ops;
+    lk_dataset_ops ops;
     void *context;
     int64_t length;
     int field_count;
@@ -31,7 +32,7 @@ static void free_classes(lk_dataset *dataset)
 
 static void free_dataset(lk_dataset *dataset)
 {
-    if (dataset->ops->free) dataset->ops->free(dataset->context);
+    if (dataset->ops.free) dataset->ops.free(dataset->context);
     free_classes(dataset);
     for (int i = 0; i < dataset->field_count; i++) lki_free((char *)dataset->fields[i].name);
     lki_free(dataset->fields);
@@ -72,12 +73,15 @@ static lk_status copy_fields(lk_dataset *dataset, const lk_field *fields, int fi
     return LK_OK;
 }
 
-lk_dataset *lk_dataset_create(const lk_dataset_ops *ops, const lk_field *fields, int field_count,
+lk_dataset *lk_dataset_create(const lk_dataset_ops *given, const lk_field *fields, int field_count,
                               void *context)
 {
-    lk_dataset *dataset = check_fields(ops, fields, field_count) == LK_OK ? LKI_NEW(lk_dataset) : NULL;
+    lk_dataset_ops ops;
+    lk_status status = lki_take(&ops, sizeof ops, given, "lk_dataset_ops");
+    if (status == LK_OK) status = check_fields(&ops, fields, field_count);
+    lk_dataset *dataset = status == LK_OK ? LKI_NEW(lk_dataset) : NULL;
     if (!dataset) {
-        if (ops->free) ops->free(context);
+        if (ops.free) ops.free(context);
         return NULL;
     }
     dataset->ops = ops;
@@ -87,7 +91,7 @@ lk_dataset *lk_dataset_create(const lk_dataset_ops *ops, const lk_field *fields,
         free_dataset(dataset);
         return NULL;
     }
-    dataset->length = ops->length(context);
+    dataset->length = ops.length(context);
     if (dataset->length >= 0) return dataset;
     lki_fail(LK_ERR_INVALID, "a dataset says that its length is %lld", (long long)dataset->length);
     free_dataset(dataset);
@@ -141,7 +145,7 @@ static lk_status get_one_by_one(const lk_dataset *dataset, const lk_pass *pass, 
     for (int64_t i = 0; i < count; i++) {
         for (int f = 0; f < dataset->field_count; f++)
             slots[f] = (char *)destinations[f] + (size_t)i * lki_field_nbytes(&dataset->fields[f]);
-        LKI_TRY(dataset->ops->get(dataset->context, pass, indices[i], slots));
+        LKI_TRY(dataset->ops.get(dataset->context, pass, indices[i], slots));
     }
     return LK_OK;
 }
@@ -149,8 +153,7 @@ static lk_status get_one_by_one(const lk_dataset *dataset, const lk_pass *pass, 
 lk_status lki_dataset_gather(const lk_dataset *dataset, const lk_pass *pass, const int64_t *indices,
                              int64_t count, void *const *destinations)
 {
-    if (dataset->ops->gather)
-        return dataset->ops->gather(dataset->context, pass, indices, count, destinations);
+    if (dataset->ops.gather) return dataset->ops.gather(dataset->context, pass, indices, count, destinations);
     return get_one_by_one(dataset, pass, indices, count, destinations);
 }
 
@@ -176,8 +179,8 @@ lk_status lk_dataset_gather(lk_dataset *dataset, const lk_pass *pass, const int6
 
 bool lk_dataset_storage(const lk_dataset *dataset, int field, lk_storage *out)
 {
-    if (!dataset || field < 0 || field >= dataset->field_count || !dataset->ops->storage) return false;
-    return dataset->ops->storage(dataset->context, field, out);
+    if (!dataset || field < 0 || field >= dataset->field_count || !dataset->ops.storage) return false;
+    return dataset->ops.storage(dataset->context, field, out);
 }
 
 /* ---- Dtypes ---- */
@@ -195,8 +198,8 @@ void lki_dataset_keep_dtype(lk_dataset *dataset, int field)
 /* What the dataset's own op makes; NULL with LK_ERR_UNSUPPORTED without one. */
 lk_dataset *lki_dataset_cast_whole(lk_dataset *dataset, int field, lk_dtype dtype)
 {
-    if (!dataset->ops->cast) return lki_fail_null(LK_ERR_UNSUPPORTED, "the dataset is not in memory");
-    return dataset->ops->cast(dataset->context, dataset->fields, field, dtype);
+    if (!dataset->ops.cast) return lki_fail_null(LK_ERR_UNSUPPORTED, "the dataset is not in memory");
+    return dataset->ops.cast(dataset->context, dataset->fields, field, dtype);
 }
 
 /* ---- Classes ---- */

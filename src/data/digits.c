@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "data/keyed.h"
 #include "data/memory_dataset.h"
 
@@ -186,8 +187,9 @@ static lk_status draw_all(lk_tensor *images, lk_tensor *labels, const lk_synthet
     return LK_OK;
 }
 
-lk_dataset *lk_synthetic_digits_with(lk_synthetic_digits_options options)
+lk_dataset *lk_synthetic_digits_with(const lk_synthetic_digits_options *given)
 {
+    LKI_TAKE(lk_synthetic_digits_options, options, given, NULL);
     if (options.count < 0)
         return lki_fail_null(LK_ERR_INVALID, "synthetic digits: count: expected at least 1, found %lld",
                              (long long)options.count);

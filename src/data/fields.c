@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 
 #include <math.h>
 #include <string.h>
@@ -113,9 +114,11 @@ static lk_status finish(lk_fields *fields, const lk_tensor *features, const lk_t
     return fields->features && fields->targets ? LK_OK : lki_last_status();
 }
 
-lk_fields *lk_tensor_fields_with(lk_tensor *features, lk_tensor *targets, lk_fields_options options)
+lk_fields *lk_tensor_fields_with(lk_tensor *features, lk_tensor *targets, const lk_fields_options *given)
 {
-    lk_fields *fields = features ? LKI_NEW(lk_fields) : NULL;
+    lk_fields_options options;
+    lk_status status = lki_take(&options, sizeof options, given, "lk_fields_options");
+    lk_fields *fields = features && status == LK_OK ? LKI_NEW(lk_fields) : NULL;
     if (fields && finish(fields, features, targets, &options)) {
         lk_fields_free(fields);
         fields = NULL;
@@ -189,8 +192,9 @@ lk_dataset *lk_fields_dataset(lk_fields *fields, const char *key, double train_f
                              {"targets", lk_tensor_slice(fields->targets, 0, begin, end)});
 }
 
-lk_loader *lk_fields_loader(lk_fields *fields, const char *key, lk_fields_loaders_options options)
+lk_loader *lk_fields_loader(lk_fields *fields, const char *key, const lk_fields_loaders_options *given)
 {
+    LKI_TAKE(lk_fields_loaders_options, options, given, NULL);
     lk_dataset *dataset = lk_fields_dataset(fields, key, options.train_fraction);
     if (!dataset) return NULL;
     bool shuffle = strcmp(key, "train") == 0 && options.shuffle;
@@ -200,7 +204,7 @@ lk_loader *lk_fields_loader(lk_fields *fields, const char *key, lk_fields_loader
 }
 
 lk_loader_list lk_fields_loaders_with(lk_fields *fields, lk_named_loader *storage,
-                                      lk_fields_loaders_options options)
+                                      const lk_fields_loaders_options *options)
 {
     static const char *const keys[] = {"train", "valid"};
     for (int i = 0; i < 2; i++)

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "tensor/buffer.h"
 
 #include <math.h>
@@ -188,8 +189,9 @@ void lki_fields_fail_at(const char *path_template, const lk_fields_options *opti
     lki_free(path);
 }
 
-lk_fields *lk_hdf5_fields_with(const char *path, lk_fields_options options)
+lk_fields *lk_hdf5_fields_with(const char *path, const lk_fields_options *given)
 {
+    LKI_TAKE(lk_fields_options, options, given, NULL);
     lki_fields_plan plan = {.path_template = path, .options = &options};
     lki_fields_source source = {plan_source, read_source, &plan};
     if (check_options(&options, &plan.dims)) return NULL;

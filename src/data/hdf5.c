@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "data/file.h"
 #include "data/hdf5.h"
 #include "data/memory_dataset.h"
@@ -266,8 +267,9 @@ lk_status lki_hdf5_find_place(const char *path, const char *label, lki_hdf5_plac
 
 #endif
 
-lk_dataset *lk_hdf5_dataset_with(const char *path, lk_hdf5_dataset_options options)
+lk_dataset *lk_hdf5_dataset_with(const char *path, const lk_hdf5_dataset_options *given)
 {
+    LKI_TAKE(lk_hdf5_dataset_options, options, given, NULL);
     lk_tensor *features = lk_hdf5_read(path, options.features);
     if (!features || !options.targets) {
         lki_memory_field only = lki_memory_field_of("features", features);

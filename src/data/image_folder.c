@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "data/image.h"
 
 #include <dirent.h>
@@ -172,7 +173,8 @@ static void folder_free(void *context)
     lki_free(self);
 }
 
-static const lk_dataset_ops folder_ops = {.length = folder_length, .get = folder_get, .free = folder_free};
+static const lk_dataset_ops folder_ops = {LK_SIZE(lk_dataset_ops), .length = folder_length, .get = folder_get,
+                                          .free = folder_free};
 
 static lk_status set_size(folder *self, const lk_image_folder_options *options)
 {
@@ -218,8 +220,9 @@ static lk_dataset *open_folder(const char *root, const lk_image_folder_options *
     return NULL;
 }
 
-lk_dataset *lk_image_folder_with(const char *root, lk_image_folder_options options)
+lk_dataset *lk_image_folder_with(const char *root, const lk_image_folder_options *given)
 {
+    LKI_TAKE(lk_image_folder_options, options, given, NULL);
     names own = {0}, others = {0};
     lk_dataset *dataset = NULL;
     lk_status status = check_options(&options);

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "data/dataset.h"
 #include "data/order.h"
 #include "data/ring.h"
@@ -92,9 +93,11 @@ static lk_status copy_options(lk_loader *loader, const lk_loader_options *option
     return LK_OK;
 }
 
-lk_loader *lk_loader_with(lk_dataset *dataset, lk_loader_options options)
+lk_loader *lk_loader_with(lk_dataset *dataset, const lk_loader_options *given)
 {
-    bool whole = dataset != NULL;
+    lk_loader_options options;
+    lk_status status = lki_take(&options, sizeof options, given, "lk_loader_options");
+    bool whole = status == LK_OK && dataset;
     for (int i = 0; i < options.batch_transforms.count; i++)
         whole = whole && options.batch_transforms.items[i];
     lk_loader *loader = NULL;
@@ -213,8 +216,9 @@ static lki_order order_of(const lk_loader *loader, const lk_pass_options *pass)
                        .train = pass->train};
 }
 
-lk_status lk_loader_size(const lk_loader *loader, lk_pass_options options, lk_pass_size *out)
+lk_status lk_loader_size(const lk_loader *loader, const lk_pass_options *given, lk_pass_size *out)
 {
+    LKI_TAKE(lk_pass_options, options, given, lk_error_status());
     lki_order order = order_of(loader, &options);
     if (order.rank < 0 || order.rank >= order.world)
         return lki_fail(LK_ERR_INVALID, "rank %d of a world of %d", order.rank, order.world);
@@ -331,11 +335,12 @@ static void end_pass(lk_loader *loader)
     }
 }
 
-lk_status lk_loader_begin(lk_loader *loader, lk_pass_options options, lk_pass_size *size)
+lk_status lk_loader_begin(lk_loader *loader, const lk_pass_options *given, lk_pass_size *size)
 {
+    LKI_TAKE(lk_pass_options, options, given, lk_error_status());
     end_pass(loader);
     lk_pass_size planned;
-    LKI_TRY(lk_loader_size(loader, options, &planned));
+    LKI_TRY(lk_loader_size(loader, &options, &planned));
     LKI_TRY(check_not_empty(loader, &planned, &options));
     LKI_TRY(make_ring(loader));
     loader->pass = options;
@@ -417,12 +422,9 @@ static lk_status begin_again(lk_loader *loader, const lk_loader_state *state, lk
     lk_generator *generator = generator_of(loader);
     lk_generator now = *generator;
     *generator = state->source;
-    lk_pass_options options = {.epoch = state->epoch,
-                               .rank = state->rank,
-                               .world = state->world,
-                               .train = state->train,
-                               .seed = state->seed};
-    lk_status status = lk_loader_begin(loader, options, size);
+    lk_pass_options options = {LK_SIZE(lk_pass_options), .epoch = state->epoch, .rank = state->rank,
+                               .world = state->world,    .train = state->train, .seed = state->seed};
+    lk_status status = lk_loader_begin(loader, &options, size);
     *generator = now;
     if (status == LK_OK) status = lk_loader_seek(loader, state->next_batch);
     return status;

@@ -110,11 +110,9 @@ static lk_dataset *memory_cast(void *context, const lk_field *fields, int field,
     return lki_memory_dataset_create(cast, self->field_count);
 }
 
-static const lk_dataset_ops memory_ops = {.length = memory_length,
-                                          .gather = memory_gather,
-                                          .storage = memory_storage,
-                                          .free = memory_free,
-                                          .cast = memory_cast};
+static const lk_dataset_ops memory_ops = {LK_SIZE(lk_dataset_ops), .length = memory_length,
+                                          .gather = memory_gather, .storage = memory_storage,
+                                          .free = memory_free,     .cast = memory_cast};
 
 static lk_status add_field(memory *self, int f, const lki_memory_field *field)
 {

@@ -5,6 +5,7 @@
 #include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "data/file.h"
 #include "data/idx.h"
 #include "data/memory_dataset.h"
@@ -87,8 +88,9 @@ static lki_memory_field images_field(lk_tensor *images, const lk_mnist_options *
     return field;
 }
 
-lk_dataset *lk_mnist_with(const char *root, lk_mnist_options options)
+lk_dataset *lk_mnist_with(const char *root, const lk_mnist_options *given)
 {
+    LKI_TAKE(lk_mnist_options, options, given, NULL);
     const lki_mnist_file *files = known_files + (options.train ? 2 : 0);
     LKI_SCOPED char *images_path = NULL;
     LKI_SCOPED char *labels_path = NULL;

@@ -3,6 +3,7 @@
 #include <lockstep/data.h>
 
 #include "base/status.h"
+#include "base/take.h"
 #include "data/memory_dataset.h"
 
 static lk_dataset *with_prefix(lk_dataset *dataset, const char *path)
@@ -38,8 +39,9 @@ static lk_dataset *named_tensors(const lk_state_dict *dict, const char *path,
     return with_prefix(lki_memory_dataset_create(fields, count), path);
 }
 
-lk_dataset *lk_safetensors_dataset_with(const char *path, lk_safetensors_dataset_options options)
+lk_dataset *lk_safetensors_dataset_with(const char *path, const lk_safetensors_dataset_options *given)
 {
+    LKI_TAKE(lk_safetensors_dataset_options, options, given, NULL);
     lk_state_dict *dict = lk_load_safetensors(path);
     if (!dict) return NULL;
     lk_dataset *dataset =

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "data/multinomial.h"
 
 #include <string.h>
@@ -141,8 +142,9 @@ static lk_status draw_random(lk_sampler *sampler, const lki_draw *draw, int64_t 
     return LK_OK;
 }
 
-lk_sampler *lk_random_sampler_with(int64_t length, lk_random_sampler_options options)
+lk_sampler *lk_random_sampler_with(int64_t length, const lk_random_sampler_options *given)
 {
+    LKI_TAKE(lk_random_sampler_options, options, given, lki_sampler_broken());
     if (length < 1 || options.num_samples < 0) {
         lki_fail(LK_ERR_INVALID, "random sampler: expected at least 1 sample, found %lld",
                  (long long)(length < 1 ? length : options.num_samples));
@@ -195,8 +197,9 @@ static lk_status draw_weighted(lk_sampler *sampler, const lki_draw *draw, int64_
 }
 
 lk_sampler *lk_weighted_random_sampler_with(const double *weights, int64_t count, int64_t num_samples,
-                                            lk_weighted_random_sampler_options options)
+                                            const lk_weighted_random_sampler_options *given)
 {
+    LKI_TAKE(lk_weighted_random_sampler_options, options, given, lki_sampler_broken());
     if (lki_multinomial_check(weights, count, num_samples, !options.no_replacement))
         return lki_sampler_broken();
     weighted_context *context =

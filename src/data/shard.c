@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "data/sampler.h"
 
 #include <string.h>
@@ -161,13 +162,20 @@ static lk_sampler *make_distributed(int64_t length, lk_sampler *inner, lk_distri
     return sampler;
 }
 
-lk_sampler *lk_distributed_sampler_with(int64_t length, lk_distributed_sampler_options options)
+lk_sampler *lk_distributed_sampler_with(int64_t length, const lk_distributed_sampler_options *given)
 {
+    LKI_TAKE(lk_distributed_sampler_options, options, given, lki_sampler_broken());
     return make_distributed(length, NULL, options);
 }
 
-lk_sampler *lk_distributed_sampler_wrapper_with(lk_sampler *sampler, lk_distributed_sampler_options options)
+lk_sampler *lk_distributed_sampler_wrapper_with(lk_sampler *sampler,
+                                                const lk_distributed_sampler_options *given)
 {
+    lk_distributed_sampler_options options;
+    if (lki_take(&options, sizeof options, given, "lk_distributed_sampler_options") != LK_OK) {
+        lk_sampler_free(sampler);
+        return lki_sampler_broken();
+    }
     if (!sampler) return NULL;
     if (sampler->status != LK_OK) return sampler;
     return make_distributed(sampler->length, sampler, options);

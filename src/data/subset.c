@@ -53,8 +53,8 @@ static lk_dataset *subset_cast(void *context, const lk_field *fields, int field,
     return lk_subset(lki_dataset_cast(self->inner, field, dtype), self->indices, self->count);
 }
 
-static const lk_dataset_ops subset_ops = {
-    .length = subset_length, .gather = subset_gather, .free = subset_free, .cast = subset_cast};
+static const lk_dataset_ops subset_ops = {LK_SIZE(lk_dataset_ops), .length = subset_length,
+                                          .gather = subset_gather, .free = subset_free, .cast = subset_cast};
 
 static lk_dataset *wrap(const lk_dataset_ops *ops, const lk_dataset *like, void *context)
 {
@@ -128,8 +128,8 @@ static lk_dataset *concat_cast(void *context, const lk_field *fields, int field,
     return lk_concat_with(cast, self->count);
 }
 
-static const lk_dataset_ops concat_ops = {
-    .length = concat_length, .get = concat_get, .free = concat_free, .cast = concat_cast};
+static const lk_dataset_ops concat_ops = {LK_SIZE(lk_dataset_ops), .length = concat_length, .get = concat_get,
+                                          .free = concat_free, .cast = concat_cast};
 
 /* Labels of datasets whose classes differ would mean different things in one dataset. */
 static lk_status check_same_classes(const lk_dataset *a, const lk_dataset *b, int position)

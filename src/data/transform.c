@@ -126,8 +126,8 @@ static void transformed_free(void *context)
     lki_free(self);
 }
 
-static const lk_dataset_ops transformed_ops = {
-    .length = transformed_length, .get = transformed_get, .free = transformed_free};
+static const lk_dataset_ops transformed_ops = {LK_SIZE(lk_dataset_ops), .length = transformed_length,
+                                               .get = transformed_get, .free = transformed_free};
 
 static void grow_scratch(transformed *self, const lk_field *field)
 {

@@ -4,6 +4,7 @@
 #include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "data/scratch.h"
 
 #include <math.h>
@@ -110,7 +111,7 @@ static lk_transform *make_mix(const char *kind, lk_mix_options options, double d
         options.keys[0] = "features";
         options.keys[1] = "targets";
     }
-    transform->options.mix = (lk_mix_options){.alpha = options.alpha};
+    transform->options.mix = *LK_OPTIONS(lk_mix_options, .alpha = options.alpha);
     transform->check_batch = check_mix;
     transform->apply_batch = apply;
     for (int k = 0; k < LK_MAX_FIELDS && options.keys[k]; k++) {
@@ -135,8 +136,9 @@ static lk_status apply_mixup(const lk_transform *self, lk_batch *batch, lki_keye
     return LK_OK;
 }
 
-lk_transform *lk_mixup_with(lk_mix_options options)
+lk_transform *lk_mixup_with(const lk_mix_options *given)
 {
+    LKI_TAKE(lk_mix_options, options, given, NULL);
     return make_mix("mixup", options, 0.2, apply_mixup);
 }
 
@@ -223,8 +225,9 @@ static lk_status check_cutmix(const lk_transform *self, const lk_dataset *datase
     return lki_fail(LK_ERR_SHAPE, "cutmix: none of its fields is a picture (C, H, W)");
 }
 
-lk_transform *lk_cutmix_with(lk_mix_options options)
+lk_transform *lk_cutmix_with(const lk_mix_options *given)
 {
+    LKI_TAKE(lk_mix_options, options, given, NULL);
     lk_transform *transform = make_mix("cutmix", options, 1, apply_cutmix);
     if (transform) transform->check_batch = check_cutmix;
     return transform;

@@ -4,6 +4,7 @@
 #include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 
 #include <math.h>
 #include <string.h>
@@ -69,8 +70,9 @@ static lk_status apply_crop(const lk_transform *self, const lki_sample *in, lki_
     return LK_OK;
 }
 
-lk_transform *lk_random_crop_with(int64_t height, lk_random_crop_options options)
+lk_transform *lk_random_crop_with(int64_t height, const lk_random_crop_options *given)
 {
+    LKI_TAKE(lk_random_crop_options, options, given, NULL);
     if (height < 1 || options.width < 0 || options.padding < 0)
         return lki_fail_null(LK_ERR_INVALID, "random_crop: sizes must be positive");
     if (options.width == 0) options.width = height;
@@ -121,15 +123,17 @@ static lk_transform *flip(const char *kind, lk_flip_options options)
     return transform;
 }
 
-lk_transform *lk_random_horizontal_flip_with(lk_flip_options options)
+lk_transform *lk_random_horizontal_flip_with(const lk_flip_options *given)
 {
+    LKI_TAKE(lk_flip_options, options, given, NULL);
     lk_transform *transform = flip("random_horizontal_flip", options);
     if (transform) transform->apply = apply_horizontal;
     return transform;
 }
 
-lk_transform *lk_random_vertical_flip_with(lk_flip_options options)
+lk_transform *lk_random_vertical_flip_with(const lk_flip_options *given)
 {
+    LKI_TAKE(lk_flip_options, options, given, NULL);
     lk_transform *transform = flip("random_vertical_flip", options);
     if (transform) transform->apply = apply_vertical;
     return transform;
@@ -194,8 +198,9 @@ static lk_status apply_affine(const lk_transform *self, const lki_sample *in, lk
     return LK_OK;
 }
 
-lk_transform *lk_random_affine_with(lk_random_affine_options options)
+lk_transform *lk_random_affine_with(const lk_random_affine_options *given)
 {
+    LKI_TAKE(lk_random_affine_options, options, given, NULL);
     options.scale_min = lki_number_or(options.scale_min, 1);
     options.scale_max = lki_number_or(options.scale_max, options.scale_min > 1 ? options.scale_min : 1);
     if (!(options.scale_min > 0) || options.scale_max < options.scale_min)
@@ -239,8 +244,9 @@ static lk_status apply_cutout(const lk_transform *self, const lki_sample *in, lk
     return LK_OK;
 }
 
-lk_transform *lk_cutout_with(int64_t size, lk_cutout_options options)
+lk_transform *lk_cutout_with(int64_t size, const lk_cutout_options *given)
 {
+    LKI_TAKE(lk_cutout_options, options, given, NULL);
     if (size < 1 || options.count < 0)
         return lki_fail_null(LK_ERR_INVALID, "cutout: size and count must be at least 1");
     if (check_probability("cutout", options.p)) return NULL;

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "tensor/element.h"
 
 #include <string.h>
@@ -34,8 +35,9 @@ static lk_status apply_to_tensor(const lk_transform *self, const lki_sample *in,
     return LK_OK;
 }
 
-lk_transform *lk_to_tensor_with(lk_key_options options)
+lk_transform *lk_to_tensor_with(const lk_key_options *given)
 {
+    LKI_TAKE(lk_key_options, options, given, NULL);
     lk_transform *transform = lki_transform_create("to_tensor", options.key, "features");
     if (!transform) return NULL;
     transform->plan = plan_to_tensor;
@@ -75,8 +77,9 @@ static lk_status apply_normalize(const lk_transform *self, const lki_sample *in,
     return LK_OK;
 }
 
-lk_transform *lk_normalize_with(lk_normalize_options options)
+lk_transform *lk_normalize_with(const lk_normalize_options *given)
 {
+    LKI_TAKE(lk_normalize_options, options, given, NULL);
     if (options.channels < 0 || options.channels > LK_MAX_CHANNELS)
         return lki_fail_null(LK_ERR_INVALID, "normalize: channels: expected 1 to %d, found %d",
                              LK_MAX_CHANNELS, options.channels);
@@ -115,8 +118,9 @@ static lk_status apply_one_hot(const lk_transform *self, const lki_sample *in, l
     return LK_OK;
 }
 
-lk_transform *lk_one_hot_with(int64_t num_classes, lk_key_options options)
+lk_transform *lk_one_hot_with(int64_t num_classes, const lk_key_options *given)
 {
+    LKI_TAKE(lk_key_options, options, given, NULL);
     if (num_classes < 1)
         return lki_fail_null(LK_ERR_INVALID, "one_hot: num_classes: expected at least 1, found %lld",
                              (long long)num_classes);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "device/open_plugin.h"
 
 #include <stdio.h>
@@ -75,8 +76,9 @@ static const lk_engine_ops *find_ops(const char *name, const char *from, int *de
                          from, name, known);
 }
 
-lk_engine *lk_engine_open(const char *name, lk_engine_options options)
+lk_engine *lk_engine_open(const char *name, const lk_engine_options *given)
 {
+    LKI_TAKE(lk_engine_options, options, given, NULL);
     const char *from = "";
     if (!name || !*name || !strcmp(name, "auto")) {
         const char *wanted = getenv("LOCKSTEP_ENGINE");

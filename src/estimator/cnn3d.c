@@ -74,7 +74,7 @@ lk_criterion *lki_field_loss(void)
     return lk_custom_criterion(.type = "SmoothL1Loss", .forward = field_loss);
 }
 
-lk_estimator *lk_cnn3d_with(lk_loader_list loaders, lk_estimator_config config)
+lk_estimator *lk_cnn3d_with(lk_loader_list loaders, const lk_estimator_config *config)
 {
     lk_estimator *estimator = lki_estimator_new("CNN3d", loaders, config);
     return lki_estimator_with_model(estimator, estimator ? lki_cnn3d_model(estimator) : NULL);

@@ -72,7 +72,7 @@ static lk_status build_field_loss(const lk_component *self, lk_args *args, void 
 
 static lk_status build_ks_loss(const lk_component *self, lk_args *args, void **out)
 {
-    lk_estimator_config config = {.ks_frac = lk_arg_float(args, "ks_frac"),
+    lk_estimator_config config = {LK_SIZE(lk_estimator_config), .ks_frac = lk_arg_float(args, "ks_frac"),
                                   .l1_scale = lk_arg_float(args, "l1_scale"),
                                   .ks_scale = lk_arg_float(args, "ks_scale"),
                                   .l1_beta = lk_arg_float(args, "l1_beta")};

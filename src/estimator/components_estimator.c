@@ -89,18 +89,18 @@ static lk_status read_parts(lk_args *args, bool is_trained, parts *p)
 
 lk_estimator *lk_estimator_from_args(const char *name, lk_module *model, lk_args *args)
 {
-    parts p = {0};
+    parts p = {.config = {LK_SIZE(lk_estimator_config)}};
     if (!model) return NULL;
     if (read_parts(args, true, &p)) {
         lk_module_free(model);
         return NULL;
     }
-    return lk_estimator_with(name, model, p.loader_list, p.config);
+    return lk_estimator_with(name, model, p.loader_list, &p.config);
 }
 
 /* ---- The library's own ---- */
 
-typedef lk_estimator *(*maker)(lk_loader_list loaders, lk_estimator_config config);
+typedef lk_estimator *(*maker)(lk_loader_list loaders, const lk_estimator_config *config);
 
 typedef struct known_estimator {
     maker create;
@@ -134,10 +134,10 @@ static lk_status read_own(lk_args *args, const known_estimator *known, lk_estima
 static lk_status build_known(const lk_component *self, lk_args *args, void **out)
 {
     const known_estimator *known = self->context;
-    parts p = {0};
+    parts p = {.config = {LK_SIZE(lk_estimator_config)}};
     LKI_TRY(read_own(args, known, &p.config));
     LKI_TRY(read_parts(args, !known->krr, &p));
-    return lki_built(known->create(p.loader_list, p.config), out);
+    return lki_built(known->create(p.loader_list, &p.config), out);
 }
 
 static lk_status build_own(const lk_component *self, lk_args *args, void **out)

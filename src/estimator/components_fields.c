@@ -40,6 +40,7 @@ static lk_status read_axes(lk_args *args, const char *name, int64_t *sizes)
 static lk_status read_wish(lk_args *args, wish *w)
 {
     lk_fields_options *options = &w->options;
+    options->struct_size = sizeof *options;
     int count = lk_arg_count(args, "checkpoints");
     if (count > MAX_CHECKPOINTS) return lki_fail(LK_ERR_CONFIG, "checkpoints: at most %d", MAX_CHECKPOINTS);
     LKI_TRY(read_names(args, "features", w->names[0], &options->features));
@@ -112,7 +113,7 @@ static lk_fields *made_up(lk_args *args, const lk_fields_options *options)
     memcpy(shape.dim + 2, options->input_size, sizeof *shape.dim * (size_t)dims);
     lk_tensor *sample = flow ? lk_tensor_reshape(flow, shape) : NULL;
     lk_tensor_free(flow);
-    return lk_tensor_fields_with(sample, NULL, *options);
+    return lk_tensor_fields_with(sample, NULL, options);
 }
 
 /* The whole fields, sampled but not cut: borrowed from the plan. */
@@ -129,7 +130,7 @@ static lk_fields *whole_fields(lk_args *args, const wish *w)
     memset(options.batch_size, 0, sizeof options.batch_size);
     options.batch_num = 0;
     options.flat = false;
-    fields = lk_hdf5_fields_with(lk_arg_string(args, "path"), options);
+    fields = lk_hdf5_fields_with(lk_arg_string(args, "path"), &options);
     if (!fields) fields = made_up(args, &options);
     return fields && lki_plan_keep(args->plan, key, fields, free_fields) == LK_OK ? fields : NULL;
 }
@@ -147,7 +148,8 @@ static lk_fields *cut_fields(lk_args *args, const wish *w)
     lk_fields *fields = key ? lki_plan_kept(args->plan, key) : NULL;
     if (fields || !key) return fields;
     memset(options.sample_to, 0, sizeof options.sample_to); /* they have been sampled */
-    fields = lk_tensor_fields_with(lk_tensor_view(x), x->data == y->data ? NULL : lk_tensor_view(y), options);
+    fields =
+        lk_tensor_fields_with(lk_tensor_view(x), x->data == y->data ? NULL : lk_tensor_view(y), &options);
     if (!fields) {
         lki_fields_fail_at(lk_arg_string(args, "path"), &options);
         return NULL;

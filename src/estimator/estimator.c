@@ -4,6 +4,7 @@
 #include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 
 #include <math.h>
 #include <string.h>
@@ -69,7 +70,7 @@ void lki_config_free(lk_estimator_config *config)
     lk_criterion_free(config->criterion);
     lk_optimizer_free(config->optimizer);
     lk_scheduler_free(config->scheduler);
-    *config = (lk_estimator_config){0};
+    *config = (lk_estimator_config){LK_SIZE(lk_estimator_config)};
 }
 
 /* ---- Loaders ---- */
@@ -164,9 +165,10 @@ lk_status lki_gather_samples(lk_dataset *dataset, lk_tensor **features, lk_tenso
 
 /* ---- Life ---- */
 
-lk_estimator *lki_estimator_new(const char *name, lk_loader_list loaders, lk_estimator_config config)
+lk_estimator *lki_estimator_new(const char *name, lk_loader_list loaders, const lk_estimator_config *given)
 {
-    lk_status status = LK_OK;
+    lk_estimator_config config;
+    lk_status status = lki_take(&config, sizeof config, given, "lk_estimator_config");
     lk_estimator *estimator = LKI_NEW(lk_estimator);
     if (!estimator) {
         lki_free_loader_list(loaders);
@@ -210,7 +212,7 @@ lk_estimator *lki_estimator_with_model(lk_estimator *estimator, lk_module *model
 }
 
 lk_estimator *lk_estimator_with(const char *name, lk_module *model, lk_loader_list loaders,
-                                lk_estimator_config config)
+                                const lk_estimator_config *config)
 {
     /* The first error is the user's: a model that failed, before loaders that are fine. */
     LKI_SCOPED char *sentence = model ? NULL : lki_strdup(lk_error());

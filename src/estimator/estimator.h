@@ -47,7 +47,7 @@ struct lk_estimator {
 };
 
 /* estimator.c. Both own the loaders and the config's parts. `shapes` are of one sample. */
-lk_estimator *lki_estimator_new(const char *name, lk_loader_list loaders, lk_estimator_config config);
+lk_estimator *lki_estimator_new(const char *name, lk_loader_list loaders, const lk_estimator_config *given);
 /* Gives it its model, which may be NULL after a failure: then the estimator is freed and NULL is returned. */
 lk_estimator *lki_estimator_with_model(lk_estimator *estimator, lk_module *model_owned);
 void lki_free_loader_list(lk_loader_list loaders);

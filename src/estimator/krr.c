@@ -249,7 +249,7 @@ static lk_status check_device(const char *device)
                     device);
 }
 
-lk_estimator *lk_krr_with(lk_loader_list loaders, lk_estimator_config config)
+lk_estimator *lk_krr_with(lk_loader_list loaders, const lk_estimator_config *config)
 {
     lk_estimator *estimator = lki_estimator_new("KRR", loaders, config);
     if (!estimator) return NULL;

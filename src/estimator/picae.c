@@ -94,7 +94,7 @@ lk_module *lki_picae_model(const lk_estimator *estimator)
 #undef UP
 }
 
-lk_estimator *lk_picae_with(lk_loader_list loaders, lk_estimator_config config)
+lk_estimator *lk_picae_with(lk_loader_list loaders, const lk_estimator_config *config)
 {
     lk_estimator *estimator = lki_estimator_new("PICAE", loaders, config);
     return lki_estimator_with_model(estimator, estimator ? lki_picae_model(estimator) : NULL);

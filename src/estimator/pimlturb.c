@@ -111,8 +111,8 @@ static lk_status check_shapes(const lk_estimator *estimator, int dims, int64_t *
 
 static lk_module *convolution(int dims, int64_t in, int64_t out)
 {
-    lk_conv_options options = {.padding = 1, .padding_mode = LK_PAD_REPLICATE};
-    return dims == 1 ? lk_conv1d_with(in, out, 3, options) : lk_conv3d_with(in, out, 3, options);
+    lk_conv_options options = {LK_SIZE(lk_conv_options), .padding = 1, .padding_mode = LK_PAD_REPLICATE};
+    return dims == 1 ? lk_conv1d_with(in, out, 3, &options) : lk_conv3d_with(in, out, 3, &options);
 }
 
 lk_module *lki_pimlturb_model(const lk_estimator *estimator, int dims)
@@ -189,7 +189,8 @@ lk_criterion *lki_pimlturb_criterion(const lk_estimator_config *config)
                                .free_context = lki_free);
 }
 
-static lk_estimator *create(const char *name, int dims, lk_loader_list loaders, lk_estimator_config config)
+static lk_estimator *create(const char *name, int dims, lk_loader_list loaders,
+                            const lk_estimator_config *config)
 {
     lk_estimator *estimator = lki_estimator_new(name, loaders, config);
     if (!estimator) return NULL;
@@ -198,12 +199,12 @@ static lk_estimator *create(const char *name, int dims, lk_loader_list loaders, 
     return made;
 }
 
-lk_estimator *lk_pimlturb1d_with(lk_loader_list loaders, lk_estimator_config config)
+lk_estimator *lk_pimlturb1d_with(lk_loader_list loaders, const lk_estimator_config *config)
 {
     return create("PIMLturb1D", 1, loaders, config);
 }
 
-lk_estimator *lk_pimlturb3d_with(lk_loader_list loaders, lk_estimator_config config)
+lk_estimator *lk_pimlturb3d_with(lk_loader_list loaders, const lk_estimator_config *config)
 {
     return create("PIMLturb3D", 3, loaders, config);
 }

@@ -11,8 +11,8 @@ enum { SAMPLES_AT_ONCE = 16 };
 /* Without a look at the GPUs, which a later run could not fork with. */
 static lk_engine *open_cpu(void)
 {
-    lk_engine *engine = lk_engine_open("cpu", (lk_engine_options){0});
-    return engine ? engine : lk_engine_open("ref", (lk_engine_options){0});
+    lk_engine *engine = lk_engine_open("cpu", NULL);
+    return engine ? engine : lk_engine_open("ref", NULL);
 }
 
 static lk_status check_features(const lk_estimator *estimator, const lk_tensor *features)
@@ -58,8 +58,7 @@ static lk_status predict_all(lk_estimator *estimator, const lk_tensor *features,
 {
     lk_status status = LK_OK;
     int64_t count = features->shape.dim[0];
-    lk_engine *engine =
-        strcmp(device, "cpu") == 0 ? open_cpu() : lk_engine_open(device, (lk_engine_options){0});
+    lk_engine *engine = strcmp(device, "cpu") == 0 ? open_cpu() : lk_engine_open(device, NULL);
     lk_step *step = engine ? lk_step(.model = estimator->model, .engine = engine) : NULL;
     if (!step) status = lki_last_status();
     for (int64_t begin = 0; begin < count && !status; begin += SAMPLES_AT_ONCE) {

@@ -266,6 +266,7 @@ lk_estimator_config *lk_estimator_config_read(const char *path)
 {
     config_file *file = LKI_NEW(config_file);
     if (!file) return NULL;
+    file->config.struct_size = sizeof file->config;
     if (lki_json_load(&file->document, path) || read_some(file->document, path, &file->config)) {
         lk_estimator_config_free(&file->config);
         return NULL;
@@ -324,7 +325,7 @@ static lk_status take_tensors(lk_estimator *estimator, const lk_state_dict *stat
 /* The loaded numbers over the estimator's own; the parts it was made with stay. */
 static lk_status take_config(lk_estimator *estimator, const json_t *params, const char *path)
 {
-    lk_estimator_config loaded = {0};
+    lk_estimator_config loaded = {LK_SIZE(lk_estimator_config)};
     LKI_TRY(read_config(params, path, &loaded));
     loaded.verbose = estimator->config.verbose;
     loaded.backend = estimator->config.backend;
@@ -389,7 +390,7 @@ lk_status lk_estimator_load(lk_estimator *estimator, const char *folder)
 lk_estimator *lki_estimator_by_name(const char *name, lk_shape features, lk_shape targets,
                                     lk_estimator_config config)
 {
-    lk_estimator *estimator = lki_estimator_new(name, (lk_loader_list){0}, config);
+    lk_estimator *estimator = lki_estimator_new(name, (lk_loader_list){0}, &config);
     if (!estimator) return NULL;
     estimator->features = features;
     estimator->targets = targets;
@@ -415,7 +416,7 @@ lk_estimator *lk_estimator_open(const char *folder)
 {
     json_t *params = NULL;
     lk_estimator *estimator = NULL;
-    lk_estimator_config config = {0};
+    lk_estimator_config config = {LK_SIZE(lk_estimator_config)};
     lk_shape features, targets;
     LKI_SCOPED char *path = lki_format("%s/params.json", folder);
     if (!path || lki_json_load(&params, path)) return NULL;

@@ -4,6 +4,7 @@
 #include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "data/fields.h"
 
 #include <math.h>
@@ -135,8 +136,9 @@ static void scale(lk_tensor *tensor, double factor)
 }
 
 lk_tensor *lk_smagorinsky_stress_with(const lk_tensor *velocity, int dims,
-                                      lk_smagorinsky_stress_options options)
+                                      const lk_smagorinsky_stress_options *given)
 {
+    LKI_TAKE(lk_smagorinsky_stress_options, options, given, NULL);
     flow flow;
     double c = lki_number_or(options.c, 0.16), spacing = lki_number_or(options.spacing, 1);
     double width = lki_number_or(options.width, spacing);

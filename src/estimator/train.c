@@ -76,9 +76,8 @@ static lk_status run_end(lk_callback *callback, lk_runner *runner)
     return LK_OK;
 }
 
-static const lk_callback_ops keeper_ops = {.name = "Estimator",
-                                           .on_experiment_start = run_start,
-                                           .on_epoch_end = epoch_end,
+static const lk_callback_ops keeper_ops = {LK_SIZE(lk_callback_ops), .name = "Estimator",
+                                           .on_experiment_start = run_start, .on_epoch_end = epoch_end,
                                            .on_experiment_end = run_end};
 
 /* ---- The model's details ---- */

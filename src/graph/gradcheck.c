@@ -112,7 +112,7 @@ static lk_status place_params(check *self)
 static lk_status compile(check *self, const char *engine, lk_graph_function function, void *context,
                          lk_tensor *const *inputs)
 {
-    self->engine = lk_engine_open(engine, (lk_engine_options){.thread_count = 1});
+    self->engine = lk_engine_open(engine, LK_OPTIONS(lk_engine_options, .thread_count = 1));
     if (!self->engine) return lki_last_status();
     self->workspace = lki_workspace_create(self->engine);
     lk_graph *graph = self->workspace ? lk_graph_create(true) : NULL;

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "logger/format.h"
 
 #include <errno.h>
@@ -50,10 +51,11 @@ static lk_status console_close(void *context)
     return fflush(stream) == 0 ? LK_OK : lki_fail(LK_ERR_IO, "console: could not write: %s", strerror(errno));
 }
 
-lk_logger *lk_console_logger_with(lk_logger_options options)
+lk_logger *lk_console_logger_with(const lk_logger_options *given)
 {
-    static const lk_logger_ops ops = {
-        .log_metrics = console_log_metrics, .log_hparams = console_log_hparams, .close = console_close};
+    LKI_TAKE(lk_logger_options, options, given, NULL);
+    static const lk_logger_ops ops = {LK_SIZE(lk_logger_ops), .log_metrics = console_log_metrics,
+                                      .log_hparams = console_log_hparams, .close = console_close};
     console *self = LKI_NEW(console);
     if (!self) return NULL;
     self->stream = options.stream ? options.stream : stdout;

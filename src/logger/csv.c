@@ -3,6 +3,7 @@
 #include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "checkpoint/json_file.h"
 #include "logger/csv_table.h"
 #include "logger/logger.h"
@@ -107,9 +108,11 @@ static lk_status csv_close(void *context)
     return status;
 }
 
-lk_logger *lk_csv_logger_with(const char *logdir, lk_logger_options options)
+lk_logger *lk_csv_logger_with(const char *logdir, const lk_logger_options *given)
 {
-    static const lk_logger_ops ops = {.log_metrics = csv_log_metrics,
+    LKI_TAKE(lk_logger_options, options, given, NULL);
+    static const lk_logger_ops ops = {LK_SIZE(lk_logger_ops),
+                                      .log_metrics = csv_log_metrics,
                                       .log_hparams = csv_log_hparams,
                                       .flush = csv_flush,
                                       .close = csv_close,

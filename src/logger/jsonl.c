@@ -3,6 +3,7 @@
 #include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "logger/append_file.h"
 #include "logger/format.h"
 
@@ -191,9 +192,11 @@ static lk_status check_writable(const char *path)
     return lki_fail(LK_ERR_IO, "%s: could not %s: %s", path, is_there ? "open" : "create", strerror(errno));
 }
 
-lk_logger *lk_jsonl_logger_with(const char *path, lk_logger_options options)
+lk_logger *lk_jsonl_logger_with(const char *path, const lk_logger_options *given)
 {
-    static const lk_logger_ops ops = {.log_metrics = jsonl_log_metrics,
+    LKI_TAKE(lk_logger_options, options, given, NULL);
+    static const lk_logger_ops ops = {LK_SIZE(lk_logger_ops),
+                                      .log_metrics = jsonl_log_metrics,
                                       .log_hparams = jsonl_log_hparams,
                                       .log_artifact = jsonl_log_artifact,
                                       .flush = jsonl_flush,

@@ -3,6 +3,7 @@
 #include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "logger/append_file.h"
 #include "logger/event.h"
 #include "logger/tensorboard_read.h"
@@ -169,9 +170,11 @@ static lk_status tensorboard_close(void *context)
     return status;
 }
 
-lk_logger *lk_tensorboard_logger_with(const char *logdir, lk_logger_options options)
+lk_logger *lk_tensorboard_logger_with(const char *logdir, const lk_logger_options *given)
 {
-    static const lk_logger_ops ops = {.log_metrics = tensorboard_log_metrics,
+    LKI_TAKE(lk_logger_options, options, given, NULL);
+    static const lk_logger_ops ops = {LK_SIZE(lk_logger_ops),
+                                      .log_metrics = tensorboard_log_metrics,
                                       .log_image = tensorboard_log_image,
                                       .flush = tensorboard_flush,
                                       .close = tensorboard_close,

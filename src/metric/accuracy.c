@@ -1,6 +1,7 @@
 #include "metric/mean.h"
 
 #include "base/arguments.h"
+#include "base/take.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -155,8 +156,9 @@ static const lki_metric_kind topk_kind = {
     .set_classes = topk_set_classes,
 };
 
-lk_metric *lk_accuracy_metric_with(lk_metric_options options)
+lk_metric *lk_accuracy_metric_with(const lk_metric_options *given)
 {
+    LKI_TAKE(lk_metric_options, options, given, NULL);
     accuracy_metric *metric = (accuracy_metric *)lki_metric_new(sizeof *metric, &topk_kind, &options);
     if (!metric) return NULL;
     if (lki_spread_init(&metric->spread, 0)) goto failed;
@@ -187,8 +189,9 @@ static const lki_metric_kind multilabel_kind = {
     .is_sound = accuracy_is_sound,
 };
 
-lk_metric *lk_multilabel_accuracy_metric_with(lk_metric_options options)
+lk_metric *lk_multilabel_accuracy_metric_with(const lk_metric_options *given)
 {
+    LKI_TAKE(lk_metric_options, options, given, NULL);
     accuracy_metric *metric = (accuracy_metric *)lki_metric_new(sizeof *metric, &multilabel_kind, &options);
     if (!metric) return NULL;
     metric->cut = lki_metric_cut(lki_number_or(options.threshold, 0.5), options.from_logits);

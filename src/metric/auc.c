@@ -1,3 +1,4 @@
+#include "base/take.h"
 #include "metric/metric.h"
 #include "metric/rank.h"
 
@@ -196,8 +197,9 @@ static const lki_metric_kind auc_kind = {
     .is_sound = auc_is_sound,
 };
 
-lk_metric *lk_auc_metric_with(lk_metric_options options)
+lk_metric *lk_auc_metric_with(const lk_metric_options *given)
 {
+    LKI_TAKE(lk_metric_options, options, given, NULL);
     static const char *const tails[] = {"", "/_macro", "/_micro", "/_weighted"};
     auc_metric *metric = (auc_metric *)lki_metric_new(sizeof *metric, &auc_kind, &options);
     if (!metric) return NULL;

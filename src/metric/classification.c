@@ -1,6 +1,7 @@
 #include "metric/classification.h"
 
 #include "base/arguments.h"
+#include "base/take.h"
 #include "metric/metric.h"
 
 #include <stdio.h>
@@ -233,8 +234,9 @@ static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *o
     .reset = prf_reset, .parts = prf_parts, .compute = prf_compute, .compute_batch = prf_compute_batch,      \
     .fini = prf_fini, .set_classes = prf_set_classes, .is_sound = prf_is_sound
 
-lk_metric *lk_precision_recall_f1_support_metric_with(lk_metric_options options)
+lk_metric *lk_precision_recall_f1_support_metric_with(const lk_metric_options *given)
 {
+    LKI_TAKE(lk_metric_options, options, given, NULL);
     static const lki_metric_kind kind = {
         .name = "precision, recall, f1",
         .update = multiclass_update,
@@ -243,8 +245,9 @@ lk_metric *lk_precision_recall_f1_support_metric_with(lk_metric_options options)
     return create(&kind, &options);
 }
 
-lk_metric *lk_multilabel_precision_recall_f1_support_metric_with(lk_metric_options options)
+lk_metric *lk_multilabel_precision_recall_f1_support_metric_with(const lk_metric_options *given)
 {
+    LKI_TAKE(lk_metric_options, options, given, NULL);
     static const lki_metric_kind kind = {
         .name = "multilabel precision, recall, f1",
         .update = multilabel_update,

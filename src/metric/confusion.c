@@ -1,6 +1,7 @@
 #include "metric/confusion.h"
 
 #include "base/number_text.h"
+#include "base/take.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -75,8 +76,9 @@ static const lki_metric_kind confusion_kind = {
     .set_classes = confusion_set_classes,
 };
 
-lk_metric *lk_confusion_matrix_metric_with(lk_metric_options options)
+lk_metric *lk_confusion_matrix_metric_with(const lk_metric_options *given)
 {
+    LKI_TAKE(lk_metric_options, options, given, NULL);
     lki_confusion_metric *metric =
         (lki_confusion_metric *)lki_metric_new(sizeof *metric, &confusion_kind, &options);
     if (!metric) return NULL;

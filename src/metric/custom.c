@@ -1,4 +1,5 @@
 /* Metrics of your own: <lockstep/sys/metric.h>. */
+#include "base/take.h"
 #include "metric/exact.h"
 #include "metric/metric.h"
 
@@ -157,17 +158,20 @@ static lk_status fill_in(custom_metric *metric, const lk_custom_metric_options *
     return LK_OK;
 }
 
-lk_metric *lk_custom_metric_with(lk_custom_metric_options options)
+lk_metric *lk_custom_metric_with(const lk_custom_metric_options *given)
 {
+    lk_custom_metric_options options;
+    lk_status status = lki_take(&options, sizeof options, given, "lk_custom_metric_options");
     static const lki_metric_kind kind = {.name = "metric",
                                          .update_tensors = custom_update,
                                          .reset = custom_reset,
                                          .parts = custom_parts,
                                          .compute = custom_compute,
                                          .fini = custom_fini};
-    lk_metric_options named = {.prefix = options.prefix, .suffix = options.suffix};
+    lk_metric_options named = {LK_SIZE(lk_metric_options), .prefix = options.prefix,
+                               .suffix = options.suffix};
     custom_metric *metric = NULL;
-    if (check_options(&options) == LK_OK)
+    if (status == LK_OK && check_options(&options) == LK_OK)
         metric = (custom_metric *)lki_metric_new(sizeof *metric, &kind, &named);
     if (!metric) {
         if (options.free) options.free(options.context);

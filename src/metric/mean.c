@@ -1,3 +1,4 @@
+#include "base/take.h"
 #include "metric/mean.h"
 
 #include <string.h>
@@ -133,8 +134,9 @@ static const lki_metric_kind mean_kind = {
     .is_sound = mean_is_sound,
 };
 
-lk_metric *lk_mean_metric_with(const char *name, lk_metric_options options)
+lk_metric *lk_mean_metric_with(const char *name, const lk_metric_options *given)
 {
+    LKI_TAKE(lk_metric_options, options, given, NULL);
     lk_metric *metric = lki_metric_new(sizeof(mean_metric), &mean_kind, &options);
     if (!metric) return NULL;
     if (lki_spread_init(&((mean_metric *)metric)->spread, 1) || lki_metric_add_value(metric, name, "") ||

@@ -1,3 +1,4 @@
+#include "base/take.h"
 #include "metric/exact.h"
 #include "metric/metric.h"
 #include "tensor/element.h"
@@ -170,17 +171,20 @@ static lk_metric *create(const lki_metric_kind *kind, lk_metric_options *options
     return &metric->base;
 }
 
-lk_metric *lk_r2_metric_with(lk_metric_options options)
+lk_metric *lk_r2_metric_with(const lk_metric_options *given)
 {
+    LKI_TAKE(lk_metric_options, options, given, NULL);
     return create(&r2_kind, &options);
 }
 
-lk_metric *lk_mse_metric_with(lk_metric_options options)
+lk_metric *lk_mse_metric_with(const lk_metric_options *given)
 {
+    LKI_TAKE(lk_metric_options, options, given, NULL);
     return create(&mse_kind, &options);
 }
 
-lk_metric *lk_mae_metric_with(lk_metric_options options)
+lk_metric *lk_mae_metric_with(const lk_metric_options *given)
 {
+    LKI_TAKE(lk_metric_options, options, given, NULL);
     return create(&mae_kind, &options);
 }

@@ -1,5 +1,6 @@
 #include "metric/exact.h"
 #include "base/arguments.h"
+#include "base/take.h"
 #include "metric/metric.h"
 
 #include <stdio.h>
@@ -222,12 +223,14 @@ static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *o
 static const lki_metric_kind iou_kind = REGION_KIND("iou");
 static const lki_metric_kind dice_kind = REGION_KIND("dice");
 
-lk_metric *lk_iou_metric_with(lk_metric_options options)
+lk_metric *lk_iou_metric_with(const lk_metric_options *given)
 {
+    LKI_TAKE(lk_metric_options, options, given, NULL);
     return create(&iou_kind, &options, 1);
 }
 
-lk_metric *lk_dice_metric_with(lk_metric_options options)
+lk_metric *lk_dice_metric_with(const lk_metric_options *given)
 {
+    LKI_TAKE(lk_metric_options, options, given, NULL);
     return create(&dice_kind, &options, 2);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/status.h"
+#include "base/take.h"
 
 static lk_value *relu_forward(lk_module *module, lk_value *x)
 {
@@ -91,8 +92,9 @@ static lk_status check_number(const char *type, const char *name, double value)
     return lki_fail(LK_ERR_INVALID, "%s: %s: expected a number, found %g", type, name, value);
 }
 
-lk_module *lk_leaky_relu_with(lk_leaky_relu_options options)
+lk_module *lk_leaky_relu_with(const lk_leaky_relu_options *given)
 {
+    LKI_TAKE(lk_leaky_relu_options, options, given, NULL);
     options.negative_slope = lki_number_or(options.negative_slope, 0.01);
     if (check_number("LeakyReLU", "negative_slope", options.negative_slope)) return NULL;
     return lki_module_create("LeakyReLU", leaky_relu_forward, &options, sizeof options);
@@ -103,8 +105,9 @@ static lk_value *elu_forward(lk_module *module, lk_value *x)
     return lk_op_elu(x, ((const lk_elu_options *)module->context)->alpha);
 }
 
-lk_module *lk_elu_with(lk_elu_options options)
+lk_module *lk_elu_with(const lk_elu_options *given)
 {
+    LKI_TAKE(lk_elu_options, options, given, NULL);
     options.alpha = lki_number_or(options.alpha, 1);
     if (check_number("ELU", "alpha", options.alpha)) return NULL;
     return lki_module_create("ELU", elu_forward, &options, sizeof options);
@@ -115,8 +118,9 @@ static lk_value *gelu_forward(lk_module *module, lk_value *x)
     return lk_op_gelu(x, ((const lk_gelu_options *)module->context)->approximate_tanh);
 }
 
-lk_module *lk_gelu_with(lk_gelu_options options)
+lk_module *lk_gelu_with(const lk_gelu_options *given)
 {
+    LKI_TAKE(lk_gelu_options, options, given, NULL);
     return lki_module_create("GELU", gelu_forward, &options, sizeof options);
 }
 
@@ -126,8 +130,9 @@ static lk_value *softplus_forward(lk_module *module, lk_value *x)
     return lk_op_softplus(x, own->beta, own->threshold);
 }
 
-lk_module *lk_softplus_with(lk_softplus_options options)
+lk_module *lk_softplus_with(const lk_softplus_options *given)
 {
+    LKI_TAKE(lk_softplus_options, options, given, NULL);
     options.beta = lki_number_or(options.beta, 1);
     options.threshold = lki_number_or(options.threshold, 20);
     if (options.beta == 0) return lki_fail_null(LK_ERR_INVALID, "Softplus: beta must not be 0");
@@ -143,8 +148,9 @@ static lk_value *dropout_forward(lk_module *module, lk_value *x)
     return p > 0 ? lk_op_dropout(x, p) : x;
 }
 
-lk_module *lk_dropout_with(lk_dropout_options options)
+lk_module *lk_dropout_with(const lk_dropout_options *given)
 {
+    LKI_TAKE(lk_dropout_options, options, given, NULL);
     options.p = lki_number_or(options.p, 0.5);
     if (!(options.p >= 0 && options.p <= 1))
         return lki_fail_null(LK_ERR_INVALID, "Dropout: p: expected a probability, found %g", options.p);

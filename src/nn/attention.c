@@ -6,6 +6,7 @@
 #include "nn/init.h"
 
 #include "base/status.h"
+#include "base/take.h"
 #include "graph/graph.h"
 
 #include <math.h>
@@ -129,8 +130,10 @@ static lk_value *to_batch_first(const attention_context *own, lk_value *x, const
 }
 
 lk_value *lk_multihead_attention_forward_with(lk_module *module, lk_value *query, lk_value *key,
-                                              lk_value *value, lk_multihead_attention_forward_options options)
+                                              lk_value *value,
+                                              const lk_multihead_attention_forward_options *given)
 {
+    LKI_TAKE(lk_multihead_attention_forward_options, options, given, NULL);
     if (!query || !key || !value) return NULL;
     lk_graph *graph = lk_value_graph(query);
     if (!module) return lki_graph_fail(graph, LK_ERR_INVALID, "the module is NULL: %s", lk_error());
@@ -155,7 +158,7 @@ static lk_value *attention_forward(lk_module *module, lk_value *x)
 {
     const attention_context *own = module->context;
     lk_value *parts[3] = {NULL};
-    lk_multihead_attention_forward_options options = {0};
+    lk_multihead_attention_forward_options options = {LK_SIZE(lk_multihead_attention_forward_options)};
     lk_value *first = to_batch_first(own, x, "input", own->embed_dim);
     if (!first) return NULL;
     if (!own->packed)
@@ -192,8 +195,9 @@ static void add_projections(lk_module *module, const attention_context *own, lk_
 }
 
 lk_module *lk_multihead_attention_with(int64_t embed_dim, int64_t heads,
-                                       lk_multihead_attention_options options)
+                                       const lk_multihead_attention_options *given)
 {
+    LKI_TAKE(lk_multihead_attention_options, options, given, NULL);
     attention_context own = {.embed_dim = embed_dim,
                              .heads = heads,
                              .kdim = options.kdim ? options.kdim : embed_dim,

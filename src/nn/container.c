@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 
 #include <stdio.h>
 
@@ -104,10 +105,12 @@ lk_module *lk_function(lk_value_function function, void *context)
                              sizeof(function_context));
 }
 
-lk_module *lk_custom_module_with(lk_custom_module_options options)
+lk_module *lk_custom_module_with(const lk_custom_module_options *given)
 {
+    lk_custom_module_options options;
+    lk_status status = lki_take(&options, sizeof options, given, "lk_custom_module_options");
     lk_module *module = NULL;
-    if (all_there(options.children))
+    if (status == LK_OK && all_there(options.children))
         module = lki_module_create(options.type ? options.type : "Custom", options.forward, NULL, 0);
     if (!module) {
         free_named(options.children);

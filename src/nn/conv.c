@@ -3,6 +3,7 @@
 #include "nn/window_options.h"
 
 #include "base/status.h"
+#include "base/take.h"
 
 #include <stdio.h>
 
@@ -120,35 +121,44 @@ static lk_module *create_conv(int rank, bool transposed, int64_t in, int64_t out
     return lki_module_checked(module);
 }
 
-lk_module *lk_conv1d_with(int64_t in_channels, int64_t out_channels, int64_t kernel, lk_conv_options options)
+lk_module *lk_conv1d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                          const lk_conv_options *given)
 {
+    LKI_TAKE(lk_conv_options, options, given, NULL);
     return create_conv(1, false, in_channels, out_channels, kernel, &options);
 }
 
-lk_module *lk_conv2d_with(int64_t in_channels, int64_t out_channels, int64_t kernel, lk_conv_options options)
+lk_module *lk_conv2d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                          const lk_conv_options *given)
 {
+    LKI_TAKE(lk_conv_options, options, given, NULL);
     return create_conv(2, false, in_channels, out_channels, kernel, &options);
 }
 
-lk_module *lk_conv3d_with(int64_t in_channels, int64_t out_channels, int64_t kernel, lk_conv_options options)
+lk_module *lk_conv3d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                          const lk_conv_options *given)
 {
+    LKI_TAKE(lk_conv_options, options, given, NULL);
     return create_conv(3, false, in_channels, out_channels, kernel, &options);
 }
 
 lk_module *lk_conv_transpose1d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                                    lk_conv_options options)
+                                    const lk_conv_options *given)
 {
+    LKI_TAKE(lk_conv_options, options, given, NULL);
     return create_conv(1, true, in_channels, out_channels, kernel, &options);
 }
 
 lk_module *lk_conv_transpose2d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                                    lk_conv_options options)
+                                    const lk_conv_options *given)
 {
+    LKI_TAKE(lk_conv_options, options, given, NULL);
     return create_conv(2, true, in_channels, out_channels, kernel, &options);
 }
 
 lk_module *lk_conv_transpose3d_with(int64_t in_channels, int64_t out_channels, int64_t kernel,
-                                    lk_conv_options options)
+                                    const lk_conv_options *given)
 {
+    LKI_TAKE(lk_conv_options, options, given, NULL);
     return create_conv(3, true, in_channels, out_channels, kernel, &options);
 }

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "graph/graph.h"
 #include "nn/module.h"
 
@@ -49,13 +50,15 @@ const char *lk_criterion_type(const lk_criterion *criterion)
     return criterion->type;
 }
 
-lk_criterion *lk_custom_criterion_with(lk_custom_criterion_options options)
+lk_criterion *lk_custom_criterion_with(const lk_custom_criterion_options *given)
 {
+    lk_custom_criterion_options options;
+    lk_status status = lki_take(&options, sizeof options, given, "lk_custom_criterion_options");
     const char *type = options.type ? options.type : "Custom";
     lk_criterion *criterion = NULL;
-    if (options.forward)
+    if (status == LK_OK && options.forward)
         criterion = LKI_NEW(lk_criterion);
-    else
+    else if (status == LK_OK)
         lki_fail(LK_ERR_INVALID, "%s: the criterion has no function", type);
     if (criterion) criterion->type = lki_strdup(type);
     if (!criterion || !criterion->type) {
@@ -123,8 +126,9 @@ static lk_value *cross_entropy_forward(lk_value *prediction, lk_value *target, v
                                own->ignore_index, own->parameter);
 }
 
-lk_criterion *lk_cross_entropy_loss_with(lk_cross_entropy_loss_options options)
+lk_criterion *lk_cross_entropy_loss_with(const lk_cross_entropy_loss_options *given)
 {
+    LKI_TAKE(lk_cross_entropy_loss_options, options, given, NULL);
     if (check_reduction("CrossEntropyLoss", options.reduction, false) != LK_OK) return NULL;
     if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
         return lki_fail_null(LK_ERR_INVALID, "CrossEntropyLoss: label_smoothing: expected 0 to 1, found %g",
@@ -145,8 +149,9 @@ static lk_value *nll_forward(lk_value *prediction, lk_value *target, void *conte
                      own->ignore_index);
 }
 
-lk_criterion *lk_nll_loss_with(lk_nll_loss_options options)
+lk_criterion *lk_nll_loss_with(const lk_nll_loss_options *given)
 {
+    LKI_TAKE(lk_nll_loss_options, options, given, NULL);
     if (check_reduction("NLLLoss", options.reduction, false) != LK_OK) return NULL;
     int64_t ignored;
     if (lki_whole_or(options.ignore_index, -100, "NLLLoss", "ignore_index", &ignored)) return NULL;
@@ -172,8 +177,9 @@ static lk_criterion *create_pointwise(const char *type, builtin_context draft)
     return create_builtin(type, pointwise_forward, draft);
 }
 
-lk_criterion *lk_bce_loss_with(lk_bce_options options)
+lk_criterion *lk_bce_loss_with(const lk_bce_options *given)
 {
+    LKI_TAKE(lk_bce_options, options, given, NULL);
     if (options.pos_weight)
         return lki_fail_null(LK_ERR_INVALID, "BCELoss: pos_weight belongs to BCEWithLogitsLoss");
     return create_pointwise("BCELoss", (builtin_context){.weight = (lk_tensor *)options.weight,
@@ -181,8 +187,9 @@ lk_criterion *lk_bce_loss_with(lk_bce_options options)
                                                          .reduction = options.reduction});
 }
 
-lk_criterion *lk_bce_with_logits_loss_with(lk_bce_options options)
+lk_criterion *lk_bce_with_logits_loss_with(const lk_bce_options *given)
 {
+    LKI_TAKE(lk_bce_options, options, given, NULL);
     return create_pointwise("BCEWithLogitsLoss",
                             (builtin_context){.weight = (lk_tensor *)options.weight,
                                               .pos_weight = (lk_tensor *)options.pos_weight,
@@ -190,19 +197,22 @@ lk_criterion *lk_bce_with_logits_loss_with(lk_bce_options options)
                                               .reduction = options.reduction});
 }
 
-lk_criterion *lk_mse_loss_with(lk_regression_options options)
+lk_criterion *lk_mse_loss_with(const lk_regression_options *given)
 {
+    LKI_TAKE(lk_regression_options, options, given, NULL);
     return create_pointwise("MSELoss",
                             (builtin_context){.kind = LK_LOSS_MSE, .reduction = options.reduction});
 }
 
-lk_criterion *lk_l1_loss_with(lk_regression_options options)
+lk_criterion *lk_l1_loss_with(const lk_regression_options *given)
 {
+    LKI_TAKE(lk_regression_options, options, given, NULL);
     return create_pointwise("L1Loss", (builtin_context){.kind = LK_LOSS_L1, .reduction = options.reduction});
 }
 
-lk_criterion *lk_smooth_l1_loss_with(lk_regression_options options)
+lk_criterion *lk_smooth_l1_loss_with(const lk_regression_options *given)
 {
+    LKI_TAKE(lk_regression_options, options, given, NULL);
     double beta = lki_number_or(options.beta, 1);
     if (beta < 0)
         return lki_fail_null(LK_ERR_INVALID, "SmoothL1Loss: beta: expected 0 or more, found %g", beta);
@@ -212,8 +222,9 @@ lk_criterion *lk_smooth_l1_loss_with(lk_regression_options options)
                                               .reduction = options.reduction});
 }
 
-lk_criterion *lk_huber_loss_with(lk_regression_options options)
+lk_criterion *lk_huber_loss_with(const lk_regression_options *given)
 {
+    LKI_TAKE(lk_regression_options, options, given, NULL);
     double delta = lki_number_or(options.delta, 1);
     if (!(delta > 0))
         return lki_fail_null(LK_ERR_INVALID, "HuberLoss: delta: expected more than 0, found %g", delta);
@@ -222,8 +233,9 @@ lk_criterion *lk_huber_loss_with(lk_regression_options options)
         (builtin_context){.kind = LK_LOSS_HUBER, .parameter = delta, .reduction = options.reduction});
 }
 
-lk_criterion *lk_kl_div_loss_with(lk_kl_div_loss_options options)
+lk_criterion *lk_kl_div_loss_with(const lk_kl_div_loss_options *given)
 {
+    LKI_TAKE(lk_kl_div_loss_options, options, given, NULL);
     return create_pointwise("KLDivLoss", (builtin_context){.kind = LK_LOSS_KL_DIV,
                                                            .parameter = options.log_target,
                                                            .reduction = options.reduction});

@@ -1,6 +1,7 @@
 #include "nn/module.h"
 
 #include "base/status.h"
+#include "base/take.h"
 
 typedef struct embedding_context {
     int64_t padding_index; /* -1: none */
@@ -12,19 +13,20 @@ static lk_value *embedding_forward(lk_module *module, lk_value *x)
     return lk_op_embedding(lki_module_value(module, x, "weight"), x, own->padding_index);
 }
 
-lk_module *lk_embedding_with(int64_t count, int64_t dim, lk_embedding_options options)
+lk_module *lk_embedding_with(int64_t count, int64_t dim, const lk_embedding_options *given)
 {
+    LKI_TAKE(lk_embedding_options, options, given, NULL);
     if (count < 1 || dim < 1)
         return lki_fail_null(LK_ERR_INVALID,
                              "Embedding: expected at least 1 row and 1 column, found %lld and %lld",
                              (long long)count, (long long)dim);
     bool has_padding = lki_number_given(options.padding_idx);
-    int64_t given, padding;
-    if (lki_whole_or(options.padding_idx, 0, "Embedding", "padding_idx", &given)) return NULL;
-    padding = given < 0 ? given + count : given;
+    int64_t wanted, padding;
+    if (lki_whole_or(options.padding_idx, 0, "Embedding", "padding_idx", &wanted)) return NULL;
+    padding = wanted < 0 ? wanted + count : wanted;
     if (has_padding && (padding < 0 || padding >= count))
         return lki_fail_null(LK_ERR_INVALID, "Embedding: padding_idx: %lld is not one of %lld rows",
-                             (long long)given, (long long)count);
+                             (long long)wanted, (long long)count);
     embedding_context own = {has_padding ? padding : -1};
     lk_module *module = lki_module_create("Embedding", embedding_forward, &own, sizeof own);
     lk_param *weight = lki_module_new_param(module, "weight", LK_SHAPE(count, dim));

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "graph/mirror.h"
 
 #include <math.h>
@@ -92,8 +93,9 @@ static lk_status kaiming_std(const lk_param *param, lk_kaiming_options options, 
     return LK_OK;
 }
 
-lk_status lk_init_kaiming_uniform_with(lk_param *param, lk_kaiming_options options)
+lk_status lk_init_kaiming_uniform_with(lk_param *param, const lk_kaiming_options *given)
 {
+    LKI_TAKE(lk_kaiming_options, options, given, lk_error_status());
     double std;
     LKI_TRY(check(param, "lk_init_kaiming_uniform"));
     LKI_TRY(kaiming_std(param, options, &std));
@@ -101,8 +103,9 @@ lk_status lk_init_kaiming_uniform_with(lk_param *param, lk_kaiming_options optio
     return lk_init_uniform(param, -bound, bound);
 }
 
-lk_status lk_init_kaiming_normal_with(lk_param *param, lk_kaiming_options options)
+lk_status lk_init_kaiming_normal_with(lk_param *param, const lk_kaiming_options *given)
 {
+    LKI_TAKE(lk_kaiming_options, options, given, lk_error_status());
     double std;
     LKI_TRY(check(param, "lk_init_kaiming_normal"));
     LKI_TRY(kaiming_std(param, options, &std));

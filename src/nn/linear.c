@@ -1,14 +1,16 @@
 #include "nn/init.h"
 
 #include "base/status.h"
+#include "base/take.h"
 
 static lk_value *linear_forward(lk_module *module, lk_value *x)
 {
     return lk_op_linear(x, lki_module_value(module, x, "weight"), lki_module_value(module, x, "bias"));
 }
 
-lk_module *lk_linear_with(int64_t in_features, int64_t out_features, lk_linear_options options)
+lk_module *lk_linear_with(int64_t in_features, int64_t out_features, const lk_linear_options *given)
 {
+    LKI_TAKE(lk_linear_options, options, given, NULL);
     if (in_features < 1 || out_features < 1)
         return lki_fail_null(LK_ERR_INVALID,
                              "Linear: expected at least 1 feature in and out, found %lld and %lld",

@@ -2,6 +2,7 @@
 #include "nn/module.h"
 
 #include "base/status.h"
+#include "base/take.h"
 #include "graph/graph.h"
 
 #include <math.h>
@@ -88,18 +89,21 @@ static lk_module *create_batch_norm(int rank, int64_t features, const lk_batch_n
     return lki_module_checked(module);
 }
 
-lk_module *lk_batch_norm1d_with(int64_t features, lk_batch_norm_options options)
+lk_module *lk_batch_norm1d_with(int64_t features, const lk_batch_norm_options *given)
 {
+    LKI_TAKE(lk_batch_norm_options, options, given, NULL);
     return create_batch_norm(1, features, &options);
 }
 
-lk_module *lk_batch_norm2d_with(int64_t features, lk_batch_norm_options options)
+lk_module *lk_batch_norm2d_with(int64_t features, const lk_batch_norm_options *given)
 {
+    LKI_TAKE(lk_batch_norm_options, options, given, NULL);
     return create_batch_norm(2, features, &options);
 }
 
-lk_module *lk_batch_norm3d_with(int64_t features, lk_batch_norm_options options)
+lk_module *lk_batch_norm3d_with(int64_t features, const lk_batch_norm_options *given)
 {
+    LKI_TAKE(lk_batch_norm_options, options, given, NULL);
     return create_batch_norm(3, features, &options);
 }
 
@@ -128,8 +132,9 @@ static lk_value *layer_norm_forward(lk_module *module, lk_value *x)
                             own->shape.rank, own->eps);
 }
 
-lk_module *lk_layer_norm_with(lk_shape normalized_shape, lk_norm_options options)
+lk_module *lk_layer_norm_with(lk_shape normalized_shape, const lk_norm_options *given)
 {
+    LKI_TAKE(lk_norm_options, options, given, NULL);
     if (normalized_shape.rank < 1 || lk_shape_count(normalized_shape) < 1)
         return lki_fail_null(LK_ERR_INVALID, "LayerNorm: expected a shape of at least 1 element");
     layer_norm_context own = {normalized_shape, lki_number_or(options.eps, 1e-5)};
@@ -139,9 +144,10 @@ lk_module *lk_layer_norm_with(lk_shape normalized_shape, lk_norm_options options
     return lki_module_checked(module);
 }
 
-lk_module *lk_layer_norm_last_with(int64_t features, lk_norm_options options)
+lk_module *lk_layer_norm_last_with(int64_t features, const lk_norm_options *given)
 {
-    return lk_layer_norm_with(LK_SHAPE(features), options);
+    LKI_TAKE(lk_norm_options, options, given, NULL);
+    return lk_layer_norm_with(LK_SHAPE(features), &options);
 }
 
 /* ---- group norm ---- */
@@ -165,8 +171,9 @@ static lk_value *group_norm_forward(lk_module *module, lk_value *x)
                             own->groups, own->eps);
 }
 
-lk_module *lk_group_norm_with(int64_t groups, int64_t channels, lk_norm_options options)
+lk_module *lk_group_norm_with(int64_t groups, int64_t channels, const lk_norm_options *given)
 {
+    LKI_TAKE(lk_norm_options, options, given, NULL);
     if (check_features("GroupNorm", channels) != LK_OK) return NULL;
     if (groups < 1 || channels % groups)
         return lki_fail_null(LK_ERR_INVALID, "GroupNorm: %lld groups do not divide %lld channels",

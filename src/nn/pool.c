@@ -2,6 +2,7 @@
 #include "nn/window_options.h"
 
 #include "base/status.h"
+#include "base/take.h"
 #include "graph/graph.h"
 
 #include <math.h>
@@ -66,33 +67,39 @@ static lk_module *create_pool(int rank, bool is_max, int64_t kernel, const lk_po
     return lki_module_create(type, is_max ? max_pool_forward : avg_pool_forward, &window, sizeof window);
 }
 
-lk_module *lk_max_pool1d_with(int64_t kernel, lk_pool_options options)
+lk_module *lk_max_pool1d_with(int64_t kernel, const lk_pool_options *given)
 {
+    LKI_TAKE(lk_pool_options, options, given, NULL);
     return create_pool(1, true, kernel, &options);
 }
 
-lk_module *lk_max_pool2d_with(int64_t kernel, lk_pool_options options)
+lk_module *lk_max_pool2d_with(int64_t kernel, const lk_pool_options *given)
 {
+    LKI_TAKE(lk_pool_options, options, given, NULL);
     return create_pool(2, true, kernel, &options);
 }
 
-lk_module *lk_max_pool3d_with(int64_t kernel, lk_pool_options options)
+lk_module *lk_max_pool3d_with(int64_t kernel, const lk_pool_options *given)
 {
+    LKI_TAKE(lk_pool_options, options, given, NULL);
     return create_pool(3, true, kernel, &options);
 }
 
-lk_module *lk_avg_pool1d_with(int64_t kernel, lk_pool_options options)
+lk_module *lk_avg_pool1d_with(int64_t kernel, const lk_pool_options *given)
 {
+    LKI_TAKE(lk_pool_options, options, given, NULL);
     return create_pool(1, false, kernel, &options);
 }
 
-lk_module *lk_avg_pool2d_with(int64_t kernel, lk_pool_options options)
+lk_module *lk_avg_pool2d_with(int64_t kernel, const lk_pool_options *given)
 {
+    LKI_TAKE(lk_pool_options, options, given, NULL);
     return create_pool(2, false, kernel, &options);
 }
 
-lk_module *lk_avg_pool3d_with(int64_t kernel, lk_pool_options options)
+lk_module *lk_avg_pool3d_with(int64_t kernel, const lk_pool_options *given)
 {
+    LKI_TAKE(lk_pool_options, options, given, NULL);
     return create_pool(3, false, kernel, &options);
 }
 
@@ -128,18 +135,21 @@ static lk_module *create_adaptive(int rank, int64_t size, const lk_adaptive_pool
     return lki_module_create(type, adaptive_forward, &own, sizeof own);
 }
 
-lk_module *lk_adaptive_avg_pool1d_with(int64_t output_size, lk_adaptive_pool_options options)
+lk_module *lk_adaptive_avg_pool1d_with(int64_t output_size, const lk_adaptive_pool_options *given)
 {
+    LKI_TAKE(lk_adaptive_pool_options, options, given, NULL);
     return create_adaptive(1, output_size, &options);
 }
 
-lk_module *lk_adaptive_avg_pool2d_with(int64_t output_size, lk_adaptive_pool_options options)
+lk_module *lk_adaptive_avg_pool2d_with(int64_t output_size, const lk_adaptive_pool_options *given)
 {
+    LKI_TAKE(lk_adaptive_pool_options, options, given, NULL);
     return create_adaptive(2, output_size, &options);
 }
 
-lk_module *lk_adaptive_avg_pool3d_with(int64_t output_size, lk_adaptive_pool_options options)
+lk_module *lk_adaptive_avg_pool3d_with(int64_t output_size, const lk_adaptive_pool_options *given)
 {
+    LKI_TAKE(lk_adaptive_pool_options, options, given, NULL);
     return create_adaptive(3, output_size, &options);
 }
 
@@ -162,8 +172,9 @@ static lk_value *upsample_forward(lk_module *module, lk_value *x)
     return lk_op_upsample(x, by_size ? size : NULL, by_size ? NULL : scale, own->mode, own->align_corners);
 }
 
-lk_module *lk_upsample_with(lk_upsample_options options)
+lk_module *lk_upsample_with(const lk_upsample_options *given)
 {
+    LKI_TAKE(lk_upsample_options, options, given, NULL);
     bool by_size = options.size || options.sizes[0];
     bool by_scale = options.scale_factor != 0 || options.scale_factors[0] != 0;
     if (by_size == by_scale)

@@ -2,6 +2,7 @@
 #include "nn/module.h"
 
 #include "base/status.h"
+#include "base/take.h"
 #include "graph/graph.h"
 
 typedef struct flatten_context {
@@ -27,8 +28,9 @@ static lk_value *flatten_forward(lk_module *module, lk_value *x)
     return lk_op_reshape(x, flat);
 }
 
-lk_module *lk_flatten_with(lk_flatten_options options)
+lk_module *lk_flatten_with(const lk_flatten_options *given)
 {
+    LKI_TAKE(lk_flatten_options, options, given, NULL);
     int64_t start, end;
     if (lki_whole_or(options.start_dim, 1, "Flatten", "start_dim", &start)) return NULL;
     if (lki_whole_or(options.end_dim, -1, "Flatten", "end_dim", &end)) return NULL;

@@ -2,6 +2,7 @@
 #include "nn/module.h"
 
 #include "base/status.h"
+#include "base/take.h"
 #include "graph/graph.h"
 
 #include <stdio.h>
@@ -23,7 +24,7 @@ static lk_value *through(lk_module *layer, int child, lk_value *x)
 static lk_value *self_attention(lk_module *layer, lk_value *x,
                                 const lk_multihead_attention_forward_options *masks)
 {
-    lk_value *mixed = lk_multihead_attention_forward_with(layer->children[SELF_ATTN].module, x, x, x, *masks);
+    lk_value *mixed = lk_multihead_attention_forward_with(layer->children[SELF_ATTN].module, x, x, x, masks);
     return through(layer, DROPOUT1, mixed);
 }
 
@@ -49,33 +50,35 @@ static lk_value *layer_body(lk_module *layer, lk_value *x,
 
 static lk_value *layer_forward(lk_module *layer, lk_value *x)
 {
-    return layer_body(layer, x, &(lk_multihead_attention_forward_options){0});
+    return layer_body(layer, x, LK_OPTIONS(lk_multihead_attention_forward_options));
 }
 
 lk_module *lk_transformer_encoder_layer_with(int64_t d_model, int64_t heads,
-                                             lk_transformer_encoder_layer_options options)
+                                             const lk_transformer_encoder_layer_options *given)
 {
+    LKI_TAKE(lk_transformer_encoder_layer_options, options, given, NULL);
     encoder_layer_context own = {options.activation, options.norm_first};
     int64_t width = options.dim_feedforward ? options.dim_feedforward : 2048;
     double p = lki_number_or(options.dropout, 0.1);
-    lk_norm_options norm = {.eps = options.layer_norm_eps};
-    lk_dropout_options dropout = {.p = lki_number_meant(p)};
-    lk_multihead_attention_options attention = {.dropout = p, .batch_first = options.batch_first};
+    lk_norm_options norm = {LK_SIZE(lk_norm_options), .eps = options.layer_norm_eps};
+    lk_dropout_options dropout = {LK_SIZE(lk_dropout_options), .p = lki_number_meant(p)};
+    lk_multihead_attention_options attention = {LK_SIZE(lk_multihead_attention_options), .dropout = p,
+                                                .batch_first = options.batch_first};
     if (options.activation != LK_TRANSFORMER_RELU && options.activation != LK_TRANSFORMER_GELU)
         return lki_fail_null(LK_ERR_INVALID, "TransformerEncoderLayer: there is no activation %d",
                              (int)options.activation);
     lk_module *layer = lki_module_create("TransformerEncoderLayer", layer_forward, &own, sizeof own);
     if (!layer) return NULL;
     /* One after the other: the order of the draws. */
-    if (lk_module_add_child(layer, "self_attn", lk_multihead_attention_with(d_model, heads, attention)) ==
+    if (lk_module_add_child(layer, "self_attn", lk_multihead_attention_with(d_model, heads, &attention)) ==
             LK_OK &&
         lk_module_add_child(layer, "linear1", lk_linear(d_model, width)) == LK_OK &&
-        lk_module_add_child(layer, "dropout", lk_dropout_with(dropout)) == LK_OK &&
+        lk_module_add_child(layer, "dropout", lk_dropout_with(&dropout)) == LK_OK &&
         lk_module_add_child(layer, "linear2", lk_linear(width, d_model)) == LK_OK &&
-        lk_module_add_child(layer, "norm1", lk_layer_norm_last_with(d_model, norm)) == LK_OK &&
-        lk_module_add_child(layer, "norm2", lk_layer_norm_last_with(d_model, norm)) == LK_OK &&
-        lk_module_add_child(layer, "dropout1", lk_dropout_with(dropout)) == LK_OK)
-        lk_module_add_child(layer, "dropout2", lk_dropout_with(dropout));
+        lk_module_add_child(layer, "norm1", lk_layer_norm_last_with(d_model, &norm)) == LK_OK &&
+        lk_module_add_child(layer, "norm2", lk_layer_norm_last_with(d_model, &norm)) == LK_OK &&
+        lk_module_add_child(layer, "dropout1", lk_dropout_with(&dropout)) == LK_OK)
+        lk_module_add_child(layer, "dropout2", lk_dropout_with(&dropout));
     return lki_module_checked(layer);
 }
 
@@ -104,7 +107,7 @@ static lk_value *encoder_body(lk_module *encoder, lk_value *x,
 
 static lk_value *encoder_forward(lk_module *encoder, lk_value *x)
 {
-    return encoder_body(encoder, x, &(lk_multihead_attention_forward_options){0});
+    return encoder_body(encoder, x, LK_OPTIONS(lk_multihead_attention_forward_options));
 }
 
 lk_value *lk_transformer_encoder_forward(lk_module *module, lk_value *x, lk_value *attn_mask,
@@ -112,7 +115,8 @@ lk_value *lk_transformer_encoder_forward(lk_module *module, lk_value *x, lk_valu
 {
     if (!x) return NULL;
     lk_graph *graph = lk_value_graph(x);
-    lk_multihead_attention_forward_options masks = {.attn_mask = attn_mask,
+    lk_multihead_attention_forward_options masks = {LK_SIZE(lk_multihead_attention_forward_options),
+                                                    .attn_mask = attn_mask,
                                                     .key_padding_mask = key_padding_mask};
     if (!module) return lki_graph_fail(graph, LK_ERR_INVALID, "the module is NULL: %s", lk_error());
     if (module->forward == layer_forward) return masked_layer(module, x, &masks);
@@ -141,10 +145,12 @@ static lk_module *stack(lk_module *layer_owned, int count)
 }
 
 lk_module *lk_transformer_encoder_with(lk_module *layer_owned, int count,
-                                       lk_transformer_encoder_options options)
+                                       const lk_transformer_encoder_options *given)
 {
+    lk_transformer_encoder_options options;
+    lk_status status = lki_take(&options, sizeof options, given, "lk_transformer_encoder_options");
     lk_module *encoder = NULL;
-    if (!layer_owned) goto failed;
+    if (status != LK_OK || !layer_owned) goto failed;
     if (count < 1) {
         lki_fail(LK_ERR_INVALID, "TransformerEncoder: expected at least 1 layer, found %d", count);
         goto failed;

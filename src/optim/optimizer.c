@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "nn/module.h"
 
 #include <math.h>
@@ -76,8 +77,9 @@ fail:
     return NULL;
 }
 
-lk_optimizer *lk_sgd_with(lk_sgd_options options)
+lk_optimizer *lk_sgd_with(const lk_sgd_options *given)
 {
+    LKI_TAKE(lk_sgd_options, options, given, NULL);
     if (!lki_number_given(options.lr)) return lki_fail_null(LK_ERR_INVALID, "SGD: lr is required");
     lk_hyper hyper = {.lr = lki_number_or(options.lr, 0),
                       .momentum = lki_number_or(options.momentum, 0),
@@ -101,26 +103,30 @@ static lk_optimizer *create_adam(const char *name, lk_update_rule rule, double w
     return create(name, rule, hyper, options->groups);
 }
 
-lk_optimizer *lk_adam_with(lk_adam_options options)
+lk_optimizer *lk_adam_with(const lk_adam_options *given)
 {
+    LKI_TAKE(lk_adam_options, options, given, NULL);
     return create_adam("Adam", LK_UPDATE_ADAM, 0, 1e-8, &options);
 }
 
-lk_optimizer *lk_adamw_with(lk_adam_options options)
+lk_optimizer *lk_adamw_with(const lk_adam_options *given)
 {
+    LKI_TAKE(lk_adam_options, options, given, NULL);
     return create_adam("AdamW", LK_UPDATE_ADAMW, 1e-2, 1e-8, &options);
 }
 
-lk_optimizer *lk_lamb_with(lk_adam_options options)
+lk_optimizer *lk_lamb_with(const lk_adam_options *given)
 {
+    LKI_TAKE(lk_adam_options, options, given, NULL);
     if (options.amsgrad) return lki_fail_null(LK_ERR_INVALID, "LAMB: there is no amsgrad variant");
     return create_adam("LAMB", LK_UPDATE_LAMB, 0, 1e-6, &options);
 }
 
 enum { CATALYST_LARGEST_NORM = 10 };
 
-lk_optimizer *lk_catalyst_lamb_with(lk_catalyst_lamb_options options)
+lk_optimizer *lk_catalyst_lamb_with(const lk_catalyst_lamb_options *given)
 {
+    LKI_TAKE(lk_catalyst_lamb_options, options, given, NULL);
     lk_hyper hyper = {.lr = lki_number_or(options.lr, 1e-3),
                       .beta1 = lki_number_or(options.beta1, 0.9),
                       .beta2 = lki_number_or(options.beta2, 0.999),
@@ -132,8 +138,9 @@ lk_optimizer *lk_catalyst_lamb_with(lk_catalyst_lamb_options options)
     return create("CatalystLamb", LK_UPDATE_LAMB, hyper, options.groups);
 }
 
-lk_optimizer *lk_rmsprop_with(lk_rmsprop_options options)
+lk_optimizer *lk_rmsprop_with(const lk_rmsprop_options *given)
 {
+    LKI_TAKE(lk_rmsprop_options, options, given, NULL);
     lk_hyper hyper = {.lr = lki_number_or(options.lr, 1e-2),
                       .alpha = lki_number_or(options.alpha, 0.99),
                       .eps = lki_number_or(options.eps, 1e-8),
@@ -144,8 +151,9 @@ lk_optimizer *lk_rmsprop_with(lk_rmsprop_options options)
     return create("RMSprop", LK_UPDATE_RMSPROP, hyper, options.groups);
 }
 
-lk_optimizer *lk_adagrad_with(lk_adagrad_options options)
+lk_optimizer *lk_adagrad_with(const lk_adagrad_options *given)
 {
+    LKI_TAKE(lk_adagrad_options, options, given, NULL);
     lk_hyper hyper = {.lr = lki_number_or(options.lr, 1e-2),
                       .lr_decay = lki_number_or(options.lr_decay, 0),
                       .weight_decay = lki_number_or(options.weight_decay, 0),
@@ -167,8 +175,10 @@ static lk_status check_custom(const char *name, const lk_custom_optimizer_option
                     options->state_count);
 }
 
-lk_optimizer *lk_custom_optimizer_with(lk_custom_optimizer_options options)
+lk_optimizer *lk_custom_optimizer_with(const lk_custom_optimizer_options *given)
 {
+    lk_custom_optimizer_options options;
+    lk_status status = lki_take(&options, sizeof options, given, "lk_custom_optimizer_options");
     char *name = lki_strdup(options.name ? options.name : "custom");
     lk_hyper hyper = {.lr = lki_number_or(options.lr, 0),
                       .momentum = lki_number_or(options.momentum, 0),
@@ -176,7 +186,7 @@ lk_optimizer *lk_custom_optimizer_with(lk_custom_optimizer_options options)
                       .beta1 = lki_number_or(options.beta1, 0),
                       .beta2 = lki_number_or(options.beta2, 0),
                       .eps = lki_number_or(options.eps, 0)};
-    lk_optimizer *optimizer = name && check_custom(name, &options) == LK_OK
+    lk_optimizer *optimizer = status == LK_OK && name && check_custom(name, &options) == LK_OK
                                   ? create(name, LK_UPDATE_SGD, hyper, options.groups)
                                   : NULL;
     if (!optimizer) {

@@ -2,6 +2,7 @@
 #include "optim/scheduler.h"
 
 #include "base/status.h"
+#include "base/take.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
 
@@ -97,8 +98,9 @@ static void set_phases(lk_scheduler *own, double max_lr, const lk_one_cycle_lr_o
     own->one_cycle.phase_count = options->three_phase ? 3 : 2;
 }
 
-lk_scheduler *lk_one_cycle_lr_with(double max_lr, lk_one_cycle_lr_options options)
+lk_scheduler *lk_one_cycle_lr_with(double max_lr, const lk_one_cycle_lr_options *given)
 {
+    LKI_TAKE(lk_one_cycle_lr_options, options, given, lki_scheduler_refused());
     int64_t total = options.total_steps ? options.total_steps : options.epochs * options.steps_per_epoch;
     double up = lki_number_or(options.pct_start, 0.3);
     if (total < 1)
@@ -164,8 +166,9 @@ static lk_status cyclic_prepare(lk_scheduler *own)
     return LK_OK;
 }
 
-lk_scheduler *lk_cyclic_lr_with(double base_lr, double max_lr, lk_cyclic_lr_options options)
+lk_scheduler *lk_cyclic_lr_with(double base_lr, double max_lr, const lk_cyclic_lr_options *given)
 {
+    LKI_TAKE(lk_cyclic_lr_options, options, given, lki_scheduler_refused());
     int64_t up = options.step_size_up ? options.step_size_up : 2000;
     int64_t down = options.step_size_down ? options.step_size_down : up;
     if (up < 1 || down < 1)

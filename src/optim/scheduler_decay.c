@@ -2,6 +2,7 @@
 #include "optim/scheduler.h"
 
 #include "base/status.h"
+#include "base/take.h"
 #include "nn/module.h"
 
 #include <math.h>
@@ -38,8 +39,9 @@ static double step_rate(const lk_scheduler *own, int group, double lr)
     return own->last_epoch == 0 || own->last_epoch % own->period != 0 ? lr : lr * own->gamma;
 }
 
-lk_scheduler *lk_step_lr_with(int64_t step_size, lk_step_lr_options options)
+lk_scheduler *lk_step_lr_with(int64_t step_size, const lk_step_lr_options *given)
 {
+    LKI_TAKE(lk_step_lr_options, options, given, lki_scheduler_refused());
     double gamma = lki_number_or(options.gamma, 0.1);
     if (check_period("StepLR", "step_size", step_size) || check_factor("StepLR", "gamma", gamma))
         return lki_scheduler_refused();
@@ -56,8 +58,9 @@ static double multi_step_rate(const lk_scheduler *own, int group, double lr)
     return hits ? lr * pow(own->gamma, hits) : lr;
 }
 
-lk_scheduler *lk_multi_step_lr_with(lk_multi_step_lr_options options)
+lk_scheduler *lk_multi_step_lr_with(const lk_multi_step_lr_options *given)
 {
+    LKI_TAKE(lk_multi_step_lr_options, options, given, lki_scheduler_refused());
     double gamma = lki_number_or(options.gamma, 0.1);
     if (check_factor("MultiStepLR", "gamma", gamma)) return lki_scheduler_refused();
     if (options.milestones.count < 1)
@@ -89,8 +92,9 @@ static double constant_rate(const lk_scheduler *own, int group, double lr)
     return own->last_epoch == own->period ? lr * (1.0 / own->factor) : lr;
 }
 
-lk_scheduler *lk_constant_lr_with(lk_constant_lr_options options)
+lk_scheduler *lk_constant_lr_with(const lk_constant_lr_options *given)
 {
+    LKI_TAKE(lk_constant_lr_options, options, given, lki_scheduler_refused());
     double factor = lki_number_or(options.factor, 1.0 / 3);
     if (!(factor > 0 && factor <= 1))
         return lki_scheduler_refuse(
@@ -111,8 +115,9 @@ static double linear_rate(const lk_scheduler *own, int group, double lr)
     return lr * (1. + (end - start) / ((double)own->period * start + (epoch - 1) * (end - start)));
 }
 
-lk_scheduler *lk_linear_lr_with(lk_linear_lr_options options)
+lk_scheduler *lk_linear_lr_with(const lk_linear_lr_options *given)
 {
+    LKI_TAKE(lk_linear_lr_options, options, given, lki_scheduler_refused());
     double start = lki_number_or(options.start_factor, 1.0 / 3), end = lki_number_or(options.end_factor, 1);
     if (!(start > 0 && start <= 1))
         return lki_scheduler_refuse(
@@ -136,8 +141,9 @@ static double polynomial_rate(const lk_scheduler *own, int group, double lr)
     return lr * pow((1.0 - epoch / total) / (1.0 - (epoch - 1) / total), own->power);
 }
 
-lk_scheduler *lk_polynomial_lr_with(lk_polynomial_lr_options options)
+lk_scheduler *lk_polynomial_lr_with(const lk_polynomial_lr_options *given)
 {
+    LKI_TAKE(lk_polynomial_lr_options, options, given, lki_scheduler_refused());
     int64_t period = options.total_iters ? options.total_iters : 5;
     if (check_period("PolynomialLR", "total_iters", period) != LK_OK) return lki_scheduler_refused();
     double power = lki_number_or(options.power, 1);
@@ -157,8 +163,9 @@ static double cosine_rate(const lk_scheduler *own, int group, double lr)
            own->eta_min;
 }
 
-lk_scheduler *lk_cosine_annealing_lr_with(int64_t t_max, lk_cosine_annealing_lr_options options)
+lk_scheduler *lk_cosine_annealing_lr_with(int64_t t_max, const lk_cosine_annealing_lr_options *given)
 {
+    LKI_TAKE(lk_cosine_annealing_lr_options, options, given, lki_scheduler_refused());
     if (check_period("CosineAnnealingLR", "T_max", t_max) ||
         check_factor("CosineAnnealingLR", "eta_min", options.eta_min))
         return lki_scheduler_refused();
@@ -194,8 +201,9 @@ static void restarts_restart(lk_scheduler *own)
 }
 
 lk_scheduler *lk_cosine_annealing_warm_restarts_with(int64_t t_0,
-                                                     lk_cosine_annealing_warm_restarts_options options)
+                                                     const lk_cosine_annealing_warm_restarts_options *given)
 {
+    LKI_TAKE(lk_cosine_annealing_warm_restarts_options, options, given, lki_scheduler_refused());
     static const char name[] = "CosineAnnealingWarmRestarts";
     int64_t t_mult = options.t_mult ? options.t_mult : 1;
     if (check_period(name, "T_0", t_0) || check_period(name, "T_mult", t_mult) ||

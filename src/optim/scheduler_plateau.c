@@ -2,6 +2,7 @@
 #include "optim/scheduler.h"
 
 #include "base/status.h"
+#include "base/take.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
 
@@ -48,8 +49,9 @@ static lk_status plateau_advance(lk_scheduler *own, const double *metric)
     return LK_OK;
 }
 
-lk_scheduler *lk_reduce_lr_on_plateau_with(lk_reduce_lr_on_plateau_options options)
+lk_scheduler *lk_reduce_lr_on_plateau_with(const lk_reduce_lr_on_plateau_options *given)
 {
+    LKI_TAKE(lk_reduce_lr_on_plateau_options, options, given, lki_scheduler_refused());
     options.factor = lki_number_or(options.factor, 0.1);
     options.threshold = lki_number_or(options.threshold, 1e-4);
     options.eps = lki_number_or(options.eps, 1e-8);

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "optim/optimizer.h"
 
 /* As in PyTorch each part has begun once when the sequence is made. The rates are taken back, but the
@@ -60,8 +61,9 @@ static lk_status check_parts(const lk_sequential_lr_options *options)
     return LK_OK;
 }
 
-lk_scheduler *lk_sequential_lr_with(lk_sequential_lr_options options)
+lk_scheduler *lk_sequential_lr_with(const lk_sequential_lr_options *given)
 {
+    LKI_TAKE(lk_sequential_lr_options, options, given, fail_with(options.schedulers));
     for (int i = 0; i < options.schedulers.count; i++)
         if (!options.schedulers.items[i]) return fail_with(options.schedulers);
     if (check_parts(&options) != LK_OK) return fail_with(options.schedulers);
@@ -81,8 +83,9 @@ lk_scheduler *lk_sequential_lr_with(lk_sequential_lr_options options)
     return own;
 }
 
-lk_scheduler *lk_warmup_lr_with(int64_t steps, lk_warmup_lr_options options)
+lk_scheduler *lk_warmup_lr_with(int64_t steps, const lk_warmup_lr_options *given)
 {
+    LKI_TAKE(lk_warmup_lr_options, options, given, fail_with(lk_schedulers(options.then)));
     lk_scheduler *warmup = lk_linear_lr(.start_factor = options.start_factor, .total_iters = steps);
     if (!warmup || steps < 1) {
         if (warmup)

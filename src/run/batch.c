@@ -44,6 +44,7 @@ lk_status lki_run_prepare_step(lk_runner *runner)
     LKI_TRY(lki_run_check_all_have_batches(runner));
     LKI_TRY(lki_step_keep(&runner->step, &runner->run->kept));
     lk_step_options options = runner->run->step_options;
+    options.struct_size = sizeof options;
     options.model = runner->model;
     options.criterion = runner->criterion;
     options.optimizer = only_looks(runner) ? NULL : runner->optimizer;
@@ -53,7 +54,7 @@ lk_status lki_run_prepare_step(lk_runner *runner)
     options.target_key = runner->target_key;
     options.loss_key = runner->loss_key;
     lki_objective_apply(runner, &options);
-    runner->step = lk_step_with(options);
+    runner->step = lk_step_with(&options);
     return runner->step ? lki_step_take_kept(runner->step, &runner->run->kept) : lki_last_status();
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 
 #include <lockstep/callback.h>
 
@@ -12,14 +13,9 @@
 /* As lk_train knows them: a run of one loader that never trains. */
 static lk_train_options as_run(const lk_named_loader *loader, const lk_evaluate_options *options)
 {
-    return (lk_train_options){.loaders = {loader, 1},
-                              .callbacks = options->callbacks,
-                              .model = options->model,
-                              .criterion = options->criterion,
-                              .seed = options->seed,
-                              .device = options->device,
-                              .verbose = options->verbose,
-                              .no_checkpoints = true};
+    return *LK_OPTIONS(lk_train_options, .loaders = {loader, 1}, .callbacks = options->callbacks,
+                       .model = options->model, .criterion = options->criterion, .seed = options->seed,
+                       .device = options->device, .verbose = options->verbose, .no_checkpoints = true);
 }
 
 static lk_status set_up(lk_runner *runner, lk_train_options *run, const lk_evaluate_options *options)
@@ -47,11 +43,13 @@ static lk_status evaluate(lk_runner *runner)
     return lki_run_call(runner, LKI_MOMENT_experiment_end);
 }
 
-lk_status lk_evaluate_loader_with(lk_runner *runner, lk_loader *loader, lk_evaluate_options options)
+lk_status lk_evaluate_loader_with(lk_runner *runner, lk_loader *loader, const lk_evaluate_options *given)
 {
+    lk_evaluate_options options;
+    lk_status taken = lki_take(&options, sizeof options, given, "lk_evaluate_options");
     lk_named_loader named = {"valid", loader};
     lk_train_options run = as_run(&named, &options);
-    LKI_TRY(lki_run_begin(runner, &run));
+    LKI_TRY(lki_run_begin(runner, &run, taken));
     lk_status status = set_up(runner, &run, &options);
     if (!status) status = evaluate(runner);
     runner->run->running = false;
@@ -73,7 +71,8 @@ static lk_status hand_over(lk_callback *callback, lk_runner *runner)
 
 static lk_status predict(lk_runner *runner, prediction_taker *taker)
 {
-    static const lk_callback_ops ops = {.name = "Predict", .on_batch_end = hand_over};
+    static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops), .name = "Predict",
+                                        .on_batch_end = hand_over};
     lk_callback *callback = lk_callback_create(&ops, taker, LK_ORDER_EXTERNAL);
     if (callback) callback->may_lag = callback->declares_metrics = true;
     LKI_TRY(lki_run_add_callback(runner, callback));
@@ -82,12 +81,14 @@ static lk_status predict(lk_runner *runner, prediction_taker *taker)
 }
 
 lk_status lk_predict_loader_with(lk_runner *runner, lk_loader *loader, lk_take_prediction take, void *context,
-                                 lk_evaluate_options options)
+                                 const lk_evaluate_options *given)
 {
+    lk_evaluate_options options;
+    lk_status taken = lki_take(&options, sizeof options, given, "lk_evaluate_options");
     prediction_taker taker = {take, context};
     lk_named_loader named = {"infer", loader};
     lk_train_options run = as_run(&named, &options);
-    LKI_TRY(lki_run_begin(runner, &run));
+    LKI_TRY(lki_run_begin(runner, &run, taken));
     lk_status status = set_up(runner, &run, &options);
     if (!status) status = predict(runner, &taker);
     lki_run_teardown(runner); /* the taker lives on this stack */
@@ -98,7 +99,7 @@ lk_tensor *lk_predict_batch(lk_runner *runner, const lk_tensor *features)
 {
     if (!runner->model) return lki_fail_null(LK_ERR_INVALID, "the runner has no model to predict with");
     if (!runner->engine) {
-        runner->run->engine = runner->engine = lk_engine_open("auto", (lk_engine_options){0});
+        runner->run->engine = runner->engine = lk_engine_open("auto", NULL);
         if (!runner->engine) return NULL;
         strcpy(runner->run->engine_device, "auto");
     }

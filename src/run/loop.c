@@ -64,7 +64,7 @@ static bool has_prefix(const char *text, const char *prefix)
 static lk_status begin_or_repeat(lki_run_loader *entry, lk_pass_options pass, lk_pass_size *size)
 {
     if (entry->repeat && entry->first_pass) return lk_loader_restore(entry->loader, entry->first_pass, size);
-    LKI_TRY(lk_loader_begin(entry->loader, pass, size));
+    LKI_TRY(lk_loader_begin(entry->loader, &pass, size));
     if (!entry->repeat) return LK_OK;
     entry->first_pass = LKI_NEW(lk_loader_state);
     if (!entry->first_pass) return LK_ERR_NOMEM;
@@ -84,11 +84,9 @@ static lk_status begin_pass(lk_runner *runner, int index, lk_pass_size *size)
         return status;
     }
     /* From 1 on, as Catalyst calls set_epoch: the number seeds the order that ranks share. */
-    lk_pass_options pass = {.epoch = runner->epoch_step,
-                            .rank = runner->rank,
-                            .world = runner->world_size,
-                            .train = runner->is_train_loader,
-                            .seed = runner->seed};
+    lk_pass_options pass = {
+        LK_SIZE(lk_pass_options),    .epoch = runner->epoch_step,      .rank = runner->rank,
+        .world = runner->world_size, .train = runner->is_train_loader, .seed = runner->seed};
     runner->loader_batch_step = runner->loader_sample_step = 0;
     return begin_or_repeat(&run->loaders[index], pass, size);
 }

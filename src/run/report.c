@@ -12,6 +12,8 @@
 #include "logger/logger.h"
 #include "run/run_logdir.h"
 
+#include <lockstep/version.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,16 +60,17 @@ static lk_status add_unless_given(lki_run *run, lk_logger *logger)
 static lk_status add_default_loggers(lk_runner *runner)
 {
     lki_run *run = runner->run;
-    lk_logger_options options = {0};
-    if (runner->verbose) LKI_TRY(add_unless_given(run, lk_console_logger_with(options)));
+    lk_logger_options options = {LK_SIZE(lk_logger_options)};
+    if (runner->verbose) LKI_TRY(add_unless_given(run, lk_console_logger_with(&options)));
     if (!run->logdir) return LK_OK;
     LKI_TRY(check_logs(runner));
     LKI_TRY(lki_make_folders(run->logdir));
     LKI_TRY(open_log_file(runner));
-    LKI_TRY(lki_run_add_logger(run, lk_console_logger_with((lk_logger_options){.stream = run->log_file})));
+    LKI_TRY(lki_run_add_logger(
+        run, lk_console_logger_with(LK_OPTIONS(lk_logger_options, .stream = run->log_file))));
     run->text_logger = run->loggers[run->logger_count - 1];
-    LKI_TRY(add_unless_given(run, lk_csv_logger_with(run->logdir, options)));
-    return add_unless_given(run, lk_tensorboard_logger_with(run->logdir, options));
+    LKI_TRY(add_unless_given(run, lk_csv_logger_with(run->logdir, &options)));
+    return add_unless_given(run, lk_tensorboard_logger_with(run->logdir, &options));
 }
 
 /* What was logged up to where a resumed run goes on stays; what came after it is dropped. */
@@ -182,7 +185,7 @@ static void print_header(FILE *stream, const lk_runner *runner, const char *gpus
     char parameters[48], over[96] = "";
     bool tf32 = run->engine_options.allow_tf32 && *gpus && run->step_options.precision == LK_F32;
     bool benchmark = run->engine_options.benchmark && *gpus;
-    bool staged = *gpus && run->comm && !run->comm->vtable->on_device;
+    bool staged = *gpus && run->comm && !run->comm->ops->on_device;
     const char *note = gpus;
     char mixed[64];
     if (!*gpus && run->mixed_cpus && runner->engine->ops->kernels) {

@@ -137,8 +137,8 @@ lk_status lki_run_fit_data(lk_runner *runner);
 
 /* setup.c */
 /* Undoes an earlier run, and says that this one runs. A runner that does so already is left as it is, and
- * what was handed over is freed. */
-lk_status lki_run_begin(lk_runner *runner, const lk_train_options *options);
+ * what was handed over is freed; likewise if `taken`, what came of taking the options, is a failure. */
+lk_status lki_run_begin(lk_runner *runner, const lk_train_options *options, lk_status taken);
 lk_status lki_run_setup(lk_runner *runner, lk_train_options *options);
 void lki_run_teardown(lk_runner *runner); /* frees loaders, callbacks, loggers; the model stays */
 lk_status lki_run_add_callback(lk_runner *runner, lk_callback *callback_owned);

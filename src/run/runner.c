@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 
 #include <string.h>
 
@@ -15,10 +16,18 @@ static void set_keys(lk_runner *runner, const lk_supervised_runner_options *opti
     runner->loss_key = options->loss_key ? options->loss_key : "loss";
 }
 
-lk_runner *lk_supervised_runner_with(lk_supervised_runner_options options)
+/* The library's copy of a custom runner's ops lies behind the runner, in one block. */
+typedef struct created_runner {
+    lk_runner runner;
+    lk_runner_ops ops;
+} created_runner;
+
+lk_runner *lk_supervised_runner_with(const lk_supervised_runner_options *given)
 {
-    lk_runner *runner = LKI_NEW(lk_runner);
-    if (!runner) return NULL;
+    LKI_TAKE(lk_supervised_runner_options, options, given, NULL);
+    created_runner *made = LKI_NEW(created_runner);
+    if (!made) return NULL;
+    lk_runner *runner = &made->runner;
     runner->run = LKI_NEW(lki_run);
     runner->batch_metrics = lki_metrics_create();
     runner->epoch_metrics = lki_metrics_create();
@@ -32,11 +41,14 @@ lk_runner *lk_supervised_runner_with(lk_supervised_runner_options options)
     return runner;
 }
 
-lk_runner *lk_custom_runner(const lk_runner_ops *ops, void *context)
+lk_runner *lk_custom_runner(const lk_runner_ops *given, void *context)
 {
+    LKI_TAKE(lk_runner_ops, ops, given, NULL);
     lk_runner *runner = lk_supervised_runner();
     if (!runner) return NULL;
-    runner->ops = ops;
+    created_runner *made = (created_runner *)runner;
+    made->ops = ops;
+    runner->ops = &made->ops;
     runner->context = context;
     return runner;
 }
@@ -130,8 +142,8 @@ lk_status lki_run_check_all_have_batches(const lk_runner *runner)
     const lk_comm *comm = runner->run->comm;
     lk_pass_size size;
     if (!comm || comm->size == 1 || !runner->batch || runner->is_train_loader) return LK_OK;
-    lk_pass_options last = {.rank = comm->size - 1, .world = comm->size};
-    LKI_TRY(lk_loader_size(runner->loader, last, &size));
+    lk_pass_options last = {LK_SIZE(lk_pass_options), .rank = comm->size - 1, .world = comm->size};
+    LKI_TRY(lk_loader_size(runner->loader, &last, &size));
     if (size.batch_count > 0) return LK_OK;
     return lki_fail(
         LK_ERR_INVALID,
@@ -140,15 +152,16 @@ lk_status lki_run_check_all_have_batches(const lk_runner *runner)
         runner->loader_key, comm->size);
 }
 
-lk_step *lk_runner_step(lk_runner *runner, const char *key, lk_step_options options)
+lk_step *lk_runner_step(lk_runner *runner, const char *key, const lk_step_options *given)
 {
+    LKI_TAKE(lk_step_options, options, given, NULL);
     lki_part *part = find_or_add_part(runner, key);
     if (!part) return NULL;
     if (!part->step) {
         if (!options.engine) options.engine = runner->engine;
         if (!options.comm) options.comm = runner->run->step_options.comm;
         if (lki_run_check_all_have_batches(runner)) return NULL;
-        part->step = lk_step_with(options);
+        part->step = lk_step_with(&options);
         if (part->step &&
             (lki_step_take_kept(part->step, &part->kept) || lki_part_restore_step(runner, part)))
             lki_step_drop(&part->step, &part->kept);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "optim/scheduler.h"
 #include "resume/rank_state.h"
 #include "resume/run_terms.h"
@@ -360,14 +361,13 @@ static bool engine_suits(const lki_run *run, const lk_engine_options *wanted)
 lk_status lki_run_open_engine(lk_runner *runner)
 {
     lki_run *run = runner->run;
-    lk_engine_options options = {.thread_count = run->options.thread_count,
-                                 .device = lki_run_gpu(run),
-                                 .allow_tf32 = run->options.tf32,
-                                 .benchmark = run->options.benchmark,
-                                 .cpu_level = run->cpu_level};
+    lk_engine_options options = {
+        LK_SIZE(lk_engine_options),          .thread_count = run->options.thread_count,
+        .device = lki_run_gpu(run),          .allow_tf32 = run->options.tf32,
+        .benchmark = run->options.benchmark, .cpu_level = run->cpu_level};
     if (run->engine && !engine_suits(run, &options)) LKI_TRY(lki_run_close_engine(runner));
     if (run->engine) return LK_OK;
-    run->engine = lk_engine_open(run->device, options);
+    run->engine = lk_engine_open(run->device, &options);
     run->engine_options = options;
     snprintf(run->engine_device, sizeof run->engine_device, "%s", run->device);
     runner->engine = run->engine;
@@ -516,8 +516,12 @@ static void drop_handed_over(const lk_runner *runner, const lk_train_options *op
     if (options->scheduler != runner->scheduler) lk_scheduler_free(options->scheduler);
 }
 
-lk_status lki_run_begin(lk_runner *runner, const lk_train_options *options)
+lk_status lki_run_begin(lk_runner *runner, const lk_train_options *options, lk_status taken)
 {
+    if (taken != LK_OK) {
+        drop_handed_over(runner, options);
+        return taken;
+    }
     if (runner->run->running) {
         drop_handed_over(runner, options);
         return lki_fail(LK_ERR_INVALID, "the runner is running: it cannot train, evaluate or predict over a "
@@ -529,10 +533,12 @@ lk_status lki_run_begin(lk_runner *runner, const lk_train_options *options)
     return LK_OK;
 }
 
-lk_status lk_train_with(lk_runner *runner, lk_train_options options)
+lk_status lk_train_with(lk_runner *runner, const lk_train_options *given)
 {
+    lk_train_options options;
     if (!runner) return lki_last_status();
-    LKI_TRY(lki_run_begin(runner, &options));
+    lk_status taken = lki_take(&options, sizeof options, given, "lk_train_options");
+    LKI_TRY(lki_run_begin(runner, &options, taken));
     lk_status status = lki_run_setup(runner, &options);
     if (!status) status = lki_run_renew_parts(runner);
     if (!status) status = lki_distributed_train(runner, train_rank);

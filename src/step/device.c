@@ -168,7 +168,7 @@ bool lki_step_records(const lk_step *step)
     const lk_comm *comm = step->replicas.comm;
     if (!step->mirror || !step->engine->ops->record_begin) return false;
     if (!comm) return !step->options.sync_batch_norm || !step->options.comm || step->options.comm->size == 1;
-    return comm->vtable->on_device && lki_replicas_overlap(&step->replicas) && !step->flat.sums;
+    return comm->ops->on_device && lki_replicas_overlap(&step->replicas) && !step->flat.sums;
 }
 
 static lk_status make_calls(lk_step *step, lki_program_kind kind)

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/take.h"
 #include "nn/module.h"
 #include "step/current_ranks.h"
 #include "step/divided_update.h"
@@ -99,8 +100,9 @@ static lk_status check_numbers(const lk_step_options *options)
     return LK_OK;
 }
 
-lk_step *lk_step_with(lk_step_options options)
+lk_step *lk_step_with(const lk_step_options *given)
 {
+    LKI_TAKE(lk_step_options, options, given, NULL);
     if (!options.model) /* the constructor of the model has said why */
         return lk_error()[0] ? NULL : lki_fail_null(LK_ERR_INVALID, "a step needs a model");
     if (check_numbers(&options)) return NULL;
@@ -110,7 +112,7 @@ lk_step *lk_step_with(lk_step_options options)
     step->options = options;
     if (!options.comm && lki_ranks_comm_for_step(&options, &step->options.comm, &step->run_number)) goto fail;
     step->engine = options.engine;
-    if (!step->engine) step->engine = step->own_engine = lk_engine_open("auto", (lk_engine_options){0});
+    if (!step->engine) step->engine = step->own_engine = lk_engine_open("auto", NULL);
     if (!step->engine) goto fail;
     step->residents.engine = step->engine;
     lk_generator_seed(&step->spare, 0);

@@ -345,7 +345,7 @@ static void test_batch_samplers(void **state)
         snprintf(text, sizeof text, "a: " BATCHES_OF_SIX "%s}", more[i]);
         lkt_ok(open_world(&w, text));
         assert_int_equal(lk_loader_batch_size(object_at(&w, "a")), 6);
-        lkt_ok(lk_loader_begin(object_at(&w, "a"), (lk_pass_options){0}, &size));
+        lkt_ok(lk_loader_begin(object_at(&w, "a"), NULL, &size));
         assert_int_equal(size.batch_count, 2);
         close_world(&w);
     }

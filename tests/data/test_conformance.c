@@ -1,4 +1,4 @@
-/* One suite that every dataset passes: what the vtable promises, whoever implements it. */
+/* One suite that every dataset passes: what the ops promise, whoever implements it. */
 #include "lktest.h"
 
 #include <lockstep/data.h>
@@ -220,7 +220,7 @@ static void loaders_agree(void **state)
         for (int workers = 0; workers <= 2; workers += 2) {
             lk_loader *loader = lk_loader(lk_dataset_share(dataset), .batch_size = 4, .shuffle = true,
                                           .num_workers = workers);
-            lkt_ok(lk_loader_begin(loader, (lk_pass_options){.epoch = 2, .seed = 77}, NULL));
+            lkt_ok(lk_loader_begin(loader, LK_OPTIONS(lk_pass_options, .epoch = 2, .seed = 77), NULL));
             for (lk_batch *batch;;) {
                 lkt_ok(lk_loader_next(loader, &batch));
                 if (!batch) break;
@@ -248,7 +248,7 @@ static void out_of_memory(void **state)
             if (kinds[k].make == csv) continue; /* its maker writes a file, which needs memory too */
             lki_set_allocation_limit(limits[i]);
             lk_loader *loader = lk_loader(kinds[k].make(), .batch_size = 4, .shuffle = true);
-            lk_status status = loader ? lk_loader_begin(loader, (lk_pass_options){0}, NULL) : LK_ERR_NOMEM;
+            lk_status status = loader ? lk_loader_begin(loader, NULL, NULL) : LK_ERR_NOMEM;
             lk_batch *batch = NULL;
             if (status == LK_OK) status = lk_loader_next(loader, &batch);
             lki_set_allocation_limit(0);

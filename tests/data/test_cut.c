@@ -54,7 +54,7 @@ static void test_a_loader_and_a_conversion_find_it_too(void **state)
             lk_loader(lk_npy_dataset({"features", path}), .batch_size = 64, .num_workers = workers);
         lkt_not_null(loader);
         assert_int_equal(truncate(path, 4096), 0);
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){0}, NULL));
+        lkt_ok(lk_loader_begin(loader, NULL, NULL));
         do status = lk_loader_next(loader, &batch);
         while (!status && batch);
         assert_int_equal(status, LK_ERR_IO);

@@ -166,14 +166,14 @@ static void csv_tables_of_spreadsheets(void **state)
 static void check_bad_csv(const char *text, lk_csv_dataset_options options, const char *fragment)
 {
     const char *path = write_text("bad.csv", text);
-    assert_null(lk_csv_dataset_with(path, options));
+    assert_null(lk_csv_dataset_with(path, &options));
     lkt_contains(lk_error(), fragment);
 }
 
 static void bad_csv_tables(void **state)
 {
     (void)state;
-    lk_csv_dataset_options plain = {0};
+    lk_csv_dataset_options plain = {LK_SIZE(lk_csv_dataset_options)};
     check_bad_csv("a,b\n1,2\n3,nan\n", plain, "bad.csv:3: column \"b\": expected a number, found \"nan\"");
     check_bad_csv("a,b\n1,2\n\n3,fast\n", plain,
                   "bad.csv:4: column \"b\": expected a number, found \"fast\"");
@@ -186,8 +186,9 @@ static void bad_csv_tables(void **state)
     check_bad_csv("a,b\n1,\"2\"x\n", plain, "bad.csv:2: text after a closing quote");
     check_bad_csv("\n\n", plain, "no line to read");
     check_bad_csv("a\n1\n", plain, "no column is left");
-    check_bad_csv("a,b\n1,2\n", (lk_csv_dataset_options){.target_columns = "c"}, "no column \"c\"");
-    check_bad_csv("a,b\n1,2.5\n", (lk_csv_dataset_options){.class_targets = true},
+    check_bad_csv("a,b\n1,2\n", *LK_OPTIONS(lk_csv_dataset_options, .target_columns = "c"),
+                  "no column \"c\"");
+    check_bad_csv("a,b\n1,2.5\n", *LK_OPTIONS(lk_csv_dataset_options, .class_targets = true),
                   "row 1: column \"b\": expected a class number");
     check_bad_csv("a,b\n1,1e999\n", plain, "bad.csv:2");
     assert_null(lk_csv_dataset("/nowhere/table.csv"));
@@ -271,7 +272,7 @@ static void picture_folders(void **state)
     lk_loader *loader = lk_loader(dataset, .batch_size = 1, .num_workers = 3);
     for (int epoch = 0; epoch < 5; epoch++) {
         lk_batch *batch;
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){.epoch = epoch}, NULL));
+        lkt_ok(lk_loader_begin(loader, LK_OPTIONS(lk_pass_options, .epoch = epoch), NULL));
         for (int i = 0; i < 3; i++) {
             lkt_ok(lk_loader_next(loader, &batch));
             assert_memory_equal(lk_batch_get(batch, "features")->data, pixels[i], sizeof pixels[i]);

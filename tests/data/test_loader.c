@@ -43,7 +43,7 @@ static void batches_have_shapes_and_values(void **state)
         lk_loader *loader = lk_loader(numbers(50), .batch_size = 8, .shuffle = true, .num_workers = workers);
         for (int epoch = 0; epoch < 3; epoch++) {
             lk_pass_size size;
-            lkt_ok(lk_loader_begin(loader, (lk_pass_options){.epoch = epoch}, &size));
+            lkt_ok(lk_loader_begin(loader, LK_OPTIONS(lk_pass_options, .epoch = epoch), &size));
             assert_int_equal(size.batch_count, 7);
             lk_batch *batch;
             int64_t count = 0;
@@ -66,12 +66,12 @@ static void steady_state_allocates_nothing(void **state)
     (void)state;
     for (int workers = 0; workers <= 2; workers++) {
         lk_loader *loader = lk_loader(numbers(500), .batch_size = 8, .num_workers = workers);
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){0}, NULL));
+        lkt_ok(lk_loader_begin(loader, NULL, NULL));
         uint64_t before = lki_allocation_count();
         lk_batch *batch;
         do lkt_ok(lk_loader_next(loader, &batch));
         while (batch);
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){.epoch = 1}, NULL));
+        lkt_ok(lk_loader_begin(loader, LK_OPTIONS(lk_pass_options, .epoch = 1), NULL));
         assert_int_equal(lki_allocation_count(), before);
         void *memory;
         size_t nbytes;
@@ -89,7 +89,7 @@ static void passes_can_be_left_early(void **state)
     (void)state;
     lk_loader *loader = lk_loader(numbers(100), .batch_size = 4, .shuffle = true, .num_workers = 2);
     for (int epoch = 0; epoch < 50; epoch++) {
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){.epoch = epoch}, NULL));
+        lkt_ok(lk_loader_begin(loader, LK_OPTIONS(lk_pass_options, .epoch = epoch), NULL));
         for (int i = 0; i < epoch % 5; i++) {
             lk_batch *batch;
             lkt_ok(lk_loader_next(loader, &batch));
@@ -119,15 +119,15 @@ static void seek_within_a_pass(void **state)
     int64_t whole[64], part[64], whole_count, part_count;
     for (int workers = 0; workers <= 2; workers += 2) {
         lk_loader *loader = lk_loader(numbers(50), .batch_size = 8, .shuffle = true, .num_workers = workers);
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){0}, NULL));
+        lkt_ok(lk_loader_begin(loader, NULL, NULL));
         lkt_fails(lk_loader_seek(loader, 8), LK_ERR_RANGE, "batch 8 of a pass of 7");
         read_rest(loader, whole, &whole_count);
         lkt_fails(lk_loader_seek(loader, 1), LK_ERR_INVALID, "begun");
         lk_manual_seed(3);
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){0}, NULL));
+        lkt_ok(lk_loader_begin(loader, NULL, NULL));
         read_rest(loader, whole, &whole_count);
         lk_manual_seed(3);
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){0}, NULL));
+        lkt_ok(lk_loader_begin(loader, NULL, NULL));
         lkt_ok(lk_loader_seek(loader, 5));
         read_rest(loader, part, &part_count);
         assert_int_equal(part_count, 10);
@@ -144,18 +144,18 @@ static void check_resume(lk_loader *(*make)(void), int read, lk_pass_options opt
     lk_manual_seed(11);
     lk_loader *first = make();
     lk_batch *batch;
-    lkt_ok(lk_loader_begin(first, options, NULL));
+    lkt_ok(lk_loader_begin(first, &options, NULL));
     do lkt_ok(lk_loader_next(first, &batch));
     while (batch);
     options.epoch++;
-    lkt_ok(lk_loader_begin(first, options, NULL));
+    lkt_ok(lk_loader_begin(first, &options, NULL));
     for (int i = 0; i < read; i++) lkt_ok(lk_loader_next(first, &batch));
     lk_loader_state saved;
     lk_loader_save(first, &saved);
     lk_generator at_save = *lk_default_generator();
     read_rest(first, expected, &expected_count);
     options.epoch++;
-    lkt_ok(lk_loader_begin(first, options, NULL));
+    lkt_ok(lk_loader_begin(first, &options, NULL));
     int64_t next_epoch_count;
     read_rest(first, expected + expected_count, &next_epoch_count);
     lk_loader_free(first);
@@ -167,7 +167,7 @@ static void check_resume(lk_loader *(*make)(void), int read, lk_pass_options opt
     assert_memory_equal(lk_default_generator(), &at_save, sizeof at_save);
     read_rest(second, resumed, &resumed_count);
     assert_int_equal(resumed_count, expected_count);
-    lkt_ok(lk_loader_begin(second, options, NULL));
+    lkt_ok(lk_loader_begin(second, &options, NULL));
     read_rest(second, resumed + resumed_count, &next_epoch_count);
     assert_memory_equal(resumed, expected, (size_t)(expected_count + next_epoch_count) * sizeof *resumed);
     lk_loader_free(second);
@@ -222,8 +222,8 @@ static void resume_anywhere(void **state)
         mini_epochs, wrapped_mini_epochs, subset_sampled};
     for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
         for (int read = 0; read <= 2; read++) {
-            check_resume(makers[i], read, (lk_pass_options){0});
-            check_resume(makers[i], read, (lk_pass_options){.world = 2, .rank = 1, .train = true});
+            check_resume(makers[i], read, *LK_OPTIONS(lk_pass_options));
+            check_resume(makers[i], read, *LK_OPTIONS(lk_pass_options, .world = 2, .rank = 1, .train = true));
         }
 }
 
@@ -253,8 +253,8 @@ static void squares_free(void *context)
     ++*((squares *)context)->freed;
 }
 
-static const lk_dataset_ops squares_ops = {
-    .length = squares_length, .get = squares_get, .free = squares_free};
+static const lk_dataset_ops squares_ops = {LK_SIZE(lk_dataset_ops), .length = squares_length,
+                                           .get = squares_get, .free = squares_free};
 
 static void users_dataset(void **state)
 {
@@ -268,7 +268,7 @@ static void users_dataset(void **state)
     lk_loader *second = lk_loader(dataset, .batch_size = 7);
     for (int which = 0; which < 2; which++) {
         lk_loader *loader = which ? second : first;
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){0}, NULL));
+        lkt_ok(lk_loader_begin(loader, NULL, NULL));
         for (;;) {
             lk_batch *batch;
             lkt_ok(lk_loader_next(loader, &batch));
@@ -288,7 +288,7 @@ static void users_dataset(void **state)
         dataset = lk_dataset_create(&squares_ops, &field, 1, &context);
         lk_loader *loader = lk_loader(dataset, .batch_size = 5, .num_workers = workers, .name = "train");
         lk_batch *batch;
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){0}, NULL));
+        lkt_ok(lk_loader_begin(loader, NULL, NULL));
         lkt_ok(lk_loader_next(loader, &batch));
         lkt_ok(lk_loader_next(loader, &batch));
         lkt_fails(lk_loader_next(loader, &batch), LK_ERR_SHAPE,
@@ -311,26 +311,24 @@ static void errors(void **state)
     assert_null(lk_loader(numbers(4), .sampler = lk_random_sampler(0)));
     assert_null(lk_loader(numbers(4), .shuffle = true, .sampler = lk_random_sampler(4)));
     lk_loader *loader = lk_loader(numbers(4), .sampler = lk_subset_random_sampler(beyond, 2));
-    lkt_fails(lk_loader_begin(loader, (lk_pass_options){0}, NULL), LK_ERR_RANGE, "sample 99");
+    lkt_fails(lk_loader_begin(loader, NULL, NULL), LK_ERR_RANGE, "sample 99");
     lk_loader_free(loader);
     loader = lk_loader(numbers(0), .name = "train");
-    lkt_fails(lk_loader_begin(loader, (lk_pass_options){0}, NULL), LK_ERR_INVALID,
-              "loader \"train\" is empty");
+    lkt_fails(lk_loader_begin(loader, NULL, NULL), LK_ERR_INVALID, "loader \"train\" is empty");
     lkt_ok(lk_loader_set_name(loader, "valid"));
-    lkt_fails(lk_loader_begin(loader, (lk_pass_options){0}, NULL), LK_ERR_INVALID,
-              "loader \"valid\" is empty");
+    lkt_fails(lk_loader_begin(loader, NULL, NULL), LK_ERR_INVALID, "loader \"valid\" is empty");
     lk_loader_free(loader);
     loader = lk_loader(numbers(5), .batch_size = 8, .drop_last = true);
-    lkt_fails(lk_loader_begin(loader, (lk_pass_options){0}, NULL), LK_ERR_INVALID,
-              "5 samples make no batch of 8");
+    lkt_fails(lk_loader_begin(loader, NULL, NULL), LK_ERR_INVALID, "5 samples make no batch of 8");
     for (int train = 0; train < 2; train++)
         for (int rank = 0; rank < 2; rank++)
             lkt_fails(
-                lk_loader_begin(loader, (lk_pass_options){.world = 2, .rank = rank, .train = train}, NULL),
+                lk_loader_begin(loader, LK_OPTIONS(lk_pass_options, .world = 2, .rank = rank, .train = train),
+                                NULL),
                 LK_ERR_INVALID,
                 train ? "6 samples, shared by 2 ranks, make no batch of 8" : "5 samples, shared by 2 ranks,");
-    lkt_fails(lk_loader_begin(loader, (lk_pass_options){.world = 2, .rank = 2}, NULL), LK_ERR_INVALID,
-              "rank 2");
+    lkt_fails(lk_loader_begin(loader, LK_OPTIONS(lk_pass_options, .world = 2, .rank = 2), NULL),
+              LK_ERR_INVALID, "rank 2");
     lk_loader_free(loader);
     lk_loader_state state_of_nothing = {0};
     loader = lk_loader(numbers(5));
@@ -347,9 +345,9 @@ static void out_of_memory(void **state)
     (void)state;
     lk_loader *loader = lk_loader(numbers(50), .batch_size = 50);
     lki_set_allocation_limit(700);
-    lkt_fails(lk_loader_begin(loader, (lk_pass_options){0}, NULL), LK_ERR_NOMEM, "out of memory");
+    lkt_fails(lk_loader_begin(loader, NULL, NULL), LK_ERR_NOMEM, "out of memory");
     lki_set_allocation_limit(0);
-    lkt_ok(lk_loader_begin(loader, (lk_pass_options){0}, NULL));
+    lkt_ok(lk_loader_begin(loader, NULL, NULL));
     lk_loader_free(loader);
 }
 
@@ -391,7 +389,7 @@ static void forked_children_begin_anew(void **state)
     for (int workers = 0; workers <= 2; workers += 2) {
         lk_loader *loader = lk_loader(numbers(400), .batch_size = 4, .shuffle = true, .num_workers = workers);
         lk_batch *batch;
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){0}, NULL));
+        lkt_ok(lk_loader_begin(loader, NULL, NULL));
         for (int i = 0; i < 10; i++) lkt_ok(lk_loader_next(loader, &batch));
 #ifdef __SANITIZE_ADDRESS__
         usleep(200000); /* a thread that starts holds locks of the sanitizer's, which a child finds held */
@@ -403,7 +401,8 @@ static void forked_children_begin_anew(void **state)
             alarm(60);
             int64_t count = 0;
             lk_status status =
-                c == 2 ? LK_OK : lk_loader_begin(loader, (lk_pass_options){.world = 2, .rank = c}, NULL);
+                c == 2 ? LK_OK
+                       : lk_loader_begin(loader, LK_OPTIONS(lk_pass_options, .world = 2, .rank = c), NULL);
             while (status == LK_OK && c < 2) {
                 status = lk_loader_next(loader, &batch);
                 if (!batch) break;
@@ -428,9 +427,10 @@ static void forked_children_begin_anew(void **state)
 static void count_samples(lk_loader *loader, int world, bool train, int *counted, int64_t *batches)
 {
     for (int rank = 0; rank < world; rank++) {
-        lk_pass_options pass = {.epoch = 2, .rank = rank, .world = world, .train = train, .seed = 9};
+        lk_pass_options pass = {LK_SIZE(lk_pass_options), .epoch = 2,     .rank = rank,
+                                .world = world,           .train = train, .seed = 9};
         lk_batch *batch;
-        lkt_ok(lk_loader_begin(loader, pass, NULL));
+        lkt_ok(lk_loader_begin(loader, &pass, NULL));
         batches[rank] = 0;
         for (;;) {
             lkt_ok(lk_loader_next(loader, &batch));

@@ -103,8 +103,8 @@ static void raw_batches(void **state)
     lk_loader *bytes = lk_loader(lk_mnist(root), .batch_size = 32, .raw = true);
     lk_loader *floats = lk_loader(lk_mnist(root), .batch_size = 32);
     lk_batch *a, *b;
-    lkt_ok(lk_loader_begin(bytes, (lk_pass_options){0}, NULL));
-    lkt_ok(lk_loader_begin(floats, (lk_pass_options){0}, NULL));
+    lkt_ok(lk_loader_begin(bytes, NULL, NULL));
+    lkt_ok(lk_loader_begin(floats, NULL, NULL));
     lkt_ok(lk_loader_next(bytes, &a));
     lkt_ok(lk_loader_next(floats, &b));
     const lk_tensor *x = lk_batch_get(a, "features"), *y = lk_batch_get(b, "features");
@@ -116,7 +116,7 @@ static void raw_batches(void **state)
     lk_loader_free(floats);
     lk_dataset *subset = lk_subset(lk_mnist(root), (int64_t[]){3}, 1);
     lk_loader *indirect = lk_loader(subset, .raw = true);
-    lkt_fails(lk_loader_begin(indirect, (lk_pass_options){0}, NULL), LK_ERR_UNSUPPORTED, "\"features\"");
+    lkt_fails(lk_loader_begin(indirect, NULL, NULL), LK_ERR_UNSUPPORTED, "\"features\"");
     lk_loader_free(indirect);
 }
 
@@ -138,7 +138,7 @@ static void class_balance_on_the_test_set(void **state)
                                                        .samples_per_class = cases[c].given);
         lk_loader *loader = lk_loader(lk_dataset_share(dataset), .batch_size = 100, .sampler = sampler);
         int64_t count[10] = {0};
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){0}, NULL));
+        lkt_ok(lk_loader_begin(loader, NULL, NULL));
         for (lk_batch *batch;;) {
             lkt_ok(lk_loader_next(loader, &batch));
             if (!batch) break;

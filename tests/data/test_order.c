@@ -45,7 +45,7 @@ static lk_dataset *numbers(int64_t length)
 static int read_pass(lk_loader *loader, lk_pass_options options, int64_t *order)
 {
     lk_pass_size size;
-    lkt_ok(lk_loader_begin(loader, options, &size));
+    lkt_ok(lk_loader_begin(loader, &options, &size));
     lk_batch *batch = NULL;
     int count = 0, batches = 0;
     for (;;) {
@@ -69,8 +69,8 @@ static void check_case(const char *name, lk_loader *loader)
     lkt_not_null(loader);
     golden expected = load(name);
     int64_t order[MAX_ORDER];
-    int count = read_pass(loader, (lk_pass_options){0}, order);
-    count += read_pass(loader, (lk_pass_options){.epoch = 1}, order + count);
+    int count = read_pass(loader, *LK_OPTIONS(lk_pass_options), order);
+    count += read_pass(loader, *LK_OPTIONS(lk_pass_options, .epoch = 1), order + count);
     assert_int_equal(count, expected.count);
     for (int i = 0; i < count; i++)
         if (order[i] != expected.order[i])
@@ -130,9 +130,10 @@ static void check_distributed(int64_t length, int world, int rank, bool drop)
         lk_distributed_sampler(length, .num_replicas = world, .rank = rank, .drop_last = drop);
     lk_loader *loader = lk_loader(numbers(length), .batch_size = 2, .sampler = sampler);
     if (expected.count) {
-        int count = read_pass(loader, (lk_pass_options){0}, order);
-        count += read_pass(loader, (lk_pass_options){.epoch = 1, .train = true, .world = world, .rank = rank},
-                           order + count);
+        int count = read_pass(loader, *LK_OPTIONS(lk_pass_options), order);
+        count += read_pass(
+            loader, *LK_OPTIONS(lk_pass_options, .epoch = 1, .train = true, .world = world, .rank = rank),
+            order + count);
         assert_int_equal(count, expected.count);
         assert_memory_equal(order, expected.order, sizeof *order * (size_t)count);
     }
@@ -140,8 +141,10 @@ static void check_distributed(int64_t length, int world, int rank, bool drop)
     if (drop) return;
     /* ... and as the loader shards a training pass by itself. */
     loader = lk_loader(numbers(length), .batch_size = 2);
-    int count = read_pass(loader, (lk_pass_options){.train = true, .world = world, .rank = rank}, order);
-    count += read_pass(loader, (lk_pass_options){.epoch = 1, .train = true, .world = world, .rank = rank},
+    int count =
+        read_pass(loader, *LK_OPTIONS(lk_pass_options, .train = true, .world = world, .rank = rank), order);
+    count += read_pass(loader,
+                       *LK_OPTIONS(lk_pass_options, .epoch = 1, .train = true, .world = world, .rank = rank),
                        order + count);
     assert_int_equal(count, expected.count);
     assert_memory_equal(order, expected.order, sizeof *order * (size_t)count);
@@ -167,8 +170,8 @@ static void check_exact(int64_t length, int world, lk_sampler *(*sampler)(int64_
         lk_loader *loader =
             lk_loader(numbers(length), .batch_size = 3, .sampler = sampler ? sampler(length) : NULL);
         lk_pass_size size;
-        lk_pass_options options = {.world = world, .rank = rank, .epoch = 2};
-        lkt_ok(lk_loader_size(loader, options, &size));
+        lk_pass_options options = {LK_SIZE(lk_pass_options), .world = world, .rank = rank, .epoch = 2};
+        lkt_ok(lk_loader_size(loader, &options, &size));
         assert_int_equal(size.total_sample_count, length);
         int count = read_pass(loader, options, order);
         for (int i = 0; i < count; i++) seen[order[i]]++;
@@ -203,7 +206,8 @@ static void users_sampler_is_sharded_once(void **state)
     int64_t order[MAX_ORDER], first[MAX_ORDER];
     for (int rank = 0; rank < 2; rank++) {
         lk_loader *loader = lk_loader(numbers(20), .sampler = lk_random_sampler(20));
-        int count = read_pass(loader, (lk_pass_options){.world = 2, .rank = rank, .train = true}, order);
+        int count =
+            read_pass(loader, *LK_OPTIONS(lk_pass_options, .world = 2, .rank = rank, .train = true), order);
         assert_int_equal(count, 10);
         for (int i = 0; i < count; i++) seen[order[i]]++;
         lk_loader_free(loader);
@@ -214,7 +218,8 @@ static void users_sampler_is_sharded_once(void **state)
     for (int rank = 0; rank < 2; rank++) {
         lk_sampler *wrapped = lk_distributed_sampler_wrapper(lk_sequential_sampler(20), .no_shuffle = true);
         lk_loader *loader = lk_loader(numbers(20), .sampler = wrapped);
-        int count = read_pass(loader, (lk_pass_options){.world = 2, .rank = rank, .train = true}, first);
+        int count =
+            read_pass(loader, *LK_OPTIONS(lk_pass_options, .world = 2, .rank = rank, .train = true), first);
         assert_int_equal(count, 10);
         for (int i = 0; i < count; i++) assert_int_equal(first[i], 2 * i + rank);
         lk_loader_free(loader);
@@ -222,7 +227,8 @@ static void users_sampler_is_sharded_once(void **state)
     /* In training without shuffling, the order is kept and dealt out. */
     lk_loader *loader = lk_loader(numbers(5), .no_shuffle = true);
     static const int64_t kept[] = {1, 3, 0};
-    assert_int_equal(read_pass(loader, (lk_pass_options){.world = 2, .rank = 1, .train = true}, order), 3);
+    assert_int_equal(
+        read_pass(loader, *LK_OPTIONS(lk_pass_options, .world = 2, .rank = 1, .train = true), order), 3);
     assert_memory_equal(order, kept, sizeof kept);
     lk_loader_free(loader);
 }

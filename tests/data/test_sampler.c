@@ -67,8 +67,8 @@ static void batch_balance(void **state)
     for (int world = 1; world <= 3; world++)
         for (int rank = 0; rank < world; rank++) {
             lk_pass_size size;
-            lkt_ok(lk_loader_begin(loader, (lk_pass_options){.world = world, .rank = rank, .train = true},
-                                   &size));
+            lkt_ok(lk_loader_begin(
+                loader, LK_OPTIONS(lk_pass_options, .world = world, .rank = rank, .train = true), &size));
             assert_int_equal(size.batch_count, (10 + world - 1) / world); /* whole batches are dealt out */
             for (lk_batch *batch;;) {
                 lkt_ok(lk_loader_next(loader, &batch));
@@ -158,12 +158,12 @@ static void users_own(void **state)
                                   .sampler = lk_custom_sampler(5, backwards, &wanted, count_free));
     lk_pass_size size;
     lk_batch *batch;
-    lkt_ok(lk_loader_begin(loader, (lk_pass_options){.epoch = 1}, &size));
+    lkt_ok(lk_loader_begin(loader, LK_OPTIONS(lk_pass_options, .epoch = 1), &size));
     assert_true(size.batch_count == 2 && size.sample_count == 3);
     lkt_ok(lk_loader_next(loader, &batch));
     assert_true(batch->indices[0] == 3 && batch->indices[1] == 2);
     wanted = 6;
-    lkt_fails(lk_loader_begin(loader, (lk_pass_options){0}, &size), LK_ERR_RANGE, "says it wrote 6");
+    lkt_fails(lk_loader_begin(loader, NULL, &size), LK_ERR_RANGE, "says it wrote 6");
     lk_loader_free(loader);
     assert_int_equal(freed, 1);
     assert_null(lk_loader(numbers(5), .sampler = lk_custom_sampler(5, NULL, &wanted, count_free)));

@@ -155,8 +155,9 @@ static void workers_change_nothing(void **state)
     for (int round = 0; round < 6; round++) {
         static const int workers[] = {0, 1, 2, 5, 0, 0};
         lk_loader *loader = augmented(workers[round]);
-        lk_pass_options options = {.epoch = round == 4 ? 8 : 7, .seed = round == 5 ? 4 : 3};
-        lkt_ok(lk_loader_begin(loader, options, NULL));
+        lk_pass_options options = {LK_SIZE(lk_pass_options), .epoch = round == 4 ? 8 : 7,
+                                   .seed = round == 5 ? 4 : 3};
+        lkt_ok(lk_loader_begin(loader, &options, NULL));
         for (int b = 0; b < 5; b++) {
             lk_batch *batch;
             lkt_ok(lk_loader_next(loader, &batch));
@@ -184,8 +185,8 @@ static void mixed_batches(void **state)
         lk_loader *plain = lk_loader(dataset, .batch_size = 8);
         double total = 0;
         for (int epoch = 0; epoch < 20; epoch++) {
-            lkt_ok(lk_loader_begin(mixed, (lk_pass_options){.epoch = epoch}, NULL));
-            lkt_ok(lk_loader_begin(plain, (lk_pass_options){.epoch = epoch}, NULL));
+            lkt_ok(lk_loader_begin(mixed, LK_OPTIONS(lk_pass_options, .epoch = epoch), NULL));
+            lkt_ok(lk_loader_begin(plain, LK_OPTIONS(lk_pass_options, .epoch = epoch), NULL));
             lk_batch *a, *b;
             for (;;) {
                 lkt_ok(lk_loader_next(mixed, &a));

@@ -44,7 +44,7 @@ static inline lk_tensor *random_tensor(lk_dtype dtype, lk_shape shape, double lo
 
 static inline void run_trial(result *r, const trial *t, const char *engine_name, int threads)
 {
-    lk_engine *engine = lk_engine_open(engine_name, (lk_engine_options){.thread_count = threads});
+    lk_engine *engine = lk_engine_open(engine_name, LK_OPTIONS(lk_engine_options, .thread_count = threads));
     lkt_not_null(engine);
     if (t->tune) t->tune(engine);
     lk_tensor in[MAX_IN];

@@ -138,7 +138,7 @@ static void dropout_leaves_the_generator_where_the_reference_does(void **state)
     lk_generator left[2];
     static const char *const names[] = {"ref", "cpu"};
     for (int e = 0; e < 2; e++) {
-        lk_engine *engine = lk_engine_open(names[e], (lk_engine_options){.thread_count = 1});
+        lk_engine *engine = lk_engine_open(names[e], LK_OPTIONS(lk_engine_options, .thread_count = 1));
         lkt_not_null(engine);
         lk_attr attr = {.alpha = 0.5};
         lk_generator_seed(&left[e], 3);

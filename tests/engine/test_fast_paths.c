@@ -18,7 +18,7 @@ static int prepare_cases(void **state)
     (void)state;
     lkt_cases_fast(&cases);
     expected = LKI_NEW_ARRAY(lkt_result, cases.count);
-    lk_engine *oracle = lk_engine_open("ref", (lk_engine_options){0});
+    lk_engine *oracle = lk_engine_open("ref", NULL);
     if (!oracle || !expected) return -1;
     for (int i = 0; i < cases.count; i++)
         lkt_ok(lkt_run(oracle, cases.items[i],
@@ -126,7 +126,7 @@ static void at_level(void **state)
     memset(entered, 0, sizeof entered);
     setenv("LOCKSTEP_CPU_LEVEL", level, 1);
     for (int threads = 1; threads <= 3; threads += 2) {
-        lk_engine *engine = lk_engine_open("cpu", (lk_engine_options){.thread_count = threads});
+        lk_engine *engine = lk_engine_open("cpu", LK_OPTIONS(lk_engine_options, .thread_count = threads));
         lkt_not_null(engine);
         failures += run_all(engine, level) + run_low(engine, level);
         count_entries(engine);
@@ -140,7 +140,7 @@ static void at_level(void **state)
 static void on_engine(void **state)
 {
     memset(entered, 0, sizeof entered);
-    lk_engine *engine = lk_engine_open(*state, (lk_engine_options){0});
+    lk_engine *engine = lk_engine_open(*state, NULL);
     lkt_not_null(engine);
     int failures = run_all(engine, *state);
     if (engine->ops->paths) {

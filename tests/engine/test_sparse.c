@@ -16,7 +16,7 @@ typedef struct result {
 /* y = relu(x w' + b); loss = sum(y * y): its gradient reaches w and b through linear_grad. */
 static result run(const char *engine_name, int threads, lk_tensor *x, const lk_tensor *w, const lk_tensor *b)
 {
-    lk_engine *engine = lk_engine_open(engine_name, (lk_engine_options){.thread_count = threads});
+    lk_engine *engine = lk_engine_open(engine_name, LK_OPTIONS(lk_engine_options, .thread_count = threads));
     lkt_not_null(engine);
     lki_workspace *workspace = lki_workspace_create(engine);
     lk_param *weight = lk_param_create("w", lk_tensor_clone(w), true),

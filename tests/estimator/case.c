@@ -25,7 +25,7 @@ lk_fields *lkt_velocity16(const char *folder, lk_fields_options more)
         more.input_size[i] = 32;
         more.sample_to[i] = 16;
     }
-    return lk_hdf5_fields_with(path, more);
+    return lk_hdf5_fields_with(path, &more);
 }
 
 lk_tensor *lkt_wavy(lk_shape shape)

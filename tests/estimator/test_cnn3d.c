@@ -21,7 +21,7 @@ static void same_losses_as_pytorch(void **state)
 {
     (void)state;
     NEEDS_SAPSAN(folder);
-    lk_fields *fields = lkt_velocity16(folder, (lk_fields_options){0});
+    lk_fields *fields = lkt_velocity16(folder, *LK_OPTIONS(lk_fields_options));
     lkt_not_null(fields);
     assert_true(lk_shape_equal(lk_fields_features(fields)->shape, LK_SHAPE(1, 3, 16, 16, 16)));
     lk_manual_seed(0);
@@ -43,7 +43,7 @@ static void same_losses_as_pytorch(void **state)
 static void train_cubes(const char *folder, bool ddp, double *losses)
 {
     const double *history;
-    lk_fields *fields = lkt_velocity16(folder, (lk_fields_options){.batch_num = 8});
+    lk_fields *fields = lkt_velocity16(folder, *LK_OPTIONS(lk_fields_options, .batch_num = 8));
     lkt_not_null(fields);
     lk_manual_seed(0);
     lk_estimator *estimator =

@@ -150,7 +150,7 @@ static void sizes_that_do_not_divide(void **state)
 
 static int64_t samples_of(lk_fields *fields, const char *key, lk_fields_loaders_options options)
 {
-    lk_loader *loader = lk_fields_loader(fields, key, options);
+    lk_loader *loader = lk_fields_loader(fields, key, &options);
     lkt_not_null(loader);
     int64_t count = lk_dataset_length(lk_loader_dataset(loader));
     lk_loader_free(loader);
@@ -162,18 +162,24 @@ static void loaders_share_the_samples(void **state)
     (void)state;
     lk_fields *fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 16)), NULL, .batch_size = {2});
     lkt_not_null(fields);
-    assert_int_equal(samples_of(fields, "train", (lk_fields_loaders_options){0}), 8);
-    assert_int_equal(samples_of(fields, "valid", (lk_fields_loaders_options){0}), 8);
-    assert_int_equal(samples_of(fields, "train", (lk_fields_loaders_options){.train_fraction = 0.75}), 6);
-    assert_int_equal(samples_of(fields, "valid", (lk_fields_loaders_options){.train_fraction = 0.75}), 2);
-    assert_int_equal(samples_of(fields, "valid", (lk_fields_loaders_options){.train_fraction = 0.99}), 1);
-    assert_null(lk_fields_loader(fields, "train", (lk_fields_loaders_options){.train_fraction = 1.5}));
+    assert_int_equal(samples_of(fields, "train", *LK_OPTIONS(lk_fields_loaders_options)), 8);
+    assert_int_equal(samples_of(fields, "valid", *LK_OPTIONS(lk_fields_loaders_options)), 8);
+    assert_int_equal(
+        samples_of(fields, "train", *LK_OPTIONS(lk_fields_loaders_options, .train_fraction = 0.75)), 6);
+    assert_int_equal(
+        samples_of(fields, "valid", *LK_OPTIONS(lk_fields_loaders_options, .train_fraction = 0.75)), 2);
+    assert_int_equal(
+        samples_of(fields, "valid", *LK_OPTIONS(lk_fields_loaders_options, .train_fraction = 0.99)), 1);
+    assert_null(
+        lk_fields_loader(fields, "train", LK_OPTIONS(lk_fields_loaders_options, .train_fraction = 1.5)));
     lkt_contains(lk_error(), "train_fraction: expected a number between 0 and 1, found 1.5");
-    assert_null(lk_fields_loader(fields, "test", (lk_fields_loaders_options){0}));
+    assert_null(lk_fields_loader(fields, "test", NULL));
     lk_fields_free(fields);
     fields = lk_tensor_fields(lkt_wavy(LK_SHAPE(1, 1, 16)), NULL);
-    assert_int_equal(samples_of(fields, "train", (lk_fields_loaders_options){.train_fraction = 0.5}), 1);
-    assert_int_equal(samples_of(fields, "valid", (lk_fields_loaders_options){.train_fraction = 0.5}), 1);
+    assert_int_equal(
+        samples_of(fields, "train", *LK_OPTIONS(lk_fields_loaders_options, .train_fraction = 0.5)), 1);
+    assert_int_equal(
+        samples_of(fields, "valid", *LK_OPTIONS(lk_fields_loaders_options, .train_fraction = 0.5)), 1);
     lk_fields_free(fields);
 }
 
@@ -225,13 +231,13 @@ static lk_fields *read_files(const char *folder, lk_fields_options more)
     more.features = more.features.count ? more.features : lk_names("u", "rho");
     more.checkpoints = more.checkpoints.count ? more.checkpoints : lk_numbers(0, 1);
     if (!more.input_size[0]) more.input_size[0] = more.input_size[1] = 4;
-    return lk_hdf5_fields_with(path, more);
+    return lk_hdf5_fields_with(path, &more);
 }
 
 static void features_are_stacked_as_channels(void **state)
 {
     (void)state;
-    lk_fields *fields = read_files(make_files(), (lk_fields_options){.targets = lk_names("rho")});
+    lk_fields *fields = read_files(make_files(), *LK_OPTIONS(lk_fields_options, .targets = lk_names("rho")));
     lkt_not_null(fields);
     const lk_tensor *x = lk_fields_features(fields), *y = lk_fields_targets(fields);
     assert_true(lk_shape_equal(x->shape, LK_SHAPE(2, 3, 4, 4)) &&
@@ -241,8 +247,8 @@ static void features_are_stacked_as_channels(void **state)
         assert_true(lk_tensor_get(y, t * 16) == 20 + t);
     }
     lk_fields_free(fields);
-    fields = read_files(
-        make_files(), (lk_fields_options){.features = lk_names("u"), .feature_labels = lk_names("a_first")});
+    fields = read_files(make_files(), *LK_OPTIONS(lk_fields_options, .features = lk_names("u"),
+                                                  .feature_labels = lk_names("a_first")));
     lkt_not_null(fields);
     assert_true(lk_shape_equal(lk_fields_targets(fields)->shape, LK_SHAPE(2, 1, 4, 4)));
     assert_true(lk_tensor_get(lk_fields_features(fields), 0) == -1);
@@ -255,7 +261,7 @@ static void bad_files_are_named(void **state)
     const char *folder = make_files();
     char path[1200];
 #define EXPECT(fragment, ...)                                                                                \
-    assert_null(read_files(folder, (lk_fields_options){__VA_ARGS__}));                                       \
+    assert_null(read_files(folder, *LK_OPTIONS(lk_fields_options, __VA_ARGS__)));                            \
     lkt_contains(lk_error(), fragment);                                                                      \
     assert_null(strchr(lk_error(), '\n'))
     EXPECT("rho_7.h5: no such file", .features = lk_names("rho"), .checkpoints = lk_numbers(0, 7));

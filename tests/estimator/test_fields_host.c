@@ -137,7 +137,7 @@ static const char *template_path(time_t seconds)
 static lk_fields *open_fields(const char *path)
 {
     static const char *const names[] = {"u"};
-    lk_fields_options options = {.features = {names, 1}, .input_size = {8, 8, 8}};
+    lk_fields_options options = {LK_SIZE(lk_fields_options), .features = {names, 1}, .input_size = {8, 8, 8}};
     return lki_fields_of_host(path, &options, &source);
 }
 

@@ -76,7 +76,8 @@ static lk_fields *read_fields(int way, int64_t points)
     static const char *const labels[] = {"velocity", "density", "b"}, *const target_labels[] = {"a",
                                                                                                 "velocity"};
     static const double checkpoints[CHECKPOINTS] = {0, 1, 2, 3};
-    lk_fields_options options = {.features = {features, 3},
+    lk_fields_options options = {LK_SIZE(lk_fields_options),
+                                 .features = {features, 3},
                                  .targets = {targets, 2},
                                  .feature_labels = {labels, 3},
                                  .target_labels = {target_labels, 2},
@@ -89,7 +90,7 @@ static lk_fields *read_fields(int way, int64_t points)
     }
     options.flat = way == CUT_FLAT;
     snprintf(path, sizeof path, "%s/{feature}_{checkpoint:.0f}.h5", folder);
-    return lk_hdf5_fields_with(path, options);
+    return lk_hdf5_fields_with(path, &options);
 }
 
 /* The same by other means: each array through lk_hdf5_read, then stacked and cut in memory. */
@@ -123,14 +124,14 @@ static lk_fields *expected_fields(int way, int64_t points)
 {
     const char *const features[] = {"u", "rho", "s"}, *const targets[] = {"s", "u"};
     const char *const labels[] = {"velocity", "density", "b"}, *const target_labels[] = {"a", "velocity"};
-    lk_fields_options options = {.flat = way == CUT_FLAT};
+    lk_fields_options options = {LK_SIZE(lk_fields_options), .flat = way == CUT_FLAT};
     for (int i = 0; i < 3; i++) {
         if (way == SAMPLED) options.sample_to[i] = points / 2;
         if (way == CUT || way == CUT_FLAT) options.batch_size[i] = points / 4;
     }
     return lk_tensor_fields_with(stack(features, labels, 3, points),
                                  way == NO_TARGETS ? NULL : stack(targets, target_labels, 2, points),
-                                 options);
+                                 &options);
 }
 
 static void expect_same(const lk_tensor *a, const lk_tensor *b)

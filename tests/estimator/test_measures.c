@@ -21,7 +21,7 @@ static lk_tensor *first_field(void)
 {
     const char *folder = lkt_sapsan_folder();
     if (!folder) return lk_synthetic_turbulence(3, 3, (int64_t[]){N, N, N}, 0, NULL);
-    lk_fields *fields = lkt_velocity16(folder, (lk_fields_options){0});
+    lk_fields *fields = lkt_velocity16(folder, *LK_OPTIONS(lk_fields_options));
     lkt_not_null(fields);
     lk_tensor *field = lk_tensor_reshape(lk_fields_features(fields), LK_SHAPE(3, N, N, N));
     lk_fields_free(fields);

@@ -130,14 +130,15 @@ static void piml_is_positive_and_learns(void **state)
         lk_manual_seed(0);
         lk_fields *fields = positive_fields(dims);
         lkt_not_null(fields);
-        lk_estimator_config config = {.n_epochs = 60,
+        lk_estimator_config config = {LK_SIZE(lk_estimator_config),
+                                      .n_epochs = 60,
                                       .lr = 1e-2,
                                       .patience = 100,
                                       .activation = "tanh",
                                       .logdir = lkt_scratch_folder("piml")};
         lk_loader_list loaders = lk_fields_loaders(fields, .batch_size = 4);
         lk_estimator *piml =
-            dims == 1 ? lk_pimlturb1d_with(loaders, config) : lk_pimlturb3d_with(loaders, config);
+            dims == 1 ? lk_pimlturb1d_with(loaders, &config) : lk_pimlturb3d_with(loaders, &config);
         lkt_not_null(piml);
         lkt_ok(lk_estimator_train(piml));
         const double *losses;

@@ -70,10 +70,10 @@ enum { LOGGER_COUNT = 4 };
 static lk_logger *make_logger(int which, lk_logger_options options)
 {
     switch (which) {
-    case 0: return lk_console_logger_with(options);
-    case 1: return lk_csv_logger_with(folder, options);
-    case 2: return lk_tensorboard_logger_with(folder, options);
-    default: return lk_jsonl_logger_with(in_folder("log.jsonl"), options);
+    case 0: return lk_console_logger_with(&options);
+    case 1: return lk_csv_logger_with(folder, &options);
+    case 2: return lk_tensorboard_logger_with(folder, &options);
+    default: return lk_jsonl_logger_with(in_folder("log.jsonl"), &options);
     }
 }
 
@@ -85,7 +85,7 @@ static void conformance(void **state)
         fresh_folder("conformance");
         FILE *stream = fmemopen(console_text, sizeof console_text, "w");
         lk_logger *logger =
-            make_logger(which, (lk_logger_options){.log_batch_metrics = true, .stream = stream});
+            make_logger(which, *LK_OPTIONS(lk_logger_options, .log_batch_metrics = true, .stream = stream));
         lkt_not_null(logger);
         lkt_ok(lk_logger_flush(logger));
         lkt_ok(lk_logger_log_hparams(logger, "{\"lr\": 0.02}"));
@@ -102,9 +102,8 @@ static void conformance(void **state)
         lkt_ok(lk_logger_flush(logger));
         lkt_ok(lk_logger_flush(logger));
         lkt_ok(lk_logger_close(logger));
-        logger = make_logger(
-            which, (lk_logger_options){
-                       .log_batch_metrics = true, .stream = stream, .resume_epoch = 2, .resume_sample = 128});
+        logger = make_logger(which, *LK_OPTIONS(lk_logger_options, .log_batch_metrics = true,
+                                                .stream = stream, .resume_epoch = 2, .resume_sample = 128));
         lkt_not_null(logger);
         log_epoch(logger, 3, 7);
         lkt_ok(lk_logger_close(logger));
@@ -481,7 +480,7 @@ static void resumed_after_they_were_made(void **state)
     lki_tensorboard_scalars scalars;
     fresh_folder("resumed");
     for (int which = 1; which < LOGGER_COUNT; which++) {
-        lk_logger *logger = make_logger(which, (lk_logger_options){.log_batch_metrics = true});
+        lk_logger *logger = make_logger(which, *LK_OPTIONS(lk_logger_options, .log_batch_metrics = true));
         for (int64_t epoch = 1; epoch <= 3; epoch++) log_epoch(logger, epoch, (double)epoch);
         lkt_ok(lk_logger_close(logger));
     }
@@ -489,7 +488,7 @@ static void resumed_after_they_were_made(void **state)
     size_t nbytes;
     lkt_ok(lki_read_file(&before, &nbytes, in_folder("log.jsonl")));
     for (int which = 1; which < LOGGER_COUNT; which++) {
-        lk_logger *logger = make_logger(which, (lk_logger_options){0});
+        lk_logger *logger = make_logger(which, *LK_OPTIONS(lk_logger_options));
         lkt_ok(lk_logger_flush(logger));
         lkt_ok(lk_logger_close(logger));
     }
@@ -497,7 +496,7 @@ static void resumed_after_they_were_made(void **state)
     for (int which = 0; which < LOGGER_COUNT; which++) {
         FILE *stream = fmemopen(console_text, sizeof console_text, "w");
         lk_logger *logger =
-            make_logger(which, (lk_logger_options){.log_batch_metrics = true, .stream = stream});
+            make_logger(which, *LK_OPTIONS(lk_logger_options, .log_batch_metrics = true, .stream = stream));
         lkt_ok(lk_logger_resume(logger, 2, 128));
         log_epoch(logger, 3, 3);
         lkt_ok(lk_logger_close(logger));

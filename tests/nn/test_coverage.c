@@ -42,7 +42,7 @@ static int check_header(const char *header, const char *declares, const char *co
         const char *start = at + (strrchr(declares, ' ') - declares) + 1;
         start += *start == '*';
         snprintf(name, sizeof name, "%.*s", (int)strcspn(start, "("), start);
-        static const char *const endings[] = {"_create", "_create_last", "_with"};
+        static const char *const endings[] = {"_create", "_last_with", "_with"};
         for (int i = 0; i < 3; i++) {
             char *ending = strstr(name, endings[i]);
             if (ending && strcmp(ending, endings[i]) == 0) *ending = 0;

@@ -98,7 +98,7 @@ static void check_value_and_gradients(const parity_case *test, lk_module *probe,
 static void loss_equals_pytorch(void **state)
 {
     const parity_case *test = *state;
-    lk_engine *engine = lk_engine_open(test->engine, (lk_engine_options){.thread_count = 1});
+    lk_engine *engine = lk_engine_open(test->engine, LK_OPTIONS(lk_engine_options, .thread_count = 1));
     lkt_not_null(engine);
     lk_module *probe = make_probe(test->make(), lkt_golden_get(test->golden, "%s/input", test->name));
     lk_criterion *criterion = test->criterion();

@@ -45,7 +45,7 @@ static lk_module *make_held(void)
 
 static void draw(const char *name, uint64_t seed, lk_module *held, const lk_tensor *weights, draws *out)
 {
-    lk_engine *engine = lk_engine_open(name, (lk_engine_options){0});
+    lk_engine *engine = lk_engine_open(name, NULL);
     lkt_not_null(engine);
     lk_optimizer *optimizer = lk_sgd(.lr = 1e-3);
     lk_step *step = lk_step(.model = held, .function = weighted_sum, .context = held, .optimizer = optimizer,

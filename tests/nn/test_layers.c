@@ -180,7 +180,7 @@ static bool drops(const char *name)
 
 static lk_engine *open_engine(const parity_case *test)
 {
-    lk_engine *engine = lk_engine_open(test->engine, (lk_engine_options){.thread_count = 1});
+    lk_engine *engine = lk_engine_open(test->engine, LK_OPTIONS(lk_engine_options, .thread_count = 1));
     lkt_not_null(engine);
     return engine;
 }

@@ -164,7 +164,7 @@ static void multiply(lk_module *model, double factor)
 static void optimizer_equals_pytorch(void **state)
 {
     const descent *test = *state;
-    lk_engine *engine = lk_engine_open(test->engine, (lk_engine_options){.thread_count = 1});
+    lk_engine *engine = lk_engine_open(test->engine, LK_OPTIONS(lk_engine_options, .thread_count = 1));
     lkt_not_null(engine);
     lk_manual_seed((uint64_t)lk_tensor_get(lkt_golden_get(test->golden, "%s/seed", test->name), 0));
     lk_module *model = lk_sequential(lk_linear(6, 8), lk_tanh(), lk_linear(8, 3));

@@ -11,8 +11,7 @@ enum { REF, CPU, FAR, GPU };
 static inline lk_engine *open_engine(int which)
 {
     static const char *const names[] = {"ref", "cpu", NULL, "cuda"};
-    lk_engine *engine =
-        names[which] ? lk_engine_open(names[which], (lk_engine_options){0}) : lkt_far_engine_open();
+    lk_engine *engine = names[which] ? lk_engine_open(names[which], NULL) : lkt_far_engine_open();
     lkt_not_null(engine);
     return engine;
 }

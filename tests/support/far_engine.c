@@ -499,6 +499,7 @@ static void close_far(void *state)
 }
 
 static const lk_engine_ops far_ops = {
+    LK_SIZE(lk_engine_ops),
     .name = "far",
     .open = open_far,
     .close = close_far,
@@ -529,7 +530,7 @@ lk_engine *lkt_far_engine_create(lkt_far_options options)
 {
     lk_engine *engine = LKI_NEW(lk_engine);
     if (!engine) return NULL;
-    far_ops.open(&engine->state, &(lk_engine_options){0});
+    far_ops.open(&engine->state, LK_OPTIONS(lk_engine_options));
     far *f = engine->state;
     f->options = options;
     f->range_nbytes = (size_t)1 << 32;

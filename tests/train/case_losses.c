@@ -49,7 +49,7 @@ const workload lkt_loss_workloads[LOSS_WORKLOADS] = {
 
 void lkt_losses_on(const char *name, const workload *w, double losses[LOSS_STEPS])
 {
-    lk_engine *engine = lk_engine_open(name, (lk_engine_options){0});
+    lk_engine *engine = lk_engine_open(name, NULL);
     lkt_not_null(engine);
     lk_manual_seed(0);
     lk_step *step = lk_step(.model = w->model(), .criterion = w->criterion(), .optimizer = w->optimizer(),

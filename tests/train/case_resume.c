@@ -23,10 +23,11 @@ static lk_logger_list own_loggers(const char *logdir, bool batch_metrics)
 {
     static lk_logger *loggers[3];
     const char *own = lkt_path(logdir, "own");
-    loggers[0] = lk_csv_logger_with(own, (lk_logger_options){0});
-    loggers[1] = lk_tensorboard_logger_with(own, (lk_logger_options){.log_batch_metrics = batch_metrics});
+    loggers[0] = lk_csv_logger_with(own, NULL);
+    loggers[1] =
+        lk_tensorboard_logger_with(own, LK_OPTIONS(lk_logger_options, .log_batch_metrics = batch_metrics));
     loggers[2] = lk_jsonl_logger_with(lkt_path(logdir, "own/log.jsonl"),
-                                      (lk_logger_options){.log_batch_metrics = batch_metrics});
+                                      LK_OPTIONS(lk_logger_options, .log_batch_metrics = batch_metrics));
     return (lk_logger_list){loggers, 3};
 }
 

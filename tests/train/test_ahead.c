@@ -51,7 +51,7 @@ static lk_status look(lk_callback *callback, lk_runner *runner)
 
 static lk_callback *witness_callback(witness *w, bool may_lag)
 {
-    static const lk_callback_ops ops = {.name = "Witness", .on_batch_end = look};
+    static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops), .name = "Witness", .on_batch_end = look};
     lk_callback *callback = lk_callback_create(&ops, w, LK_ORDER_EXTERNAL);
     lkt_not_null(callback);
     callback->may_lag = may_lag;
@@ -106,8 +106,7 @@ static lk_runner *far_runner(const trial *t)
 {
     lk_runner *runner = lk_supervised_runner();
     lkt_not_null(runner);
-    lk_engine *engine =
-        t->gpu ? lk_engine_open("cuda", (lk_engine_options){0}) : lkt_far_engine_create(t->engine);
+    lk_engine *engine = t->gpu ? lk_engine_open("cuda", NULL) : lkt_far_engine_create(t->engine);
     lkt_not_null(engine);
     runner->run->engine = runner->engine = engine;
     strcpy(runner->run->engine_device, "auto"); /* as if it were what the run asks for */
@@ -261,7 +260,7 @@ static void a_bad_batch_is_found(void **state)
 
 static lk_engine *open_gpu(void)
 {
-    lk_engine *engine = lk_engine_open("cuda", (lk_engine_options){0});
+    lk_engine *engine = lk_engine_open("cuda", NULL);
     if (engine) return engine;
     print_message("%s\n", lk_error());
     skip();

@@ -84,7 +84,7 @@ static lk_status log_metrics(void *context, lk_log_scope scope, const lk_log_ste
 
 static lk_status get_loggers(lk_runner *runner, lk_logger **out, int capacity, int *count)
 {
-    static const lk_logger_ops ops = {.log_metrics = log_metrics};
+    static const lk_logger_ops ops = {LK_SIZE(lk_logger_ops), .log_metrics = log_metrics};
     parts_of(runner)->loggers++;
     assert_true(capacity >= 1);
     out[(*count)++] = lk_logger_create(&ops, LK_LOG_LOADER, runner->context);
@@ -106,8 +106,9 @@ static void free_user(lk_runner *runner)
 static void every_part_can_be_overridden(void **state)
 {
     (void)state;
-    static const lk_runner_ops ops = {get_engine,    get_loaders,   get_model,   get_criterion, get_optimizer,
-                                      get_scheduler, get_callbacks, get_loggers, handle_batch,  free_user};
+    static const lk_runner_ops ops = {
+        LK_SIZE(lk_runner_ops), get_engine,    get_loaders, get_model,    get_criterion, get_optimizer,
+        get_scheduler,          get_callbacks, get_loggers, handle_batch, free_user};
     parts asked = {0};
     lk_runner *runner = lk_custom_runner(&ops, &asked);
     lkt_ok(lk_train(runner, .num_epochs = 3, .callbacks = lk_callbacks(lk_criterion_callback())));
@@ -132,7 +133,7 @@ static lk_status no_loaders(lk_runner *runner, lk_named_loader *out, int capacit
 static void a_part_that_cannot_be_made_is_the_error(void **state)
 {
     (void)state;
-    static const lk_runner_ops ops = {.get_loaders = no_loaders};
+    static const lk_runner_ops ops = {LK_SIZE(lk_runner_ops), .get_loaders = no_loaders};
     lk_runner *runner = lk_custom_runner(&ops, NULL);
     assert_int_not_equal(lk_train(runner, .model = lkt_linear_model(), .criterion = lk_cross_entropy_loss(),
                                   .optimizer = lk_adam()),
@@ -199,10 +200,9 @@ static lk_status play(lk_runner *runner, const char *key, lk_step_function funct
                       int count)
 {
     lk_step *step = lk_runner_step(runner, key,
-                                   (lk_step_options){.model = lk_runner_model(runner, key),
-                                                     .optimizer = lk_runner_optimizer(runner, key),
-                                                     .function = function,
-                                                     .context = runner});
+                                   LK_OPTIONS(lk_step_options, .model = lk_runner_model(runner, key),
+                                              .optimizer = lk_runner_optimizer(runner, key),
+                                              .function = function, .context = runner));
     char name[64];
     if (!step) return LK_ERR_INVALID;
     lk_status status =
@@ -234,7 +234,7 @@ static lk_status stop_at(lk_callback *callback, lk_runner *runner)
 
 static lk_status train_gan(const char *logdir, int fail_batch, char *hash, double *first, double *last)
 {
-    static const lk_runner_ops ops = {.handle_batch = play_both};
+    static const lk_runner_ops ops = {LK_SIZE(lk_runner_ops), .handle_batch = play_both};
     lk_runner *runner = lk_custom_runner(&ops, NULL);
     lk_manual_seed(3);
     lkt_ok(lk_runner_add_model(runner, "generator",
@@ -303,11 +303,10 @@ static lk_value *two_losses(lk_graph *graph, const char *const *names, lk_value 
 
 static lk_status handle_two_losses(lk_runner *runner, const lk_batch *batch)
 {
-    lk_step *step = lk_runner_step(runner, "both",
-                                   (lk_step_options){.model = runner->model,
-                                                     .optimizer = runner->optimizer,
-                                                     .function = two_losses,
-                                                     .context = runner});
+    lk_step *step =
+        lk_runner_step(runner, "both",
+                       LK_OPTIONS(lk_step_options, .model = runner->model, .optimizer = runner->optimizer,
+                                  .function = two_losses, .context = runner));
     const lk_input fields[] = {{"features", lk_batch_get(batch, "features")},
                                {"targets", lk_batch_get(batch, "targets")}};
     if (!step) return LK_ERR_INVALID;
@@ -323,7 +322,7 @@ static lk_status handle_two_losses(lk_runner *runner, const lk_batch *batch)
 
 static void train_two_losses(const char *logdir, int epochs, char *hash)
 {
-    static const lk_runner_ops ops = {.handle_batch = handle_two_losses};
+    static const lk_runner_ops ops = {LK_SIZE(lk_runner_ops), .handle_batch = handle_two_losses};
     lk_runner *runner = lk_custom_runner(&ops, NULL);
     lkt_ok(lk_runner_add_criterion(runner, "entropy", lk_cross_entropy_loss()));
     lkt_fails(lk_runner_add_criterion(runner, "entropy", lk_mse_loss()), LK_ERR_INVALID, "already");
@@ -383,9 +382,9 @@ typedef double means[RANKS][MEANS];
 static lk_status batch_of_keyed_model(lk_runner *runner, const lk_batch *batch)
 {
     lk_step *step = lk_runner_step(runner, "m",
-                                   (lk_step_options){.model = lk_runner_model(runner, "m"),
-                                                     .optimizer = lk_runner_optimizer(runner, "m"),
-                                                     .criterion = lk_runner_criterion(runner, "m")});
+                                   LK_OPTIONS(lk_step_options, .model = lk_runner_model(runner, "m"),
+                                              .optimizer = lk_runner_optimizer(runner, "m"),
+                                              .criterion = lk_runner_criterion(runner, "m")));
     if (!step) return LK_ERR_INVALID;
     const lk_input fields[] = {{"features", lk_batch_get(batch, "features")},
                                {"targets", lk_batch_get(batch, "targets")}};
@@ -406,7 +405,7 @@ static lk_status note_means(lk_callback *callback, lk_runner *runner)
 static void keyed_models_train_on_ranks_twice(void **state)
 {
     (void)state;
-    static const lk_runner_ops ops = {.handle_batch = batch_of_keyed_model};
+    static const lk_runner_ops ops = {LK_SIZE(lk_runner_ops), .handle_batch = batch_of_keyed_model};
     means *seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(seen != MAP_FAILED);
     lk_runner *runner = lk_custom_runner(&ops, NULL);
@@ -430,7 +429,7 @@ static void keyed_models_train_on_ranks_twice(void **state)
 
 static lk_runner *keyed_runner(void)
 {
-    static const lk_runner_ops ops = {.handle_batch = batch_of_keyed_model};
+    static const lk_runner_ops ops = {LK_SIZE(lk_runner_ops), .handle_batch = batch_of_keyed_model};
     lk_runner *runner = lk_custom_runner(&ops, NULL);
     lkt_ok(lk_runner_add_model(runner, "m", lkt_deep_model()));
     lkt_ok(lk_runner_add_optimizer(runner, "m", lk_adam(.lr = 0.01)));
@@ -496,9 +495,9 @@ static void frozen_keyed_models_are_resumed(void **state)
 static lk_status train_one(lk_runner *runner, const lk_batch *batch, const char *key)
 {
     lk_step *step = lk_runner_step(runner, key,
-                                   (lk_step_options){.model = lk_runner_model(runner, key),
-                                                     .optimizer = lk_runner_optimizer(runner, key),
-                                                     .criterion = lk_runner_criterion(runner, key)});
+                                   LK_OPTIONS(lk_step_options, .model = lk_runner_model(runner, key),
+                                              .optimizer = lk_runner_optimizer(runner, key),
+                                              .criterion = lk_runner_criterion(runner, key)));
     const lk_input fields[] = {{"features", lk_batch_get(batch, "features")},
                                {"targets", lk_batch_get(batch, "targets")}};
     if (!step) return LK_ERR_INVALID;
@@ -515,7 +514,7 @@ static lk_status batch_of_two(lk_runner *runner, const lk_batch *batch)
 
 static lk_runner *runner_of_two(int64_t *wakes)
 {
-    static const lk_runner_ops ops = {.handle_batch = batch_of_two};
+    static const lk_runner_ops ops = {LK_SIZE(lk_runner_ops), .handle_batch = batch_of_two};
     lk_runner *runner = lk_custom_runner(&ops, wakes);
     for (int i = 0; i < 2; i++) {
         const char *key = i ? "b" : "a";

@@ -440,7 +440,7 @@ static lk_tensor *waves(int seed)
 static lk_status gradient_of(lk_comm *comm, int rank, float *out)
 {
     sum_model m = make_sum_model();
-    lk_engine *engine = lk_engine_open("cpu", (lk_engine_options){.thread_count = 1});
+    lk_engine *engine = lk_engine_open("cpu", LK_OPTIONS(lk_engine_options, .thread_count = 1));
     lk_step *step = lk_step(.model = m.all, .function = add_up, .context = &m, .optimizer = frozen(),
                             .engine = engine, .comm = comm, .bucket_nbytes = 8192, .owned = true);
     lk_tensor *x = waves(rank), *y = waves(rank + 10);

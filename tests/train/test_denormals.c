@@ -34,7 +34,7 @@ static void train_to_denormals(const char *engine_name, const double *losses)
               *y = lk_tensor_create(LK_I64, LK_SHAPE(8));
     for (int64_t i = 0; i < 8; i++) lk_tensor_set(y, i, (double)(i % 4));
     for (int64_t i = 0; i < 8 * 12; i++) lk_tensor_set(silent, i, i % 12 < 6 ? lk_tensor_get(x, i) : 0);
-    lk_engine *engine = lk_engine_open(engine_name, (lk_engine_options){.thread_count = 1});
+    lk_engine *engine = lk_engine_open(engine_name, LK_OPTIONS(lk_engine_options, .thread_count = 1));
     lk_step *step = lk_step(.model = model, .criterion = lk_cross_entropy_loss(), .engine = engine,
                             .owned = true, .optimizer = lk_adam(.lr = 0.01, .beta1 = 0.8, .beta2 = 0.9));
     lkt_not_null(step);
@@ -79,7 +79,7 @@ static void expect_callers_mode(const char *after)
 
 static void try_good_steps(void)
 {
-    lk_engine *engine = lk_engine_open("cpu", (lk_engine_options){.thread_count = 2});
+    lk_engine *engine = lk_engine_open("cpu", LK_OPTIONS(lk_engine_options, .thread_count = 2));
     lk_step *step =
         lk_step(.model = lk_sequential(lk_conv2d(1, 4, 3), lk_relu(), lk_flatten(), lk_linear(4 * 36, 3)),
                 .criterion = lk_cross_entropy_loss(), .optimizer = lk_adam(.lr = 0.01), .clip_norm = 1.0,

@@ -43,7 +43,7 @@ static lk_step *make_step(lk_engine *engine, lk_step_options options)
     options.optimizer = lk_adam(.lr = 0.05);
     options.engine = engine;
     options.owned = true;
-    lk_step *step = lk_step_with(options);
+    lk_step *step = lk_step_with(&options);
     lkt_not_null(step);
     return step;
 }
@@ -79,7 +79,7 @@ typedef struct pair {
 
 static pair make_pair(lk_step_options options)
 {
-    pair p = {.host = lk_engine_open("ref", (lk_engine_options){0}), .far = lkt_far_engine_open()};
+    pair p = {.host = lk_engine_open("ref", NULL), .far = lkt_far_engine_open()};
     lkt_not_null(p.host);
     lkt_not_null(p.far);
     p.on_host = make_step(p.host, options);
@@ -129,7 +129,7 @@ static void train_both(pair *p, int steps, bool in_parts)
 static void recorded_steps_equal_the_hosts(void **state)
 {
     (void)state;
-    pair p = make_pair((lk_step_options){0});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options));
     train_both(&p, STEPS, false);
     assert_true(lkt_far_replay_count(p.far) > 0);
     /* Two shapes of batches; each is recorded again when its output was first wanted. */
@@ -140,7 +140,7 @@ static void recorded_steps_equal_the_hosts(void **state)
 static void steps_in_parts_equal_the_hosts(void **state)
 {
     (void)state;
-    pair p = make_pair((lk_step_options){0});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options));
     train_both(&p, STEPS, true);
     assert_int_equal(lkt_far_replay_count(p.far), 0);
     free_pair(&p);
@@ -149,7 +149,7 @@ static void steps_in_parts_equal_the_hosts(void **state)
 static void accumulation_and_clipping(void **state)
 {
     (void)state;
-    pair p = make_pair((lk_step_options){.accumulation_steps = 3, .clip_norm = 0.5});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options, .accumulation_steps = 3, .clip_norm = 0.5));
     train_both(&p, 2 * STEPS, false);
     assert_true(fabs(lk_step_grad_norm(p.on_host) - lk_step_grad_norm(p.on_far)) < 1e-12);
     free_pair(&p);
@@ -158,7 +158,7 @@ static void accumulation_and_clipping(void **state)
 static void evaluation_and_training_alternate(void **state)
 {
     (void)state;
-    pair p = make_pair((lk_step_options){0});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options));
     for (int i = 0; i < 4; i++) {
         train_both(&p, 3, false);
         batch b = make_batch(BATCH, 7);
@@ -174,7 +174,7 @@ static void evaluation_and_training_alternate(void **state)
 static void numbers_changed_between_steps_count(void **state)
 {
     (void)state;
-    lk_engine *host = lk_engine_open("ref", (lk_engine_options){0}), *far = lkt_far_engine_open();
+    lk_engine *host = lk_engine_open("ref", NULL), *far = lkt_far_engine_open();
     lk_step *steps[2];
     lk_optimizer *optimizers[2];
     for (int k = 0; k < 2; k++) {
@@ -202,7 +202,7 @@ static void numbers_changed_between_steps_count(void **state)
 static void a_loss_that_is_not_finite_changes_nothing(void **state)
 {
     (void)state;
-    pair p = make_pair((lk_step_options){0});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options));
     train_both(&p, 4, false);
     batch b = make_batch(BATCH, 5);
     ((float *)b.x->data)[7] = NAN;
@@ -217,7 +217,7 @@ static void a_loss_that_is_not_finite_changes_nothing(void **state)
 static void a_wrong_target_names_the_layer(void **state)
 {
     (void)state;
-    pair p = make_pair((lk_step_options){0});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options));
     train_both(&p, 3, false);
     batch b = make_batch(BATCH, 5);
     ((int64_t *)b.y->data)[4] = CLASSES;
@@ -232,7 +232,7 @@ static void a_wrong_target_names_the_layer(void **state)
 static void the_host_reads_and_writes_in_between(void **state)
 {
     (void)state;
-    pair p = make_pair((lk_step_options){0});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options));
     train_both(&p, 3, false);
     lk_step *both[] = {p.on_host, p.on_far};
     for (int k = 0; k < 2; k++) {
@@ -278,7 +278,7 @@ static void the_model_comes_back(void **state)
 static void asynchronous_steps(void **state)
 {
     (void)state;
-    pair p = make_pair((lk_step_options){.asynchronous = true});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options, .asynchronous = true));
     batch b = make_batch(BATCH, 1);
     for (int i = 0; i < 40; i++) {
         lkt_ok(train(p.on_host, &b));
@@ -295,7 +295,7 @@ static void asynchronous_steps(void **state)
 static void asynchronous_steps_outlive_a_bad_batch(void **state)
 {
     (void)state;
-    pair p = make_pair((lk_step_options){.asynchronous = true});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options, .asynchronous = true));
     batch b = make_batch(BATCH, 1);
     lk_tensor *narrow = lk_tensor_create(LK_F32, LK_SHAPE(BATCH, 3));
     lk_input bad[] = {{"features", narrow}, {"targets", b.y}};
@@ -316,7 +316,7 @@ static void asynchronous_steps_outlive_a_bad_batch(void **state)
 static void asynchronous_steps_stop_at_nan(void **state)
 {
     (void)state;
-    pair p = make_pair((lk_step_options){.asynchronous = true});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options, .asynchronous = true));
     batch good = make_batch(BATCH, 1), bad = make_batch(BATCH, 2);
     ((float *)bad.x->data)[3] = NAN;
     for (int i = 0; i < 5; i++) {
@@ -342,7 +342,8 @@ static void lost_asynchronous_batches_do_not_count(void **state)
     (void)state;
     for (int accumulation = 1; accumulation <= 3; accumulation++) {
         for (int behind = 0; behind < 4; behind++) {
-            pair p = make_pair((lk_step_options){.asynchronous = true, .accumulation_steps = accumulation});
+            pair p = make_pair(
+                *LK_OPTIONS(lk_step_options, .asynchronous = true, .accumulation_steps = accumulation));
             batch good = make_batch(BATCH, 1), bad = make_batch(BATCH, 2), wrong = make_batch(BATCH, 3);
             lk_input fields[] = {{"features", good.x}, {"targets", good.y}};
             ((float *)bad.x->data)[3] = NAN;
@@ -377,7 +378,7 @@ static void lost_asynchronous_batches_do_not_count(void **state)
 static void a_lost_asynchronous_batch_is_heard_of(void **state)
 {
     (void)state;
-    pair p = make_pair((lk_step_options){.asynchronous = true});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options, .asynchronous = true));
     batch good = make_batch(BATCH, 1), bad = make_batch(BATCH, 2);
     ((float *)bad.x->data)[3] = NAN;
     for (int i = 0; i < 3; i++) {
@@ -401,10 +402,9 @@ static void a_program_without_room_is_no_failure(void **state)
 {
     (void)state;
     for (int full = 1; full < 4; full++) {
-        pair p = {.host = lk_engine_open("ref", (lk_engine_options){0}),
-                  .far = lkt_far_engine_open(.full_records = full)};
-        p.on_host = make_step(p.host, (lk_step_options){.accumulation_steps = 2});
-        p.on_far = make_step(p.far, (lk_step_options){.accumulation_steps = 2});
+        pair p = {.host = lk_engine_open("ref", NULL), .far = lkt_far_engine_open(.full_records = full)};
+        p.on_host = make_step(p.host, *LK_OPTIONS(lk_step_options, .accumulation_steps = 2));
+        p.on_far = make_step(p.far, *LK_OPTIONS(lk_step_options, .accumulation_steps = 2));
         train_both(&p, STEPS, false);
         same_counts(&p);
         free_pair(&p);
@@ -424,7 +424,7 @@ static void lost_batches_are_taken_back(void **state)
 {
     (void)state;
     for (int accumulation = 1; accumulation <= 3; accumulation++) {
-        pair p = make_pair((lk_step_options){.accumulation_steps = accumulation});
+        pair p = make_pair(*LK_OPTIONS(lk_step_options, .accumulation_steps = accumulation));
         train_both(&p, 4, false);
         for (int i = 0; i < 8; i++) {
             batch first = make_batch(BATCH, 20 + (uint64_t)i), second = make_batch(BATCH, 40 + (uint64_t)i),
@@ -476,7 +476,7 @@ static void rows_are_gathered_where_the_engine_is(void **state)
                     .divisor = 255,
                     .mean = 0.5f,
                     .std = 0.25f};
-    pair p = make_pair((lk_step_options){0});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options));
     lk_tensor description = {.dtype = LK_F32, .shape = LK_SHAPE(BATCH, INPUTS), .stride = {INPUTS, 1}};
     for (int i = 0; i < 5; i++) {
         batch b = make_batch(BATCH, (uint64_t)i);
@@ -547,7 +547,7 @@ static void rows_of_a_batch_that_fails_are_forgotten(void **state)
     enum { LENGTH = 8 };
     static float values[LENGTH * INPUTS];
     lk_rows rows = numbered_rows(values, LENGTH, 0);
-    pair p = make_pair((lk_step_options){0});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options));
     lk_step *both[] = {p.on_host, p.on_far};
     lk_tensor narrow = {.dtype = LK_F32, .shape = LK_SHAPE(2, 3), .stride = {3, 1}};
     lk_tensor x = {.dtype = LK_F32, .shape = LK_SHAPE(2, INPUTS), .stride = {INPUTS, 1}};
@@ -573,7 +573,7 @@ static void a_batch_that_was_begun_may_be_replaced(void **state)
     enum { LENGTH = 8 };
     static float values[LENGTH * INPUTS];
     lk_rows rows = numbered_rows(values, LENGTH, 0);
-    pair p = make_pair((lk_step_options){0});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options));
     lk_tensor x = {.dtype = LK_F32, .shape = LK_SHAPE(2, INPUTS), .stride = {INPUTS, 1}};
     lk_input fields[] = {{"features", &x}};
     const int64_t indices[] = {0, 1};
@@ -594,7 +594,7 @@ static void rows_of_other_lengths_are_others(void **state)
     static float values[LENGTH * INPUTS];
     lk_rows all = numbered_rows(values, LENGTH, 0), few = all;
     few.length = 4;
-    pair p = make_pair((lk_step_options){0});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options));
     same_outputs(p.on_far, &few, 1, 3);
     same_outputs(p.on_far, &all, 40, LENGTH - 1);
     free_pair(&p);
@@ -605,7 +605,7 @@ static void rows_may_change_when_they_are_forgotten(void **state)
     (void)state;
     enum { LENGTH = 8 };
     static float values[LENGTH * INPUTS];
-    pair p = make_pair((lk_step_options){0});
+    pair p = make_pair(*LK_OPTIONS(lk_step_options));
     lk_step *both[] = {p.on_host, p.on_far};
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < 3; i++) {

@@ -188,7 +188,7 @@ static lk_status own_get(void *context, const lk_pass *pass, int64_t index, void
 
 static lk_dataset *own(void *with_fraction)
 {
-    static const lk_dataset_ops ops = {.length = own_length, .get = own_get};
+    static const lk_dataset_ops ops = {LK_SIZE(lk_dataset_ops), .length = own_length, .get = own_get};
     const lk_field fields[] = {{"features", LK_F64, LK_SHAPE(WIDTH)}, {"targets", LK_F64, {0}}};
     return lk_dataset_create(&ops, fields, 2, with_fraction);
 }

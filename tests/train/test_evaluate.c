@@ -102,7 +102,7 @@ static void predictions_come_in_order(void **state)
     lk_dataset *data = lkt_points(44, 2);
     lk_loader *loader = lk_loader(data, .batch_size = 5);
     lk_batch *batch;
-    lkt_ok(lk_loader_begin(loader, (lk_pass_options){0}, NULL));
+    lkt_ok(lk_loader_begin(loader, NULL, NULL));
     lkt_ok(lk_loader_next(loader, &batch));
     lk_tensor *output = lk_predict_batch(runner, lk_batch_get(batch, "features"));
     lkt_not_null(output);
@@ -137,7 +137,7 @@ static void a_model_may_predict_before_it_is_trained(void **state)
 static void refused(lk_train_options options, lk_status expected, const char *fragment)
 {
     lk_runner *runner = lk_supervised_runner();
-    lk_status status = lk_train_with(runner, options);
+    lk_status status = lk_train_with(runner, &options);
     if (status != expected) fail_msg("status %d, expected %d: %s", status, expected, lk_error());
     lkt_contains(lk_error(), fragment);
     assert_null(strchr(lk_error(), '\n'));
@@ -149,7 +149,7 @@ static lk_train_options more(void)
 {
     static lk_named_loader items[1];
     items[0] = (lk_named_loader){"train", lk_loader(lkt_points(16, 1), .batch_size = 8)};
-    return (lk_train_options){.loaders = {items, 1}};
+    return *LK_OPTIONS(lk_train_options, .loaders = {items, 1});
 }
 
 static lk_train_options usual(void)
@@ -185,8 +185,8 @@ static void wrong_arguments(void **state)
     options.autoresume = "yesterday";
     options.logdir = lkt_scratch_folder("train_refused");
     refused(options, LK_ERR_INVALID, "yesterday");
-    refused((lk_train_options){.model = lkt_linear_model(), .optimizer = lk_adam()}, LK_ERR_INVALID,
-            "no loaders");
+    refused(*LK_OPTIONS(lk_train_options, .model = lkt_linear_model(), .optimizer = lk_adam()),
+            LK_ERR_INVALID, "no loaders");
     options = usual();
     lk_module_free(options.model);
     options.model = lk_sequential(lk_linear(LKT_FEATURES, 3), lk_dropout(7));
@@ -200,7 +200,7 @@ static void wrong_arguments(void **state)
     options.loaders = (lk_loader_list){0};
     options.datasets.get_datasets_fn = make_nothing;
     lk_runner *runner = lk_supervised_runner();
-    assert_int_not_equal(lk_train_with(runner, options), LK_OK);
+    assert_int_not_equal(lk_train_with(runner, &options), LK_OK);
     lk_runner_free(runner);
 }
 
@@ -266,11 +266,12 @@ static void tf32_reaches_the_engine(void **state)
     lk_runner *runner = lk_supervised_runner();
     lk_train_options options = usual();
     options.tf32 = true;
-    lkt_ok(lk_train_with(runner, options));
+    lkt_ok(lk_train_with(runner, &options));
     assert_true(runner->run->engine_options.allow_tf32);
     lkt_ok(lk_evaluate_loader(runner, lk_loader(lkt_points(16, 1), .batch_size = 8)));
     assert_true(runner->run->engine_options.allow_tf32);
-    lkt_ok(lk_train_with(runner, more()));
+    lk_train_options again = more();
+    lkt_ok(lk_train_with(runner, &again));
     assert_false(runner->run->engine_options.allow_tf32);
     lk_runner_free(runner);
 }
@@ -288,7 +289,7 @@ static void devices_are_those_of_the_call(void **state)
             lk_manual_seed(7);
             lk_train_options options = i ? more() : usual();
             options.device = first;
-            lkt_ok(lk_train_with(runners[k], options));
+            lkt_ok(lk_train_with(runners[k], &options));
             assert_string_equal(lk_engine_name(runners[k]->engine), first);
         }
         lkt_ok(lk_evaluate_loader(stayed, lk_loader(lkt_points(16, 1), .batch_size = 8)));
@@ -315,7 +316,8 @@ static void optimizers_go_on(void **state)
     for (int i = 0; i < 2; i++) {
         for (int k = 0; k < 2; k++) {
             lk_manual_seed(7);
-            lkt_ok(lk_train_with(runners[k], i ? more() : usual()));
+            lk_train_options options = i ? more() : usual();
+            lkt_ok(lk_train_with(runners[k], &options));
             lk_optimizer_set_lr(runners[k]->optimizer, 0, 0.03);
         }
         lkt_ok(lk_evaluate_loader(disturbed, lk_loader(lkt_points(16, 1), .batch_size = 8),
@@ -331,7 +333,7 @@ static void optimizers_go_on(void **state)
         options.nproc = 2;
         options.ddp = true;
         options.device = "cpu";
-        lkt_ok(lk_train_with(disturbed, options));
+        lkt_ok(lk_train_with(disturbed, &options));
         assert_int_equal(disturbed->optimizer->groups[0].hyper.step, updates + i);
         lkt_close(lk_optimizer_lr(disturbed->optimizer, 0), 0.03, 0);
     }

@@ -22,7 +22,7 @@ static void note(diary *diary, const char *word)
 LK_MOMENT_LIST(X)
 #undef X
 
-static const lk_callback_ops diary_ops = {.name = "Diary",
+static const lk_callback_ops diary_ops = {LK_SIZE(lk_callback_ops), .name = "Diary",
 #define X(moment) .on_##moment = note_##moment,
                                           LK_MOMENT_LIST(X)
 #undef X
@@ -93,7 +93,7 @@ static lk_status note_name(lk_callback *callback, lk_runner *runner)
 static void callbacks_are_sorted_by_order_and_stay_stable(void **state)
 {
     (void)state;
-    static const lk_callback_ops ops = {.name = "A", .on_epoch_start = note_name};
+    static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops), .name = "A", .on_epoch_start = note_name};
     static const int given[] = {100, 60, 10, 100, 0, 50, 40, 30, 20, 10};
     diary diary = {0}, *context = &diary;
     lk_callback *callbacks[10];

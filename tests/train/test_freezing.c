@@ -149,7 +149,8 @@ static lk_status follow_diary(lk_callback *callback, lk_runner *runner)
 
 static void check_schedule(int ranks, schedule s, diary *d)
 {
-    static const lk_callback_ops ops = {.name = "Look", .on_epoch_start = follow_diary, .on_batch_end = look};
+    static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops), .name = "Look",
+                                        .on_epoch_start = follow_diary, .on_batch_end = look};
     *d = (diary){.schedule = s};
     lk_runner *runner = lk_supervised_runner();
     train(

@@ -56,8 +56,7 @@ static lk_runner *runner_on(bool far, const lk_runner_ops *ops, void *user)
 {
     lk_runner *runner = ops ? lk_custom_runner(ops, user) : lk_supervised_runner();
     lkt_not_null(runner);
-    runner->run->engine = runner->engine =
-        far ? lkt_far_engine_open() : lk_engine_open("ref", (lk_engine_options){0});
+    runner->run->engine = runner->engine = far ? lkt_far_engine_open() : lk_engine_open("ref", NULL);
     lkt_not_null(runner->engine);
     strcpy(runner->run->engine_device, "auto");
     return runner;
@@ -73,15 +72,11 @@ static lk_loader_list loaders(lk_loader *loader)
 /* A run in which a callback looks at every moment that it can, or a handle_batch does. */
 static void train_and_look(bool far, bool own_batches, seen *s)
 {
-    static const lk_runner_ops ops = {.handle_batch = handle_batch};
-    static const lk_callback_ops every = {.name = "Look",
-                                          .on_batch_start = look,
-                                          .on_backward = look,
-                                          .on_step = look,
-                                          .on_batch_end = look,
-                                          .on_loader_end = look,
-                                          .on_epoch_end = look};
-    static const lk_callback_ops late = {.name = "Late", .on_batch_end = look_late};
+    static const lk_runner_ops ops = {LK_SIZE(lk_runner_ops), .handle_batch = handle_batch};
+    static const lk_callback_ops every = {
+        LK_SIZE(lk_callback_ops), .name = "Look",       .on_batch_start = look, .on_backward = look,
+        .on_step = look,          .on_batch_end = look, .on_loader_end = look,  .on_epoch_end = look};
+    static const lk_callback_ops late = {LK_SIZE(lk_callback_ops), .name = "Late", .on_batch_end = look_late};
     lk_runner *runner = runner_on(far, own_batches ? &ops : NULL, s);
     lk_module *model = lkt_linear_model();
     s->held = lk_module_param(model, "0.weight");
@@ -129,7 +124,7 @@ static void a_handle_batch_sees_current_weights(void **state)
 /* A loop of the program's own; it also writes to a weight in the middle. */
 static void train_own_loop(bool far, seen *s)
 {
-    lk_engine *engine = far ? lkt_far_engine_open() : lk_engine_open("ref", (lk_engine_options){0});
+    lk_engine *engine = far ? lkt_far_engine_open() : lk_engine_open("ref", NULL);
     lk_module *model = lkt_linear_model();
     lk_criterion *criterion = lk_mse_loss();
     lk_optimizer *optimizer = lk_adam(.lr = 0.1);

@@ -28,7 +28,7 @@ static bool has_gpu(void)
 
 static lk_engine *open_gpu(void)
 {
-    lk_engine *engine = lk_engine_open("cuda", (lk_engine_options){0});
+    lk_engine *engine = lk_engine_open("cuda", NULL);
     lkt_not_null(engine);
     return engine;
 }
@@ -81,7 +81,8 @@ static lk_step *many_groups(lk_engine *engine)
 static void losses_are_the_cpus(lk_step *(*make)(lk_engine *engine))
 {
     double expected[2], losses[2];
-    lk_engine *engines[] = {lk_engine_open("cpu", (lk_engine_options){.thread_count = 1}), open_gpu()};
+    lk_engine *engines[] = {lk_engine_open("cpu", LK_OPTIONS(lk_engine_options, .thread_count = 1)),
+                            open_gpu()};
     for (int i = 0; i < 2; i++) {
         lk_step *step = make(engines[i]);
         lkt_not_null(step);
@@ -256,7 +257,7 @@ static void a_recorded_step_without_room(void **state)
 static void library_runs_out(lk_module *model, lk_shape shape, const char *sentence)
 {
     hoard h;
-    lk_engine *engine = lk_engine_open("cuda", (lk_engine_options){.allow_tf32 = true});
+    lk_engine *engine = lk_engine_open("cuda", LK_OPTIONS(lk_engine_options, .allow_tf32 = true));
     lk_step *step = lk_step(.model = model, .engine = engine, .owned = true);
     lk_tensor *x = lk_tensor_create(LK_F32, shape);
     lk_input batch[] = {{"features", x}};

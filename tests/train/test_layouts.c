@@ -83,7 +83,7 @@ static void learn_by(lk_module *model, lk_engine_options how, const char *channe
 {
     memset(r, 0, sizeof *r);
     if (channels_last) setenv("LOCKSTEP_CHANNELS_LAST", channels_last, 1);
-    lk_engine *engine = lk_engine_open("cuda", how);
+    lk_engine *engine = lk_engine_open("cuda", &how);
     lkt_not_null(engine);
     lkt_not_null(model);
     lk_step *step =
@@ -113,7 +113,7 @@ static void learn_by(lk_module *model, lk_engine_options how, const char *channe
 
 static void learn(const char *channels_last, lk_dtype precision, result *r)
 {
-    learn_by(network(), (lk_engine_options){0}, channels_last, precision, r);
+    learn_by(network(), *LK_OPTIONS(lk_engine_options), channels_last, precision, r);
 }
 
 /* The root of the mean square of what differs. */
@@ -158,11 +158,11 @@ static void a_relu_behind_a_pool_counts(void **state)
     (void)state;
     static result rows, last;
     if (!gpu_is_asked_for()) skip();
-    learn_by(rectified_pool(), (lk_engine_options){0}, "0", LK_F32, &rows);
-    learn_by(rectified_pool(), (lk_engine_options){0}, "1", LK_F32, &last);
+    learn_by(rectified_pool(), *LK_OPTIONS(lk_engine_options), "0", LK_F32, &rows);
+    learn_by(rectified_pool(), *LK_OPTIONS(lk_engine_options), "1", LK_F32, &last);
     assert_true(last.reorders > 0);
     assert_true(distance(&last, &rows) < 1e-5);
-    learn_by(rectified_pool(), (lk_engine_options){0}, "1", LK_BF16, &last);
+    learn_by(rectified_pool(), *LK_OPTIONS(lk_engine_options), "1", LK_BF16, &last);
     for (int k = 0; k < STEPS; k++) lkt_close(last.loss[k], rows.loss[k], 0.01);
 }
 
@@ -173,7 +173,7 @@ static void tf32_prefers_it(void **state)
     static result wide, rounded;
     if (!gpu_is_asked_for()) skip();
     learn(NULL, LK_F32, &wide);
-    learn_by(network(), (lk_engine_options){.allow_tf32 = true}, NULL, LK_F32, &rounded);
+    learn_by(network(), *LK_OPTIONS(lk_engine_options, .allow_tf32 = true), NULL, LK_F32, &rounded);
     assert_int_equal(wide.reorders, 0);
     assert_true(rounded.reorders > 0);
     assert_true(rounded.folded > 0);
@@ -188,7 +188,7 @@ static void trials_learn_the_same(void **state)
     static result wide, tried;
     if (!gpu_is_asked_for()) skip();
     learn("0", LK_F32, &wide);
-    learn_by(network(), (lk_engine_options){.benchmark = true}, "0", LK_F32, &tried);
+    learn_by(network(), *LK_OPTIONS(lk_engine_options, .benchmark = true), "0", LK_F32, &tried);
     assert_int_equal(tried.reorders, 0);
     for (int k = 0; k < STEPS; k++) lkt_close(tried.loss[k], wide.loss[k], 1e-4);
 }

@@ -105,7 +105,8 @@ static lk_status wait_for_word(lk_callback *callback, lk_runner *runner)
 
 static pid_t start_run_that_waits(const char *logdir, int *pipes)
 {
-    static const lk_callback_ops ops = {.name = "Wait", .on_epoch_start = wait_for_word};
+    static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops), .name = "Wait",
+                                        .on_epoch_start = wait_for_word};
     char word;
     assert_int_equal(pipe(pipes), 0);
     pid_t child = fork();

@@ -180,7 +180,7 @@ static lk_status plain_batch(lk_runner *runner, const lk_batch *batch)
     return lk_metrics_set(runner->batch_metrics, "index", sum / (double)batch->count);
 }
 
-static const lk_runner_ops own_ops = {.handle_batch = plain_batch};
+static const lk_runner_ops own_ops = {LK_SIZE(lk_runner_ops), .handle_batch = plain_batch};
 
 static lk_status report_first(lk_callback *callback, lk_runner *runner)
 {

@@ -184,7 +184,7 @@ static trained make_step(const example *e, const char *way)
 {
     trained t;
     setenv("LOCKSTEP_ONE_KERNEL", way, 1);
-    t.engine = lk_engine_open("cuda", (lk_engine_options){0});
+    t.engine = lk_engine_open("cuda", NULL);
     unsetenv("LOCKSTEP_ONE_KERNEL");
     if (!t.engine) fail_msg("%s", lk_error());
     lk_manual_seed(3);
@@ -366,7 +366,7 @@ static void others_are_graphs(void **state)
     data d;
     make_data(e, &d);
     setenv("LOCKSTEP_ONE_KERNEL", "1", 1);
-    lk_engine *engine = lk_engine_open("cuda", (lk_engine_options){0});
+    lk_engine *engine = lk_engine_open("cuda", NULL);
     unsetenv("LOCKSTEP_ONE_KERNEL");
     lk_step *step = lk_step(.model = e->model(), .criterion = e->criterion(), .optimizer = e->optimizer(),
                             .engine = engine, .owned = true, .clip_norm = 1);

@@ -44,7 +44,7 @@ static void expect_refusal(refusal r)
     options.loaders = lk_loaders({"train", loader()}, {"valid", loader()});
     options.callbacks = (lk_callback_list){callbacks, r.callback ? 2 : 1};
     batches_seen = 0;
-    lk_status status = lk_train_with(runner, options);
+    lk_status status = lk_train_with(runner, &options);
     if (status == LK_OK) fail_msg("not refused: %s", r.sentence);
     lkt_contains(lk_error(), r.sentence);
     assert_null(strchr(lk_error(), '\n'));

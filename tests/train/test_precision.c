@@ -129,7 +129,7 @@ static void activations_are_not_cast_back_and_forth(void **state)
 static void gradient_of_conv(int thread_count, float *out, size_t nbytes)
 {
     lk_manual_seed(5);
-    lk_engine *engine = lk_engine_open("cpu", (lk_engine_options){.thread_count = thread_count});
+    lk_engine *engine = lk_engine_open("cpu", LK_OPTIONS(lk_engine_options, .thread_count = thread_count));
     lk_module *model = lk_sequential(lk_conv2d(2, 3, 3), lk_flatten(), lk_linear(108, 3));
     lk_tensor *x = lk_randn(LK_SHAPE(4, 2, 8, 8)), *y = lk_tensor_full(LK_I64, LK_SHAPE(4), 1);
     lk_step *step =

@@ -89,15 +89,11 @@ static lk_status speak_in_train(lk_callback *callback, lk_runner *runner)
 static void collectives_at_every_moment(void **state)
 {
     (void)state;
-    static const lk_callback_ops ops = {.name = "speak",
-                                        .on_experiment_start = speak,
-                                        .on_epoch_start = speak,
-                                        .on_loader_start = speak,
-                                        .on_batch_start = speak_in_train,
-                                        .on_backward = speak_in_train,
-                                        .on_batch_end = speak_in_train,
-                                        .on_loader_end = speak,
-                                        .on_epoch_end = speak,
+    static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops),      .name = "speak",
+                                        .on_experiment_start = speak,  .on_epoch_start = speak,
+                                        .on_loader_start = speak,      .on_batch_start = speak_in_train,
+                                        .on_backward = speak_in_train, .on_batch_end = speak_in_train,
+                                        .on_loader_end = speak,        .on_epoch_end = speak,
                                         .on_experiment_end = speak};
     for (int ranks = 1; ranks <= 3; ranks++) {
         lk_runner *runner;
@@ -238,10 +234,11 @@ static lk_status handle_batch(lk_runner *runner, const lk_batch *batch)
 {
     lk_input inputs[] = {{"features", lk_batch_get(batch, "features")},
                          {"targets", lk_batch_get(batch, "targets")}};
-    lk_step_options options = {.model = model, .criterion = criterion, .optimizer = optimizer};
+    lk_step_options options = {LK_SIZE(lk_step_options), .model = model, .criterion = criterion,
+                               .optimizer = optimizer};
     if (kind == ALONE) options.comm = lk_comm_alone();
-    if (!own && kind != RUNNERS) own = lk_step_with(options);
-    lk_step *step = kind == RUNNERS ? lk_runner_step(runner, "main", options) : own;
+    if (!own && kind != RUNNERS) own = lk_step_with(&options);
+    lk_step *step = kind == RUNNERS ? lk_runner_step(runner, "main", &options) : own;
     if (!step) return lk_error_status();
     lk_status status = lk_step_train(step, inputs, 2);
     return status ? status : lk_metrics_set(runner->batch_metrics, "loss", lk_step_loss(step));
@@ -286,8 +283,9 @@ static void use_after_the_run(void)
 
 static lk_status run_own(own_kind wanted, int ranks)
 {
-    static const lk_runner_ops ops = {.handle_batch = handle_batch};
-    static const lk_callback_ops last = {.name = "compare", .on_experiment_end = compare};
+    static const lk_runner_ops ops = {LK_SIZE(lk_runner_ops), .handle_batch = handle_batch};
+    static const lk_callback_ops last = {LK_SIZE(lk_callback_ops), .name = "compare",
+                                         .on_experiment_end = compare};
     lk_runner *runner;
     kind = wanted;
     lk_manual_seed(42);
@@ -327,8 +325,7 @@ static void a_plain_step_is_averaged(void **state)
 static void a_step_from_outside_is_refused(void **state)
 {
     (void)state;
-    lk_engine *engine =
-        lk_engine_open("ref", (lk_engine_options){0}); /* without threads: it lives through a fork */
+    lk_engine *engine = lk_engine_open("ref", NULL); /* without threads: it lives through a fork */
     lk_module *outside = lk_linear(FEATURES, 1);
     lk_criterion *loss = lk_mse_loss();
     lk_optimizer *rule = lk_sgd(.lr = 0.1);

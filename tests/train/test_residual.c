@@ -13,7 +13,7 @@
 static void one_infinity_is_forgotten(void **state)
 {
     (void)state;
-    lk_engine *engine = lk_engine_open("cpu", (lk_engine_options){.thread_count = 1});
+    lk_engine *engine = lk_engine_open("cpu", LK_OPTIONS(lk_engine_options, .thread_count = 1));
     lk_module *model = lk_linear(2, 2);
     lk_optimizer *optimizer = lk_sgd(.lr = 0.1);
     lk_step *step = lk_step(.model = model, .optimizer = optimizer, .engine = engine);

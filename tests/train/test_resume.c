@@ -429,7 +429,8 @@ static lk_status ask_now(lk_callback *callback, lk_runner *runner)
 
 static lk_status stop_and_look(void *context)
 {
-    static const lk_callback_ops ops = {.name = "slow", .on_batch_end = ask_now, .on_exception = save_slowly};
+    static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops), .name = "slow", .on_batch_end = ask_now,
+                                        .on_exception = save_slowly};
     (void)context;
     lk_status status = short_run(lk_callback_create(&ops, NULL, 100), 0);
     if (status != LK_ERR_STOPPED) return lki_fail(LK_ERR_INVALID, "not stopped: %s", lk_error());

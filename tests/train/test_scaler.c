@@ -33,7 +33,7 @@ static lk_step *make_step(lk_engine *engine, lk_step_options options, batch *b)
     options.owned = true;
     options.precision = LK_F16;
     options.scaler = (lk_scaler_options){.init_scale = 0x1p24, .growth_interval = 2};
-    lk_step *step = lk_step_with(options);
+    lk_step *step = lk_step_with(&options);
     lkt_not_null(step);
     return step;
 }
@@ -95,7 +95,7 @@ static void the_scale_and_the_weights_are_pytorchs(void **state)
     for (int which = 0; which < engine_count(); which++) {
         lk_engine *engine = open_engine(which);
         batch b;
-        lk_step *step = make_step(engine, (lk_step_options){0}, &b);
+        lk_step *step = make_step(engine, *LK_OPTIONS(lk_step_options), &b);
         for (int i = 0; i < STEPS; i++) {
             train(step, &b);
             check_step(step, &expected[i]);
@@ -119,7 +119,9 @@ static void a_recorded_run_ahead_gives_the_same(void **state)
 {
     (void)state;
     static const lk_step_options cases[] = {
-        {0}, {.accumulation_steps = 2, .clip_norm = 0.5}, {.clip_value = 0.01}};
+        {LK_SIZE(lk_step_options)},
+        {LK_SIZE(lk_step_options), .accumulation_steps = 2, .clip_norm = 0.5},
+        {LK_SIZE(lk_step_options), .clip_value = 0.01}};
     for (int k = 0; k < 3; k++) {
         lk_engine *host = open_engine(REF), *far = open_engine(FAR);
         lk_step_options ahead = cases[k];
@@ -149,9 +151,11 @@ static void a_gpu_that_runs_ahead_gives_the_same(void **state)
     }
     lk_engine *gpu = open_engine(GPU);
     batch b;
-    lk_step *waiting = make_step(gpu, (lk_step_options){.accumulation_steps = 2, .clip_norm = 0.5}, &b);
+    lk_step *waiting =
+        make_step(gpu, *LK_OPTIONS(lk_step_options, .accumulation_steps = 2, .clip_norm = 0.5), &b);
     lk_step *ahead = make_step(
-        gpu, (lk_step_options){.accumulation_steps = 2, .clip_norm = 0.5, .asynchronous = true}, NULL);
+        gpu, *LK_OPTIONS(lk_step_options, .accumulation_steps = 2, .clip_norm = 0.5, .asynchronous = true),
+        NULL);
     for (int i = 0; i < STEPS; i++) train(waiting, &b);
     for (int i = 0; i < STEPS; i++) train(ahead, &b);
     lkt_ok(lk_step_wait(ahead));
@@ -178,14 +182,14 @@ static void a_step_goes_on_from_its_state(void **state)
         for (int which = 0; which < engine_count(); which++) {
             lk_engine *engine = open_engine(which);
             batch b;
-            lk_step *first = make_step(engine, (lk_step_options){0}, &b);
+            lk_step *first = make_step(engine, *LK_OPTIONS(lk_step_options), &b);
             for (int i = 0; i < stop; i++) train(first, &b);
             lk_state_dict *weights = lk_module_state_dict(first->options.model);
             lk_state_dict *kept_state = lk_state_dict_create();
             lkt_ok(lki_step_save_state(first, kept_state, "optimizer"));
             assert_true(kept(kept_state, "optimizer.scaler.scale") == lk_step_loss_scale(first));
             assert_true(kept(kept_state, "optimizer.scaler.growth_interval") == 2);
-            lk_step *second = make_step(engine, (lk_step_options){0}, NULL);
+            lk_step *second = make_step(engine, *LK_OPTIONS(lk_step_options), NULL);
             lkt_ok(lk_module_load_state_dict(second->options.model, weights));
             lkt_ok(lki_step_load_state(second, kept_state, "optimizer"));
             for (int i = stop; i < STEPS; i++) train(first, &b), train(second, &b);

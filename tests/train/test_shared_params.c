@@ -288,8 +288,7 @@ static bool on_gpus(void)
 
 static lk_engine *open_device(bool eager)
 {
-    lk_engine *engine =
-        on_gpus() ? lk_engine_open("cuda", (lk_engine_options){0}) : lkt_far_engine_open(.eager = eager);
+    lk_engine *engine = on_gpus() ? lk_engine_open("cuda", NULL) : lkt_far_engine_open(.eager = eager);
     lkt_not_null(engine);
     return engine;
 }
@@ -306,7 +305,7 @@ static void same_numbers(const numbers *wanted, const numbers *seen, const char 
 static void played_everywhere(void **state)
 {
     const act *played = *state;
-    lk_engine *host = lk_engine_open("ref", (lk_engine_options){0});
+    lk_engine *host = lk_engine_open("ref", NULL);
     lk_engine *far = open_device(false), *other = open_device(true);
     struct {
         const char *where;

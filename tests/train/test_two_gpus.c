@@ -36,7 +36,7 @@ typedef struct trained {
 
 static void open_on(trained *t, const char *name)
 {
-    t->engine = lk_engine_open(name, (lk_engine_options){0});
+    t->engine = lk_engine_open(name, NULL);
     lkt_not_null(t->engine);
     lk_manual_seed(5);
     t->step = lk_step(.model = lk_sequential(lk_linear(WIDTH, WIDTH), lk_relu(), lk_linear(WIDTH, CLASSES)),
@@ -65,9 +65,9 @@ static void memory_lies_where_it_belongs(void **state)
     (void)state;
     if (!has_two_gpus()) skip();
     enum { NBYTES = 1 << 22 };
-    lk_engine *first = lk_engine_open("cuda:0", (lk_engine_options){0});
+    lk_engine *first = lk_engine_open("cuda:0", NULL);
     lkt_not_null(first);
-    lk_engine *second = lk_engine_open("cuda:1", (lk_engine_options){0});
+    lk_engine *second = lk_engine_open("cuda:1", NULL);
     lkt_not_null(second);
     size_t before[] = {free_nbytes(0), free_nbytes(1)};
     void *data = first->ops->alloc(first, NBYTES, "a tensor");

@@ -53,7 +53,8 @@ static void groups_go_on_in_the_next_epoch(void **state)
     lkt_not_null(loader);
     for (int64_t epoch = 0; epoch < 2; epoch++) {
         lk_batch *batch = NULL;
-        lkt_ok(lk_loader_begin(loader, (lk_pass_options){.epoch = epoch, .world = 1}, &(lk_pass_size){0}));
+        lkt_ok(lk_loader_begin(loader, LK_OPTIONS(lk_pass_options, .epoch = epoch, .world = 1),
+                               &(lk_pass_size){0}));
         while (lk_loader_next(loader, &batch) == LK_OK && batch) {
             lk_input fields[] = {{"features", lk_batch_get(batch, "features")},
                                  {"targets", lk_batch_get(batch, "targets")}};
@@ -134,7 +135,7 @@ static lk_status change_of_one_batch(lk_optimizer_callback_options options, doub
     lk_status status =
         lk_train(runner, .model = model, .criterion = lk_cross_entropy_loss(), .optimizer = lk_sgd(.lr = 1),
                  .loaders = lk_loaders({"train", lk_loader(lkt_points(96, 1), .batch_size = 96)}),
-                 .callbacks = lk_callbacks(lk_optimizer_callback_with(options)));
+                 .callbacks = lk_callbacks(lk_optimizer_callback_with(&options)));
     lkt_weights(runner->model, "0.weight", after, COUNT);
     double bias[LKT_CLASSES], first[LKT_CLASSES];
     lkt_weights(runner->model, "0.bias", bias, LKT_CLASSES);
@@ -156,15 +157,16 @@ static void clipping(void **state)
 {
     (void)state;
     double plain[COUNT], clipped[COUNT], norm, clipped_norm;
-    lkt_ok(change_of_one_batch((lk_optimizer_callback_options){0}, plain, &norm));
-    lkt_ok(
-        change_of_one_batch((lk_optimizer_callback_options){.clip_norm = norm / 4}, clipped, &clipped_norm));
+    lkt_ok(change_of_one_batch(*LK_OPTIONS(lk_optimizer_callback_options), plain, &norm));
+    lkt_ok(change_of_one_batch(*LK_OPTIONS(lk_optimizer_callback_options, .clip_norm = norm / 4), clipped,
+                               &clipped_norm));
     lkt_close(clipped_norm, norm / 4, 1e-5);
     for (int i = 0; i < COUNT; i++) lkt_close(clipped[i], plain[i] / 4, 1e-5);
-    lkt_ok(
-        change_of_one_batch((lk_optimizer_callback_options){.clip_norm = norm * 4}, clipped, &clipped_norm));
+    lkt_ok(change_of_one_batch(*LK_OPTIONS(lk_optimizer_callback_options, .clip_norm = norm * 4), clipped,
+                               &clipped_norm));
     for (int i = 0; i < COUNT; i++) lkt_close(clipped[i], plain[i], 1e-6);
-    lkt_ok(change_of_one_batch((lk_optimizer_callback_options){.clip_value = 0.01}, clipped, &clipped_norm));
+    lkt_ok(change_of_one_batch(*LK_OPTIONS(lk_optimizer_callback_options, .clip_value = 0.01), clipped,
+                               &clipped_norm));
     for (int i = 0; i < COUNT; i++)
         lkt_close(clipped[i], fabs(plain[i]) > 0.01 ? copysign(0.01, plain[i]) : plain[i], 1e-6);
     assert_null(lk_optimizer_callback(.accumulation_steps = -1));

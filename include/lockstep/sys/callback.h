@@ -12,6 +12,7 @@
 #define LOCKSTEP_SYS_CALLBACK_H
 
 #include <lockstep/checkpoint.h>
+#include <lockstep/sized.h>
 #include <lockstep/status.h>
 
 #ifdef __cplusplus
@@ -33,7 +34,7 @@ enum {
     LK_ORDER_EXTERNAL = 100,
 };
 
-/* X(moment): each is one slot of the vtable below, on_<moment>. */
+/* X(moment): each is one slot of the ops below, on_<moment>. New ones are added at the end. */
 #define LK_MOMENT_LIST(X)                                                                                    \
     X(experiment_start)                                                                                      \
     X(epoch_start)                                                                                           \
@@ -54,15 +55,17 @@ enum {
 typedef lk_status (*lk_callback_slot)(lk_callback *callback, lk_runner *runner);
 
 typedef struct lk_callback_ops {
+    size_t struct_size;
     const char *name; /* "EarlyStopping" */
-#define X(moment) lk_callback_slot on_##moment;
-    LK_MOMENT_LIST(X)
-#undef X
     /* Optional: what resume needs, under names that start with `prefix`, and taking it back. */
     lk_status (*save_state)(lk_callback *callback, lk_state_dict *state, const char *prefix);
     lk_status (*load_state)(lk_callback *callback, const lk_state_dict *state, const char *prefix);
     /* Optional: frees the context. Called once, when the run's callbacks are freed. */
     void (*free)(lk_callback *callback);
+    /* Optional, each. Last, so that a later version can add a moment. */
+#define X(moment) lk_callback_slot on_##moment;
+    LK_MOMENT_LIST(X)
+#undef X
 } lk_callback_ops;
 
 struct lk_callback {
@@ -83,7 +86,8 @@ struct lk_callback {
     bool declares_metrics;
 };
 
-/* A callback of one's own. `ops` must outlive it. NULL with the reason on failure. */
+/* A callback of your own. The ops are copied; the context is yours until it succeeds. NULL with the reason on
+ * failure. */
 lk_callback *lk_callback_create(const lk_callback_ops *ops, void *context, int order);
 void lk_callback_free(lk_callback *callback);
 

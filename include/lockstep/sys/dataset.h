@@ -8,6 +8,7 @@
 #ifndef LOCKSTEP_SYS_DATASET_H
 #define LOCKSTEP_SYS_DATASET_H
 
+#include <lockstep/sized.h>
 #include <lockstep/tensor.h>
 
 #ifdef __cplusplus
@@ -50,6 +51,7 @@ typedef struct lk_rows {
 } lk_rows;
 
 typedef struct lk_dataset_ops {
+    size_t struct_size;
     /* Required. The number of samples, the same at every call. */
     int64_t (*length)(void *context);
 
@@ -78,7 +80,7 @@ typedef struct lk_dataset_ops {
 
 typedef struct lk_dataset lk_dataset;
 
-/* A dataset over `context`, which it owns from here on, also when NULL is returned. The ops must outlive it;
+/* A dataset over `context`, which it owns from here on, also when NULL is returned. The ops and the
  * fields are copied. */
 lk_dataset *lk_dataset_create(const lk_dataset_ops *ops, const lk_field *fields, int field_count,
                               void *context);

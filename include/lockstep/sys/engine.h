@@ -7,6 +7,7 @@
 #ifndef LOCKSTEP_SYS_ENGINE_H
 #define LOCKSTEP_SYS_ENGINE_H
 
+#include <lockstep/sized.h>
 #include <lockstep/sys/dataset.h>
 #include <lockstep/sys/op.h>
 
@@ -72,6 +73,7 @@ typedef struct lk_engine_path {
 } lk_engine_path;
 
 typedef struct lk_engine_options {
+    size_t struct_size;
     int thread_count; /* 0: the cores this process may run on */
     int device;       /* which GPU, for engines that have several */
     bool allow_tf32;  /* products of f32 may round their operands to TF32, where the engine has it */
@@ -81,6 +83,7 @@ typedef struct lk_engine_options {
 } lk_engine_options;
 
 typedef struct lk_engine_ops {
+    size_t struct_size;
     const char *name; /* "cpu" */
     /* Required. Starts threads, opens the device; *state is the engine's own. */
     lk_status (*open)(void **state, const lk_engine_options *options);
@@ -169,7 +172,7 @@ struct lk_engine {
 
 /* Opens an engine by name: "ref", "cpu", "cuda" ("cuda:1" for a GPU by its number), or "auto" for the fastest
  * one here. NULL with the reason otherwise. */
-lk_engine *lk_engine_open(const char *name, lk_engine_options options);
+lk_engine *lk_engine_open(const char *name, const lk_engine_options *options);
 void lk_engine_close(lk_engine *engine);
 const char *lk_engine_name(const lk_engine *engine);
 

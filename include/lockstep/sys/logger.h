@@ -7,6 +7,7 @@
 #define LOCKSTEP_SYS_LOGGER_H
 
 #include <lockstep/metric.h>
+#include <lockstep/sized.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,6 +30,7 @@ typedef struct lk_log_step {
 } lk_log_step;
 
 typedef struct lk_logger_ops {
+    size_t struct_size;
     /* Required. Values are sorted by name, and belong to the caller as everything here does. */
     lk_status (*log_metrics)(void *context, lk_log_scope scope, const lk_log_step *step,
                              lk_metric_values values);
@@ -59,7 +61,7 @@ typedef struct lk_logger_ops {
 
 typedef struct lk_logger lk_logger;
 
-/* A logger over `context`, which it owns from here on, also when NULL is returned. The ops must outlive it.
+/* A logger over `context`, which it owns from here on, also when NULL is returned. The ops are copied.
  * It is called for the given scopes only: a logger that leaves LK_LOG_BATCH out costs nothing per batch. */
 lk_logger *lk_logger_create(const lk_logger_ops *ops, unsigned scopes, void *context);
 

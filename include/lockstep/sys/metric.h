@@ -73,6 +73,7 @@ typedef struct lk_metric_part {
 enum { LK_METRIC_MAX_PARTS = 8 };
 
 typedef struct lk_custom_metric_options {
+    size_t struct_size;
     const char *name; /* for error sentences */
     void *context;
     const char *const *value_names; /* at least one; NULL-terminated */
@@ -89,7 +90,7 @@ typedef struct lk_custom_metric_options {
 
 /* NULL with the reason where something is missing or a part cannot be joined so. Texts are copied. */
 #define lk_custom_metric(...) LK_CALL0_(lk_custom_metric_with, lk_custom_metric_options, __VA_ARGS__)
-lk_metric *lk_custom_metric_with(lk_custom_metric_options options);
+lk_metric *lk_custom_metric_with(const lk_custom_metric_options *options);
 
 #ifdef __cplusplus
 }

@@ -54,7 +54,8 @@ lk_status lki_config_measure(lk_config *config, lki_plan *plan, lki_workload *ou
     lk_args args = {.plan = plan, .object = call};
     lki_call_lists l = {0};
     measurement m = {.out = out, .name = name, .seconds = seconds};
-    lk_train_options options = {.num_epochs = 1, .thread_count = thread_count, .no_checkpoints = true};
+    lk_train_options options = {LK_SIZE(lk_train_options), .num_epochs = 1, .thread_count = thread_count,
+                                .no_checkpoints = true};
     lki_place_text(call->node->place, args.place, sizeof args.place);
     LKI_TRY(lki_call_read_engine(&args, &options));
     options.ddp = false;
@@ -67,7 +68,7 @@ lk_status lki_config_measure(lk_config *config, lki_plan *plan, lki_workload *ou
         drop_all(&options);
     } else {
         options.callbacks = (lk_callback_list){&callback, 1};
-        status = lk_train_with(lk_args_runner(&args), options);
+        status = lk_train_with(lk_args_runner(&args), &options);
         if (m.done && status == LK_ERR_STOPPED) status = LK_OK;
     }
     lki_call_lists_fini(&l);

@@ -236,7 +236,7 @@ lk_status lki_trial_init(lki_trial *trial, const char *name, int thread_count)
                         name);
     if (!n) return unknown(name);
     lk_manual_seed(0);
-    trial->engine = lk_engine_open("auto", (lk_engine_options){.thread_count = thread_count});
+    trial->engine = lk_engine_open("auto", LK_OPTIONS(lk_engine_options, .thread_count = thread_count));
     trial->step = lk_step(.model = n->model(), .engine = trial->engine, .owned = true,
                           .criterion = n->classes ? lk_cross_entropy_loss() : lk_smooth_l1_loss(),
                           .optimizer = n->sgd ? lk_sgd(.lr = 1e-3) : lk_adam(.lr = 1e-3));

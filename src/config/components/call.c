@@ -73,7 +73,7 @@ static lk_status take_train_objects(lk_args *args, lki_call_lists *l, lk_train_o
 
 static lk_status call_train(const lk_component *self, lk_args *args, void **out)
 {
-    lk_train_options options = {0};
+    lk_train_options options = {LK_SIZE(lk_train_options)};
     lki_call_lists l = {0};
     LKI_SCOPED char *text = NULL;
     (void)self;
@@ -89,7 +89,7 @@ static lk_status call_train(const lk_component *self, lk_args *args, void **out)
     if (status)
         drop_train_objects(&options);
     else
-        status = lk_train_with(lk_args_runner(args), options);
+        status = lk_train_with(lk_args_runner(args), &options);
     lki_call_lists_fini(&l);
     return status;
 }
@@ -109,7 +109,7 @@ static lk_status check_engine(lk_args *args)
 static lk_status take_evaluation(lk_args *args, lki_call_lists *l, bool predicts, lk_loader **loader,
                                  lk_evaluate_options *options)
 {
-    lk_train_options engine = {0};
+    lk_train_options engine = {LK_SIZE(lk_train_options)};
     LKI_TRY(lki_call_read_device(args, &engine));
     options->device = engine.device;
     options->seed = later_seed(args);
@@ -126,7 +126,7 @@ static lk_status take_evaluation(lk_args *args, lki_call_lists *l, bool predicts
 /* Metrics to the log, or the model's outputs to a file where there is one. */
 static lk_status evaluate(lk_args *args, const char *output)
 {
-    lk_evaluate_options options = {0};
+    lk_evaluate_options options = {LK_SIZE(lk_evaluate_options)};
     lki_call_lists l = {0};
     lk_loader *loader = NULL;
     lk_runner *runner = lk_args_runner(args);
@@ -136,7 +136,7 @@ static lk_status evaluate(lk_args *args, const char *output)
     else if (output)
         status = lki_predict_to_file(runner, loader, options, output);
     else
-        status = lk_evaluate_loader_with(runner, loader, options);
+        status = lk_evaluate_loader_with(runner, loader, &options);
     if (status == LK_OK && !output) lki_config_report(runner->loader_metrics);
     lki_call_lists_fini(&l);
     return status;

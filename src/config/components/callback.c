@@ -43,7 +43,8 @@ static lk_status read_clipping(lk_args *args, double *clip_norm, double *clip_va
 
 static lk_status build_optimizer(const lk_component *self, lk_args *args, void **out)
 {
-    lk_optimizer_callback_options options = {.accumulation_steps = lk_arg_int(args, "accumulation_steps"),
+    lk_optimizer_callback_options options = {LK_SIZE(lk_optimizer_callback_options),
+                                             .accumulation_steps = lk_arg_int(args, "accumulation_steps"),
                                              .restart_each_epoch = lk_arg_bool(args, "restart_each_epoch"),
                                              .metric_key = lk_arg_string(args, "metric_key"),
                                              .optimizer_key = lk_arg_string(args, "optimizer_key")};
@@ -52,16 +53,17 @@ static lk_status build_optimizer(const lk_component *self, lk_args *args, void *
         return lki_fail(LK_ERR_CONFIG, "accumulation_steps: expected at least 1, found %d",
                         options.accumulation_steps);
     LKI_TRY(read_clipping(args, &options.clip_norm, &options.clip_value));
-    return lki_built(lk_optimizer_callback_with(options), out);
+    return lki_built(lk_optimizer_callback_with(&options), out);
 }
 
 static lk_status build_backward(const lk_component *self, lk_args *args, void **out)
 {
-    lk_backward_callback_options options = {.metric_key = lk_arg_string(args, "metric_key"),
+    lk_backward_callback_options options = {LK_SIZE(lk_backward_callback_options),
+                                            .metric_key = lk_arg_string(args, "metric_key"),
                                             .log_gradient = lk_arg_bool(args, "log_gradient")};
     (void)self;
     LKI_TRY(read_clipping(args, &options.clip_norm, &options.clip_value));
-    return lki_built(lk_backward_callback_with(options), out);
+    return lki_built(lk_backward_callback_with(&options), out);
 }
 
 static lk_status build_scheduler(const lk_component *self, lk_args *args, void **out)

@@ -88,7 +88,7 @@ static lk_status read_names(lk_args *args, const char *name, const char **names,
 
 static lk_status build_control_flow(const lk_component *self, lk_args *args, void **out)
 {
-    lk_control_flow_callback_options options = {0};
+    lk_control_flow_callback_options options = {LK_SIZE(lk_control_flow_callback_options)};
     int epochs[MAX_NAMES], ignored[MAX_NAMES];
     const char *loaders[MAX_NAMES], *ignored_loaders[MAX_NAMES];
     (void)self;
@@ -96,7 +96,7 @@ static lk_status build_control_flow(const lk_component *self, lk_args *args, voi
     LKI_TRY(read_epochs(args, "ignore_epochs", &options.ignore_epochs, ignored, &options.ignore_epoch_list));
     LKI_TRY(read_names(args, "loaders", loaders, &options.loaders));
     LKI_TRY(read_names(args, "ignore_loaders", ignored_loaders, &options.ignore_loaders));
-    return lki_built(lk_control_flow_callback_with(lk_arg_take(args, "base_callback"), options), out);
+    return lki_built(lk_control_flow_callback_with(lk_arg_take(args, "base_callback"), &options), out);
 }
 
 /* `metrics` is a list of names, or a map of weights by name. */

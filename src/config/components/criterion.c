@@ -19,6 +19,7 @@ static lk_reduction reduction_of(lk_args *args)
 static lk_status build_cross_entropy(const lk_component *self, lk_args *args, void **out)
 {
     lk_cross_entropy_loss_options options = {
+        LK_SIZE(lk_cross_entropy_loss_options),
         .label_smoothing = lk_arg_float(args, "label_smoothing"),
         .ignore_index = lki_number_meant(lk_arg_int(args, "ignore_index")),
     };
@@ -27,20 +28,21 @@ static lk_status build_cross_entropy(const lk_component *self, lk_args *args, vo
     options.reduction = reduction_of(args);
     LKI_TRY(lki_arg_tensor(args, "weight", &weight));
     options.weight = weight;
-    lk_criterion *criterion = lk_cross_entropy_loss_with(options);
+    lk_criterion *criterion = lk_cross_entropy_loss_with(&options);
     lk_tensor_free(weight);
     return lki_built(criterion, out);
 }
 
 static lk_status build_nll(const lk_component *self, lk_args *args, void **out)
 {
-    lk_nll_loss_options options = {.ignore_index = lki_number_meant(lk_arg_int(args, "ignore_index"))};
+    lk_nll_loss_options options = {LK_SIZE(lk_nll_loss_options),
+                                   .ignore_index = lki_number_meant(lk_arg_int(args, "ignore_index"))};
     lk_tensor *weight = NULL;
     (void)self;
     options.reduction = reduction_of(args);
     LKI_TRY(lki_arg_tensor(args, "weight", &weight));
     options.weight = weight;
-    lk_criterion *criterion = lk_nll_loss_with(options);
+    lk_criterion *criterion = lk_nll_loss_with(&options);
     lk_tensor_free(weight);
     return lki_built(criterion, out);
 }
@@ -50,14 +52,14 @@ static lk_status build_bce(const lk_component *self, lk_args *args, void **out)
     bool has_logits = !strcmp(self->name, "BCEWithLogitsLoss");
     lk_tensor *weight = NULL, *pos_weight = NULL;
     lk_criterion *criterion = NULL;
-    lk_bce_options options = {0};
+    lk_bce_options options = {LK_SIZE(lk_bce_options)};
     lk_status status;
     options.reduction = reduction_of(args);
     LKI_TRY_OUT(lki_arg_tensor(args, "weight", &weight));
     if (has_logits) LKI_TRY_OUT(lki_arg_tensor(args, "pos_weight", &pos_weight));
     options.weight = weight;
     options.pos_weight = pos_weight;
-    criterion = has_logits ? lk_bce_with_logits_loss_with(options) : lk_bce_loss_with(options);
+    criterion = has_logits ? lk_bce_with_logits_loss_with(&options) : lk_bce_loss_with(&options);
     status = lki_built(criterion, out);
 out:
     lk_tensor_free(weight);
@@ -66,29 +68,30 @@ out:
 }
 
 typedef struct regression {
-    lk_criterion *(*create)(lk_regression_options options);
+    lk_criterion *(*create)(const lk_regression_options *options);
     const char *number; /* the one that it has: beta, delta or none */
 } regression;
 
 static lk_status build_regression(const lk_component *self, lk_args *args, void **out)
 {
     const regression *kind = self->context;
-    lk_regression_options options = {0};
+    lk_regression_options options = {LK_SIZE(lk_regression_options)};
     options.reduction = reduction_of(args);
     if (kind->number) {
         double value = lk_arg_float(args, kind->number);
         value = lki_number_meant(value);
         *(!strcmp(kind->number, "beta") ? &options.beta : &options.delta) = value;
     }
-    return lki_built(kind->create(options), out);
+    return lki_built(kind->create(&options), out);
 }
 
 static lk_status build_kl_div(const lk_component *self, lk_args *args, void **out)
 {
-    lk_kl_div_loss_options options = {.log_target = lk_arg_bool(args, "log_target")};
+    lk_kl_div_loss_options options = {LK_SIZE(lk_kl_div_loss_options),
+                                      .log_target = lk_arg_bool(args, "log_target")};
     (void)self;
     options.reduction = reduction_of(args);
-    return lki_built(lk_kl_div_loss_with(options), out);
+    return lki_built(lk_kl_div_loss_with(&options), out);
 }
 
 /* In PyTorch's positional order, with the two that it keeps for the sake of old programs. */

@@ -56,6 +56,7 @@ static lk_status build_loader(const lk_component *self, lk_args *args, void **ou
 {
     lk_transform *transforms[MAX_BATCH_TRANSFORMS];
     lk_loader_options options = {
+        LK_SIZE(lk_loader_options),
         .batch_size = wished_batch_size(args),
         .shuffle = lk_arg_bool(args, "shuffle"),
         .no_shuffle = lk_arg_given(args, "shuffle") && !lk_arg_bool(args, "shuffle"),
@@ -70,7 +71,7 @@ static lk_status build_loader(const lk_component *self, lk_args *args, void **ou
                                 &options.batch_transforms.count));
     if (options.num_workers > 0) options.prefetch = options.num_workers * lk_arg_int(args, "prefetch_factor");
     options.sampler = lk_arg_take(args, lk_arg_given(args, "sampler") ? "sampler" : "batch_sampler");
-    return lki_built(lk_loader_with(lk_arg_take(args, "dataset"), options), out);
+    return lki_built(lk_loader_with(lk_arg_take(args, "dataset"), &options), out);
 }
 
 /* `missing: digits` is for examples and first steps: a machine without the files draws its own, and says so.

@@ -38,7 +38,8 @@ static lk_status build_csv(const lk_component *self, lk_args *args, void **out)
 
 static lk_status build_image_folder(const lk_component *self, lk_args *args, void **out)
 {
-    lk_image_folder_options options = {.channels = lk_arg_int(args, "channels"),
+    lk_image_folder_options options = {LK_SIZE(lk_image_folder_options),
+                                       .channels = lk_arg_int(args, "channels"),
                                        .classes_of = lk_arg_string(args, "classes_of")};
     int sizes = lk_arg_count(args, "size");
     (void)self;
@@ -47,7 +48,7 @@ static lk_status build_image_folder(const lk_component *self, lk_args *args, voi
         options.height = lk_arg_int_at(args, "size", 0);
         options.width = lk_arg_int_at(args, "size", sizes - 1);
     }
-    lk_dataset *dataset = lk_image_folder_with(lk_arg_string(args, "root"), options);
+    lk_dataset *dataset = lk_image_folder_with(lk_arg_string(args, "root"), &options);
     return lki_built(lki_transform_dataset(args, dataset), out);
 }
 

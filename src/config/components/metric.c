@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct metric {
-    lk_callback *(*create)(lk_metric_callback_options options);
+    lk_callback *(*create)(const lk_metric_callback_options *options);
 } metric;
 
 static bool has(const lk_component *self, const char *name)
@@ -52,6 +52,7 @@ static lk_status build_metric(const lk_component *self, lk_args *args, void **ou
     const metric *kind = self->context;
     LKI_SCOPED const char **names = NULL;
     lk_metric_callback_options options = {
+        LK_SIZE(lk_metric_callback_options),
         .input_key = lk_arg_string(args, "input_key"),
         .target_key = lk_arg_string(args, "target_key"),
         .prefix = lk_arg_string(args, "prefix"),
@@ -68,7 +69,7 @@ static lk_status build_metric(const lk_component *self, lk_args *args, void **ou
     if (has(self, "from_logits")) options.from_logits = lk_arg_bool(args, "from_logits");
     if (has(self, "class_names")) LKI_TRY(read_class_names(args, &options, &names));
     if (has(self, "normalize")) options.normalize = lk_arg_bool(args, "normalize");
-    return lki_built(kind->create(options), out);
+    return lki_built(kind->create(&options), out);
 }
 
 #define KEYS                                                                                                 \

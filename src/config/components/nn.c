@@ -57,19 +57,20 @@ static lk_status build_linear(const lk_component *self, lk_args *args, void **ou
 }
 
 typedef struct batch_norm {
-    lk_module *(*create)(int64_t features, lk_batch_norm_options options);
+    lk_module *(*create)(int64_t features, const lk_batch_norm_options *options);
 } batch_norm;
 
 static lk_status build_batch_norm(const lk_component *self, lk_args *args, void **out)
 {
     const batch_norm *kind = self->context;
     lk_batch_norm_options options = {
+        LK_SIZE(lk_batch_norm_options),
         .eps = lki_number_meant(lk_arg_float(args, "eps")),
         .momentum = lki_number_meant(lk_arg_float(args, "momentum")),
         .no_affine = !lk_arg_bool(args, "affine"),
         .no_track_running_stats = !lk_arg_bool(args, "track_running_stats"),
     };
-    return lki_built(kind->create(lk_arg_int64(args, "num_features"), options), out);
+    return lki_built(kind->create(lk_arg_int64(args, "num_features"), &options), out);
 }
 
 static lk_status read_shape(lk_args *args, const char *name, lk_shape *shape)
@@ -86,18 +87,18 @@ static lk_status build_layer_norm(const lk_component *self, lk_args *args, void 
     lk_shape shape;
     (void)self;
     LKI_TRY(read_shape(args, "normalized_shape", &shape));
-    lk_norm_options options = {.eps = lki_number_meant(lk_arg_float(args, "eps")),
+    lk_norm_options options = {LK_SIZE(lk_norm_options), .eps = lki_number_meant(lk_arg_float(args, "eps")),
                                .no_affine = !lk_arg_bool(args, "elementwise_affine")};
-    return lki_built(lk_layer_norm_with(shape, options), out);
+    return lki_built(lk_layer_norm_with(shape, &options), out);
 }
 
 static lk_status build_group_norm(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    lk_norm_options options = {.eps = lki_number_meant(lk_arg_float(args, "eps")),
+    lk_norm_options options = {LK_SIZE(lk_norm_options), .eps = lki_number_meant(lk_arg_float(args, "eps")),
                                .no_affine = !lk_arg_bool(args, "affine")};
     return lki_built(
-        lk_group_norm_with(lk_arg_int64(args, "num_groups"), lk_arg_int64(args, "num_channels"), options),
+        lk_group_norm_with(lk_arg_int64(args, "num_groups"), lk_arg_int64(args, "num_channels"), &options),
         out);
 }
 
@@ -181,21 +182,20 @@ static lk_status build_softplus(const lk_component *self, lk_args *args, void **
 static lk_status build_attention(const lk_component *self, lk_args *args, void **out)
 {
     lk_multihead_attention_options options = {
-        .dropout = lk_arg_float(args, "dropout"),
-        .no_bias = !lk_arg_bool(args, "bias"),
-        .kdim = lk_arg_int(args, "kdim"),
-        .vdim = lk_arg_int(args, "vdim"),
-        .batch_first = lk_arg_bool(args, "batch_first"),
+        LK_SIZE(lk_multihead_attention_options), .dropout = lk_arg_float(args, "dropout"),
+        .no_bias = !lk_arg_bool(args, "bias"),   .kdim = lk_arg_int(args, "kdim"),
+        .vdim = lk_arg_int(args, "vdim"),        .batch_first = lk_arg_bool(args, "batch_first"),
     };
     (void)self;
     return lki_built(lk_multihead_attention_with(lk_arg_int64(args, "embed_dim"),
-                                                 lk_arg_int64(args, "num_heads"), options),
+                                                 lk_arg_int64(args, "num_heads"), &options),
                      out);
 }
 
 static lk_status build_encoder_layer(const lk_component *self, lk_args *args, void **out)
 {
     lk_transformer_encoder_layer_options options = {
+        LK_SIZE(lk_transformer_encoder_layer_options),
         .dim_feedforward = lk_arg_int(args, "dim_feedforward"),
         .dropout = lki_number_meant(lk_arg_float(args, "dropout")),
         .activation =
@@ -206,7 +206,7 @@ static lk_status build_encoder_layer(const lk_component *self, lk_args *args, vo
     };
     (void)self;
     return lki_built(lk_transformer_encoder_layer_with(lk_arg_int64(args, "d_model"),
-                                                       lk_arg_int64(args, "nhead"), options),
+                                                       lk_arg_int64(args, "nhead"), &options),
                      out);
 }
 

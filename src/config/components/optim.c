@@ -73,6 +73,7 @@ static lk_status build_sgd(const lk_component *self, lk_args *args, void **out)
 {
     lk_param_group groups[MAX_GROUPS];
     lk_sgd_options options = {
+        LK_SIZE(lk_sgd_options),
         .lr = lki_number_meant(lk_arg_float(args, "lr")),
         .momentum = lk_arg_float(args, "momentum"),
         .dampening = lk_arg_float(args, "dampening"),
@@ -82,11 +83,11 @@ static lk_status build_sgd(const lk_component *self, lk_args *args, void **out)
     };
     (void)self;
     LKI_TRY(read_groups(args, groups, &options.groups));
-    return lki_built(lk_sgd_with(options), out);
+    return lki_built(lk_sgd_with(&options), out);
 }
 
 typedef struct adam {
-    lk_optimizer *(*create)(lk_adam_options options);
+    lk_optimizer *(*create)(const lk_adam_options *options);
     bool has_amsgrad;
 } adam;
 
@@ -95,6 +96,7 @@ static lk_status build_adam(const lk_component *self, lk_args *args, void **out)
     const adam *kind = self->context;
     lk_param_group groups[MAX_GROUPS];
     lk_adam_options options = {
+        LK_SIZE(lk_adam_options),
         .lr = lki_number_meant(lk_arg_float(args, "lr")),
         .eps = lki_number_meant(lk_arg_float(args, "eps")),
         .weight_decay = lki_number_meant(lk_arg_float(args, "weight_decay")),
@@ -103,13 +105,14 @@ static lk_status build_adam(const lk_component *self, lk_args *args, void **out)
     };
     LKI_TRY(read_betas(args, &options.beta1, &options.beta2));
     LKI_TRY(read_groups(args, groups, &options.groups));
-    return lki_built(kind->create(options), out);
+    return lki_built(kind->create(&options), out);
 }
 
 static lk_status build_catalyst_lamb(const lk_component *self, lk_args *args, void **out)
 {
     lk_param_group groups[MAX_GROUPS];
     lk_catalyst_lamb_options options = {
+        LK_SIZE(lk_catalyst_lamb_options),
         .lr = lki_number_meant(lk_arg_float(args, "lr")),
         .eps = lki_number_meant(lk_arg_float(args, "eps")),
         .weight_decay = lki_number_meant(lk_arg_float(args, "weight_decay")),
@@ -118,13 +121,14 @@ static lk_status build_catalyst_lamb(const lk_component *self, lk_args *args, vo
     (void)self;
     LKI_TRY(read_betas(args, &options.beta1, &options.beta2));
     LKI_TRY(read_groups(args, groups, &options.groups));
-    return lki_built(lk_catalyst_lamb_with(options), out);
+    return lki_built(lk_catalyst_lamb_with(&options), out);
 }
 
 static lk_status build_rmsprop(const lk_component *self, lk_args *args, void **out)
 {
     lk_param_group groups[MAX_GROUPS];
     lk_rmsprop_options options = {
+        LK_SIZE(lk_rmsprop_options),
         .lr = lki_number_meant(lk_arg_float(args, "lr")),
         .alpha = lki_number_meant(lk_arg_float(args, "alpha")),
         .eps = lki_number_meant(lk_arg_float(args, "eps")),
@@ -135,13 +139,14 @@ static lk_status build_rmsprop(const lk_component *self, lk_args *args, void **o
     };
     (void)self;
     LKI_TRY(read_groups(args, groups, &options.groups));
-    return lki_built(lk_rmsprop_with(options), out);
+    return lki_built(lk_rmsprop_with(&options), out);
 }
 
 static lk_status build_adagrad(const lk_component *self, lk_args *args, void **out)
 {
     lk_param_group groups[MAX_GROUPS];
     lk_adagrad_options options = {
+        LK_SIZE(lk_adagrad_options),
         .lr = lki_number_meant(lk_arg_float(args, "lr")),
         .lr_decay = lk_arg_float(args, "lr_decay"),
         .weight_decay = lk_arg_float(args, "weight_decay"),
@@ -151,7 +156,7 @@ static lk_status build_adagrad(const lk_component *self, lk_args *args, void **o
     };
     (void)self;
     LKI_TRY(read_groups(args, groups, &options.groups));
-    return lki_built(lk_adagrad_with(options), out);
+    return lki_built(lk_adagrad_with(&options), out);
 }
 
 #define PARAMS                                                                                               \

@@ -63,13 +63,13 @@ static lk_status read_key(lk_args *args, const char *name, const char **out)
 /* The model stays where it is until the first call takes it: see run.c. */
 static lk_status build_supervised(const lk_component *self, lk_args *args, void **out)
 {
-    lk_supervised_runner_options options = {0};
+    lk_supervised_runner_options options = {LK_SIZE(lk_supervised_runner_options)};
     (void)self;
     LKI_TRY(read_key(args, "input_key", &options.input_key));
     LKI_TRY(read_key(args, "output_key", &options.output_key));
     LKI_TRY(read_key(args, "target_key", &options.target_key));
     options.loss_key = lk_arg_string(args, "loss_key");
-    return lki_built(lk_supervised_runner_with(options), out);
+    return lki_built(lk_supervised_runner_with(&options), out);
 }
 
 #define POSTFIX                                                                                              \

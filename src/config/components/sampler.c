@@ -70,26 +70,24 @@ static lk_status build_weighted(const lk_component *self, lk_args *args, void **
 
 static lk_distributed_sampler_options distributed_options(lk_args *args)
 {
-    return (lk_distributed_sampler_options){
-        .num_replicas = lk_arg_int(args, "num_replicas"),
-        .rank = lk_arg_int(args, "rank"),
-        .no_shuffle = !lk_arg_bool(args, "shuffle"),
-        .seed = (uint64_t)lk_arg_int64(args, "seed"),
-        .drop_last = lk_arg_bool(args, "drop_last"),
-    };
+    return *LK_OPTIONS(lk_distributed_sampler_options, .num_replicas = lk_arg_int(args, "num_replicas"),
+                       .rank = lk_arg_int(args, "rank"), .no_shuffle = !lk_arg_bool(args, "shuffle"),
+                       .seed = (uint64_t)lk_arg_int64(args, "seed"),
+                       .drop_last = lk_arg_bool(args, "drop_last"));
 }
 
 static lk_status build_distributed(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return built(lk_distributed_sampler_with(length_of(args, "dataset"), distributed_options(args)), out);
+    lk_distributed_sampler_options options = distributed_options(args);
+    return built(lk_distributed_sampler_with(length_of(args, "dataset"), &options), out);
 }
 
 static lk_status build_wrapper(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
-    return built(lk_distributed_sampler_wrapper_with(lk_arg_take(args, "sampler"), distributed_options(args)),
-                 out);
+    lk_distributed_sampler_options options = distributed_options(args);
+    return built(lk_distributed_sampler_wrapper_with(lk_arg_take(args, "sampler"), &options), out);
 }
 
 /* Labels come as numbers, as a file, or from the targets of a dataset. */

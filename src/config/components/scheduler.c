@@ -39,10 +39,11 @@ static lk_status build_step(const lk_component *self, lk_args *args, void **out)
 static lk_status build_multi_step(const lk_component *self, lk_args *args, void **out)
 {
     LKI_SCOPED int64_t *items = NULL;
-    lk_multi_step_lr_options options = {.gamma = lki_number_meant(lk_arg_float(args, "gamma"))};
+    lk_multi_step_lr_options options = {LK_SIZE(lk_multi_step_lr_options),
+                                        .gamma = lki_number_meant(lk_arg_float(args, "gamma"))};
     (void)self;
     LKI_TRY(read_milestones(args, &items, &options.milestones));
-    return lki_built(lk_multi_step_lr_with(options), out);
+    return lki_built(lk_multi_step_lr_with(&options), out);
 }
 
 static lk_status build_exponential(const lk_component *self, lk_args *args, void **out)
@@ -53,27 +54,30 @@ static lk_status build_exponential(const lk_component *self, lk_args *args, void
 
 static lk_status build_constant(const lk_component *self, lk_args *args, void **out)
 {
-    lk_constant_lr_options options = {.factor = lki_number_meant(lk_arg_float(args, "factor"))};
+    lk_constant_lr_options options = {LK_SIZE(lk_constant_lr_options),
+                                      .factor = lki_number_meant(lk_arg_float(args, "factor"))};
     (void)self;
     LKI_TRY(read_count(args, "total_iters", &options.total_iters));
-    return lki_built(lk_constant_lr_with(options), out);
+    return lki_built(lk_constant_lr_with(&options), out);
 }
 
 static lk_status build_linear(const lk_component *self, lk_args *args, void **out)
 {
-    lk_linear_lr_options options = {.start_factor = lki_number_meant(lk_arg_float(args, "start_factor")),
+    lk_linear_lr_options options = {LK_SIZE(lk_linear_lr_options),
+                                    .start_factor = lki_number_meant(lk_arg_float(args, "start_factor")),
                                     .end_factor = lki_number_meant(lk_arg_float(args, "end_factor"))};
     (void)self;
     LKI_TRY(read_count(args, "total_iters", &options.total_iters));
-    return lki_built(lk_linear_lr_with(options), out);
+    return lki_built(lk_linear_lr_with(&options), out);
 }
 
 static lk_status build_polynomial(const lk_component *self, lk_args *args, void **out)
 {
-    lk_polynomial_lr_options options = {.power = lki_number_meant(lk_arg_float(args, "power"))};
+    lk_polynomial_lr_options options = {LK_SIZE(lk_polynomial_lr_options),
+                                        .power = lki_number_meant(lk_arg_float(args, "power"))};
     (void)self;
     LKI_TRY(read_count(args, "total_iters", &options.total_iters));
-    return lki_built(lk_polynomial_lr_with(options), out);
+    return lki_built(lk_polynomial_lr_with(&options), out);
 }
 
 static lk_status build_cosine(const lk_component *self, lk_args *args, void **out)
@@ -86,17 +90,19 @@ static lk_status build_cosine(const lk_component *self, lk_args *args, void **ou
 
 static lk_status build_warm_restarts(const lk_component *self, lk_args *args, void **out)
 {
-    lk_cosine_annealing_warm_restarts_options options = {.eta_min = lk_arg_float(args, "eta_min")};
+    lk_cosine_annealing_warm_restarts_options options = {LK_SIZE(lk_cosine_annealing_warm_restarts_options),
+                                                         .eta_min = lk_arg_float(args, "eta_min")};
     int64_t t_0;
     (void)self;
     LKI_TRY(read_count(args, "T_0", &t_0));
     LKI_TRY(read_count(args, "T_mult", &options.t_mult));
-    return lki_built(lk_cosine_annealing_warm_restarts_with(t_0, options), out);
+    return lki_built(lk_cosine_annealing_warm_restarts_with(t_0, &options), out);
 }
 
 static lk_status build_one_cycle(const lk_component *self, lk_args *args, void **out)
 {
     lk_one_cycle_lr_options options = {
+        LK_SIZE(lk_one_cycle_lr_options),
         .pct_start = lki_number_meant(lk_arg_float(args, "pct_start")),
         .anneal_strategy =
             strcmp(lk_arg_string(args, "anneal_strategy"), "cos") ? LK_ANNEAL_LINEAR : LK_ANNEAL_COS,
@@ -111,7 +117,7 @@ static lk_status build_one_cycle(const lk_component *self, lk_args *args, void *
     LKI_TRY(read_count(args, "total_steps", &options.total_steps));
     LKI_TRY(read_count(args, "epochs", &options.epochs));
     LKI_TRY(read_count(args, "steps_per_epoch", &options.steps_per_epoch));
-    return lki_built(lk_one_cycle_lr_with(lk_arg_float(args, "max_lr"), options), out);
+    return lki_built(lk_one_cycle_lr_with(lk_arg_float(args, "max_lr"), &options), out);
 }
 
 static const char cyclic_modes[] = "triangular|triangular2|exp_range"; /* in lk_cyclic_mode's order */
@@ -119,6 +125,7 @@ static const char cyclic_modes[] = "triangular|triangular2|exp_range"; /* in lk_
 static lk_status build_cyclic(const lk_component *self, lk_args *args, void **out)
 {
     lk_cyclic_lr_options options = {
+        LK_SIZE(lk_cyclic_lr_options),
         .mode = (lk_cyclic_mode)lki_choice_index(cyclic_modes, lk_arg_string(args, "mode")),
         .gamma = lki_number_meant(lk_arg_float(args, "gamma")),
         .no_cycle_momentum = !lk_arg_bool(args, "cycle_momentum"),
@@ -128,13 +135,14 @@ static lk_status build_cyclic(const lk_component *self, lk_args *args, void **ou
     (void)self;
     LKI_TRY(read_count(args, "step_size_up", &options.step_size_up));
     LKI_TRY(read_count(args, "step_size_down", &options.step_size_down));
-    return lki_built(lk_cyclic_lr_with(lk_arg_float(args, "base_lr"), lk_arg_float(args, "max_lr"), options),
+    return lki_built(lk_cyclic_lr_with(lk_arg_float(args, "base_lr"), lk_arg_float(args, "max_lr"), &options),
                      out);
 }
 
 static lk_status build_plateau(const lk_component *self, lk_args *args, void **out)
 {
     lk_reduce_lr_on_plateau_options options = {
+        LK_SIZE(lk_reduce_lr_on_plateau_options),
         .maximize = !strcmp(lk_arg_string(args, "mode"), "max"),
         .factor = lki_number_meant(lk_arg_float(args, "factor")),
         .patience = lki_number_meant(lk_arg_int(args, "patience")),
@@ -145,7 +153,7 @@ static lk_status build_plateau(const lk_component *self, lk_args *args, void **o
         .eps = lki_number_meant(lk_arg_float(args, "eps")),
     };
     (void)self;
-    return lki_built(lk_reduce_lr_on_plateau_with(options), out);
+    return lki_built(lk_reduce_lr_on_plateau_with(&options), out);
 }
 
 static lk_status build_sequential(const lk_component *self, lk_args *args, void **out)
@@ -153,22 +161,23 @@ static lk_status build_sequential(const lk_component *self, lk_args *args, void 
     LKI_SCOPED int64_t *items = NULL;
     int count = lk_arg_count(args, "schedulers");
     LKI_SCOPED lk_scheduler **schedulers = LKI_NEW_ARRAY(lk_scheduler *, count + 1);
-    lk_sequential_lr_options options = {.schedulers = {schedulers, count}};
+    lk_sequential_lr_options options = {LK_SIZE(lk_sequential_lr_options), .schedulers = {schedulers, count}};
     (void)self;
     if (!schedulers) return LK_ERR_NOMEM;
     LKI_TRY(read_milestones(args, &items, &options.milestones));
     for (int i = 0; i < count; i++) schedulers[i] = lk_arg_take_at(args, "schedulers", i);
-    return lki_built(lk_sequential_lr_with(options), out);
+    return lki_built(lk_sequential_lr_with(&options), out);
 }
 
 static lk_status build_warmup(const lk_component *self, lk_args *args, void **out)
 {
-    lk_warmup_lr_options options = {.start_factor = lki_number_meant(lk_arg_float(args, "start_factor"))};
+    lk_warmup_lr_options options = {LK_SIZE(lk_warmup_lr_options),
+                                    .start_factor = lki_number_meant(lk_arg_float(args, "start_factor"))};
     int64_t steps;
     (void)self;
     LKI_TRY(read_count(args, "steps", &steps));
     options.then = lk_arg_take(args, "then");
-    return lki_built(lk_warmup_lr_with(steps, options), out);
+    return lki_built(lk_warmup_lr_with(steps, &options), out);
 }
 
 /* Every table begins and ends alike. */

@@ -125,7 +125,8 @@ static lk_status build_to_tensor(const lk_component *self, lk_args *args, void *
 
 static lk_status build_normalize(const lk_component *self, lk_args *args, void **out)
 {
-    lk_normalize_options options = {.key = key_of(args), .channels = lk_arg_count(args, "mean")};
+    lk_normalize_options options = {LK_SIZE(lk_normalize_options), .key = key_of(args),
+                                    .channels = lk_arg_count(args, "mean")};
     (void)self;
     if (options.channels > LK_MAX_CHANNELS || options.channels != lk_arg_count(args, "std"))
         return lki_fail(LK_ERR_CONFIG, "mean and std: expected as many of each, at most %d, found %d and %d",
@@ -135,7 +136,7 @@ static lk_status build_normalize(const lk_component *self, lk_args *args, void *
         options.std[i] = (float)lk_arg_float_at(args, "std", i);
         if (options.std[i] == 0) return lki_fail(LK_ERR_CONFIG, "std: expected a number other than 0");
     }
-    return lki_built(lk_normalize_with(options), out);
+    return lki_built(lk_normalize_with(&options), out);
 }
 
 static lk_status build_crop(const lk_component *self, lk_args *args, void **out)
@@ -153,20 +154,20 @@ static lk_status build_crop(const lk_component *self, lk_args *args, void **out)
 
 static lk_status build_flip(const lk_component *self, lk_args *args, void **out)
 {
-    lk_flip_options options = {.key = key_of(args), .p = lk_arg_float(args, "p")};
+    lk_flip_options options = {LK_SIZE(lk_flip_options), .key = key_of(args), .p = lk_arg_float(args, "p")};
     if (!(options.p > 0 && options.p <= 1))
         return lki_fail(LK_ERR_CONFIG, "p: expected a number above 0 and up to 1, found %g", options.p);
     bool is_horizontal = !strcmp(self->name, "RandomHorizontalFlip");
-    return lki_built(
-        is_horizontal ? lk_random_horizontal_flip_with(options) : lk_random_vertical_flip_with(options), out);
+    return lki_built(is_horizontal ? lk_random_horizontal_flip_with(&options)
+                                   : lk_random_vertical_flip_with(&options),
+                     out);
 }
 
 static lk_status build_affine(const lk_component *self, lk_args *args, void **out)
 {
     lk_random_affine_options options = {
-        .key = key_of(args),
-        .degrees = lk_arg_float(args, "degrees"),
-        .shear = lk_arg_float(args, "shear"),
+        LK_SIZE(lk_random_affine_options),         .key = key_of(args),
+        .degrees = lk_arg_float(args, "degrees"),  .shear = lk_arg_float(args, "shear"),
         .fill = (float)lk_arg_float(args, "fill"),
     };
     int moves = lk_arg_count(args, "translate"), scales = lk_arg_count(args, "scale");
@@ -177,7 +178,7 @@ static lk_status build_affine(const lk_component *self, lk_args *args, void **ou
     options.translate_y = lk_arg_float_at(args, "translate", 1);
     options.scale_min = lk_arg_float_at(args, "scale", 0);
     options.scale_max = lk_arg_float_at(args, "scale", 1);
-    return lki_built(lk_random_affine_with(options), out);
+    return lki_built(lk_random_affine_with(&options), out);
 }
 
 static lk_status build_cutout(const lk_component *self, lk_args *args, void **out)
@@ -197,11 +198,11 @@ static lk_status build_one_hot(const lk_component *self, lk_args *args, void **o
 
 static lk_status build_mix(const lk_component *self, lk_args *args, void **out)
 {
-    lk_mix_options options = {.alpha = lk_arg_float(args, "alpha")};
+    lk_mix_options options = {LK_SIZE(lk_mix_options), .alpha = lk_arg_float(args, "alpha")};
     int keys = lk_arg_count(args, "keys");
     if (keys > LK_MAX_FIELDS) return lki_fail(LK_ERR_CONFIG, "keys: at most %d", LK_MAX_FIELDS);
     for (int i = 0; i < keys; i++) options.keys[i] = lk_arg_string_at(args, "keys", i);
-    return lki_built(!strcmp(self->name, "Mixup") ? lk_mixup_with(options) : lk_cutmix_with(options), out);
+    return lki_built(!strcmp(self->name, "Mixup") ? lk_mixup_with(&options) : lk_cutmix_with(&options), out);
 }
 
 #define KEY(default_) LKI_STRING("key", default_, "the field of the sample")

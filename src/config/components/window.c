@@ -29,7 +29,8 @@ static lk_status read_axes(lk_args *args, const char *name, int axes, int minimu
 
 typedef struct conv {
     int axes;
-    lk_module *(*create)(int64_t in_channels, int64_t out_channels, int64_t kernel, lk_conv_options options);
+    lk_module *(*create)(int64_t in_channels, int64_t out_channels, int64_t kernel,
+                         const lk_conv_options *options);
     bool transposed;
 } conv;
 
@@ -45,7 +46,8 @@ static lk_status build_conv(const lk_component *self, lk_args *args, void **out)
 {
     static const char modes[] = "zeros|reflect|circular|replicate"; /* in lk_pad_mode's order */
     const conv *kind = self->context;
-    lk_conv_options options = {.no_bias = !lk_arg_bool(args, "bias"), .groups = lk_arg_int(args, "groups")};
+    lk_conv_options options = {LK_SIZE(lk_conv_options), .no_bias = !lk_arg_bool(args, "bias"),
+                               .groups = lk_arg_int(args, "groups")};
     int64_t kernel = 0;
     options.padding_mode = (lk_pad_mode)lki_choice_index(modes, lk_arg_string(args, "padding_mode"));
     LKI_TRY(read_axes(args, "kernel_size", kind->axes, 1, &kernel, options.kernels));
@@ -56,20 +58,20 @@ static lk_status build_conv(const lk_component *self, lk_args *args, void **out)
         LKI_TRY(read_axes(args, "output_padding", kind->axes, 0, &options.output_padding,
                           options.output_paddings));
     return lki_built(
-        kind->create(lk_arg_int64(args, "in_channels"), lk_arg_int64(args, "out_channels"), kernel, options),
+        kind->create(lk_arg_int64(args, "in_channels"), lk_arg_int64(args, "out_channels"), kernel, &options),
         out);
 }
 
 typedef struct pool {
     int axes;
-    lk_module *(*create)(int64_t kernel, lk_pool_options options);
+    lk_module *(*create)(int64_t kernel, const lk_pool_options *options);
     bool averages;
 } pool;
 
 static lk_status build_pool(const lk_component *self, lk_args *args, void **out)
 {
     const pool *kind = self->context;
-    lk_pool_options options = {.ceil_mode = lk_arg_bool(args, "ceil_mode")};
+    lk_pool_options options = {LK_SIZE(lk_pool_options), .ceil_mode = lk_arg_bool(args, "ceil_mode")};
     int64_t kernel = 0;
     if (!kind->averages && lk_arg_bool(args, "return_indices"))
         return lki_fail(LK_ERR_UNSUPPORTED, "return_indices: the places of the maxima are not available");
@@ -81,28 +83,29 @@ static lk_status build_pool(const lk_component *self, lk_args *args, void **out)
         if (kind->axes > 1) options.divisor_override = lk_arg_int(args, "divisor_override");
     } else
         LKI_TRY(read_axes(args, "dilation", kind->axes, 1, &options.dilation, options.dilations));
-    return lki_built(kind->create(kernel, options), out);
+    return lki_built(kind->create(kernel, &options), out);
 }
 
 typedef struct adaptive_pool {
     int axes;
-    lk_module *(*create)(int64_t output_size, lk_adaptive_pool_options options);
+    lk_module *(*create)(int64_t output_size, const lk_adaptive_pool_options *options);
 } adaptive_pool;
 
 static lk_status build_adaptive_pool(const lk_component *self, lk_args *args, void **out)
 {
     const adaptive_pool *kind = self->context;
-    lk_adaptive_pool_options options = {0};
+    lk_adaptive_pool_options options = {LK_SIZE(lk_adaptive_pool_options)};
     int64_t size = 0;
     LKI_TRY(read_axes(args, "output_size", kind->axes, 1, &size, options.output_sizes));
-    return lki_built(kind->create(size, options), out);
+    return lki_built(kind->create(size, &options), out);
 }
 
 static const char upsample_modes[] = "nearest|linear|bilinear|trilinear"; /* by their number of axes */
 
 static lk_status build_upsample(const lk_component *self, lk_args *args, void **out)
 {
-    lk_upsample_options options = {.align_corners = lk_arg_bool(args, "align_corners")};
+    lk_upsample_options options = {LK_SIZE(lk_upsample_options),
+                                   .align_corners = lk_arg_bool(args, "align_corners")};
     int sizes = lk_arg_count(args, "size"), factors = lk_arg_count(args, "scale_factor");
     (void)self;
     if (sizes > 3 || factors > 3) return lki_fail(LK_ERR_CONFIG, "at most 3 sizes or scale factors");
@@ -113,7 +116,7 @@ static lk_status build_upsample(const lk_component *self, lk_args *args, void **
         options.scale_factors[i] = lk_arg_float_at(args, "scale_factor", i);
     options.axes = lki_choice_index(upsample_modes, lk_arg_string(args, "mode"));
     options.mode = options.axes ? LK_UPSAMPLE_LINEAR : LK_UPSAMPLE_NEAREST;
-    return lki_built(lk_upsample_with(options), out);
+    return lki_built(lk_upsample_with(&options), out);
 }
 
 #define KERNEL   LKI_INTS("kernel_size", LKI_REQUIRED, "the window, one size or one a spatial axis")

@@ -154,13 +154,8 @@ static const char *kernels(const lk_engine *engine)
 }
 
 const lk_engine_ops lki_cpu_engine_ops = {
-    .name = "cpu",
-    .open = open_cpu,
-    .close = close_cpu,
-    .prepare = prepare,
-    .keeps_low = true,
-    .kernels = kernels,
-    .paths = list_paths,
+    LK_SIZE(lk_engine_ops), .name = "cpu",     .open = open_cpu,   .close = close_cpu,
+    .prepare = prepare,     .keeps_low = true, .kernels = kernels, .paths = list_paths,
 };
 
 bool lki_cpu_all_f32(const lk_call *call, unsigned others)

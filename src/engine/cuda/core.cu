@@ -349,6 +349,7 @@ static lk_status begin_step(lk_engine *engine, lk_generator *generator)
 }
 
 const lk_engine_ops lki_cuda_ops = {
+    LK_SIZE(lk_engine_ops),
     .name = "cuda",
     .open = open_engine,
     .close = close_engine,

@@ -165,11 +165,8 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
 }
 
 const lk_engine_ops lki_ref_engine_ops = {
-    .name = "ref",
-    .open = open_ref,
-    .close = close_ref,
-    .prepare = prepare,
-    .keeps_low = true,
+    LK_SIZE(lk_engine_ops), .name = "ref",      .open = open_ref,
+    .close = close_ref,     .prepare = prepare, .keeps_low = true,
 };
 
 void lki_ref_fill(const lk_tensor *tensor, double value)
