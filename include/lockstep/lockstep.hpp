@@ -9,16 +9,19 @@
 //         o.loaders = ls::loaders({{"train", ls::loader(ls::mnist("data"))}});
 //     });
 //
-// Names: lk_adam(.lr = 0.02) in C is lockstep::adam(fill) here. `fill` is a function that gets the C options, all of
-// them at their defaults, and sets fields; it may be left out. What comes before the named arguments in C comes before
-// it here. The C headers say what each function does and what each field means.
+// Names: lk_adam(.lr = 0.02) in C is lockstep::adam(fill) here. `fill` is a function that gets the
+// C options, all of them at their defaults, and sets fields; it may be left out. What comes before
+// the named arguments in C comes before it here. The C headers say what each function does and what
+// each field means.
 //
-// Life: an object that a function returns belongs to you, in a handle that frees it and that can be moved, not copied.
-// A handle that is moved into a call, or into a field of the options, is handed over as in C. If filling in the options
-// throws, what was handed over to them is freed. `handle.get()` lends the C object to C functions.
+// Life: an object that a function returns belongs to you, in a handle that frees it and that can be
+// moved, not copied. A handle that is moved into a call, or into a field of the options, is handed
+// over as in C. If filling in the options throws, what was handed over to them is freed.
+// `handle.get()` lends the C object to C functions.
 //
-// Errors: what returns a status or NULL in C throws lockstep::error here, with the text of lk_error(). A function of
-// yours that the library calls may throw: the run ends, and the exception comes out of the call that began it.
+// Errors: what returns a status or NULL in C throws lockstep::error here, with the text of
+// lk_error(). A function of yours that the library calls may throw: the run ends, and the exception
+// comes out of the call that began it.
 //
 // Threads: the rules of the C objects hold.
 #ifndef LOCKSTEP_LOCKSTEP_HPP
@@ -37,14 +40,23 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep
+{
 
 // What went wrong: what() is lk_error(), status() the status that came with it.
-class error : public std::runtime_error {
+class error : public std::runtime_error
+{
   public:
-    explicit error(lk_status status) : std::runtime_error(lk_error()), status_(status) {}
-    error() : error(lk_error_status()) {}
-    lk_status status() const noexcept { return status_; }
+    explicit error(lk_status status) : std::runtime_error(lk_error()), status_(status)
+    {
+    }
+    error() : error(lk_error_status())
+    {
+    }
+    lk_status status() const noexcept
+    {
+        return status_;
+    }
 
   private:
     lk_status status_;
@@ -56,13 +68,18 @@ inline void check(lk_status status)
     if (status != LK_OK) throw error(status);
 }
 
-namespace detail {
+namespace detail
+{
 
-// Everything that was handed over to options which are still being filled in: it is freed unless the call that takes
-// it is made. Arrays that the options point at live here, too.
-class parts {
+// Everything that was handed over to options which are still being filled in: it is freed unless
+// the call that takes it is made. Arrays that the options point at live here, too.
+class parts
+{
   public:
-    parts() : outer_(current()) { current() = this; }
+    parts() : outer_(current())
+    {
+        current() = this;
+    }
     parts(const parts &) = delete;
     parts &operator=(const parts &) = delete;
     ~parts()
@@ -79,8 +96,14 @@ class parts {
             throw;
         }
     }
-    void keep(std::shared_ptr<void> array) { kept_.push_back(std::move(array)); }
-    void taken() noexcept { held_.clear(); }
+    void keep(std::shared_ptr<void> array)
+    {
+        kept_.push_back(std::move(array));
+    }
+    void taken() noexcept
+    {
+        held_.clear();
+    }
     static parts *&current()
     {
         static thread_local parts *innermost = nullptr;
@@ -98,7 +121,8 @@ template <class T> struct freed_by;
 } // namespace detail
 
 // Owns one object of the library, or none.
-template <class T> class handle {
+template <class T> class handle
+{
   public:
     handle() noexcept = default;
     // Takes the object over; NULL throws the error that made it.
@@ -106,20 +130,38 @@ template <class T> class handle {
     {
         if (!object) throw error();
     }
-    handle(handle &&other) noexcept : object_(other.release()) {}
+    handle(handle &&other) noexcept : object_(other.release())
+    {
+    }
     handle &operator=(handle &&other) noexcept
     {
         if (this != &other) reset(other.release());
         return *this;
     }
-    ~handle() { reset(nullptr); }
+    ~handle()
+    {
+        reset(nullptr);
+    }
 
-    T *get() const noexcept { return object_; }
-    T *operator->() const noexcept { return object_; }
-    explicit operator bool() const noexcept { return object_ != nullptr; }
-    T *release() noexcept { return std::exchange(object_, nullptr); }
+    T *get() const noexcept
+    {
+        return object_;
+    }
+    T *operator->() const noexcept
+    {
+        return object_;
+    }
+    explicit operator bool() const noexcept
+    {
+        return object_ != nullptr;
+    }
+    T *release() noexcept
+    {
+        return std::exchange(object_, nullptr);
+    }
 
-    // Handing over: `o.model = std::move(model)`, or a handle that has no name. One that has a name does not convert.
+    // Handing over: `o.model = std::move(model)`, or a handle that has no name. One that has a name
+    // does not convert.
     operator T *() &&
     {
         T *object = release();
@@ -129,7 +171,10 @@ template <class T> class handle {
     operator T *() const & = delete;
 
   private:
-    static void free(void *object) { detail::freed_by<T>::free(static_cast<T *>(object)); }
+    static void free(void *object)
+    {
+        detail::freed_by<T>::free(static_cast<T *>(object));
+    }
     void reset(T *object) noexcept
     {
         if (object_) free(object_);
@@ -139,10 +184,13 @@ template <class T> class handle {
 };
 
 // module_ptr owns an lk_module, and so on.
-#define LOCKSTEP_OWNER_(name, function)                                                                                \
-    template <> struct detail::freed_by<lk_##name> {                                                                   \
-        static void free(lk_##name *object) { function(object); }                                                      \
-    };                                                                                                                 \
+#define LOCKSTEP_OWNER_(name, function)                                                                      \
+    template <> struct detail::freed_by<lk_##name> {                                                         \
+        static void free(lk_##name *object)                                                                  \
+        {                                                                                                    \
+            function(object);                                                                                \
+        }                                                                                                    \
+    };                                                                                                       \
     using name##_ptr = handle<lk_##name>;
 LOCKSTEP_OWNER_(module, lk_module_free)
 LOCKSTEP_OWNER_(criterion, lk_criterion_free)
@@ -165,16 +213,23 @@ LOCKSTEP_OWNER_(config, lk_config_free)
 #undef LOCKSTEP_OWNER_
 
 // A list for a field of the options, or for an argument: its array, and what the items own.
-template <class List, class Item> class list {
+template <class List, class Item> class list
+{
   public:
-    list() : items_(std::make_shared<std::vector<Item>>()) {}
+    list() : items_(std::make_shared<std::vector<Item>>())
+    {
+    }
     // The item's C form, and the object in it, which the list owns until it is handed over.
     template <class T> void add(Item item, T *object)
     {
         items_->push_back(item);
-        if (object) owned_.emplace_back(object, [](void *o) { detail::freed_by<T>::free(static_cast<T *>(o)); });
+        if (object)
+            owned_.emplace_back(object, [](void *o) { detail::freed_by<T>::free(static_cast<T *>(o)); });
     }
-    void add(Item item) { items_->push_back(item); }
+    void add(Item item)
+    {
+        items_->push_back(item);
+    }
     list(list &&) noexcept = default;
     list &operator=(list &&) = delete;
     ~list()
@@ -184,7 +239,9 @@ template <class List, class Item> class list {
     operator List() &&
     {
         detail::parts *parts = detail::parts::current();
-        if (!parts) throw std::logic_error("a list is handed over in a call of the library, or where its options are filled in");
+        if (!parts)
+            throw std::logic_error("a list is handed over in a call of the library, or where its "
+                                   "options are filled in");
         parts->keep(items_);
         while (!owned_.empty()) {
             auto part = owned_.back();
@@ -202,15 +259,21 @@ template <class List, class Item> class list {
     std::vector<std::pair<void *, void (*)(void *)>> owned_;
 };
 
-namespace detail {
+namespace detail
+{
 
-// Items of a list in braces, which are made from left to right, as in C, and are const until they are handed over.
+// Items of a list in braces, which are made from left to right, as in C, and are const until they
+// are handed over.
 template <class T> struct item {
-    item(handle<T> &&given) : object(std::move(given)) {}
+    item(handle<T> &&given) : object(std::move(given))
+    {
+    }
     mutable handle<T> object;
 };
 template <class T> struct named {
-    named(const char *key_given, handle<T> &&given) : key(key_given), object(std::move(given)) {}
+    named(const char *key_given, handle<T> &&given) : key(key_given), object(std::move(given))
+    {
+    }
     const char *key;
     mutable handle<T> object;
 };
@@ -243,20 +306,33 @@ template <class T> std::vector<T *> released(std::initializer_list<item<T>> item
     return result;
 }
 
-template <class T, class = void> struct has_size : std::false_type {};
-template <class T> struct has_size<T, std::void_t<decltype(std::declval<T &>().struct_size)>> : std::true_type {};
+template <class T, class = void> struct has_size : std::false_type {
+};
+template <class T>
+struct has_size<T, std::void_t<decltype(std::declval<T &>().struct_size)>> : std::true_type {
+};
 template <class T> void set_size(T &options)
 {
     if constexpr (has_size<T>::value) options.struct_size = sizeof options;
 }
 
 // A handle or a list becomes what C takes; everything else is passed on as it is.
-template <class T> T *in_c(handle<T> &&object) { return std::move(object); }
-template <class List, class Item> List in_c(list<List, Item> &&items) { return std::move(items); }
-template <class T> T &&in_c(T &&value) { return std::forward<T>(value); }
+template <class T> T *in_c(handle<T> &&object)
+{
+    return std::move(object);
+}
+template <class List, class Item> List in_c(list<List, Item> &&items)
+{
+    return std::move(items);
+}
+template <class T> T &&in_c(T &&value)
+{
+    return std::forward<T>(value);
+}
 template <class T> T *in_c(handle<T> &) = delete; // std::move it to hand it over, .get() to lend it
 
-// Calls function(arguments..., options), by value or by pointer as it takes them, after `fill` has set the options.
+// Calls function(arguments..., options), by value or by pointer as it takes them, after `fill` has
+// set the options.
 template <class Options, class Function, class Fill, class... Arguments>
 auto call_filled(Function function, Fill &&fill, Arguments &&...arguments)
 {
@@ -264,7 +340,8 @@ auto call_filled(Function function, Fill &&fill, Arguments &&...arguments)
     Options options{};
     set_size(options);
     fill(options);
-    std::tuple<decltype(in_c(std::forward<Arguments>(arguments)))...> passed(in_c(std::forward<Arguments>(arguments))...);
+    std::tuple<decltype(in_c(std::forward<Arguments>(arguments)))...> passed(
+        in_c(std::forward<Arguments>(arguments))...);
     parts.taken();
     return std::apply(
         [&](auto &&...c) {
@@ -281,35 +358,41 @@ template <class Options, class Function, class Tuple, size_t... Index>
 auto call_with_last(Function function, Tuple &&arguments, std::index_sequence<Index...>)
 {
     constexpr size_t last = sizeof...(Index);
-    return call_filled<Options>(function, std::get<last>(arguments),
-                                std::forward<std::tuple_element_t<Index, std::decay_t<Tuple>>>(std::get<Index>(arguments))...);
+    return call_filled<Options>(
+        function, std::get<last>(arguments),
+        std::forward<std::tuple_element_t<Index, std::decay_t<Tuple>>>(std::get<Index>(arguments))...);
 }
 template <class Options, class... Arguments> constexpr bool ends_with_fill()
 {
     if constexpr (sizeof...(Arguments) == 0)
         return false;
     else
-        return std::is_invocable_v<std::tuple_element_t<sizeof...(Arguments) - 1, std::tuple<Arguments...>>, Options &>;
+        return std::is_invocable_v<std::tuple_element_t<sizeof...(Arguments) - 1, std::tuple<Arguments...>>,
+                                   Options &>;
 }
-template <class Options, class Function, class... Arguments> auto call(Function function, Arguments &&...arguments)
+template <class Options, class Function, class... Arguments>
+auto call(Function function, Arguments &&...arguments)
 {
     if constexpr (ends_with_fill<Options, Arguments &&...>())
         return call_with_last<Options>(function, std::forward_as_tuple(std::forward<Arguments>(arguments)...),
                                        std::make_index_sequence<sizeof...(Arguments) - 1>());
     else
-        return call_filled<Options>(function, [](Options &) {}, std::forward<Arguments>(arguments)...);
+        return call_filled<Options>(
+            function, [](Options &) {}, std::forward<Arguments>(arguments)...);
 }
 
 // Calls function(arguments...), which has no options.
 template <class Function, class... Arguments> auto call_plain(Function function, Arguments &&...arguments)
 {
     parts parts;
-    std::tuple<decltype(in_c(std::forward<Arguments>(arguments)))...> passed(in_c(std::forward<Arguments>(arguments))...);
+    std::tuple<decltype(in_c(std::forward<Arguments>(arguments)))...> passed(
+        in_c(std::forward<Arguments>(arguments))...);
     parts.taken();
     return std::apply(function, std::move(passed));
 }
 
-// An exception that passes through the library: kept in `thrown`, and thrown again when the call is over.
+// An exception that passes through the library: kept in `thrown`, and thrown again when the call is
+// over.
 template <class Body> lk_status guarded(std::exception_ptr &thrown, Body &&body)
 {
     try {
@@ -371,17 +454,30 @@ inline auto schedulers(std::initializer_list<detail::item<lk_scheduler>> items)
 {
     return detail::plain_list<lk_scheduler_list>(items);
 }
-// Lists without owners: names({"u", "b"}), numbers({0, 1}), milestones({30, 80}), hparams({{"width", "8"}}).
+// Lists without owners: names({"u", "b"}), numbers({0, 1}), milestones({30, 80}),
+// hparams({{"width", "8"}}).
 template <class List, class Item> list<List, Item> values(std::initializer_list<Item> items)
 {
     list<List, Item> result;
     for (const Item &item : items) result.add(item);
     return result;
 }
-inline auto names(std::initializer_list<const char *> items) { return values<lk_name_list, const char *>(items); }
-inline auto numbers(std::initializer_list<double> items) { return values<lk_number_list, double>(items); }
-inline auto milestones(std::initializer_list<int64_t> items) { return values<lk_milestone_list, int64_t>(items); }
-inline auto hparams(std::initializer_list<lk_hparam> items) { return values<lk_hparam_list, lk_hparam>(items); }
+inline auto names(std::initializer_list<const char *> items)
+{
+    return values<lk_name_list, const char *>(items);
+}
+inline auto numbers(std::initializer_list<double> items)
+{
+    return values<lk_number_list, double>(items);
+}
+inline auto milestones(std::initializer_list<int64_t> items)
+{
+    return values<lk_milestone_list, int64_t>(items);
+}
+inline auto hparams(std::initializer_list<lk_hparam> items)
+{
+    return values<lk_hparam_list, lk_hparam>(items);
+}
 inline auto param_groups(std::initializer_list<lk_param_group> items)
 {
     return values<lk_param_group_list, lk_param_group>(items);
@@ -389,15 +485,15 @@ inline auto param_groups(std::initializer_list<lk_param_group> items)
 
 // ---- Constructors: lockstep::NAME(arguments..., fill) is lk_NAME(arguments..., fields) ----
 
-#define LOCKSTEP_MAKE_(owner, name, options)                                                                           \
-    template <class... Arguments> owner name(Arguments &&...arguments)                                                 \
-    {                                                                                                                  \
-        return owner(detail::call<options>(lk_##name##_with, std::forward<Arguments>(arguments)...));                  \
+#define LOCKSTEP_MAKE_(owner, name, options)                                                                 \
+    template <class... Arguments> owner name(Arguments &&...arguments)                                       \
+    {                                                                                                        \
+        return owner(detail::call<options>(lk_##name##_with, std::forward<Arguments>(arguments)...));        \
     }
-#define LOCKSTEP_PLAIN_(owner, name)                                                                                   \
-    template <class... Arguments> owner name(Arguments &&...arguments)                                                 \
-    {                                                                                                                  \
-        return owner(detail::call_plain(lk_##name, std::forward<Arguments>(arguments)...));                            \
+#define LOCKSTEP_PLAIN_(owner, name)                                                                         \
+    template <class... Arguments> owner name(Arguments &&...arguments)                                       \
+    {                                                                                                        \
+        return owner(detail::call_plain(lk_##name, std::forward<Arguments>(arguments)...));                  \
     }
 
 // clang-format off
@@ -599,8 +695,8 @@ LOCKSTEP_PLAIN_(tensor_ptr, estimator_predict)
 #undef LOCKSTEP_MAKE_
 #undef LOCKSTEP_PLAIN_
 
-// sequential({flatten(), linear(784, 10)}): layers one after the other. The braces keep their order, in which they draw
-// their first weights.
+// sequential({flatten(), linear(784, 10)}): layers one after the other. The braces keep their
+// order, in which they draw their first weights.
 inline module_ptr sequential(std::initializer_list<detail::item<lk_module>> items)
 {
     auto modules = detail::released(items);
@@ -648,7 +744,8 @@ inline module_ptr layer_norm(lk_shape normalized_shape)
 }
 template <class Fill> module_ptr layer_norm(lk_shape normalized_shape, Fill &&fill)
 {
-    return module_ptr(detail::call<lk_norm_options>(lk_layer_norm_with, normalized_shape, std::forward<Fill>(fill)));
+    return module_ptr(
+        detail::call<lk_norm_options>(lk_layer_norm_with, normalized_shape, std::forward<Fill>(fill)));
 }
 
 // Both loaders of physical fields, for estimators: cnn3d(fields_loaders(fields), fill).
@@ -656,15 +753,16 @@ template <class... Fill> auto fields_loaders(const fields_ptr &fields, Fill &&..
 {
     list<lk_loader_list, lk_named_loader> result;
     for (const char *key : {"train", "valid"}) {
-        loader_ptr loader(detail::call<lk_fields_loaders_options>(lk_fields_loader, fields.get(), key, fill...));
+        loader_ptr loader(
+            detail::call<lk_fields_loaders_options>(lk_fields_loader, fields.get(), key, fill...));
         result.add(lk_named_loader{key, loader.get()}, loader.get());
         loader.release();
     }
     return result;
 }
 
-// A callback of one moment: on(&lk_callback_ops::on_epoch_end, [](lk_runner &runner) { ... }). What it throws ends the
-// run with that message.
+// A callback of one moment: on(&lk_callback_ops::on_epoch_end, [](lk_runner &runner) { ... }). What
+// it throws ends the run with that message.
 inline callback_ptr on(lk_callback_slot lk_callback_ops::*moment, std::function<void(lk_runner &)> function)
 {
     using held = std::function<void(lk_runner &)>;
@@ -691,7 +789,8 @@ template <class... Arguments> void train(runner_ptr &runner, Arguments &&...argu
     check(detail::call<lk_train_options>(lk_train_with, runner.get(), std::forward<Arguments>(arguments)...));
 }
 // evaluate_loader(runner, loader, fill): the metrics are runner->loader_metrics.
-template <class... Arguments> void evaluate_loader(runner_ptr &runner, loader_ptr &&loader, Arguments &&...arguments)
+template <class... Arguments>
+void evaluate_loader(runner_ptr &runner, loader_ptr &&loader, Arguments &&...arguments)
 {
     check(detail::call<lk_evaluate_options>(lk_evaluate_loader_with, runner.get(), std::move(loader),
                                             std::forward<Arguments>(arguments)...));
@@ -708,8 +807,9 @@ void predict_loader(runner_ptr &runner, loader_ptr &&loader, Take &&take, Argume
         context *own = static_cast<context *>(given);
         return detail::guarded(own->thrown, [&] { (*own->take)(*output, *batch); });
     };
-    lk_status status = detail::call<lk_evaluate_options>(lk_predict_loader_with, runner.get(), std::move(loader), each,
-                                                         static_cast<void *>(&own), std::forward<Arguments>(arguments)...);
+    lk_status status =
+        detail::call<lk_evaluate_options>(lk_predict_loader_with, runner.get(), std::move(loader), each,
+                                          static_cast<void *>(&own), std::forward<Arguments>(arguments)...);
     if (own.thrown) std::rethrow_exception(own.thrown);
     check(status);
 }
@@ -724,8 +824,8 @@ template <class Body, class... Arguments> void distributed_run(Body &&body, Argu
         context *own = static_cast<context *>(given);
         return detail::guarded(own->thrown, [&] { (*own->body)(); });
     };
-    lk_status status = detail::call<lk_distributed_run_options>(lk_distributed_run_with, each, static_cast<void *>(&own),
-                                                                std::forward<Arguments>(arguments)...);
+    lk_status status = detail::call<lk_distributed_run_options>(
+        lk_distributed_run_with, each, static_cast<void *>(&own), std::forward<Arguments>(arguments)...);
     if (own.thrown) std::rethrow_exception(own.thrown);
     check(status);
 }
