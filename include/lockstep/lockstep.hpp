@@ -20,8 +20,8 @@
 // `handle.get()` lends the C object to C functions.
 //
 // Errors: what returns a status or NULL in C throws lockstep::error here, with the text of
-// lk_error(). A function of yours that the library calls may throw: the run ends, and the exception
-// comes out of the call that began it.
+// lk_error(). A function of yours that the library calls may throw: the library then stops, and the
+// call that began it throws in turn.
 //
 // Threads: the rules of the C objects hold.
 #ifndef LOCKSTEP_LOCKSTEP_HPP
@@ -404,6 +404,9 @@ template <class Body> lk_status guarded(std::exception_ptr &thrown, Body &&body)
     } catch (const std::exception &e) {
         thrown = std::current_exception();
         return lk_fail(LK_ERR_STOPPED, "%s", e.what());
+    } catch (...) {
+        thrown = std::current_exception();
+        return lk_fail(LK_ERR_STOPPED, "a function threw what is no std::exception");
     }
 }
 
