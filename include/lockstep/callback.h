@@ -1,8 +1,10 @@
-/* The callbacks that come with the library, under Catalyst's names and with its arguments.
+/* The callbacks that come with the library, with Catalyst's names and arguments.
  *
- * A constructor returns NULL with the reason in lk_error(); lk_train then fails with it. Callbacks belong to
- * the run that they are given to. Where a loader_key or metric_key is not given, the run's valid_loader and
- * valid_metric are meant. */
+ * Life: a constructor returns NULL on failure, and lk_train then fails with its error. A callback
+ * belongs to the run that it is given to. Threads: callbacks run on the thread that trains.
+ *
+ * If no loader_key or metric_key is given, a callback uses valid_loader and valid_metric of the
+ * run. */
 #ifndef LOCKSTEP_CALLBACK_H
 #define LOCKSTEP_CALLBACK_H
 
@@ -17,11 +19,13 @@ extern "C" {
 
 /* ---- Metrics of the outputs. Keys default to the runner's: "logits" and "targets". ---- */
 
+/* One struct for all callbacks that compute a metric. Keys default to those of the runner:
+ * "logits" and "targets". metric.h describes the other fields. */
 typedef struct lk_metric_callback_options {
     size_t struct_size;
     const char *input_key, *target_key;
     const char *prefix, *suffix;
-    bool no_log_on_batch; /* keep its values out of the metrics of batches */
+    bool no_log_on_batch; /* leaves its values out of the metrics of batches */
     int num_classes;
     int topk[LK_MAX_TOPK];          /* accuracy */
     double threshold;               /* multilabel, IoU, Dice */
@@ -47,8 +51,8 @@ typedef struct lk_metric_callback_options {
 #define lk_mae_callback(...)  LK_CALL0_(lk_mae_callback_with, lk_metric_callback_options, __VA_ARGS__)
 #define lk_iou_callback(...)  LK_CALL0_(lk_iou_callback_with, lk_metric_callback_options, __VA_ARGS__)
 #define lk_dice_callback(...) LK_CALL0_(lk_dice_callback_with, lk_metric_callback_options, __VA_ARGS__)
-/* A picture and a CSV file of each loader and epoch under logdir/confusion_matrix, and a drawing where
- * verbose. */
+/* Writes a picture and a CSV file per loader and epoch to logdir/confusion_matrix, and prints the
+ * matrix if the run is verbose. */
 #define lk_confusion_matrix_callback(...)                                                                    \
     LK_CALL0_(lk_confusion_matrix_callback_with, lk_metric_callback_options, __VA_ARGS__)
 lk_callback *lk_accuracy_callback_with(const lk_metric_callback_options *options);
@@ -63,43 +67,49 @@ lk_callback *lk_mae_callback_with(const lk_metric_callback_options *options);
 lk_callback *lk_iou_callback_with(const lk_metric_callback_options *options);
 lk_callback *lk_dice_callback_with(const lk_metric_callback_options *options);
 lk_callback *lk_confusion_matrix_callback_with(const lk_metric_callback_options *options);
-/* Any metric, also one of your own (lk_custom_metric in <lockstep/sys/metric.h>); it belongs to the callback.
- * NULL keys are the runner's. */
+/* Reports any metric, also one of your own (lk_custom_metric in <lockstep/sys/metric.h>). Owns
+ * the metric. NULL keys are those of the runner. */
 lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const char *target_key);
 
-/* Several metrics into one: "sum", "mean", "weighted_sum" or "weighted_mean" of the named batch or loader
- * metrics. */
+/* Combines several metrics into one: the "sum", "mean", "weighted_sum" or "weighted_mean" of
+ * named batch or loader metrics. */
 typedef struct lk_metric_aggregation_callback_options {
     size_t struct_size;
     const char *metric_key;     /* the name of the result */
-    const char *const *metrics; /* their names; NULL-terminated; NULL: all of them */
-    const double *weights;      /* one a name, for the weighted modes */
+    const char *const *metrics; /* their names, NULL-terminated; NULL: all metrics */
+    const double *weights;      /* one per name, for the weighted modes */
     const char *mode;           /* "mean" */
-    const char *scope;          /* "batch": of each batch, and then their mean over the samples; "loader" */
+    /* "batch": of each batch, then averaged over the samples; or "loader". */
+    const char *scope;
 } lk_metric_aggregation_callback_options;
 #define lk_metric_aggregation_callback(...)                                                                  \
     LK_CALL0_(lk_metric_aggregation_callback_with, lk_metric_aggregation_callback_options, __VA_ARGS__)
 lk_callback *lk_metric_aggregation_callback_with(const lk_metric_aggregation_callback_options *options);
 
-/* ---- Training. lk_train adds the first three by itself where they are not given. ---- */
+/* ---- Training. lk_train adds the first three if they are not given. ---- */
 
-/* A criterion of the batch: criterion(input, target), reported as NAME, NAME/mean and NAME/std over a loader.
- * A run may have several; the one whose metric_key is minimised (lk_backward_callback) trains the model. */
+/* Computes criterion(input, target) of a batch and reports it as NAME, NAME/mean and NAME/std of
+ * the loader. A run may have several. The model is trained with the one whose metric_key
+ * lk_backward_callback minimises. */
 typedef struct lk_criterion_callback_options {
     size_t struct_size;
-    const char *input_key;     /* an output or a field of the batch; the runner's output_key */
-    const char *target_key;    /* the runner's target_key */
-    const char *metric_key;    /* NAME; the runner's loss_key */
-    const char *criterion_key; /* one that was added with lk_runner_add_criterion; the run's own */
+    /* An output or a field of the batch; the runner's output_key. */
+    const char *input_key;
+    const char *target_key; /* the runner's target_key */
+    const char *metric_key; /* NAME; the runner's loss_key */
+    /* One that lk_runner_add_criterion added; the criterion of the run. */
+    const char *criterion_key;
 } lk_criterion_callback_options;
-/* The loss of a loader is that of all samples as one batch: the sum
- * of the samples' own losses over the sum of their weights (class weights; samples of ignore_index weigh
- * nothing), with the same bits however the samples were cut into batches and dealt to ranks. So it is in
- * evaluation, for every loss of the library with the reduction mean or batch mean, and in training on the CPU
- * in fp32 for a CrossEntropyLoss without label smoothing. Else (training otherwise, another reduction, a
- * criterion or handle_batch of your own, one of several criteria) it is the mean of the batches' losses, each
- * weighted by its samples that count, and shows the batches in its last digits. The loss of a batch with
- * padding is then the mean over its samples that count, if the loss is the library's with the reduction mean
+/* The loss of a loader is the loss of all its samples as one batch: the sum of the losses of the
+ * samples over the sum of their weights. (Class weights count; samples of ignore_index have
+ * weight zero.) It has the same bits however the samples are divided into batches and ranks.
+ *
+ * That is so in evaluation, for every loss of the library with the reduction mean or batch mean,
+ * and in training on the CPU in fp32 for a CrossEntropyLoss without label smoothing. In all other
+ * cases (training otherwise, another reduction, your own criterion or handle_batch, one of
+ * several criteria) it is the mean of the losses of the batches, each weighted by its samples
+ * that count, and its last digits depend on the batches. The loss of a batch with padding is then
+ * the mean over its samples that count, if the loss is one of the library with the reduction mean
  * or batch mean. */
 #define lk_criterion_callback(...)                                                                           \
     LK_CALL0_(lk_criterion_callback_with, lk_criterion_callback_options, __VA_ARGS__)
@@ -107,11 +117,13 @@ lk_callback *lk_criterion_callback_with(const lk_criterion_callback_options *opt
 
 typedef struct lk_backward_callback_options {
     size_t struct_size;
-    const char *metric_key; /* what is minimised: a CriterionCallback's, or a sum of such (scope "batch") that
-                               a MetricAggregationCallback makes; the runner's loss_key */
-    double clip_norm;       /* grad_clip_fn: torch.nn.utils.clip_grad_norm_, after every backward */
-    double clip_value;      /* ... or clip_grad_value_ */
-    bool log_gradient;      /* with clip_norm: its norm before clipping, as gradient/LOSS/norm */
+    /* What is minimised: the metric of a criterion callback, or a sum of such (scope "batch")
+     * that a metric aggregation callback makes. The default is the runner's loss_key. */
+    const char *metric_key;
+    double clip_norm;  /* torch.nn.utils.clip_grad_norm_, after every backward */
+    double clip_value; /* torch.nn.utils.clip_grad_value_ */
+    /* With clip_norm: reports the norm before clipping as gradient/LOSS/norm. */
+    bool log_gradient;
 } lk_backward_callback_options;
 #define lk_backward_callback(...)                                                                            \
     LK_CALL0_(lk_backward_callback_with, lk_backward_callback_options, __VA_ARGS__)
@@ -119,28 +131,31 @@ lk_callback *lk_backward_callback_with(const lk_backward_callback_options *optio
 
 typedef struct lk_optimizer_callback_options {
     size_t struct_size;
-    /* Batches per update; 1. Their gradients are summed, as in Catalyst. The count runs on from epoch to
-     * epoch: batches at the end of one that fill no group belong to the first group of the next. */
+    /* Batches per update; 1. Their gradients are summed, as in Catalyst. The count continues
+     * across epochs: batches at the end of an epoch that do not complete a group belong to the
+     * first group of the next epoch. */
     int accumulation_steps;
-    /* Count from each epoch's first batch, as `(i + 1) % k == 0` in a loop of your own does. The gradients of
-     * an incomplete group stay, and are added to the next group's. */
+    /* Counts from the first batch of each epoch, as `(i + 1) % k == 0` does in a loop of your
+     * own. The gradients of an incomplete group remain and are added to those of the next group. */
     bool restart_each_epoch;
-    double clip_norm;          /* grad_clip_fn: torch.nn.utils.clip_grad_norm_ */
-    double clip_value;         /* ... or clip_grad_value_ */
-    const char *metric_key;    /* what is minimised, as in lk_backward_callback */
-    const char *optimizer_key; /* report lr/KEY and momentum/KEY of lk_runner_optimizer(KEY) instead */
+    double clip_norm;       /* torch.nn.utils.clip_grad_norm_ */
+    double clip_value;      /* torch.nn.utils.clip_grad_value_ */
+    const char *metric_key; /* what is minimised, as in lk_backward_callback */
+    /* Reports lr/KEY and momentum/KEY of lk_runner_optimizer(KEY) instead. */
+    const char *optimizer_key;
 } lk_optimizer_callback_options;
-/* Says how the update is made, and reports lr and momentum of the first parameter group. */
+/* Configures the update, and reports lr and momentum of the first parameter group. */
 #define lk_optimizer_callback(...)                                                                           \
     LK_CALL0_(lk_optimizer_callback_with, lk_optimizer_callback_options, __VA_ARGS__)
 lk_callback *lk_optimizer_callback_with(const lk_optimizer_callback_options *options);
 
 typedef struct lk_scheduler_callback_options {
     size_t struct_size;
-    /* "epoch" or "batch". By default batches where a OneCycleLR or CyclicLR is in it, alone or behind a
-     * warm-up (LinearLR, ConstantLR); beside other schedules it must be said. */
+    /* "epoch" or "batch". The default is "batch" if the scheduler is a OneCycleLR or CyclicLR,
+     * alone or after a warm-up (LinearLR, ConstantLR). If other schedules are combined with one
+     * of these, give the mode. */
     const char *mode;
-    const char *loader_key, *metric_key; /* for schedulers that look at a metric */
+    const char *loader_key, *metric_key; /* for schedulers that watch a metric */
 } lk_scheduler_callback_options;
 #define lk_scheduler_callback(...)                                                                           \
     LK_CALL0_(lk_scheduler_callback_with, lk_scheduler_callback_options, __VA_ARGS__)
@@ -148,9 +163,10 @@ lk_callback *lk_scheduler_callback_with(const lk_scheduler_callback_options *opt
 
 typedef struct lk_early_stopping_callback_options {
     size_t struct_size;
-    int patience; /* required: this many epochs without a better one end the run */
+    /* Required: the run ends after this many epochs without improvement. */
+    int patience;
     const char *loader_key, *metric_key;
-    bool minimize, maximize; /* by default as the run's valid metric */
+    bool minimize, maximize; /* the direction of the run's valid metric */
     double min_delta;        /* 1e-6 */
 } lk_early_stopping_callback_options;
 #define lk_early_stopping_callback(...)                                                                      \
@@ -162,38 +178,41 @@ typedef struct lk_checkpoint_callback_options {
     const char *logdir; /* the run's */
     const char *loader_key, *metric_key;
     bool minimize, maximize;
-    int topk;                        /* 1 */
-    const char *mode;                /* "model" (weights) or "runner" (everything) in the numbered files */
-    bool no_save_last, no_save_best; /* do not keep model.last / model.best */
-    bool no_save_runner;             /* do not keep runner.last: the run cannot be resumed */
-    int save_every_batches;          /* also keep runner.last inside an epoch, every so many batches */
+    int topk; /* 1 */
+    /* What numbered files hold: "model" (weights) or "runner" (everything). */
+    const char *mode;
+    bool no_save_last, no_save_best; /* do not write model.last or model.best */
+    bool no_save_runner;             /* do not write runner.last; the run cannot be resumed */
+    /* Also writes runner.last within an epoch, after this many batches. */
+    int save_every_batches;
     const char *resume_model, *resume_runner; /* loaded at the start */
     bool load_best_on_end;
 } lk_checkpoint_callback_options;
 #define lk_checkpoint_callback(...)                                                                          \
     LK_CALL0_(lk_checkpoint_callback_with, lk_checkpoint_callback_options, __VA_ARGS__)
 lk_callback *lk_checkpoint_callback_with(const lk_checkpoint_callback_options *options);
-/* No checkpoint at the epochs; lk_train then adds none. */
+/* Keeps lk_train from adding a checkpoint callback. */
 lk_callback *lk_skip_checkpoint_callback(void);
 
 /* ---- Around a run ---- */
 
-/* _timer/_fps, _timer/batch_time, _timer/data_time, _timer/model_time. */
+/* Reports _timer/_fps, _timer/batch_time, _timer/data_time and _timer/model_time. */
 lk_callback *lk_timer_callback(void);
 
 typedef struct lk_lr_finder_callback_options {
     size_t struct_size;
     double final_lr;   /* required */
     const char *scale; /* "log" or "linear"; "log" */
-    int num_steps;     /* the batches of the loader */
+    int num_steps;     /* the number of batches of the loader */
     const char *optimizer_key;
 } lk_lr_finder_callback_options;
-/* Raises the learning rate from its value to final_lr over the batches, writes logdir/lr_finder.csv and
- * stops. */
+/* Raises the learning rate to final_lr over the batches, writes logdir/lr_finder.csv and stops
+ * the run. */
 #define lk_lr_finder_callback(...)                                                                           \
     LK_CALL0_(lk_lr_finder_callback_with, lk_lr_finder_callback_options, __VA_ARGS__)
 lk_callback *lk_lr_finder_callback_with(const lk_lr_finder_callback_options *options);
 
+/* Runs a loader only in some epochs: lk_periodic_loader_callback({"valid", 2}). */
 typedef struct lk_loader_period {
     const char *loader_key;
     int period; /* the loader runs in every period-th epoch; 0: never */
@@ -205,41 +224,43 @@ LK_CALL_TO_END_(lk_callback *, lk_periodic_loader_callback, lk_loader_period)
 
 typedef struct lk_control_flow_callback_options {
     size_t struct_size;
-    int epochs;            /* active in every so many epochs ... */
-    const int *epoch_list; /* ... or in these; 0-terminated */
-    int ignore_epochs;     /* not active in every so many ... */
-    const int *ignore_epoch_list;
-    const char *const *loaders; /* active for these loaders; NULL-terminated */
+    int epochs;                   /* active in every epochs-th epoch ... */
+    const int *epoch_list;        /* ... or in these; 0-terminated */
+    int ignore_epochs;            /* inactive in every ignore_epochs-th epoch ... */
+    const int *ignore_epoch_list; /* ... or in these; 0-terminated */
+    const char *const *loaders;   /* active for these loaders; NULL-terminated */
     const char *const *ignore_loaders;
     bool (*filter_fn)(const char *stage, int64_t epoch, const char *loader_key, void *context);
     void *context;
 } lk_control_flow_callback_options;
-/* Wraps a callback, which belongs to it, so that it is only called where the options say. */
+/* Wraps a callback, which it owns, and calls it only when the options allow it. */
 #define lk_control_flow_callback(...)                                                                        \
     LK_CALL1_(lk_control_flow_callback_with, lk_control_flow_callback_options, __VA_ARGS__, )
 lk_callback *lk_control_flow_callback_with(lk_callback *callback,
                                            const lk_control_flow_callback_options *options);
 
-/* Torchbearer's once_per_epoch and only_if: the wrapped callback is called at its first batch of an epoch, or
- * where `condition` is true. */
+/* Torchbearer's once_per_epoch and only_if: call the wrapped callback, which they own, at its
+ * first batch of an epoch, or when `condition` returns true. */
 lk_callback *lk_once_per_epoch(lk_callback *callback);
 lk_callback *lk_only_if(lk_callback *callback, bool (*condition)(lk_runner *runner, void *context),
                         void *context);
 
+/* Changes a tensor of each batch. */
 typedef struct lk_batch_transform_callback_options {
     size_t struct_size;
-    lk_status (*transform)(lk_tensor *tensor, lk_runner *runner, void *context); /* in place */
+    /* Works in place. */
+    lk_status (*transform)(lk_tensor *tensor, lk_runner *runner, void *context);
     void *context;
     const char *scope; /* "on_batch_start" or "on_batch_end" */
     const char *input_key;
-    const char *output_key; /* the name of the result, which leaves the input as it is; by default the input
-                               is changed */
+    /* The name of the result, if the input is to stay as it is. By default the input is changed. */
+    const char *output_key;
 } lk_batch_transform_callback_options;
 #define lk_batch_transform_callback(...)                                                                     \
     LK_CALL0_(lk_batch_transform_callback_with, lk_batch_transform_callback_options, __VA_ARGS__)
 lk_callback *lk_batch_transform_callback_with(const lk_batch_transform_callback_options *options);
 
-/* Only so many batches of each named loader (a fraction below 1 of them). */
+/* Uses only this many batches of each named loader, or, below 1, this fraction of them. */
 typedef struct lk_loader_portion {
     const char *loader_key;
     double portion;
@@ -254,34 +275,37 @@ typedef struct lk_ema_callback_options {
     double decay;     /* 0.999 */
     int update_every; /* 1 */
 } lk_ema_callback_options;
-/* Averages of the weights: moving (EMA), or over the epochs from swa_start on (SWA). Evaluation and
- * checkpoints see the average; training goes on with the weights themselves. Statistics of a batch norm are
- * not averaged. */
+/* Averages the weights: an exponential moving average (EMA), or the mean over the epochs from
+ * swa_start on (SWA). Evaluation and checkpoints use the average; training continues with the
+ * weights themselves. Statistics of batch norms are not averaged. */
 #define lk_ema_callback(...) LK_CALL0_(lk_ema_callback_with, lk_ema_callback_options, __VA_ARGS__)
 lk_callback *lk_ema_callback_with(const lk_ema_callback_options *options);
 lk_callback *lk_swa_callback(int swa_start);
 
-/* Torchbearer's: rate * |w|_1 or rate * |w|_2 of every parameter is added to what is minimised, through the
- * gradients. The plain decay is the optimizers' weight_decay. */
+/* Torchbearer's: add rate * |w|_1 or rate * |w|_2 of every parameter to the loss, through the
+ * gradients. Ordinary weight decay is an option of the optimizers. */
 lk_callback *lk_l1_weight_decay_callback(double rate);
 lk_callback *lk_l2_weight_decay_callback(double rate);
-/* The norm of all gradients of each update, before clipping: grad_norm, grad_norm/mean, grad_norm/std. */
+/* Reports the norm of all gradients of each update, before clipping: grad_norm, grad_norm/mean
+ * and grad_norm/std. */
 lk_callback *lk_gradient_norm_callback(void);
 
-/* Ends the run where a loss or a metric of a batch is not a number. */
+/* Ends the run when a loss or a metric of a batch is NaN. */
 lk_callback *lk_terminate_on_nan_callback(void);
-/* The progress bar; lk_train adds it where verbose. */
+/* The progress bar. lk_train adds it if verbose is set. */
 lk_callback *lk_progress_callback(void);
-/* 3 batches and 3 epochs: lk_train's check. */
+/* Limits the run to so many batches and epochs. The `check` of lk_train is
+ * lk_check_run_callback(3, 3). */
 lk_callback *lk_check_run_callback(int batch_count, int epoch_count);
 
-/* ---- One's own, from single functions ---- */
+/* ---- Your own, from single functions ---- */
 
-/* lk_on(batch_end, my_function, my_context): a callback of one slot. */
+/* A callback with one slot: lk_on(batch_end, my_function, my_context). */
 #define lk_on(moment, function, context)                                                                     \
     lk_function_callback(LK_OPTIONS(lk_callback_ops, .name = "on_" #moment, .on_##moment = (function)),      \
                          (context))
-/* Copies `ops`. */
+/* A callback from slots, which are copied. `context` is passed to the slots as callback->context.
+ */
 lk_callback *lk_function_callback(const lk_callback_ops *ops, void *context);
 
 #ifdef __cplusplus

@@ -1,12 +1,17 @@
-/* Configs: YAML files that say what to build and run, and the registry of components they may name.
+/* Configs: YAML files that say what to build and run, and the registry of components that they
+ * may name.
  *
- * A config is loaded from one or more files (later ones over earlier ones) and changed with overrides;
- * running it builds its objects in file order and makes the calls under `run:`. Every mistake is one sentence
- * with file and line in lk_error(), found before anything is built.
+ * A config is loaded from one or more files, in which later files override earlier ones, and
+ * changed with overrides. Running it builds its objects in the order of the file and makes the
+ * calls under `run:`. Every mistake is one sentence with file and line in lk_error(), found
+ * before anything is built.
  *
- * A component is declared once, in one lk_component: its names, its parameters with their defaults and help,
- * and the function that builds it. From that come the checking of configs, `lockstep help` and the reference
- * pages. The library brings its own; LK_COMPONENTS and lk_component_add add more before a config is loaded. A
+ * A component is declared once, in one lk_component: its names, its parameters with their
+ * defaults and help, and the function that builds it. The check of configs, `lockstep help` and
+ * the reference pages all use that declaration. The library has its own components. LK_COMPONENTS
+ * and lk_component_add add more, before a config is loaded.
+ *
+ * Life: the caller frees a config. Components must outlive the configs that name them. Threads: a
  * config belongs to one thread. */
 #ifndef LOCKSTEP_CONFIG_H
 #define LOCKSTEP_CONFIG_H
@@ -56,33 +61,38 @@ typedef enum lk_parameter_type {
     LK_PARAMETER_INT64,   /* a seed, a number of samples */
     LK_PARAMETER_FLOAT,   /* a double */
     LK_PARAMETER_BOOL,    /* y, n, yes, no, true, false, on, off */
-    LK_PARAMETER_STRING,  /* any text; one of `choices` where they are given */
+    LK_PARAMETER_STRING,  /* any text, or one of `choices` */
     LK_PARAMETER_INTS,    /* a list of int, or one */
     LK_PARAMETER_FLOATS,  /* a list of numbers, or one */
     LK_PARAMETER_STRINGS, /* a list of texts, or one */
-    LK_PARAMETER_OBJECT,  /* one object of `kind`, or the name of a component that needs no arguments */
+    /* One object of `kind`, or the name of a component that needs no arguments. */
+    LK_PARAMETER_OBJECT,
     LK_PARAMETER_OBJECTS, /* one object, a list of them, or a map of them by key */
-    LK_PARAMETER_ANY,     /* anything: unchecked, and no objects are built of it */
+    LK_PARAMETER_ANY,     /* anything: not checked, and nothing is built from it */
 } lk_parameter_type;
 
 typedef struct lk_parameter {
     const char *name; /* NULL ends a table */
     lk_parameter_type type;
-    lk_component_kind kind;    /* objects: what they must be */
-    const char *default_value; /* as one would write it in a config; NULL: required; "": may be left out, has
-                                  no value */
+    lk_component_kind kind; /* of objects */
+    /* As you would write it in a config. NULL: required. "": optional, without a value. */
+    const char *default_value;
     const char *help;
-    const char
-        *choices;     /* "mean|sum|none": of a string; for numbers, words that will do too; NULL: any, none */
-    bool takes_paths; /* objects: a scalar that names no component is a path, for the builder to open */
-    bool takes_numbers;  /* tensors: a list of numbers will do */
-    bool takes_keys;     /* lists: a map of values will do; lk_arg_key_at gives their keys */
-    const char *implied; /* objects: the component that a map without `_target_` stands for; NULL: none */
+    /* "mean|sum|none": the values of a string. For numbers: words that are also allowed. NULL:
+     * any string, no words. */
+    const char *choices;
+    /* Objects: a scalar that names no component is a path, which the builder opens. */
+    bool takes_paths;
+    bool takes_numbers; /* tensors: a list of numbers is allowed */
+    /* Lists: a map of values is allowed; lk_arg_key_at returns the keys. */
+    bool takes_keys;
+    /* Objects: the component that a map without `_target_` stands for; NULL: none. */
+    const char *implied;
 
-    /* Keys that other programs know and that mean nothing here. `choices` are the values that say what
-     * happens anyhow. Any other value of the first kind is accepted, and a run says in one line that it
-     * changes nothing, and why: `help`. Any other value of the second kind is an error, and `help` is what to
-     * write instead. */
+    /* Keys that other programs have and that mean nothing here. `choices` are the values that
+     * describe what happens anyway. For no_effect, any other value is accepted, and a run says in
+     * one line that it changes nothing and why: `help`. For refused, any other value is an error,
+     * and `help` says what to write instead. */
     bool no_effect, refused;
 } lk_parameter;
 
@@ -90,28 +100,31 @@ typedef struct lk_args lk_args;
 typedef struct lk_component lk_component;
 
 struct lk_component {
-    const char *name;    /* the short name, "Linear"; NULL ends a table */
-    const char *aliases; /* other names, separated by spaces: "torch.nn.Linear"; may be NULL */
+    const char *name; /* the short name, "Linear"; NULL ends a table */
+    /* Other names, separated by spaces: "torch.nn.Linear"; may be NULL. */
+    const char *aliases;
     lk_component_kind kind;
     const char *help;               /* one sentence */
     const lk_parameter *parameters; /* in positional order; NULL: none */
-    const char *rest; /* the parameter that takes all further positional arguments; NULL: none */
-    const char
-        *extra; /* the parameter that takes, as a map, all keys that are not in the table; NULL: none */
+    /* The parameter that takes all further positional arguments; NULL: none. */
+    const char *rest;
+    /* The parameter that takes, as a map, all keys that are not in the table; NULL: none. */
+    const char *extra;
 
-    /* Builds the object; the arguments are checked already. An object taken from args belongs to the builder,
-     * on failure too. *out is the object; on failure it stays NULL and lk_error() says why. Runs on the
-     * thread that runs the config. */
+    /* Builds the object and writes it to *out. The arguments are already checked. An object that
+     * is taken from args belongs to the builder, also if it fails. On failure *out stays NULL,
+     * and lk_error() says why. Runs on the thread that runs the config. */
     lk_status (*build)(const lk_component *self, lk_args *args, void **out);
 
-    /* Frees an object that nothing took (another part of the config failed); NULL: as its kind is freed. */
+    /* Frees an object that nothing took, because another part of the config failed. NULL: frees
+     * it as its kind is freed. */
     void (*free)(void *object);
 
     const void *context; /* for a build function that several components share */
 };
 
-/* What components were compiled for: the version of the headers, and the sizes of the structs above, which
- * may grow in a later version. The macros below fill it in. */
+/* What components were compiled for: the version of the headers, and the sizes of the structs
+ * above, which may grow in a later version. The macros below fill it in. */
 typedef struct lk_build {
     size_t struct_size;
     int version; /* LK_VERSION_NUMBER */
@@ -122,19 +135,19 @@ typedef struct lk_build {
         sizeof(lk_build), LK_VERSION_NUMBER, sizeof(lk_component), sizeof(lk_parameter)                      \
     }
 
-/* Adds a component, which must outlive every config that names it. Names that are taken already are an error,
- * and so is a component that was compiled for a version which this library cannot run. Call it before configs
- * are loaded; not thread-safe. */
+/* Adds a component, which must outlive every config that names it. Names that are taken already
+ * are an error, and so is a component that was compiled for a version which this library cannot
+ * run. Call it before configs are loaded; not thread-safe. */
 #define lk_component_add(component) lk_component_add_built((component), &(const lk_build)LK_BUILD_)
 lk_status lk_component_add_built(const lk_component *component, const lk_build *build);
 
-/* Adds components when the program, or the shared object that lk_components_load opens, is loaded. At file
- * level, in any number of files:
+/* Adds components when the program, or the shared object that lk_components_load opens, is
+ * loaded. At file level, in any number of files:
  *
  *     LK_COMPONENTS(&wide_net, &own_loss);
  *
- * What goes wrong (a name that is taken, a file that was compiled for another version) is reported by
- * lk_components_load, and by every config after it. */
+ * What goes wrong (a name that is taken, a file that was compiled for another version) is
+ * reported by lk_components_load, and by every config after it. */
 #define LK_COMPONENTS(...)                                                                                   \
     __attribute__((constructor)) static void LK_COMPONENTS_JOIN_(lk_components_at_, __LINE__)(void)          \
     {                                                                                                        \
@@ -148,20 +161,21 @@ lk_status lk_component_add_built(const lk_component *component, const lk_build *
 void lk_components_offer(const lk_build *build, const char *file, const lk_component *const *components,
                          int count);
 
-/* Opens a shared object and takes the components that its LK_COMPONENTS name; it stays open. On failure
- * nothing is added. `lockstep run --expdir` compiles one from a folder of sources. Not thread-safe. */
+/* Opens a shared object and adds the components of its LK_COMPONENTS. It stays open. On failure
+ * nothing is added. `lockstep run --expdir` compiles one from a folder of sources. Not
+ * thread-safe. */
 lk_status lk_components_load(const char *path);
 
-/* The component of this name, short or full; NULL where there is none (and no error is set). */
+/* Returns the component with this name, short or full, or NULL (lk_error() is not set). */
 const lk_component *lk_component_find(const char *name);
 
-/* The i-th of all components, from 0; NULL at the end. */
+/* Returns component `index` of all components, from 0, or NULL after the last. */
 const lk_component *lk_component_at(int index);
 
 const char *lk_component_kind_name(lk_component_kind kind);
 
-/* What a build function reads. A parameter that was left out has its default; one without a default reads as
- * 0, false, NULL or an empty list. Texts live as long as the config. */
+/* What a build function reads. A parameter that was left out has its default; without a default
+ * it reads as 0, false, NULL or an empty list. Strings live as long as the config. */
 bool lk_arg_given(lk_args *args, const char *name);
 int lk_arg_int(lk_args *args, const char *name);
 int64_t lk_arg_int64(lk_args *args, const char *name);
@@ -169,16 +183,17 @@ double lk_arg_float(lk_args *args, const char *name);
 bool lk_arg_bool(lk_args *args, const char *name);
 const char *lk_arg_string(lk_args *args, const char *name);
 
-/* Lists: how many there are, and the i-th. A single value is a list of one. */
+/* Lists: the number of elements, and an element by its index. A single value is a list of one. */
 int lk_arg_count(lk_args *args, const char *name);
 bool lk_arg_is_list(lk_args *args, const char *name);
 int lk_arg_int_at(lk_args *args, const char *name, int index);
 double lk_arg_float_at(lk_args *args, const char *name, int index);
 const char *lk_arg_string_at(lk_args *args, const char *name, int index);
 
-/* Objects. `take` hands the object over, `peek` lends it; both give NULL where the argument was left out. The
- * key is the one in a map of objects, NULL otherwise; the name is that of the component that built the
- * object; the path is the text of a scalar where the parameter takes paths, NULL otherwise. */
+/* Objects. `take` hands the object over and `peek` lends it. Both return NULL if the argument was
+ * left out. The key is that of a map of objects, otherwise NULL. The component is the name of the
+ * component that built the object. The path is the text of a scalar if the parameter takes paths,
+ * otherwise NULL. */
 void *lk_arg_take(lk_args *args, const char *name);
 void *lk_arg_take_at(lk_args *args, const char *name, int index);
 void *lk_arg_peek(lk_args *args, const char *name);
@@ -187,34 +202,35 @@ const char *lk_arg_key_at(lk_args *args, const char *name, int index);
 const char *lk_arg_component_at(lk_args *args, const char *name, int index);
 const char *lk_arg_path_at(lk_args *args, const char *name, int index);
 
-/* The runner of the config, for calls. */
+/* Returns the runner of the config, for calls. */
 struct lk_runner *lk_args_runner(lk_args *args);
 
-/* "mnist.yml:14", where the component stands, for a builder's own messages. */
+/* Returns the position of the component, "mnist.yml:14", for the messages of a builder. */
 const char *lk_args_place(lk_args *args);
 
 typedef struct lk_config lk_config;
 
-/* An empty config; NULL where memory is out. */
+/* Returns an empty config, or NULL if memory runs out. */
 lk_config *lk_config_create(void);
 void lk_config_free(lk_config *config);
 
-/* Merges a file over the config: maps key by key, lists and values replaced. */
+/* Merges a file into the config: maps key by key; lists and values are replaced. */
 lk_status lk_config_load(lk_config *config, const char *path);
 
-/* The same from text; `name` stands for the file in messages. */
+/* The same from text. `name` stands for the file in messages. */
 lk_status lk_config_load_text(lk_config *config, const char *name, const char *text);
 
-/* "run/0/num_epochs=3", "run/0/optimizer/lr=0.1:float": missing maps are made, a list's index must exist.
- * What the runner or exactly one call has, or would take, may be named without them: "optimizer/lr=0.1"; a
- * first key that nothing in the config knows is an error. */
+/* Sets one value: "run/0/num_epochs=3", "run/0/optimizer/lr=0.1:float". Missing maps are created;
+ * the index of a list must exist. If the runner or exactly one call has the key, or could have
+ * it, the path may begin there: "optimizer/lr=0.1". A first key that nothing in the config knows
+ * is an error. */
 lk_status lk_config_override(lk_config *config, const char *assignment);
 
 /* Checks the whole config without building anything. */
 lk_status lk_config_check(lk_config *config);
 
-/* Builds what the config says, in file order, and makes its calls. The generator is seeded first: with the
- * seed of the first call that has one, 42 where none has. */
+/* Builds what the config says, in the order of the file, and makes its calls. The generator is
+ * seeded first, with the seed of the first call that has one, otherwise with 42. */
 lk_status lk_config_run(lk_config *config);
 
 /* Writes the merged config as YAML. */

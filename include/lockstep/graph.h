@@ -1,17 +1,18 @@
-/* The graph: a model written down once as values and the ops between them, then compiled and replayed for
- * every batch.
+/* The graph: a model written down once as values and the ops between them, then compiled and
+ * replayed for every batch.
  *
- * You meet it when you write a module of your own: a C function that takes values and returns one,
+ * You need it to write your own module, which is a C function that takes values and returns one:
  *
  *     lk_value *residual_block(lk_value *x, void *context)
  *     {
  *         return lk_op_add(x, lk_op_relu(lk_module_forward(context, x)));
  *     }
  *
- * Ops check shapes and dtypes as they are recorded; on an error they set lk_error(), remember it in the graph
- * and return NULL, and an op of NULL returns NULL, so a whole function needs one check, at its end, made by
- * whoever compiles it. A value belongs to its graph and lives as long. Not thread-safe: a graph is recorded
- * by one thread. */
+ * Ops check shapes and dtypes when they are recorded. An op that fails sets lk_error(), marks the
+ * graph as failed and returns NULL, and an op of NULL returns NULL. So a function needs no
+ * checks: whoever compiles the graph makes the only one.
+ *
+ * Life: a value belongs to its graph and lives as long. Threads: one thread records a graph. */
 #ifndef LOCKSTEP_GRAPH_H
 #define LOCKSTEP_GRAPH_H
 
@@ -26,16 +27,17 @@ extern "C" {
 typedef struct lk_graph lk_graph;
 typedef struct lk_value lk_value;
 
-/* A tensor that outlives the graph and that training changes: a weight, or (trainable false) a buffer such as
- * a running mean. `value` may move (into the flat buffer of its model) but keeps its contents.
+/* A tensor that outlives the graph and that training changes: a weight, or (trainable false) a
+ * buffer such as a running mean. `value` may move into the flat buffer of its model but keeps its
+ * contents.
  *
- * A GPU trains a copy of it. The library brings `value` and `grad` up to date whenever it gives control to
- * you: lk_module_param and lk_module_params return current values, and a parameter that you hold on to is
- * current in callbacks (unless they set may_lag), in handle_batch, and after lk_train, lk_step_train and
- * lk_step_update. Only .asynchronous steps need lk_step_pull. After you have written to `value` yourself,
- * call lk_param_changed. */
+ * A GPU trains a copy of it. Whenever the library gives control to you, `value` and `grad` are up
+ * to date: what lk_module_param and lk_module_params return, and parameters that you keep, in
+ * callbacks (unless they set may_lag), in handle_batch, and after lk_train, lk_step_train and
+ * lk_step_update. Only .asynchronous steps need lk_step_pull. After you write to `value`, call
+ * lk_param_changed. */
 typedef struct lk_param {
-    char *name; /* "weight"; its path in the model, "0.weight", is the module's business */
+    char *name; /* "weight"; the module knows its full path, "0.weight" */
     lk_tensor *value;
     lk_tensor *grad; /* NULL until a step that trains it is compiled */
     bool trainable;
@@ -44,34 +46,37 @@ typedef struct lk_param {
     bool is_shown;             /* somebody outside the library holds it; the library's */
 } lk_param;
 
+/* Returns a parameter, which owns the tensor from the call on, or NULL on failure. */
 lk_param *lk_param_create(const char *name, lk_tensor *value_owned, bool trainable);
 void lk_param_free(lk_param *param);
-/* Says that the program has written to param->value: a GPU takes the new values over before its next batch.
- */
+/* Declares that the program has written to param->value. A GPU takes over the new values before
+ * its next batch. */
 void lk_param_changed(lk_param *param);
 
-/* In a training graph dropout drops and batch norm looks at the batch; in the other they do not. */
+/* Returns an empty graph, or NULL on failure. In a training graph dropout is on, and batch norms
+ * use the statistics of the batch. */
 lk_graph *lk_graph_create(bool training);
 void lk_graph_free(lk_graph *graph);
 bool lk_graph_is_training(const lk_graph *graph);
 
+/* Adds an input. Its name is copied. */
 lk_value *lk_graph_input(lk_graph *graph, const char *name, lk_dtype dtype, lk_shape shape);
-/* The same parameter twice is the same value. */
+/* Adds a parameter. Adding it twice gives the same value. */
 lk_value *lk_graph_param(lk_graph *graph, lk_param *param);
 /* Copies the tensor into the graph. */
 lk_value *lk_graph_constant(lk_graph *graph, const lk_tensor *tensor);
-/* A value that can be read after each replay, by name. */
+/* Names a value, so that it can be read after each replay. */
 lk_status lk_graph_output(lk_graph *graph, const char *name, lk_value *value);
 
 lk_graph *lk_value_graph(const lk_value *value);
 lk_shape lk_value_shape(const lk_value *value);
 lk_dtype lk_value_dtype(const lk_value *value);
 
-/* Where errors happened: names the layer that the following ops belong to, until popped. */
+/* Names the layer that the following ops belong to, for error messages, until it is popped. */
 void lk_graph_push_scope(lk_graph *graph, const char *name, const char *type);
 void lk_graph_pop_scope(lk_graph *graph);
 
-/* Elementwise, broadcasting as NumPy and PyTorch do. */
+/* Elementwise, with the broadcasting of NumPy and PyTorch. */
 lk_value *lk_op_add(lk_value *a, lk_value *b);
 lk_value *lk_op_sub(lk_value *a, lk_value *b);
 lk_value *lk_op_mul(lk_value *a, lk_value *b);
@@ -106,7 +111,8 @@ lk_value *lk_op_softplus(lk_value *x, double beta, double threshold);
 lk_value *lk_op_clamp(lk_value *x, double min, double max);
 lk_value *lk_op_cast(lk_value *x, lk_dtype dtype);
 
-/* Over a set of axes, LK_AXES(0, -1), or all of them, LK_ALL_AXES. Negative axes count from the end. */
+/* Over a set of axes, LK_AXES(0, -1), or all of them, LK_ALL_AXES. Negative axes count from the
+ * end. */
 #define LK_ALL_AXES  NULL, 0
 #define LK_AXES(...) (const int[]){__VA_ARGS__}, (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
 lk_value *lk_op_sum(lk_value *x, const int *axes, int axis_count, bool keep_dims);
@@ -124,33 +130,33 @@ lk_value *lk_op_transpose(lk_value *x, int axis_a, int axis_b);
 lk_value *lk_op_expand(lk_value *x, lk_shape shape);
 lk_value *lk_op_slice(lk_value *x, int axis, int64_t begin, int64_t end, int64_t step);
 lk_value *lk_op_concat(lk_value *const *values, int count, int axis);
-/* `before` and `after` hold one number an axis. */
+/* `before` and `after` hold one number per axis. */
 lk_value *lk_op_pad(lk_value *x, const int64_t *before, const int64_t *after, lk_pad_mode mode, double value);
 lk_value *lk_op_gather(lk_value *x, int axis, lk_value *index);
 lk_value *lk_op_embedding(lk_value *weight, lk_value *index, int64_t padding_index);
 
-/* Products. `bias` may be NULL where the layer has none. */
+/* Products. `bias` may be NULL. */
 lk_value *lk_op_matmul(lk_value *a, lk_value *b);
 lk_value *lk_op_linear(lk_value *x, lk_value *weight, lk_value *bias);
-/* A window's zero stride, dilation and groups stand for 1. */
+/* In a window, a stride, dilation or group count of zero means 1. */
 lk_value *lk_op_conv(lk_value *x, lk_value *weight, lk_value *bias, lk_window window);
 lk_value *lk_op_conv_transpose(lk_value *x, lk_value *weight, lk_value *bias, lk_window window);
 lk_value *lk_op_max_pool(lk_value *x, lk_window window);
 lk_value *lk_op_avg_pool(lk_value *x, lk_window window);
 lk_value *lk_op_adaptive_avg_pool(lk_value *x, const int64_t *output_size, int rank);
-/* Either `size` or `scale` (one number a spatial axis), the other NULL. */
+/* Give either `size` or `scale` (one number per spatial axis); the other is NULL. */
 lk_value *lk_op_upsample(lk_value *x, const int64_t *size, const double *scale, lk_upsample_mode mode,
                          bool align_corners);
 
-/* Normalisation; weight, bias and the running values may be NULL. */
+/* Normalisation. Weight, bias and running statistics may be NULL. */
 lk_value *lk_op_batch_norm(lk_value *x, lk_value *weight, lk_value *bias, lk_value *running_mean,
                            lk_value *running_var, double momentum, double eps);
 lk_value *lk_op_layer_norm(lk_value *x, lk_value *weight, lk_value *bias, int axis_count, double eps);
 lk_value *lk_op_group_norm(lk_value *x, lk_value *weight, lk_value *bias, int64_t group_count, double eps);
-/* The identity where the graph is not for training. */
+/* The identity in a graph that is not for training. */
 lk_value *lk_op_dropout(lk_value *x, double p);
 
-/* Losses; weights may be NULL. */
+/* Losses. Weights may be NULL. */
 lk_value *lk_op_cross_entropy(lk_value *logits, lk_value *target, lk_value *weight, lk_reduction reduction,
                               int64_t ignore_index, double label_smoothing);
 lk_value *lk_op_nll(lk_value *log_probabilities, lk_value *target, lk_value *weight, lk_reduction reduction,
@@ -158,9 +164,10 @@ lk_value *lk_op_nll(lk_value *log_probabilities, lk_value *target, lk_value *wei
 lk_value *lk_op_pointwise_loss(lk_value *x, lk_value *target, lk_value *weight, lk_value *pos_weight,
                                lk_pointwise_loss kind, double parameter, lk_reduction reduction);
 
-/* Compares the gradients of a function against central differences, in f64 on the reference engine.
- * `function` gets its inputs as values and returns any value; gradcheck sums it with fixed weights.
- * LK_ERR_RANGE names the input, the place and both numbers. */
+/* Compares the gradients of a function with central differences, in f64 on the reference engine.
+ * `function` gets its inputs as values and returns any value, which lk_gradcheck sums with fixed
+ * weights. Fails with LK_ERR_RANGE and an error that names the input, the position and both
+ * numbers. */
 typedef lk_value *(*lk_graph_function)(lk_value *const *inputs, int count, void *context);
 lk_status lk_gradcheck(lk_graph_function function, void *context, lk_tensor *const *inputs, int count,
                        double tolerance);

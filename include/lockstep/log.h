@@ -1,4 +1,5 @@
-/* Where the library's warnings and notes go. Without a sink, nowhere: the library never prints by itself. */
+/* Where warnings and notes of the library go. Without a sink they are dropped: the library never
+ * prints by itself. */
 #ifndef LOCKSTEP_LOG_H
 #define LOCKSTEP_LOG_H
 
@@ -6,12 +7,13 @@
 extern "C" {
 #endif
 
-/* `level` is "debug", "info" or "warning"; `line` has no newline. May be called from any thread, one call at
- * a time. */
+/* Receives one line. `level` is "debug", "info" or "warning", and `line` has no newline. It may
+ * be called from any thread, but never from two at the same time. */
 typedef void (*lk_log_sink)(const char *level, const char *line, void *context);
+/* Sets the sink of the process. `context` is passed to it. NULL removes the sink. */
 void lk_set_log_sink(lk_log_sink sink, void *context);
 
-/* A ready-made sink that writes warnings and notes to stderr. */
+/* A sink that writes warnings and notes to stderr. */
 void lk_log_to_stderr(const char *level, const char *line, void *context);
 
 #ifdef __cplusplus

@@ -1,9 +1,12 @@
-/* Loggers: where a run's metrics go.
+/* Loggers: where the metrics of a run go.
  *
- * What is handed to a runner belongs to it; without one, call the functions below and lk_logger_close at the
- * end. Writing is buffered: a value reaches the file at the next flush, at the latest when the epoch ends.
- * What an earlier run left is replaced or continued when the first value comes, not before. A logger belongs
- * to one thread. To write your own, see <lockstep/sys/logger.h>. */
+ * Life: a logger that is handed to a runner belongs to it. Otherwise call the functions below
+ * yourself, and lk_logger_close at the end. Writing is buffered: a value reaches the file at the
+ * next flush, at the latest at the end of the epoch. A logger replaces or continues the files of
+ * an earlier run when the first value arrives, not before. Constructors return NULL on failure.
+ * Threads: a logger belongs to one thread.
+ *
+ * To write your own logger, see <lockstep/sys/logger.h>. */
 #ifndef LOCKSTEP_LOGGER_H
 #define LOCKSTEP_LOGGER_H
 
@@ -18,44 +21,46 @@ extern "C" {
 
 typedef struct lk_logger_options {
     size_t struct_size;
-    bool log_batch_metrics;    /* log every batch too (TensorBoard, JSONL) */
-    bool no_log_epoch_metrics; /* do not log epochs (TensorBoard) */
-    bool hparams;              /* a line with the run's settings when it starts (console) */
-    int64_t resume_epoch; /* continue files that exist: keep what was logged up to this epoch, drop what came
-                             later; 0 starts afresh */
-    int64_t
-        resume_sample; /* the same for what was logged per batch: the samples seen when the run was saved */
-    FILE *stream;      /* console: stdout where NULL */
+    bool log_batch_metrics;    /* also logs every batch (TensorBoard, JSONL) */
+    bool no_log_epoch_metrics; /* does not log epochs (TensorBoard) */
+    bool hparams;              /* prints the settings of the run at its start (console) */
+    /* Continues existing files: keeps what was logged up to this epoch and drops the rest. 0
+     * starts new files. */
+    int64_t resume_epoch;
+    /* The same for values per batch: the number of samples seen when the run was saved. */
+    int64_t resume_sample;
+    FILE *stream; /* console: NULL means stdout */
 } lk_logger_options;
 
-/* "train (1/8) accuracy01: 0.8583 | loss: 1.2826" after each loader, "* Epoch (1/8) …" after each epoch. */
+/* "train (1/8) accuracy01: 0.8583 | loss: 1.2826" after each loader, "* Epoch (1/8) …" after each
+ * epoch. */
 #define lk_console_logger(...) LK_CALL0_(lk_console_logger_with, lk_logger_options, __VA_ARGS__)
 lk_logger *lk_console_logger_with(const lk_logger_options *options);
 
-/* LOGDIR/csv_logger/{train,valid,_epoch_}.csv, one row an epoch, and LOGDIR/hparams.json. */
+/* LOGDIR/csv_logger/{train,valid,_epoch_}.csv with one row per epoch, and LOGDIR/hparams.json. */
 #define lk_csv_logger(...) LK_CALL1_(lk_csv_logger_with, lk_logger_options, __VA_ARGS__, )
 lk_logger *lk_csv_logger_with(const char *logdir, const lk_logger_options *options);
 
-/* LOGDIR/tensorboard/{train,valid,_epoch_}/events.out.tfevents.*, tags "loss/epoch" (step = epoch) and
- * "loss/batch" (step = samples); pictures too. */
+/* LOGDIR/tensorboard/{train,valid,_epoch_}/events.out.tfevents.* with the tags "loss/epoch" (step
+ * = epoch) and "loss/batch" (step = samples), and pictures. */
 #define lk_tensorboard_logger(...) LK_CALL1_(lk_tensorboard_logger_with, lk_logger_options, __VA_ARGS__, )
 lk_logger *lk_tensorboard_logger_with(const char *logdir, const lk_logger_options *options);
 
-/* One JSON object a line, in the file PATH. Runs that follow each other in one program may share it, but a
- * run that is resumed drops what is later than its place, whoever logged it: give those that are a file each.
- */
+/* One JSON object per line in the file PATH. Successive runs of one program may share the file. A
+ * resumed run drops all lines that are later than its position, whichever run wrote them, so give
+ * runs that may be resumed a file each. */
 #define lk_jsonl_logger(...) LK_CALL1_(lk_jsonl_logger_with, lk_logger_options, __VA_ARGS__, )
 lk_logger *lk_jsonl_logger_with(const char *path, const lk_logger_options *options);
 
-/* The same as resume_epoch and resume_sample of the options, before anything is logged. A runner that is
- * resumed calls it for every logger that it was given. */
+/* Does what resume_epoch and resume_sample do, before anything is logged. A resumed runner calls
+ * it for each of its loggers. */
 lk_status lk_logger_resume(lk_logger *logger, int64_t epoch_step, int64_t sample_step);
 
-/* Whether the logger wants values of this scope. */
+/* Returns whether the logger takes values of this scope. */
 bool lk_logger_wants(const lk_logger *logger, lk_log_scope scope);
 
-/* What a runner calls. Values may come in any order; a scope that the logger does not want is fine and does
- * nothing. */
+/* What a runner calls. Values may come in any order. A scope that the logger does not take is
+ * allowed and has no effect. All arguments are borrowed for the call. */
 lk_status lk_logger_log_metrics(lk_logger *logger, lk_log_scope scope, const lk_log_step *step,
                                 lk_metric_values values);
 lk_status lk_logger_log_hparams(lk_logger *logger, const char *json);
@@ -67,7 +72,7 @@ lk_status lk_logger_log_image_file(lk_logger *logger, const lk_log_step *step, c
 lk_status lk_logger_log_artifact(lk_logger *logger, const lk_log_step *step, const char *tag,
                                  const char *path);
 lk_status lk_logger_flush(lk_logger *logger);
-/* Flushes and frees; NULL is fine. */
+/* Flushes and frees the logger. NULL is allowed. */
 lk_status lk_logger_close(lk_logger *logger);
 
 #ifdef __cplusplus

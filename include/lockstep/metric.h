@@ -1,7 +1,8 @@
-/* Metrics: what a run reports about a model's outputs, with the same bits at any number of ranks.
+/* Metrics: what a run reports about the outputs of a model, with the same bits at any number of
+ * ranks.
  *
- * A metric is created once, reset before each pass over a loader, updated with every batch and computed at
- * the end:
+ * A metric is created once, reset before each pass over a loader, updated with every batch and
+ * computed at the end:
  *
  *     lk_metric *auc = lk_auc_metric(.num_classes = 10);
  *     lk_metric_update(auc, logits, targets); // once per batch
@@ -9,17 +10,21 @@
  *     lk_metric_compute(auc, &values); // "auc", "auc/_macro", "auc/_micro", "auc/_weighted"
  *     lk_metric_free(auc);
  *
- * Counts are integers and sums of fractions are exact (lk_exact_sum), so a value depends on the samples
- * alone: neither on their order, nor on the batches that they came in, nor on the rank that saw them. Samples
- * that only make the ranks' shares equal (lk_batch.padding) do not count. The one exception is "/std": it is
- * the spread of the batches' means, as Catalyst's, and so depends on the batches:
+ * Counts are integers, and sums of fractions are exact (lk_exact_sum). So a value depends only on
+ * the samples, and not on their order, their batches or their ranks. Samples that only make the
+ * shares of the ranks equal (lk_batch.padding) do not count. The one exception is "/std", which
+ * is Catalyst's spread of the means of the batches:
  *
  *     std = sqrt(sum n_b (m_b - m)^2 / (N - 1))       N = sum n_b,  m = sum n_b m_b / N
  *
- * over the batches b of all ranks, with n_b samples that count and the mean m_b; 0 for a single sample.
+ * over the batches b of all ranks, with n_b samples that count and the mean m_b. It is 0 for a
+ * single sample.
  *
- * Values agree with scikit-learn's, names with Catalyst's. Names and values belong to the metric: they stay
- * until its next update, compute or free. A metric belongs to one thread. Tensors must lie in host memory. */
+ * Values agree with scikit-learn, names with Catalyst.
+ *
+ * Life: the caller frees a metric. Names and values belong to it and are valid until its next
+ * update, compute or free. Constructors return NULL on failure. Tensors must be in host memory.
+ * Threads: a metric belongs to one thread. */
 #ifndef LOCKSTEP_METRIC_H
 #define LOCKSTEP_METRIC_H
 
@@ -44,34 +49,42 @@ typedef struct lk_metric_values {
 
 enum { LK_MAX_TOPK = 8 };
 
-/* One struct for all metrics; each reads the fields that it knows. Strings and arrays are copied. */
+/* One struct for all metrics. Each metric reads the fields that it knows. Strings and arrays are
+ * copied. */
 typedef struct lk_metric_options {
     size_t struct_size;
-    const char *prefix, *suffix; /* put around every name: prefix + "accuracy01" + suffix + "/std" */
-    int num_classes;             /* 0: taken from the first batch */
-    int topk[LK_MAX_TOPK];       /* accuracy; none: 1, and 3 above three classes, and 5 above five */
-    double threshold;     /* multilabel: 0 means 0.5; IoU and Dice: 0 means soft scores, no threshold */
-    bool from_logits;     /* multilabel, IoU, Dice: pass the outputs through a sigmoid first */
+    /* Added to every name: prefix + "accuracy01" + suffix + "/std". */
+    const char *prefix, *suffix;
+    int num_classes; /* 0: taken from the first batch */
+    /* accuracy. Default: 1, also 3 if there are more than three classes, also 5 if more than
+     * five. */
+    int topk[LK_MAX_TOPK];
+    /* Multilabel: 0.5. IoU and Dice: none, which gives soft scores. */
+    double threshold;
+    bool from_logits;     /* multilabel, IoU, Dice: apply a sigmoid first */
     double zero_division; /* precision, recall, F1: the value of 0/0 */
-    bool compute_per_class_metrics; /* precision/recall/F1/support and AUC: report "…/class_00" too */
-    const char *const *class_names; /* confusion matrix, IoU, Dice: num_classes of them; else class_00, … */
-    const double *class_weights;    /* IoU, Dice: num_classes weights for "…/_weighted" */
-    bool normalize;                 /* confusion matrix: rows sum to one */
+    /* Precision, recall, F1, support and AUC: report ".../class_00" too. */
+    bool compute_per_class_metrics;
+    /* Confusion matrix, IoU, Dice: num_classes names; class_00, ... */
+    const char *const *class_names;
+    const double *class_weights; /* IoU, Dice: num_classes weights for ".../_weighted" */
+    bool normalize;              /* confusion matrix: rows sum to one */
 } lk_metric_options;
 
-/* accuracy01, accuracy01/std, accuracy03, … The target is among the best k when fewer than k classes score
- * higher; of equal scores the lower class comes first, as argmax has it. The value is the number of samples
- * that are right over the number of samples. */
+/* accuracy01, accuracy01/std, accuracy03, ... The target is among the best k if fewer than k
+ * classes score higher; of equal scores the lower class comes first, as in argmax. The value is
+ * the share of samples that are right. */
 #define lk_accuracy_metric(...) LK_CALL0_(lk_accuracy_metric_with, lk_metric_options, __VA_ARGS__)
 lk_metric *lk_accuracy_metric_with(const lk_metric_options *options);
 
-/* accuracy, accuracy/std: over every cell of (samples, classes), a cell is positive where the output >
- * threshold. */
+/* accuracy, accuracy/std: over every cell of (samples, classes). A cell is positive if the output
+ * is greater than the threshold. */
 #define lk_multilabel_accuracy_metric(...)                                                                   \
     LK_CALL0_(lk_multilabel_accuracy_metric_with, lk_metric_options, __VA_ARGS__)
 lk_metric *lk_multilabel_accuracy_metric_with(const lk_metric_options *options);
 
-/* precision, recall and f1, each /_macro, /_micro, /_weighted; per class also support/class_00, … */
+/* precision, recall and f1, each with /_macro, /_micro and /_weighted. Per class also
+ * support/class_00, ... */
 #define lk_precision_recall_f1_support_metric(...)                                                           \
     LK_CALL0_(lk_precision_recall_f1_support_metric_with, lk_metric_options, __VA_ARGS__)
 lk_metric *lk_precision_recall_f1_support_metric_with(const lk_metric_options *options);
@@ -79,14 +92,15 @@ lk_metric *lk_precision_recall_f1_support_metric_with(const lk_metric_options *o
     LK_CALL0_(lk_multilabel_precision_recall_f1_support_metric_with, lk_metric_options, __VA_ARGS__)
 lk_metric *lk_multilabel_precision_recall_f1_support_metric_with(const lk_metric_options *options);
 
-/* auc (the macro average), auc/_macro, auc/_micro, auc/_weighted: the area under the ROC curve, one class
- * against the rest, ties counted half. Targets are class indices, or one indicator per class. A class without
- * positives or without negatives has no AUC: its own value is NaN, and the averages leave it out. Scores are
- * kept as f32. */
+/* auc (the macro average), auc/_macro, auc/_micro, auc/_weighted: the area under the ROC curve,
+ * one class against the rest, with ties counted half. Targets are class indices, or one indicator
+ * per class. A class without positives or without negatives has no AUC: its value is NaN, and the
+ * averages leave it out. Scores are kept as f32. */
 #define lk_auc_metric(...) LK_CALL0_(lk_auc_metric_with, lk_metric_options, __VA_ARGS__)
 lk_metric *lk_auc_metric_with(const lk_metric_options *options);
 
-/* r2squared (columns averaged; a constant target gives 1 for perfect outputs, else 0), mse, mae. */
+/* r2squared (the mean over columns; for a constant target it is 1 if the outputs are perfect,
+ * otherwise 0), mse, mae. */
 #define lk_r2_metric(...) LK_CALL0_(lk_r2_metric_with, lk_metric_options, __VA_ARGS__)
 lk_metric *lk_r2_metric_with(const lk_metric_options *options);
 #define lk_mse_metric(...) LK_CALL0_(lk_mse_metric_with, lk_metric_options, __VA_ARGS__)
@@ -94,55 +108,59 @@ lk_metric *lk_mse_metric_with(const lk_metric_options *options);
 #define lk_mae_metric(...) LK_CALL0_(lk_mae_metric_with, lk_metric_options, __VA_ARGS__)
 lk_metric *lk_mae_metric_with(const lk_metric_options *options);
 
-/* iou, iou/_macro, iou/_micro, iou/class_00, … over (samples, classes, …); dice likewise. An empty class that
- * was left empty scores 1. */
+/* iou, iou/_macro, iou/_micro, iou/class_00, ... over (samples, classes, ...), and the same for
+ * dice. A class that is empty in outputs and targets scores 1. */
 #define lk_iou_metric(...) LK_CALL0_(lk_iou_metric_with, lk_metric_options, __VA_ARGS__)
 lk_metric *lk_iou_metric_with(const lk_metric_options *options);
 #define lk_dice_metric(...) LK_CALL0_(lk_dice_metric_with, lk_metric_options, __VA_ARGS__)
 lk_metric *lk_dice_metric_with(const lk_metric_options *options);
 
-/* NAME, NAME/mean, NAME/std of a number that each batch gives, such as its loss; fed by
- * lk_metric_update_value. A batch's number is usually rounded, so this mean shows how samples were cut into
- * batches. A runner's loss does not: see lk_criterion_callback. */
+/* NAME, NAME/mean and NAME/std of a number per batch, such as its loss, which
+ * lk_metric_update_value adds. The number of a batch is usually rounded, so this mean depends on
+ * how samples were divided into batches. The loss of a runner does not: see
+ * lk_criterion_callback. */
 #define lk_mean_metric(...) LK_CALL1_(lk_mean_metric_with, lk_metric_options, __VA_ARGS__, )
 lk_metric *lk_mean_metric_with(const char *name, const lk_metric_options *options);
 
-/* A matrix of counts, row = true class, column = predicted class. It has no values of its own; see below. */
+/* A matrix of counts: a row per true class, a column per predicted class. It has no values;
+ * lk_confusion_matrix and the functions after it read it. */
 #define lk_confusion_matrix_metric(...)                                                                      \
     LK_CALL0_(lk_confusion_matrix_metric_with, lk_metric_options, __VA_ARGS__)
 lk_metric *lk_confusion_matrix_metric_with(const lk_metric_options *options);
 
+/* Frees the metric. NULL is allowed. */
 void lk_metric_free(lk_metric *metric);
 
 /* Forgets all batches. */
 void lk_metric_reset(lk_metric *metric);
 
-/* Adds a batch: outputs (samples, classes), targets (samples) of class indices or of the outputs' shape. A
- * failed update leaves the metric as it was. */
+/* Adds a batch: outputs (samples, classes), and targets (samples) of class indices or with the
+ * shape of the outputs. If the call fails, the metric is unchanged. */
 lk_status lk_metric_update(lk_metric *metric, const lk_tensor *outputs, const lk_tensor *targets);
 
-/* Adds one batch's number, weighted by its samples; for lk_mean_metric. */
+/* Adds the number of one batch, weighted by its samples, to an lk_mean_metric. */
 lk_status lk_metric_update_value(lk_metric *metric, double value, int64_t sample_count);
 
-/* The values over all batches since the reset. Without any batch they are NaN. */
+/* Computes the values over all batches since the reset. Without a batch they are NaN. */
 lk_status lk_metric_compute(lk_metric *metric, lk_metric_values *out);
 
-/* The values of the last batch alone, for those metrics that have them per batch (accuracy, precision and its
- * kin, IoU, Dice, the mean); the others give none. */
+/* Computes the values of the last batch alone. Metrics that have no values per batch give none;
+ * accuracy, precision and its relatives, IoU, Dice and the mean have them. */
 lk_status lk_metric_compute_batch(lk_metric *metric, lk_metric_values *out);
 
-/* One value by name; NaN where there is none. Computes where needed. */
+/* Returns one value by name, computed if necessary, or NaN if there is none. */
 double lk_metric_get(lk_metric *metric, const char *name);
 
-/* The confusion matrix: (classes, classes) f64, rows normalized where the options said so. The caller frees
- * it. */
+/* Returns the confusion matrix, (classes, classes) f64, with normalized rows if the options say
+ * so. The caller frees it. NULL on failure. */
 lk_tensor *lk_confusion_matrix(const lk_metric *metric);
-/* The matrix as a file: CSV with class names, or a PNG picture with the numbers in it. */
+/* Save the matrix as a CSV file with class names, or as a PNG picture with the numbers in it. */
 lk_status lk_confusion_matrix_save_csv(const lk_metric *metric, const char *path);
 lk_status lk_confusion_matrix_save_png(const lk_metric *metric, const char *path);
-/* The same picture in memory: (height, width, 3) u8. */
+/* Returns the same picture: (height, width, 3) u8. The caller frees it. NULL on failure. */
 lk_tensor *lk_confusion_matrix_draw(const lk_metric *metric);
-/* The matrix as text for a terminal, shaded with ANSI colours where asked; release it with lk_text_free. */
+/* Returns the matrix as text for a terminal, shaded with ANSI colours if `colour` is set. Free it
+ * with lk_text_free. NULL on failure. */
 char *lk_confusion_matrix_text(const lk_metric *metric, bool colour);
 
 #ifdef __cplusplus

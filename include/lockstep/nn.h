@@ -1,22 +1,25 @@
-/* Layers, losses and initialisers, named after PyTorch's and with its numbers.
+/* Layers, losses and initialisers, with PyTorch's names and numbers.
  *
  *     lk_manual_seed(0);
  *     lk_module *model = lk_sequential(lk_flatten(), lk_linear(28 * 28, 10));
  *
- * A module has a type name, parameters, named children and one forward function over values. It is not bound
- * to a graph: the same module may be recorded into a training graph, an evaluation graph and graphs of other
- * batch sizes. Constructors draw first weights from lk_default_generator() exactly as PyTorch's do, in the
- * order in which they run, so the same seed and the same constructors give the same bits. (C leaves the order
- * inside one initialiser list to the compiler; GCC and Clang take it from left to right, as it is read.)
+ * A module has a type name, parameters, named children and one forward function over values. It
+ * is not bound to a graph: the same module can be recorded into a training graph, an evaluation
+ * graph, and graphs for other batch sizes. Constructors draw the initial weights from
+ * lk_default_generator() exactly as PyTorch's do, in the order in which they run, so the same
+ * seed and the same constructors give the same bits. (C leaves the order inside one initialiser
+ * list to the compiler; GCC and Clang evaluate it from left to right.)
  *
- * Life: a module belongs to whoever created it until it becomes the child of another; lk_module_free frees
- * the whole tree. A constructor that fails returns NULL with the sentence in lk_error(), and one that gets a
- * NULL part frees the other parts and returns NULL, so a model is written as one expression and checked once.
- * Not thread-safe.
+ * Life: a module belongs to its creator until it becomes the child of another module.
+ * lk_module_free frees the whole tree. A constructor that fails returns NULL and sets lk_error().
+ * A constructor that gets a NULL part frees the other parts and returns NULL, so a model can be
+ * written as one expression and checked once.
  *
- * Named arguments: every layer is a macro over an options struct whose zero is PyTorch's default, and a plain
- * function lk_<layer>_create for C++ and for bindings. Where a real zero is meant for a number whose default
- * is not zero, write LK_ZERO (`.momentum = LK_ZERO`), or set the has_ flag beside an index. */
+ * Threads: a module belongs to one thread.
+ *
+ * Named arguments: each layer is a macro over an options struct in which zero means PyTorch's
+ * default. A plain function, lk_<layer>_with, takes the struct, for C++ and for bindings. For a
+ * number whose default is not zero, LK_ZERO means zero: `.momentum = LK_ZERO`. */
 #ifndef LOCKSTEP_NN_H
 #define LOCKSTEP_NN_H
 
@@ -31,9 +34,9 @@ extern "C" {
 
 typedef struct lk_module lk_module;
 
-/* Computes a module's output. Ops of NULL give NULL, so it needs no checks of its own. */
+/* Computes the output of a module. An op of NULL returns NULL, so the function needs no checks. */
 typedef lk_value *(*lk_module_function)(lk_module *module, lk_value *x);
-/* The shortest module of all: a function over values with a context of its own. */
+/* The shortest kind of module: a function over values, with its context. */
 typedef lk_value *(*lk_value_function)(lk_value *x, void *context);
 
 typedef struct lk_named_module {
@@ -46,28 +49,34 @@ typedef struct lk_named_module_list {
     int count;
 } lk_named_module_list;
 
-/* Records the module: x -> its output, under a scope with its name and type. NULL passes through. */
+/* Records the module in the graph of x, in a scope with its name and type, and returns its
+ * output. Returns NULL if x is NULL or an op fails. */
 lk_value *lk_module_forward(lk_module *module, lk_value *x);
+/* Frees the module and all its children. NULL is allowed. */
 void lk_module_free(lk_module *module);
-/* A copy with the same weights, in memory of its own. */
+/* Returns a copy with its own memory and the same weights, which the caller owns, or NULL on
+ * failure. */
 lk_module *lk_module_clone(const lk_module *module);
 
+/* Return the type name, and the context that a custom module was created with. Both belong to the
+ * module. */
 const char *lk_module_type(const lk_module *module);
 void *lk_module_context(const lk_module *module);
 
-/* Children and parameters of one's own. Both belong to the module from then on, and are freed where adding
- * fails, so a NULL one (with its error set) may be added unchecked. */
+/* Add a child or a parameter. It belongs to the module from the call on and is freed if the call
+ * fails, so a NULL whose error is already set may be passed unchecked. */
 lk_status lk_module_add_child(lk_module *module, const char *name, lk_module *child_owned);
 lk_status lk_module_add_param(lk_module *module, lk_param *param_owned);
-/* A parameter that the optimizer leaves alone and a checkpoint keeps. */
+/* Adds a parameter that checkpoints keep and the optimizer ignores. */
 lk_status lk_module_add_buffer(lk_module *module, lk_param *buffer_owned);
 
-/* By name, "weight", or by path, "layers.0.linear1"; NULL (LK_ERR_NOT_FOUND) where there is none. */
+/* Return a part by name ("weight") or by path ("layers.0.linear1"). It belongs to the module.
+ * NULL with LK_ERR_NOT_FOUND if there is none. */
 lk_module *lk_module_child(const lk_module *module, const char *path);
 lk_param *lk_module_param(const lk_module *module, const char *path);
 
-/* Every parameter and buffer of the tree with PyTorch's full name, in the order of PyTorch's state_dict. The
- * list borrows the parameters and owns the paths. */
+/* A parameter or buffer with PyTorch's full name. A list of them is in the order of PyTorch's
+ * state_dict, borrows the parameters and owns the paths. */
 typedef struct lk_named_param {
     char *path; /* "layers.0.self_attn.in_proj_weight" */
     lk_param *param;
@@ -78,66 +87,64 @@ typedef struct lk_param_list {
     int count;
 } lk_param_list;
 
+/* Lists every parameter and buffer of the tree. Free the list with lk_param_list_free. */
 lk_status lk_module_params(const lk_module *module, lk_param_list *out);
 void lk_param_list_free(lk_param_list *list);
-/* How many numbers the trainable parameters hold. */
+/* Returns the number of elements of all trainable parameters. */
 int64_t lk_module_param_count(const lk_module *module);
 
-/* Whether training may change the parameters of the tree. A runner heeds it with the next batch that trains,
- * also in the middle of a run; what the optimizer has learned of frozen parameters waits for them. All ranks
- * of a run must set the same. A resumed run begins with what its checkpoint's run had frozen and thawed,
- * whatever the program has set before; callbacks have the last word. A step by itself (step.h) trains what
- * was trainable when it was made. */
+/* Freezes or unfreezes the parameters of the tree. A runner obeys it from the next training batch
+ * on, also in the middle of a run; the optimizer state of frozen parameters is kept. All ranks of
+ * a run must set the same. A resumed run starts with the parameters frozen that were frozen in
+ * the checkpoint, whatever the program has set before; callbacks may then change it. A step of
+ * your own (step.h) trains the parameters that were trainable when it was created. */
 void lk_module_set_trainable(lk_module *module, bool trainable);
 
-/* Makes all floating-point parameters and buffers of the tree f32 or f64, as PyTorch's module.float() and
- * module.double() do; numbers of batches stay whole. Inputs must then be of that dtype, and the optimizer's
- * state is. The cpu engine computes f64 with the reference kernels. Call it before a step or a run is made of
- * the module: it fails with LK_ERR_INVALID for one that a step trains, with LK_ERR_DTYPE for other dtypes (16
- * bits are a run's precision), and then leaves everything as it was. */
+/* Converts all floating-point parameters and buffers of the tree to f32 or f64, as module.float()
+ * and module.double() do in PyTorch. Integer buffers stay as they are. Inputs must then have that
+ * dtype, and so has the optimizer state. The cpu engine computes f64 with the reference kernels.
+ * Call it before a step or a run uses the module. It fails with LK_ERR_INVALID if a step trains
+ * the module and with LK_ERR_DTYPE for other dtypes (16-bit formats are the precision of a run),
+ * and then changes nothing. */
 lk_status lk_module_to(lk_module *module, lk_dtype dtype);
 
-/* A table of the tree: layer, output shape, parameters; and the total. `shape` is that of a whole batch.
- * Release the text with lk_text_free. */
+/* Makes a table of the tree: layer, output shape, parameters, and the total. `shape` is that of a
+ * whole batch. Free the text with lk_text_free. */
 lk_status lk_module_summary(lk_module *module, lk_dtype dtype, lk_shape shape, char **text);
 
-/* ---- containers and one's own modules ---- */
+/* ---- containers and your own modules ---- */
 
 LK_LIST_TO_END_(lk_named_module_list, lk_named_module)
-#define LK_MODULES_(...)                                                                                     \
-    (lk_module *const[])                                                                                     \
-    {                                                                                                        \
-        __VA_ARGS__, LK_END                                                                                  \
-    }
 #define LK_NAMED_MODULES_(...)                                                                               \
     lk_named_module_list_to_end((const lk_named_module[]){__VA_ARGS__, {.name = LK_END}})
 
-/* The children's names are "0", "1", ... */
+/* Runs modules one after the other. The names of the children are "0", "1", ... */
 lk_module *lk_sequential_with(lk_module *const *modules_owned, int count);
 LK_CALL_TO_END_(lk_module *, lk_sequential, lk_module *)
-#define lk_sequential(...) lk_sequential_to_end(LK_MODULES_(__VA_ARGS__))
-/* lk_named_sequential({"net1", lk_linear(4, 8)}, {"relu", lk_relu()}) */
+#define lk_sequential(...) lk_sequential_to_end((lk_module *const[]){__VA_ARGS__, LK_END})
+/* The same with your names: lk_named_sequential({"net1", lk_linear(4, 8)}, {"relu", lk_relu()}). */
 #define lk_named_sequential(...) lk_named_sequential_with(LK_NAMED_MODULES_(__VA_ARGS__))
 lk_module *lk_named_sequential_with(lk_named_module_list modules_owned);
 /* x + f(x), where f runs the given modules one after the other. */
 lk_module *lk_residual_with(lk_module *const *modules_owned, int count);
 LK_CALL_TO_END_(lk_module *, lk_residual, lk_module *)
-#define lk_residual(...) lk_residual_to_end(LK_MODULES_(__VA_ARGS__))
+#define lk_residual(...) lk_residual_to_end((lk_module *const[]){__VA_ARGS__, LK_END})
 /* Children without a forward function, for modules that call them one by one. */
 lk_module *lk_module_list_with(lk_module *const *modules_owned, int count);
 LK_CALL_TO_END_(lk_module *, lk_module_list, lk_module *)
-#define lk_module_list(...) lk_module_list_to_end(LK_MODULES_(__VA_ARGS__))
+#define lk_module_list(...) lk_module_list_to_end((lk_module *const[]){__VA_ARGS__, LK_END})
 
-/* `context` is borrowed and must outlive the module. */
+/* A module from one function. `context` is borrowed and must outlive the module. */
 lk_module *lk_function(lk_value_function function, void *context);
 
+/* A module of your own. */
 typedef struct lk_custom_module_options {
     size_t struct_size;
     const char *type; /* "Custom" */
     lk_module_function forward;
-    void *context;                       /* lk_module_context() */
-    void (*free_context)(void *context); /* optional; also called where the constructor fails */
-    lk_named_module_list children;       /* lk_children({"conv", lk_conv2d(...)}, ...) */
+    void *context;                       /* lk_module_context() returns it */
+    void (*free_context)(void *context); /* optional; also called if the constructor fails */
+    lk_named_module_list children;       /* lk_children({"conv", lk_conv2d(1, 8, 3)}, ...); owned */
 } lk_custom_module_options;
 #define lk_children(...)      LK_NAMED_MODULES_(__VA_ARGS__)
 #define lk_custom_module(...) LK_CALL0_(lk_custom_module_with, lk_custom_module_options, __VA_ARGS__)
@@ -152,8 +159,8 @@ typedef struct lk_linear_options {
 #define lk_linear(...) LK_CALL2_(lk_linear_with, lk_linear_options, __VA_ARGS__, )
 lk_module *lk_linear_with(int64_t in_features, int64_t out_features, const lk_linear_options *options);
 
-/* Windows: a plain number is meant for all axes; the array beside it, where any of its numbers is not zero,
- * for each. */
+/* A plain number applies to all axes. The array beside it applies per axis; it is used if any of
+ * its elements is not zero. */
 typedef struct lk_conv_options {
     size_t struct_size;
     int64_t stride, strides[3];                 /* 1 */
@@ -163,7 +170,7 @@ typedef struct lk_conv_options {
     int64_t kernels[3];                         /* instead of `kernel` */
     int64_t output_padding, output_paddings[3]; /* of transposed convolutions */
     lk_pad_mode padding_mode;
-    bool same_padding; /* PyTorch's padding="same": as much as keeps the size; stride 1 only */
+    bool same_padding; /* PyTorch's padding="same": keeps the size; stride 1 only */
     bool no_bias;
 } lk_conv_options;
 
@@ -191,12 +198,12 @@ lk_module *lk_conv_transpose3d_with(int64_t in_channels, int64_t out_channels, i
 
 typedef struct lk_pool_options {
     size_t struct_size;
-    int64_t stride, strides[3]; /* the kernel */
+    int64_t stride, strides[3]; /* the kernel size */
     int64_t padding, paddings[3];
     int64_t dilation, dilations[3]; /* max pooling only */
     int64_t kernels[3];             /* instead of `kernel` */
     bool ceil_mode;
-    bool no_count_include_pad; /* PyTorch's count_include_pad=False; average pooling only */
+    bool no_count_include_pad; /* average pooling leaves padding out of the mean */
     int64_t divisor_override;  /* average pooling in two and three dimensions */
 } lk_pool_options;
 
@@ -213,7 +220,8 @@ lk_module *lk_avg_pool1d_with(int64_t kernel, const lk_pool_options *options);
 lk_module *lk_avg_pool2d_with(int64_t kernel, const lk_pool_options *options);
 lk_module *lk_avg_pool3d_with(int64_t kernel, const lk_pool_options *options);
 
-/* `output_size` of 0, or a 0 among the sizes, keeps the input's, as PyTorch's None. */
+/* An `output_size` of 0, or a 0 in `output_sizes`, keeps the size of the input, as None does in
+ * PyTorch. */
 typedef struct lk_adaptive_pool_options {
     size_t struct_size;
     int64_t output_sizes[3]; /* instead of `output_size` */
@@ -228,14 +236,15 @@ lk_module *lk_adaptive_avg_pool1d_with(int64_t output_size, const lk_adaptive_po
 lk_module *lk_adaptive_avg_pool2d_with(int64_t output_size, const lk_adaptive_pool_options *options);
 lk_module *lk_adaptive_avg_pool3d_with(int64_t output_size, const lk_adaptive_pool_options *options);
 
-/* Either a size or a scale factor; works on 1 to 3 spatial axes. */
+/* Give either a size or a scale factor. Works on 1 to 3 spatial axes. */
 typedef struct lk_upsample_options {
     size_t struct_size;
     double scale_factor, scale_factors[3];
     int64_t size, sizes[3];
     lk_upsample_mode mode; /* nearest */
     bool align_corners;    /* linear mode */
-    int axes; /* how many spatial axes the input must have: 2 is PyTorch's bilinear; 0: as many as it has */
+    /* Number of spatial axes that the input must have: 2 is PyTorch's bilinear. 0: any. */
+    int axes;
 } lk_upsample_options;
 #define lk_upsample(...) LK_CALL0_(lk_upsample_with, lk_upsample_options, __VA_ARGS__)
 lk_module *lk_upsample_with(const lk_upsample_options *options);
@@ -261,7 +270,8 @@ typedef struct lk_norm_options {
     double eps; /* 1e-5 */
     bool no_affine;
 } lk_norm_options;
-/* Over the last axes, which must have this shape: lk_layer_norm(64) or lk_layer_norm(LK_SHAPE(8, 64)). */
+/* Normalises over the last axes, which must have this shape: lk_layer_norm(64) or
+ * lk_layer_norm(LK_SHAPE(8, 64)). */
 #define lk_layer_norm(...) LK_LAYER_NORM_(__VA_ARGS__, )
 #define LK_LAYER_NORM_(normalized_shape, ...)                                                                \
     _Generic((normalized_shape), lk_shape                                                                    \
@@ -322,9 +332,11 @@ lk_module *lk_dropout_with(const lk_dropout_options *options);
 
 typedef struct lk_embedding_options {
     size_t struct_size;
-    double padding_idx; /* none; a whole number, and negative ones count from the end */
+    /* A row that is zero and is not trained; none. A whole number; negative ones count from the
+     * end. */
+    double padding_idx;
 } lk_embedding_options;
-/* i64 indices of any shape -> one more axis of `dim` numbers. */
+/* Maps i64 indices of any shape to rows of `dim` numbers, which are a new last axis. */
 #define lk_embedding(...) LK_CALL2_(lk_embedding_with, lk_embedding_options, __VA_ARGS__, )
 lk_module *lk_embedding_with(int64_t count, int64_t dim, const lk_embedding_options *options);
 
@@ -335,7 +347,7 @@ typedef struct lk_flatten_options {
 } lk_flatten_options;
 #define lk_flatten(...) LK_CALL0_(lk_flatten_with, lk_flatten_options, __VA_ARGS__)
 lk_module *lk_flatten_with(const lk_flatten_options *options);
-/* lk_unflatten(1, LK_SHAPE(2, -1)): one of the sizes may be -1. */
+/* Divides one axis: lk_unflatten(1, LK_SHAPE(2, -1)). One of the sizes may be -1. */
 lk_module *lk_unflatten(int dim, lk_shape sizes);
 
 /* ---- attention ---- */
@@ -343,11 +355,12 @@ lk_module *lk_unflatten(int dim, lk_shape sizes);
 typedef struct lk_multihead_attention_options {
     size_t struct_size;
     double dropout;     /* 0 */
-    int64_t kdim, vdim; /* embed_dim */
+    int64_t kdim, vdim; /* widths of key and value; embed_dim */
     bool no_bias;
-    bool batch_first; /* (batch, sequence, feature) instead of PyTorch's default (sequence, batch, feature) */
+    /* (batch, sequence, feature); PyTorch's default is (sequence, batch, feature). */
+    bool batch_first;
 } lk_multihead_attention_options;
-/* As a module it attends to itself: query = key = value = x. */
+/* As a module it is self-attention: query = key = value = x. */
 #define lk_multihead_attention(...)                                                                          \
     LK_CALL2_(lk_multihead_attention_with, lk_multihead_attention_options, __VA_ARGS__, )
 lk_module *lk_multihead_attention_with(int64_t embed_dim, int64_t heads,
@@ -355,13 +368,15 @@ lk_module *lk_multihead_attention_with(int64_t embed_dim, int64_t heads,
 
 typedef struct lk_multihead_attention_forward_options {
     size_t struct_size;
-    lk_value
-        *key_padding_mask; /* bool (N, S), true where the key is to be ignored; or floats that are added */
-    lk_value
-        *attn_mask; /* (L, S) or (N * heads, L, S): bool, true where not to look; or floats that are added */
-    lk_value **weights; /* where given, gets the attention weights, the mean of the heads: (N, L, S) */
+    /* (N, S): bool, true for keys to ignore; or floats to add to the scores. */
+    lk_value *key_padding_mask;
+    /* (L, S) or (N * heads, L, S): bool, true for positions to ignore; or floats to add to the
+     * scores. */
+    lk_value *attn_mask;
+    /* If not NULL, receives the attention weights, averaged over the heads: (N, L, S). */
+    lk_value **weights;
 } lk_multihead_attention_forward_options;
-/* With query, key and value of their own. */
+/* Attention with separate query, key and value. Returns NULL on failure. */
 #define lk_multihead_attention_forward(...)                                                                  \
     LK_CALL4_(lk_multihead_attention_forward_with, lk_multihead_attention_forward_options, __VA_ARGS__, )
 lk_value *lk_multihead_attention_forward_with(lk_module *module, lk_value *query, lk_value *key,
@@ -388,12 +403,13 @@ typedef struct lk_transformer_encoder_options {
     size_t struct_size;
     lk_module *norm; /* owned; after the last layer */
 } lk_transformer_encoder_options;
-/* `count` layers that start, as in PyTorch, as copies of the given one. */
+/* `count` layers, which start as copies of the given one, as in PyTorch. */
 #define lk_transformer_encoder(...)                                                                          \
     LK_CALL2_(lk_transformer_encoder_with, lk_transformer_encoder_options, __VA_ARGS__, )
 lk_module *lk_transformer_encoder_with(lk_module *layer_owned, int count,
                                        const lk_transformer_encoder_options *options);
-/* Either of the two with masks; each may be NULL. See lk_multihead_attention_forward_options. */
+/* Records an encoder, or an encoder layer, with masks. Each mask may be NULL: see
+ * lk_multihead_attention_forward_options. */
 lk_value *lk_transformer_encoder_forward(lk_module *module, lk_value *x, lk_value *attn_mask,
                                          lk_value *key_padding_mask);
 
@@ -408,19 +424,21 @@ typedef enum lk_nonlinearity {
     LK_NONLINEARITY_SELU,
 } lk_nonlinearity;
 
-/* torch.nn.init.calculate_gain; `slope` is leaky_relu's. */
+/* torch.nn.init.calculate_gain; `slope` is that of leaky_relu. */
 double lk_init_gain(lk_nonlinearity nonlinearity, double slope);
 
 typedef struct lk_kaiming_options {
     size_t struct_size;
-    double a; /* the slope of the leaky relu that follows, 0 */
+    double a; /* negative slope of the leaky relu that follows; 0 */
     bool fan_out;
     lk_nonlinearity nonlinearity;
 } lk_kaiming_options;
 
+/* Each initialiser fills the parameter from the default generator. It fails with LK_ERR_SHAPE or
+ * LK_ERR_INVALID if the shape or the numbers do not suit. */
 lk_status lk_init_uniform(lk_param *param, double from, double to);
 lk_status lk_init_normal(lk_param *param, double mean, double std);
-/* Cut off outside of [low, high]. */
+/* A normal distribution that is cut off outside of [low, high]. */
 lk_status lk_init_trunc_normal(lk_param *param, double mean, double std, double low, double high);
 lk_status lk_init_constant(lk_param *param, double value);
 lk_status lk_init_xavier_uniform(lk_param *param, double gain);
@@ -435,10 +453,12 @@ lk_status lk_init_orthogonal(lk_param *param, double gain);
 /* ---- losses ---- */
 
 typedef struct lk_criterion lk_criterion;
+/* Computes a loss from two values. */
 typedef lk_value *(*lk_criterion_function)(lk_value *prediction, lk_value *target, void *context);
 
-/* The loss as a value. NULL passes through. */
+/* Records the loss and returns it. Returns NULL if an argument is NULL or an op fails. */
 lk_value *lk_criterion_forward(lk_criterion *criterion, lk_value *prediction, lk_value *target);
+/* Frees the criterion. NULL is allowed. */
 void lk_criterion_free(lk_criterion *criterion);
 const char *lk_criterion_type(const lk_criterion *criterion);
 
@@ -446,10 +466,10 @@ typedef struct lk_cross_entropy_loss_options {
     size_t struct_size;
     const lk_tensor *weight; /* (classes); copied */
     double label_smoothing;
-    double ignore_index; /* -100; a whole number */
+    double ignore_index; /* targets that do not count; -100; a whole number */
     lk_reduction reduction;
 } lk_cross_entropy_loss_options;
-/* Targets are i64 classes, or f32 probabilities of the logits' shape. */
+/* Targets are i64 classes, or f32 probabilities with the shape of the logits. */
 #define lk_cross_entropy_loss(...)                                                                           \
     LK_CALL0_(lk_cross_entropy_loss_with, lk_cross_entropy_loss_options, __VA_ARGS__)
 lk_criterion *lk_cross_entropy_loss_with(const lk_cross_entropy_loss_options *options);
@@ -457,7 +477,7 @@ lk_criterion *lk_cross_entropy_loss_with(const lk_cross_entropy_loss_options *op
 typedef struct lk_nll_loss_options {
     size_t struct_size;
     const lk_tensor *weight; /* (classes); copied */
-    double ignore_index;     /* -100; a whole number */
+    double ignore_index;     /* targets that do not count; -100; a whole number */
     lk_reduction reduction;
 } lk_nll_loss_options;
 #define lk_nll_loss(...) LK_CALL0_(lk_nll_loss_with, lk_nll_loss_options, __VA_ARGS__)
@@ -465,8 +485,9 @@ lk_criterion *lk_nll_loss_with(const lk_nll_loss_options *options);
 
 typedef struct lk_bce_options {
     size_t struct_size;
-    const lk_tensor *weight;     /* broadcast to the prediction; copied */
-    const lk_tensor *pos_weight; /* bce_with_logits only; broadcast to the prediction; copied */
+    const lk_tensor *weight; /* broadcast to the prediction; copied */
+    /* Only bce_with_logits; broadcast to the prediction; copied. */
+    const lk_tensor *pos_weight;
     lk_reduction reduction;
 } lk_bce_options;
 #define lk_bce_loss(...)             LK_CALL0_(lk_bce_loss_with, lk_bce_options, __VA_ARGS__)
@@ -476,8 +497,8 @@ lk_criterion *lk_bce_with_logits_loss_with(const lk_bce_options *options);
 
 typedef struct lk_regression_options {
     size_t struct_size;
-    double beta;  /* smooth_l1's, 1 */
-    double delta; /* huber's, 1 */
+    double beta;  /* of smooth_l1; 1 */
+    double delta; /* of huber; 1 */
     lk_reduction reduction;
 } lk_regression_options;
 #define lk_mse_loss(...)       LK_CALL0_(lk_mse_loss_with, lk_regression_options, __VA_ARGS__)
@@ -492,7 +513,7 @@ lk_criterion *lk_huber_loss_with(const lk_regression_options *options);
 typedef struct lk_kl_div_loss_options {
     size_t struct_size;
     bool log_target;
-    lk_reduction reduction; /* LK_REDUCTION_BATCH_MEAN is the mathematical one */
+    lk_reduction reduction; /* LK_REDUCTION_BATCH_MEAN is the mathematical definition */
 } lk_kl_div_loss_options;
 #define lk_kl_div_loss(...) LK_CALL0_(lk_kl_div_loss_with, lk_kl_div_loss_options, __VA_ARGS__)
 lk_criterion *lk_kl_div_loss_with(const lk_kl_div_loss_options *options);
@@ -502,9 +523,9 @@ typedef struct lk_custom_criterion_options {
     const char *type; /* "Custom" */
     lk_criterion_function forward;
     void *context;
-    void (*free_context)(void *context); /* optional; also called where the constructor fails */
+    void (*free_context)(void *context); /* optional; also called if the constructor fails */
 } lk_custom_criterion_options;
-/* A loss of one's own: a C function over values. */
+/* A loss of your own: a C function over values. */
 #define lk_custom_criterion(...) LK_CALL0_(lk_custom_criterion_with, lk_custom_criterion_options, __VA_ARGS__)
 lk_criterion *lk_custom_criterion_with(const lk_custom_criterion_options *options);
 

@@ -2,14 +2,18 @@
  *
  *     lk_optimizer *optimizer = lk_adam(.lr = 0.02);
  *
- * An optimizer is created without parameters and meets them when a step (or a runner) is made with it.
- * Parameters may be divided into groups with numbers of their own:
+ * An optimizer is created without parameters. It gets them from the step or the runner that it is
+ * given to. Parameters may be divided into groups with their own numbers:
  *
- *     lk_optimizer *sgd = lk_sgd(.lr = 0.1, .momentum = 0.9,
- *         .groups = lk_param_groups({.prefix = "head.", .lr = 1.0}, {.module = trunk, .lr = 0.01}));
+ *     lk_sgd(.lr = 0.1, .momentum = 0.9,
+ *            .groups = lk_param_groups({.prefix = "head.", .lr = 1.0},
+ *                                      {.module = trunk, .lr = 0.01}));
  *
- * A parameter belongs to the first group that names it, else to the default group, whose numbers are the
- * optimizer's own. Zero stands for PyTorch's default; a zero that is meant is LK_ZERO. Not thread-safe. */
+ * A parameter belongs to the first group that names it, otherwise to the default group, which has
+ * the numbers of the optimizer itself. Zero means PyTorch's default, and LK_ZERO means zero.
+ *
+ * Life: an optimizer belongs to you until you hand it to a runner or an owning step. Constructors
+ * return NULL on failure. Threads: an optimizer belongs to one thread. */
 #ifndef LOCKSTEP_OPTIM_H
 #define LOCKSTEP_OPTIM_H
 
@@ -23,10 +27,10 @@ extern "C" {
 
 typedef struct lk_optimizer lk_optimizer;
 
-/* One group: whose parameters, and what differs from the optimizer's own numbers (0: nothing). */
+/* A group: which parameters it has, and which numbers differ from the optimizer's (0: none). */
 typedef struct lk_param_group {
-    const char *prefix;      /* parameters whose full name starts so; copied */
-    const lk_module *module; /* or those of this part of the model */
+    const char *prefix;      /* parameters whose full name begins like this; copied */
+    const lk_module *module; /* or the parameters of this part of the model */
     double lr, momentum, weight_decay, beta1, beta2, eps;
 } lk_param_group;
 
@@ -59,7 +63,7 @@ typedef struct lk_adam_options {
 } lk_adam_options;
 #define lk_adam(...)  LK_CALL0_(lk_adam_with, lk_adam_options, __VA_ARGS__)
 #define lk_adamw(...) LK_CALL0_(lk_adamw_with, lk_adam_options, __VA_ARGS__)
-/* Layer-wise adaptive moments: Adam's direction, scaled for each parameter by |w| / |direction|. */
+/* Layer-wise adaptive moments: the direction of Adam, scaled per parameter by |w| / |direction|. */
 #define lk_lamb(...) LK_CALL0_(lk_lamb_with, lk_adam_options, __VA_ARGS__)
 lk_optimizer *lk_adam_with(const lk_adam_options *options);
 lk_optimizer *lk_adamw_with(const lk_adam_options *options);
@@ -71,12 +75,14 @@ typedef struct lk_catalyst_lamb_options {
     double beta1, beta2; /* 0.9, 0.999 */
     double eps;          /* 1e-6 */
     double weight_decay; /* 0 */
-    bool adam;           /* the trust ratio is always 1 */
+    bool adam;           /* fixes the trust ratio at 1 */
     lk_param_group_list groups;
 } lk_catalyst_lamb_options;
-/* LAMB as catalyst.contrib.optimizers.Lamb computes it: the moments are not corrected for their start at
- * zero, and |w| counts as at most 10. */
+/* LAMB as catalyst.contrib.optimizers.Lamb computes it: the moments are not corrected for their
+ * start at zero, and |w| counts as at most 10. */
 #define lk_catalyst_lamb(...) LK_CALL0_(lk_catalyst_lamb_with, lk_catalyst_lamb_options, __VA_ARGS__)
+/* LAMB as catalyst.contrib.optimizers.Lamb computes it: without bias correction of the moments,
+ * and with |w| limited to 10. */
 lk_optimizer *lk_catalyst_lamb_with(const lk_catalyst_lamb_options *options);
 
 typedef struct lk_rmsprop_options {
@@ -103,7 +109,7 @@ typedef struct lk_adagrad_options {
 #define lk_adagrad(...) LK_CALL0_(lk_adagrad_with, lk_adagrad_options, __VA_ARGS__)
 lk_optimizer *lk_adagrad_with(const lk_adagrad_options *options);
 
-/* A rule of one's own, in C, for engines that compute in the host's memory (device "cpu"):
+/* A rule of your own, in C, for engines that compute in host memory (device "cpu"):
  *
  *     static void sign_sgd(const lk_update *u)
  *     {
@@ -113,17 +119,19 @@ lk_optimizer *lk_adagrad_with(const lk_adagrad_options *options);
  *
  *     lk_optimizer *own = lk_custom_optimizer(.name = "SignSGD", .update = sign_sgd, .lr = 0.01);
  *
- * It is called at every update, once for each run of neighbouring parameters of one group; what is clipped,
- * accumulated or averaged over ranks has been. Its state begins at 0 and is saved and resumed. It runs in the
- * floating-point mode of your program: the library's own rules flush denormals, yours does if you say so. */
+ * The library calls it at every update, once per contiguous range of parameters of one group.
+ * Gradients are already clipped, accumulated and averaged over the ranks. The state starts at 0
+ * and is saved and resumed. The function runs in the floating-point mode of your program: unlike
+ * the rules of the library, it does not flush denormals unless you set that. */
 enum { LK_MAX_UPDATE_STATES = 3 };
 typedef struct lk_update {
     float *values;
     const float *grads;
-    float *states[LK_MAX_UPDATE_STATES]; /* as many as were asked for */
+    float *states[LK_MAX_UPDATE_STATES]; /* as many as state_count says */
     int64_t count;
-    double lr, momentum, weight_decay, beta1, beta2, eps; /* of the group, as schedules have set them */
-    int64_t step;                                         /* 1 at the first update */
+    /* Of the group, as schedules have set them. */
+    double lr, momentum, weight_decay, beta1, beta2, eps;
+    int64_t step; /* 1 at the first update */
     void *context;
 } lk_update;
 typedef void (*lk_update_function)(const lk_update *update);
@@ -132,23 +140,26 @@ typedef struct lk_custom_optimizer_options {
     size_t struct_size;
     const char *name; /* "custom" */
     lk_update_function update;
-    int state_count; /* numbers to keep for each parameter: 0 to LK_MAX_UPDATE_STATES */
-    double lr;       /* required */
+    /* Number of values to keep per parameter element: 0 to LK_MAX_UPDATE_STATES. */
+    int state_count;
+    double lr;                                        /* required */
     double momentum, weight_decay, beta1, beta2, eps; /* 0; what they mean is the rule's */
     lk_param_group_list groups;
-    void *context; /* borrowed: it must outlive the optimizer, unless free_context is given */
+    /* Borrowed: it must outlive the optimizer, unless free_context is set. */
+    void *context;
     void (*free_context)(void *context);
 } lk_custom_optimizer_options;
 #define lk_custom_optimizer(...) LK_CALL0_(lk_custom_optimizer_with, lk_custom_optimizer_options, __VA_ARGS__)
 lk_optimizer *lk_custom_optimizer_with(const lk_custom_optimizer_options *options);
 
+/* Frees the optimizer. NULL is allowed. */
 void lk_optimizer_free(lk_optimizer *optimizer);
 
-/* The groups in their order; the last one is the default group, of all parameters that no other names. */
+/* The groups, in their order. The last one is the default group. */
 int lk_optimizer_group_count(const lk_optimizer *optimizer);
 double lk_optimizer_lr(const lk_optimizer *optimizer, int group);
 void lk_optimizer_set_lr(lk_optimizer *optimizer, int group, double lr);
-/* What Catalyst logs as momentum: SGD's and RMSprop's momentum, Adam's beta1. */
+/* Returns what Catalyst logs as momentum: the momentum of SGD and RMSprop, beta1 of Adam. */
 double lk_optimizer_momentum(const lk_optimizer *optimizer, int group);
 const char *lk_optimizer_name(const lk_optimizer *optimizer);
 

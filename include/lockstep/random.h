@@ -1,12 +1,14 @@
-/* Random numbers, bit for bit PyTorch's on the CPU.
+/* Random numbers, bit for bit those of PyTorch on the CPU.
  *
- * A generator is a Mersenne twister with PyTorch's seeding and PyTorch's way from its words to numbers, so
- * the same seed gives the same weights, permutations and dropout masks. Layers draw their first weights from
- * the default generator, as PyTorch's do: call lk_manual_seed before you build a model. A generator is not
- * thread-safe, and the default one is the process's: it belongs to the one thread that builds and trains.
- * Runners that train in several threads at a time would draw from it together: loaders (.seed, .generator)
- * and steps (.generator) can have generators of their own, but layers' first weights and a runner's dropout
- * cannot. */
+ * A generator is a Mersenne twister with PyTorch's seeding and PyTorch's conversion of its words
+ * to numbers. So the same seed gives the same weights, permutations and dropout masks. Layers
+ * draw their initial weights from the default generator, as in PyTorch: call lk_manual_seed
+ * before you build a model.
+ *
+ * Threads: a generator belongs to one thread. The default generator is shared by the process, so
+ * it belongs to the one thread that builds and trains. If several threads train at the same time,
+ * give their loaders (.seed, .generator) and steps (.generator) generators of their own. Initial
+ * weights and the dropout of a runner always use the default one. */
 #ifndef LOCKSTEP_RANDOM_H
 #define LOCKSTEP_RANDOM_H
 
@@ -16,7 +18,7 @@
 extern "C" {
 #endif
 
-/* Plain data: copy it to save it, assign it to restore it. */
+/* Plain data: copy it to save the state, assign it to restore the state. */
 typedef struct lk_generator {
     uint64_t seed;
     uint32_t state[624];
@@ -26,28 +28,33 @@ typedef struct lk_generator {
     bool has_next_normal_f32, has_next_normal_f64;
 } lk_generator;
 
+/* Seeds the generator. */
 void lk_generator_seed(lk_generator *generator, uint64_t seed);
+/* Return the next 32 or 64 random bits. */
 uint32_t lk_generator_u32(lk_generator *generator);
 uint64_t lk_generator_u64(lk_generator *generator);
 
-/* The default generator; seeded with PyTorch's own default until lk_manual_seed. */
+/* Returns the default generator, which has PyTorch's default seed until lk_manual_seed. */
 lk_generator *lk_default_generator(void);
+/* Seeds the default generator. */
 void lk_manual_seed(uint64_t seed);
 
-/* Fill a contiguous f32 or f64 tensor as tensor.uniform_(from, to), .normal_(mean, std), .bernoulli_(p). */
+/* Fill a contiguous f32 or f64 tensor, as tensor.uniform_(from, to), .normal_(mean, std) and
+ * .bernoulli_(p) do. */
 lk_status lk_uniform(lk_tensor *tensor, double from, double to, lk_generator *generator);
 lk_status lk_normal(lk_tensor *tensor, double mean, double std, lk_generator *generator);
 lk_status lk_bernoulli(lk_tensor *tensor, double p, lk_generator *generator);
 
-/* New f32 tensors from the default generator, as torch.rand, torch.randn. */
+/* Return a new f32 tensor from the default generator, as torch.rand and torch.randn do. The
+ * caller frees it. NULL on failure. */
 lk_tensor *lk_rand(lk_shape shape);
 lk_tensor *lk_randn(lk_shape shape);
 
-/* torch.randperm(count): a permutation of 0..count-1 into `out`. */
+/* torch.randperm(count): writes a permutation of 0 ... count - 1 to `out`. */
 void lk_randperm(int64_t *out, int64_t count, lk_generator *generator);
-/* torch.randint(0, high, ...): one number. */
+/* torch.randint(0, high): returns one number. */
 int64_t lk_randint(int64_t high, lk_generator *generator);
-/* One double of torch.rand(dtype=float64), one float of torch.rand. */
+/* Return one number of torch.rand, as float64 or float32. */
 double lk_generator_f64(lk_generator *generator);
 float lk_generator_f32(lk_generator *generator);
 

@@ -1,16 +1,17 @@
 /* Learning-rate schedules, with PyTorch's names, arguments and numbers.
  *
- *     lk_scheduler *scheduler = lk_multi_step_lr(.milestones = lk_milestones(30, 80), .gamma = 0.1);
+ *     lk_scheduler *scheduler = lk_multi_step_lr(.milestones = lk_milestones(30, 80));
  *
- * A scheduler is created without an optimizer and attached later (a runner does it): attaching sets the rates
- * of epoch 0, and each lk_scheduler_step those of the next one, for every group of the optimizer. Most
- * schedules multiply the rate that they find, so several may be attached to one optimizer, and a rate set by
- * hand is respected.
+ * A scheduler is created without an optimizer and attached later; a runner does that. Attaching
+ * sets the rates of epoch 0, and each lk_scheduler_step sets the rates of the next epoch, for
+ * every group of the optimizer. Most schedules multiply the current rate. So several schedulers
+ * may be attached to one optimizer, and a rate that you set by hand is respected. A schedule that
+ * cycles momentum must be attached before the step is compiled, because it gives momentum to an
+ * optimizer that has none.
  *
- * A schedule that cycles momentum must be attached before the step is compiled: an optimizer without momentum
- * gets one from it. Life: a scheduler borrows its optimizer, and owns the schedulers it is made of.
- * Constructors return NULL on bad arguments and pass a NULL part through. Zero stands for PyTorch's default,
- * LK_ZERO for a zero that is meant. Not thread-safe. */
+ * Life: a scheduler borrows its optimizer and owns the schedulers that it is made of.
+ * Constructors return NULL on bad arguments or if a part is NULL. Zero means PyTorch's default,
+ * and LK_ZERO means zero. Threads: a scheduler belongs to one thread. */
 #ifndef LOCKSTEP_SCHEDULER_H
 #define LOCKSTEP_SCHEDULER_H
 
@@ -23,24 +24,27 @@ extern "C" {
 
 typedef struct lk_scheduler lk_scheduler;
 
+/* Attaches the scheduler and sets the rates of epoch 0. The optimizer must outlive it. */
 lk_status lk_scheduler_attach(lk_scheduler *scheduler, lk_optimizer *optimizer);
-/* The next epoch (or batch, for those who count batches). */
+/* Goes on to the next epoch, or to the next batch for schedules that count batches. */
 lk_status lk_scheduler_step(lk_scheduler *scheduler);
-/* The same for schedules that watch a metric; others ignore it. */
+/* The same with a metric, for schedules that watch one. Other schedules ignore it. */
 lk_status lk_scheduler_step_metric(lk_scheduler *scheduler, double metric);
+/* Returns whether the schedule watches a metric. */
 bool lk_scheduler_needs_metric(const lk_scheduler *scheduler);
 const char *lk_scheduler_name(const lk_scheduler *scheduler);
+/* Frees the scheduler and its parts. NULL is allowed. */
 void lk_scheduler_free(lk_scheduler *scheduler);
 
-/* What a scheduler needs to go on where it stopped, as names and numbers: "last_epoch", "best",
- * "1.last_epoch". The rates themselves are the optimizer's. Save returns how many there are, and writes as
- * many as fit. */
+/* The state of a scheduler, as names and numbers: "last_epoch", "best", "1.last_epoch". The rates
+ * belong to the optimizer. */
 typedef struct lk_named_number {
     char name[48];
     double value;
 } lk_named_number;
+/* Writes as many numbers as fit and returns how many there are. */
 int lk_scheduler_save(const lk_scheduler *scheduler, lk_named_number *numbers, int capacity);
-/* Of an attached scheduler; every number must be there. */
+/* Restores an attached scheduler. Fails if a number is missing. */
 lk_status lk_scheduler_restore(lk_scheduler *scheduler, const lk_named_number *numbers, int count);
 
 typedef struct lk_milestone_list {
@@ -80,7 +84,7 @@ typedef struct lk_constant_lr_options {
 #define lk_constant_lr(...) LK_CALL0_(lk_constant_lr_with, lk_constant_lr_options, __VA_ARGS__)
 lk_scheduler *lk_constant_lr_with(const lk_constant_lr_options *options);
 
-/* The factor goes from start to end over total_iters. */
+/* The factor changes linearly from start to end over total_iters. */
 typedef struct lk_linear_lr_options {
     size_t struct_size;
     double start_factor; /* 1/3 */
@@ -90,7 +94,7 @@ typedef struct lk_linear_lr_options {
 #define lk_linear_lr(...) LK_CALL0_(lk_linear_lr_with, lk_linear_lr_options, __VA_ARGS__)
 lk_scheduler *lk_linear_lr_with(const lk_linear_lr_options *options);
 
-/* (1 - epoch / total_iters) ^ power */
+/* lr * (1 - epoch / total_iters) ^ power */
 typedef struct lk_polynomial_lr_options {
     size_t struct_size;
     int64_t total_iters; /* 5 */
@@ -108,7 +112,7 @@ typedef struct lk_cosine_annealing_lr_options {
     LK_CALL1_(lk_cosine_annealing_lr_with, lk_cosine_annealing_lr_options, __VA_ARGS__, )
 lk_scheduler *lk_cosine_annealing_lr_with(int64_t t_max, const lk_cosine_annealing_lr_options *options);
 
-/* The same, starting anew after t_0 epochs, then after t_0 * t_mult, ... */
+/* The same with restarts: after t_0 epochs, then after t_0 * t_mult, ... */
 typedef struct lk_cosine_annealing_warm_restarts_options {
     size_t struct_size;
     int64_t t_mult; /* 1 */
@@ -122,15 +126,16 @@ lk_cosine_annealing_warm_restarts_with(int64_t t_0, const lk_cosine_annealing_wa
 
 /* initial lr * function(epoch) */
 typedef double (*lk_lr_function)(int64_t epoch, int group, void *context);
+/* initial lr * function(epoch). `context` is borrowed and must outlive the scheduler. */
 lk_scheduler *lk_lambda_lr(lk_lr_function function, void *context);
 
 typedef enum lk_anneal { LK_ANNEAL_COS, LK_ANNEAL_LINEAR } lk_anneal;
 
-/* Up from max_lr / div_factor to max_lr and down to almost nothing, momentum the other way round. Counts
- * batches. */
+/* Rises from max_lr / div_factor to max_lr and falls to almost zero, with momentum in the
+ * opposite direction. Counts batches. */
 typedef struct lk_one_cycle_lr_options {
     size_t struct_size;
-    int64_t total_steps; /* or both of: */
+    int64_t total_steps; /* or both of the following */
     int64_t epochs, steps_per_epoch;
     double pct_start; /* 0.3 */
     lk_anneal anneal_strategy;
@@ -150,13 +155,13 @@ typedef enum lk_cyclic_mode {
     LK_CYCLIC_EXP_RANGE
 } lk_cyclic_mode;
 
-/* Back and forth between two rates. Counts batches. */
+/* Moves back and forth between two rates. Counts batches. */
 typedef struct lk_cyclic_lr_options {
     size_t struct_size;
     int64_t step_size_up;   /* 2000 */
     int64_t step_size_down; /* step_size_up */
     lk_cyclic_mode mode;
-    double gamma; /* 1; of exp_range */
+    double gamma; /* 1; for exp_range */
     bool no_cycle_momentum;
     double base_momentum; /* 0.8 */
     double max_momentum;  /* 0.9 */
@@ -164,7 +169,7 @@ typedef struct lk_cyclic_lr_options {
 #define lk_cyclic_lr(...) LK_CALL2_(lk_cyclic_lr_with, lk_cyclic_lr_options, __VA_ARGS__, )
 lk_scheduler *lk_cyclic_lr_with(double base_lr, double max_lr, const lk_cyclic_lr_options *options);
 
-/* lr * factor when the metric has not got better for more than `patience` epochs. */
+/* lr * factor when the metric has not improved for more than `patience` epochs. */
 typedef struct lk_reduce_lr_on_plateau_options {
     size_t struct_size;
     bool maximize;           /* PyTorch's mode="max" */
@@ -174,13 +179,13 @@ typedef struct lk_reduce_lr_on_plateau_options {
     bool absolute_threshold; /* PyTorch's threshold_mode="abs" */
     int64_t cooldown;        /* 0 */
     double min_lr;           /* 0 */
-    double eps;              /* 1e-8: smaller changes are not made */
+    double eps;              /* 1e-8; smaller changes are not made */
 } lk_reduce_lr_on_plateau_options;
 #define lk_reduce_lr_on_plateau(...)                                                                         \
     LK_CALL0_(lk_reduce_lr_on_plateau_with, lk_reduce_lr_on_plateau_options, __VA_ARGS__)
 lk_scheduler *lk_reduce_lr_on_plateau_with(const lk_reduce_lr_on_plateau_options *options);
 
-/* One after the other: scheduler i + 1 starts, from the initial rates, at milestone i. */
+/* Schedules one after the other: scheduler i + 1 starts, from the initial rates, at milestone i. */
 typedef struct lk_scheduler_list {
     lk_scheduler *const *items;
     int count;
@@ -189,18 +194,18 @@ LK_LIST_TO_END_(lk_scheduler_list, lk_scheduler *)
 #define lk_schedulers(...) lk_scheduler_list_to_end((lk_scheduler *const[]){__VA_ARGS__, LK_END})
 typedef struct lk_sequential_lr_options {
     size_t struct_size;
-    lk_scheduler_list schedulers; /* owned from then on */
-    lk_milestone_list milestones; /* one fewer; copied */
+    lk_scheduler_list schedulers; /* lk_schedulers(first, second); owned */
+    lk_milestone_list milestones; /* one fewer than schedulers; copied */
 } lk_sequential_lr_options;
 #define lk_sequential_lr(...) LK_CALL0_(lk_sequential_lr_with, lk_sequential_lr_options, __VA_ARGS__)
 lk_scheduler *lk_sequential_lr_with(const lk_sequential_lr_options *options);
 
-/* A linear warm-up over `steps`, epochs or batches as the other schedule counts them, then that schedule:
- * LinearLR and SequentialLR in one. */
+/* A linear warm-up over `steps` (epochs or batches, as the other schedule counts), then that
+ * schedule. It is LinearLR and SequentialLR in one. */
 typedef struct lk_warmup_lr_options {
     size_t struct_size;
     double start_factor; /* 1/3 */
-    lk_scheduler *then;  /* owned from then on; NULL: the initial rates */
+    lk_scheduler *then;  /* owned; NULL: the initial rates */
 } lk_warmup_lr_options;
 #define lk_warmup_lr(...) LK_CALL1_(lk_warmup_lr_with, lk_warmup_lr_options, __VA_ARGS__, )
 lk_scheduler *lk_warmup_lr_with(int64_t steps, const lk_warmup_lr_options *options);

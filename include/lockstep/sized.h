@@ -1,16 +1,16 @@
 /* Structs that may grow: options, and tables of functions (ops).
  *
- * Each begins with `struct_size`, the size that it had when your program was compiled, so that a later
- * library knows which fields your program has. The macros with named arguments fill it in. If you write such
- * a struct yourself, begin with LK_SIZE:
+ * Each begins with `struct_size`, the size that it had when your program was compiled, so that a
+ * later library knows which fields your program has. The macros with named arguments fill it in.
+ * If you write such a struct yourself, begin with LK_SIZE:
  *
  *     lk_adam_options options = {LK_SIZE(lk_adam_options), .lr = 0.02};
- *     lk_optimizer *optimizer = lk_adam_create(&options);       // the same as lk_adam(.lr = 0.02)
+ *     lk_optimizer *optimizer = lk_adam_with(&options); // the same as lk_adam(.lr = 0.02)
  *     static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops), .on_epoch_end = epoch_end};
  *
- * A function that takes options takes NULL, too: then all of them have their defaults. A struct_size of 0 is
- * refused, and so is a field that is set but that this library is too old to know. docs/compatibility.md says
- * what may change from one version to the next. */
+ * A function that takes options takes NULL, too: then all of them have their defaults. A
+ * struct_size of 0 is refused, and so is a field that is set but that this library is too old to
+ * know. docs/compatibility.md says what may change from one version to the next. */
 #ifndef LOCKSTEP_SIZED_H
 #define LOCKSTEP_SIZED_H
 

@@ -1,8 +1,8 @@
 /* What every call returns, and how to read what went wrong.
  *
- * A function that can fail returns lk_status; zero is fine. The sentence for the user is in lk_error(): one
- * line that says what was wrong and where. It is thread-local and stays until the next failure on the same
- * thread. The library never prints and never exits. */
+ * A function that can fail returns lk_status; LK_OK is zero. lk_error() has the sentence for the
+ * user: one line that says what was wrong and where. It is thread-local and stays until the next
+ * failure on the same thread. The library never prints and never exits. */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H
 
@@ -35,26 +35,28 @@ typedef enum lk_status {
 #undef X
 } lk_status;
 
-/* The last error of this thread, one line; "" when nothing has failed yet. Never NULL. */
+/* Returns the last error of this thread, one line, or "" if nothing has failed. Never NULL. */
 const char *lk_error(void);
 
-/* The status that came with it: what a constructor that returned NULL failed with. LK_OK when nothing has
- * failed yet. */
+/* Returns the status of the last error: why a constructor returned NULL. LK_OK if nothing has
+ * failed. */
 lk_status lk_error_status(void);
 
-/* Sets the sentence of this thread and returns the status, for components and callbacks of one's own:
+/* Sets the sentence of this thread and returns the status, for your own components and callbacks:
+ *
  *     return lk_fail(LK_ERR_INVALID, "width: expected at least 1, found %d", width);
- * Newlines become spaces: an error is one line. */
+ *
+ * Newlines become spaces, because an error is one line. */
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif
 lk_status
 lk_fail(lk_status status, const char *format, ...);
 
-/* The name of a status ("shapes do not fit"), for those who have only the number. */
+/* Returns the name of a status ("shapes do not fit"). */
 const char *lk_status_name(lk_status status);
 
-/* Frees text that a function of the library made for its caller. */
+/* Frees text that a function of the library made for its caller. NULL is allowed. */
 void lk_text_free(char *text);
 
 #ifdef __cplusplus

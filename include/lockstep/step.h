@@ -1,26 +1,28 @@
-/* The step: what happens with one batch, compiled. A runner drives one for you; a loop of your own uses it
- * like this:
+/* The step is what happens with one batch, compiled. A runner drives one for you. Your own
+ * training loop uses it like this:
  *
  *     lk_step *step = lk_step(.model = model, .criterion = lk_cross_entropy_loss(),
- *                             .optimizer = lk_adam(.lr = 0.02));
- *     for (;;) {
- *         // fill x (32, 1, 28, 28) and y (32)
- *         lk_input batch[] = {{"features", x}, {"targets", y}};
+ *                             .optimizer = lk_adam(.lr = 0.02), .owned = true);
+ *     for (int i = 0; i < 100; i++) {
+ *         lk_input batch[] = {{"features", x}, {"targets", y}}; // (32, 1, 28, 28) and (32)
  *         if (lk_step_train(step, batch, 2)) break;
  *         printf("%g\n", lk_step_loss(step));
  *     }
  *     lk_step_free(step);
  *
- * The first batch of a new shape is recorded, differentiated and compiled; every later one of that shape is a
- * replay that allocates nothing. The step keeps the 64 shapes that it used last; one that comes again later
- * is compiled again. A parameter that the loss of a batch does not reach stays as it is, with its optimizer's
- * state, as in PyTorch with a grad of None. If a batch does not fit into memory, the call fails with
- * LK_ERR_NOMEM, nothing has changed, and the step goes on with smaller ones. Life: the step borrows model,
- * criterion, optimizer and engine, which must outlive it, unless
- * `.owned` says that they are its own. Creating a step with an optimizer moves the model's parameters into
- * one flat buffer (lk_param.value keeps pointing at them). Several steps may share a model, wherever their
- * engines work; on a GPU those of one engine share its copy of the parameters too, while others copy it
- * through the host whenever it has changed. One thread. */
+ * The first batch of a shape is recorded, differentiated and compiled. Every later batch of that
+ * shape is a replay that allocates nothing. The step keeps the 64 shapes that it used last and
+ * compiles others again. As in PyTorch with a grad of None, a parameter that the loss does not
+ * reach stays as it is, and so does its optimizer state. If a batch does not fit into memory, the
+ * call fails with LK_ERR_NOMEM, nothing has changed, and the step can go on with smaller batches.
+ *
+ * Life: the step borrows model, criterion, optimizer and engine, which must outlive it, unless
+ * `.owned` is set. A step with an optimizer moves the parameters of the model into one flat
+ * buffer; lk_param.value keeps pointing at them. Several steps may share a model, also on
+ * different engines. On a GPU, the steps of one engine share its copy of the parameters; other
+ * steps copy the parameters through the host when they have changed.
+ *
+ * Threads: a step belongs to one thread. */
 #ifndef LOCKSTEP_STEP_H
 #define LOCKSTEP_STEP_H
 
@@ -41,110 +43,122 @@ typedef struct lk_input {
     const lk_tensor *tensor;
 } lk_input;
 
-/* A forward half of one's own: inputs are the batch's fields in their order, with their names. Names its
- * outputs with lk_graph_output and returns the loss, or NULL where there is none to compute (a batch without
- * targets). */
+/* A forward half of your own. `inputs` are the fields of the batch in their order, with their
+ * names. The function names its outputs with lk_graph_output and returns the loss, or NULL if it
+ * computes none, as for a batch without targets. */
 typedef lk_value *(*lk_step_function)(lk_graph *graph, const char *const *names, lk_value *const *inputs,
                                       int count, void *context);
 
-/* How the loss is scaled where the precision is f16: as PyTorch's GradScaler, with its defaults for zeros. */
+/* How the loss is scaled in f16, as by PyTorch's GradScaler and with its defaults. */
 typedef struct lk_scaler_options {
-    double init_scale;       /* 65536 */
-    double growth_factor;    /* 2 */
-    double backoff_factor;   /* 0.5: after gradients that are not finite, whose update is skipped */
-    int64_t growth_interval; /* 2000: updates without such gradients before the scale grows */
+    double init_scale;    /* 65536 */
+    double growth_factor; /* 2 */
+    /* 0.5; applied when a gradient is not finite. That update is skipped. */
+    double backoff_factor;
+    /* 2000; updates with finite gradients before the scale grows. */
+    int64_t growth_interval;
 } lk_scaler_options;
 
 typedef struct lk_step_options {
     size_t struct_size;
     lk_module *model;
-    lk_criterion *criterion;   /* NULL: the step only predicts */
-    lk_optimizer *optimizer;   /* NULL: the step never trains */
-    const char *input_key;     /* "features" */
-    const char *output_key;    /* "logits" */
-    const char *target_key;    /* "targets" */
-    const char *loss_key;      /* "loss" */
-    lk_step_function function; /* instead of model and criterion; `model` then only says what is trained */
-    void *context;
-    lk_engine *engine;       /* NULL: one of its own, "auto" */
-    lk_generator *generator; /* for dropout; NULL: the default one */
-    lk_dtype precision;      /* LK_F32, LK_BF16, or LK_F16, whose loss is scaled */
+    lk_criterion *criterion; /* NULL: the step only predicts */
+    lk_optimizer *optimizer; /* NULL: the step never trains */
+    const char *input_key;   /* "features" */
+    const char *output_key;  /* "logits" */
+    const char *target_key;  /* "targets" */
+    const char *loss_key;    /* "loss" */
+    /* Replaces model and criterion. `model` then only says which parameters are trained. */
+    lk_step_function function;
+    void *context;           /* passed to `function` */
+    lk_engine *engine;       /* NULL: the step creates its own, "auto" */
+    lk_generator *generator; /* for dropout; NULL: the default generator */
+    lk_dtype precision;      /* LK_F32, LK_BF16, or LK_F16 with a scaled loss */
     lk_scaler_options scaler;
-    /* Batches per update; 0 means 1. Their gradients are summed, as PyTorch's backward does: divide the loss,
-     * or the learning rate, if you want their mean. Batches that fill no group stay for the next one. */
+    /* Batches per update; 0 means 1. Their gradients are summed, as PyTorch's backward does:
+     * divide the loss, or the learning rate, if you want their mean. Batches that fill no group
+     * stay for the next one. */
     int accumulation_steps;
-    /* 0: gradients are not clipped. With accumulation_steps the sum so far is clipped after every batch, as
-     * Catalyst does; in f16 once per update, when it is unscaled. */
+    /* 0: gradients are not clipped. With accumulation_steps the sum so far is clipped after every
+     * batch, as Catalyst does; in f16 once per update, when it is unscaled. */
     double clip_norm;
     double clip_value;
-    /* With other ranks: gradients are averaged, replicas stay identical. NULL: the ranks of the run if a
-     * callback or handle_batch makes the step, else alone. lk_comm_alone() stays alone inside a run too. All
-     * ranks make such a step together. */
+    /* With other ranks: gradients are averaged, replicas stay identical. NULL: the ranks of the
+     * run if a callback or handle_batch makes the step, else alone. lk_comm_alone() stays alone
+     * inside a run too. All ranks make such a step together. */
     struct lk_comm *comm;
-    bool sync_batch_norm; /* batch norms look at the batches of all ranks */
-    int64_t
-        bucket_nbytes; /* of gradients that travel together; 0: 4 MiB; the first bucket is a quarter of it */
-    bool compress_gradients; /* they travel as bf16, with error feedback */
-    int check_replicas;      /* compare the replicas' weights every so many updates; 0: every 1,000, below 0:
-                             never */
-    bool allow_nan;          /* do not stop at a loss that is not finite */
-    bool asynchronous; /* on a GPU: lk_step_train returns before the batch is through; lk_step_wait waits */
-    bool owned;        /* lk_step_free frees model, criterion and optimizer too */
+    bool sync_batch_norm; /* batch norms use the batches of all ranks */
+    /* Bytes of gradients per all-reduce; 0: 4 MiB. The first bucket is a quarter of it. */
+    int64_t bucket_nbytes;
+    bool compress_gradients; /* all-reduces gradients as bf16, with error feedback */
+    /* Number of updates between two comparisons of the ranks' weights. 0: 1,000. Below 0: never. */
+    int check_replicas;
+    bool allow_nan; /* does not stop at a loss that is not finite */
+    /* On a GPU, lk_step_train returns before the batch is done, and lk_step_wait waits for it. */
+    bool asynchronous;
+    bool owned; /* lk_step_free frees model, criterion and optimizer too */
 } lk_step_options;
 
 #define lk_step(...) LK_CALL0_(lk_step_with, lk_step_options, __VA_ARGS__)
+/* Returns a step, or NULL on failure. */
 lk_step *lk_step_with(const lk_step_options *options);
+/* Frees the step, and model, criterion and optimizer if they are its own. NULL is allowed. */
 void lk_step_free(lk_step *step);
 
-/* Forward, criterion, backward and, every accumulation_steps-th time, the update. A loss that is not finite
- * is LK_ERR_NAN with the layer that made it, and nothing is updated. */
+/* Runs forward, criterion and backward and, every accumulation_steps batches, the update. If the
+ * loss is not finite, the call fails with LK_ERR_NAN, the error names the layer that caused it,
+ * and nothing is updated. */
 lk_status lk_step_train(lk_step *step, const lk_input *fields, int count);
-/* Forward and, where the fields hold a target, the criterion; dropout off, batch norm by its running values.
- */
+/* Runs forward and, if the fields hold a target, the criterion. Dropout is off, and batch norms
+ * use their running statistics. */
 lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count);
 
-/* Says that a field of the next batch is rows of something larger, such as a whole dataset: its tensor, which
- * needs no data, says dtype and shape alone, and row i of the batch is rows->data[indices[i]]. A GPU gets a
- * copy of all rows once, and batches are gathered there: rows->data must stay as it is until the step forgets
- * it, the rest until the next batch has begun, or failed to. */
+/* Declares that a field of the next batch is rows of something larger, such as a dataset. The
+ * tensor of the field then needs no data, only a dtype and a shape, and row i of the batch is
+ * rows->data[indices[i]]. A GPU copies all rows once and gathers batches there. rows->data must
+ * not change until lk_step_forget_rows; the other arguments are borrowed until the next batch has
+ * begun or failed. */
 lk_status lk_step_take_rows(lk_step *step, const char *name, const lk_rows *rows, const int64_t *indices);
-/* Gives the copies of all rows back, between two batches: what rows->data pointed at may change from here on,
- * or be freed. Runs do that for their loaders by themselves. */
+/* Frees the copies of all rows. Call it between two batches. From then on rows->data may change
+ * or be freed. A run does this for its loaders. */
 void lk_step_forget_rows(lk_step *step);
 
-/* With .asynchronous: waits for the last batch; its error comes back here, and its loss is known from here
- * on. Outputs wait by themselves. */
+/* With .asynchronous: waits for the last batch and returns its error. Its loss is known from then
+ * on. Reading an output waits by itself. */
 lk_status lk_step_wait(lk_step *step);
-/* A GPU trains copies of the parameters: brings lk_param.value and .grad up to date with them. You need it
- * with .asynchronous alone: see lk_param in graph.h. */
+/* Updates lk_param.value and .grad from the copies that a GPU trains. Only .asynchronous steps
+ * need it: see lk_param in graph.h. */
 lk_status lk_step_pull(lk_step *step);
 
-/* The same in parts, for those who look in between. `begin` compiles where needed and binds the fields. After
- * `backward` the gradients of a batch that an update follows are averaged over the ranks. */
+/* The same in parts, for callers that look in between. `begin` compiles if necessary and binds
+ * the fields. After `backward`, the gradients of a batch that completes an update are averaged
+ * over the ranks. */
 lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training);
 lk_status lk_step_forward(lk_step *step);
 lk_status lk_step_criterion(lk_step *step);
 lk_status lk_step_backward(lk_step *step);
 lk_status lk_step_update(lk_step *step);
 
-/* Of the last batch. Outputs are views that live until the next one. */
+/* Results of the last batch. Outputs are views that are valid until the next batch;
+ * lk_step_output returns NULL if there is no such output. */
 double lk_step_loss(const lk_step *step);
 bool lk_step_has_loss(const lk_step *step);
 const lk_tensor *lk_step_output(lk_step *step, const char *name);
-/* The gradients' norm before clipping, where clip_norm is on. */
+/* Returns the norm of the gradients before clipping, if clip_norm is set. */
 double lk_step_grad_norm(const lk_step *step);
-/* In f16: what the loss is multiplied with, and how many updates were skipped because of gradients that were
- * not finite. 1 and 0 otherwise. */
+/* In f16: return the factor of the loss, and the number of updates that were skipped because a
+ * gradient was not finite. Otherwise 1 and 0. */
 double lk_step_loss_scale(lk_step *step);
 int64_t lk_step_skipped_updates(lk_step *step);
 
-/* The flat buffers, for those who communicate or inspect: all trainable parameters, and their gradients, of a
- * GPU as fresh copies. In f16 the gradients are multiplied with the loss scale until the update. NULL before
- * a step with an optimizer has been created; `count` is in elements of the parameters' dtype. */
+/* Return the flat buffers of all trainable parameters and of their gradients, for your own
+ * communication or inspection; from a GPU as fresh copies. `count` is in elements of the
+ * parameters' dtype. In f16 the gradients are multiplied by the loss scale until the update. NULL
+ * if the step has no optimizer. */
 void *lk_step_flat_params(lk_step *step, int64_t *count);
 void *lk_step_flat_grads(lk_step *step, int64_t *count);
-/* Says that the gradients have been changed through lk_step_flat_grads: the update that follows, on a GPU
- * too, uses what they are now. */
+/* Declares that you have changed the gradients through lk_step_flat_grads. The next update uses
+ * the new values, also on a GPU. */
 lk_status lk_step_grads_changed(lk_step *step);
 
 #ifdef __cplusplus

@@ -1,7 +1,8 @@
 /* The version of these headers, and of the library that a program runs with.
  *
- * The three numbers below are the only place that says the version: CMake, pkg-config, the library's file
- * name and `lockstep --version` take it from here. docs/compatibility.md says what each number promises. */
+ * The three numbers below are the only place that says the version: CMake, pkg-config, the
+ * library's file name and `lockstep --version` take it from here. docs/compatibility.md says what
+ * each number promises. */
 #ifndef LOCKSTEP_VERSION_H
 #define LOCKSTEP_VERSION_H
 
@@ -21,7 +22,8 @@ extern "C" {
 /* The same as one number that can be compared: 100 for 0.1.0, 10203 for 1.2.3. */
 #define LK_VERSION_NUMBER (LK_VERSION_MAJOR * 10000 + LK_VERSION_MINOR * 100 + LK_VERSION_PATCH)
 
-/* The version of the library that the program has loaded, which may be later than that of the headers. */
+/* The version of the library that the program has loaded, which may be later than that of the
+ * headers. */
 const char *lk_version(void);
 int lk_version_number(void);
 
