@@ -52,9 +52,11 @@ static void expect_refusal(refusal r)
     lk_runner_free(runner);
 }
 
-#define REFUSED(text, ...) expect_refusal((refusal){.sentence = (text), .options = {__VA_ARGS__}})
+#define REFUSED(text, ...)                                                                                   \
+    expect_refusal((refusal){.sentence = (text), .options = {LK_SIZE(lk_train_options), __VA_ARGS__}})
 #define REFUSED_CALLBACK(text, made, ...)                                                                    \
-    expect_refusal((refusal){.sentence = (text), .callback = (made), .options = {__VA_ARGS__}})
+    expect_refusal((refusal){                                                                                \
+        .sentence = (text), .callback = (made), .options = {LK_SIZE(lk_train_options), __VA_ARGS__}})
 
 static void numbers(void **state)
 {
