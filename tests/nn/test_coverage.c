@@ -35,6 +35,7 @@ static bool mentions(const char *source, const char *name)
 static int check_header(const char *header, const char *declares, const char *const *sources)
 {
     char *text = read_source(header);
+    for (char *at = text; (at = strstr(at, " *\nlk_"));) memmove(at + 2, at + 3, strlen(at + 3) + 1);
     int found = 0;
     for (const char *at = text; (at = strstr(at, declares)); at++) {
         if (at != text && at[-1] != '\n') continue;
@@ -44,8 +45,8 @@ static int check_header(const char *header, const char *declares, const char *co
         snprintf(name, sizeof name, "%.*s", (int)strcspn(start, "("), start);
         static const char *const endings[] = {"_create", "_last_with", "_with"};
         for (int i = 0; i < 3; i++) {
-            char *ending = strstr(name, endings[i]);
-            if (ending && strcmp(ending, endings[i]) == 0) *ending = 0;
+            size_t length = strlen(name), cut = strlen(endings[i]);
+            if (length > cut && strcmp(name + length - cut, endings[i]) == 0) name[length - cut] = 0;
         }
         /* Copies, look-ups and lists compute nothing. */
         if (strncmp(name, "lk_module_", 10) == 0) continue;
