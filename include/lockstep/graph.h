@@ -41,9 +41,9 @@ typedef struct lk_param {
     lk_tensor *value;
     lk_tensor *grad; /* NULL until a step that trains it is compiled */
     bool trainable;
-    bool is_buffer;            /* never trained: running statistics */
-    struct lki_mirror *mirror; /* of an engine that keeps it in memory of its own; the library's */
-    bool is_shown;             /* somebody outside the library holds it; the library's */
+    bool is_buffer;        /* never trained: running statistics */
+    struct lki_home *home; /* the memory of an engine that keeps it there; NULL: the host's; the library's */
+    bool is_shown;         /* somebody outside the library holds it; the library's */
 } lk_param;
 
 /* Returns a parameter, which owns the tensor from the call on, or NULL on failure. */

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/take.h"
 #include "callbacks/callbacks.h"
-#include "graph/mirror.h"
+#include "graph/home.h"
 #include "nn/module.h"
 
 #include <math.h>
@@ -69,7 +69,7 @@ static lk_status read_param(const lk_param *param, lk_tensor *to)
 
 static lk_status write_param(lk_param *param, const lk_tensor *from)
 {
-    LKI_TRY(lki_param_pull(param)); /* the mirror holds more than this one */
+    LKI_TRY(lki_param_pull(param)); /* a device copies more than this one */
     LKI_TRY(lk_tensor_copy(param->value, from));
     lki_param_push(param);
     return LK_OK;

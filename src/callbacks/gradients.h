@@ -10,7 +10,7 @@ static inline lk_status lki_gradients_loss_scale(lk_step *step, double *scale)
 {
     *scale = 1;
     if (!step->scaler.numbers) return LK_OK;
-    lk_status status = lki_mirror_pull_block(step->mirror, lki_buffer_data(step->scaler.numbers));
+    lk_status status = lki_backend_pull_block(step->backend, lki_buffer_data(step->scaler.numbers));
     if (status == LK_OK) *scale = lki_scaler_get(&step->scaler, LK_SCALER_SCALE);
     return status;
 }
@@ -22,7 +22,7 @@ static inline lk_status lki_gradients(lk_step *step, void **data, double *scale)
     *data = NULL;
     if (!step) return LK_OK;
     void *gradients = lki_buffer_data(step->flat.sums ? step->flat.sums : step->flat.grads);
-    lk_status status = lki_mirror_pull_block(step->mirror, gradients);
+    lk_status status = lki_backend_pull_block(step->backend, gradients);
     if (status == LK_OK) status = lki_gradients_loss_scale(step, scale);
     if (status != LK_OK) return status;
     *data = gradients;

@@ -43,7 +43,7 @@ static lk_status add_decay(lk_runner *runner, double rate, void (*add)(slice s, 
     double scale;
     LKI_TRY(lki_gradients(runner->step, &grads, &scale));
     if (!grads) return LK_OK;
-    LKI_TRY(lki_mirror_pull(runner->step->mirror));
+    LKI_TRY(lki_backend_pull(runner->step->backend));
     const lki_flat *flat = &runner->step->flat;
     const char *values = lki_buffer_data(flat->values);
     for (int i = 0; i < flat->slice_count; i++) {
@@ -51,7 +51,7 @@ static lk_status add_decay(lk_runner *runner, double rate, void (*add)(slice s, 
         add((slice){flat->dtype, (char *)grads + offset, values + offset, flat->slices[i].count},
             rate * scale);
     }
-    return lki_mirror_push_block(runner->step->mirror, grads);
+    return lki_backend_push_block(runner->step->backend, grads);
 }
 
 static lk_status l1_backward(lk_callback *callback, lk_runner *runner)

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/json_file.h"
-#include "graph/mirror.h"
+#include "graph/home.h"
 #include "nn/module.h"
 #include "run/run.h"
 

@@ -4,8 +4,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "graph/host_ops.h"
-#include "graph/mirror.h"
-#include "graph/plan_device.h"
 #include "graph/workspace.h"
 
 #include <assert.h>
@@ -14,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So much of a device's memory may be spent on calls that run beside others. */
-enum { ASIDE_NBYTES = 64 << 20, SCRATCH_ALIGNMENT = 64 };
+enum { SCRATCH_ALIGNMENT = 64 };
 
 /* An operand whose address is that of a bound input. */
 typedef struct input_use {
@@ -36,7 +33,8 @@ struct lki_plan {
     input_use *input_uses;
     int input_use_count;
     lk_tensor *outputs;                                /* views of the graph's outputs */
-    lki_plan_device *device;                           /* NULL where the engine works on the host's memory */
+    lki_home *home;                                    /* the workspace's; NULL: the host */
+    lki_plan_home *held;                               /* what it holds for this plan */
     size_t arena_nbytes, scratch_nbytes, aside_nbytes; /* aside: scratch of calls that stand aside */
     void **param_data;     /* where each parameter and its gradient lay then, two a parameter */
     uint64_t seen_version; /* of the workspace, when addresses were last looked up */
@@ -58,9 +56,12 @@ static int input_index(const lk_graph *graph, const lk_value *value)
 /* Where the engine finds a parameter's value or gradient. */
 static void *param_address(const lki_plan *plan, const lk_param *param, const lk_tensor *tensor)
 {
-    if (!plan->device) return tensor->data;
-    bool lives_here = lki_mirror_engine(param->mirror) == plan->options.engine;
-    return lki_mirror_address(lives_here ? param->mirror : plan->options.borrowed, tensor->data);
+    return plan->home ? plan->home->ops->param_address(plan->held, param, tensor) : tensor->data;
+}
+
+static void *constant_address(const lki_plan *plan, const lk_tensor *constant)
+{
+    return plan->home ? plan->home->ops->constant_address(plan->held, constant) : constant->data;
 }
 
 static void *address_of(const lki_plan *plan, lk_value *value)
@@ -71,7 +72,7 @@ static void *address_of(const lki_plan *plan, lk_value *value)
     case LKI_STORAGE_INPUT: return plan->input_data[input_index(plan->graph, root)];
     case LKI_STORAGE_PARAM: return param_address(plan, root->param, root->param->value);
     case LKI_STORAGE_GRAD: return param_address(plan, root->param, root->param->grad);
-    case LKI_STORAGE_CONSTANT: return lki_plan_device_constant(plan->device, root->constant);
+    case LKI_STORAGE_CONSTANT: return constant_address(plan, root->constant);
     case LKI_STORAGE_VIEW: break;
     }
     return NULL;
@@ -98,12 +99,12 @@ static void look_up_addresses(lki_plan *plan)
     plan->seen_version = plan->options.workspace->version;
 }
 
-/* The workspace has grown, or a parameter has moved into the flat buffer of an optimizer. On a device a
+/* The workspace has grown, or a parameter has moved into the flat buffer of an optimizer. In another home a
  * parameter's place never changes while a plan lives: lk_step compiles anew when one has moved. */
 static bool addresses_changed(const lki_plan *plan)
 {
     if (plan->seen_version != plan->options.workspace->version) return true;
-    if (plan->device) return false;
+    if (plan->home) return false;
     for (int i = 0; i < plan->graph->param_count; i++) {
         const lk_param *param = plan->graph->params[i]->param;
         if (plan->param_data[2 * i] != param->value->data) return true;
@@ -113,7 +114,7 @@ static bool addresses_changed(const lki_plan *plan)
 }
 
 /* Before a replay. A workspace that could not grow for another plan may be smaller than this one needs. */
-static lk_status settle_addresses(lki_plan *plan)
+lk_status lki_plan_settle(lki_plan *plan)
 {
     if (!addresses_changed(plan)) return LK_OK;
     LKI_TRY(lki_workspace_reserve(plan->options.workspace, plan->arena_nbytes,
@@ -250,11 +251,11 @@ static lk_status resolve_kernels(lki_plan *plan)
 {
     lk_engine *engine = plan->options.engine;
     LKI_TRY(lki_workspace_reserve(plan->options.workspace, plan->arena_nbytes, 0));
-    LKI_TRY(lki_plan_device_create(&plan->device, engine, plan->graph));
+    if (plan->home) LKI_TRY(plan->home->ops->open_plan(plan->home, plan, plan->graph, &plan->held));
     look_up_addresses(plan);
     for (int c = 0; c < plan->call_count; c++) {
         lk_call *call = &plan->calls[c];
-        bool on_host = (lk_op_flags(call->op) & LK_OP_RUNS_ON_HOST) && !engine->ops->alloc;
+        bool on_host = (lk_op_flags(call->op) & LK_OP_RUNS_ON_HOST) && !plan->home;
         plan->draws = plan->draws || (lk_op_flags(call->op) & LK_OP_IS_RANDOM);
         lk_status status = on_host ? lki_host_prepare(call) : engine->ops->prepare(engine, call);
         if (status) return fail_in_layer(status, plan->nodes[c]);
@@ -296,7 +297,7 @@ static lk_status run_passes(lki_plan *plan)
     if (engine->ops->folds_norms && !plan->options.no_fusion) LKI_TRY(lki_pass_fold_norms(graph));
     lki_graph_count_uses(graph);
     if (engine->ops->joins_casts) lki_pass_gather_casts(graph);
-    return lki_pass_place(graph, engine->ops->alloc ? ASIDE_NBYTES : 0, &plan->arena_nbytes);
+    return lki_pass_place(graph, plan->home ? plan->home->ops->aside_nbytes : 0, &plan->arena_nbytes);
 }
 
 lk_status lki_plan_compile(lki_plan **out, lk_graph *graph, lki_plan_options options)
@@ -309,6 +310,7 @@ lk_status lki_plan_compile(lki_plan **out, lk_graph *graph, lki_plan_options opt
     }
     plan->graph = graph;
     plan->options = options;
+    plan->home = options.workspace->home;
     if (!plan->options.generator) plan->options.generator = lk_default_generator();
     lk_status status;
     LKI_TRY_OUT(run_passes(plan));
@@ -328,6 +330,7 @@ out:
 void lki_plan_free(lki_plan *plan)
 {
     if (!plan) return;
+    if (plan->held) plan->home->ops->close_plan(plan->held); /* programs know the states of calls */
     for (int c = 0; plan->calls && c < plan->call_count; c++)
         if (plan->calls[c].free_state) plan->calls[c].free_state(plan->calls[c].state);
     lki_free(plan->calls);
@@ -338,7 +341,6 @@ void lki_plan_free(lki_plan *plan)
     lki_free(plan->input_uses);
     lki_free(plan->param_data);
     lki_free(plan->outputs);
-    lki_plan_device_free(plan->device);
     lk_graph_free(plan->graph);
     lki_free(plan);
 }
@@ -350,34 +352,19 @@ int lki_plan_find_input(const lki_plan *plan, const char *name)
     return -1;
 }
 
-static void set_input(lki_plan *plan, int index, void *data)
+void lki_plan_set_input(lki_plan *plan, int index, void *address)
 {
-    if (plan->input_data[index] == data) return;
-    plan->input_data[index] = data;
+    if (plan->input_data[index] == address) return;
+    plan->input_data[index] = address;
     for (int i = 0; i < plan->input_use_count; i++)
-        if (plan->input_uses[i].input == index) plan->input_uses[i].operand->data = data;
+        if (plan->input_uses[i].input == index) plan->input_uses[i].operand->data = address;
 }
 
 lk_status lki_plan_bind(lki_plan *plan, int index, void *data)
 {
-    if (!plan->device) {
-        set_input(plan, index, data);
-        return LK_OK;
-    }
-    set_input(plan, index, lki_plan_device_input(plan->device, index));
-    return lki_plan_device_feed(plan->device, index, data);
-}
-
-void *lki_plan_device_input_of(lki_plan *plan, int index)
-{
-    if (!plan->device) return NULL;
-    set_input(plan, index, lki_plan_device_input(plan->device, index));
-    return plan->input_data[index];
-}
-
-lki_plan_device *lki_plan_device_of(lki_plan *plan)
-{
-    return plan->device;
+    if (plan->home) return plan->home->ops->bind(plan->held, index, data);
+    lki_plan_set_input(plan, index, data);
+    return LK_OK;
 }
 
 static lk_status check_bound(lki_plan *plan)
@@ -393,8 +380,8 @@ static lk_status check_bound(lki_plan *plan)
 static lk_status run_calls(lki_plan *plan, int begin, int end)
 {
     LKI_TRY(check_bound(plan));
-    LKI_TRY(settle_addresses(plan));
-    lki_plan_device_started(plan->device, false);
+    LKI_TRY(lki_plan_settle(plan));
+    if (plan->home) plan->home->ops->begin_calls(plan->held);
     lk_engine *engine = plan->options.engine;
     if (engine->ops->enter) LKI_TRY(engine->ops->enter(engine));
 #ifndef NDEBUG
@@ -420,7 +407,7 @@ lk_status lki_plan_run_section(lki_plan *plan, lki_section section)
     return run_calls(plan, plan->section_begin[section], plan->section_begin[section + 1]);
 }
 
-static int output_index(const lki_plan *plan, const char *name)
+int lki_plan_find_output(const lki_plan *plan, const char *name)
 {
     for (int i = 0; i < plan->graph->output_count; i++)
         if (strcmp(plan->graph->outputs[i]->name, name) == 0) return i;
@@ -429,70 +416,39 @@ static int output_index(const lki_plan *plan, const char *name)
 
 const lk_tensor *lki_plan_output(lki_plan *plan, const char *name)
 {
-    int index = output_index(plan, name);
-    if (index >= 0 && look_again(plan)) return NULL;
-    if (index >= 0 && plan->device) return lki_plan_device_output(plan->device, index, &plan->outputs[index]);
-    if (index >= 0) return &plan->outputs[index];
-    return lki_fail_null(LK_ERR_NOT_FOUND, "the step has no output named \"%s\"", name);
+    int index = lki_plan_find_output(plan, name);
+    if (index < 0) return lki_fail_null(LK_ERR_NOT_FOUND, "the step has no output named \"%s\"", name);
+    if (look_again(plan)) return NULL;
+    const lk_tensor *there = &plan->outputs[index];
+    return plan->home ? plan->home->ops->output(plan->held, index, there) : there;
 }
 
-lk_status lki_plan_fetch_outputs(lki_plan *plan)
+lki_plan_home *lki_plan_held(const lki_plan *plan)
 {
-    if (!plan->device) return LK_OK;
-    for (int i = 0; i < plan->graph->output_count; i++)
-        LKI_TRY(lki_plan_device_fetch(plan->device, i, &plan->outputs[i]));
+    return plan->held;
+}
+
+int lki_plan_output_count(const lki_plan *plan)
+{
+    return plan->graph->output_count;
+}
+
+lk_status lki_plan_output_there(lki_plan *plan, int index, const lk_tensor **out)
+{
+    LKI_TRY(look_again(plan));
+    *out = &plan->outputs[index];
     return LK_OK;
 }
 
-lk_status lki_plan_watch(lki_plan *plan, const char *name, lk_watched *host, bool guard)
+lk_status lki_plan_name_layer(const lki_plan *plan, lk_status status, const lk_call *call)
 {
-    int index = output_index(plan, name);
-    lk_engine *engine = plan->options.engine;
-    LKI_TRY(look_again(plan));
-    return index < 0 ? LK_OK : engine->ops->watch(engine, &plan->outputs[index], host, guard);
-}
-
-lk_status lki_plan_finish(lki_plan *plan)
-{
-    lk_engine *engine = plan->options.engine;
-    if (!engine->ops->synchronize) return LK_OK;
-    const lk_call *failed = NULL;
-    lk_status status = engine->ops->synchronize(engine, &failed);
-    lki_plan_device_finished(plan->device); /* nothing is under way, whatever has become of it */
-    if (failed < plan->calls || failed >= plan->calls + plan->call_count) return status;
-    return fail_in_layer(status, plan->nodes[failed - plan->calls]);
-}
-
-lk_status lki_plan_enter(lki_plan *plan, int lane, bool ahead)
-{
-    LKI_TRY(settle_addresses(plan)); /* a device allocates nothing while a program is recorded */
-    return plan->device ? lki_plan_device_enter(plan->device, lane, ahead) : LK_OK;
-}
-
-void lki_plan_leave(lki_plan *plan)
-{
-    if (plan->device) lki_plan_device_leave(plan->device);
-}
-
-void lki_plan_arrived(lki_plan *plan, int lane, bool overtaken)
-{
-    lki_plan_device_arrived(plan->device, lane, overtaken);
-}
-
-bool lki_plan_is_full(const lki_plan *plan)
-{
-    return plan->device && lki_plan_device_is_full(plan->device);
-}
-
-void lki_plan_replayed(lki_plan *plan)
-{
-    lki_plan_device_started(plan->device, true);
+    bool is_ours = call >= plan->calls && call < plan->calls + plan->call_count;
+    return is_ours ? fail_in_layer(status, plan->nodes[call - plan->calls]) : status;
 }
 
 uint64_t lki_plan_version(const lki_plan *plan)
 {
-    uint64_t version = plan->options.workspace->version << 16;
-    return plan->device ? version + lki_plan_device_version(plan->device) : version;
+    return plan->options.workspace->version;
 }
 
 static bool values_are_finite(const lk_tensor *tensor)
@@ -506,11 +462,11 @@ static bool values_are_finite(const lk_tensor *tensor)
 /* A copy that cannot be made says nothing: the search goes on. No layout has other elements. */
 static bool is_finite(const lki_plan *plan, const lk_tensor *tensor)
 {
-    lk_engine *engine = plan->options.engine;
+    lki_home *home = plan->home;
     if (!lk_dtype_is_float(tensor->dtype)) return true;
-    if (!engine->ops->download) return values_are_finite(tensor);
+    if (!home) return values_are_finite(tensor);
     lk_tensor *copy = lk_tensor_create(tensor->dtype, tensor->shape);
-    bool finite = !copy || engine->ops->download(engine, copy->data, tensor->data, lk_tensor_nbytes(copy)) ||
+    bool finite = !copy || home->ops->download(home, copy->data, tensor->data, lk_tensor_nbytes(copy)) ||
                   values_are_finite(copy);
     lk_tensor_free(copy);
     return finite;

@@ -8,36 +8,31 @@
 #define LKI_GRAPH_PLAN_H
 
 #include "graph/graph.h"
+#include "graph/home.h"
 
-enum { LKI_LANES = 2 }; /* batches that can be under way at once */
-
-typedef struct lki_plan lki_plan;
-typedef struct lki_plan_device lki_plan_device;
 typedef struct lki_workspace lki_workspace;
 
-lki_workspace *lki_workspace_create(lk_engine *engine);
+/* In the memory of `home`, which must outlive it, or with NULL in the host's. Plans live where their
+ * workspace does. */
+lki_workspace *lki_workspace_create(lki_home *home);
 void lki_workspace_free(lki_workspace *workspace);
 size_t lki_workspace_nbytes(const lki_workspace *workspace);
 
 typedef struct lki_plan_options {
     lk_engine *engine;
-    lki_workspace *workspace;          /* must outlive the plan */
-    lk_generator *generator;           /* for dropout; NULL: the default one */
-    lk_dtype precision;                /* LK_F32, or LK_BF16 / LK_F16 for the operands of products */
-    const struct lki_mirror *borrowed; /* copies of parameters that live on another engine */
-    bool no_fusion;                    /* for tests */
+    lki_workspace *workspace; /* must outlive the plan */
+    lk_generator *generator;  /* for dropout; NULL: the default one */
+    lk_dtype precision;       /* LK_F32, or LK_BF16 / LK_F16 for the operands of products */
+    bool no_fusion;           /* for tests */
 } lki_plan_options;
 
 /* Owns `graph` from the call on, whether it succeeds or not. */
 lk_status lki_plan_compile(lki_plan **out, lk_graph *graph, lki_plan_options options);
 void lki_plan_free(lki_plan *plan);
 
-/* Binds an input to memory that must stay valid until the replay is over; an engine with memory of its own
- * takes a copy at once. `index` is the order of lk_graph_input. */
+/* Binds an input to memory that must stay valid until the replay is over; a home takes a copy at once.
+ * `index` is the order of lk_graph_input. */
 lk_status lki_plan_bind(lki_plan *plan, int index, void *data);
-/* Instead: the device's memory of an input, for those who fill it there. NULL on the host. */
-void *lki_plan_device_input_of(lki_plan *plan, int index);
-lki_plan_device *lki_plan_device_of(lki_plan *plan);
 int lki_plan_find_input(const lki_plan *plan, const char *name); /* -1 where there is none */
 
 /* Replays all sections, or one of them. A kernel's error comes back with the layer's name in front. */
@@ -48,21 +43,19 @@ lk_status lki_plan_run_section(lki_plan *plan, lki_section section);
  * with a sentence where there is none. The tensor belongs to the plan. */
 const lk_tensor *lki_plan_output(lki_plan *plan, const char *name);
 
-/* For engines with memory of their own, whose calls return before they are done. All do nothing on others.
- * fetch_outputs: the outputs that were asked for before travel to the host beside what is asked for next.
- * watch: *host holds that output after finish, and may guard the updates (lk_engine_ops.watch). finish:
- * waits; a failure has the layer's name in front. version: changes when a recorded program would not be right
- * any more. */
-lk_status lki_plan_fetch_outputs(lki_plan *plan);
-lk_status lki_plan_watch(lki_plan *plan, const char *name, lk_watched *host, bool guard);
-lk_status lki_plan_finish(lki_plan *plan);
-/* Where the next batch goes, and which batch is looked at: see plan_device.h. */
-lk_status lki_plan_enter(lki_plan *plan, int lane, bool ahead);
-void lki_plan_arrived(lki_plan *plan, int lane, bool overtaken);
-void lki_plan_leave(lki_plan *plan);
-bool lki_plan_is_full(const lki_plan *plan); /* the next batch waits for all before it */
-void lki_plan_replayed(lki_plan *plan);      /* a recorded program was started */
+/* For homes. held: what the home holds for this plan; NULL on the host. set_input: where the engine reads an
+ * input. settle: looks all addresses up again if they have changed; replays do so themselves. version:
+ * changes with the addresses. find_output: its index, or -1. output_there: the output where the engine has
+ * it. name_layer: puts the layer of a call that failed in front of the error, if the call is one of the
+ * plan's. */
+lki_plan_home *lki_plan_held(const lki_plan *plan);
+void lki_plan_set_input(lki_plan *plan, int index, void *address);
+lk_status lki_plan_settle(lki_plan *plan);
 uint64_t lki_plan_version(const lki_plan *plan);
+int lki_plan_output_count(const lki_plan *plan);
+int lki_plan_find_output(const lki_plan *plan, const char *name);
+lk_status lki_plan_output_there(lki_plan *plan, int index, const lk_tensor **out);
+lk_status lki_plan_name_layer(const lki_plan *plan, lk_status status, const lk_call *call);
 
 /* After a loss that is not finite: replays the forward half with the inputs as bound and says which layer
  * made the first value that is not a number. Always fails, with LK_ERR_NAN. */

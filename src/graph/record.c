@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/number_text.h"
 #include "base/status.h"
+#include "graph/home.h"
 #include "graph/op_info.h"
 #include "tensor/buffer.h"
 
@@ -34,6 +35,11 @@ void lk_param_free(lk_param *param)
     lk_tensor_free(param->grad);
     lki_free(param->name);
     lki_free(param);
+}
+
+void lk_param_changed(lk_param *param)
+{
+    if (param) lki_param_push(param);
 }
 
 lk_graph *lk_graph_create(bool training)

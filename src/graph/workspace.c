@@ -5,18 +5,18 @@
 
 enum { LEAST_NBYTES = 64 };
 
-lki_workspace *lki_workspace_create(lk_engine *engine)
+lki_workspace *lki_workspace_create(lki_home *home)
 {
     lki_workspace *workspace = LKI_NEW(lki_workspace);
-    if (workspace) workspace->engine = engine;
+    if (workspace) workspace->home = home;
     return workspace;
 }
 
 static void release(lki_workspace *workspace, void *data)
 {
     if (!data) return;
-    if (workspace->engine->ops->release)
-        workspace->engine->ops->release(workspace->engine, data);
+    if (workspace->home)
+        workspace->home->ops->release(workspace->home, data);
     else
         lki_free(data);
 }
@@ -44,8 +44,8 @@ static lk_status grow(lki_workspace *workspace, char **block, size_t *nbytes, si
     *block = NULL;
     *nbytes = 0;
     workspace->version++;
-    lk_engine *engine = workspace->engine;
-    *block = engine->ops->alloc ? engine->ops->alloc(engine, wanted, what) : lki_alloc_aligned(wanted, what);
+    lki_home *home = workspace->home;
+    *block = home ? home->ops->alloc(home, wanted, what) : lki_alloc_aligned(wanted, what);
     if (!*block) return LK_ERR_NOMEM;
     *nbytes = wanted;
     return LK_OK;

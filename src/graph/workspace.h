@@ -7,7 +7,7 @@
 #include "graph/plan.h"
 
 struct lki_workspace {
-    lk_engine *engine;
+    lki_home *home; /* whose memory it is; NULL: the host's */
     char *arena, *scratch;
     size_t arena_nbytes, scratch_nbytes;
     uint64_t version; /* one more each time an address changes */

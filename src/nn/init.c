@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
-#include "graph/mirror.h"
+#include "graph/home.h"
 
 #include <math.h>
 

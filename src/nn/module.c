@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "graph/graph.h"
-#include "graph/mirror.h"
+#include "graph/home.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "graph/mirror.h"
+#include "graph/home.h"
 
 #include <string.h>
 
@@ -89,7 +89,7 @@ static lk_status look_at_dtypes(const lk_module *module, lk_dtype dtype, int *co
     for (int i = 0; i < module->param_count; i++) {
         const lk_param *param = module->params[i];
         if (!lk_dtype_is_float(param->value->dtype) || param->value->dtype == dtype) continue;
-        if (param->mirror || param->grad)
+        if (param->home || param->grad)
             return lki_fail(
                 LK_ERR_INVALID,
                 "lk_module_to: parameter %s is trained already: change the dtype before a step is made",

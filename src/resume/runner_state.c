@@ -215,7 +215,7 @@ static lk_status put_step(lk_state_dict *state, const lk_step *step, const char 
     const lki_flat *flat = &step->flat;
     const lk_optimizer *optimizer = step->options.optimizer;
     if (!optimizer) return LK_OK;
-    LKI_TRY(lki_mirror_pull(step->mirror));
+    LKI_TRY(lki_backend_pull(step->backend));
     LKI_SCOPED char *count_name = lki_format("%s.step", prefix);
     LKI_SCOPED char *pending_name = lki_format("%s.accumulated", prefix);
     if (!count_name || !pending_name) return LK_ERR_NOMEM;
@@ -356,8 +356,8 @@ static lk_status get_moments(const lk_state_dict *state, lk_step *step, const ch
     lki_flat *flat = &step->flat;
     lk_optimizer *optimizer = step->options.optimizer;
     int64_t accumulated = 0, step_count = 0;
-    LKI_TRY(lki_mirror_pull(step->mirror)); /* before a part of it is overwritten */
-    lki_mirror_host_changed(step->mirror);
+    LKI_TRY(lki_backend_pull(step->backend)); /* before a part of it is overwritten */
+    lki_backend_changed(step->backend);
     LKI_SCOPED char *count_name = lki_format("%s.step", prefix);
     LKI_SCOPED char *pending_name = lki_format("%s.accumulated", prefix);
     if (!count_name || !pending_name) return LK_ERR_NOMEM;

@@ -126,8 +126,8 @@ static lki_samples_wanted samples_of_pass(const lk_runner *runner)
 {
     const lk_step *step = runner->step;
     if (!is_training(runner)) return LKI_SAMPLES_ALL;
-    return !step->engine->ops->alloc && step->options.precision == LK_F32 ? LKI_SAMPLES_FREE
-                                                                          : LKI_SAMPLES_NONE;
+    return step->backend->ops->on_host && step->options.precision == LK_F32 ? LKI_SAMPLES_FREE
+                                                                            : LKI_SAMPLES_NONE;
 }
 
 /* A batch whose padding must not count has to know the loss of each sample, too. */

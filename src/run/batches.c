@@ -8,6 +8,7 @@
 #include "run/run.h"
 
 #include "base/status.h"
+#include "step/backend.h"
 
 #include <string.h>
 
@@ -17,7 +18,7 @@ static bool may_run_ahead(const lk_runner *runner)
 {
     const lki_run *run = runner->run;
     if (runner->ops && runner->ops->handle_batch) return false;
-    if (!runner->engine || !runner->engine->ops->mark || runner->world_size > 1) return false;
+    if (!lki_engine_runs_ahead(runner->engine) || runner->world_size > 1) return false;
     for (int moment = LKI_MOMENT_batch_start; moment < LKI_MOMENT_batch_end; moment++)
         if (run->has_listener[moment]) return false;
     for (int i = 0; i < run->callback_count; i++) {

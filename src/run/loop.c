@@ -127,7 +127,7 @@ static lk_status start_loader(lk_runner *runner, int index)
     lki_metrics_clear(runner->loader_metrics);
     if (!runner->is_train_loader) LKI_TRY(share_buffers(runner));
     bool own_batches = runner->ops && runner->ops->handle_batch;
-    lki_loader_defer(runner->loader, !own_batches && runner->engine && runner->engine->ops->gather_rows);
+    lki_loader_defer(runner->loader, !own_batches && lki_engine_keeps_rows(runner->engine));
     LKI_TRY(begin_pass(runner, index, &size));
     for (int i = 0; i < run->metric_count && !run->resuming_loader; i++) lk_metric_reset(run->metrics[i]);
     LKI_TRY(lki_own_metrics_start(runner));

@@ -178,7 +178,6 @@ const lk_metrics *lk_runner_loader_metrics(const lk_runner *runner, const char *
 lk_status lki_run_show_params(lk_runner *runner)
 {
     const lki_run *run = runner->run;
-    if (!runner->engine || !runner->engine->ops->alloc) return LK_OK;
     if (runner->step) LKI_TRY(lki_step_show_params(runner->step));
     for (int i = 0; i < run->part_count; i++)
         if (run->parts[i].step) LKI_TRY(lki_step_show_params(run->parts[i].step));

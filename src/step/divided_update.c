@@ -6,7 +6,7 @@
 bool lki_step_may_divide(const lk_step *step)
 {
     const lk_step_options *options = &step->options;
-    return options->comm && options->comm->size > 1 && !step->engine->ops->alloc &&
+    return options->comm && options->comm->size > 1 && step->backend->ops->on_host &&
            lki_update_divides(options->optimizer);
 }
 

@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "graph/mirror.h"
+#include "graph/home.h"
 
 enum { ALIGNMENT_NBYTES = 64 };
 

@@ -35,7 +35,7 @@ static void close_bucket(lki_replicas *replicas, int first, int last, int used)
     *bucket =
         (lki_bucket){.comm = replicas->comm,
                      .dtype = flat->dtype,
-                     .data = (char *)lki_mirror_address(replicas->mirror, lki_buffer_data(flat->grads)) +
+                     .data = (char *)lki_backend_address(replicas->backend, lki_buffer_data(flat->grads)) +
                              begin * (int64_t)lk_dtype_nbytes(flat->dtype),
                      .count = end - begin,
                      .window = flat->window,
@@ -74,11 +74,11 @@ static lk_status prepare_compression(lki_replicas *replicas)
     return replicas->packed && replicas->residual ? LK_OK : LK_ERR_NOMEM;
 }
 
-lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_flat *flat, lki_mirror *mirror,
+lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_backend *backend, lki_flat *flat,
                             const lk_param_list *params, lki_replicas_options options)
 {
     *replicas =
-        (lki_replicas){.comm = comm, .flat = flat, .mirror = mirror, .params = params, .options = options};
+        (lki_replicas){.comm = comm, .backend = backend, .flat = flat, .params = params, .options = options};
     LKI_TRY(lki_params_share(comm, params, false));
     LKI_TRY(make_buckets(replicas));
     return prepare_compression(replicas);
@@ -115,13 +115,13 @@ static lk_status average_compressed(lki_replicas *replicas, float *gradients)
 lk_status lki_replicas_average(lki_replicas *replicas, lk_buffer *gradients)
 {
     void *data = lki_buffer_data(gradients);
-    LKI_TRY(lki_mirror_pull_block(replicas->mirror, data));
+    LKI_TRY(lki_backend_pull_block(replicas->backend, data));
     if (replicas->options.compress)
         LKI_TRY(average_compressed(replicas, data));
     else
         LKI_TRY(lk_comm_all_reduce(replicas->comm, data, replicas->flat->count, replicas->flat->dtype,
                                    LK_REDUCE_AVG));
-    return lki_mirror_push_block(replicas->mirror, data);
+    return lki_backend_push_block(replicas->backend, data);
 }
 
 /* ---- Comparing ---- */
@@ -149,7 +149,7 @@ lk_status lki_replicas_check(lki_replicas *replicas, int64_t step_count)
     lk_comm *comm = replicas->comm;
     if (!comm || replicas->options.check_replicas < 0) return LK_OK;
     replicas->checked_at = step_count;
-    LKI_TRY(lki_mirror_pull(replicas->mirror));
+    LKI_TRY(lki_backend_pull(replicas->backend));
     size_t nbytes = (size_t)replicas->flat->count * lk_dtype_nbytes(replicas->flat->dtype);
     int64_t hash = (int64_t)hash_bytes(lki_buffer_data(replicas->flat->values), nbytes);
     LKI_SCOPED int64_t *hashes = LKI_NEW_ARRAY(int64_t, comm->size);

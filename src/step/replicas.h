@@ -7,7 +7,7 @@
 #define LKI_STEP_REPLICAS_H
 
 #include "graph/ddp.h"
-#include "graph/mirror.h"
+#include "step/backend.h"
 #include "step/flat.h"
 
 typedef struct lki_replicas_options {
@@ -21,8 +21,8 @@ enum { LKI_CHECK_EVERY = 1000 };
 
 typedef struct lki_replicas {
     lk_comm *comm; /* NULL: there are no other ranks */
+    lki_backend *backend;
     lki_flat *flat;
-    lki_mirror *mirror; /* of the flat buffers; NULL on the host */
     const lk_param_list *params;
     lki_replicas_options options;
     lki_ddp ddp;
@@ -32,7 +32,7 @@ typedef struct lki_replicas {
     int64_t checked_at;       /* the update that the ranks were last compared after */
 } lki_replicas;
 
-lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_flat *flat, lki_mirror *mirror,
+lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_backend *backend, lki_flat *flat,
                             const lk_param_list *params, lki_replicas_options options);
 void lki_replicas_fini(lki_replicas *replicas);
 

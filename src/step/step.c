@@ -32,8 +32,7 @@ static lk_status make_update(lk_step *step)
         update.part = options->comm->rank;
         update.part_count = options->comm->size;
     }
-    return lki_update_init(&step->update, step->engine, &step->flat, step->mirror, options->optimizer,
-                           update);
+    return lki_update_init(&step->update, step->backend, &step->flat, options->optimizer, update);
 }
 
 /* A group of no parameters has numbers that nothing goes by. */
@@ -53,6 +52,11 @@ static lk_status check_groups(const lk_optimizer *optimizer, const lk_param_list
     return LK_OK;
 }
 
+static lk_status place_params(lk_step *step)
+{
+    return step->backend->ops->place_params ? step->backend->ops->place_params(step) : LK_OK;
+}
+
 static lk_status prepare_training(lk_step *step)
 {
     const lk_step_options *options = &step->options;
@@ -66,12 +70,12 @@ static lk_status prepare_training(lk_step *step)
     lki_flat_options flat = {.state_count = state_count,
                              .with_sums = options->accumulation_steps > 1,
                              .comm = options->comm,
-                             .on_host = !step->engine->ops->alloc,
+                             .on_host = step->backend->ops->on_host,
                              .common_states = lki_step_may_divide(step)};
     LKI_TRY(lki_flat_init(&step->flat, &step->params, flat));
     if (options->precision == LK_F16)
         LKI_TRY(lki_scaler_init(&step->scaler, step->flat.dtype, options->scaler));
-    LKI_TRY(lki_step_place_params(step));
+    LKI_TRY(place_params(step));
     LKI_TRY(make_update(step));
     if (!has_peers) return LK_OK;
     if (options->compress_gradients && step->scaler.numbers)
@@ -81,7 +85,7 @@ static lk_status prepare_training(lk_step *step)
     lki_replicas_options replicas = {.bucket_nbytes = options->bucket_nbytes,
                                      .compress = options->compress_gradients,
                                      .check_replicas = options->check_replicas};
-    return lki_replicas_init(&step->replicas, options->comm, &step->flat, step->mirror, &step->params,
+    return lki_replicas_init(&step->replicas, options->comm, step->backend, &step->flat, &step->params,
                              replicas);
 }
 
@@ -113,10 +117,8 @@ lk_step *lk_step_with(const lk_step_options *given)
     if (!options.comm && lki_ranks_comm_for_step(&options, &step->options.comm, &step->run_number)) goto fail;
     step->engine = options.engine;
     if (!step->engine) step->engine = step->own_engine = lk_engine_open("auto", NULL);
-    if (!step->engine) goto fail;
-    step->residents.engine = step->engine;
-    lk_generator_seed(&step->spare, 0);
-    step->workspace = lki_workspace_create(step->engine);
+    if (!step->engine || lki_backend_create(&step->backend, step->engine)) goto fail;
+    step->workspace = lki_workspace_create(step->backend->home);
     if (!step->workspace || lki_module_params(options.model, &step->params)) goto fail;
     if (options.optimizer && prepare_training(step)) goto fail;
     return step;
@@ -128,10 +130,7 @@ fail:
 
 static void forget_plans(lk_step *step)
 {
-    for (int i = 0; i < step->plan_count; i++) {
-        lki_step_free_programs(step, &step->plans[i]);
-        lki_plan_free(step->plans[i].plan);
-    }
+    for (int i = 0; i < step->plan_count; i++) lki_plan_free(step->plans[i].plan);
     lki_free(step->plans);
     step->plans = NULL;
     step->plan_count = 0;
@@ -141,7 +140,7 @@ static void forget_plans(lk_step *step)
 lk_status lki_step_remake_update(lk_step *step)
 {
     LKI_TRY(lki_step_finish(step));
-    forget_plans(step); /* recordings of them hold the old update */
+    forget_plans(step); /* their programs hold the old update */
     lki_update_fini(&step->update);
     return make_update(step);
 }
@@ -152,12 +151,12 @@ void lk_step_free(lk_step *step)
     forget_plans(step);
     lki_replicas_fini(&step->replicas);
     lki_update_fini(&step->update);
-    lki_residents_fini(&step->residents);
-    lki_step_release_params(step);
+    if (step->backend && step->backend->ops->release_params) step->backend->ops->release_params(step);
     lki_scaler_fini(&step->scaler);
     lki_flat_fini(&step->flat);
     lk_param_list_free(&step->params);
     lki_workspace_free(step->workspace);
+    lki_backend_free(step->backend);
     lki_sample_losses_fini(&step->sample_losses);
     lk_engine_close(step->own_engine);
     if (step->options.owned) {
@@ -178,7 +177,7 @@ static int find_field(const char *const *names, int count, const char *name)
 static lk_status record_samples(lk_step *step, lk_graph *graph, lk_value *loss, lk_shape first_field)
 {
     int64_t count = first_field.rank ? first_field.dim[0] : 0;
-    return lki_record_sample_losses(graph, loss, count, step->samples, step->engine->ops->alloc != NULL,
+    return lki_record_sample_losses(graph, loss, count, step->samples, !step->backend->ops->on_host,
                                     &step->recorded_rule);
 }
 
@@ -229,7 +228,7 @@ static lk_status note_unreached(lk_step *step, const lki_autodiff_report *report
                     step->flat.slices[i].path);
     if (step->set_count == LKI_MAX_UNREACHED_SETS) return LK_OK;
     LKI_TRY(lki_step_finish(step));
-    for (int i = 0; i < step->plan_count; i++) lki_step_free_programs(step, &step->plans[i]);
+    if (step->backend->ops->forget_programs) step->backend->ops->forget_programs(step);
     uint64_t bit = (uint64_t)1 << step->set_count;
     for (int i = 0; i < step->flat.slice_count; i++)
         if (is_unused(report, step->flat.slices[i].param)) step->flat.slices[i].unreached_by |= bit;
@@ -252,7 +251,7 @@ static lk_status append_backward(lk_step *step, lk_graph *graph, lk_value *loss,
     LKI_TRY(note_unreached(step, &report, unreached));
     /* Gradients that are added up over several batches travel once, as their sum: see average_at_once. */
     if (!lki_replicas_overlap(&step->replicas) || step->flat.sums) return LK_OK;
-    step->replicas.ddp.polls = !step->engine->ops->alloc;
+    step->replicas.ddp.polls = step->backend->ops->on_host;
     return lki_pass_ddp(graph, &step->replicas.ddp);
 }
 
@@ -299,8 +298,7 @@ static lk_status compile(lk_step *step, const lk_input *fields, int count, bool 
     lki_plan_options options = {.engine = step->engine,
                                 .workspace = step->workspace,
                                 .generator = step->options.generator,
-                                .precision = step->options.precision,
-                                .borrowed = step->borrowed};
+                                .precision = step->options.precision};
     *out = (lki_step_plan){.training = training,
                            .field_count = count,
                            .samples = step->samples,
@@ -338,14 +336,6 @@ lki_step_plan *lki_step_find_plan(lk_step *step, const lk_input *fields, int cou
     return NULL;
 }
 
-/* A batch under way still uses its plan. */
-static bool is_in_use(const lk_step *step, const lki_step_plan *plan)
-{
-    for (int i = 0; i < step->flight_count; i++)
-        if (&step->plans[step->flights[i].plan] == plan) return true;
-    return false;
-}
-
 /* Once there are LKI_MAX_STEP_PLANS, the one that was not used for longest gives way. */
 static lki_step_plan *place_for_plan(lk_step *step)
 {
@@ -355,9 +345,8 @@ static lki_step_plan *place_for_plan(lk_step *step)
     if (step->plan_count < LKI_MAX_STEP_PLANS) return &step->plans[step->plan_count++];
     for (int i = 0; i < step->plan_count; i++) {
         lki_step_plan *plan = &step->plans[i];
-        if (!is_in_use(step, plan) && (!oldest || plan->last_used < oldest->last_used)) oldest = plan;
+        if (!plan->in_flight && (!oldest || plan->last_used < oldest->last_used)) oldest = plan;
     }
-    lki_step_free_programs(step, oldest);
     lki_plan_free(oldest->plan);
     return oldest;
 }
@@ -370,9 +359,7 @@ static lk_status find_or_compile(lk_step *step, const lk_input *fields, int coun
     lki_step_plan fresh;
     lk_status status = compile(step, fields, count, training, &fresh);
     /* What only makes steps faster gives way. */
-    if (status == LK_ERR_NOMEM && lki_step_leave_lanes(step))
-        status = compile(step, fields, count, training, &fresh);
-    if (status == LK_ERR_NOMEM && lki_residents_give_way(&step->residents))
+    while (status == LK_ERR_NOMEM && step->backend->ops->give_way && step->backend->ops->give_way(step))
         status = compile(step, fields, count, training, &fresh);
     LKI_TRY(status);
     *out = place_for_plan(step);
@@ -385,14 +372,6 @@ static lk_status find_or_compile(lk_step *step, const lk_input *fields, int coun
     return LK_OK;
 }
 
-/* For a program that found none. */
-static void make_room_for_program(lk_step *step)
-{
-    if (!step->current->lacks_program || step->flight_count) return;
-    if (lki_step_leave_lanes(step) || lki_residents_give_way(&step->residents))
-        step->current->lacks_program = false;
-}
-
 static lk_status check_fields(const lk_step *step, const lk_input *fields, int count)
 {
     if (count < 1 || count > LKI_MAX_STEP_FIELDS)
@@ -401,22 +380,12 @@ static lk_status check_fields(const lk_step *step, const lk_input *fields, int c
         if (!fields[i].tensor)
             return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch has no tensor", fields[i].name);
         bool has_values = fields[i].tensor->data || lk_tensor_count(fields[i].tensor) == 0;
-        if (!has_values && !lki_residents_has(&step->residents, fields[i].name))
+        if (!has_values && !lki_find_announced(&step->rows, fields[i].name))
             return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch has no values", fields[i].name);
         if (!lk_tensor_is_contiguous(fields[i].tensor))
             return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch is not contiguous", fields[i].name);
     }
     return LK_OK;
-}
-
-/* Where the batch waits for those under way anyhow, they are heard of first: what the engine says of a step
- * that went wrong it says once. */
-static lk_status finish_if_due(lk_step *step, const lk_input *fields, int count, bool training)
-{
-    if (!step->in_flight) return LK_OK;
-    const lki_step_plan *next = lki_step_find_plan(step, fields, count, training);
-    bool is_due = !training || !next || lki_plan_is_full(next->plan);
-    return is_due ? lki_step_finish(step) : LK_OK;
 }
 
 /* Steps may share parameters: another one that was made since has moved them. */
@@ -431,17 +400,15 @@ static lk_status follow_moved_params(lk_step *step, bool training)
             "parameter %s is trained by another step that was made later: train a model by one step",
             flat->slices[0].path);
     forget_plans(step);
-    LKI_TRY(lki_step_place_params(step));
+    LKI_TRY(place_params(step));
     step->generation = lki_flat_generation();
     return LK_OK;
 }
 
-/* Tells a device what has changed since: the numbers of the update and, with a generator, the random draws.
- */
-static lk_status announce(lk_step *step, lk_generator *generator)
+/* Calls follow that are no part of a program. */
+static lk_status begin_calls(lk_step *step, bool draws)
 {
-    lk_engine *engine = step->engine;
-    return engine->ops->begin_step ? engine->ops->begin_step(engine, generator) : LK_OK;
+    return step->backend->ops->begin_calls ? step->backend->ops->begin_calls(step, draws) : LK_OK;
 }
 
 lk_generator *lki_step_generator(const lk_step *step)
@@ -449,65 +416,64 @@ lk_generator *lki_step_generator(const lk_step *step)
     return step->options.generator ? step->options.generator : lk_default_generator();
 }
 
-lk_generator *lki_step_source(lk_step *step)
+static lk_status bind(lk_step *step, const lk_input *fields, int count)
 {
-    return lki_plan_draws(step->current->plan) ? lki_step_generator(step) : &step->spare;
+    for (int i = 0; i < count; i++) {
+        const lki_announced *announced = lki_find_announced(&step->rows, fields[i].name);
+        LKI_TRY(announced ? step->backend->ops->bind_rows(step, i, &fields[i], announced)
+                          : lki_plan_bind(step->current->plan, i, fields[i].tensor->data));
+    }
+    return LK_OK;
 }
 
-static lk_status begin(lk_step *step, const lk_input *fields, int count, bool training, int lane, bool ahead)
+static lk_status begin(lk_step *step, const lk_input *fields, int count, bool training)
 {
+    const lki_backend_ops *ops = step->backend->ops;
     LKI_TRY(check_fields(step, fields, count));
-    LKI_TRY(finish_if_due(step, fields, count, training));
+    if (ops->settle) LKI_TRY(ops->settle(step, fields, count, training));
     LKI_TRY(follow_moved_params(step, training));
     lki_step_plan *plan;
     LKI_TRY(find_or_compile(step, fields, count, training, &plan));
-    step->current = plan; /* until here the last batch's, which may be under way */
+    step->current = plan; /* until here the last batch's, which may be in flight */
     plan->last_used = ++step->batch_count;
-    make_room_for_program(step);
-    LKI_TRY(lki_plan_enter(step->current->plan, lane, ahead));
-    step->lane = lane;
-    for (int i = 0; i < count; i++)
-        LKI_TRY(lki_residents_bind(&step->residents, step->current->plan, i, &fields[i]));
-    LKI_TRY(lki_step_refresh_params(step));
+    if (ops->enter) LKI_TRY(ops->enter(step));
+    LKI_TRY(bind(step, fields, count));
+    LKI_TRY(ops->refresh_params(step));
     step->has_loss = false;
     step->loss = NAN;
     return LK_OK;
 }
 
 /* What was announced is this batch's alone, whether it begins or not. */
-lk_status lki_step_begin_in_lane(lk_step *step, const lk_input *fields, int count, bool training, int lane,
-                                 bool ahead)
+lk_status lki_step_begin(lk_step *step, const lk_input *fields, int count, bool training)
 {
-    lk_status status = begin(step, fields, count, training, lane, ahead);
-    lki_residents_forget(&step->residents);
+    lk_status status = begin(step, fields, count, training);
+    step->rows.count = 0;
     return status;
 }
 
-static lk_status may_begin(const lk_step *step, bool training)
+static lk_status may_begin(lk_step *step, bool training)
 {
     if (training && !step->options.optimizer)
         return lki_fail(LK_ERR_INVALID, "a step without an optimizer cannot train");
     if (training) LKI_TRY(lki_ranks_check_step(step->options.comm, step->run_number));
-    if (step->flight_count)
-        return lki_fail(LK_ERR_INVALID, "the runner's step is under way with the next batch: a callback that "
-                                        "uses it must not lag (lk_callback.may_lag)");
-    return LK_OK;
+    return step->backend->ops->may_begin ? step->backend->ops->may_begin(step) : LK_OK;
 }
 
 lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training)
 {
     lk_status status = may_begin(step, training);
-    if (status == LK_OK) return lki_step_begin_in_lane(step, fields, count, training, 0, false);
-    lki_residents_forget(&step->residents);
+    if (status == LK_OK) return lki_step_begin(step, fields, count, training);
+    step->rows.count = 0;
     return status;
 }
 
 lk_status lk_step_forward(lk_step *step)
 {
-    LKI_TRY(announce(step, lki_step_source(step)));
+    LKI_TRY(begin_calls(step, true));
     lk_status status = lki_plan_run_section(step->current->plan, LKI_SECTION_FORWARD);
     if (!step->current->training) return status;
-    lk_status told = lki_step_params_changed(step); /* batch norms move their statistics */
+    lk_status told = step->backend->ops->params_changed(step); /* batch norms move their statistics */
     return status ? status : told;
 }
 
@@ -518,27 +484,11 @@ lk_status lki_step_check_loss(lk_step *step)
     return lki_plan_explain_nan(step->current->plan);
 }
 
-static lk_status read_loss(lk_step *step)
-{
-    lki_plan *plan = step->current->plan;
-    if (step->mirror) {
-        LKI_TRY(lki_plan_watch(plan, step->options.loss_key, &step->watched[step->lane], false));
-        LKI_TRY(lki_plan_finish(plan));
-        step->loss = step->watched[step->lane].loss;
-        return LK_OK;
-    }
-    const lk_tensor *loss = lki_plan_output(plan, step->options.loss_key);
-    if (!loss) return lki_last_status();
-    step->loss = lki_load(loss->dtype, loss->data, 0);
-    return LK_OK;
-}
-
 lk_status lk_step_criterion(lk_step *step)
 {
     LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_CRITERION));
-    if (!step->current->has_loss) return lki_plan_finish(step->current->plan);
-    LKI_TRY(read_loss(step));
-    return lki_step_check_loss(step);
+    LKI_TRY(step->backend->ops->read_loss(step));
+    return step->current->has_loss ? lki_step_check_loss(step) : LK_OK;
 }
 
 /* PyTorch counts the batches that a batch norm has seen. */
@@ -568,7 +518,7 @@ lk_status lk_step_backward(lk_step *step)
     LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_BACKWARD));
     lki_step_count_batches(step, 1);
     step->update_due = lki_update_count(&step->update, step->current->unreached);
-    LKI_TRY(announce(step, NULL));
+    LKI_TRY(begin_calls(step, false));
     LKI_TRY(lki_update_accumulate(&step->update));
     return average_at_once(step);
 }
@@ -577,7 +527,7 @@ lk_status lk_step_backward(lk_step *step)
 static lk_status clip_sums(lk_step *step)
 {
     if (!lki_update_clips_each(&step->update)) return LK_OK;
-    LKI_TRY(announce(step, NULL));
+    LKI_TRY(begin_calls(step, false));
     return lki_update_clip(&step->update);
 }
 
@@ -586,9 +536,9 @@ lk_status lki_step_update(lk_step *step)
     if (!step->update_due) return clip_sums(step);
     step->update_due = false;
     lki_update_advance(&step->update);
-    LKI_TRY(announce(step, NULL));
+    LKI_TRY(begin_calls(step, false));
     LKI_TRY(step->flat.common_states ? lki_step_divided_update(step) : lki_update_apply(&step->update));
-    LKI_TRY(lki_step_params_changed(step));
+    LKI_TRY(step->backend->ops->params_changed(step));
     return lki_replicas_check_if_due(&step->replicas, step->update.step_count);
 }
 
@@ -601,7 +551,7 @@ lk_status lk_step_update(lk_step *step)
 lk_status lki_step_train(lk_step *step, const lk_input *fields, int count)
 {
     LKI_TRY(lk_step_begin(step, fields, count, true));
-    if (lki_step_records(step)) return lki_step_run_recorded(step, true);
+    if (lki_step_records(step)) return step->backend->ops->replay(step, true);
     LKI_TRY(lk_step_forward(step));
     LKI_TRY(lk_step_criterion(step));
     LKI_TRY(lk_step_backward(step));
@@ -617,7 +567,7 @@ lk_status lk_step_train(lk_step *step, const lk_input *fields, int count)
 lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count)
 {
     LKI_TRY(lk_step_begin(step, fields, count, false));
-    if (lki_step_records(step)) return lki_step_run_recorded(step, false);
+    if (lki_step_records(step)) return step->backend->ops->replay(step, false);
     LKI_TRY(lk_step_forward(step));
     return lk_step_criterion(step);
 }
@@ -626,12 +576,17 @@ lk_status lk_step_take_rows(lk_step *step, const char *name, const lk_rows *rows
 {
     if (!rows || !rows->data || !indices)
         return lki_fail(LK_ERR_INVALID, "field \"%s\" has no rows, or no indices of them", name);
-    return lki_residents_announce(&step->residents, (lki_announced){name, rows, indices});
+    lki_announced *place = (lki_announced *)lki_find_announced(&step->rows, name);
+    if (!place && step->rows.count == LKI_MAX_ANNOUNCED)
+        return lki_fail(LK_ERR_INVALID, "at most %d fields of a batch may be rows", LKI_MAX_ANNOUNCED);
+    if (!place) place = &step->rows.items[step->rows.count++];
+    *place = (lki_announced){name, rows, indices};
+    return LK_OK;
 }
 
 void lk_step_forget_rows(lk_step *step)
 {
-    lki_residents_release(&step->residents);
+    if (step->backend->ops->forget_rows) step->backend->ops->forget_rows(step);
 }
 
 lk_status lk_step_wait(lk_step *step)
@@ -642,14 +597,14 @@ lk_status lk_step_wait(lk_step *step)
 lk_status lk_step_pull(lk_step *step)
 {
     LKI_TRY(lki_step_finish(step));
-    LKI_TRY(lki_mirror_pull(step->mirror));
+    LKI_TRY(lki_backend_pull(step->backend));
     for (int i = 0; i < step->params.count; i++) LKI_TRY(lki_param_pull(step->params.items[i].param));
-    return step->flat.grads ? lki_mirror_pull_block(step->mirror, lki_buffer_data(step->flat.grads)) : LK_OK;
+    return step->flat.grads ? lki_backend_pull_block(step->backend, lki_buffer_data(step->flat.grads))
+                            : LK_OK;
 }
 
-lk_status lki_step_show_params(lk_step *step)
+lk_status lki_step_pull_shown(lk_step *step)
 {
-    if (!step->engine->ops->alloc) return LK_OK;
     bool any_shown = false;
     for (int i = 0; i < step->params.count; i++) {
         const lk_param *param = step->params.items[i].param;
@@ -658,7 +613,7 @@ lk_status lki_step_show_params(lk_step *step)
         LKI_TRY(lki_param_pull(param));
     }
     if (!any_shown || !step->flat.grads) return LK_OK;
-    return lki_mirror_pull_block(step->mirror, lki_buffer_data(step->flat.grads));
+    return lki_backend_pull_block(step->backend, lki_buffer_data(step->flat.grads));
 }
 
 double lk_step_loss(const lk_step *step)
@@ -686,7 +641,7 @@ double lk_step_grad_norm(const lk_step *step)
 /* The host's copy of the scaler's numbers, up to date; NULL where there are none. */
 static const lki_scaler *pulled_scaler(lk_step *step)
 {
-    bool usable = step->scaler.numbers && !lki_step_finish(step) && !lki_mirror_pull(step->mirror);
+    bool usable = step->scaler.numbers && !lki_step_finish(step) && !lki_backend_pull(step->backend);
     return usable ? &step->scaler : NULL;
 }
 
@@ -706,20 +661,20 @@ int64_t lk_step_skipped_updates(lk_step *step)
 void *lk_step_flat_params(lk_step *step, int64_t *count)
 {
     *count = step->flat.count;
-    if (!step->flat.values || lki_step_finish(step) || lki_mirror_pull(step->mirror)) return NULL;
+    if (!step->flat.values || lki_step_finish(step) || lki_backend_pull(step->backend)) return NULL;
     return lki_buffer_data(step->flat.values);
 }
 
 lk_status lk_step_grads_changed(lk_step *step)
 {
     if (!step->flat.grads) return lki_fail(LK_ERR_INVALID, "a step without an optimizer has no gradients");
-    return lki_mirror_push_block(step->mirror, lki_buffer_data(step->flat.grads));
+    return lki_backend_push_block(step->backend, lki_buffer_data(step->flat.grads));
 }
 
 void *lk_step_flat_grads(lk_step *step, int64_t *count)
 {
     void *grads = step->flat.grads ? lki_buffer_data(step->flat.grads) : NULL;
     *count = step->flat.count;
-    if (!grads || lki_step_finish(step) || lki_mirror_pull_block(step->mirror, grads)) return NULL;
+    if (!grads || lki_step_finish(step) || lki_backend_pull_block(step->backend, grads)) return NULL;
     return grads;
 }

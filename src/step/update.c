@@ -14,7 +14,7 @@ static void set_operand(lki_update *update, lk_tensor *operand, lk_buffer *buffe
 {
     lk_dtype dtype = update->flat->dtype;
     *operand = (lk_tensor){.dtype = dtype, .shape = LK_SHAPE(count), .stride = {1}};
-    char *data = lki_mirror_address(update->mirror, lki_buffer_data(buffer));
+    char *data = lki_backend_address(update->backend, lki_buffer_data(buffer));
     operand->data = data + offset * (int64_t)lk_dtype_nbytes(dtype);
 }
 
@@ -43,7 +43,7 @@ static void add_scaler(lki_update *update, lk_call *call, int place)
     const lki_scaler *scaler = update->scaler;
     if (!scaler->numbers) return;
     call->in[place] = (lk_tensor){.dtype = scaler->dtype, .shape = LK_SHAPE(LK_SCALER_COUNT), .stride = {1}};
-    call->in[place].data = lki_mirror_address(update->mirror, lki_buffer_data(scaler->numbers));
+    call->in[place].data = lki_backend_address(update->backend, lki_buffer_data(scaler->numbers));
     call->input_count = place + 1;
 }
 
@@ -176,7 +176,7 @@ static lk_status run_custom(const lk_call *call)
 static lk_status prepare_custom(lki_update *update)
 {
     const char *name = lk_optimizer_name(update->optimizer);
-    if (update->engine->ops->alloc)
+    if (!update->backend->ops->on_host)
         return lki_fail(LK_ERR_UNSUPPORTED,
                         "%s: an update rule of one's own is C, and runs on the CPU: choose device cpu", name);
     if (update->flat->dtype != LK_F32)
@@ -198,10 +198,7 @@ static lk_status prepare_calls(lki_update *update)
         if (update->calls[i].scratch_nbytes > scratch_nbytes)
             scratch_nbytes = update->calls[i].scratch_nbytes;
     }
-    lk_engine *engine = update->engine;
-    update->scratch = engine->ops->alloc
-                          ? engine->ops->alloc(engine, scratch_nbytes, "the update's scratch memory")
-                          : lki_alloc_aligned(scratch_nbytes, "the update's scratch memory");
+    update->scratch = lki_backend_alloc(update->backend, scratch_nbytes, "the update's scratch memory");
     if (!update->scratch) return LK_ERR_NOMEM;
     for (int i = 0; i < update->call_count; i++) update->calls[i].scratch = update->scratch;
     return LK_OK;
@@ -269,19 +266,16 @@ static void free_calls(lki_update *update)
     lki_free(update->layouts);
     lki_free(update->call_late);
     lki_free(update->late);
-    if (update->engine && update->engine->ops->release)
-        update->engine->ops->release(update->engine, update->scratch);
-    else
-        lki_free(update->scratch);
+    if (update->scratch) lki_backend_release(update->backend, update->scratch);
     forget_calls(update);
 }
 
-lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat, const lki_mirror *mirror,
-                          lk_optimizer *optimizer, lki_update_options options)
+lk_status lki_update_init(lki_update *update, lki_backend *backend, lki_flat *flat, lk_optimizer *optimizer,
+                          lki_update_options options)
 {
-    *update = (lki_update){.engine = engine,
+    *update = (lki_update){.engine = backend->engine,
+                           .backend = backend,
                            .flat = flat,
-                           .mirror = mirror,
                            .optimizer = optimizer,
                            .scaler = options.scaler,
                            .options = options,

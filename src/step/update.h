@@ -9,8 +9,8 @@
 #ifndef LKI_STEP_UPDATE_H
 #define LKI_STEP_UPDATE_H
 
-#include "graph/mirror.h"
 #include "optim/optimizer.h"
+#include "step/backend.h"
 #include "step/flat.h"
 #include "step/loss_scaler.h"
 
@@ -42,7 +42,7 @@ typedef struct lki_update_options {
 typedef struct lki_update {
     lk_engine *engine;
     lki_flat *flat;
-    const lki_mirror *mirror; /* of the flat buffers; NULL on the host */
+    lki_backend *backend;
     lk_optimizer *optimizer;
     const lki_scaler *scaler;
     lk_call *calls; /* [accumulate] [unscale] [clip_norm] [clip_value] update... */
@@ -68,8 +68,8 @@ typedef struct lki_update {
 /* Whether the rule can be applied to any part of the parameters by itself. */
 bool lki_update_divides(const lk_optimizer *optimizer);
 
-lk_status lki_update_init(lki_update *update, lk_engine *engine, lki_flat *flat, const lki_mirror *mirror,
-                          lk_optimizer *optimizer, lki_update_options options);
+lk_status lki_update_init(lki_update *update, lki_backend *backend, lki_flat *flat, lk_optimizer *optimizer,
+                          lki_update_options options);
 void lki_update_fini(lki_update *update);
 /* After slices have become part of another set: makes the calls anew. Counts and states stay. */
 lk_status lki_update_regroup(lki_update *update);

@@ -18,7 +18,7 @@ static result run(const char *engine_name, int threads, lk_tensor *x, const lk_t
 {
     lk_engine *engine = lk_engine_open(engine_name, LK_OPTIONS(lk_engine_options, .thread_count = threads));
     lkt_not_null(engine);
-    lki_workspace *workspace = lki_workspace_create(engine);
+    lki_workspace *workspace = lki_workspace_create(NULL);
     lk_param *weight = lk_param_create("w", lk_tensor_clone(w), true),
              *bias = lk_param_create("b", lk_tensor_clone(b), true);
     lk_graph *graph = lk_graph_create(true);

@@ -2,7 +2,7 @@
  * reference engine, or on the one that LOCKSTEP_TEST_ENGINE names. */
 #include "lktest.h"
 
-#include "graph/gradcheck.h"
+#include "step/gradcheck.h"
 #include "graph/graph.h"
 #include "graph/op_info.h"
 

@@ -20,7 +20,7 @@ static int set_up(void **state)
     fixture *f = calloc(1, sizeof *f);
     lk_manual_seed(3);
     f->engine = lk_engine_open("ref", NULL);
-    f->workspace = lki_workspace_create(f->engine);
+    f->workspace = lki_workspace_create(NULL);
     f->w1 = lk_param_create("w1", lk_randn(LK_SHAPE(7, 5)), true);
     f->b1 = lk_param_create("b1", lk_randn(LK_SHAPE(7)), true);
     f->w2 = lk_param_create("w2", lk_randn(LK_SHAPE(3, 7)), true);

@@ -1,6 +1,6 @@
 #include "case.h"
 
-#include "graph/mirror.h"
+#include "graph/home.h"
 
 #include <lockstep/checkpoint.h>
 

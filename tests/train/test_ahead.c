@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "run/run.h"
-#include "step/step.h"
+#include "step/device/device.h"
 
 #include <signal.h>
 
@@ -27,6 +27,11 @@ typedef struct witness {
     lk_status (*act)(lk_runner *runner);
 } witness;
 
+static bool is_ahead(const lk_step *step)
+{
+    return !step->backend->ops->on_host && lki_device_of(step)->flight_count > 0;
+}
+
 static lk_status look(lk_callback *callback, lk_runner *runner)
 {
     witness *w = callback->context;
@@ -35,7 +40,7 @@ static lk_status look(lk_callback *callback, lk_runner *runner)
     lkt_not_null(y);
     assert_true(w->count < MAX_SEEN);
     assert_int_equal(logits->shape.dim[0], runner->batch_size);
-    w->aheads += runner->step->flight_count > 0;
+    w->aheads += is_ahead(runner->step);
     seen *s = &w->items[w->count++];
     memset(s, 0, sizeof *s);
     s->batch_step = runner->batch_step;

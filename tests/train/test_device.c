@@ -7,7 +7,7 @@
 #include <lockstep/lockstep.h>
 
 #include "base/memory.h"
-#include "step/step.h"
+#include "step/device/device.h"
 
 #include <math.h>
 #include <string.h>
@@ -436,7 +436,7 @@ static void lost_batches_are_taken_back(void **state)
                 lkt_ok(launch(p.on_far, &first));
                 lkt_ok(lki_step_land(p.on_far, &lost));
                 assert_true(lost);
-                assert_int_equal(p.on_far->flight_count, 0);
+                assert_int_equal(lki_device_of(p.on_far)->flight_count, 0);
             }
             lkt_ok(launch(p.on_far, &first));
             lkt_ok(launch(p.on_far, &second));

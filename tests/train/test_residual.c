@@ -21,7 +21,7 @@ static void one_infinity_is_forgotten(void **state)
     lk_comm *comm;
     lkt_ok(lki_comm_self_create(&comm));
     lki_replicas replicas;
-    lkt_ok(lki_replicas_init(&replicas, comm, &step->flat, NULL, &step->params,
+    lkt_ok(lki_replicas_init(&replicas, comm, step->backend, &step->flat, &step->params,
                              (lki_replicas_options){.compress = true}));
     float *gradients = lki_buffer_data(step->flat.grads);
     static const float odd[] = {INFINITY, -INFINITY, NAN, 3.4e38f};

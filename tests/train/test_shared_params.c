@@ -8,7 +8,7 @@
 #include <lockstep/lockstep.h>
 
 #include "base/memory.h"
-#include "graph/mirror.h"
+#include "graph/home.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -130,8 +130,8 @@ typedef struct lk_engine_ops {
      * before, ahead or not. */
     lk_status (*gather_rows)(lk_engine *engine, void *out, lk_dtype dtype, const lk_rows *rows,
                              const void *stored, const int64_t *indices, int64_t count);
-    /* Optional: waits until all calls so far are done. Where one of them failed for what its data held, that
-     * call goes to *failed (which may be NULL), and its status and sentence come back. */
+    /* Optional, with alloc: waits until all calls so far are done. Where one of them failed for what its data
+     * held, that call goes to *failed (which may be NULL), and its status and sentence come back. */
     lk_status (*synchronize)(lk_engine *engine, const lk_call **failed);
     /* Optional, all or none, with synchronize and watch: for a host that runs ahead by a step. `mark` gives
      * what was asked for so far a number below LK_ENGINE_MARKS; wait_for waits until that is done, whatever
@@ -142,10 +142,10 @@ typedef struct lk_engine_ops {
     lk_status (*wait_for)(lk_engine *engine, int number);
     lk_status (*feed_ahead)(lk_engine *engine, void *device, const void *host, size_t nbytes);
 
-    /* Optional, all or none: calls between record_begin and record_end are not run but kept as one program,
-     * which replay runs as often as wanted. Addresses are frozen in it. The numbers behind attr.hyper and
-     * the random draws are not: begin_step takes them over before calls, replay by itself. Without a
-     * generator the step goes on with the draws it has. */
+    /* Optional, all or none, with alloc: calls between record_begin and record_end are not run but kept as
+     * one program, which replay runs as often as wanted. Addresses are frozen in it. The numbers behind
+     * attr.hyper and the random draws are not: begin_step takes them over before calls, replay by itself.
+     * Without a generator the step goes on with the draws it has. */
     lk_status (*begin_step)(lk_engine *engine, lk_generator *generator);
     lk_status (*record_begin)(lk_engine *engine);
     lk_status (*record_end)(lk_engine *engine, void **program);

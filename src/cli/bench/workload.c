@@ -55,7 +55,7 @@ static lk_status time_recorded(lki_workload *w, lk_step *step, double seconds)
     double end_s = lki_now_s() + seconds, best_s = INFINITY;
     for (int round = 0; round < LEAST_ROUNDS || lki_now_s() < end_s; round++) {
         double begin_s = lki_now_s();
-        LKI_TRY(lki_step_run_recorded(step, true));
+        LKI_TRY(step->backend->ops->replay(step, true));
         LKI_TRY(end_half(step, &best_s, &begin_s));
     }
     lki_workload_scale(w, best_s);
@@ -134,7 +134,7 @@ static lk_status measure(lki_workload *w, lk_step *step, double seconds)
         w->parameter_count += flat->slices[i].count;
     }
     LKI_TRY(time_halves(w, step, 0.7 * seconds));
-    if (step->engine->ops->alloc) {
+    if (!step->backend->ops->on_host) {
         spread_gradients(w);
         return lki_step_records(step) ? time_recorded(w, step, 0.3 * seconds) : LK_OK;
     }

@@ -1,4 +1,4 @@
-#include "graph/mirror.h"
+#include "step/device/mirror.h"
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -8,7 +8,7 @@ typedef enum side { NEITHER, HOST, DEVICE } side;
 typedef struct block {
     char *host, *device;
     size_t nbytes;
-    const lk_param *param; /* whose value it is, and nothing else; NULL: it is shared, or no parameter's */
+    const void *owner; /* who has joined; NULL: it was added, and stays */
     bool scratch;
     side newer;
 } block;
@@ -21,16 +21,13 @@ struct lki_mirror {
     uint64_t version;
 };
 
-lk_status lki_mirror_create(lki_mirror **out, lk_engine *engine)
+lki_mirror *lki_mirror_create(lk_engine *engine)
 {
-    *out = NULL;
-    if (!engine->ops->alloc) return LK_OK;
     lki_mirror *mirror = LKI_NEW(lki_mirror);
-    if (!mirror) return LK_ERR_NOMEM;
+    if (!mirror) return NULL;
     mirror->engine = engine;
     mirror->version = 1;
-    *out = mirror;
-    return LK_OK;
+    return mirror;
 }
 
 void lki_mirror_free(lki_mirror *mirror)
@@ -69,8 +66,7 @@ static lk_status add(lki_mirror *mirror, block fresh, const char *what)
 
 lk_status lki_mirror_add(lki_mirror *mirror, void *host, size_t nbytes, bool scratch, const char *what)
 {
-    block fresh = {.host = host, .nbytes = nbytes, .scratch = scratch};
-    return mirror ? add(mirror, fresh, what) : LK_OK;
+    return add(mirror, (block){.host = host, .nbytes = nbytes, .scratch = scratch}, what);
 }
 
 static block *find(const lki_mirror *mirror, const char *host)
@@ -90,12 +86,7 @@ void *lki_mirror_address(const lki_mirror *mirror, void *host)
 
 uint64_t lki_mirror_version(const lki_mirror *mirror)
 {
-    return mirror ? mirror->version : 0;
-}
-
-lk_engine *lki_mirror_engine(const lki_mirror *mirror)
-{
-    return mirror ? mirror->engine : NULL;
+    return mirror->version;
 }
 
 static lk_status pull(const lki_mirror *mirror, block *b)
@@ -126,7 +117,7 @@ lk_status lki_mirror_push_block(lki_mirror *mirror, void *host)
 
 lk_status lki_mirror_pull(lki_mirror *mirror)
 {
-    if (!mirror || !mirror->device_has_newer) return LK_OK;
+    if (!mirror->device_has_newer) return LK_OK;
     for (int i = 0; i < mirror->count; i++)
         if (mirror->blocks[i].newer == DEVICE && !mirror->blocks[i].scratch)
             LKI_TRY(pull(mirror, &mirror->blocks[i]));
@@ -136,7 +127,7 @@ lk_status lki_mirror_pull(lki_mirror *mirror)
 
 lk_status lki_mirror_push(lki_mirror *mirror)
 {
-    if (!mirror || !mirror->host_has_newer) return LK_OK;
+    if (!mirror->host_has_newer) return LK_OK;
     for (int i = 0; i < mirror->count; i++)
         if (mirror->blocks[i].newer == HOST && !mirror->blocks[i].scratch)
             LKI_TRY(push(mirror, &mirror->blocks[i]));
@@ -161,61 +152,44 @@ static void host_changed(lki_mirror *mirror, block *b)
 
 void lki_mirror_device_changed(lki_mirror *mirror)
 {
-    for (int i = 0; mirror && i < mirror->count; i++) device_changed(mirror, &mirror->blocks[i]);
+    for (int i = 0; i < mirror->count; i++) device_changed(mirror, &mirror->blocks[i]);
 }
 
 void lki_mirror_host_changed(lki_mirror *mirror)
 {
-    for (int i = 0; mirror && i < mirror->count; i++) host_changed(mirror, &mirror->blocks[i]);
+    for (int i = 0; i < mirror->count; i++) host_changed(mirror, &mirror->blocks[i]);
 }
 
-/* ---- By the parameter ---- */
+/* ---- One block ---- */
 
-static block *block_of(const lk_param *param)
+lk_status lki_mirror_pull_newer(lki_mirror *mirror, void *host)
 {
-    return find(param->mirror, param->value->data);
+    block *b = find(mirror, host);
+    return b && b->newer == DEVICE ? pull(mirror, b) : LK_OK;
 }
 
-lk_status lki_param_pull(const lk_param *param)
+void lki_mirror_device_changed_block(lki_mirror *mirror, void *host)
 {
-    block *b = block_of(param);
-    return b && b->newer == DEVICE ? pull(param->mirror, b) : LK_OK;
+    block *b = find(mirror, host);
+    if (b) device_changed(mirror, b);
 }
 
-void lki_param_push(const lk_param *param)
+void lki_mirror_host_changed_block(lki_mirror *mirror, void *host)
 {
-    block *b = block_of(param);
-    if (b) host_changed(param->mirror, b);
+    block *b = find(mirror, host);
+    if (b) host_changed(mirror, b);
 }
 
-void lki_param_device_changed(const lk_param *param)
+lk_status lki_mirror_join(lki_mirror *mirror, void *host, size_t nbytes, const void *owner, const char *what)
 {
-    block *b = block_of(param);
-    if (b) device_changed(param->mirror, b);
+    return add(mirror, (block){.host = host, .nbytes = nbytes, .owner = owner}, what);
 }
 
-lk_status lki_param_join(lk_param *param, lki_mirror *mirror)
+void lki_mirror_remove(lki_mirror *mirror, void *host, const void *owner)
 {
-    block fresh = {.host = param->value->data, .nbytes = lk_tensor_nbytes(param->value), .param = param};
-    LKI_TRY(add(mirror, fresh, "a parameter"));
-    param->mirror = mirror;
-    return LK_OK;
-}
-
-lk_status lki_param_leave(lk_param *param)
-{
-    lki_mirror *mirror = param->mirror;
-    block *b = block_of(param);
-    LKI_TRY(lki_param_pull(param));
-    param->mirror = NULL;
-    if (!b || b->param != param) return LK_OK;
+    block *b = find(mirror, host);
+    if (!b || b->owner != owner) return;
     mirror->engine->ops->release(mirror->engine, b->device);
     *b = mirror->blocks[--mirror->count];
     mirror->version++;
-    return LK_OK;
-}
-
-void lk_param_changed(lk_param *param)
-{
-    if (param) lki_param_push(param);
 }

@@ -3,13 +3,13 @@
  * The inputs become parameters of an f64 graph, the result is summed with fixed pseudo-random weights into
  * one number, and the plan is replayed with each element of each input moved a little up and a little down.
  */
-#include "graph/gradcheck.h"
+#include "step/gradcheck.h"
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "graph/mirror.h"
 #include "graph/plan.h"
 #include "graph/record_util.h"
+#include "step/backend.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ typedef struct check {
     double tolerance;
     lk_generator generator; /* for dropout: seeded anew before every replay, so that each drops the same */
     lk_engine *engine;
-    lki_mirror *mirror; /* NULL on an engine that works on the host's memory */
+    lki_backend *backend;
     lki_workspace *workspace;
     lki_plan *plan;
 } check;
@@ -97,14 +97,13 @@ out:
 /* Puts the parameters and their gradients where the engine can reach them. */
 static lk_status place_params(check *self)
 {
-    LKI_TRY(lki_mirror_create(&self->mirror, self->engine));
-    for (int i = 0; self->mirror && i < self->count; i++) {
+    for (int i = 0; i < self->count; i++) {
         lk_param *param = self->params[i];
         if (!param) continue;
         size_t nbytes = lk_tensor_nbytes(param->value);
-        LKI_TRY(lki_mirror_add(self->mirror, param->value->data, nbytes, false, param->name));
-        LKI_TRY(lki_mirror_add(self->mirror, param->grad->data, nbytes, true, param->name));
-        param->mirror = self->mirror;
+        LKI_TRY(lki_backend_add(self->backend, param->value->data, nbytes, false, param->name));
+        LKI_TRY(lki_backend_add(self->backend, param->grad->data, nbytes, true, param->name));
+        param->home = self->backend->home;
     }
     return LK_OK;
 }
@@ -114,7 +113,8 @@ static lk_status compile(check *self, const char *engine, lk_graph_function func
 {
     self->engine = lk_engine_open(engine, LK_OPTIONS(lk_engine_options, .thread_count = 1));
     if (!self->engine) return lki_last_status();
-    self->workspace = lki_workspace_create(self->engine);
+    LKI_TRY(lki_backend_create(&self->backend, self->engine));
+    self->workspace = lki_workspace_create(self->backend->home);
     lk_graph *graph = self->workspace ? lk_graph_create(true) : NULL;
     if (!graph) return LK_ERR_NOMEM;
     lk_status status = record(self, graph, function, context, inputs);
@@ -133,8 +133,8 @@ static lk_status begin_replay(check *self)
 {
     lk_engine *engine = self->engine;
     lk_generator_seed(&self->generator, DRAW_SEED);
-    lki_mirror_host_changed(self->mirror);
-    LKI_TRY(lki_mirror_push(self->mirror));
+    lki_backend_changed(self->backend);
+    LKI_TRY(lki_backend_push(self->backend));
     return engine->ops->begin_step ? engine->ops->begin_step(engine, &self->generator) : LK_OK;
 }
 
@@ -145,7 +145,7 @@ static lk_status keep_gradients(check *self)
     LKI_TRY(lki_plan_run(self->plan));
     for (int i = 0; i < self->count; i++) {
         if (!self->params[i]) continue;
-        if (self->mirror) LKI_TRY(lki_mirror_pull_block(self->mirror, self->params[i]->grad->data));
+        LKI_TRY(lki_backend_pull_block(self->backend, self->params[i]->grad->data));
         self->gradients[i] = lk_tensor_clone(self->params[i]->grad);
         if (!self->gradients[i]) return lki_last_status();
     }
@@ -211,7 +211,7 @@ lk_status lki_gradcheck_on(const char *engine, lk_graph_function function, void 
 out:
     lki_plan_free(self.plan);
     lki_workspace_free(self.workspace);
-    lki_mirror_free(self.mirror);
+    lki_backend_free(self.backend);
     lk_engine_close(self.engine);
     for (int i = 0; i < count; i++) {
         if (self.params) lk_param_free(self.params[i]);

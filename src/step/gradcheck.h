@@ -1,6 +1,6 @@
 /* lk_gradcheck on an engine of one's choice, for the suites that every engine passes. */
-#ifndef LKI_GRAPH_GRADCHECK_H
-#define LKI_GRAPH_GRADCHECK_H
+#ifndef LKI_STEP_GRADCHECK_H
+#define LKI_STEP_GRADCHECK_H
 
 #include <lockstep/graph.h>
 
