@@ -124,7 +124,7 @@ lk_status lki_plan_settle(lki_plan *plan)
 }
 
 /* What a replay has left in the workspace is gone once that has moved. */
-static lk_status look_again(lki_plan *plan)
+lk_status lki_plan_check_outputs(lki_plan *plan)
 {
     if (plan->options.workspace->arena_nbytes < plan->arena_nbytes)
         return lki_fail(LK_ERR_INVALID, "the outputs of the last batch are gone: a larger one did not fit "
@@ -402,9 +402,9 @@ lk_status lki_plan_run(lki_plan *plan)
     return run_calls(plan, 0, plan->call_count);
 }
 
-lk_status lki_plan_run_section(lki_plan *plan, lki_section section)
+lk_status lki_plan_run_sections(lki_plan *plan, lki_section first, lki_section last)
 {
-    return run_calls(plan, plan->section_begin[section], plan->section_begin[section + 1]);
+    return run_calls(plan, plan->section_begin[first], plan->section_begin[last + 1]);
 }
 
 int lki_plan_find_output(const lki_plan *plan, const char *name)
@@ -418,7 +418,7 @@ const lk_tensor *lki_plan_output(lki_plan *plan, const char *name)
 {
     int index = lki_plan_find_output(plan, name);
     if (index < 0) return lki_fail_null(LK_ERR_NOT_FOUND, "the step has no output named \"%s\"", name);
-    if (look_again(plan)) return NULL;
+    if (lki_plan_check_outputs(plan)) return NULL;
     const lk_tensor *there = &plan->outputs[index];
     return plan->home ? plan->home->ops->output(plan->held, index, there) : there;
 }
@@ -433,11 +433,9 @@ int lki_plan_output_count(const lki_plan *plan)
     return plan->graph->output_count;
 }
 
-lk_status lki_plan_output_there(lki_plan *plan, int index, const lk_tensor **out)
+const lk_tensor *lki_plan_output_there(const lki_plan *plan, int index)
 {
-    LKI_TRY(look_again(plan));
-    *out = &plan->outputs[index];
-    return LK_OK;
+    return &plan->outputs[index];
 }
 
 lk_status lki_plan_name_layer(const lki_plan *plan, lk_status status, const lk_call *call)

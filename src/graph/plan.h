@@ -35,26 +35,30 @@ void lki_plan_free(lki_plan *plan);
 lk_status lki_plan_bind(lki_plan *plan, int index, void *data);
 int lki_plan_find_input(const lki_plan *plan, const char *name); /* -1 where there is none */
 
-/* Replays all sections, or one of them. A kernel's error comes back with the layer's name in front. */
+/* Replays all sections, or those from `first` to `last`. A kernel's error comes back with the layer's name in
+ * front. */
 lk_status lki_plan_run(lki_plan *plan);
-lk_status lki_plan_run_section(lki_plan *plan, lki_section section);
+lk_status lki_plan_run_sections(lki_plan *plan, lki_section first, lki_section last);
 
 /* The output of that name as a tensor over the workspace: valid until the next replay of any plan there. NULL
  * with a sentence where there is none. The tensor belongs to the plan. */
 const lk_tensor *lki_plan_output(lki_plan *plan, const char *name);
 
+/* An output by its name, -1 if there is none, and as the engine has it: an address there, which is right from
+ * a replay to the next. The tensor belongs to the plan and lives as long. */
+int lki_plan_find_output(const lki_plan *plan, const char *name);
+const lk_tensor *lki_plan_output_there(const lki_plan *plan, int index);
+
 /* For homes. held: what the home holds for this plan; NULL on the host. set_input: where the engine reads an
- * input. settle: looks all addresses up again if they have changed; replays do so themselves. version:
- * changes with the addresses. find_output: its index, or -1. output_there: the output where the engine has
- * it. name_layer: puts the layer of a call that failed in front of the error, if the call is one of the
- * plan's. */
+ * input. settle: looks all addresses up again if they have changed; replays do so themselves. check_outputs:
+ * the same after a replay; fails if what it left is gone. version: changes with the addresses. name_layer:
+ * puts the layer of a call that failed in front of the error, if the call is one of the plan's. */
 lki_plan_home *lki_plan_held(const lki_plan *plan);
 void lki_plan_set_input(lki_plan *plan, int index, void *address);
 lk_status lki_plan_settle(lki_plan *plan);
+lk_status lki_plan_check_outputs(lki_plan *plan);
 uint64_t lki_plan_version(const lki_plan *plan);
 int lki_plan_output_count(const lki_plan *plan);
-int lki_plan_find_output(const lki_plan *plan, const char *name);
-lk_status lki_plan_output_there(lki_plan *plan, int index, const lk_tensor **out);
 lk_status lki_plan_name_layer(const lki_plan *plan, lk_status status, const lk_call *call);
 
 /* After a loss that is not finite: replays the forward half with the inputs as bound and says which layer

@@ -11,24 +11,6 @@ static int64_t rounded_up(int64_t count, int64_t unit)
     return (count + unit - 1) / unit * unit;
 }
 
-static bool is_trained(const lk_param *param)
-{
-    return param->trainable && !param->is_buffer;
-}
-
-/* The slices are in the list's order. Asked before every batch that trains. */
-bool lki_flat_is_current(const lki_flat *flat, const lk_param_list *params)
-{
-    int next = 0;
-    for (int i = 0; i < params->count; i++) {
-        const lk_param *param = params->items[i].param;
-        bool has_it = next < flat->slice_count && flat->slices[next].param == param;
-        if (is_trained(param) != has_it) return false;
-        next += has_it;
-    }
-    return true;
-}
-
 bool lki_flat_has(const lki_flat *flat, const lk_param *param)
 {
     for (int i = 0; i < flat->slice_count; i++)
@@ -42,7 +24,7 @@ static lk_status plan_slices(lki_flat *flat, const lk_param_list *params)
     if (!flat->slices) return LK_ERR_NOMEM;
     for (int i = 0; i < params->count; i++) {
         lk_param *param = params->items[i].param;
-        if (!is_trained(param)) continue;
+        if (!lki_param_is_trained(param)) continue;
         if (flat->slice_count == 0) flat->dtype = param->value->dtype;
         if (param->value->dtype != flat->dtype)
             return lki_fail(LK_ERR_DTYPE, "parameter %s is %s, but %s is %s: one optimizer trains one dtype",
@@ -121,16 +103,11 @@ static lk_status move_param(lki_flat *flat, const lki_slice *slice)
     return LK_OK;
 }
 
-static _Atomic uint64_t generation = 1; /* a fresh step has seen none: it looks once, whatever has moved */
-
-uint64_t lki_flat_generation(void)
-{
-    return generation;
-}
+_Atomic uint64_t lki_flat_moves = 1; /* a fresh step has seen none: it looks once, whatever has moved */
 
 void lki_flat_moved(void)
 {
-    generation++;
+    lki_flat_moves++;
 }
 
 lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, lki_flat_options options)
@@ -139,7 +116,7 @@ lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, lki_flat_op
     lk_status status;
     LKI_TRY_OUT(plan_slices(flat, params));
     LKI_TRY_OUT(allocate(flat, &options));
-    generation++;
+    lki_flat_moved();
     for (int i = 0; i < flat->slice_count; i++) LKI_TRY_OUT(move_param(flat, &flat->slices[i]));
     return LK_OK;
 out:

@@ -47,12 +47,32 @@ typedef struct lki_flat_options {
 /* Takes every trainable parameter of the list. */
 lk_status lki_flat_init(lki_flat *flat, const lk_param_list *params, lki_flat_options options);
 void lki_flat_fini(lki_flat *flat);
-/* Whether it has what is trainable of the list that it was made from, and nothing else. */
-bool lki_flat_is_current(const lki_flat *flat, const lk_param_list *params);
+static inline bool lki_param_is_trained(const lk_param *param)
+{
+    return param->trainable && !param->is_buffer;
+}
+
+/* Whether it has what is trainable of the list that it was made from, and nothing else: the slices are in the
+ * list's order. Asked before every batch that trains. */
+static inline bool lki_flat_is_current(const lki_flat *flat, const lk_param_list *params)
+{
+    int next = 0;
+    for (int i = 0; i < params->count; i++) {
+        const lk_param *param = params->items[i].param;
+        bool has_it = next < flat->slice_count && flat->slices[next].param == param;
+        if (lki_param_is_trained(param) != has_it) return false;
+        next += has_it;
+    }
+    return true;
+}
 bool lki_flat_has(const lki_flat *flat, const lk_param *param);
 /* Changes whenever parameters of any model have moved: what was compiled before may point to where they were.
  */
-uint64_t lki_flat_generation(void);
+extern _Atomic uint64_t lki_flat_moves;
+static inline uint64_t lki_flat_generation(void)
+{
+    return lki_flat_moves;
+}
 void lki_flat_moved(void); /* says so of parameters that have moved in another way */
 
 #endif

@@ -157,7 +157,7 @@ static lk_status loss_with(check *self, double *element, double value, double *l
     double before = *element;
     *element = value;
     lk_status status = begin_replay(self);
-    if (!status) status = lki_plan_run_section(self->plan, LKI_SECTION_FORWARD);
+    if (!status) status = lki_plan_run_sections(self->plan, LKI_SECTION_FORWARD, LKI_SECTION_FORWARD);
     *element = before;
     LKI_TRY(status);
     const lk_tensor *output = lki_plan_output(self->plan, "loss");

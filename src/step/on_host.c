@@ -59,10 +59,8 @@ static lk_status bind_rows(lk_step *step, int index, const lk_input *field, cons
 
 static lk_status read_loss(lk_step *step)
 {
-    if (!step->current->has_loss) return LK_OK;
-    const lk_tensor *loss = lki_plan_output(step->current->plan, step->options.loss_key);
-    if (!loss) return lki_last_status();
-    step->loss = lki_load(loss->dtype, loss->data, 0);
+    const lk_tensor *loss = step->current->loss;
+    if (loss) step->loss = lki_load(loss->dtype, loss->data, 0);
     return LK_OK;
 }
 

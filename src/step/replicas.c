@@ -163,10 +163,3 @@ lk_status lki_replicas_check(lki_replicas *replicas, int64_t step_count)
                 (long long)step_count);
     return LK_OK;
 }
-
-lk_status lki_replicas_check_if_due(lki_replicas *replicas, int64_t step_count)
-{
-    int every = replicas->options.check_replicas ? replicas->options.check_replicas : LKI_CHECK_EVERY;
-    if (!replicas->comm || every < 0 || step_count / every == replicas->checked_at / every) return LK_OK;
-    return lki_replicas_check(replicas, step_count);
-}

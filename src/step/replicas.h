@@ -54,6 +54,12 @@ lk_status lki_replicas_share_buffers(lki_replicas *replicas);
 /* Fails if the ranks' weights are not bit for bit the same, naming the first rank that differs. Does nothing
  * if comparisons are switched off. */
 lk_status lki_replicas_check(lki_replicas *replicas, int64_t step_count);
-lk_status lki_replicas_check_if_due(lki_replicas *replicas, int64_t step_count);
+
+static inline lk_status lki_replicas_check_if_due(lki_replicas *replicas, int64_t step_count)
+{
+    int every = replicas->options.check_replicas ? replicas->options.check_replicas : LKI_CHECK_EVERY;
+    bool is_due = replicas->comm && every > 0 && step_count / every != replicas->checked_at / every;
+    return is_due ? lki_replicas_check(replicas, step_count) : LK_OK;
+}
 
 #endif

@@ -8,7 +8,7 @@
 #include "step/current_ranks.h"
 #include "step/divided_update.h"
 #include "step/same_training.h"
-#include "tensor/element.h"
+#include "tensor/layout.h"
 
 #include <math.h>
 #include <string.h>
@@ -292,9 +292,6 @@ static lk_status compile(lk_step *step, const lk_input *fields, int count, bool 
         lk_graph_free(graph);
         return status;
     }
-    bool has_loss = false;
-    for (int i = 0; i < graph->output_count; i++)
-        has_loss = has_loss || strcmp(graph->outputs[i]->name, step->options.loss_key) == 0;
     lki_plan_options options = {.engine = step->engine,
                                 .workspace = step->workspace,
                                 .generator = step->options.generator,
@@ -310,7 +307,8 @@ static lk_status compile(lk_step *step, const lk_input *fields, int count, bool 
         out->dtypes[i] = fields[i].tensor->dtype;
         out->shapes[i] = fields[i].tensor->shape;
     }
-    out->has_loss = has_loss;
+    int loss = lki_plan_find_output(out->plan, step->options.loss_key);
+    out->loss = loss >= 0 ? lki_plan_output_there(out->plan, loss) : NULL;
     return LK_OK;
 }
 
@@ -321,7 +319,7 @@ static bool fits(const lk_step *step, const lki_step_plan *plan, const lk_input 
     if (plan->samples != step->samples) return false;
     for (int i = 0; i < count; i++) {
         if (plan->dtypes[i] != fields[i].tensor->dtype ||
-            !lk_shape_equal(plan->shapes[i], fields[i].tensor->shape))
+            !lki_shape_equal(&plan->shapes[i], &fields[i].tensor->shape))
             return false;
         if (strcmp(plan->names[i], fields[i].name) != 0) return false;
     }
@@ -382,7 +380,7 @@ static lk_status check_fields(const lk_step *step, const lk_input *fields, int c
         bool has_values = fields[i].tensor->data || lk_tensor_count(fields[i].tensor) == 0;
         if (!has_values && !lki_find_announced(&step->rows, fields[i].name))
             return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch has no values", fields[i].name);
-        if (!lk_tensor_is_contiguous(fields[i].tensor))
+        if (!lki_tensor_is_contiguous(fields[i].tensor))
             return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch is not contiguous", fields[i].name);
     }
     return LK_OK;
@@ -456,7 +454,8 @@ static lk_status may_begin(lk_step *step, bool training)
 {
     if (training && !step->options.optimizer)
         return lki_fail(LK_ERR_INVALID, "a step without an optimizer cannot train");
-    if (training) LKI_TRY(lki_ranks_check_step(step->options.comm, step->run_number));
+    bool was_given_comm = step->options.comm && !step->run_number; /* so its ranks are no question */
+    if (training && !was_given_comm) LKI_TRY(lki_ranks_check_step(step->options.comm, step->run_number));
     return step->backend->ops->may_begin ? step->backend->ops->may_begin(step) : LK_OK;
 }
 
@@ -468,13 +467,19 @@ lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool t
     return status;
 }
 
-lk_status lk_step_forward(lk_step *step)
+/* The forward half, up to the end of a section. */
+static lk_status run_forward(lk_step *step, lki_section last)
 {
     LKI_TRY(begin_calls(step, true));
-    lk_status status = lki_plan_run_section(step->current->plan, LKI_SECTION_FORWARD);
+    lk_status status = lki_plan_run_sections(step->current->plan, LKI_SECTION_FORWARD, last);
     if (!step->current->training) return status;
     lk_status told = step->backend->ops->params_changed(step); /* batch norms move their statistics */
     return status ? status : told;
+}
+
+lk_status lk_step_forward(lk_step *step)
+{
+    return run_forward(step, LKI_SECTION_FORWARD);
 }
 
 lk_status lki_step_check_loss(lk_step *step)
@@ -484,11 +489,16 @@ lk_status lki_step_check_loss(lk_step *step)
     return lki_plan_explain_nan(step->current->plan);
 }
 
+static lk_status take_loss(lk_step *step)
+{
+    LKI_TRY(step->backend->ops->read_loss(step));
+    return step->current->loss ? lki_step_check_loss(step) : LK_OK;
+}
+
 lk_status lk_step_criterion(lk_step *step)
 {
-    LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_CRITERION));
-    LKI_TRY(step->backend->ops->read_loss(step));
-    return step->current->has_loss ? lki_step_check_loss(step) : LK_OK;
+    LKI_TRY(lki_plan_run_sections(step->current->plan, LKI_SECTION_CRITERION, LKI_SECTION_CRITERION));
+    return take_loss(step);
 }
 
 /* PyTorch counts the batches that a batch norm has seen. */
@@ -515,7 +525,7 @@ static lk_status average_at_once(lk_step *step)
 
 lk_status lk_step_backward(lk_step *step)
 {
-    LKI_TRY(lki_plan_run_section(step->current->plan, LKI_SECTION_BACKWARD));
+    LKI_TRY(lki_plan_run_sections(step->current->plan, LKI_SECTION_BACKWARD, LKI_SECTION_BACKWARD));
     lki_step_count_batches(step, 1);
     step->update_due = lki_update_count(&step->update, step->current->unreached);
     LKI_TRY(begin_calls(step, false));
@@ -552,8 +562,8 @@ lk_status lki_step_train(lk_step *step, const lk_input *fields, int count)
 {
     LKI_TRY(lk_step_begin(step, fields, count, true));
     if (lki_step_records(step)) return step->backend->ops->replay(step, true);
-    LKI_TRY(lk_step_forward(step));
-    LKI_TRY(lk_step_criterion(step));
+    LKI_TRY(run_forward(step, LKI_SECTION_CRITERION));
+    LKI_TRY(take_loss(step));
     LKI_TRY(lk_step_backward(step));
     return lki_step_update(step);
 }
@@ -568,8 +578,8 @@ lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count)
 {
     LKI_TRY(lk_step_begin(step, fields, count, false));
     if (lki_step_records(step)) return step->backend->ops->replay(step, false);
-    LKI_TRY(lk_step_forward(step));
-    return lk_step_criterion(step);
+    LKI_TRY(run_forward(step, LKI_SECTION_CRITERION));
+    return take_loss(step);
 }
 
 lk_status lk_step_take_rows(lk_step *step, const char *name, const lk_rows *rows, const int64_t *indices)

@@ -24,8 +24,8 @@ typedef struct lki_step_plan {
     lk_dtype dtypes[LKI_MAX_STEP_FIELDS];
     lk_shape shapes[LKI_MAX_STEP_FIELDS];
     const char *names[LKI_MAX_STEP_FIELDS]; /* the plan's own */
-    bool has_loss;
-    lki_samples_wanted samples; /* that it was recorded for */
+    const lk_tensor *loss;                  /* where the engine has it; NULL: the plan computes none */
+    lki_samples_wanted samples;             /* that it was recorded for */
     lki_sample_rule sample_rule;
     int unreached; /* which set of parameters its loss does not reach (lki_slice.unreached_by); -1: none */
     uint64_t last_used; /* the batch that used it last, counted from the first */

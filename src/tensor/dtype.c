@@ -1,17 +1,13 @@
 #include <lockstep/tensor.h>
 
 #include "base/status.h"
+#include "tensor/layout.h"
 
 #include <string.h>
 
 size_t lk_dtype_nbytes(lk_dtype dtype)
 {
-    static const size_t sizes[] = {
-#define X(symbol, name, nbytes) nbytes,
-        LK_DTYPE_LIST(X)
-#undef X
-    };
-    return sizes[dtype];
+    return lki_dtype_nbytes(dtype);
 }
 
 const char *lk_dtype_name(lk_dtype dtype)
@@ -26,7 +22,7 @@ const char *lk_dtype_name(lk_dtype dtype)
 
 bool lk_dtype_is_float(lk_dtype dtype)
 {
-    return dtype == LK_F32 || dtype == LK_F64 || dtype == LK_BF16 || dtype == LK_F16;
+    return lki_dtype_is_float(dtype);
 }
 
 lk_status lk_dtype_parse(lk_dtype *out, const char *name)

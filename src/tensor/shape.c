@@ -1,5 +1,7 @@
 #include <lockstep/tensor.h>
 
+#include "tensor/layout.h"
+
 #include <stdio.h>
 
 lk_shape lk_scalar_shape(void)
@@ -9,17 +11,12 @@ lk_shape lk_scalar_shape(void)
 
 int64_t lk_shape_count(lk_shape shape)
 {
-    int64_t count = 1;
-    for (int i = 0; i < shape.rank; i++) count *= shape.dim[i];
-    return count;
+    return lki_shape_count(&shape);
 }
 
 bool lk_shape_equal(lk_shape a, lk_shape b)
 {
-    if (a.rank != b.rank) return false;
-    for (int i = 0; i < a.rank; i++)
-        if (a.dim[i] != b.dim[i]) return false;
-    return true;
+    return lki_shape_equal(&a, &b);
 }
 
 const char *lk_shape_format(char *text, size_t capacity, lk_shape shape)

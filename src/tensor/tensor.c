@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "tensor/buffer.h"
 #include "tensor/element.h"
+#include "tensor/layout.h"
 
 #include <string.h>
 
@@ -109,12 +110,7 @@ size_t lk_tensor_nbytes(const lk_tensor *tensor)
 
 bool lk_tensor_is_contiguous(const lk_tensor *tensor)
 {
-    int64_t expected = 1;
-    for (int i = tensor->shape.rank - 1; i >= 0; i--) {
-        if (tensor->shape.dim[i] != 1 && tensor->stride[i] != expected) return false;
-        expected *= tensor->shape.dim[i];
-    }
-    return true;
+    return lki_tensor_is_contiguous(tensor);
 }
 
 lk_tensor *lk_tensor_view(const lk_tensor *tensor)

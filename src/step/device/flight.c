@@ -29,7 +29,7 @@ bool lki_device_may_launch(lk_step *step, const lk_input *fields, int count, boo
         return false;
     if (!lki_device_records(step) || step->generation != lki_flat_generation()) return false;
     const lki_step_plan *plan = lki_step_find_plan(step, fields, count, training);
-    if (!plan || !plan->has_loss) return false;
+    if (!plan || !plan->loss) return false;
     lki_plan_home *held = lki_plan_held(plan->plan);
     const lki_programs *programs = lki_plan_home_programs(held);
     return programs->has_run && !programs->lacks_program && make_room(held);

@@ -325,9 +325,8 @@ static lk_status fetch(lki_plan_home *held, int index)
 {
     lk_engine *engine = held->engine;
     output_place *output = &held->outputs[index];
-    const lk_tensor *there;
+    const lk_tensor *there = lki_plan_output_there(held->plan, index);
     if (!output->wanted) return LK_OK;
-    LKI_TRY(lki_plan_output_there(held->plan, index, &there));
     output->fetched[held->lane] = true;
     return engine->ops->fetch(engine, output->host[held->lane].data, there->data, lk_tensor_nbytes(there));
 }
@@ -338,13 +337,10 @@ lk_status lki_plan_home_fetch_outputs(lki_plan_home *held)
     return LK_OK;
 }
 
-lk_status lki_plan_home_watch(lki_plan_home *held, const char *name, lk_watched *host, bool guard)
+lk_status lki_plan_home_watch(lki_plan_home *held, const lk_tensor *loss, lk_watched *host, bool guard)
 {
-    int index = lki_plan_find_output(held->plan, name);
-    const lk_tensor *there;
-    if (index < 0) return LK_OK;
-    LKI_TRY(lki_plan_output_there(held->plan, index, &there));
-    return held->engine->ops->watch(held->engine, there, host, guard);
+    LKI_TRY(lki_plan_check_outputs(held->plan));
+    return held->engine->ops->watch(held->engine, loss, host, guard);
 }
 
 static void set_started(lki_plan_home *held, bool fetches)

@@ -70,8 +70,8 @@ lk_status lki_plan_home_feed_rows(lki_plan_home *held, int index, const void *sl
 
 /* Outputs that were asked for before travel to the host beside what is asked for next. */
 lk_status lki_plan_home_fetch_outputs(lki_plan_home *held);
-/* *host holds that output after finish, and may guard the updates (lk_engine_ops.watch). */
-lk_status lki_plan_home_watch(lki_plan_home *held, const char *name, lk_watched *host, bool guard);
+/* *host holds the plan's loss after finish, and may guard the updates (lk_engine_ops.watch). */
+lk_status lki_plan_home_watch(lki_plan_home *held, const lk_tensor *loss, lk_watched *host, bool guard);
 /* A recorded program was started, which fetches what was wanted when it was recorded. */
 void lki_plan_home_replayed(lki_plan_home *held);
 /* Waits for the engine: fetched outputs are there, staging slots are free. A failure has the layer's name in

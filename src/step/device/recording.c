@@ -44,24 +44,23 @@ lk_status lki_device_begin_calls(lk_step *step, bool draws)
 
 lk_status lki_device_read_loss(lk_step *step)
 {
-    bool has_loss = step->current->has_loss;
-    if (has_loss) LKI_TRY(lki_plan_home_watch(current(step), step->options.loss_key, watched(step), false));
+    const lk_tensor *loss = step->current->loss;
+    if (loss) LKI_TRY(lki_plan_home_watch(current(step), loss, watched(step), false));
     LKI_TRY(lki_plan_home_finish(current(step)));
-    if (has_loss) step->loss = watched(step)->loss;
+    if (loss) step->loss = watched(step)->loss;
     return LK_OK;
 }
 
 static lk_status make_calls(lk_step *step, lki_program_kind kind)
 {
     lki_plan *plan = step->current->plan;
-    LKI_TRY(lki_plan_run_section(plan, LKI_SECTION_FORWARD));
-    LKI_TRY(lki_plan_run_section(plan, LKI_SECTION_CRITERION));
+    LKI_TRY(lki_plan_run_sections(plan, LKI_SECTION_FORWARD, LKI_SECTION_CRITERION));
     bool guard = kind != LKI_PROGRAM_EVALUATE && !step->options.allow_nan;
-    if (step->current->has_loss)
-        LKI_TRY(lki_plan_home_watch(current(step), step->options.loss_key, watched(step), guard));
+    if (step->current->loss)
+        LKI_TRY(lki_plan_home_watch(current(step), step->current->loss, watched(step), guard));
     LKI_TRY(lki_plan_home_fetch_outputs(current(step)));
     if (kind == LKI_PROGRAM_EVALUATE) return LK_OK;
-    LKI_TRY(lki_plan_run_section(plan, LKI_SECTION_BACKWARD));
+    LKI_TRY(lki_plan_run_sections(plan, LKI_SECTION_BACKWARD, LKI_SECTION_BACKWARD));
     LKI_TRY(lki_update_accumulate(&step->update));
     if (kind == LKI_PROGRAM_UPDATE) return lki_update_apply(&step->update);
     return lki_update_clips_each(&step->update) ? lki_update_clip(&step->update) : LK_OK;
@@ -168,7 +167,7 @@ lk_status lki_device_finish(lk_step *step)
     if (!started) return LK_OK;
     device->started = 0;
     lk_status status = lki_plan_home_finish(current(step));
-    if (status == LK_OK && step->current->has_loss) {
+    if (status == LK_OK && step->current->loss) {
         step->loss = watched(step)->loss;
         status = lki_step_check_loss(step);
         if (status == LK_OK && watched(step)->lost)
