@@ -1,26 +1,12 @@
 /* Distributed data parallel: what the ddp pass needs to know about the flat gradients.
  *
- * A bucket is a slice of the flat gradient buffer: nothing is copied to communicate. Buckets follow the order
- * in which the backward half finishes gradients, the last parameters first; the first bucket is small, so
- * that communication begins early. */
+ * Buckets (comm/rank_ops.h) follow the order in which the backward half finishes gradients, the last
+ * parameters first; the first bucket is small, so that communication begins early. */
 #ifndef LKI_GRAPH_DDP_H
 #define LKI_GRAPH_DDP_H
 
+#include "comm/rank_ops.h"
 #include "graph/graph.h"
-
-#include <lockstep/sys/comm.h>
-
-typedef struct lki_bucket {
-    lk_comm *comm;
-    lk_dtype dtype;
-    void *data;
-    int64_t count;
-    const lk_comm_window *window; /* that it lies in; NULL: in memory of this rank's own */
-    lk_param **params;            /* whose gradients lie in it */
-    int param_count;
-    lk_comm_request *request; /* while it is under way */
-    void *staging;            /* while it is under way on an engine whose memory the comm cannot read */
-} lki_bucket;
 
 typedef struct lki_ddp {
     lki_bucket *buckets; /* in the order in which they are started */

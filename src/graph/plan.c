@@ -3,7 +3,7 @@
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "graph/host_ops.h"
+#include "comm/rank_ops.h"
 #include "graph/workspace.h"
 
 #include <assert.h>

@@ -1,9 +1,6 @@
-#include "graph/host_ops.h"
+#include "comm/rank_ops.h"
 
 #include "base/status.h"
-#include "graph/ddp.h"
-
-#include <lockstep/sys/comm.h>
 
 #include <string.h>
 
