@@ -40,21 +40,21 @@ typedef struct lki_backend_ops {
     lk_status (*push)(lki_backend *backend, void *block);
     void (*changed)(lki_backend *backend);
 
-    /* The step's parameters. place (optional): gives each of them a place where the engine reaches it, when
-     * the step is made and when another step has moved them. refresh: before a batch, the engine sees what
-     * others have made of them since. params_changed: the step has trained. release (optional): the step
-     * goes. */
+    /* The step's parameters. Optional, all or none: they are the flat buffers on the host.
+     * place: gives each of them a place where the engine reaches it, when the step is made and when another
+     * step has moved them. refresh: before a batch, the engine sees what others have made of them since.
+     * params_changed: the step has trained. release: the step goes. */
     lk_status (*place_params)(lk_step *step);
     lk_status (*refresh_params)(lk_step *step);
     lk_status (*params_changed)(lk_step *step);
     void (*release_params)(lk_step *step);
 
-    /* One batch, in this order. Optional where it says so.
-     * may_begin (optional): fails if a batch cannot begin now. settle (optional): collects the errors of
-     * batches in flight if this one would wait for them anyhow. enter (optional): makes the current plan
-     * ready for its inputs. bind_rows: gives an input its values, which are rows of something larger.
-     * begin_calls (optional): hands the engine the numbers of the update and, if the batch `draws`, new
-     * random numbers. read_loss: waits for the criterion half and sets step->loss if the plan has one. */
+    /* One batch, in this order. Optional, but for bind_rows: calls are done when they return.
+     * may_begin: fails if a batch cannot begin now. settle: collects the errors of batches in flight if this
+     * one would wait for them anyhow. enter: makes the current plan ready for its inputs. bind_rows: gives an
+     * input its values, which are rows of something larger. begin_calls: hands the engine the numbers of the
+     * update and, if the batch `draws`, new random numbers. read_loss: waits for the criterion half and sets
+     * step->loss if the plan has one. */
     lk_status (*may_begin)(lk_step *step);
     lk_status (*settle)(lk_step *step, const lk_input *fields, int count, bool training);
     lk_status (*enter)(lk_step *step);

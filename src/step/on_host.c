@@ -1,12 +1,11 @@
 /* Steps on the host: the flat buffers are what kernels compute on, and a step is its calls, one after
- * another. All that remains to be done is to follow parameters that live elsewhere, because a step of another
- * engine trains them. */
+ * another, as step.c makes them. So there is next to nothing to do here: rows of a dataset are gathered into
+ * a batch. */
 #include "step/step.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "data/rows.h"
-#include "tensor/element.h"
 
 typedef struct on_host {
     lki_backend backend;
@@ -29,18 +28,6 @@ static void free_backend(lki_backend *backend)
     lki_free(self);
 }
 
-static lk_status refresh_params(lk_step *step)
-{
-    for (int i = 0; i < step->params.count; i++) LKI_TRY(lki_param_pull(step->params.items[i].param));
-    return LK_OK;
-}
-
-static lk_status params_changed(lk_step *step)
-{
-    for (int i = 0; i < step->params.count; i++) lki_param_push(step->params.items[i].param);
-    return LK_OK;
-}
-
 static lk_status bind_rows(lk_step *step, int index, const lk_input *field, const lki_announced *announced)
 {
     const lk_tensor *wanted = field->tensor;
@@ -57,19 +44,9 @@ static lk_status bind_rows(lk_step *step, int index, const lk_input *field, cons
     return lki_plan_bind(step->current->plan, index, (*gathered)->data);
 }
 
-static lk_status read_loss(lk_step *step)
-{
-    const lk_tensor *loss = step->current->loss;
-    if (loss) step->loss = lki_load(loss->dtype, loss->data, 0);
-    return LK_OK;
-}
-
 const lki_backend_ops lki_on_host = {
     .on_host = true,
     .create = create,
     .free = free_backend,
-    .refresh_params = refresh_params,
-    .params_changed = params_changed,
     .bind_rows = bind_rows,
-    .read_loss = read_loss,
 };

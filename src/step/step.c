@@ -436,7 +436,7 @@ static lk_status begin(lk_step *step, const lk_input *fields, int count, bool tr
     plan->last_used = ++step->batch_count;
     if (ops->enter) LKI_TRY(ops->enter(step));
     LKI_TRY(bind(step, fields, count));
-    LKI_TRY(ops->refresh_params(step));
+    LKI_TRY(lki_step_refresh_params(step));
     step->has_loss = false;
     step->loss = NAN;
     return LK_OK;
@@ -473,7 +473,7 @@ static lk_status run_forward(lk_step *step, lki_section last)
     LKI_TRY(begin_calls(step, true));
     lk_status status = lki_plan_run_sections(step->current->plan, LKI_SECTION_FORWARD, last);
     if (!step->current->training) return status;
-    lk_status told = step->backend->ops->params_changed(step); /* batch norms move their statistics */
+    lk_status told = lki_step_params_changed(step); /* batch norms move their statistics */
     return status ? status : told;
 }
 
@@ -491,7 +491,7 @@ lk_status lki_step_check_loss(lk_step *step)
 
 static lk_status take_loss(lk_step *step)
 {
-    LKI_TRY(step->backend->ops->read_loss(step));
+    LKI_TRY(lki_step_read_loss(step));
     return step->current->loss ? lki_step_check_loss(step) : LK_OK;
 }
 
@@ -548,7 +548,7 @@ lk_status lki_step_update(lk_step *step)
     lki_update_advance(&step->update);
     LKI_TRY(begin_calls(step, false));
     LKI_TRY(step->flat.common_states ? lki_step_divided_update(step) : lki_update_apply(&step->update));
-    LKI_TRY(step->backend->ops->params_changed(step));
+    LKI_TRY(lki_step_params_changed(step));
     return lki_replicas_check_if_due(&step->replicas, step->update.step_count);
 }
 

@@ -4,6 +4,7 @@
 
 #include <lockstep/step.h>
 
+#include "base/status.h"
 #include "graph/plan.h"
 #include "step/announced_rows.h"
 #include "step/backend.h"
@@ -12,6 +13,7 @@
 #include "step/replicas.h"
 #include "step/sample_losses.h"
 #include "step/update.h"
+#include "tensor/element.h"
 
 /* A step keeps the plans of this many shapes, those that it has used last. */
 enum { LKI_MAX_STEP_FIELDS = 16, LKI_MAX_STEP_PLANS = 64 };
@@ -79,6 +81,32 @@ static inline lk_status lki_step_launch(lk_step *step, const lk_input *fields, i
 static inline lk_status lki_step_land(lk_step *step, bool *lost)
 {
     return step->backend->ops->land(step, lost);
+}
+
+/* Before a batch: the engine sees what others have made of the parameters. On the host those are newer that
+ * live with a step of another engine. */
+static inline lk_status lki_step_refresh_params(lk_step *step)
+{
+    if (step->backend->ops->refresh_params) return step->backend->ops->refresh_params(step);
+    for (int i = 0; i < step->params.count; i++) LKI_TRY(lki_param_pull(step->params.items[i].param));
+    return LK_OK;
+}
+
+/* After the step has trained: others see what has become of them. */
+static inline lk_status lki_step_params_changed(lk_step *step)
+{
+    if (step->backend->ops->params_changed) return step->backend->ops->params_changed(step);
+    for (int i = 0; i < step->params.count; i++) lki_param_push(step->params.items[i].param);
+    return LK_OK;
+}
+
+/* Of the plan's last replay, into step->loss. */
+static inline lk_status lki_step_read_loss(lk_step *step)
+{
+    const lk_tensor *loss = step->current->loss;
+    if (step->backend->ops->read_loss) return step->backend->ops->read_loss(step);
+    if (loss) step->loss = lki_load(loss->dtype, loss->data, 0);
+    return LK_OK;
 }
 
 /* Waits for batches that were started and not waited for, and reports their errors. */

@@ -42,8 +42,8 @@ static void the_host_has_no_device(void **state)
     assert_true(ops->on_host);
     assert_null(step->backend->home);
     assert_true(!ops->add && !ops->address && !ops->pull && !ops->push && !ops->changed);
-    assert_true(!ops->place_params && !ops->release_params);
-    assert_true(!ops->may_begin && !ops->settle && !ops->enter && !ops->begin_calls);
+    assert_true(!ops->place_params && !ops->release_params && !ops->refresh_params && !ops->params_changed);
+    assert_true(!ops->may_begin && !ops->settle && !ops->enter && !ops->begin_calls && !ops->read_loss);
     assert_true(!ops->records && !ops->replay && !ops->finish && !ops->forget_programs);
     assert_true(!ops->may_launch && !ops->launch && !ops->land);
     assert_true(!ops->give_way && !ops->forget_rows);
