@@ -6,13 +6,13 @@ find_package(Threads REQUIRED)
 set(LOCKSTEP_FEATURES "")
 set(LOCKSTEP_MISSING "")
 
-# lockstep_feature(<NAME> <what it gives> <found?> <libraries...>): defines LOCKSTEP_HAVE_<NAME> and links the libraries. Where
-# <NAME>_OFF is set, it says why the feature is off.
+# lockstep_feature(<NAME> <what it gives> <found?> <libraries...>): defines LOCKSTEP_HAVE_<NAME>, and LOCKSTEP_<NAME>_LIBRARIES for
+# who links them: cmake/Plugins.cmake. Where <NAME>_OFF is set, it says why the feature is off.
 function(lockstep_feature name gives found)
     if(found)
         set(LOCKSTEP_HAVE_${name} ON PARENT_SCOPE)
         set_property(GLOBAL APPEND PROPERTY LOCKSTEP_DEFINITIONS LOCKSTEP_HAVE_${name}=1)
-        set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES ${ARGN})
+        set(LOCKSTEP_${name}_LIBRARIES "${ARGN}" PARENT_SCOPE)
         message(STATUS "lockstep: ${gives}: on")
     else()
         set(LOCKSTEP_HAVE_${name} OFF PARENT_SCOPE)
@@ -44,6 +44,7 @@ pkg_check_modules(CURL IMPORTED_TARGET libcurl)
 lockstep_feature(CURL "downloads (libcurl)" "${CURL_FOUND}" PkgConfig::CURL)
 pkg_check_modules(DEFLATE IMPORTED_TARGET libdeflate)
 lockstep_feature(DEFLATE "fast unpacking of gzip (libdeflate)" "${DEFLATE_FOUND}" PkgConfig::DEFLATE)
+set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES ${LOCKSTEP_DEFLATE_LIBRARIES})
 pkg_check_modules(PNG IMPORTED_TARGET libpng)
 lockstep_feature(PNG "PNG pictures (libpng)" "${PNG_FOUND}" PkgConfig::PNG)
 pkg_check_modules(JPEG IMPORTED_TARGET libjpeg)
@@ -102,6 +103,12 @@ if(NOT CUDA_OFF)
     set(CUDA_OK TRUE)
 endif()
 lockstep_feature(CUDA "training on GPUs (CUDA, cuDNN, NCCL)" "${CUDA_OK}")
+
+# The plug-in for Gloo brings C++'s library. The sanitizers look for it when the program starts, and stop at the first exception if
+# it came later.
+if(LOCKSTEP_SANITIZE AND LOCKSTEP_HAVE_GLOO)
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LIBRARIES -Wl,--no-as-needed stdc++)
+endif()
 
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 

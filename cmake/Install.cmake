@@ -16,11 +16,9 @@ endforeach()
 
 # A program that links liblockstep.a links what the library itself uses; the shared library brings that along.
 lockstep_static_linkage(LOCKSTEP_PC_LIBS LOCKSTEP_PACKAGE_DEPENDENCIES ${LOCKSTEP_LIBRARIES})
-if(LOCKSTEP_HAVE_GLOO)
-    # The one C++ file needs its library also where a project knows only C.
-    string(APPEND LOCKSTEP_PC_LIBS " -lstdc++")
-    set_property(TARGET lockstep_static APPEND PROPERTY INTERFACE_LINK_LIBRARIES $<INSTALL_INTERFACE:stdc++>)
-endif()
+# It finds the plug-ins by its rpath, wherever it lies itself.
+target_link_options(lockstep_static INTERFACE
+    $<INSTALL_INTERFACE:-Wl,-rpath,$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}>)
 
 # Relative to where the file lies, so that an installed tree may be moved.
 file(RELATIVE_PATH LOCKSTEP_PC_UP ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})

@@ -3,9 +3,16 @@
 
 #include "base/memory.h"
 #include "base/threads.h"
+#include "comm/gloo/gloo_plugin.h"
+#include "comm/mpi/mpi_plugin.h"
+#include "data/curl/curl_plugin.h"
+#include "data/fftw/fftw_plugin.h"
+#include "data/hdf5/hdf5_plugin.h"
 #include "engine/cpu/machine.h"
+#include "estimator/plplot/plplot_plugin.h"
 #include "launch/devices.h"
 #include "launch/role.h"
+#include "tensor/pictures/pictures_plugin.h"
 
 #include <lockstep/sys/engine.h>
 #include <lockstep/version.h>
@@ -118,15 +125,21 @@ static void print_comms(void)
                lki_format_nbytes(room, sizeof room, (uint64_t)shm.f_bavail * shm.f_frsize));
     else
         print_fact("comm", "shm: no /dev/shm");
-#ifdef LOCKSTEP_HAVE_GLOO
-    print_fact("comm", "gloo: built in");
-#endif
-#ifdef LOCKSTEP_HAVE_MPI
-    print_fact("comm", "mpi: built in");
-#endif
+    if (lki_comm_has_gloo()) print_fact("comm", "gloo: ready");
+    if (lki_comm_has_mpi()) print_fact("comm", "mpi: ready");
 #ifdef LOCKSTEP_HAVE_CUDA
     print_fact("comm", "nccl: built in; it needs GPUs, and NCCL's library, as below");
 #endif
+}
+
+/* Each plug-in is opened, with the libraries that it needs. */
+static void print_plugins(void)
+{
+    lki_plugin *const plugins[] = {&lki_mpi,  &lki_gloo,     &lki_hdf5,   &lki_fftw,
+                                   &lki_curl, &lki_pictures, &lki_plplot, NULL};
+    for (int i = 0; plugins[i]; i++)
+        printf("%-12s %s: %s\n", "plug-in", plugins[i]->name,
+               lki_plugin_open(plugins[i]) ? "ready" : lk_error());
 }
 
 /* Who would this process be, were a run started here? */
@@ -160,6 +173,7 @@ static int run(const void *options)
     print_features();
     print_engines();
     print_comms();
+    print_plugins();
     lki_doctor_gpus();
     print_role();
     return LKI_EXIT_DONE;

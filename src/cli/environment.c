@@ -28,6 +28,7 @@ const lki_variable lki_variables[] = {
     {"LOCKSTEP_MNIST_MIRRORS", "addresses to download MNIST from, separated by spaces"},
     {"LOCKSTEP_ONE_KERNEL",
      "small steps on a GPU: 0: always a CUDA graph; 1: fail if a step is not one kernel"},
+    {"LOCKSTEP_PLUGIN_PATH", "the directory of the plug-ins, liblockstep_*.so (beside the library)"},
     {"LOCKSTEP_SHM", "the directory for fields that the ranks of a host share (/dev/shm)"},
     {"LOCKSTEP_TOKEN", "a secret that the ranks of a job share"},
     {NULL, NULL},

@@ -1,47 +1,71 @@
-/* The registry of the optional backends: what is not built says so. */
+/* The backends that lie in plug-ins: MPI and Gloo. */
 #include "comm/comm.h"
 
+#include "base/plugin.h"
 #include "base/status.h"
+#include "comm/gloo/gloo_plugin.h"
+#include "comm/mpi/mpi_plugin.h"
+#include "comm/comm_services.h"
+
+static const lki_comm_services services = {
+    .comm_init = lki_comm_init,
+    .reduce = lki_reduce,
+    .scale = lki_scale,
+    .store_set = lki_store_set,
+    .store_get = lki_store_get,
+    .store_wait = lki_store_wait,
+    .store_port = lki_store_port,
+    .monitor_fail = lki_monitor_fail,
+    .monitor_failure = lki_monitor_failure,
+    .monitor_progress = lki_monitor_progress,
+};
+
+lki_plugin lki_gloo = {
+    .name = "gloo",
+    .library = "Gloo",
+    .package = "libgloo-dev",
+    .functions_nbytes = sizeof(lki_gloo_functions),
+    .services = &services,
+    .services_nbytes = sizeof services,
+};
+
+lki_plugin lki_mpi = {
+    .name = "mpi",
+    .library = "MPI",
+    .package = "libopenmpi-dev",
+    .functions_nbytes = sizeof(lki_mpi_functions),
+    .services = &services,
+    .services_nbytes = sizeof services,
+    .shows_symbols = true,
+};
 
 bool lki_comm_has_gloo(void)
 {
-#ifdef LOCKSTEP_HAVE_GLOO
-    return true;
-#else
-    return false;
-#endif
+    return lki_plugin_open(&lki_gloo) != NULL;
 }
 
 bool lki_comm_has_mpi(void)
 {
-#ifdef LOCKSTEP_HAVE_MPI
-    return true;
-#else
-    return false;
-#endif
+    return lki_plugin_open(&lki_mpi) != NULL;
 }
 
-#ifndef LOCKSTEP_HAVE_GLOO
 lk_status lki_comm_gloo_create(lk_comm **out, const lki_gloo_options *options)
 {
-    (void)options;
+    const lki_gloo_functions *gloo = lki_plugin_open(&lki_gloo);
     *out = NULL;
-    return lki_fail(LK_ERR_UNSUPPORTED, "comm gloo: this lockstep was built without Gloo (libgloo-dev)");
-}
-#endif
-
-#ifndef LOCKSTEP_HAVE_MPI
-lk_status lki_comm_mpi_meet(lk_comm **out, const lki_mpi_meet_options *options)
-{
-    (void)options;
-    return lki_comm_mpi_create(out, NULL);
+    return gloo ? gloo->create(out, options) : lki_fail_prefix(LK_ERR_UNSUPPORTED, "comm gloo");
 }
 
 lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options)
 {
-    (void)options;
+    const lki_mpi_functions *mpi = lki_plugin_open(&lki_mpi);
     *out = NULL;
-    return lki_fail(LK_ERR_UNSUPPORTED,
-                    "comm mpi: this lockstep was built without MPI (libopenmpi-dev or libmpich-dev)");
+    return mpi ? mpi->create(out, options) : lki_fail_prefix(LK_ERR_UNSUPPORTED, "comm mpi");
 }
-#endif
+
+lk_status lki_comm_mpi_meet(lk_comm **out, const lki_mpi_meet_options *options)
+{
+    const lki_mpi_functions *mpi = lki_plugin_open(&lki_mpi);
+    *out = NULL;
+    return mpi ? mpi->meet(out, options) : lki_fail_prefix(LK_ERR_UNSUPPORTED, "comm mpi");
+}

@@ -4,16 +4,10 @@
 
 #include <lockstep/status.h>
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tensor/picture.h"
 
-/* Zero is an empty picture. */
-typedef struct lki_image {
-    int64_t height, width;
-    int channels;  /* 1 or 3 */
-    uint8_t *data; /* (height, width, channels) */
-} lki_image;
+#include <stdbool.h>
+#include <stdint.h>
 
 /* Reads a picture as grey (1 channel) or RGB (3). The kind of file is told from its first bytes, not from its
  * name. */
@@ -26,9 +20,5 @@ bool lki_image_is_named_so(const char *name);
 /* (height, width, channels) bytes to (channels, out_height, out_width) f32 in 0..1, bilinear where the size
  * differs. */
 void lki_image_to_f32(const lki_image *image, float *out, int64_t out_height, int64_t out_width);
-
-/* One reader a format; `bytes` is the whole file. */
-lk_status lki_png_decode(lki_image *out, const char *path, const void *bytes, size_t nbytes, int channels);
-lk_status lki_jpeg_decode(lki_image *out, const char *path, const void *bytes, size_t nbytes, int channels);
 
 #endif

@@ -1,8 +1,9 @@
-#define _GNU_SOURCE /* dladdr, dlmopen */
+#define _GNU_SOURCE /* dlmopen */
 #include "device/open_plugin.h"
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/plugin.h"
 #include "base/status.h"
 
 #include <dlfcn.h>
@@ -56,43 +57,13 @@ static void *open_file(const char *path, bool afresh)
     return afresh ? dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL) : dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-static void *open_in(const char *folder, const char *below, bool afresh)
-{
-    char path[4096];
-    int length = snprintf(path, sizeof path, "%s/%s" PLUGIN_FILE, folder, below);
-    if (length < 0 || (size_t)length >= sizeof path || access(path, R_OK) != 0) return NULL;
-    return open_file(path, afresh);
-}
-
-/* The folder of the file that this very code was loaded from. */
-static bool own_folder(char *folder, size_t capacity)
-{
-    Dl_info info;
-    if (!dladdr((const void *)&host, &info) || !info.dli_fname) return false;
-    char *path = realpath(info.dli_fname, NULL);
-    if (!path) return false;
-    char *slash = strrchr(path, '/');
-    bool fits = slash && (size_t)(slash - path) < capacity;
-    if (fits) {
-        memcpy(folder, path, (size_t)(slash - path));
-        folder[slash - path] = '\0';
-    }
-    free(path);
-    return fits;
-}
-
 static void *open_library(bool afresh)
 {
+    char path[4096];
     const char *wanted = getenv("LOCKSTEP_CUDA_PLUGIN");
     if (wanted && *wanted) return open_file(wanted, afresh);
-    char folder[4096];
-    void *library = NULL;
-    if (own_folder(folder, sizeof folder)) {
-        static const char *const below[] = {"", "../" LOCKSTEP_LIBDIR "/", "../"};
-        for (size_t i = 0; !library && i < sizeof below / sizeof *below; i++)
-            library = open_in(folder, below[i], afresh);
-    }
-    return library ? library : open_file(PLUGIN_FILE, afresh);
+    bool found = lki_plugin_find(path, sizeof path, PLUGIN_FILE, NULL, 0);
+    return open_file(found ? path : PLUGIN_FILE, afresh);
 }
 
 static const lki_cuda_plugin *load(bool afresh)

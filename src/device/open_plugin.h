@@ -1,7 +1,6 @@
 /* The way to the GPUs: finds liblockstep_cuda.so and opens it once.
  *
- * It is looked for at $LOCKSTEP_CUDA_PLUGIN, beside liblockstep.so or the program, in the library folder of
- * the installation that the program belongs to, and where the system's linker looks. Thread-safe. */
+ * It is looked for at $LOCKSTEP_CUDA_PLUGIN, and then where all plug-ins are: base/plugin.h. Thread-safe. */
 #ifndef LKI_DEVICE_OPEN_PLUGIN_H
 #define LKI_DEVICE_OPEN_PLUGIN_H
 

@@ -1,75 +1,63 @@
+/* PNG and JPEG pictures. What knows their formats is a plug-in. */
 #include "tensor/png.h"
 
 #include "base/atomic_file.h"
 #include "base/memory.h"
+#include "base/plugin.h"
 #include "base/status.h"
+#include "tensor/pictures/pictures_plugin.h"
+#include "tensor/tensor_services.h"
 
-#ifdef LOCKSTEP_HAVE_PNG
-#include <png.h>
-#include <string.h>
+lki_plugin lki_pictures = {
+    .name = "pictures",
+    .library = "PNG and JPEG pictures",
+    .package = "libpng-dev and libjpeg-dev",
+    .functions_nbytes = sizeof(lki_pictures_functions),
+    .services = &lki_tensor_services_table,
+    .services_nbytes = sizeof lki_tensor_services_table,
+};
+
+static const lki_pictures_functions *open_pictures(const char *path)
+{
+    const lki_pictures_functions *pictures = lki_plugin_open(&lki_pictures);
+    if (!pictures) lki_fail_prefix(LK_ERR_UNSUPPORTED, "%s", path);
+    return pictures;
+}
+
+lk_status lki_png_decode(lki_image *out, const char *path, const void *bytes, size_t nbytes, int channels)
+{
+    const lki_pictures_functions *pictures = open_pictures(path);
+    return pictures ? pictures->decode_png(out, path, bytes, nbytes, channels) : LK_ERR_UNSUPPORTED;
+}
+
+lk_status lki_jpeg_decode(lki_image *out, const char *path, const void *bytes, size_t nbytes, int channels)
+{
+    const lki_pictures_functions *pictures = open_pictures(path);
+    return pictures ? pictures->decode_jpeg(out, path, bytes, nbytes, channels) : LK_ERR_UNSUPPORTED;
+}
 
 lk_status lki_png_encode(void **out, size_t *nbytes, const lk_tensor *pixels)
 {
-    png_image image = {.version = PNG_IMAGE_VERSION};
-    lk_status status = LK_OK;
+    const lki_pictures_functions *pictures = lki_plugin_open(&lki_pictures);
     lk_tensor *dense = NULL;
     *out = NULL;
+    *nbytes = 0;
+    if (!pictures) return LK_ERR_UNSUPPORTED;
     if (!lk_tensor_is_contiguous(pixels) && !(pixels = dense = lk_tensor_clone(pixels)))
         return lki_last_status();
-    image.height = (png_uint_32)pixels->shape.dim[0];
-    image.width = (png_uint_32)pixels->shape.dim[1];
-    image.format = pixels->shape.dim[2] == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-    png_alloc_size_t needed = PNG_IMAGE_PNG_SIZE_MAX(image);
-    *out = lki_calloc(needed, "a PNG picture");
-    if (!*out)
-        status = LK_ERR_NOMEM;
-    else if (!png_image_write_to_memory(&image, *out, &needed, 0, pixels->data, 0, NULL))
-        status = lki_fail(LK_ERR_INVALID, "PNG picture: %s", image.message);
-    if (status != LK_OK) {
-        lki_free(*out);
-        *out = NULL;
-    }
-    *nbytes = needed;
-    png_image_free(&image);
+    lk_status status = pictures->encode_png(out, nbytes, pixels);
     lk_tensor_free(dense);
     return status;
 }
 
 lk_tensor *lki_png_read(const char *path)
 {
-    png_image image = {.version = PNG_IMAGE_VERSION};
+    const lki_pictures_functions *pictures = open_pictures(path);
     LKI_SCOPED char *bytes = NULL;
     size_t nbytes;
-    lk_tensor *pixels = NULL;
-    if (lki_read_file(&bytes, &nbytes, path)) return NULL;
-    if (!png_image_begin_read_from_memory(&image, bytes, nbytes))
-        return lki_fail_null(LK_ERR_FORMAT, "%s: no PNG picture: %s", path, image.message);
-    image.format = PNG_FORMAT_RGB;
-    pixels = lk_tensor_create(LK_U8, LK_SHAPE(image.height, image.width, 3));
-    png_color white = {255, 255, 255};
-    if (pixels && !png_image_finish_read(&image, &white, pixels->data, 0, NULL)) {
-        lki_fail(LK_ERR_FORMAT, "%s: damaged PNG picture: %s", path, image.message);
-        lk_tensor_free(pixels);
-        pixels = NULL;
-    }
-    png_image_free(&image);
-    return pixels;
+    if (!pictures || lki_read_file(&bytes, &nbytes, path)) return NULL;
+    return pictures->decode_png_tensor(path, bytes, nbytes);
 }
-#else
-lk_status lki_png_encode(void **out, size_t *nbytes, const lk_tensor *pixels)
-{
-    (void)pixels;
-    *out = NULL;
-    *nbytes = 0;
-    return lki_fail(LK_ERR_UNSUPPORTED, "this build has no PNG pictures (libpng was not found)");
-}
-
-lk_tensor *lki_png_read(const char *path)
-{
-    return lki_fail_null(LK_ERR_UNSUPPORTED, "%s: this build has no PNG pictures (libpng was not found)",
-                         path);
-}
-#endif
 
 lk_status lki_png_write(const char *path, const lk_tensor *pixels)
 {

@@ -59,7 +59,7 @@ def levels():
 def comms(command):
     """Besides shared memory: what else the ranks of one host can speak in this build."""
     words = subprocess.run([command, "doctor"], capture_output=True, text=True).stdout
-    return ["gloo"] if "gloo: built in" in words else ["shm"]
+    return ["gloo"] if "gloo: ready" in words else ["shm"]
 
 
 def draw(options, kinds, number):

@@ -1,4 +1,4 @@
-#include "data/image.h"
+#include "tensor/pictures/pictures_plugin.h"
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -50,7 +50,7 @@ static lk_status decode_rows(struct jpeg_decompress_struct *info, lki_image *out
     return LK_OK;
 }
 
-lk_status lki_jpeg_decode(lki_image *out, const char *path, const void *bytes, size_t nbytes, int channels)
+lk_status lki_decode_jpeg(lki_image *out, const char *path, const void *bytes, size_t nbytes, int channels)
 {
     struct jpeg_decompress_struct info = {0};
     failure error;
@@ -70,7 +70,7 @@ lk_status lki_jpeg_decode(lki_image *out, const char *path, const void *bytes, s
 
 #else
 
-lk_status lki_jpeg_decode(lki_image *out, const char *path, const void *bytes, size_t nbytes, int channels)
+lk_status lki_decode_jpeg(lki_image *out, const char *path, const void *bytes, size_t nbytes, int channels)
 {
     (void)out, (void)bytes, (void)nbytes, (void)channels;
     return lki_fail(LK_ERR_UNSUPPORTED, "%s: this build cannot read JPEG (no libjpeg)", path);

@@ -1,0 +1,17 @@
+/* liblockstep_plplot.so: base/plugin.h. */
+#ifndef LKI_ESTIMATOR_PLPLOT_PLPLOT_PLUGIN_H
+#define LKI_ESTIMATOR_PLPLOT_PLPLOT_PLUGIN_H
+
+#include "base/plugin.h"
+#include "estimator/plot.h"
+
+typedef struct lki_plplot_functions {
+    __typeof__(&lki_page_begin) begin;
+    __typeof__(&lki_page_end) end;
+    __typeof__(&lki_page_curves) curves;
+    __typeof__(&lki_page_image) image;
+} lki_plplot_functions;
+
+extern lki_plugin lki_plplot; /* the library's side */
+
+#endif
