@@ -36,9 +36,10 @@ check:
 	@scripts/check-format
 	@scripts/check-docs
 
-# The page of all components and keys, as the command prints it.
+# The page of all components and keys, and the tables of environment variables, as the command prints them.
 docs: build
 	@$(BUILD)/lockstep components --markdown > docs/components.md
+	@scripts/write-environment $(BUILD)/lockstep
 
 bench: bootstrap-tests configure
 	@cmake --build $(BUILD) -j $(JOBS) --target product benches

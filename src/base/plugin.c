@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/settings.h"
 #include "base/status.h"
 
 #include <dlfcn.h>
@@ -38,12 +39,6 @@ static const lki_plugin_host host = {
 
 /* ---- Finding one ---- */
 
-static const char *chosen_folder(void)
-{
-    const char *wanted = getenv("LOCKSTEP_PLUGIN_PATH");
-    return wanted && *wanted ? wanted : NULL;
-}
-
 /* The folder of the file that this very code was loaded from. The loader knows the program itself only by
  * argv[0], which says nothing when a shell has found it on PATH. */
 static bool own_folder(char *folder, size_t capacity)
@@ -78,7 +73,8 @@ bool lki_plugin_find(char *path, size_t capacity, const char *file, char *looked
     static const char *const below[] = {"", "/../" LOCKSTEP_LIBDIR, "/.."};
     char folder[4096];
     if (looked) *looked = '\0';
-    if (chosen_folder()) return is_in(chosen_folder(), "", file, path, capacity, looked, looked_capacity);
+    const char *chosen = lki_setting_text(LKI_SETTING_PLUGIN_PATH);
+    if (chosen) return is_in(chosen, "", file, path, capacity, looked, looked_capacity);
     bool found = false;
     if (own_folder(folder, sizeof folder))
         for (size_t i = 0; !found && i < sizeof below / sizeof *below; i++)
@@ -125,7 +121,8 @@ static void *load(const lki_plugin *plugin, const char *file, char *path, size_t
 {
     char looked[1024];
     int flags = RTLD_NOW | (plugin->shows_symbols ? RTLD_GLOBAL : RTLD_LOCAL);
-    bool widely = !chosen_folder(), found = lki_plugin_find(path, capacity, file, looked, sizeof looked);
+    bool widely = !lki_setting_text(LKI_SETTING_PLUGIN_PATH);
+    bool found = lki_plugin_find(path, capacity, file, looked, sizeof looked);
     if (!found) snprintf(path, capacity, "%s", file);
     void *library = found || widely ? dlopen(path, flags) : NULL;
     if (library) return library;

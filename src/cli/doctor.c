@@ -1,7 +1,9 @@
 /* What this machine can do, a line a fact. */
 #include "cli/commands.h"
+#include "cli/environment.h"
 
 #include "base/memory.h"
+#include "base/settings.h"
 #include "base/threads.h"
 #include "comm/gloo/gloo_plugin.h"
 #include "comm/mpi/mpi_plugin.h"
@@ -112,7 +114,7 @@ static void print_kernels(void)
     const lki_low_kernels *low = lki_low_kernels_of(level);
     snprintf(line, sizeof line, "%s; bf16: %s%s", lki_cpu_level_name(level),
              low ? low->name : "widened to f32",
-             getenv("LOCKSTEP_CPU_LEVEL") ? ", as LOCKSTEP_CPU_LEVEL asks" : "");
+             lki_setting_text(LKI_SETTING_CPU_LEVEL) ? ", as LOCKSTEP_CPU_LEVEL asks" : "");
     print_fact("kernels", line);
 }
 
@@ -176,6 +178,7 @@ static int run(const void *options)
     print_plugins();
     lki_doctor_gpus();
     print_role();
+    lki_environment_print_set(stdout);
     return LKI_EXIT_DONE;
 }
 

@@ -1,55 +1,34 @@
-/* Every environment variable that is read, in one table. A variable that is not in it is a typing mistake,
- * which would otherwise go unnoticed. tests/cli/test_environment.c compares the table with the sources, with
- * docs/config.md and with the man page. */
+/* The environment variables of base/settings.h, for people. An unknown one is a slip of the hand, which would
+ * otherwise go unnoticed. */
 #include "cli/environment.h"
 
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/suggest.h"
 #include "launch/role.h"
 
+#include <lockstep/status.h>
+
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 extern char **environ;
 
-const lki_variable lki_variables[] = {
-    {"LOCKSTEP_CHANNELS_LAST", "1: channels last wherever the engine can; 0: never"},
-    {"LOCKSTEP_COMM_TIMEOUT", "seconds that a rank waits for the others in a collective (300)"},
-    {"LOCKSTEP_CPU_LEVEL",
-     "the CPU's kernels: amx, avx512bf16, avx512, avx2 or base; not above what the CPU has"},
-    {"LOCKSTEP_CUDA_PLUGIN", "path of the library for GPUs (liblockstep_cuda.so)"},
-    {"LOCKSTEP_ENGINE", "the engine that device auto means: cpu, cuda or ref"},
-    {"LOCKSTEP_HOST_ID", "the name of this host, if hosts share one name"},
-    {"LOCKSTEP_INTERFACE", "the network interface for Gloo and NCCL"},
-    {"LOCKSTEP_JOIN_TIMEOUT", "seconds that ranks wait for each other at the start (120)"},
-    {"LOCKSTEP_LINK_TIMEOUT", "seconds that a link between hosts may be silent (20)"},
-    {"LOCKSTEP_LOW_ACTIVATIONS", "1: with bf16 and fp16, keep activations in 16 bits; 0: in 32 bits"},
-    {"LOCKSTEP_MNIST_MIRRORS", "addresses to download MNIST from, separated by spaces"},
-    {"LOCKSTEP_ONE_KERNEL",
-     "small steps on a GPU: 0: always a CUDA graph; 1: fail if a step is not one kernel"},
-    {"LOCKSTEP_PLUGIN_PATH", "the directory of the plug-ins, liblockstep_*.so (beside the library)"},
-    {"LOCKSTEP_SHM", "the directory for fields that the ranks of a host share (/dev/shm)"},
-    {"LOCKSTEP_TOKEN", "a secret that the ranks of a job share"},
-    {NULL, NULL},
+static const char *const for_tests[] = {
+#define X(symbol) "LOCKSTEP_" #symbol,
+    LKI_TEST_SETTING_LIST(X)
+#undef X
 };
-
-/* What the tests and scripts of the source tree read. */
-static const char *const for_tests[] = {"LOCKSTEP_TEST_",
-                                        "LOCKSTEP_GOLDEN",
-                                        "LOCKSTEP_SHARED",
-                                        "LOCKSTEP_EMULATED_",
-                                        "LOCKSTEP_DUMP_",
-                                        "LOCKSTEP_NVCC",
-                                        NULL};
 
 static bool is_known(const char *name, lki_suggestion *near)
 {
-    for (int i = 0; lki_variables[i].name; i++) {
-        if (!strcmp(name, lki_variables[i].name)) return true;
-        lki_suggest_offer(near, lki_variables[i].name);
+    for (int i = 0; i < LKI_SETTING_COUNT; i++) {
+        if (!strcmp(name, lki_settings[i].name)) return true;
+        lki_suggest_offer(near, lki_settings[i].name);
     }
-    for (int i = 0; for_tests[i]; i++)
+    for (size_t i = 0; i < sizeof for_tests / sizeof *for_tests; i++)
         if (!strncmp(name, for_tests[i], strlen(for_tests[i]))) return true;
     return false;
 }
@@ -73,6 +52,24 @@ void lki_environment_note(void)
 void lki_environment_print(FILE *out)
 {
     fprintf(out, "\nEnvironment variables:\n");
-    for (int i = 0; lki_variables[i].name; i++)
-        fprintf(out, "  %-26s %s\n", lki_variables[i].name, lki_variables[i].help);
+    for (int i = 0; i < LKI_SETTING_COUNT; i++) {
+        const lki_setting_entry *entry = &lki_settings[i];
+        fprintf(out, "  %-26s %s", entry->name, entry->meaning);
+        if (*entry->otherwise) fprintf(out, " (%s)", entry->otherwise);
+        fputc('\n', out);
+    }
+}
+
+void lki_environment_print_set(FILE *out)
+{
+    for (int i = 0; i < LKI_SETTING_COUNT; i++) {
+        const lki_setting_entry *entry = &lki_settings[i];
+        const char *text = lki_setting_text((lki_setting)i);
+        if (!text) continue;
+        if (lki_setting_check((lki_setting)i))
+            fprintf(out, "%-12s %s\n", "setting", lk_error());
+        else
+            fprintf(out, "%-12s %s=%s\n", "setting", entry->name,
+                    entry->kind == LKI_SETTING_SECRET ? "(a secret)" : text);
+    }
 }

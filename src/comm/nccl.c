@@ -4,6 +4,7 @@
 #include "comm/comm_own.h"
 
 #include "base/memory.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "device/open_plugin.h"
 
@@ -105,8 +106,8 @@ static lk_status name_missing(const lki_comm_nccl_options *options)
 /* NCCL's own connections go where Gloo's would. */
 static void choose_interface(void)
 {
-    const char *interface = getenv("LOCKSTEP_INTERFACE");
-    if (interface && *interface) setenv("NCCL_SOCKET_IFNAME", interface, 0);
+    const char *interface = lki_setting_text(LKI_SETTING_INTERFACE);
+    if (interface) setenv("NCCL_SOCKET_IFNAME", interface, 0);
 }
 
 static lk_status join(nccl_link *self, const lki_comm_nccl_options *options)

@@ -2,6 +2,7 @@
 #include "comm/net.h"
 
 #include "base/clock.h"
+#include "base/settings.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -23,9 +24,9 @@ enum { LISTEN_BACKLOG = 1024, RETRY_MS = 20, ATTEMPT_MS = 3000, DEFAULT_LINK_MS 
  * lose power and networks that come back. */
 static int link_timeout_ms(void)
 {
-    const char *text = getenv("LOCKSTEP_LINK_TIMEOUT");
-    long seconds = text ? strtol(text, NULL, 10) : 0;
-    return seconds > 0 && seconds <= 100000 ? (int)seconds * 1000 : DEFAULT_LINK_MS;
+    int seconds;
+    bool set = lki_setting_seconds(LKI_SETTING_LINK_TIMEOUT, &seconds) == LK_OK && seconds;
+    return set ? seconds * 1000 : DEFAULT_LINK_MS;
 }
 
 void lki_net_tune(int fd)

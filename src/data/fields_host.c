@@ -2,6 +2,7 @@
 
 #include "base/job.h"
 #include "base/memory.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "data/fields.h"
@@ -26,8 +27,8 @@ enum { PATH_NBYTES = 4096, LARGE_NBYTES = 16 << 20, MAX_READERS = 16 };
 /* /dev/shm may be small, or not there. */
 static const char *shared_folder(void)
 {
-    const char *wanted = getenv("LOCKSTEP_SHM");
-    return wanted && *wanted ? wanted : "/dev/shm";
+    const char *wanted = lki_setting_text(LKI_SETTING_SHM);
+    return wanted ? wanted : "/dev/shm";
 }
 
 /* ---- What the file is called ---- */

@@ -3,6 +3,7 @@
 #include "base/atomic_file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "data/download.h"
 #include "data/file.h"
@@ -92,7 +93,7 @@ static lk_status fetch(const char *mirrors, const char *folder, const lki_mnist_
 
 lk_status lki_mnist_download(const char *root, const lki_mnist_file *files, int file_count)
 {
-    const char *mirrors = getenv("LOCKSTEP_MNIST_MIRRORS");
+    const char *mirrors = lki_setting_text(LKI_SETTING_MNIST_MIRRORS);
     LKI_SCOPED char *folder = lki_format("%s/MNIST/raw", root);
     if (!folder) return LK_ERR_NOMEM;
     LKI_TRY(lki_make_folders(folder));
@@ -105,7 +106,7 @@ lk_status lki_mnist_download(const char *root, const lki_mnist_file *files, int 
         if (!path || !packed)
             status = LK_ERR_NOMEM;
         else if (!lki_file_exists(path) && !lki_file_exists(packed))
-            status = fetch(mirrors && *mirrors ? mirrors : default_mirrors, folder, &files[i]);
+            status = fetch(mirrors ? mirrors : default_mirrors, folder, &files[i]);
     }
     close(lock); /* and with it the lock */
     return status;

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/plugin.h"
+#include "base/settings.h"
 #include "base/status.h"
 
 #include <dlfcn.h>
@@ -33,6 +34,7 @@ static const lki_cuda_host host = {
     .alloc = lki_calloc,
     .free = lki_free,
     .draw = lk_generator_u64,
+    .setting_switch = lki_setting_switch,
     .comm_create = lk_comm_create,
     .comm_is_idle = lk_comm_is_idle,
     .comm_start = lk_comm_start,
@@ -60,8 +62,8 @@ static void *open_file(const char *path, bool afresh)
 static void *open_library(bool afresh)
 {
     char path[4096];
-    const char *wanted = getenv("LOCKSTEP_CUDA_PLUGIN");
-    if (wanted && *wanted) return open_file(wanted, afresh);
+    const char *wanted = lki_setting_text(LKI_SETTING_CUDA_PLUGIN);
+    if (wanted) return open_file(wanted, afresh);
     bool found = lki_plugin_find(path, sizeof path, PLUGIN_FILE, NULL, 0);
     return open_file(found ? path : PLUGIN_FILE, afresh);
 }
@@ -111,8 +113,7 @@ void lki_cuda_note_start(void)
 /* Whoever names a plugin knows what is here: it may be one for a GPU that is not listed under /dev. */
 bool lki_cuda_has_device(void)
 {
-    const char *wanted = getenv("LOCKSTEP_CUDA_PLUGIN");
-    if (wanted && *wanted) return true;
+    if (lki_setting_text(LKI_SETTING_CUDA_PLUGIN)) return true;
     return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0 ||
            access("/dev/dxg", F_OK) == 0;
 }

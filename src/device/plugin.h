@@ -10,12 +10,14 @@
 #include <lockstep/sys/engine.h>
 #include <lockstep/version.h>
 
+#include "base/settings.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* The version of Lockstep, and one more with each change of this file or of the headers it includes. */
-enum { LKI_CUDA_PLUGIN_VERSION = LK_VERSION_NUMBER * 1000 + 12 };
+enum { LKI_CUDA_PLUGIN_VERSION = LK_VERSION_NUMBER * 1000 + 13 };
 
 /* What liblockstep does for the plugin. */
 typedef struct lki_cuda_host {
@@ -24,6 +26,7 @@ typedef struct lki_cuda_host {
     void *(*alloc)(size_t nbytes, const char *what); /* as lki_calloc */
     void (*free)(void *block);
     uint64_t (*draw)(lk_generator *generator); /* as lk_generator_u64 */
+    lk_status (*setting_switch)(lki_setting setting, lki_switch *out);
     /* For comms (<lockstep/sys/comm.h>). */
     lk_comm *(*comm_create)(const lk_comm_ops *ops, int rank, int size, void *context);
     bool (*comm_is_idle)(const lk_comm *comm);

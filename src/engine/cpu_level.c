@@ -1,5 +1,6 @@
 #include "engine/cpu_level.h"
 
+#include "base/settings.h"
 #include "base/status.h"
 #include "engine/cpu/machine.h"
 
@@ -21,9 +22,9 @@ const char *lki_cpu_level_name(lki_cpu_level level)
 
 lk_status lki_cpu_level_of_machine(lki_cpu_level *out)
 {
-    const char *wanted = getenv("LOCKSTEP_CPU_LEVEL");
+    const char *wanted = lki_setting_text(LKI_SETTING_CPU_LEVEL);
     int level = LEVEL_COUNT - 1;
-    if (wanted && *wanted)
+    if (wanted)
         while (level > 0 && strcmp(wanted, names[level]) != 0) level--;
     if (level == 0)
         return lki_fail(LK_ERR_CONFIG,

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "base/take.h"
 #include "device/open_plugin.h"
@@ -81,8 +82,8 @@ lk_engine *lk_engine_open(const char *name, const lk_engine_options *given)
     LKI_TAKE(lk_engine_options, options, given, NULL);
     const char *from = "";
     if (!name || !*name || !strcmp(name, "auto")) {
-        const char *wanted = getenv("LOCKSTEP_ENGINE");
-        bool chosen = wanted && *wanted && strcmp(wanted, "auto");
+        const char *wanted = lki_setting_text(LKI_SETTING_ENGINE);
+        bool chosen = wanted && strcmp(wanted, "auto");
         name = chosen ? wanted : fastest();
         from = chosen ? "LOCKSTEP_ENGINE: " : "";
     }

@@ -2,6 +2,7 @@
 
 #include "base/float_mode.h"
 #include "base/memory.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "comm/rank_ops.h"
 #include "graph/workspace.h"
@@ -268,18 +269,19 @@ static lk_status resolve_kernels(lki_plan *plan)
                                  plan->scratch_nbytes + plan->aside_nbytes);
 }
 
-/* What the environment says of a choice that is the engine's: 1 or 0, or nothing. */
-static bool chosen(const char *variable, bool otherwise)
-{
-    const char *wanted = getenv(variable);
-    return wanted && *wanted ? strcmp(wanted, "0") != 0 : otherwise;
-}
-
-/* LOCKSTEP_CHANNELS_LAST=1: wherever the engine can; 0: nowhere. */
 static lk_status assign_layouts(lk_graph *graph, lk_engine *engine)
 {
-    if (!chosen("LOCKSTEP_CHANNELS_LAST", true)) return LK_OK;
-    return lki_pass_layouts(graph, engine, chosen("LOCKSTEP_CHANNELS_LAST", false));
+    lki_switch wanted;
+    LKI_TRY(lki_setting_switch(LKI_SETTING_CHANNELS_LAST, &wanted));
+    return wanted == LKI_SWITCH_OFF ? LK_OK : lki_pass_layouts(graph, engine, wanted == LKI_SWITCH_ON);
+}
+
+static lk_status assign_precision(lki_plan *plan)
+{
+    lki_switch low;
+    LKI_TRY(lki_setting_switch(LKI_SETTING_LOW_ACTIVATIONS, &low));
+    bool keeps_low = low == LKI_SWITCH_UNSET ? plan->options.engine->ops->keeps_low : low == LKI_SWITCH_ON;
+    return lki_pass_precision(plan->graph, plan->options.precision, keeps_low);
 }
 
 static lk_status run_passes(lki_plan *plan)
@@ -288,9 +290,7 @@ static lk_status run_passes(lki_plan *plan)
     lk_engine *engine = plan->options.engine;
     if (graph->status) return lki_fail(graph->status, "%s", graph->error ? graph->error : "out of memory");
     lki_graph_count_uses(graph);
-    if (plan->options.precision != LK_F32)
-        LKI_TRY(lki_pass_precision(graph, plan->options.precision,
-                                   chosen("LOCKSTEP_LOW_ACTIVATIONS", engine->ops->keeps_low)));
+    if (plan->options.precision != LK_F32) LKI_TRY(assign_precision(plan));
     if (!plan->options.no_fusion && engine->ops->joins_losses) lki_pass_join_losses(graph);
     if (!plan->options.no_fusion) LKI_TRY(lki_pass_fuse(graph));
     LKI_TRY(assign_layouts(graph, engine));

@@ -2,6 +2,7 @@
 #include "launch/connect.h"
 
 #include "base/memory.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "comm/comm.h"
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TERMS_NBYTES = 160, MAX_LIMIT_S = 1000000 };
+enum { TERMS_NBYTES = 160 };
 
 static bool wants(const lki_connect_options *options, const char *backend)
 {
@@ -161,14 +162,13 @@ static lk_status join_leaders(lk_comm **out, session *s, const lki_role *role,
                                                               .store = meeting->store,
                                                               .join_timeout_ms = options->join_timeout_ms,
                                                               .timeout_ms = options->timeout_ms});
-    const char *interface = getenv("LOCKSTEP_INTERFACE");
     lki_gloo_options gloo = {.rank = meeting->host_of[role->rank],
                              .size = meeting->host_count,
                              .store = meeting->store,
                              .prefix = "gloo/",
                              .monitor = meeting->monitor,
                              .host = meeting->address,
-                             .interface = interface && *interface ? interface : NULL,
+                             .interface = lki_setting_text(LKI_SETTING_INTERFACE),
                              .join_timeout_ms = options->join_timeout_ms,
                              .timeout_ms = options->timeout_ms};
     return lki_comm_gloo_create(out, &gloo);
@@ -438,12 +438,11 @@ static void pin_unbound(const lki_role *role, const lki_connect_options *options
 }
 
 /* Where the caller has set no limit, the environment may. */
-static lk_status read_limit(const char *variable, int64_t *limit_ms)
+static lk_status read_limit(lki_setting setting, int64_t *limit_ms)
 {
-    int seconds = 0;
-    bool found;
-    LKI_TRY(lki_environment_int(NULL, variable, 1, MAX_LIMIT_S, &seconds, &found));
-    if (found && !*limit_ms) *limit_ms = (int64_t)seconds * 1000;
+    int seconds;
+    LKI_TRY(lki_setting_seconds(setting, &seconds));
+    if (seconds && !*limit_ms) *limit_ms = (int64_t)seconds * 1000;
     return LK_OK;
 }
 
@@ -453,8 +452,9 @@ lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_opti
     lk_status status;
     *out = NULL;
     LKI_TRY(check_backend(options, role));
-    LKI_TRY(read_limit("LOCKSTEP_JOIN_TIMEOUT", &limited.join_timeout_ms));
-    LKI_TRY(read_limit("LOCKSTEP_COMM_TIMEOUT", &limited.timeout_ms));
+    LKI_TRY(read_limit(LKI_SETTING_JOIN_TIMEOUT, &limited.join_timeout_ms));
+    LKI_TRY(read_limit(LKI_SETTING_COMM_TIMEOUT, &limited.timeout_ms));
+    LKI_TRY(lki_setting_check(LKI_SETTING_LINK_TIMEOUT)); /* whoever opens a link cannot fail over it */
     if (role->world_size == 1) {
         role->local_rank = 0;
         role->local_size = 1;

@@ -1,6 +1,7 @@
 #include "launch/gpus.h"
 
 #include "base/memory.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "device/open_plugin.h"
 #include "launch/devices.h"
@@ -16,8 +17,8 @@ enum { WORD_NBYTES = 300, DEFAULT_JOIN_MS = 120000 };
 static const char *resolve(const char *device)
 {
     if (device && *device && strcmp(device, "auto") != 0) return device;
-    const char *wanted = getenv("LOCKSTEP_ENGINE");
-    return wanted && *wanted ? wanted : "auto";
+    const char *wanted = lki_setting_text(LKI_SETTING_ENGINE);
+    return wanted ? wanted : "auto";
 }
 
 bool lki_gpu_is_meant(const char *device)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "comm/net.h"
 #include "comm/store/store_wire.h"
@@ -28,7 +29,7 @@ static unsigned long inode_of(const char *path)
 
 void lki_host_identity(char *text, size_t capacity)
 {
-    const char *given = getenv("LOCKSTEP_HOST_ID");
+    const char *given = lki_setting_text(LKI_SETTING_HOST_ID);
     char boot[64] = "";
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t length = fd >= 0 ? read(fd, boot, sizeof boot - 1) : 0;

@@ -1,6 +1,7 @@
 /* A role from an MPI launcher, read from what it leaves in the environment, before MPI itself is started. */
 #include "launch/role.h"
 
+#include "base/settings.h"
 #include "base/status.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ static void choose_token(lki_role *role, const char *const *environment)
 {
     static const char *const names[] = {"OMPI_MCA_orte_precondition_transports", "PMIX_NAMESPACE",
                                         "PMI_JOBID", "OMPI_MCA_ess_base_jobid", "HYDI_CONTROL_FD"};
-    const char *secret = lki_environment_get(environment, "LOCKSTEP_TOKEN");
+    const char *secret = lki_environment_get(environment, lki_settings[LKI_SETTING_TOKEN].name);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = lki_environment_get(environment, names[i]);
         if (!value) continue;

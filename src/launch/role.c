@@ -1,6 +1,7 @@
 /* The precedence: flags, the environment, Slurm, MPI, else this process alone. */
 #include "launch/role.h"
 
+#include "base/settings.h"
 #include "base/status.h"
 #include "comm/store/store.h"
 
@@ -24,7 +25,7 @@ const char *lki_role_source_name(lki_role_source source)
  * sizes are to hear just that. */
 static void shared_token(lki_role *role, const char *const *environment)
 {
-    const char *secret = lki_environment_get(environment, "LOCKSTEP_TOKEN");
+    const char *secret = lki_environment_get(environment, lki_settings[LKI_SETTING_TOKEN].name);
     snprintf(role->token, sizeof role->token, "lockstep by hand %.100s", secret ? secret : "");
 }
 

@@ -4,6 +4,7 @@
 #include "launch/role.h"
 
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/status.h"
 
 #include <limits.h>
@@ -93,7 +94,7 @@ static lk_status choose_port_and_token(lki_role *role, const char *const *enviro
 {
     static const char *const step_names[] = {"SLURM_STEP_ID", "SLURM_STEPID", NULL};
     const char *job = lki_environment_get(environment, "SLURM_JOB_ID"),
-               *secret = lki_environment_get(environment, "LOCKSTEP_TOKEN");
+               *secret = lki_environment_get(environment, lki_settings[LKI_SETTING_TOKEN].name);
     const char *restarts = lki_environment_get(environment, "SLURM_RESTART_COUNT");
     bool found;
     if (!job) job = lki_environment_get(environment, "SLURM_JOBID");

@@ -128,13 +128,14 @@ static lk_status open_engine(void **state, const lk_engine_options *options)
 {
     lki_cuda *cuda = (lki_cuda *)lki_host->alloc(sizeof *cuda, "the cuda engine");
     if (!cuda) return LK_ERR_NOMEM;
-    const char *one_kernel = getenv("LOCKSTEP_ONE_KERNEL");
+    lki_switch one_kernel;
     name_paths(cuda);
     cuda->tf32 = options->allow_tf32;
     cuda->benchmark = options->benchmark;
-    cuda->never_small = one_kernel && !strcmp(one_kernel, "0");
-    cuda->only_small = one_kernel && !strcmp(one_kernel, "1");
-    lk_status status = open_device(cuda, options->device);
+    lk_status status = lki_host->setting_switch(LKI_SETTING_ONE_KERNEL, &one_kernel);
+    cuda->never_small = one_kernel == LKI_SWITCH_OFF;
+    cuda->only_small = one_kernel == LKI_SWITCH_ON;
+    if (status == LK_OK) status = open_device(cuda, options->device);
     if (status == LK_OK) status = open_streams(cuda);
     if (status == LK_OK) status = open_shared_words(cuda);
     if (status != LK_OK) {
