@@ -2,7 +2,7 @@
 # first needs it. src/base/plugin.h says how. They lie beside liblockstep.so.
 
 # What stands in for the library inside of them.
-add_library(lockstep_inside_plugin STATIC base/inside_plugin.c base/text.c base/number_text.c tensor/dtype.c tensor/shape.c
+add_library(lockstep_inside_plugin STATIC base/inside_plugin.c base/kept_error.c base/text.c base/number_text.c tensor/dtype.c tensor/shape.c
                                           tensor/tensor_inside_plugin.c comm/comm_inside_plugin.c)
 target_include_directories(lockstep_inside_plugin PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(lockstep_inside_plugin PUBLIC ${LOCKSTEP_DEFINITIONS})

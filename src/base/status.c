@@ -8,9 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ERROR_CAPACITY = 1024 };
-
-static _Thread_local char error_text[ERROR_CAPACITY];
+static _Thread_local char error_text[LKI_ERROR_NBYTES];
 static _Thread_local lk_status error_status;
 static _Thread_local unsigned long error_count;
 
@@ -23,7 +21,7 @@ static void flatten_to_one_line(char *text)
 static void set_error(lk_status status, const char *format, va_list arguments)
 {
     /* Formatted aside first: an argument may be lk_error() itself. */
-    char fresh[ERROR_CAPACITY];
+    char fresh[LKI_ERROR_NBYTES];
     lki_vsnprintf(fresh, sizeof fresh, format, arguments);
     flatten_to_one_line(fresh);
     memcpy(error_text, fresh, sizeof error_text);
@@ -60,7 +58,7 @@ void *lki_fail_null(lk_status status, const char *format, ...)
 
 lk_status lki_fail_prefix(lk_status status, const char *format, ...)
 {
-    char prefix[ERROR_CAPACITY / 2];
+    char prefix[LKI_ERROR_NBYTES / 2];
     va_list arguments;
     va_start(arguments, format);
     lki_vsnprintf(prefix, sizeof prefix, format, arguments);

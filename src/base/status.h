@@ -33,6 +33,24 @@ lk_status lki_last_status(void);
 unsigned long lki_fail_count(void);
 lk_status lki_fail_if_silent(lk_status status, unsigned long said_before, const char *what, const char *name);
 
+/* A failure that is kept while other calls are made, which may fail, too. Zero is none.
+ *
+ *     lki_error first = {0};
+ *     lki_error_keep(&first, save());      // the first failure of several is the one that is kept
+ *     lki_error_keep(&first, close());
+ *     return lki_error_restore(&first);    // lk_error() is its sentence again; LK_OK if nothing has failed
+ */
+enum { LKI_ERROR_NBYTES = 1024 };
+typedef struct lki_error {
+    lk_status status;
+    char sentence[LKI_ERROR_NBYTES];
+} lki_error;
+
+/* Copies this thread's sentence, if status is a failure and nothing is kept yet. Returns status. */
+lk_status lki_error_keep(lki_error *error, lk_status status);
+/* Sets this thread's sentence and returns the status. */
+lk_status lki_error_restore(const lki_error *error);
+
 /* Propagates a failure to the caller. */
 #define LKI_TRY(call)                                                                                        \
     do {                                                                                                     \

@@ -94,10 +94,10 @@ static lk_status write_files(checkpoint_context *context, const lk_runner *runne
  * it cannot be, that is an error, but not one that costs the run its place. */
 static lk_status write_runner(checkpoint_context *context, const lk_runner *runner, lk_state_dict *state)
 {
-    lk_status flushed = lki_report_flush(runner);
-    LKI_SCOPED char *why = flushed ? lki_strdup(lk_error()) : NULL;
+    lki_error flushed = {0};
+    lki_error_keep(&flushed, lki_report_flush(runner));
     LKI_TRY(write_files(context, runner, state));
-    return flushed ? lki_fail(flushed, "%s", why ? why : "out of memory") : LK_OK;
+    return lki_error_restore(&flushed);
 }
 
 /* Only rank 0 knows the score and writes, but all ranks may have a part in the state. */

@@ -9,13 +9,14 @@
 /* One key alone may also have been meant as an option. */
 static lk_status override(lk_config *config, const char *command, const char *assignment)
 {
-    lk_status status = lk_config_override(config, assignment);
+    lki_error first = {0};
+    lk_status status = lki_error_keep(&first, lk_config_override(config, assignment));
     size_t length = strcspn(assignment, "=/");
     if (!status || assignment[length] == '/') return status;
     LKI_SCOPED char *key = lki_strndup(assignment, length);
-    LKI_SCOPED char *sentence = lki_strdup(lk_error());
     const char *near = key ? lki_option_near(lki_command_find(command), key) : NULL;
-    return near && sentence ? lki_fail(status, "%s; an option is called --%s", sentence, near) : status;
+    if (!near) return lki_error_restore(&first);
+    return lki_fail(status, "%s; an option is called --%s", first.sentence, near);
 }
 
 static lk_status load(lk_config *config, const char *command, const lki_config_options *options)

@@ -253,14 +253,14 @@ static void forward(void *context, const char *sentence)
  */
 static lk_status fail_all(tree_comm *tree, lk_status status)
 {
-    char sentence[512];
-    snprintf(sentence, sizeof sentence, "%s", lk_error());
-    if (tree->monitor) {
-        lki_monitor_fail(tree->monitor, sentence);
-        lki_monitor_failure(tree->monitor, 0, sentence, sizeof sentence);
+    lki_error first = {0};
+    lki_error_keep(&first, status);
+    if (tree->monitor) { /* which may know of an earlier one */
+        lki_monitor_fail(tree->monitor, first.sentence);
+        lki_monitor_failure(tree->monitor, 0, first.sentence, sizeof first.sentence);
     }
-    if (tree->leaders) forward(tree, sentence);
-    return lki_fail(status, "%s", sentence);
+    if (tree->leaders) forward(tree, first.sentence);
+    return lki_error_restore(&first);
 }
 
 /* Says how far this rank is: to this host's leader through shared memory, to the own monitor here. */

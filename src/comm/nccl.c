@@ -58,13 +58,13 @@ static void ending(void *context)
 /* Rank 0 makes the id and publishes it, or why it could not: nobody shall wait for it in vain. */
 static lk_status publish_id(const lki_cuda_plugin *plugin, const lki_comm_nccl_options *options, char *id)
 {
-    char key[LKI_STORE_MAX_KEY], why[400];
+    char key[LKI_STORE_MAX_KEY];
+    lki_error first = {0};
     snprintf(key, sizeof key, "%sid", options->prefix);
-    lk_status status = plugin->nccl_id(id);
-    if (status == LK_OK) return lki_store_set(options->store, key, id, LKI_NCCL_ID_NBYTES);
-    snprintf(why, sizeof why, "%s", lk_error());
-    lki_store_set(options->store, key, why, strlen(why) < LKI_NCCL_ID_NBYTES ? strlen(why) : 127);
-    return lki_fail(status, "%s", why);
+    if (lki_error_keep(&first, plugin->nccl_id(id)) == LK_OK)
+        return lki_store_set(options->store, key, id, LKI_NCCL_ID_NBYTES);
+    lki_store_set(options->store, key, first.sentence, strnlen(first.sentence, LKI_NCCL_ID_NBYTES - 1));
+    return lki_error_restore(&first);
 }
 
 static lk_status share_id(const lki_cuda_plugin *plugin, const lki_comm_nccl_options *options, char *id)
@@ -86,10 +86,11 @@ static lk_status share_id(const lki_cuda_plugin *plugin, const lki_comm_nccl_opt
 /* NCCL does not say for whom it waits: the ranks that have not come as far as this one have left no key. */
 static lk_status name_missing(const lki_comm_nccl_options *options)
 {
-    char key[LKI_STORE_MAX_KEY], missing[128] = "", sentence[512];
+    char key[LKI_STORE_MAX_KEY], missing[128] = "";
+    lki_error first = {0};
     size_t length = 0;
     int count = 0;
-    snprintf(sentence, sizeof sentence, "%s", lk_error());
+    lki_error_keep(&first, lki_last_status());
     for (int rank = 0; rank < options->size; rank++) {
         LKI_SCOPED char *value = NULL;
         snprintf(key, sizeof key, "%shere/%d", options->prefix, rank);
@@ -98,8 +99,8 @@ static lk_status name_missing(const lki_comm_nccl_options *options)
             length += (size_t)snprintf(missing + length, sizeof missing - length, "%s rank %d",
                                        count > 1 ? "," : "", rank);
     }
-    if (count == 0) return lki_fail(LK_ERR_TIMEOUT, "%s; all have tried", sentence);
-    return lki_fail(LK_ERR_TIMEOUT, "%s; not come:%s%s", sentence, missing,
+    if (count == 0) return lki_fail(LK_ERR_TIMEOUT, "%s; all have tried", first.sentence);
+    return lki_fail(LK_ERR_TIMEOUT, "%s; not come:%s%s", first.sentence, missing,
                     count > MISSING_IN_ERRORS ? " and more" : "");
 }
 

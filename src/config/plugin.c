@@ -7,21 +7,20 @@
 #include <dlfcn.h>
 
 /* A constructor has nobody to return a status to: the first sentence waits here until somebody asks. */
-static lk_status offer_status;
-static char offer_sentence[512];
+static lki_error offered;
 
 void lk_components_offer(const lk_build *build, const char *file, const lk_component *const *components,
                          int count)
 {
-    for (int i = 0; i < count && !offer_status; i++) {
-        offer_status = lk_component_add_built(components[i], build);
-        if (offer_status) snprintf(offer_sentence, sizeof offer_sentence, "%s: %s", file, lk_error());
+    for (int i = 0; i < count && !offered.status; i++) {
+        lk_status status = lk_component_add_built(components[i], build);
+        if (status) lki_error_keep(&offered, lki_fail_prefix(status, "%s", file));
     }
 }
 
 lk_status lki_components_offered(void)
 {
-    return offer_status ? lki_fail(offer_status, "%s", offer_sentence) : LK_OK;
+    return lki_error_restore(&offered);
 }
 
 lk_status lk_components_load(const char *path)
@@ -35,7 +34,7 @@ lk_status lk_components_load(const char *path)
         status = lki_fail(LK_ERR_CONFIG, "%s: it adds no components: LK_COMPONENTS(&name) is missing", path);
     if (status == LK_OK) return LK_OK;
     lki_registry_keep(before);
-    offer_status = LK_OK;
+    offered.status = LK_OK;
     dlclose(object);
     return status;
 }

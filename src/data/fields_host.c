@@ -125,8 +125,7 @@ typedef struct reading {
     void *memory;
     pthread_mutex_t lock;
     int64_t failed; /* the first block that cannot be read; -1: none */
-    lk_status status;
-    char sentence[1000];
+    lki_error error;
 } reading;
 
 static void note_failure(reading *reading, int64_t block, lk_status status)
@@ -134,8 +133,8 @@ static void note_failure(reading *reading, int64_t block, lk_status status)
     pthread_mutex_lock(&reading->lock);
     if (reading->failed < 0 || block < reading->failed) {
         reading->failed = block;
-        reading->status = status;
-        snprintf(reading->sentence, sizeof reading->sentence, "%s", lk_error());
+        reading->error.status = LK_OK;
+        lki_error_keep(&reading->error, status);
     }
     pthread_mutex_unlock(&reading->lock);
 }
@@ -164,7 +163,7 @@ static lk_status read_into(void *memory, const lki_fields_source *source, const 
         read_range(0, layout->block_count, 0, &reading);
     lki_pool_free(pool);
     pthread_mutex_destroy(&reading.lock);
-    return reading.failed < 0 ? LK_OK : lki_fail(reading.status, "%s", reading.sentence);
+    return lki_error_restore(&reading.error);
 }
 
 /* Large fields are written to, and read from, in fewer and larger pages where the machine has them. */

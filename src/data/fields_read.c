@@ -177,15 +177,15 @@ static lk_status check_options(const lk_fields_options *options, int *dims)
 
 void lki_fields_fail_at(const char *path_template, const lk_fields_options *options)
 {
-    lk_status status = lki_last_status();
-    char sentence[512], text[200] = "";
-    snprintf(sentence, sizeof sentence, "%s", lk_error());
+    lki_error first = {0};
+    char text[200] = "";
+    lk_status status = lki_error_keep(&first, lki_last_status());
     char *path = lk_field_path(path_template, options->features.items[0],
                                options->checkpoints.count ? options->checkpoints.items[0] : 0);
     const char *label = lki_fields_label(options->feature_labels, 0);
     if (path) label = lki_fields_label_text(path, label, text, sizeof text);
     lki_fail(status, "%s: array \"%s\": %s", path ? path : path_template,
-             label && *label ? label : options->features.items[0], sentence);
+             label && *label ? label : options->features.items[0], first.sentence);
     lki_free(path);
 }
 

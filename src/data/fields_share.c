@@ -28,16 +28,15 @@
 enum { PATH_NBYTES = 4096, PAGE_NBYTES = 4096, MAX_TRIES = 8, MAX_READERS = 16 };
 enum { PLAN_LOCK, FAILURE_LOCK, FIRST_BLOCK_LOCK };
 enum { UNREAD, READ };
-static const uint64_t magic = 0x32736c6569666b6cu; /* "lkfiels2" */
+static const uint64_t magic = 0x33736c6569666b6cu; /* "lkfiels3" */
 
 typedef struct head {
     _Atomic uint64_t magic; /* written last: the rest is there */
     lki_fields_layout layout;
     uint64_t data_offset;
-    _Atomic int64_t next;   /* the block that the next reader tries first */
-    _Atomic int64_t failed; /* the first block that cannot be read; block_count: none */
-    lk_status status;       /* and why; under FAILURE_LOCK */
-    char sentence[1000];
+    _Atomic int64_t next;           /* the block that the next reader tries first */
+    _Atomic int64_t failed;         /* the first block that cannot be read; block_count: none */
+    lki_error error;                /* and why; under FAILURE_LOCK */
     _Atomic unsigned char blocks[]; /* UNREAD or READ */
 } head;
 
@@ -180,8 +179,8 @@ static void note_failure(const segment *segment, int64_t block, lk_status status
     head *head = segment->head;
     lock(segment->fd, FAILURE_LOCK, F_WRLCK);
     if (block < atomic_load(&head->failed)) {
-        head->status = status;
-        snprintf(head->sentence, sizeof head->sentence, "%s", lk_error());
+        head->error.status = LK_OK;
+        lki_error_keep(&head->error, status);
         atomic_store(&head->failed, block);
     }
     lock(segment->fd, FAILURE_LOCK, F_UNLCK);
@@ -305,7 +304,7 @@ static lk_status result_of(segment *segment, lk_fields **out)
         return LK_OK;
     }
     lock(segment->fd, FAILURE_LOCK, F_RDLCK);
-    lk_status status = lki_fail(head->status, "%s", head->sentence);
+    lk_status status = lki_error_restore(&head->error);
     lock(segment->fd, FAILURE_LOCK, F_UNLCK);
     take_away(segment);
     return status;

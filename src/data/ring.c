@@ -12,15 +12,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { ALIGNMENT = 64, ERROR_CAPACITY = 1024, LARGE_WIDTH = 64 };
+enum { ALIGNMENT = 64, LARGE_WIDTH = 64 };
 
 typedef struct slot {
     lk_batch batch;
     lk_batch_field fields[LK_MAX_FIELDS];
     void *destinations[LK_MAX_FIELDS];
-    int64_t ready; /* the number of the batch that lies here; -1 for none */
-    lk_status status;
-    char error[ERROR_CAPACITY]; /* the sentence of the thread that failed */
+    int64_t ready;   /* the number of the batch that lies here; -1 for none */
+    lki_error error; /* of the thread that filled it */
 } slot;
 
 struct lki_ring {
@@ -181,10 +180,9 @@ static void fill_next(lki_ring *ring)
     one->ready = -1;
     ring->busy_count++;
     pthread_mutex_unlock(&ring->lock);
-    lk_status status = fill(ring, one, number);
-    if (status != LK_OK) snprintf(one->error, sizeof one->error, "%s", lk_error());
+    one->error.status = LK_OK;
+    lki_error_keep(&one->error, fill(ring, one, number));
     pthread_mutex_lock(&ring->lock);
-    one->status = status;
     one->ready = number;
     ring->busy_count--;
     pthread_cond_broadcast(&ring->done);
@@ -255,7 +253,7 @@ lk_status lki_ring_next(lki_ring *ring, lk_batch **out)
     slot *one = &ring->slots[number % ring->setup.slot_count];
     if (ring->setup.worker_count > 0) {
         wait_for(ring, one, number);
-        if (one->status != LK_OK) return lki_fail(one->status, "%s", one->error);
+        LKI_TRY(lki_error_restore(&one->error));
     } else {
         LKI_TRY(fill(ring, one, number));
     }

@@ -215,10 +215,10 @@ lk_estimator *lk_estimator_with(const char *name, lk_module *model, lk_loader_li
                                 const lk_estimator_config *config)
 {
     /* The first error is the user's: a model that failed, before loaders that are fine. */
-    LKI_SCOPED char *sentence = model ? NULL : lki_strdup(lk_error());
-    lk_status failed = model ? LK_OK : lki_last_status();
+    lki_error first = {0};
+    if (!model) lki_error_keep(&first, lki_last_status());
     lk_estimator *estimator = lki_estimator_new(name, loaders, config);
-    if (estimator && failed) lki_fail(failed, "%s", sentence ? sentence : "there is no model");
+    if (estimator) lki_error_restore(&first);
     return lki_estimator_with_model(estimator, model);
 }
 

@@ -205,7 +205,8 @@ lk_status lk_estimator_train(lk_estimator *estimator)
     }
     estimator->runtime_s = lki_now_s() - start;
     if (!status) return lki_estimator_track_end(estimator, LK_OK);
-    LKI_SCOPED char *sentence = lki_strdup(lk_error());
+    lki_error first = {0};
+    lki_error_keep(&first, status);
     lki_estimator_track_end(estimator, status);
-    return lki_fail(status, "%s: %s", estimator->name, sentence ? sentence : "out of memory");
+    return lki_fail_prefix(lki_error_restore(&first), "%s", estimator->name);
 }

@@ -281,10 +281,7 @@ lk_value *lki_record(lk_graph *graph, lk_op op, lk_value *const *inputs, int inp
     lki_node *node = make_node(graph, op, inputs, input_count, attr);
     if (!node) return lki_graph_fail(graph, LK_ERR_NOMEM, "out of memory");
     lk_status status = complete_node(node);
-    if (status) {
-        LKI_SCOPED char *sentence = lki_strdup(lk_error());
-        return lki_graph_fail(graph, status, "%s", sentence ? sentence : "out of memory");
-    }
+    if (status) return lki_graph_fail(graph, status, "%s", lk_error());
     link_before(graph, node, NULL);
     return node->output_count ? node->out[0] : NULL;
 }

@@ -189,12 +189,11 @@ static lk_status tell_failure(lki_meeting *meeting, const lki_role *role, lk_sta
 {
     char sentence[512];
     bool swapped;
-    LKI_SCOPED char *reason = lki_strdup(lk_error());
-    if (status == LK_OK || !meeting->store) return status;
-    snprintf(sentence, sizeof sentence, "rank %d could not connect: %.440s", role->rank,
-             reason ? reason : "out of memory");
+    lki_error first = {0};
+    if (lki_error_keep(&first, status) == LK_OK || !meeting->store) return status;
+    snprintf(sentence, sizeof sentence, "rank %d could not connect: %.440s", role->rank, first.sentence);
     lki_store_compare_set(meeting->store, LKI_STORE_FAILED_KEY, NULL, sentence, &swapped);
-    return lki_fail(status, "%s", reason ? reason : "out of memory");
+    return lki_error_restore(&first);
 }
 
 /* Nobody asks it any more: the host's leader has a monitor, which speaks for all its ranks. Rank 0 of a large

@@ -78,11 +78,10 @@ static lk_status find_server(const lki_mpi_meet_options *options, int64_t timeou
     char uri[MAX_URI] = "-";
     LKI_SCOPED char *said = NULL;
     if (options->rank == 0) {
-        lk_status status = start_server(uri, sizeof uri);
-        if (status != LK_OK) { /* the others wait for the word: they fail with the same one */
-            LKI_SCOPED char *reason = lki_strdup(lk_error());
+        lki_error first = {0};
+        if (lki_error_keep(&first, start_server(uri, sizeof uri))) { /* the others wait for the word */
             lki_store_set(options->store, server_key, "", 0);
-            return lki_fail(status, "%s", reason ? reason : "out of memory");
+            return lki_error_restore(&first);
         }
         LKI_TRY(lki_store_set(options->store, server_key, uri, strlen(uri)));
     }
