@@ -137,13 +137,11 @@ static lk_status go_through(lk_runner *runner)
 
 lk_status lki_run_batches(lk_runner *runner)
 {
-    char sentence[1024];
+    lki_error first = {0};
     runner->run->under_way = NULL;
-    lk_status status = go_through(runner);
+    lk_status status = lki_error_keep(&first, go_through(runner));
     if (status == LK_OK || !runner->run->under_way) return status;
     /* Its update is made: its callbacks hear of it. What ended the loader is what the caller hears of. */
-    strncpy(sentence, lk_error(), sizeof sentence - 1);
-    sentence[sizeof sentence - 1] = 0;
     (void)land(runner, NULL);
-    return lki_fail(status, "%s", sentence);
+    return lki_error_restore(&first);
 }

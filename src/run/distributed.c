@@ -136,9 +136,10 @@ static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner
     use_comm(runner, comm);
     lk_status status = train(runner);
     if (status && !runner->run->stopped) {
-        LKI_SCOPED char *reason = lki_strdup(lk_error());
-        lk_comm_abort(comm, reason ? reason : "out of memory");
-        lki_fail(status, "%s", reason ? reason : "out of memory");
+        lki_error first = {0};
+        lki_error_keep(&first, status);
+        lk_comm_abort(comm, first.sentence);
+        lki_error_restore(&first);
     }
     /* Steps hold the comm: a later run on this runner makes its own. */
     if (status)

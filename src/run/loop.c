@@ -234,18 +234,13 @@ static lk_status clean_up(lk_runner *runner)
 /* What ended the run is what the caller hears of, whatever the callbacks' clean-up says. */
 lk_status lki_run_loop(lk_runner *runner)
 {
-    char sentence[1024];
-    lk_status status = run_epochs(runner);
+    lki_error first = {0};
+    lk_status status = lki_error_keep(&first, run_epochs(runner));
     if (status == LK_OK) return LK_OK;
-    strncpy(sentence, lk_error(), sizeof sentence - 1);
-    sentence[sizeof sentence - 1] = 0;
     runner->exception = status;
     if (clean_up(runner)) {
         runner->run->stopped = false; /* not together */
-        char second[512];
-        strncpy(second, lk_error(), sizeof second - 1);
-        second[sizeof second - 1] = 0;
-        return lki_fail(status, "%s (and then: %s)", sentence, second);
+        return lki_fail(status, "%s (and then: %.511s)", first.sentence, lk_error());
     }
-    return lki_fail(status, "%s", sentence);
+    return lki_error_restore(&first);
 }

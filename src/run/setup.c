@@ -97,26 +97,15 @@ lk_status lki_run_register_metric(lk_runner *runner, lk_metric *metric)
 /* Takes everything, and remembers the first failure: nothing that was handed over may leak. */
 static lk_status take_lists(lk_runner *runner, const lk_train_options *options)
 {
-    lk_status first = LK_OK, status;
-    char *sentence = NULL;
-#define TAKE(call)                                                                                           \
-    do {                                                                                                     \
-        status = (call);                                                                                     \
-        if (status && !first) {                                                                              \
-            first = status;                                                                                  \
-            sentence = lki_strdup(lk_error());                                                               \
-        }                                                                                                    \
-    } while (0)
+    lki_error first = {0};
     for (int i = 0; i < options->loaders.count; i++)
-        TAKE(add_loader(runner->run, options->loaders.items[i].key, options->loaders.items[i].loader));
+        lki_error_keep(
+            &first, add_loader(runner->run, options->loaders.items[i].key, options->loaders.items[i].loader));
     for (int i = 0; i < options->callbacks.count; i++)
-        TAKE(lki_run_add_callback(runner, options->callbacks.items[i]));
+        lki_error_keep(&first, lki_run_add_callback(runner, options->callbacks.items[i]));
     for (int i = 0; i < options->loggers.count; i++)
-        TAKE(lki_run_add_logger(runner->run, options->loggers.items[i]));
-#undef TAKE
-    if (first) lki_fail(first, "%s", sentence ? sentence : "out of memory");
-    lki_free(sentence);
-    return first;
+        lki_error_keep(&first, lki_run_add_logger(runner->run, options->loggers.items[i]));
+    return lki_error_restore(&first);
 }
 
 /* The step was compiled for the runner's parts. What its optimizer has learned goes on with another
