@@ -84,7 +84,7 @@ static void measure_peaks(lk_engine *engine)
               *c = lk_rand(LK_SHAPE(SIZE, SIZE));
     lk_tensor operands[] = {*a, *b};
     int layouts[2] = {0};
-    lk_attr attr = {0};
+    lk_attr attr = {.matmul = {false, false}};
     lk_call call = {.op = LK_OP_MATMUL, .attr = &attr, .input_count = 2, .output_count = 1, .in = operands};
     call.in_layout = layouts;
     call.engine = engine;
@@ -119,7 +119,8 @@ static double flops_of(const lk_call *call)
     case LK_OP_LINEAR: return 2 * count * (double)call->in[1].shape.dim[1];
     case LK_OP_MATMUL:
         return 2 * count *
-               (double)call->in[0].shape.dim[call->in[0].shape.rank - (call->attr->transpose_a ? 2 : 1)];
+               (double)call->in[0]
+                   .shape.dim[call->in[0].shape.rank - (call->attr->matmul.transpose_a ? 2 : 1)];
     case LK_OP_LINEAR_GRAD: return 2 * count * (double)call->in[0].shape.dim[0];
     case LK_OP_CONV:
         return 2 * count * (double)lk_tensor_count(&call->in[1]) / (double)call->in[1].shape.dim[0];

@@ -13,12 +13,12 @@ static lk_status all_reduce(const lk_call *call)
                      .send = x->data,
                      .recv = y->data,
                      .count = lk_tensor_count(x)};
-    return lk_comm_run(call->attr->comm, &op);
+    return lk_comm_run(call->attr->exchange.comm, &op);
 }
 
 static lk_status reduce_start(const lk_call *call)
 {
-    lki_bucket *bucket = call->attr->bucket;
+    lki_bucket *bucket = call->attr->exchange.bucket;
     lk_comm_op op = {.kind = LK_COMM_ALL_REDUCE,
                      .reduce = LK_REDUCE_AVG,
                      .dtype = bucket->dtype,
@@ -32,7 +32,7 @@ static lk_status reduce_start(const lk_call *call)
 /* A look at one request moves all of them on: what a comm does without a thread of its own, it does now. */
 static lk_status reduce_poll(const lk_call *call)
 {
-    lki_bucket *bucket = call->attr->bucket;
+    lki_bucket *bucket = call->attr->exchange.bucket;
     bool done = false;
     if (!bucket->request) return LK_OK;
     lk_status status = lk_comm_test(bucket->comm, bucket->request, &done);
@@ -42,7 +42,7 @@ static lk_status reduce_poll(const lk_call *call)
 
 static lk_status reduce_wait(const lk_call *call)
 {
-    lki_bucket *bucket = call->attr->bucket;
+    lki_bucket *bucket = call->attr->exchange.bucket;
     lk_comm_request *request = bucket->request;
     bucket->request = NULL;
     if (!request) return LK_OK; /* a poll has seen its end */

@@ -61,7 +61,7 @@ static lk_status store_gradient(lk_graph *graph, lk_value *param_value)
         if (!param->grad) return LK_ERR_NOMEM;
     }
     if (!gradient) { /* unused: its gradient is zero */
-        lk_attr attr = {.alpha = 0, .shape = param->value->shape, .dtype = param->value->dtype};
+        lk_attr attr = {.fill = {.value = 0, .dtype = param->value->dtype, .shape = param->value->shape}};
         gradient = lki_record(graph, LK_OP_FULL, NULL, 0, 0, &attr);
     } else if (!can_store_in_place(gradient)) {
         gradient = lki_record(graph, LK_OP_COPY, &gradient, 1, 1, NULL);

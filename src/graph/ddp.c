@@ -53,7 +53,7 @@ static lk_status start_bucket(lk_graph *graph, lki_bucket *bucket)
     for (int i = 0; i < bucket->param_count; i++) {
         if (!last || gradients[i]->node->order > last->order) last = gradients[i]->node;
     }
-    lk_attr attr = {.bucket = bucket};
+    lk_attr attr = {.exchange.bucket = bucket};
     lki_node *start =
         lki_graph_insert(graph, last->next, LK_OP_REDUCE_START, gradients, bucket->param_count, &attr);
     if (!start) return lki_last_status();
@@ -69,9 +69,9 @@ static lk_status poll_in_between(lk_graph *graph)
     for (lki_node *node = graph->first, *next; node; node = next) {
         next = node->next;
         if (node->op == LK_OP_REDUCE_START) {
-            latest = node->attr.bucket;
+            latest = node->attr.exchange.bucket;
         } else if (latest && next) {
-            lk_attr attr = {.bucket = latest};
+            lk_attr attr = {.exchange.bucket = latest};
             lki_node *poll = lki_graph_insert(graph, next, LK_OP_REDUCE_POLL, NULL, 0, &attr);
             if (!poll) return lki_last_status();
             poll->section = LKI_SECTION_BACKWARD;
@@ -83,7 +83,7 @@ static lk_status poll_in_between(lk_graph *graph)
 
 static lk_status wait_for_bucket(lk_graph *graph, lki_node *before, lki_bucket *bucket)
 {
-    lk_attr attr = {.bucket = bucket};
+    lk_attr attr = {.exchange.bucket = bucket};
     lki_node *wait = lki_graph_insert(graph, before, LK_OP_REDUCE_WAIT, NULL, 0, &attr);
     if (!wait) return lki_last_status();
     wait->section = LKI_SECTION_BACKWARD;
@@ -102,7 +102,7 @@ static lk_status wait_for_buckets(lk_graph *graph, const lki_ddp *ddp)
         if (node->op != LK_OP_REDUCE_START) continue;
         if (ddp->polls && started - waited == LKI_BUCKETS_UNDER_WAY)
             LKI_TRY(wait_for_bucket(graph, node, under_way[waited++ % LKI_BUCKETS_UNDER_WAY]));
-        if (ddp->polls) under_way[started++ % LKI_BUCKETS_UNDER_WAY] = node->attr.bucket;
+        if (ddp->polls) under_way[started++ % LKI_BUCKETS_UNDER_WAY] = node->attr.exchange.bucket;
     }
     for (int i = 0; !ddp->polls && i < ddp->bucket_count; i++)
         LKI_TRY(wait_for_bucket(graph, NULL, &ddp->buckets[i]));
@@ -133,7 +133,7 @@ static lk_value *sum_over_ranks(lk_value *value)
 {
     lk_graph *graph = lk_value_graph(value);
     if (!graph) return NULL;
-    lk_attr attr = {.comm = graph->sync_comm};
+    lk_attr attr = {.exchange.comm = graph->sync_comm};
     return lki_record(graph, LK_OP_ALL_REDUCE, &value, 1, 1, &attr);
 }
 

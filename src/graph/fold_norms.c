@@ -16,7 +16,7 @@ static lki_node *open_norm(const lk_value *y, lki_section section)
     bool fits = norm->op == LK_OP_BATCH_NORM && y->index == 0 && y->dtype != LK_F64 &&
                 y->layout == LK_LAYOUT_CHANNELS_LAST && y->use_count == 1 && !y->is_output &&
                 norm->section == section && norm->input_count == NORM_INPUTS &&
-                norm->attr.activation == LK_ACTIVATION_NONE;
+                norm->attr.norm.activation == LK_ACTIVATION_NONE;
     return fits ? norm : NULL;
 }
 
@@ -52,7 +52,7 @@ static lk_status append_norm(lk_graph *graph, lki_node *norm, lki_node *other)
     memcpy(in + NORM_INPUTS, added, sizeof added);
     norm->in = in;
     norm->input_count = NORM_INPUTS + ADDED_INPUTS;
-    other->attr.statistics_only = true;
+    other->attr.norm.statistics_only = true;
     return LK_OK;
 }
 
@@ -60,7 +60,7 @@ static lk_status append_norm(lk_graph *graph, lki_node *norm, lki_node *other)
 static bool is_rectified_sum(const lki_node *node)
 {
     if (node->op != LK_OP_FUSED || node->input_count != 2) return false;
-    const lk_fused *program = node->attr.fused;
+    const lk_fused *program = node->attr.fused.chain;
     return program->step_count == 2 && program->step[0].op == LK_OP_ADD &&
            program->step[0].operand[0] != program->step[0].operand[1] && program->step[0].operand[0] < 2 &&
            program->step[0].operand[1] < 2 && program->step[1].op == LK_OP_RELU &&
@@ -77,10 +77,10 @@ static lk_status fold_sum(lk_graph *graph, lki_node *sum)
             !lk_shape_equal(addend->shape, sum->in[i]->shape))
             continue;
         lki_node *other = open_norm(addend, sum->section);
-        bool joins = other && other->attr.training && norm->attr.training &&
+        bool joins = other && other->attr.norm.training && norm->attr.norm.training &&
                      other->in[0]->layout == addend->layout && other->in[0]->dtype == addend->dtype;
         LKI_TRY(joins ? append_norm(graph, norm, other) : append_input(graph, norm, addend));
-        norm->attr.activation = LK_ACTIVATION_RELU;
+        norm->attr.norm.activation = LK_ACTIVATION_RELU;
         replace(graph, sum, norm);
         return LK_OK;
     }
@@ -91,7 +91,7 @@ static void fold_relu(lk_graph *graph, lki_node *relu)
 {
     lki_node *norm = open_norm(relu->in[0], relu->section);
     if (!norm || relu->out[0]->dtype != norm->out[0]->dtype) return;
-    norm->attr.activation = LK_ACTIVATION_RELU;
+    norm->attr.norm.activation = LK_ACTIVATION_RELU;
     replace(graph, relu, norm);
 }
 
@@ -106,12 +106,12 @@ static lk_status fold_mask(lk_graph *graph, lki_node *gradient)
     const lk_value *y = mask->in[1];
     const lki_node *norm = y->node;
     bool fits = norm->op == LK_OP_BATCH_NORM && y->index == 0 && norm->input_count == NORM_INPUTS &&
-                norm->attr.activation == LK_ACTIVATION_RELU && norm->in[0] == gradient->in[1] &&
+                norm->attr.norm.activation == LK_ACTIVATION_RELU && norm->in[0] == gradient->in[1] &&
                 norm->out[1] == gradient->in[3] && mask->in[0]->layout == y->layout &&
                 mask->in[0]->dtype == y->dtype;
     if (!fits) return LK_OK;
     LKI_TRY(append_input(graph, gradient, norm->in[2]));
-    gradient->attr.activation = LK_ACTIVATION_RELU;
+    gradient->attr.norm.activation = LK_ACTIVATION_RELU;
     gradient->in[0] = mask->in[0];
     mask->dead = true;
     lki_graph_remove(graph, mask);

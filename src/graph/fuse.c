@@ -15,16 +15,26 @@ static bool is_private(const lk_value *value)
     return value->use_count == 1 && !value->is_output && value->storage == LKI_STORAGE_ARENA;
 }
 
+/* Where an op that can end with an activation says which; NULL for the others. */
+static lk_activation *activation_of(lki_node *node)
+{
+    switch (node->op) {
+    case LK_OP_LINEAR: return &node->attr.linear.activation;
+    case LK_OP_CONV: return &node->attr.conv.activation;
+    case LK_OP_MAX_POOL: return &node->attr.pool.activation;
+    default: return NULL;
+    }
+}
+
 static void fold_activation(lk_graph *graph, lki_node *relu)
 {
     lk_value *x = relu->in[0];
     lki_node *product = x->node;
-    bool takes = product->op == LK_OP_LINEAR || product->op == LK_OP_CONV ||
-                 (product->op == LK_OP_MAX_POOL && x == product->out[0]);
-    bool foldable = takes && product->attr.activation == LK_ACTIVATION_NONE && is_private(x) &&
+    lk_activation *activation = x == product->out[0] ? activation_of(product) : NULL;
+    bool foldable = activation && *activation == LK_ACTIVATION_NONE && is_private(x) &&
                     product->section == relu->section && x->dtype == relu->out[0]->dtype;
     if (!foldable) return;
-    product->attr.activation = LK_ACTIVATION_RELU;
+    *activation = LK_ACTIVATION_RELU;
     lk_value *y = relu->out[0];
     x->use_count = y->use_count;
     lki_graph_replace_uses(graph, y, x, relu->next);
@@ -62,7 +72,7 @@ static void drop_before_pool(lk_graph *graph, lki_node *pool_grad)
 {
     lki_node *relu = pool_grad->in[0]->node, *pool = pool_grad->in[1]->node;
     if (!relu || relu->op != LK_OP_RELU_GRAD || !pool || pool->op != LK_OP_MAX_POOL) return;
-    if (pool->attr.activation != LK_ACTIVATION_RELU || relu->in[1] != pool->out[0]) return;
+    if (pool->attr.pool.activation != LK_ACTIVATION_RELU || relu->in[1] != pool->out[0]) return;
     if (!is_private(relu->out[0]) || relu->in[0]->dtype != relu->out[0]->dtype) return;
     pool_grad->in[0] = relu->in[0];
     lki_graph_remove(graph, relu);
@@ -111,7 +121,7 @@ static int join_input(chain *merged, lk_value *value)
 
 static int step_limit(const lki_node *node)
 {
-    return node->op == LK_OP_FUSED ? node->attr.fused->step_count : 1;
+    return node->op == LK_OP_FUSED ? node->attr.fused.chain->step_count : 1;
 }
 
 /* Inputs are numbered from 0 and steps from STEP_BASE while a chain grows; the final numbering needs the
@@ -124,11 +134,9 @@ static bool append_steps(chain *merged, const lki_node *node, const lk_value *re
 {
     lk_fused single = {.input_count = node->input_count, .step_count = 1};
     single.step[0].op = node->op;
-    single.step[0].alpha = node->attr.alpha;
-    single.step[0].beta = node->attr.beta;
-    single.step[0].mode = node->attr.mode;
+    if (lk_op_family_of(node->op) == LK_FAMILY_SCALAR) single.step[0].scalar = node->attr.scalar;
     for (int i = 0; i < 3; i++) single.step[0].operand[i] = i < node->input_count ? i : 0;
-    const lk_fused *program = node->op == LK_OP_FUSED ? node->attr.fused : &single;
+    const lk_fused *program = node->op == LK_OP_FUSED ? node->attr.fused.chain : &single;
     int first_step = merged->program.step_count;
     if (first_step + program->step_count > LK_MAX_FUSED_STEPS) return false;
     for (int s = 0; s < program->step_count; s++) {
@@ -169,7 +177,7 @@ static lk_status swallow(lk_graph *graph, lki_node *node, lk_value *input, bool 
     memcpy(in, merged.in, sizeof *in * (size_t)merged.program.input_count);
     lki_graph_remove(graph, input->node);
     node->op = LK_OP_FUSED;
-    node->attr = (lk_attr){.fused = program, .shape = node->out[0]->shape};
+    node->attr = (lk_attr){.fused = {.chain = program, .shape = node->out[0]->shape}};
     node->in = in;
     node->input_count = merged.program.input_count;
     *done = true;

@@ -16,12 +16,6 @@ typedef struct reach {
 
 enum { MOST_OPERANDS = 32 };
 
-static bool is_convolution(lk_op op)
-{
-    return op == LK_OP_CONV || op == LK_OP_CONV_GRAD_INPUT || op == LK_OP_CONV_GRAD_WEIGHT ||
-           op == LK_OP_CONV_TRANSPOSE;
-}
-
 /* Whether the two layouts of it differ. */
 static bool has_layouts(const lk_value *value)
 {
@@ -49,7 +43,8 @@ static bool goes_elementwise(const lki_node *node)
 /* The operands of a node that can keep channels last; none of a node that cannot. */
 static reach reach_of(const lki_node *node)
 {
-    bool pools = node->out[0] && node->out[0]->shape.rank == node->attr.window.rank + 2;
+    bool pools = lk_op_family_of(node->op) == LK_FAMILY_POOL && node->out[0] &&
+                 node->out[0]->shape.rank == node->attr.pool.window.rank + 2;
     switch (node->op) {
     case LK_OP_BATCH_NORM: return (reach){1, 1};
     case LK_OP_BATCH_NORM_GRAD: return (reach){3, 1};
@@ -204,7 +199,7 @@ lk_status lki_pass_layouts(lk_graph *graph, lk_engine *engine, bool wherever_pos
     if (!engine->ops->channels_last) return LK_OK;
     for (lki_node *node = graph->first; node; node = node->next) {
         if (node->dead || node->op == LK_OP_REORDER || (lk_op_flags(node->op) & LK_OP_IS_LEAF)) continue;
-        bool convolves = is_convolution(node->op);
+        bool convolves = lk_op_family_of(node->op) == LK_FAMILY_CONV;
         reach r = convolves ? reach_of_convolution(engine, node, wherever_possible) : reach_of(node);
         if (!convolves && !keeps_last(node, r)) r = (reach){0, 0};
         LKI_TRY(lay_out(graph, node, r));

@@ -5,7 +5,7 @@
 static bool is_one(const lk_value *seed)
 {
     const lki_node *node = seed->node;
-    if (node->op == LK_OP_FULL) return node->attr.alpha == 1;
+    if (node->op == LK_OP_FULL) return node->attr.fill.value == 1;
     return node->op == LK_OP_CONSTANT && lk_tensor_get(seed->constant, 0) == 1;
 }
 
@@ -20,14 +20,16 @@ static bool belongs_to(const lki_node *gradient, const lki_node *loss)
                        *its = i + 1 < gradient->input_count ? gradient->in[i + 1] : NULL;
         if (mine != its) return false;
     }
-    return gradient->attr.mode == loss->attr.mode && gradient->attr.alpha == loss->attr.alpha &&
-           gradient->attr.reduction == loss->attr.reduction && dx->storage == LKI_STORAGE_ARENA &&
+    const lk_pointwise_loss_attr *its = &gradient->attr.pointwise_loss, *mine = &loss->attr.pointwise_loss;
+    return its->kind == mine->kind && its->parameter == mine->parameter &&
+           its->reduction == mine->reduction && dx->storage == LKI_STORAGE_ARENA &&
            dx->dtype == loss->in[0]->dtype && dx->dtype == loss->out[0]->dtype;
 }
 
 static void join(lk_graph *graph, lki_node *loss)
 {
-    if (loss->dead || loss->attr.reduction == LK_REDUCTION_NONE || loss->output_count > 1) return;
+    if (loss->dead || loss->attr.pointwise_loss.reduction == LK_REDUCTION_NONE || loss->output_count > 1)
+        return;
     for (lki_node *node = loss->next; node; node = node->next) {
         if (!belongs_to(node, loss)) continue;
         lk_value *dx = node->out[0];

@@ -5,9 +5,11 @@
 static const struct {
     const char *name;
     int output_count;
+    lk_op_family family;
     unsigned flags;
 } infos[LK_OP_COUNT] = {
-#define X(symbol, name, output_count, flags) [LK_OP_##symbol] = {name, output_count, flags},
+#define X(symbol, name, output_count, family, flags)                                                         \
+    [LK_OP_##symbol] = {name, output_count, LK_FAMILY_##family, flags},
     LK_OP_LIST(X)
 #undef X
 };
@@ -20,6 +22,11 @@ const char *lk_op_name(lk_op op)
 unsigned lk_op_flags(lk_op op)
 {
     return infos[op].flags;
+}
+
+lk_op_family lk_op_family_of(lk_op op)
+{
+    return infos[op].family;
 }
 
 int lki_op_output_count(lk_op op)

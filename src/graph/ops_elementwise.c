@@ -11,11 +11,6 @@ static lk_value *binary(lk_op op, lk_value *a, lk_value *b)
     return LKI_EMIT(op, NULL, a, b);
 }
 
-static lk_value *with_numbers(lk_op op, lk_value *x, double alpha, double beta)
-{
-    return LKI_EMIT(op, LKI_ATTR(.alpha = alpha, .beta = beta), x);
-}
-
 lk_value *lk_op_add(lk_value *a, lk_value *b)
 {
     return binary(LK_OP_ADD, a, b);
@@ -138,46 +133,46 @@ lk_value *lk_op_silu(lk_value *x)
 
 lk_value *lk_op_add_scalar(lk_value *x, double scalar)
 {
-    return with_numbers(LK_OP_ADD_SCALAR, x, scalar, 0);
+    return LKI_EMIT(LK_OP_ADD_SCALAR, LKI_ATTR(.scalar.number = scalar), x);
 }
 
 lk_value *lk_op_mul_scalar(lk_value *x, double scalar)
 {
-    return with_numbers(LK_OP_MUL_SCALAR, x, scalar, 0);
+    return LKI_EMIT(LK_OP_MUL_SCALAR, LKI_ATTR(.scalar.number = scalar), x);
 }
 
 lk_value *lk_op_pow_scalar(lk_value *x, double exponent)
 {
-    return with_numbers(LK_OP_POW_SCALAR, x, exponent, 0);
+    return LKI_EMIT(LK_OP_POW_SCALAR, LKI_ATTR(.scalar.number = exponent), x);
 }
 
 lk_value *lk_op_leaky_relu(lk_value *x, double slope)
 {
-    return with_numbers(LK_OP_LEAKY_RELU, x, slope, 0);
+    return LKI_EMIT(LK_OP_LEAKY_RELU, LKI_ATTR(.scalar.slope = slope), x);
 }
 
 lk_value *lk_op_elu(lk_value *x, double alpha)
 {
-    return with_numbers(LK_OP_ELU, x, alpha, 0);
+    return LKI_EMIT(LK_OP_ELU, LKI_ATTR(.scalar.alpha = alpha), x);
 }
 
 lk_value *lk_op_softplus(lk_value *x, double beta, double threshold)
 {
-    return with_numbers(LK_OP_SOFTPLUS, x, beta, threshold);
+    return LKI_EMIT(LK_OP_SOFTPLUS, LKI_ATTR(.scalar.softplus = {.beta = beta, .threshold = threshold}), x);
 }
 
 lk_value *lk_op_clamp(lk_value *x, double min, double max)
 {
-    return with_numbers(LK_OP_CLAMP, x, min, max);
+    return LKI_EMIT(LK_OP_CLAMP, LKI_ATTR(.scalar.clamp = {.min = min, .max = max}), x);
 }
 
 lk_value *lk_op_gelu(lk_value *x, bool tanh_approximation)
 {
-    return LKI_EMIT(LK_OP_GELU, LKI_ATTR(.mode = tanh_approximation), x);
+    return LKI_EMIT(LK_OP_GELU, LKI_ATTR(.scalar.by_tanh = tanh_approximation), x);
 }
 
 lk_value *lk_op_cast(lk_value *x, lk_dtype dtype)
 {
     if (x && x->dtype == dtype) return x;
-    return LKI_EMIT(LK_OP_CAST, LKI_ATTR(.dtype = dtype), x);
+    return LKI_EMIT(LK_OP_CAST, LKI_ATTR(.cast.dtype = dtype), x);
 }

@@ -5,14 +5,16 @@
 lk_value *lk_op_cross_entropy(lk_value *logits, lk_value *target, lk_value *weight, lk_reduction reduction,
                               int64_t ignore_index, double label_smoothing)
 {
-    lk_attr attr = {.reduction = reduction, .index = ignore_index, .alpha = label_smoothing};
+    lk_attr attr = {.class_loss = {.reduction = reduction,
+                                   .ignore_index = ignore_index,
+                                   .label_smoothing = label_smoothing}};
     return LKI_EMIT(LK_OP_CROSS_ENTROPY, &attr, logits, target, weight);
 }
 
 lk_value *lk_op_nll(lk_value *log_probabilities, lk_value *target, lk_value *weight, lk_reduction reduction,
                     int64_t ignore_index)
 {
-    lk_attr attr = {.reduction = reduction, .index = ignore_index};
+    lk_attr attr = {.class_loss = {.reduction = reduction, .ignore_index = ignore_index}};
     return LKI_EMIT(LK_OP_NLL, &attr, log_probabilities, target, weight);
 }
 
@@ -34,7 +36,7 @@ static bool broadcasts(lk_pointwise_loss kind)
 lk_value *lk_op_pointwise_loss(lk_value *x, lk_value *target, lk_value *weight, lk_value *pos_weight,
                                lk_pointwise_loss kind, double parameter, lk_reduction reduction)
 {
-    lk_attr attr = {.mode = kind, .alpha = parameter, .reduction = reduction};
+    lk_attr attr = {.pointwise_loss = {.kind = kind, .reduction = reduction, .parameter = parameter}};
     lk_shape together;
     if (!x || !target) return NULL;
     bool differ = !lk_shape_equal(x->shape, target->shape);

@@ -43,7 +43,7 @@ static lk_value *convolve(lk_op op, lk_value *x, lk_value *weight, lk_value *bia
     if (!x || !weight) return NULL;
     if (window.rank == 0) window.rank = weight->shape.rank - 2;
     x = batched(x, window.rank, &alone);
-    return unbatched(LKI_EMIT(op, LKI_ATTR(.window = window), x, weight, bias), alone);
+    return unbatched(LKI_EMIT(op, LKI_ATTR(.conv.window = window), x, weight, bias), alone);
 }
 
 lk_value *lk_op_conv(lk_value *x, lk_value *weight, lk_value *bias, lk_window window)
@@ -61,7 +61,7 @@ static lk_value *pool(lk_op op, lk_value *x, lk_window window)
     bool alone;
     if (!x) return NULL;
     x = batched(x, window.rank, &alone);
-    return unbatched(LKI_EMIT(op, LKI_ATTR(.window = window), x), alone);
+    return unbatched(LKI_EMIT(op, LKI_ATTR(.pool.window = window), x), alone);
 }
 
 lk_value *lk_op_max_pool(lk_value *x, lk_window window)
@@ -80,8 +80,8 @@ lk_value *lk_op_adaptive_avg_pool(lk_value *x, const int64_t *output_size, int r
     if (!x) return NULL;
     x = batched(x, rank, &alone);
     if (!x) return NULL;
-    lk_attr attr = {.window = {.rank = rank}, .shape = x->shape};
-    for (int i = 0; i < rank && i + 2 < x->shape.rank; i++) attr.shape.dim[i + 2] = output_size[i];
+    lk_attr attr = {.pool = {.window = {.rank = rank}, .shape = x->shape}};
+    for (int i = 0; i < rank && i + 2 < x->shape.rank; i++) attr.pool.shape.dim[i + 2] = output_size[i];
     return unbatched(LKI_EMIT(LK_OP_ADAPTIVE_AVG_POOL, &attr, x), alone);
 }
 
@@ -96,13 +96,15 @@ lk_value *lk_op_upsample(lk_value *x, const int64_t *size, const double *scale, 
         return lki_graph_fail(x->graph, LK_ERR_SHAPE,
                               "upsample: input %s: expected 3 to 5 dimensions, (batch, channels, ...)",
                               LKI_SHOW(x->shape));
-    lk_attr attr = {.mode = mode, .index = align_corners, .shape = x->shape, .window = {.rank = rank}};
+    lk_attr attr = {
+        .upsample = {.rank = rank, .mode = mode, .align_corners = align_corners, .shape = x->shape}};
     for (int i = 0; i < rank; i++) {
         if (scale && !(scale[i] > 0 && scale[i] < 1e9))
             return lki_graph_fail(x->graph, LK_ERR_INVALID, "upsample: the scale must be above 0, but is %g",
                                   scale[i]);
-        if (scale) attr.window.scale[i] = scale[i];
-        attr.shape.dim[i + 2] = scale ? (int64_t)floor((double)x->shape.dim[i + 2] * scale[i]) : size[i];
+        if (scale) attr.upsample.scale[i] = scale[i];
+        attr.upsample.shape.dim[i + 2] =
+            scale ? (int64_t)floor((double)x->shape.dim[i + 2] * scale[i]) : size[i];
     }
     return LKI_EMIT(LK_OP_UPSAMPLE, &attr, x);
 }

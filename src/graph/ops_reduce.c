@@ -20,8 +20,8 @@ static bool axes_of(uint32_t *out, lk_value *x, lk_op op, const int *axes, int a
 static lk_value *reduce(lk_op op, lk_value *x, const int *axes, int axis_count, bool keep_dims,
                         int correction)
 {
-    lk_attr attr = {.keep_dims = keep_dims, .index = correction};
-    if (!x || !axes_of(&attr.axes, x, op, axes, axis_count)) return NULL;
+    lk_attr attr = {.reduce = {.keep_dims = keep_dims, .correction = correction}};
+    if (!x || !axes_of(&attr.reduce.axes, x, op, axes, axis_count)) return NULL;
     return LKI_EMIT(op, &attr, x);
 }
 
@@ -47,15 +47,15 @@ lk_value *lk_op_var(lk_value *x, const int *axes, int axis_count, bool keep_dims
 
 lk_value *lk_op_argmax(lk_value *x, int axis, bool keep_dims)
 {
-    return LKI_EMIT(LK_OP_ARGMAX, LKI_ATTR(.axis = axis, .keep_dims = keep_dims), x);
+    return LKI_EMIT(LK_OP_ARGMAX, LKI_ATTR(.axis = {.axis = axis, .keep_dims = keep_dims}), x);
 }
 
 lk_value *lk_op_softmax(lk_value *x, int axis)
 {
-    return LKI_EMIT(LK_OP_SOFTMAX, LKI_ATTR(.axis = axis), x);
+    return LKI_EMIT(LK_OP_SOFTMAX, LKI_ATTR(.axis.axis = axis), x);
 }
 
 lk_value *lk_op_log_softmax(lk_value *x, int axis)
 {
-    return LKI_EMIT(LK_OP_LOG_SOFTMAX, LKI_ATTR(.axis = axis), x);
+    return LKI_EMIT(LK_OP_LOG_SOFTMAX, LKI_ATTR(.axis.axis = axis), x);
 }

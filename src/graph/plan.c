@@ -474,7 +474,8 @@ static bool is_finite(const lki_plan *plan, const lk_tensor *tensor)
 static const char *likely_reason(const lki_node *node)
 {
     bool counts_targets = (node->op == LK_OP_CROSS_ENTROPY || node->op == LK_OP_NLL) &&
-                          node->attr.reduction == LK_REDUCTION_MEAN && node->in[1]->dtype == LK_I64;
+                          node->attr.class_loss.reduction == LK_REDUCTION_MEAN &&
+                          node->in[1]->dtype == LK_I64;
     return counts_targets ? ": every target of the batch may be ignored (ignore_index) or of weight 0" : "";
 }
 

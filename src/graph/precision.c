@@ -18,7 +18,7 @@ static lk_status cast_operand(lk_graph *graph, lki_node *node, int index, lk_dty
 {
     lk_value *value = node->in[index];
     if (!*cache) {
-        lk_attr attr = {.dtype = dtype};
+        lk_attr attr = {.cast.dtype = dtype};
         lki_node *cast = lki_graph_insert(graph, node, LK_OP_CAST, &value, 1, &attr);
         if (!cast) return lki_last_status();
         *cache = cast->out[0];
@@ -91,7 +91,8 @@ static lk_status widen_outputs(lk_graph *graph, lki_node *node)
 {
     lk_value *value = node->out[0];
     if (!value->is_output) return LK_OK;
-    lki_node *cast = lki_graph_insert(graph, node->next, LK_OP_CAST, &value, 1, &(lk_attr){.dtype = LK_F32});
+    lki_node *cast =
+        lki_graph_insert(graph, node->next, LK_OP_CAST, &value, 1, &(lk_attr){.cast.dtype = LK_F32});
     if (!cast) return lki_last_status();
     cast->section = node->section;
     cast->scope = node->scope;

@@ -19,8 +19,15 @@ const char *lki_node_name(const lki_node *node)
         [LK_LOSS_BCE_WITH_LOGITS] = "bce_with_logits_loss",
         [LK_LOSS_KL_DIV] = "kl_div_loss",
     };
-    bool known = node->attr.mode >= LK_LOSS_MSE && node->attr.mode <= LK_LOSS_KL_DIV;
-    return node->op == LK_OP_POINTWISE_LOSS && known ? losses[node->attr.mode] : lk_op_name(node->op);
+    if (node->op != LK_OP_POINTWISE_LOSS) return lk_op_name(node->op);
+    int kind = (int)node->attr.pointwise_loss.kind;
+    return kind >= LK_LOSS_MSE && kind <= LK_LOSS_KL_DIV ? losses[kind] : lk_op_name(node->op);
+}
+
+lk_reduction lki_loss_reduction(const lki_node *node)
+{
+    bool between_numbers = lk_op_family_of(node->op) == LK_FAMILY_POINTWISE_LOSS;
+    return between_numbers ? node->attr.pointwise_loss.reduction : node->attr.class_loss.reduction;
 }
 
 bool lki_has_input(const lki_node *node, int index)
@@ -45,13 +52,13 @@ lk_status lki_broadcast(lk_shape *out, lk_shape a, lk_shape b)
 lk_value *lki_sum_to(lk_value *value, lk_shape shape)
 {
     if (!value) return NULL;
-    lk_attr attr = {.keep_dims = true};
+    lk_attr attr = {.reduce.keep_dims = true};
     int added = value->shape.rank - shape.rank;
     for (int i = 0; i < value->shape.rank; i++) {
         bool grown = i >= added && shape.dim[i - added] == 1 && value->shape.dim[i] != 1;
-        if ((i < added && value->shape.dim[i] != 1) || grown) attr.axes |= 1u << i;
+        if ((i < added && value->shape.dim[i] != 1) || grown) attr.reduce.axes |= 1u << i;
     }
-    if (attr.axes) value = LKI_EMIT(LK_OP_SUM, &attr, value);
+    if (attr.reduce.axes) value = LKI_EMIT(LK_OP_SUM, &attr, value);
     return lki_reshaped(value, shape);
 }
 
@@ -95,13 +102,13 @@ lk_status lki_expect_no_grad(const lki_node *node, int index, const char *what)
                     lki_node_name(node), what);
 }
 
-lk_status lki_complete_axis(lki_node *node)
+lk_status lki_complete_axis(const lki_node *node, int *axis)
 {
-    int axis = lki_normal_axis(node->attr.axis, node->in[0]->shape.rank);
-    if (axis < 0)
-        return lki_fail(LK_ERR_RANGE, "%s: axis %d is outside of shape %s", lki_node_name(node),
-                        node->attr.axis, LKI_SHOW(node->in[0]->shape));
-    node->attr.axis = axis;
+    int normal = lki_normal_axis(*axis, node->in[0]->shape.rank);
+    if (normal < 0)
+        return lki_fail(LK_ERR_RANGE, "%s: axis %d is outside of shape %s", lki_node_name(node), *axis,
+                        LKI_SHOW(node->in[0]->shape));
+    *axis = normal;
     return LK_OK;
 }
 
@@ -154,24 +161,24 @@ lk_status lki_recorded(const lki_node *node)
 
 lk_value *lki_scaled(lk_value *value, double factor)
 {
-    return factor == 1 ? value : LKI_EMIT(LK_OP_MUL_SCALAR, LKI_ATTR(.alpha = factor), value);
+    return factor == 1 ? value : LKI_EMIT(LK_OP_MUL_SCALAR, LKI_ATTR(.scalar.number = factor), value);
 }
 
 lk_value *lki_reshaped(lk_value *value, lk_shape shape)
 {
     if (!value || lk_shape_equal(value->shape, shape)) return value;
-    return LKI_EMIT(LK_OP_RESHAPE, LKI_ATTR(.shape = shape), value);
+    return LKI_EMIT(LK_OP_RESHAPE, LKI_ATTR(.shape.shape = shape), value);
 }
 
 lk_value *lki_scalar_like(const lk_value *like, double number)
 {
-    lk_attr attr = {.alpha = number, .dtype = like->dtype, .shape = lk_scalar_shape()};
+    lk_attr attr = {.fill = {.value = number, .dtype = like->dtype, .shape = lk_scalar_shape()}};
     return lki_record(like->graph, LK_OP_FULL, NULL, 0, 0, &attr);
 }
 
 lk_value *lki_full_like(const lk_value *like, double number)
 {
-    lk_attr attr = {.alpha = number, .dtype = like->dtype, .shape = like->shape};
+    lk_attr attr = {.fill = {.value = number, .dtype = like->dtype, .shape = like->shape}};
     return lki_record(like->graph, LK_OP_FULL, NULL, 0, 0, &attr);
 }
 
@@ -179,7 +186,7 @@ lk_value *lki_sum_but(lk_value *value, int axis)
 {
     if (!value) return NULL;
     uint32_t all = (1u << value->shape.rank) - 1;
-    return LKI_EMIT(LK_OP_SUM, LKI_ATTR(.axes = all & ~(1u << axis)), value);
+    return LKI_EMIT(LK_OP_SUM, LKI_ATTR(.reduce.axes = all & ~(1u << axis)), value);
 }
 
 lk_shape lki_reduced_shape(lk_shape shape, uint32_t axes, bool keep_dims)

@@ -13,6 +13,9 @@ void lki_set_output(lki_node *node, int index, lk_dtype dtype, lk_shape shape);
 /* How errors call a node: the op's name, or the loss's where one op does several. */
 const char *lki_node_name(const lki_node *node);
 
+/* The reduction of a loss of either family. */
+lk_reduction lki_loss_reduction(const lki_node *node);
+
 /* Whether the optional input is there. */
 bool lki_has_input(const lki_node *node, int index);
 
@@ -34,8 +37,9 @@ lk_status lki_expect_operand(const lki_node *node, int index, const char *what, 
  * one. */
 lk_status lki_expect_no_grad(const lki_node *node, int index, const char *what);
 
-/* attr.axis counted from the front, in place; LK_ERR_RANGE where it is outside of input 0. */
-lk_status lki_complete_axis(lki_node *node);
+/* An axis of the node's attributes, in place, counted from the front; LK_ERR_RANGE if it is outside of
+ * input 0. */
+lk_status lki_complete_axis(const lki_node *node, int *axis);
 
 /* Records `op` over the inputs; `attr` may be NULL. A NULL among the inputs that the op requires gives NULL.
  */

@@ -94,9 +94,9 @@ const lki_rule lki_rules[LK_OP_COUNT] = {
     RULE(MAX_POOL_GRAD, I(to_shape)),
     BOTH(AVG_POOL, I(pool), B(pool)),
     RULE(AVG_POOL_GRAD, I(to_shape)),
-    BOTH(ADAPTIVE_AVG_POOL, I(resize), B(pool)),
+    BOTH(ADAPTIVE_AVG_POOL, I(adaptive_pool), B(pool)),
     RULE(ADAPTIVE_AVG_POOL_GRAD, I(to_shape)),
-    BOTH(UPSAMPLE, I(upsample), B(pool)),
+    BOTH(UPSAMPLE, I(upsample), B(upsample)),
     RULE(UPSAMPLE_GRAD, I(to_shape)),
 
     BOTH(BATCH_NORM, I(batch_norm), B(norm)),

@@ -87,10 +87,11 @@ LKI_BACKWARD(conv_transpose);
 
 /* rules_pool.c */
 LKI_INFER(pool);
-LKI_INFER(resize);
+LKI_INFER(adaptive_pool);
 LKI_INFER(upsample);
 LKI_BACKWARD(max_pool);
 LKI_BACKWARD(pool);
+LKI_BACKWARD(upsample);
 
 /* rules_norm.c */
 LKI_INFER(batch_norm);

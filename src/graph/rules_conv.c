@@ -14,7 +14,7 @@ static lk_shape spatial(const int64_t *dims, int rank)
 static lk_status check_rank(const lki_node *node)
 {
     lk_shape x = node->in[0]->shape, weight = node->in[1]->shape;
-    int rank = node->attr.window.rank;
+    int rank = node->attr.conv.window.rank;
     LKI_TRY(lki_expect_float(node, 0));
     LKI_TRY(lki_expect_same_dtype(node, 0, 1));
     if (rank < 1 || rank > 3)
@@ -30,7 +30,7 @@ static lk_status check_rank(const lki_node *node)
 /* Zero stands for 1, the kernel is the weight's; what is left must make sense. */
 static lk_status complete_window(lki_node *node)
 {
-    lk_window *window = &node->attr.window;
+    lk_window *window = &node->attr.conv.window;
     const char *name = lk_op_name(node->op);
     lk_shape weight = node->in[1]->shape;
     if (window->groups == 0) window->groups = 1;
@@ -70,7 +70,7 @@ lk_status lki_infer_conv(lki_node *node)
 {
     LKI_TRY(check_rank(node));
     LKI_TRY(complete_window(node));
-    const lk_window *window = &node->attr.window;
+    const lk_window *window = &node->attr.conv.window;
     lk_shape x = node->in[0]->shape, weight = node->in[1]->shape, shape = x;
     if (x.dim[1] != weight.dim[1] * window->groups)
         return lki_fail(LK_ERR_SHAPE, "conv: input %s has %lld channels, the weight %s expects %lld",
@@ -101,7 +101,7 @@ lk_status lki_infer_conv_transpose(lki_node *node)
 {
     LKI_TRY(check_rank(node));
     LKI_TRY(complete_window(node));
-    const lk_window *window = &node->attr.window;
+    const lk_window *window = &node->attr.conv.window;
     lk_shape x = node->in[0]->shape, weight = node->in[1]->shape, shape = x;
     if (x.dim[1] != weight.dim[0])
         return lki_fail(LK_ERR_SHAPE,
@@ -130,10 +130,10 @@ lk_status lki_infer_conv_transpose(lki_node *node)
     return LK_OK;
 }
 
-/* (dy, x) -> dw of attr.shape, db (o) */
+/* (dy, x) -> dw of the attributes' shape, db (o) */
 lk_status lki_infer_conv_grad_weight(lki_node *node)
 {
-    lki_set_output(node, 0, node->in[0]->dtype, node->attr.shape);
+    lki_set_output(node, 0, node->in[0]->dtype, node->attr.conv.shape);
     lki_set_output(node, 1, node->in[0]->dtype, LK_SHAPE(node->in[0]->shape.dim[1]));
     return LK_OK;
 }
@@ -150,18 +150,19 @@ static bool bias_needs_grad(const lki_node *node)
 lk_status lki_backward_conv(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     lk_value *x = node->in[0], *weight = node->in[1], *dy = grad_out[0];
-    lk_attr attr = {.window = node->attr.window};
+    lk_attr attr = {.conv.window = node->attr.conv.window};
     if (weight->needs_grad) {
-        attr.shape = weight->shape;
-        attr.index = bias_needs_grad(node);
+        attr.conv.shape = weight->shape;
+        attr.conv.wants_bias = bias_needs_grad(node);
         grad_in[1] = LKI_EMIT(LK_OP_CONV_GRAD_WEIGHT, &attr, dy, x);
-        if (attr.index) grad_in[2] = lki_output_of(grad_in[1], 1);
+        if (attr.conv.wants_bias) grad_in[2] = lki_output_of(grad_in[1], 1);
     } else if (bias_needs_grad(node)) {
         grad_in[2] = lki_sum_but(dy, 1);
     }
     if (x->needs_grad)
-        grad_in[0] = LKI_EMIT(LK_OP_CONV_GRAD_INPUT, LKI_ATTR(.window = node->attr.window, .shape = x->shape),
-                              dy, weight);
+        grad_in[0] =
+            LKI_EMIT(LK_OP_CONV_GRAD_INPUT,
+                     LKI_ATTR(.conv = {.window = node->attr.conv.window, .shape = x->shape}), dy, weight);
     return lki_recorded(node);
 }
 
@@ -170,21 +171,21 @@ lk_status lki_backward_conv(lki_node *node, lk_value *const *grad_out, lk_value 
 static lk_value *fit(lk_value *value, lk_shape shape)
 {
     if (!value || lk_shape_equal(value->shape, shape)) return value;
-    lk_attr attr = {0};
+    lk_attr attr = {.slice = {{0}}};
     for (int i = 0; i < shape.rank; i++) {
-        attr.end[i] = shape.dim[i];
-        attr.step[i] = 1;
+        attr.slice.end[i] = shape.dim[i];
+        attr.slice.step[i] = 1;
     }
     return LKI_EMIT(LK_OP_SLICE, &attr, value);
 }
 
 static lk_value *widen(lk_value *x, const lk_window *window)
 {
-    lk_attr attr = {.mode = LK_PAD_CONSTANT};
+    lk_attr attr = {.pad.mode = LK_PAD_CONSTANT};
     bool wider = false;
     for (int i = 0; i < window->rank; i++) {
-        attr.end[i + 2] = window->output_padding[i] / window->stride[i];
-        wider = wider || attr.end[i + 2] > 0;
+        attr.pad.after[i + 2] = window->output_padding[i] / window->stride[i];
+        wider = wider || attr.pad.after[i + 2] > 0;
     }
     return wider ? LKI_EMIT(LK_OP_PAD, &attr, x) : x;
 }
@@ -195,12 +196,12 @@ static lk_value *widen(lk_value *x, const lk_window *window)
 lk_status lki_backward_conv_transpose(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     lk_value *x = node->in[0], *weight = node->in[1], *dy = grad_out[0];
-    lk_attr attr = {.window = node->attr.window};
-    for (int i = 0; i < 3; i++) attr.window.output_padding[i] = 0;
+    lk_attr attr = {.conv.window = node->attr.conv.window};
+    for (int i = 0; i < 3; i++) attr.conv.window.output_padding[i] = 0;
     if (x->needs_grad) grad_in[0] = fit(LKI_EMIT(LK_OP_CONV, &attr, dy, weight, NULL), x->shape);
     if (weight->needs_grad) {
-        attr.shape = weight->shape;
-        grad_in[1] = LKI_EMIT(LK_OP_CONV_GRAD_WEIGHT, &attr, widen(x, &node->attr.window), dy);
+        attr.conv.shape = weight->shape;
+        grad_in[1] = LKI_EMIT(LK_OP_CONV_GRAD_WEIGHT, &attr, widen(x, &node->attr.conv.window), dy);
     }
     if (bias_needs_grad(node)) grad_in[2] = lki_sum_but(dy, 1);
     return lki_recorded(node);

@@ -17,7 +17,7 @@ static lk_status infer_broadcast(lki_node *node, int a, int b, lk_shape *shape)
 
 lk_status lki_infer_full(lki_node *node)
 {
-    lki_set_output(node, 0, node->attr.dtype, node->attr.shape);
+    lki_set_output(node, 0, node->attr.fill.dtype, node->attr.fill.shape);
     return LK_OK;
 }
 
@@ -57,22 +57,22 @@ lk_status lki_infer_unary(lki_node *node)
 
 lk_status lki_infer_clamp(lki_node *node)
 {
-    if (isnan(node->attr.alpha) || isnan(node->attr.beta))
-        return lki_fail(LK_ERR_INVALID, "clamp: the limits %g and %g are no numbers", node->attr.alpha,
-                        node->attr.beta);
+    double min = node->attr.scalar.clamp.min, max = node->attr.scalar.clamp.max;
+    if (isnan(min) || isnan(max))
+        return lki_fail(LK_ERR_INVALID, "clamp: the limits %g and %g are no numbers", min, max);
     return lki_infer_unary(node);
 }
 
 lk_status lki_infer_softplus(lki_node *node)
 {
-    if (!(node->attr.alpha > 0))
-        return lki_fail(LK_ERR_INVALID, "softplus: beta must be above 0, not %g", node->attr.alpha);
+    double beta = node->attr.scalar.softplus.beta;
+    if (!(beta > 0)) return lki_fail(LK_ERR_INVALID, "softplus: beta must be above 0, not %g", beta);
     return lki_infer_unary(node);
 }
 
 lk_status lki_infer_cast(lki_node *node)
 {
-    lki_set_output(node, 0, node->attr.dtype, node->in[0]->shape);
+    lki_set_output(node, 0, node->attr.cast.dtype, node->in[0]->shape);
     return LK_OK;
 }
 
@@ -85,13 +85,13 @@ lk_status lki_infer_copy(lki_node *node)
 /* A chain gives what its last step gives. */
 lk_status lki_infer_fused(lki_node *node)
 {
-    const lk_fused *fused = node->attr.fused;
-    lk_op last = fused->step[fused->step_count - 1].op;
+    const lk_fused *chain = node->attr.fused.chain;
+    lk_op last = chain->step[chain->step_count - 1].op;
     lk_dtype dtype = LK_BOOL;
     bool compares = last == LK_OP_GREATER || last == LK_OP_GREATER_EQUAL || last == LK_OP_EQUAL;
     for (int i = 0; i < node->input_count && !compares && dtype == LK_BOOL; i++)
         if (lk_dtype_is_float(node->in[i]->dtype)) dtype = node->in[i]->dtype;
-    lki_set_output(node, 0, dtype, node->attr.shape);
+    lki_set_output(node, 0, dtype, node->attr.fused.shape);
     return LK_OK;
 }
 
@@ -145,7 +145,7 @@ lk_status lki_backward_pow(lki_node *node, lk_value *const *grad_out, lk_value *
 {
     lk_value *a = node->in[0], *b = node->in[1], *zero = lki_scalar_like(a, 0);
     if (a->needs_grad) {
-        lk_value *less = LKI_EMIT(LK_OP_ADD_SCALAR, LKI_ATTR(.alpha = -1), b);
+        lk_value *less = LKI_EMIT(LK_OP_ADD_SCALAR, LKI_ATTR(.scalar.number = -1), b);
         lk_value *slope = LKI_EMIT(LK_OP_MUL, NULL, b, LKI_EMIT(LK_OP_POW, NULL, a, less));
         lk_value *product = LKI_EMIT(LK_OP_MUL, NULL, grad_out[0], slope);
         give(node, grad_in, 0,
@@ -278,31 +278,32 @@ lk_status lki_backward_activation(lki_node *node, lk_value *const *grad_out, lk_
     return lki_recorded(node);
 }
 
-/* y = x + alpha, or a copy of x: dx = dy */
+/* y = x + number, or a copy of x: dx = dy */
 lk_status lki_backward_identity(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     grad_in[0] = grad_out[0];
     return lki_recorded(node);
 }
 
-/* dx = alpha dy */
+/* dx = number dy */
 lk_status lki_backward_mul_scalar(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
-    grad_in[0] = lki_scaled(grad_out[0], node->attr.alpha);
+    grad_in[0] = lki_scaled(grad_out[0], node->attr.scalar.number);
     return lki_recorded(node);
 }
 
-/* dx = dy alpha x^(alpha - 1), 0 where alpha = 0 */
+/* dx = dy n x^(n - 1), 0 where n = 0 */
 lk_status lki_backward_pow_scalar(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
-    double alpha = node->attr.alpha;
-    if (alpha == 0) {
+    double exponent = node->attr.scalar.number;
+    if (exponent == 0) {
         grad_in[0] = lki_full_like(node->in[0], 0);
         return lki_recorded(node);
     }
     lk_value *power = node->in[0];
-    if (alpha != 2) power = LKI_EMIT(LK_OP_POW_SCALAR, LKI_ATTR(.alpha = alpha - 1), node->in[0]);
-    grad_in[0] = LKI_EMIT(LK_OP_MUL, NULL, grad_out[0], lki_scaled(power, alpha));
+    if (exponent != 2)
+        power = LKI_EMIT(LK_OP_POW_SCALAR, LKI_ATTR(.scalar.number = exponent - 1), node->in[0]);
+    grad_in[0] = LKI_EMIT(LK_OP_MUL, NULL, grad_out[0], lki_scaled(power, exponent));
     return lki_recorded(node);
 }
 
@@ -310,8 +311,9 @@ lk_status lki_backward_pow_scalar(lki_node *node, lk_value *const *grad_out, lk_
 lk_status lki_backward_cast(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     lk_dtype from = node->in[0]->dtype;
-    if (!lk_dtype_is_float(from) || !lk_dtype_is_float(node->attr.dtype)) return LK_OK;
-    grad_in[0] =
-        from == node->attr.dtype ? grad_out[0] : LKI_EMIT(LK_OP_CAST, LKI_ATTR(.dtype = from), grad_out[0]);
+    if (!lk_dtype_is_float(from) || !lk_dtype_is_float(node->attr.cast.dtype)) return LK_OK;
+    grad_in[0] = from == node->attr.cast.dtype
+                     ? grad_out[0]
+                     : LKI_EMIT(LK_OP_CAST, LKI_ATTR(.cast.dtype = from), grad_out[0]);
     return lki_recorded(node);
 }

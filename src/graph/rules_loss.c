@@ -13,9 +13,10 @@ static lk_shape without_classes(lk_shape shape)
 static lk_status check_reduction(const lki_node *node, bool allow_batch_mean)
 {
     int last = allow_batch_mean ? LK_REDUCTION_BATCH_MEAN : LK_REDUCTION_NONE;
-    if ((int)node->attr.reduction >= 0 && (int)node->attr.reduction <= last) return LK_OK;
+    int reduction = (int)lki_loss_reduction(node);
+    if (reduction >= 0 && reduction <= last) return LK_OK;
     return lki_fail(LK_ERR_INVALID, "%s: its reduction is mean, sum or none%s, not %d", lki_node_name(node),
-                    allow_batch_mean ? " or batch mean" : "", (int)node->attr.reduction);
+                    allow_batch_mean ? " or batch mean" : "", reduction);
 }
 
 static lk_status check_logits(const lki_node *node)
@@ -39,7 +40,7 @@ static lk_status fail_target(const lki_node *node, lk_shape expected)
 
 static void set_loss(lki_node *node, lk_shape unreduced)
 {
-    bool reduced = node->attr.reduction != LK_REDUCTION_NONE;
+    bool reduced = lki_loss_reduction(node) != LK_REDUCTION_NONE;
     lki_set_output(node, 0, node->in[0]->dtype, reduced ? lk_scalar_shape() : unreduced);
 }
 
@@ -63,9 +64,9 @@ lk_status lki_infer_cross_entropy(lki_node *node)
     if (soft) LKI_TRY(lki_expect_same_dtype(node, 0, 1));
     lk_shape expected = soft ? logits->shape : classes_out;
     if (!lk_shape_equal(target->shape, expected)) return fail_target(node, expected);
-    if (!(node->attr.alpha >= 0 && node->attr.alpha <= 1))
+    if (!(node->attr.class_loss.label_smoothing >= 0 && node->attr.class_loss.label_smoothing <= 1))
         return lki_fail(LK_ERR_INVALID, "cross_entropy: label smoothing must lie between 0 and 1, but is %g",
-                        node->attr.alpha);
+                        node->attr.class_loss.label_smoothing);
     set_loss(node, classes_out);
     lki_set_output(node, 1, logits->dtype, logits->shape);
     return LK_OK;
@@ -88,7 +89,8 @@ lk_status lki_infer_nll(lki_node *node)
 lk_status lki_infer_pointwise_loss(lki_node *node)
 {
     lk_shape shape = node->in[0]->shape;
-    int kind = node->attr.mode;
+    lk_pointwise_loss_attr attr = node->attr.pointwise_loss;
+    int kind = (int)attr.kind;
     LKI_TRY(lki_expect_float(node, 0));
     LKI_TRY(check_reduction(node, true));
     if (kind < LK_LOSS_MSE || kind > LK_LOSS_KL_DIV)
@@ -101,11 +103,11 @@ lk_status lki_infer_pointwise_loss(lki_node *node)
     if (lki_has_input(node, 3) && kind != LK_LOSS_BCE_WITH_LOGITS)
         return lki_fail(LK_ERR_INVALID, "%s: only bce_with_logits_loss has a pos_weight",
                         lki_node_name(node));
-    if ((kind == LK_LOSS_HUBER && !(node->attr.alpha > 0)) ||
-        (kind == LK_LOSS_SMOOTH_L1 && !(node->attr.alpha >= 0)))
+    if ((kind == LK_LOSS_HUBER && !(attr.parameter > 0)) ||
+        (kind == LK_LOSS_SMOOTH_L1 && !(attr.parameter >= 0)))
         return lki_fail(LK_ERR_INVALID, "%s: its parameter must be %s 0, but is %g", lki_node_name(node),
-                        kind == LK_LOSS_HUBER ? "above" : "at least", node->attr.alpha);
-    if (node->attr.reduction == LK_REDUCTION_BATCH_MEAN && shape.rank == 0)
+                        kind == LK_LOSS_HUBER ? "above" : "at least", attr.parameter);
+    if (attr.reduction == LK_REDUCTION_BATCH_MEAN && shape.rank == 0)
         return lki_fail(LK_ERR_SHAPE, "%s: input () has no batch to take the mean over", lki_node_name(node));
     set_loss(node, shape);
     return LK_OK;
@@ -129,8 +131,8 @@ static lk_value *per_element(const lki_node *node, lk_value *dloss)
 {
     lk_shape shape = node->in[0]->shape;
     int64_t count = 1;
-    if (node->attr.reduction == LK_REDUCTION_BATCH_MEAN) count = shape.dim[0];
-    if (node->attr.reduction == LK_REDUCTION_MEAN) {
+    if (lki_loss_reduction(node) == LK_REDUCTION_BATCH_MEAN) count = shape.dim[0];
+    if (lki_loss_reduction(node) == LK_REDUCTION_MEAN) {
         count = lk_shape_count(shape);
         /* A mean of cross entropies is one over the places, not over the classes too. */
         if (node->op == LK_OP_CROSS_ENTROPY) count /= shape.dim[1];
@@ -145,8 +147,8 @@ static lk_value *soft_target_gradient(const lki_node *node, lk_value *dloss)
     lk_value *weight = optional(node, 2);
     kept.dim[1] = 1;
     for (int i = 0; i < channel.rank; i++) channel.dim[i] = i == 1 ? shape.dim[1] : 1;
-    dloss = lki_scaled(per_element(node, dloss), -(1 - node->attr.alpha));
-    if (node->attr.reduction == LK_REDUCTION_NONE) dloss = lki_reshaped(dloss, kept);
+    dloss = lki_scaled(per_element(node, dloss), -(1 - node->attr.class_loss.label_smoothing));
+    if (node->attr.class_loss.reduction == LK_REDUCTION_NONE) dloss = lki_reshaped(dloss, kept);
     lk_value *logp = node->out[1];
     if (weight) logp = LKI_EMIT(LK_OP_MUL, NULL, logp, lki_reshaped(weight, channel));
     return LKI_EMIT(LK_OP_MUL, NULL, logp, dloss);
@@ -180,7 +182,7 @@ static lk_value *bounded_log(lk_value *x)
 
 static lk_value *one_minus(lk_value *x)
 {
-    return LKI_EMIT(LK_OP_ADD_SCALAR, LKI_ATTR(.alpha = 1), LKI_EMIT(LK_OP_NEG, NULL, x));
+    return LKI_EMIT(LK_OP_ADD_SCALAR, LKI_ATTR(.scalar.number = 1), LKI_EMIT(LK_OP_NEG, NULL, x));
 }
 
 /* d loss / d t of one element. bce: log(1 - x) - log x. bce_with_logits: -x + (pos_weight - 1) softplus(-x).
@@ -188,18 +190,20 @@ static lk_value *one_minus(lk_value *x)
 static lk_value *target_slope(const lki_node *node)
 {
     lk_value *x = node->in[0], *t = node->in[1], *pos_weight = optional(node, 3);
-    if (node->attr.mode == LK_LOSS_BCE)
+    if (node->attr.pointwise_loss.kind == LK_LOSS_BCE)
         return LKI_EMIT(LK_OP_SUB, NULL, bounded_log(one_minus(x)), bounded_log(x));
-    if (node->attr.mode == LK_LOSS_BCE_WITH_LOGITS) {
+    if (node->attr.pointwise_loss.kind == LK_LOSS_BCE_WITH_LOGITS) {
         lk_value *slope = LKI_EMIT(LK_OP_NEG, NULL, x);
         if (!pos_weight) return slope;
-        lk_value *softplus = LKI_EMIT(LK_OP_SOFTPLUS, LKI_ATTR(.alpha = 1, .beta = 20), slope);
-        lk_value *more = LKI_EMIT(LK_OP_ADD_SCALAR, LKI_ATTR(.alpha = -1), pos_weight);
+        lk_value *softplus =
+            LKI_EMIT(LK_OP_SOFTPLUS, LKI_ATTR(.scalar.softplus = {.beta = 1, .threshold = 20}), slope);
+        lk_value *more = LKI_EMIT(LK_OP_ADD_SCALAR, LKI_ATTR(.scalar.number = -1), pos_weight);
         return LKI_EMIT(LK_OP_ADD, NULL, slope, LKI_EMIT(LK_OP_MUL, NULL, more, softplus));
     }
-    bool log_target = node->attr.alpha == 1;
+    bool log_target = node->attr.pointwise_loss.parameter == 1;
     lk_value *ahead = log_target ? t : LKI_EMIT(LK_OP_LOG, NULL, t);
-    lk_value *sum = LKI_EMIT(LK_OP_ADD_SCALAR, LKI_ATTR(.alpha = 1), LKI_EMIT(LK_OP_SUB, NULL, ahead, x));
+    lk_value *sum =
+        LKI_EMIT(LK_OP_ADD_SCALAR, LKI_ATTR(.scalar.number = 1), LKI_EMIT(LK_OP_SUB, NULL, ahead, x));
     return log_target ? LKI_EMIT(LK_OP_MUL, NULL, LKI_EMIT(LK_OP_EXP, NULL, t), sum) : sum;
 }
 
@@ -217,7 +221,7 @@ lk_status lki_backward_pointwise_loss(lki_node *node, lk_value *const *grad_out,
 {
     lk_value *x = node->in[0], *target = node->in[1], *weight = optional(node, 2);
     if (x->needs_grad) grad_in[0] = input_gradient(node, grad_out[0], x, target);
-    if (target->needs_grad && node->attr.mode <= LK_LOSS_HUBER) {
+    if (target->needs_grad && node->attr.pointwise_loss.kind <= LK_LOSS_HUBER) {
         grad_in[1] = input_gradient(node, grad_out[0], target, x);
     } else if (target->needs_grad) {
         lk_value *gradient = LKI_EMIT(LK_OP_MUL, NULL, target_slope(node), per_element(node, grad_out[0]));

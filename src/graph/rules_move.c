@@ -29,15 +29,15 @@ static lk_status complete_reshape(lk_shape *shape, lk_shape from)
 
 lk_status lki_infer_reshape(lki_node *node)
 {
-    LKI_TRY(complete_reshape(&node->attr.shape, node->in[0]->shape));
-    lki_set_output(node, 0, node->in[0]->dtype, node->attr.shape);
+    LKI_TRY(complete_reshape(&node->attr.shape.shape, node->in[0]->shape));
+    lki_set_output(node, 0, node->in[0]->dtype, node->attr.shape.shape);
     return LK_OK;
 }
 
 /* A dimension of -1 stands for the one that x has there. */
 lk_status lki_infer_expand(lki_node *node)
 {
-    lk_shape from = node->in[0]->shape, *to = &node->attr.shape, together;
+    lk_shape from = node->in[0]->shape, *to = &node->attr.shape.shape, together;
     int added = to->rank - from.rank;
     for (int i = added > 0 ? added : 0; i < to->rank; i++)
         if (to->dim[i] == -1 && added >= 0) to->dim[i] = from.dim[i - added];
@@ -55,12 +55,12 @@ lk_status lki_infer_permute(lki_node *node)
     lk_shape from = node->in[0]->shape, to = from;
     unsigned seen = 0;
     for (int i = 0; i < from.rank; i++) {
-        int axis = lki_normal_axis(node->attr.order[i], from.rank);
+        int axis = lki_normal_axis(node->attr.permute.order[i], from.rank);
         if (axis < 0 || seen >> axis & 1)
             return lki_fail(LK_ERR_INVALID, "permute: the order is no permutation of the axes of shape %s",
                             LKI_SHOW(from));
         seen |= 1u << axis;
-        node->attr.order[i] = axis;
+        node->attr.permute.order[i] = axis;
         to.dim[i] = from.dim[axis];
     }
     lki_set_output(node, 0, node->in[0]->dtype, to);
@@ -71,7 +71,8 @@ lk_status lki_infer_slice(lki_node *node)
 {
     lk_shape shape = node->in[0]->shape;
     for (int i = 0; i < shape.rank; i++) {
-        int64_t begin = node->attr.begin[i], end = node->attr.end[i], step = node->attr.step[i];
+        const lk_slice_attr *slice = &node->attr.slice;
+        int64_t begin = slice->begin[i], end = slice->end[i], step = slice->step[i];
         if (step < 1)
             return lki_fail(LK_ERR_INVALID, "slice: the step must be at least 1, not %lld", (long long)step);
         if (begin < 0 || begin >= end || end > node->in[0]->shape.dim[i])
@@ -83,17 +84,31 @@ lk_status lki_infer_slice(lki_node *node)
     return LK_OK;
 }
 
-/* Ops that undo another: the result has attr.shape and the dtype of the first operand. */
+/* The shape that a family's gradients say their result has. */
+static lk_shape said_shape(const lki_node *node)
+{
+    switch (lk_op_family_of(node->op)) {
+    case LK_FAMILY_SLICE: return node->attr.slice.shape;
+    case LK_FAMILY_PAD: return node->attr.pad.shape;
+    case LK_FAMILY_GATHER: return node->attr.gather.shape;
+    case LK_FAMILY_EMBEDDING: return node->attr.embedding.shape;
+    case LK_FAMILY_CONV: return node->attr.conv.shape;
+    case LK_FAMILY_POOL: return node->attr.pool.shape;
+    default: return node->attr.upsample.shape;
+    }
+}
+
+/* Ops that undo another: the result has the dtype of the first operand. */
 lk_status lki_infer_to_shape(lki_node *node)
 {
-    lki_set_output(node, 0, node->in[0]->dtype, node->attr.shape);
+    lki_set_output(node, 0, node->in[0]->dtype, said_shape(node));
     return LK_OK;
 }
 
 lk_status lki_infer_concat(lki_node *node)
 {
-    LKI_TRY(lki_complete_axis(node));
-    int axis = node->attr.axis;
+    LKI_TRY(lki_complete_axis(node, &node->attr.axis.axis));
+    int axis = node->attr.axis.axis;
     lk_shape first = node->in[0]->shape, shape = first;
     for (int i = 1; i < node->input_count; i++) {
         LKI_TRY(lki_expect_same_dtype(node, 0, i));
@@ -112,11 +127,11 @@ lk_status lki_infer_concat(lki_node *node)
 lk_status lki_infer_pad(lki_node *node)
 {
     lk_shape from = node->in[0]->shape, to = from;
-    int mode = node->attr.mode;
+    int mode = (int)node->attr.pad.mode;
     if (mode < LK_PAD_CONSTANT || mode > LK_PAD_REPLICATE)
         return lki_fail(LK_ERR_INVALID, "pad: there is no mode %d", mode);
     for (int i = 0; i < from.rank; i++) {
-        int64_t before = node->attr.begin[i], after = node->attr.end[i];
+        int64_t before = node->attr.pad.before[i], after = node->attr.pad.after[i];
         int64_t largest = before > after ? before : after;
         if (before < 0 || after < 0)
             return lki_fail(
@@ -139,14 +154,15 @@ lk_status lki_infer_pad(lki_node *node)
 
 lk_status lki_infer_gather(lki_node *node)
 {
-    LKI_TRY(lki_complete_axis(node));
+    LKI_TRY(lki_complete_axis(node, &node->attr.gather.axis));
     LKI_TRY(lki_expect_dtype(node, 1, LK_I64));
+    int axis = node->attr.gather.axis;
     lk_shape shape = node->in[0]->shape, index = node->in[1]->shape;
     bool fits = shape.rank == index.rank;
-    for (int i = 0; fits && i < shape.rank; i++) fits = i == node->attr.axis || index.dim[i] <= shape.dim[i];
+    for (int i = 0; fits && i < shape.rank; i++) fits = i == axis || index.dim[i] <= shape.dim[i];
     if (!fits)
         return lki_fail(LK_ERR_SHAPE, "gather: index %s does not fit input %s along axis %d", LKI_SHOW(index),
-                        LKI_SHOW(shape), node->attr.axis);
+                        LKI_SHOW(shape), axis);
     lki_set_output(node, 0, node->in[0]->dtype, index);
     return LK_OK;
 }
@@ -160,9 +176,9 @@ lk_status lki_infer_embedding(lki_node *node)
         return lki_fail(LK_ERR_SHAPE, "embedding: weight %s has not 2 dimensions", LKI_SHOW(weight));
     if (shape.rank == LK_MAX_DIMS)
         return lki_fail(LK_ERR_SHAPE, "embedding: index %s has too many dimensions", LKI_SHOW(shape));
-    if (node->attr.index < -1 || node->attr.index >= weight.dim[0])
+    if (node->attr.embedding.padding_index < -1 || node->attr.embedding.padding_index >= weight.dim[0])
         return lki_fail(LK_ERR_RANGE, "embedding: the padding index %lld is outside of weight %s",
-                        (long long)node->attr.index, LKI_SHOW(weight));
+                        (long long)node->attr.embedding.padding_index, LKI_SHOW(weight));
     shape.dim[shape.rank++] = weight.dim[1];
     lki_set_output(node, 0, node->in[0]->dtype, shape);
     return LK_OK;
@@ -185,8 +201,8 @@ lk_status lki_backward_expand(lki_node *node, lk_value *const *grad_out, lk_valu
 /* dx = dy in the inverse order */
 lk_status lki_backward_permute(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
-    lk_attr attr = {0};
-    for (int i = 0; i < node->in[0]->shape.rank; i++) attr.order[node->attr.order[i]] = i;
+    lk_attr attr = {.permute = {{0}}};
+    for (int i = 0; i < node->in[0]->shape.rank; i++) attr.permute.order[node->attr.permute.order[i]] = i;
     grad_in[0] = LKI_EMIT(LK_OP_PERMUTE, &attr, grad_out[0]);
     return lki_recorded(node);
 }
@@ -195,7 +211,7 @@ lk_status lki_backward_permute(lki_node *node, lk_value *const *grad_out, lk_val
 lk_status lki_backward_slice(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     lk_attr attr = node->attr;
-    attr.shape = node->in[0]->shape;
+    attr.slice.shape = node->in[0]->shape;
     grad_in[0] = LKI_EMIT(LK_OP_SLICE_GRAD, &attr, grad_out[0]);
     return lki_recorded(node);
 }
@@ -204,17 +220,17 @@ lk_status lki_backward_slice(lki_node *node, lk_value *const *grad_out, lk_value
 lk_status lki_backward_concat(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     int64_t begin = 0;
-    int axis = node->attr.axis;
+    int axis = node->attr.axis.axis;
     for (int i = 0; i < node->input_count; i++) {
         lk_shape shape = node->in[i]->shape;
-        lk_attr attr = {0};
+        lk_attr attr = {.slice = {{0}}};
         for (int k = 0; k < shape.rank; k++) {
-            attr.end[k] = shape.dim[k];
-            attr.step[k] = 1;
+            attr.slice.end[k] = shape.dim[k];
+            attr.slice.step[k] = 1;
         }
-        attr.begin[axis] = begin;
+        attr.slice.begin[axis] = begin;
         begin += shape.dim[axis];
-        attr.end[axis] = begin;
+        attr.slice.end[axis] = begin;
         /* An operand of no elements has no gradient to cut out. */
         if (node->in[i]->needs_grad && lk_shape_count(shape) > 0)
             grad_in[i] = LKI_EMIT(LK_OP_SLICE, &attr, grad_out[0]);
@@ -226,7 +242,7 @@ lk_status lki_backward_concat(lki_node *node, lk_value *const *grad_out, lk_valu
 lk_status lki_backward_pad(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     lk_attr attr = node->attr;
-    attr.shape = node->in[0]->shape;
+    attr.pad.shape = node->in[0]->shape;
     grad_in[0] = LKI_EMIT(LK_OP_PAD_GRAD, &attr, grad_out[0]);
     return lki_recorded(node);
 }
@@ -234,7 +250,7 @@ lk_status lki_backward_pad(lki_node *node, lk_value *const *grad_out, lk_value *
 /* dx = 0, then dx[index] += dy */
 lk_status lki_backward_gather(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
-    lk_attr attr = {.axis = node->attr.axis, .shape = node->in[0]->shape};
+    lk_attr attr = {.gather = {.axis = node->attr.gather.axis, .shape = node->in[0]->shape}};
     grad_in[0] = LKI_EMIT(LK_OP_GATHER_GRAD, &attr, grad_out[0], node->in[1]);
     return lki_recorded(node);
 }
@@ -242,7 +258,8 @@ lk_status lki_backward_gather(lki_node *node, lk_value *const *grad_out, lk_valu
 /* dweight = 0, then dweight[index] += dy, but not for the padding row */
 lk_status lki_backward_embedding(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
-    lk_attr attr = {.index = node->attr.index, .shape = node->in[0]->shape};
+    lk_attr attr = node->attr;
+    attr.embedding.shape = node->in[0]->shape;
     grad_in[0] = LKI_EMIT(LK_OP_EMBEDDING_GRAD, &attr, grad_out[0], node->in[1]);
     return lki_recorded(node);
 }

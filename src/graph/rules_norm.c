@@ -7,9 +7,9 @@
 static lk_status check_eps(const lki_node *node)
 {
     LKI_TRY(lki_expect_float(node, 0));
-    if (node->attr.alpha >= 0) return LK_OK;
+    if (node->attr.norm.eps >= 0) return LK_OK;
     return lki_fail(LK_ERR_INVALID, "%s: eps must not be negative, but is %g", lk_op_name(node->op),
-                    node->attr.alpha);
+                    node->attr.norm.eps);
 }
 
 /* The channels of (n, c, ...). */
@@ -32,10 +32,10 @@ lk_status lki_infer_batch_norm(lki_node *node)
     LKI_TRY(check_eps(node));
     LKI_TRY(check_channels(node, &channels));
     for (int i = 1; i < 5; i++) LKI_TRY(lki_expect_operand(node, i, names[i], channels));
-    if (!node->attr.training && (!lki_has_input(node, 3) || !lki_has_input(node, 4)))
+    if (!node->attr.norm.training && (!lki_has_input(node, 3) || !lki_has_input(node, 4)))
         return lki_fail(LK_ERR_INVALID,
                         "batch_norm: outside of training it needs a running mean and variance");
-    if (node->attr.training && x.dim[1] > 0 && lk_shape_count(x) / x.dim[1] < 2)
+    if (node->attr.norm.training && x.dim[1] > 0 && lk_shape_count(x) / x.dim[1] < 2)
         return lki_fail(LK_ERR_SHAPE, "batch_norm: input %s: training needs more than 1 value a channel",
                         LKI_SHOW(x));
     lki_set_output(node, 0, node->in[0]->dtype, x);
@@ -44,24 +44,24 @@ lk_status lki_infer_batch_norm(lki_node *node)
     return LK_OK;
 }
 
-/* The last attr.index axes of x, and the axes before them. */
+/* The last axis_count axes of x, and the axes before them. */
 static void split_axes(const lki_node *node, lk_shape x, lk_shape *rows, lk_shape *inner)
 {
-    int count = (int)node->attr.index;
+    int count = node->attr.norm.axis_count;
     *rows = (lk_shape){.rank = x.rank - count};
     *inner = (lk_shape){.rank = count};
     for (int i = 0; i < rows->rank; i++) rows->dim[i] = x.dim[i];
     for (int i = 0; i < count; i++) inner->dim[i] = x.dim[rows->rank + i];
 }
 
-/* (x, weight?, bias?) over the last attr.index axes -> y, mean, inverse std, one a row */
+/* (x, weight?, bias?) over the last axis_count axes -> y, mean, inverse std, one a row */
 lk_status lki_infer_layer_norm(lki_node *node)
 {
     lk_shape rows, inner, x = node->in[0]->shape;
     LKI_TRY(check_eps(node));
-    if (node->attr.index < 1 || node->attr.index > x.rank)
-        return lki_fail(LK_ERR_SHAPE, "layer_norm: input %s has no %lld axes to normalise", LKI_SHOW(x),
-                        (long long)node->attr.index);
+    if (node->attr.norm.axis_count < 1 || node->attr.norm.axis_count > x.rank)
+        return lki_fail(LK_ERR_SHAPE, "layer_norm: input %s has no %d axes to normalise", LKI_SHOW(x),
+                        node->attr.norm.axis_count);
     split_axes(node, x, &rows, &inner);
     LKI_TRY(lki_expect_operand(node, 1, "weight", inner));
     LKI_TRY(lki_expect_operand(node, 2, "bias", inner));
@@ -71,11 +71,11 @@ lk_status lki_infer_layer_norm(lki_node *node)
     return LK_OK;
 }
 
-/* (x (n, c, ...), weight? (c), bias? (c)) in attr.index groups -> y, mean, inverse std (n, g) */
+/* (x (n, c, ...), weight? (c), bias? (c)) in group_count groups -> y, mean, inverse std (n, g) */
 lk_status lki_infer_group_norm(lki_node *node)
 {
     lk_shape channels, x = node->in[0]->shape;
-    int64_t groups = node->attr.index;
+    int64_t groups = node->attr.norm.group_count;
     LKI_TRY(check_eps(node));
     LKI_TRY(check_channels(node, &channels));
     if (groups < 1 || x.dim[1] % groups)
@@ -104,8 +104,9 @@ lk_status lki_infer_norm_grad(lki_node *node)
 lk_status lki_infer_dropout(lki_node *node)
 {
     LKI_TRY(lki_expect_float(node, 0));
-    if (!(node->attr.alpha >= 0 && node->attr.alpha <= 1))
-        return lki_fail(LK_ERR_INVALID, "dropout: p must lie between 0 and 1, but is %g", node->attr.alpha);
+    if (!(node->attr.dropout.p >= 0 && node->attr.dropout.p <= 1))
+        return lki_fail(LK_ERR_INVALID, "dropout: p must lie between 0 and 1, but is %g",
+                        node->attr.dropout.p);
     lki_set_output(node, 0, node->in[0]->dtype, node->in[0]->shape);
     lki_set_output(node, 1, LK_U8, node->in[0]->shape);
     return LK_OK;

@@ -4,9 +4,15 @@
 #include "base/status.h"
 #include "graph/record_util.h"
 
+static int spatial_rank(const lki_node *node)
+{
+    bool resamples = lk_op_family_of(node->op) == LK_FAMILY_UPSAMPLE;
+    return resamples ? node->attr.upsample.rank : node->attr.pool.window.rank;
+}
+
 static lk_status check_rank(const lki_node *node)
 {
-    int rank = node->attr.window.rank;
+    int rank = spatial_rank(node);
     LKI_TRY(lki_expect_float(node, 0));
     if (rank < 1 || rank > 3)
         return lki_fail(LK_ERR_INVALID, "%s: expected 1 to 3 spatial dimensions, not %d",
@@ -19,7 +25,7 @@ static lk_status check_rank(const lki_node *node)
 /* The zero stride is the kernel, the zero dilation 1. */
 static lk_status complete_axis(lki_node *node, int i)
 {
-    lk_window *window = &node->attr.window;
+    lk_window *window = &node->attr.pool.window;
     const char *name = lk_op_name(node->op);
     if (window->stride[i] == 0) window->stride[i] = window->kernel[i];
     if (window->dilation[i] == 0) window->dilation[i] = 1;
@@ -52,7 +58,7 @@ lk_status lki_infer_pool(lki_node *node)
 {
     LKI_TRY(check_rank(node));
     lk_shape x = node->in[0]->shape, shape = x;
-    lk_window *window = &node->attr.window;
+    lk_window *window = &node->attr.pool.window;
     if (window->divisor < 0)
         return lki_fail(LK_ERR_INVALID, "%s: the divisor %lld is negative", lk_op_name(node->op),
                         (long long)window->divisor);
@@ -71,11 +77,11 @@ lk_status lki_infer_pool(lki_node *node)
     return LK_OK;
 }
 
-/* adaptive_avg_pool and upsample: attr.shape holds the whole result, all but its last axes those of x. */
-lk_status lki_infer_resize(lki_node *node)
+/* To the whole result's shape: all but its last axes are those of x. */
+static lk_status infer_resize(lki_node *node, lk_shape shape)
 {
     LKI_TRY(check_rank(node));
-    lk_shape x = node->in[0]->shape, shape = node->attr.shape;
+    lk_shape x = node->in[0]->shape;
     bool fits = shape.rank == x.rank && shape.dim[0] == x.dim[0] && shape.dim[1] == x.dim[1];
     for (int i = 2; fits && i < x.rank; i++) fits = shape.dim[i] >= 1 && x.dim[i] >= 1;
     if (!fits)
@@ -85,37 +91,45 @@ lk_status lki_infer_resize(lki_node *node)
     return LK_OK;
 }
 
-lk_status lki_infer_upsample(lki_node *node)
+lk_status lki_infer_adaptive_pool(lki_node *node)
 {
-    if (node->attr.mode != LK_UPSAMPLE_NEAREST && node->attr.mode != LK_UPSAMPLE_LINEAR)
-        return lki_fail(LK_ERR_INVALID, "upsample: there is no mode %d", node->attr.mode);
-    if (node->attr.mode == LK_UPSAMPLE_NEAREST && node->attr.index)
-        return lki_fail(LK_ERR_INVALID, "upsample: align_corners needs the linear mode");
-    return lki_infer_resize(node);
+    return infer_resize(node, node->attr.pool.shape);
 }
 
-static lk_attr attr_with_shape(const lki_node *node)
+lk_status lki_infer_upsample(lki_node *node)
 {
-    lk_attr attr = node->attr;
-    attr.shape = node->in[0]->shape;
-    return attr;
+    const lk_upsample_attr *attr = &node->attr.upsample;
+    if (attr->mode != LK_UPSAMPLE_NEAREST && attr->mode != LK_UPSAMPLE_LINEAR)
+        return lki_fail(LK_ERR_INVALID, "upsample: there is no mode %d", (int)attr->mode);
+    if (attr->mode == LK_UPSAMPLE_NEAREST && attr->align_corners)
+        return lki_fail(LK_ERR_INVALID, "upsample: align_corners needs the linear mode");
+    return infer_resize(node, attr->shape);
 }
 
 /* dx = the sum of dy over the windows whose winner stands there */
 lk_status lki_backward_max_pool(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
-    lk_attr attr = attr_with_shape(node);
+    lk_attr attr = node->attr;
+    attr.pool.shape = node->in[0]->shape;
     grad_in[0] = LKI_EMIT(LK_OP_MAX_POOL_GRAD, &attr, grad_out[0], node->out[1]);
     return lki_recorded(node);
 }
 
-/* dx = the sum over the windows that hold it of dy / divisor; upsample: of dy times its weight there */
+/* dx = the sum over the windows that hold it of dy / divisor */
 lk_status lki_backward_pool(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
-    lk_attr attr = attr_with_shape(node);
-    lk_op op = node->op == LK_OP_AVG_POOL            ? LK_OP_AVG_POOL_GRAD
-               : node->op == LK_OP_ADAPTIVE_AVG_POOL ? LK_OP_ADAPTIVE_AVG_POOL_GRAD
-                                                     : LK_OP_UPSAMPLE_GRAD;
+    lk_attr attr = node->attr;
+    attr.pool.shape = node->in[0]->shape;
+    lk_op op = node->op == LK_OP_AVG_POOL ? LK_OP_AVG_POOL_GRAD : LK_OP_ADAPTIVE_AVG_POOL_GRAD;
     grad_in[0] = LKI_EMIT(op, &attr, grad_out[0]);
+    return lki_recorded(node);
+}
+
+/* dx = the sum over the places that read it of dy times its weight there */
+lk_status lki_backward_upsample(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
+{
+    lk_attr attr = node->attr;
+    attr.upsample.shape = node->in[0]->shape;
+    grad_in[0] = LKI_EMIT(LK_OP_UPSAMPLE_GRAD, &attr, grad_out[0]);
     return lki_recorded(node);
 }

@@ -13,7 +13,7 @@ lk_status lki_infer_matmul(lki_node *node)
     if (a.rank < 2 || b.rank < 2)
         return lki_fail(LK_ERR_SHAPE, "matmul: shapes %s and %s: expected at least 2 dimensions", LKI_SHOW(a),
                         LKI_SHOW(b));
-    bool ta = node->attr.transpose_a, tb = node->attr.transpose_b;
+    bool ta = node->attr.matmul.transpose_a, tb = node->attr.matmul.transpose_b;
     int64_t m = a.dim[a.rank - (ta ? 1 : 2)], k = a.dim[a.rank - (ta ? 2 : 1)];
     int64_t n = b.dim[b.rank - (tb ? 2 : 1)], k_of_b = b.dim[b.rank - (tb ? 1 : 2)];
     if (k != k_of_b)
@@ -65,7 +65,7 @@ lk_status lki_infer_linear_grad(lki_node *node)
 
 static lk_value *product(lk_value *a, bool transpose_a, lk_value *b, bool transpose_b)
 {
-    return LKI_EMIT(LK_OP_MATMUL, LKI_ATTR(.transpose_a = transpose_a, .transpose_b = transpose_b), a, b);
+    return LKI_EMIT(LK_OP_MATMUL, LKI_ATTR(.matmul = {transpose_a, transpose_b}), a, b);
 }
 
 /* (..., k) as (rows, k): the same memory, one large product instead of many small ones. */
@@ -80,7 +80,7 @@ static lk_value *as_rows(lk_value *value)
 lk_status lki_backward_matmul(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     lk_value *a = node->in[0], *b = node->in[1], *dy = grad_out[0];
-    bool ta = node->attr.transpose_a, tb = node->attr.transpose_b;
+    bool ta = node->attr.matmul.transpose_a, tb = node->attr.matmul.transpose_b;
     if (a->needs_grad) {
         lk_value *gradient = ta ? product(b, tb, dy, true) : product(dy, false, b, !tb);
         grad_in[0] = lki_sum_to(gradient, a->shape);
@@ -103,7 +103,8 @@ lk_status lki_backward_linear(lki_node *node, lk_value *const *grad_out, lk_valu
     lk_value *x = node->in[0], *weight = node->in[1], *dy = as_rows(grad_out[0]);
     bool bias_needs = lki_has_input(node, 2) && node->in[2]->needs_grad;
     if (weight->needs_grad) {
-        lk_value *both = LKI_EMIT(LK_OP_LINEAR_GRAD, LKI_ATTR(.index = bias_needs), dy, as_rows(x));
+        lk_value *both =
+            LKI_EMIT(LK_OP_LINEAR_GRAD, LKI_ATTR(.linear.wants_bias = bias_needs), dy, as_rows(x));
         grad_in[1] = both;
         if (bias_needs) grad_in[2] = lki_output_of(both, 1);
     } else if (bias_needs) {

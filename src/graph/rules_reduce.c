@@ -16,7 +16,7 @@ static int64_t reduced_count(lk_shape shape, uint32_t axes)
 lk_status lki_infer_reduce(lki_node *node)
 {
     lk_shape shape = node->in[0]->shape;
-    uint32_t axes = node->attr.axes;
+    uint32_t axes = node->attr.reduce.axes;
     int64_t count = reduced_count(shape, axes);
     LKI_TRY(lki_expect_float(node, 0));
     if (axes >> shape.rank)
@@ -25,10 +25,10 @@ lk_status lki_infer_reduce(lki_node *node)
     if (count == 0 && node->op != LK_OP_SUM)
         return lki_fail(LK_ERR_SHAPE, "%s: nothing to reduce in shape %s", lk_op_name(node->op),
                         LKI_SHOW(shape));
-    if (node->op == LK_OP_VAR && (node->attr.index < 0 || count <= node->attr.index))
+    if (node->op == LK_OP_VAR && (node->attr.reduce.correction < 0 || count <= node->attr.reduce.correction))
         return lki_fail(LK_ERR_SHAPE, "var: %lld numbers of shape %s have no variance with correction %lld",
-                        (long long)count, LKI_SHOW(shape), (long long)node->attr.index);
-    lki_set_output(node, 0, node->in[0]->dtype, lki_reduced_shape(shape, axes, node->attr.keep_dims));
+                        (long long)count, LKI_SHOW(shape), (long long)node->attr.reduce.correction);
+    lki_set_output(node, 0, node->in[0]->dtype, lki_reduced_shape(shape, axes, node->attr.reduce.keep_dims));
     return LK_OK;
 }
 
@@ -41,12 +41,13 @@ lk_status lki_infer_max_grad(lki_node *node)
 lk_status lki_infer_argmax(lki_node *node)
 {
     LKI_TRY(lki_expect_float(node, 0));
-    LKI_TRY(lki_complete_axis(node));
+    LKI_TRY(lki_complete_axis(node, &node->attr.axis.axis));
     lk_shape shape = node->in[0]->shape;
-    if (shape.dim[node->attr.axis] == 0)
-        return lki_fail(LK_ERR_SHAPE, "argmax: axis %d of shape %s is empty", node->attr.axis,
+    if (shape.dim[node->attr.axis.axis] == 0)
+        return lki_fail(LK_ERR_SHAPE, "argmax: axis %d of shape %s is empty", node->attr.axis.axis,
                         LKI_SHOW(shape));
-    lki_set_output(node, 0, LK_I64, lki_reduced_shape(shape, 1u << node->attr.axis, node->attr.keep_dims));
+    lki_set_output(node, 0, LK_I64,
+                   lki_reduced_shape(shape, 1u << node->attr.axis.axis, node->attr.axis.keep_dims));
     return LK_OK;
 }
 
@@ -54,7 +55,7 @@ lk_status lki_infer_argmax(lki_node *node)
 lk_status lki_infer_softmax(lki_node *node)
 {
     LKI_TRY(lki_expect_float(node, 0));
-    LKI_TRY(lki_complete_axis(node));
+    LKI_TRY(lki_complete_axis(node, &node->attr.axis.axis));
     lki_set_output(node, 0, node->in[0]->dtype, node->in[0]->shape);
     return LK_OK;
 }
@@ -62,13 +63,13 @@ lk_status lki_infer_softmax(lki_node *node)
 /* A result's gradient with the reduced axes back as axes of 1, so that it broadcasts against x. */
 static lk_value *with_axes(lki_node *node, lk_value *value)
 {
-    return lki_reshaped(value, lki_reduced_shape(node->in[0]->shape, node->attr.axes, true));
+    return lki_reshaped(value, lki_reduced_shape(node->in[0]->shape, node->attr.reduce.axes, true));
 }
 
 static lk_value *expanded(lk_value *value, lk_shape shape)
 {
     if (!value || lk_shape_equal(value->shape, shape)) return value;
-    return LKI_EMIT(LK_OP_EXPAND, LKI_ATTR(.shape = shape), value);
+    return LKI_EMIT(LK_OP_EXPAND, LKI_ATTR(.shape.shape = shape), value);
 }
 
 /* dx = dy, at every place that was summed */
@@ -82,7 +83,7 @@ lk_status lki_backward_sum(lki_node *node, lk_value *const *grad_out, lk_value *
 lk_status lki_backward_mean(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     lk_shape shape = node->in[0]->shape;
-    double count = (double)reduced_count(shape, node->attr.axes);
+    double count = (double)reduced_count(shape, node->attr.reduce.axes);
     grad_in[0] = expanded(with_axes(node, lki_scaled(grad_out[0], 1 / count)), shape);
     return lki_recorded(node);
 }
@@ -90,9 +91,8 @@ lk_status lki_backward_mean(lki_node *node, lk_value *const *grad_out, lk_value 
 /* dx = dy / k at the k places that equal the maximum, 0 elsewhere */
 lk_status lki_backward_max(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
-    lk_attr attr = node->attr;
     lk_value *dy = with_axes(node, grad_out[0]), *y = with_axes(node, node->out[0]);
-    grad_in[0] = LKI_EMIT(LK_OP_MAX_GRAD, &attr, dy, node->in[0], y);
+    grad_in[0] = LKI_EMIT(LK_OP_MAX_GRAD, NULL, dy, node->in[0], y);
     return lki_recorded(node);
 }
 
@@ -100,8 +100,10 @@ lk_status lki_backward_max(lki_node *node, lk_value *const *grad_out, lk_value *
 lk_status lki_backward_var(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     lk_value *x = node->in[0];
-    double count = (double)reduced_count(x->shape, node->attr.axes) - (double)node->attr.index;
-    lk_value *mean = LKI_EMIT(LK_OP_MEAN, LKI_ATTR(.axes = node->attr.axes, .keep_dims = true), x);
+    double count =
+        (double)reduced_count(x->shape, node->attr.reduce.axes) - (double)node->attr.reduce.correction;
+    lk_value *mean =
+        LKI_EMIT(LK_OP_MEAN, LKI_ATTR(.reduce = {.axes = node->attr.reduce.axes, .keep_dims = true}), x);
     lk_value *dy = with_axes(node, lki_scaled(grad_out[0], 2 / count));
     grad_in[0] = LKI_EMIT(LK_OP_MUL, NULL, LKI_EMIT(LK_OP_SUB, NULL, x, mean), dy);
     return lki_recorded(node);
@@ -111,6 +113,6 @@ lk_status lki_backward_var(lki_node *node, lk_value *const *grad_out, lk_value *
 lk_status lki_backward_softmax(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
     lk_op op = node->op == LK_OP_SOFTMAX ? LK_OP_SOFTMAX_GRAD : LK_OP_LOG_SOFTMAX_GRAD;
-    grad_in[0] = LKI_EMIT(op, LKI_ATTR(.axis = node->attr.axis), grad_out[0], node->out[0]);
+    grad_in[0] = LKI_EMIT(op, LKI_ATTR(.axis.axis = node->attr.axis.axis), grad_out[0], node->out[0]);
     return lki_recorded(node);
 }

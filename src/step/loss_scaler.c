@@ -56,7 +56,8 @@ lk_status lki_scaler_seed(const lki_scaler *scaler, lk_graph *graph, const lk_va
 {
     if (!scaler->numbers || !loss) return LK_OK;
     lk_value *seed = lk_graph_param(graph, scaler->scale);
-    if (seed && seed->dtype != loss->dtype) seed = LKI_EMIT(LK_OP_CAST, LKI_ATTR(.dtype = loss->dtype), seed);
+    if (seed && seed->dtype != loss->dtype)
+        seed = LKI_EMIT(LK_OP_CAST, LKI_ATTR(.cast.dtype = loss->dtype), seed);
     graph->seed = lki_reshaped(seed, loss->shape);
     return graph->seed ? LK_OK : graph->status;
 }

@@ -30,9 +30,9 @@ static bool is_class_loss(const lki_node *node)
 /* The mean of a library loss over these samples, whose classes are a field that the host sees too. */
 static bool is_known(const lki_node *node, int64_t sample_count)
 {
-    bool batch_mean = node->attr.reduction == LK_REDUCTION_BATCH_MEAN;
     if (!is_class_loss(node) && node->op != LK_OP_POINTWISE_LOSS) return false;
-    if (node->attr.reduction != LK_REDUCTION_MEAN && !batch_mean) return false;
+    lk_reduction reduction = lki_loss_reduction(node);
+    if (reduction != LK_REDUCTION_MEAN && reduction != LK_REDUCTION_BATCH_MEAN) return false;
     const lk_value *x = node->in[0];
     if (x->shape.rank < 1 || x->shape.dim[0] != sample_count || sample_count < 1) return false;
     if (!is_class_loss(node)) /* a broadcast one mixes samples */
@@ -51,16 +51,17 @@ static lki_sample_rule rule_of(const lki_node *node)
         rule.is_weighted = node->in[1]->dtype == LK_I64;
         rule.target = node->in[1]->name;
         rule.class_weights = lki_has_input(node, 2) ? node->in[2]->constant : NULL;
-        rule.ignored = node->attr.index;
+        rule.ignored = node->attr.class_loss.ignore_index;
     }
-    rule.weight = node->attr.reduction == LK_REDUCTION_BATCH_MEAN ? 1 : (double)rule.places;
+    rule.weight = lki_loss_reduction(node) == LK_REDUCTION_BATCH_MEAN ? 1 : (double)rule.places;
     return rule;
 }
 
 static lki_sample_source source_of(const lki_node *node, const lki_sample_rule *rule, bool on_device)
 {
     int64_t cells = rule->classes * rule->places;
-    bool plain = node->op == LK_OP_CROSS_ENTROPY && rule->is_weighted && node->attr.alpha == 0;
+    bool plain =
+        node->op == LK_OP_CROSS_ENTROPY && rule->is_weighted && node->attr.class_loss.label_smoothing == 0;
     if (plain && !on_device && cells <= MAX_LOG_CELLS) return LKI_SAMPLES_LOG_PROBABILITIES;
     if (plain && on_device && cells <= MAX_LOGITS_CELLS && node->in[0]->is_output) return LKI_SAMPLES_LOGITS;
     return LKI_SAMPLES_LOSSES;
@@ -69,7 +70,7 @@ static lki_sample_source source_of(const lki_node *node, const lki_sample_rule *
 static lk_value *record_losses(const lki_node *node)
 {
     lk_attr attr = node->attr;
-    attr.reduction = LK_REDUCTION_NONE;
+    *(is_class_loss(node) ? &attr.class_loss.reduction : &attr.pointwise_loss.reduction) = LK_REDUCTION_NONE;
     return lki_emit(node->op, &attr, node->input_count, node->in);
 }
 

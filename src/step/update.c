@@ -22,7 +22,7 @@ static lk_call *add_call(lki_update *update, lk_op op, lk_hyper *hyper, int inpu
 {
     int index = update->call_count++;
     lk_call *call = &update->calls[index];
-    update->attrs[index] = (lk_attr){.mode = (int)update->optimizer->rule, .hyper = hyper};
+    update->attrs[index] = (lk_attr){.update = {.rule = update->optimizer->rule, .hyper = hyper}};
     call->op = op;
     call->attr = &update->attrs[index];
     call->engine = update->engine;
@@ -136,10 +136,9 @@ static void add_unscale_call(lki_update *update)
 {
     const lk_scaler_options *options = &update->scaler->options;
     add_gradient_call(update, &update->unscale, LK_OP_UNSCALE, NULL);
-    lk_attr *attr = &update->attrs[update->unscale];
-    attr->alpha = options->growth_factor;
-    attr->beta = options->backoff_factor;
-    attr->index = options->growth_interval;
+    update->attrs[update->unscale] = (lk_attr){.unscale = {.growth_factor = options->growth_factor,
+                                                           .backoff_factor = options->backoff_factor,
+                                                           .growth_interval = options->growth_interval}};
 }
 
 static void add_accumulate_call(lki_update *update)
@@ -154,7 +153,7 @@ static void add_accumulate_call(lki_update *update)
 static lk_status run_custom(const lk_call *call)
 {
     const lk_optimizer *optimizer = call->state;
-    const lk_hyper *hyper = call->attr->hyper;
+    const lk_hyper *hyper = call->attr->update.hyper;
     const float *scaler = call->input_count > SCALER ? call->in[SCALER].data : NULL;
     lk_update own = {.values = call->in[0].data,
                      .grads = call->in[1].data,

@@ -298,7 +298,7 @@ static lk_status record_all_reduce(recorded *r, lk_comm *comm, int gpu)
     if (!r->engine || !r->host) return LK_ERR_NOMEM;
     const lk_engine_ops *ops = r->engine->ops;
     lk_tensor tensor = {.dtype = LK_F32, .shape = {.rank = 1, .dim = {RECORDED_COUNT}}};
-    r->attr.comm = comm;
+    r->attr.exchange.comm = comm;
     r->in = tensor;
     r->in.data = ops->alloc(r->engine, nbytes, "a test");
     r->call = (lk_call){.op = LK_OP_ALL_REDUCE,

@@ -11,7 +11,7 @@ enum { GUARD_NBYTES = 64, GUARD = 0xa5, POISON = 0xff };
 const char *lkt_op_name(lk_op op)
 {
     static const char *const names[] = {
-#define X(symbol, name, output_count, flags) name,
+#define X(symbol, name, output_count, family, flags) name,
         LK_OP_LIST(X)
 #undef X
     };
@@ -21,7 +21,7 @@ const char *lkt_op_name(lk_op op)
 unsigned lkt_op_flags(lk_op op)
 {
     static const unsigned flags_of[] = {
-#define X(symbol, name, output_count, flags) flags,
+#define X(symbol, name, output_count, family, flags) flags,
         LK_OP_LIST(X)
 #undef X
     };
@@ -121,13 +121,33 @@ void lkt_in_absent(lkt_case *c)
     c->in[c->input_count++] = NULL;
 }
 
+/* Where the attributes say the shape of the result; NULL for ops that need not be told. */
+static lk_shape *said_shape(lkt_case *c)
+{
+    switch (lk_op_family_of(c->op)) {
+    case LK_FAMILY_FILL: return &c->attr.fill.shape;
+    case LK_FAMILY_FUSED: return &c->attr.fused.shape;
+    case LK_FAMILY_SHAPE: return &c->attr.shape.shape;
+    case LK_FAMILY_SLICE: return &c->attr.slice.shape;
+    case LK_FAMILY_PAD: return &c->attr.pad.shape;
+    case LK_FAMILY_GATHER: return &c->attr.gather.shape;
+    case LK_FAMILY_EMBEDDING: return &c->attr.embedding.shape;
+    case LK_FAMILY_CONV: return &c->attr.conv.shape;
+    case LK_FAMILY_POOL: return &c->attr.pool.shape;
+    case LK_FAMILY_UPSAMPLE: return &c->attr.upsample.shape;
+    default: return NULL;
+    }
+}
+
 void lkt_out(lkt_case *c, lk_dtype dtype, lk_shape shape)
 {
     c->out[c->output_count] = lk_tensor_create(dtype, shape);
     lkt_not_null(c->out[c->output_count]);
     if (c->output_count++) return;
-    c->attr.shape = shape;
-    if (c->op == LK_OP_CAST || c->op == LK_OP_FULL) c->attr.dtype = dtype;
+    lk_shape *said = said_shape(c);
+    if (said) *said = shape;
+    if (c->op == LK_OP_CAST) c->attr.cast.dtype = dtype;
+    if (c->op == LK_OP_FULL) c->attr.fill.dtype = dtype;
 }
 
 void lkt_out_f32(lkt_case *c, lk_shape shape)
@@ -312,6 +332,20 @@ static void describe(lk_tensor *to, const lk_tensor *from)
     lki_tensor_set_contiguous(to);
 }
 
+/* Pointers go to what this run has, and a dtype follows the variant. */
+static lk_attr attributes_of(const lkt_case *c, lkt_variant variant, lkt_result *result)
+{
+    lk_attr attr = c->attr;
+    lk_op_family family = lk_op_family_of(c->op);
+    lk_dtype *dtype = family == LK_FAMILY_CAST   ? &attr.cast.dtype
+                      : family == LK_FAMILY_FILL ? &attr.fill.dtype
+                                                 : NULL;
+    if (family == LK_FAMILY_FUSED) attr.fused.chain = &c->fused;
+    if (family == LK_FAMILY_UPDATE) attr.update.hyper = &result->hyper;
+    if (dtype && variant.cast && lk_dtype_is_float(*dtype)) *dtype = variant.out_dtype;
+    return attr;
+}
+
 lk_status lkt_run(lk_engine *engine, const lkt_case *c, lkt_variant variant, lkt_result *result)
 {
     lk_tensor in[LKT_MAX_INPUTS];
@@ -319,10 +353,7 @@ lk_status lkt_run(lk_engine *engine, const lkt_case *c, lkt_variant variant, lkt
     lk_generator generator;
     lk_generator_seed(&generator, 42);
     make_operands(c, variant, result);
-    lk_attr attr = c->attr;
-    attr.fused = &c->fused;
-    attr.hyper = &result->hyper;
-    if (variant.cast && lk_dtype_is_float(attr.dtype)) attr.dtype = variant.out_dtype;
+    lk_attr attr = attributes_of(c, variant, result);
     lk_call call = {.op = c->op,
                     .attr = &attr,
                     .input_count = c->input_count,

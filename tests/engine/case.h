@@ -70,7 +70,7 @@ lk_tensor *lkt_in(lkt_case *c, lk_dtype dtype, lk_shape shape, lkt_fill fill);
 lk_tensor *lkt_in_f32(lkt_case *c, lk_shape shape, lkt_fill fill);
 lk_tensor *lkt_in_index(lkt_case *c, lk_shape shape, int64_t high);
 void lkt_in_absent(lkt_case *c);
-/* Declares a result; the first one is also what attr.shape (and attr.dtype of cast and full) says. */
+/* Declares a result; the first one is also what attributes say of a result's shape (and dtype). */
 void lkt_out(lkt_case *c, lk_dtype dtype, lk_shape shape);
 void lkt_out_f32(lkt_case *c, lk_shape shape);
 

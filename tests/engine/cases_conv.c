@@ -84,7 +84,7 @@ static double tolerance_of(int64_t terms)
 static void add_operands(lkt_case *c, const lk_window *window, lk_shape a, lk_shape b, lk_shape out,
                          int64_t terms)
 {
-    c->attr.window = *window;
+    c->attr.conv.window = *window;
     c->tolerance = tolerance_of(terms);
     lkt_in_f32(c, a, LKT_NORMAL);
     lkt_in_f32(c, b, LKT_NORMAL);
@@ -114,7 +114,7 @@ static void straight(lkt_case_list *list, int number, const conv *v)
                 lkt_case_add(list, LK_OP_CONV, "%d bias %d activation %d", number, bias, activation);
             add_operands(c, &w, x, weight, y, weight.dim[1] * kernel);
             add_bias(c, bias ? v->out : 0);
-            c->attr.activation = (lk_activation)activation;
+            c->attr.conv.activation = (lk_activation)activation;
         }
     add_operands(lkt_case_add(list, LK_OP_CONV_GRAD_INPUT, "%d", number), &w, y, weight, x,
                  v->out / v->groups * kernel);
@@ -122,7 +122,7 @@ static void straight(lkt_case_list *list, int number, const conv *v)
         lkt_case *c = lkt_case_add(list, LK_OP_CONV_GRAD_WEIGHT, "%d bias %d", number, bias);
         add_operands(c, &w, y, x, weight, lk_shape_count(y) / v->out);
         lkt_out_f32(c, LK_SHAPE(v->out));
-        c->attr.index = bias;
+        c->attr.conv.wants_bias = bias;
         c->unwanted[1] = !bias;
     }
 }

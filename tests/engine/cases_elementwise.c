@@ -1,5 +1,6 @@
 /* Cases of the elementwise ops: sizes around vector widths, every pattern of broadcasting, fused chains. */
 #include "case.h"
+#include "scalar.h"
 
 #include <math.h>
 
@@ -127,9 +128,7 @@ static lkt_case *add_unary(lkt_case_list *list, const unary_op *u, const char *w
 {
     lkt_case *c =
         lkt_case_add(list, u->op, "%s %lld mode %d alpha %g", what, (long long)size, u->mode, u->alpha);
-    c->attr.mode = u->mode;
-    c->attr.alpha = u->alpha;
-    c->attr.beta = u->beta;
+    c->attr.scalar = lkt_scalar(u->op, u->alpha, u->beta, u->mode);
     lkt_out_f32(c, LK_SHAPE(size));
     return c;
 }
@@ -175,21 +174,20 @@ static void fulls(lkt_case_list *list)
         for (int i = 0; i < SIZE_COUNT; i++) {
             lkt_case *c =
                 lkt_case_add(list, LK_OP_FULL, "%s of %lld", lk_dtype_name(dtypes[k]), (long long)sizes[i]);
-            c->attr.alpha = k ? 1 : 1.5;
+            c->attr.fill.value = k ? 1 : 1.5;
             lkt_out(c, dtypes[k], LK_SHAPE(sizes[i]));
         }
 }
 
 /* Appends a step to the chain; operands are numbered as lk_fused says. */
-static void step(lkt_case *c, lk_op op, int a, int b, int third, double alpha, double beta)
+static void step(lkt_case *c, lk_op op, int a, int b, int third, double first, double second)
 {
     int s = c->fused.step_count++;
     c->fused.step[s].op = op;
     c->fused.step[s].operand[0] = a;
     c->fused.step[s].operand[1] = b;
     c->fused.step[s].operand[2] = third;
-    c->fused.step[s].alpha = alpha;
-    c->fused.step[s].beta = beta;
+    c->fused.step[s].scalar = lkt_scalar(op, first, second, false);
 }
 
 static lkt_case *add_fused(lkt_case_list *list, const char *what, lk_shape out, int input_count,
@@ -250,7 +248,7 @@ static void fused_steps(lkt_case_list *list)
         lkt_in_f32(c, LK_SHAPE(77), u->fill);
         lkt_out_f32(c, LK_SHAPE(77));
         step(c, u->op, 0, 0, 0, u->alpha, u->beta);
-        c->fused.step[0].mode = u->mode;
+        c->fused.step[0].scalar = lkt_scalar(u->op, u->alpha, u->beta, u->mode);
         step(c, LK_OP_MUL_SCALAR, 1, 0, 0, 2, 0);
     }
     for (size_t k = 0; k < sizeof gradient_ops / sizeof *gradient_ops; k++) {
@@ -261,7 +259,7 @@ static void fused_steps(lkt_case_list *list)
         lkt_in_f32(c, LK_SHAPE(77), u->fill);
         lkt_out_f32(c, LK_SHAPE(77));
         step(c, u->op, 0, 1, 0, u->alpha, u->beta);
-        c->fused.step[0].mode = u->mode;
+        c->fused.step[0].scalar = lkt_scalar(u->op, u->alpha, u->beta, u->mode);
         step(c, LK_OP_MUL_SCALAR, 2, 0, 0, 2, 0);
     }
 }

@@ -37,7 +37,7 @@ static void linear(lkt_case_list *list, int64_t m, int64_t n, int64_t k, spoil x
     if (x >= INFINITE) spoil_tensor(c->in[0], ZEROS, k);
     spoil_tensor(lkt_in_f32(c, LK_SHAPE(n, k), LKT_NORMAL), other, k);
     lkt_in_f32(c, LK_SHAPE(n), LKT_NORMAL);
-    c->attr.activation = m % 2 ? LK_ACTIVATION_RELU : LK_ACTIVATION_NONE;
+    c->attr.linear.activation = m % 2 ? LK_ACTIVATION_RELU : LK_ACTIVATION_NONE;
     lkt_out_f32(c, LK_SHAPE(m, n));
     lkt_case *grad =
         lkt_case_add(list, LK_OP_LINEAR_GRAD, "fast %d %d %d %s", (int)m, (int)n, (int)k, spoil_names[x]);
@@ -46,7 +46,7 @@ static void linear(lkt_case_list *list, int64_t m, int64_t n, int64_t k, spoil x
     lkt_in_operand(grad, c, 0);
     lkt_out_f32(grad, LK_SHAPE(n, k));
     lkt_out_f32(grad, LK_SHAPE(n));
-    grad->attr.index = 1;
+    grad->attr.linear.wants_bias = true;
 }
 
 /* The sparse way begins at 16 rows, 32 outputs and 256 inputs, a multiple of 4, and at 35% of zeros. */
@@ -115,12 +115,12 @@ static void conv_case(lkt_case_list *list, const conv *v, spoil how, spoil other
             lkt_case_add(list, ops[i], "fast %d %d %d %d x %d %s %s", (int)v->batch, (int)v->in, (int)v->out,
                          (int)v->size[0], (int)v->size[1], spoil_names[how], spoil_names[other]);
         lk_shape first = i == 0 ? x : y, second = i == 2 ? x : weight;
-        c->attr.window = (lk_window){.rank = 2, .groups = 1};
+        c->attr.conv.window = (lk_window){.rank = 2, .groups = 1};
         for (int d = 0; d < 2; d++) {
-            c->attr.window.kernel[d] = v->kernel[d];
-            c->attr.window.stride[d] = v->stride;
-            c->attr.window.padding[d] = v->padding;
-            c->attr.window.dilation[d] = 1;
+            c->attr.conv.window.kernel[d] = v->kernel[d];
+            c->attr.conv.window.stride[d] = v->stride;
+            c->attr.conv.window.padding[d] = v->padding;
+            c->attr.conv.window.dilation[d] = 1;
         }
         c->tolerance = 2e-4;
         spoil_tensor(lkt_in_f32(c, first, LKT_NORMAL), how, first.dim[2] * first.dim[3]);
@@ -128,7 +128,7 @@ static void conv_case(lkt_case_list *list, const conv *v, spoil how, spoil other
         if (i == 0) lkt_in_f32(c, LK_SHAPE(v->out), LKT_NORMAL);
         lkt_out_f32(c, i == 0 ? y : i == 1 ? x : weight);
         if (i == 2) lkt_out_f32(c, LK_SHAPE(v->out));
-        c->attr.index = i == 2;
+        c->attr.conv.wants_bias = i == 2;
     }
 }
 
@@ -173,10 +173,10 @@ static void classes(lkt_case_list *list, int64_t n, int64_t c, int64_t inner, do
         lk_tensor *x = lkt_in_f32(k, shape, LKT_COARSE);
         for (int64_t j = 0; j < lk_tensor_count(x); j++) lk_tensor_set(x, j, lk_tensor_get(x, j) + offset);
         spoil_tensor(x, how, c);
-        k->attr.axis = 1;
-        k->attr.index = -100;
-        k->attr.reduction = LK_REDUCTION_MEAN;
-        if (ops[i] == LK_OP_CROSS_ENTROPY) {
+        if (ops[i] != LK_OP_CROSS_ENTROPY) {
+            k->attr.axis.axis = 1;
+        } else {
+            k->attr.class_loss = (lk_class_loss_attr){.reduction = LK_REDUCTION_MEAN, .ignore_index = -100};
             lkt_in_index(k, targets, c);
             lkt_out_f32(k, lk_scalar_shape());
         }
@@ -186,7 +186,7 @@ static void classes(lkt_case_list *list, int64_t n, int64_t c, int64_t inner, do
                                       "fast %d of %d by %d", (int)n, (int)c, (int)inner);
         lkt_in_f32(grad, shape, LKT_NORMAL);
         lkt_in_result(grad, k, 0);
-        grad->attr.axis = 1;
+        grad->attr.axis.axis = 1;
         lkt_out_f32(grad, shape);
     }
 }
@@ -207,18 +207,17 @@ static void softmaxes(lkt_case_list *list)
     classes(list, 0, 20, 3, 0, PLAIN);
 }
 
-static void norm(lkt_case_list *list, lk_op op, lk_shape shape, lk_attr attr, double offset, spoil how)
+/* `parts`: the axes of a layer norm, the groups of a group norm. */
+static void norm(lkt_case_list *list, lk_op op, lk_shape shape, int parts, double offset, spoil how)
 {
     char text[64];
     bool by_batch = op == LK_OP_BATCH_NORM, by_group = op == LK_OP_GROUP_NORM;
     lk_shape moments = by_batch   ? LK_SHAPE(shape.dim[1])
-                       : by_group ? LK_SHAPE(shape.dim[0], attr.index)
+                       : by_group ? LK_SHAPE(shape.dim[0], parts)
                                   : LK_SHAPE(shape.dim[0]);
     lkt_case *c = lkt_case_add(list, op, "fast %s by %d at %g %s", lk_shape_format(text, sizeof text, shape),
-                               (int)attr.index, offset, spoil_names[how]);
-    attr.alpha = 1e-5;
-    attr.training = true;
-    c->attr = attr;
+                               parts, offset, spoil_names[how]);
+    c->attr.norm = (lk_norm_attr){.eps = 1e-5, .training = true, .axis_count = parts, .group_count = parts};
     c->tolerance = 1e-4;
     lk_tensor *x = lkt_in_f32(c, shape, LKT_COARSE);
     for (int64_t j = 0; j < lk_tensor_count(x); j++)
@@ -237,7 +236,7 @@ static void norms(lkt_case_list *list)
     static const struct {
         lk_op op;
         lk_shape shape;
-        int64_t index;
+        int parts;
     } sets[] = {
         {LK_OP_GROUP_NORM, {2, {3, 8}}, 8},         {LK_OP_GROUP_NORM, {2, {3, 8}}, 4},
         {LK_OP_GROUP_NORM, {4, {2, 6, 5, 7}}, 3},   {LK_OP_GROUP_NORM, {3, {2, 4, 1}}, 4},
@@ -249,9 +248,9 @@ static void norms(lkt_case_list *list)
     static const double offsets[] = {0, 1, 100, 1e4, -1e4};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         for (size_t k = 0; k < sizeof offsets / sizeof *offsets; k++)
-            norm(list, sets[i].op, sets[i].shape, (lk_attr){.index = sets[i].index}, offsets[k], PLAIN);
+            norm(list, sets[i].op, sets[i].shape, sets[i].parts, offsets[k], PLAIN);
         for (spoil how = ZEROS; how < SPOIL_COUNT; how++)
-            norm(list, sets[i].op, sets[i].shape, (lk_attr){.index = sets[i].index}, 0, how);
+            norm(list, sets[i].op, sets[i].shape, sets[i].parts, 0, how);
     }
 }
 
@@ -261,8 +260,7 @@ static void low_norm(lkt_case_list *list, int64_t rows, int64_t channels, double
 {
     lkt_case *c =
         lkt_case_add(list, LK_OP_BATCH_NORM, "fast bf16 %d by %d with %g", (int)rows, (int)channels, outlier);
-    c->attr.alpha = 1e-5;
-    c->attr.training = true;
+    c->attr.norm = (lk_norm_attr){.eps = 1e-5, .training = true};
     c->tolerance = 2e-2;
     lk_tensor *x = lkt_in(c, LK_BF16, LK_SHAPE(rows, channels), LKT_NORMAL);
     for (int64_t i = 0; i < channels && outlier != 0; i++) lk_tensor_set(x, i, outlier);
@@ -288,9 +286,9 @@ static void reduction(lkt_case_list *list, lk_op op, lk_shape x, uint32_t axes, 
     lkt_case *c = lkt_case_add(list, op, "fast %s over %u %s", lk_shape_format(text, sizeof text, x), axes,
                                spoil_names[how]);
     c->tolerance = 1e-4;
-    c->attr.axes = axes;
+    c->attr.reduce.axes = axes;
     spoil_tensor(lkt_in_f32(c, x, LKT_NORMAL), how, x.dim[x.rank - 1]);
-    if (op == LK_OP_VAR) c->attr.index = 1;
+    if (op == LK_OP_VAR) c->attr.reduce.correction = 1;
     lkt_out_f32(c, out);
 }
 
@@ -324,14 +322,14 @@ static void pools(lkt_case_list *list)
                 int64_t out = (11 - kernel) / 2 + 1;
                 lkt_case *c =
                     lkt_case_add(list, LK_OP_MAX_POOL, "fast %d by %d %s", batch, kernel, spoil_names[how]);
-                c->attr.window =
+                c->attr.pool.window =
                     (lk_window){.rank = 2, .kernel = {kernel, kernel}, .stride = {2, 2}, .dilation = {1, 1}};
                 spoil_tensor(lkt_in_f32(c, LK_SHAPE(batch, 3, 11, 11), LKT_COARSE), how, 11);
                 lkt_out_f32(c, LK_SHAPE(batch, 3, out, out));
                 lkt_out(c, LK_I32, LK_SHAPE(batch, 3, out, out));
                 lkt_case *grad = lkt_case_add(list, LK_OP_MAX_POOL_GRAD, "fast %d by %d %s", batch, kernel,
                                               spoil_names[how]);
-                grad->attr.window = c->attr.window;
+                grad->attr.pool.window = c->attr.pool.window;
                 spoil_tensor(lkt_in_f32(grad, LK_SHAPE(batch, 3, out, out), LKT_NORMAL), how, out);
                 lkt_in_result(grad, c, 1);
                 lkt_out_f32(grad, LK_SHAPE(batch, 3, 11, 11));
@@ -345,23 +343,24 @@ static void others(lkt_case_list *list)
         for (int batch = 0; batch < 3; batch += 2) {
             lkt_case *pool =
                 lkt_case_add(list, LK_OP_ADAPTIVE_AVG_POOL, "fast %d %s", batch, spoil_names[how]);
-            pool->attr.window = (lk_window){.rank = 2};
+            pool->attr.pool.window = (lk_window){.rank = 2};
             spoil_tensor(lkt_in_f32(pool, LK_SHAPE(batch, 3, 5, 7), LKT_NORMAL), how, 7);
             lkt_out_f32(pool, LK_SHAPE(batch, 3, 1, 1));
             for (int mode = 0; mode < 2; mode++) {
                 lkt_case *pad =
                     lkt_case_add(list, LK_OP_PAD, "fast %d mode %d %s", batch, mode, spoil_names[how]);
-                pad->attr.mode = mode ? LK_PAD_REFLECT : LK_PAD_CONSTANT;
-                pad->attr.begin[1] = pad->attr.end[2] = 2;
+                pad->attr.pad.mode = mode ? LK_PAD_REFLECT : LK_PAD_CONSTANT;
+                pad->attr.pad.before[1] = pad->attr.pad.after[2] = 2;
                 spoil_tensor(lkt_in_f32(pad, LK_SHAPE(batch, 3, 17), LKT_NORMAL), how, 17);
                 lkt_out_f32(pad, LK_SHAPE(batch, 5, 19));
             }
             lkt_case *permute = lkt_case_add(list, LK_OP_PERMUTE, "fast %d %s", batch, spoil_names[how]);
-            permute->attr.order[0] = 0, permute->attr.order[1] = 2, permute->attr.order[2] = 1;
+            permute->attr.permute.order[0] = 0, permute->attr.permute.order[1] = 2,
+            permute->attr.permute.order[2] = 1;
             spoil_tensor(lkt_in_f32(permute, LK_SHAPE(batch, 19, 35), LKT_NORMAL), how, 35);
             lkt_out_f32(permute, LK_SHAPE(batch, 35, 19));
             lkt_case *runs = lkt_case_add(list, LK_OP_PERMUTE, "fast runs %d %s", batch, spoil_names[how]);
-            runs->attr.order[0] = 1, runs->attr.order[1] = 0, runs->attr.order[2] = 2;
+            runs->attr.permute.order[0] = 1, runs->attr.permute.order[1] = 0, runs->attr.permute.order[2] = 2;
             spoil_tensor(lkt_in_f32(runs, LK_SHAPE(batch, 3, 35), LKT_NORMAL), how, 35);
             lkt_out_f32(runs, LK_SHAPE(3, batch, 35));
             for (int wide = 0; wide < 2; wide++) {

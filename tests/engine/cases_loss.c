@@ -39,9 +39,8 @@ static void add_targets(lkt_case *c, const class_loss *v)
 
 static void set_attributes(lkt_case *c, const class_loss *v)
 {
-    c->attr.alpha = v->smoothing;
-    c->attr.index = -100;
-    c->attr.reduction = v->reduction;
+    c->attr.class_loss = (lk_class_loss_attr){
+        .reduction = v->reduction, .ignore_index = -100, .label_smoothing = v->smoothing};
 }
 
 static lk_shape loss_shape(const class_loss *v)
@@ -97,8 +96,8 @@ static void all_class_losses(lkt_case_list *list)
 }
 
 typedef struct pointwise {
-    lk_pointwise_loss mode;
-    double alpha;
+    lk_pointwise_loss kind;
+    double parameter;
     lkt_fill x, target;
     int weights; /* how many of weight and pos_weight it can take */
 } pointwise;
@@ -123,11 +122,10 @@ static void pointwise_pair(lkt_case_list *list, const pointwise *v, lk_shape sha
     char text[64];
     lk_shape loss = reduction == LK_REDUCTION_NONE ? shape : lk_scalar_shape();
     lk_shape_format(text, sizeof text, shape);
-    lkt_case *c = lkt_case_add(list, LK_OP_POINTWISE_LOSS, "%d alpha %g %s reduction %d weights %d", v->mode,
-                               v->alpha, text, reduction, weights);
-    c->attr.mode = v->mode;
-    c->attr.alpha = v->alpha;
-    c->attr.reduction = reduction;
+    lkt_case *c = lkt_case_add(list, LK_OP_POINTWISE_LOSS, "%d alpha %g %s reduction %d weights %d", v->kind,
+                               v->parameter, text, reduction, weights);
+    c->attr.pointwise_loss =
+        (lk_pointwise_loss_attr){.kind = v->kind, .reduction = reduction, .parameter = v->parameter};
     c->tolerance = reduction == LK_REDUCTION_SUM ? 3e-5 : 1e-5;
     lkt_in_f32(c, shape, v->x);
     lkt_in_f32(c, shape, v->target);
@@ -139,8 +137,8 @@ static void pointwise_pair(lkt_case_list *list, const pointwise *v, lk_shape sha
     }
     lkt_out_f32(c, loss);
     lkt_case *backward =
-        lkt_case_add(list, LK_OP_POINTWISE_LOSS_GRAD, "%d alpha %g %s reduction %d weights %d", v->mode,
-                     v->alpha, text, reduction, weights);
+        lkt_case_add(list, LK_OP_POINTWISE_LOSS_GRAD, "%d alpha %g %s reduction %d weights %d", v->kind,
+                     v->parameter, text, reduction, weights);
     backward->attr = c->attr;
     lkt_in_f32(backward, loss, LKT_NORMAL);
     for (int i = 0; i < 4; i++) lkt_in_operand(backward, c, i);

@@ -45,7 +45,7 @@ static void permutes(lkt_case_list *list)
             lkt_case *c = lkt_case_add(list, LK_OP_PERMUTE, "%zu %s %s", i, lk_dtype_name(dtypes[k]),
                                        lk_shape_format(text, sizeof text, out));
             for (int d = 0; d < out.rank; d++) {
-                c->attr.order[d] = cases[i].order[d];
+                c->attr.permute.order[d] = cases[i].order[d];
                 out.dim[d] = cases[i].shape.dim[cases[i].order[d]];
             }
             lkt_in(c, dtypes[k], cases[i].shape, LKT_COARSE);
@@ -75,9 +75,9 @@ static void slices(lkt_case_list *list)
         for (int backward = 0; backward < 2; backward++) {
             lkt_case *c = lkt_case_add(list, backward ? LK_OP_SLICE_GRAD : LK_OP_SLICE, "%zu", i);
             for (int d = 0; d < out.rank; d++) {
-                c->attr.begin[d] = cases[i].begin[d];
-                c->attr.end[d] = cases[i].end[d];
-                c->attr.step[d] = cases[i].step[d];
+                c->attr.slice.begin[d] = cases[i].begin[d];
+                c->attr.slice.end[d] = cases[i].end[d];
+                c->attr.slice.step[d] = cases[i].step[d];
             }
             lkt_in_f32(c, backward ? out : cases[i].shape, LKT_NORMAL);
             lkt_out_f32(c, backward ? cases[i].shape : out);
@@ -93,7 +93,7 @@ static void concats(lkt_case_list *list)
             for (int k = 0; k < 2; k++) {
                 lkt_case *c = lkt_case_add(list, LK_OP_CONCAT, "%d parts of %s along %d", parts,
                                            lk_dtype_name(dtypes[k]), axis);
-                c->attr.axis = axis;
+                c->attr.axis.axis = axis;
                 lk_shape shape = LK_SHAPE(3, 4, 5), out = shape;
                 out.dim[axis] = 0;
                 for (int i = 0; i < parts; i++) {
@@ -124,12 +124,12 @@ static void pads(lkt_case_list *list)
                     lkt_case_add(list, backward ? LK_OP_PAD_GRAD : LK_OP_PAD, "%zu mode %d", i, mode);
                 lk_shape out = cases[i].shape;
                 for (int d = 0; d < out.rank; d++) {
-                    c->attr.begin[d] = cases[i].begin[d];
-                    c->attr.end[d] = cases[i].end[d];
+                    c->attr.pad.before[d] = cases[i].begin[d];
+                    c->attr.pad.after[d] = cases[i].end[d];
                     out.dim[d] += cases[i].begin[d] + cases[i].end[d];
                 }
-                c->attr.mode = mode;
-                c->attr.alpha = 0.5;
+                c->attr.pad.mode = (lk_pad_mode)mode;
+                c->attr.pad.value = 0.5;
                 lkt_in_f32(c, backward ? out : cases[i].shape, LKT_NORMAL);
                 lkt_out_f32(c, backward ? cases[i].shape : out);
             }
@@ -143,7 +143,7 @@ static void gathers(lkt_case_list *list)
             lk_shape index = LK_SHAPE(3, 4, 17);
             index.dim[axis] = 23;
             lkt_case *c = lkt_case_add(list, backward ? LK_OP_GATHER_GRAD : LK_OP_GATHER, "along %d", axis);
-            c->attr.axis = axis;
+            c->attr.gather.axis = axis;
             lkt_in_f32(c, backward ? index : shape, LKT_NORMAL);
             lkt_in_index(c, index, shape.dim[axis]);
             lkt_out_f32(c, backward ? shape : index);
@@ -160,18 +160,18 @@ static void embeddings(lkt_case_list *list)
                          out = LK_SHAPE(3, 7, widths[i]);
                 lkt_case *c = lkt_case_add(list, backward ? LK_OP_EMBEDDING_GRAD : LK_OP_EMBEDDING,
                                            "width %lld padding %d", (long long)widths[i], padding);
-                c->attr.index = padding;
+                c->attr.embedding.padding_index = padding;
                 lkt_in_f32(c, backward ? out : weight, LKT_NORMAL);
                 lkt_in_index(c, index, 11);
                 lkt_out_f32(c, backward ? weight : out);
             }
     lkt_case *c = lkt_case_add(list, LK_OP_EMBEDDING, "of nothing");
-    c->attr.index = -1;
+    c->attr.embedding.padding_index = -1;
     lkt_in_f32(c, LK_SHAPE(11, 3), LKT_NORMAL);
     lkt_in_index(c, LK_SHAPE(0), 11);
     lkt_out_f32(c, LK_SHAPE(0, 3));
     c = lkt_case_add(list, LK_OP_EMBEDDING_GRAD, "of nothing");
-    c->attr.index = -1;
+    c->attr.embedding.padding_index = -1;
     lkt_in_f32(c, LK_SHAPE(0, 3), LKT_NORMAL);
     lkt_in_index(c, LK_SHAPE(0), 11);
     lkt_out_f32(c, LK_SHAPE(11, 3));

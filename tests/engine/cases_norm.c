@@ -3,14 +3,15 @@
 
 /* (x, weight?, bias?) and the gradient (dy, x, weight?, mean, istd), whatever is normalised over. */
 static void norm_pair(lkt_case_list *list, lk_op op, lk_op gradient, lk_shape shape, lk_shape weight,
-                      lk_shape moments, lk_attr attr, bool affine, int running)
+                      lk_shape moments, lk_norm_attr attr, bool affine, int running)
 {
     char text[64];
     lk_shape_format(text, sizeof text, shape);
-    attr.alpha = 1e-5;
-    lkt_case *c = lkt_case_add(list, op, "%s by %lld affine %d running %d training %d", text,
-                               (long long)attr.index, affine, running, attr.training);
-    c->attr = attr;
+    long long parts = op == LK_OP_LAYER_NORM ? attr.axis_count : (long long)attr.group_count;
+    attr.eps = 1e-5;
+    lkt_case *c = lkt_case_add(list, op, "%s by %lld affine %d running %d training %d", text, parts, affine,
+                               running, attr.training);
+    c->attr.norm = attr;
     c->tolerance = 2e-5;
     lkt_in_f32(c, shape, LKT_NORMAL);
     for (int i = 0; i < 2; i++) {
@@ -30,8 +31,8 @@ static void norm_pair(lkt_case_list *list, lk_op op, lk_op gradient, lk_shape sh
     lkt_out_f32(c, moments);
     for (int i = 1; i < LKT_MAX_INPUTS; i++) c->keeps_f32[i] = true;
     lkt_case *backward = lkt_case_add(list, gradient, "%s by %lld affine %d running %d training %d", text,
-                                      (long long)attr.index, affine, running, attr.training);
-    backward->attr = attr;
+                                      parts, affine, running, attr.training);
+    backward->attr.norm = attr;
     backward->tolerance = 5e-5;
     for (int i = 2; i < LKT_MAX_INPUTS; i++) backward->keeps_f32[i] = true;
     lkt_in_f32(backward, shape, LKT_NORMAL);
@@ -56,7 +57,7 @@ static void batch_norms(lkt_case_list *list)
             for (int running = 0; running < 2; running++)
                 for (int training = !running; training < 2; training++) {
                     lk_shape channels = LK_SHAPE(shapes[i].dim[1]);
-                    lk_attr attr = {.beta = 0.1, .training = training};
+                    lk_norm_attr attr = {.momentum = 0.1, .training = training};
                     norm_pair(list, LK_OP_BATCH_NORM, LK_OP_BATCH_NORM_GRAD, shapes[i], channels, channels,
                               attr, affine, running);
                 }
@@ -76,7 +77,7 @@ static void layer_norms(lkt_case_list *list)
             lk_shape shape = cases[i].shape, rows = shape, weight = {.rank = cases[i].axes};
             rows.rank -= cases[i].axes;
             for (int d = 0; d < weight.rank; d++) weight.dim[d] = shape.dim[rows.rank + d];
-            lk_attr attr = {.index = cases[i].axes};
+            lk_norm_attr attr = {.axis_count = cases[i].axes};
             norm_pair(list, LK_OP_LAYER_NORM, LK_OP_LAYER_NORM_GRAD, shape, weight, rows, attr, affine, 0);
         }
 }
@@ -93,7 +94,7 @@ static void group_norms(lkt_case_list *list)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int affine = 0; affine < 2; affine++) {
             lk_shape shape = cases[i].shape;
-            lk_attr attr = {.index = cases[i].groups};
+            lk_norm_attr attr = {.group_count = cases[i].groups};
             norm_pair(list, LK_OP_GROUP_NORM, LK_OP_GROUP_NORM_GRAD, shape, LK_SHAPE(shape.dim[1]),
                       LK_SHAPE(shape.dim[0], cases[i].groups), attr, affine, 0);
         }
@@ -107,13 +108,13 @@ static void dropouts(lkt_case_list *list)
     for (int p = 0; p < 5; p++)
         for (int i = 0; i < 4; i++) {
             lkt_case *c = lkt_case_add(list, LK_OP_DROPOUT, "of %lld p %g", (long long)sizes[i], ps[p]);
-            c->attr.alpha = ps[p];
+            c->attr.dropout.p = ps[p];
             lkt_in_f32(c, LK_SHAPE(sizes[i]), LKT_NORMAL);
             lkt_out_f32(c, LK_SHAPE(sizes[i]));
             lkt_out(c, LK_U8, LK_SHAPE(sizes[i]));
             lkt_case *backward =
                 lkt_case_add(list, LK_OP_DROPOUT_GRAD, "of %lld p %g", (long long)sizes[i], ps[p]);
-            backward->attr.alpha = ps[p];
+            backward->attr.dropout.p = ps[p];
             lkt_in_f32(backward, LK_SHAPE(sizes[i]), LKT_NORMAL);
             lkt_in_result(backward, c, 1);
             lkt_out_f32(backward, LK_SHAPE(sizes[i]));

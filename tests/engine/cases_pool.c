@@ -43,14 +43,14 @@ static void max_pools(lkt_case_list *list, int number, lk_window w, lk_shape sha
     static const lkt_fill fills[] = {LKT_NORMAL, LKT_COARSE, LKT_NORMAL, LKT_COARSE};
     for (int k = 0; k < 4; k++) {
         lkt_case *c = lkt_case_add(list, LK_OP_MAX_POOL, "%d ceil %d fill %d", number, w.ceil_mode, k);
-        c->attr.window = w;
-        c->attr.activation = k < 2 ? LK_ACTIVATION_NONE : LK_ACTIVATION_RELU;
+        c->attr.pool.window = w;
+        c->attr.pool.activation = k < 2 ? LK_ACTIVATION_NONE : LK_ACTIVATION_RELU;
         lkt_in_f32(c, shape, fills[k]);
         lkt_out_f32(c, out);
         lkt_out(c, LK_I32, out);
         lkt_case *backward =
             lkt_case_add(list, LK_OP_MAX_POOL_GRAD, "%d ceil %d fill %d", number, w.ceil_mode, k);
-        backward->attr.window = w;
+        backward->attr.pool.window = w;
         lkt_in_f32(backward, out, LKT_NORMAL);
         lkt_in_result(backward, c, 1);
         lkt_out_f32(backward, shape);
@@ -65,21 +65,31 @@ static void avg_pools(lkt_case_list *list, int number, lk_window w, lk_shape sha
         for (int backward = 0; backward < 2; backward++) {
             lkt_case *c = lkt_case_add(list, backward ? LK_OP_AVG_POOL_GRAD : LK_OP_AVG_POOL,
                                        "%d ceil %d kind %d", number, w.ceil_mode, kind);
-            c->attr.window = w;
-            c->attr.window.exclude_pad = kind == 1;
-            c->attr.window.divisor = kind == 2 ? 5 : 0;
+            c->attr.pool.window = w;
+            c->attr.pool.window.exclude_pad = kind == 1;
+            c->attr.pool.window.divisor = kind == 2 ? 5 : 0;
             lkt_in_f32(c, backward ? out : shape, LKT_NORMAL);
             lkt_out_f32(c, backward ? shape : out);
         }
 }
 
-static void resize(lkt_case_list *list, lk_op op, lk_attr attr, lk_shape in, lk_shape out)
+static void adaptive_pool(lkt_case_list *list, lk_op op, int rank, lk_shape in, lk_shape out)
+{
+    char from[64], to[64];
+    lkt_case *c = lkt_case_add(list, op, "%s to %s", lk_shape_format(from, sizeof from, in),
+                               lk_shape_format(to, sizeof to, out));
+    c->attr.pool.window.rank = rank;
+    lkt_in_f32(c, in, LKT_NORMAL);
+    lkt_out_f32(c, out);
+}
+
+static void upsample(lkt_case_list *list, lk_op op, lk_upsample_attr attr, lk_shape in, lk_shape out)
 {
     char from[64], to[64];
     lkt_case *c =
         lkt_case_add(list, op, "%s to %s mode %d align %d scale %g", lk_shape_format(from, sizeof from, in),
-                     lk_shape_format(to, sizeof to, out), attr.mode, (int)attr.index, attr.window.scale[0]);
-    c->attr = attr;
+                     lk_shape_format(to, sizeof to, out), (int)attr.mode, attr.align_corners, attr.scale[0]);
+    c->attr.upsample = attr;
     lkt_in_f32(c, in, LKT_NORMAL);
     lkt_out_f32(c, out);
 }
@@ -100,16 +110,15 @@ static void adaptive_pools(lkt_case_list *list)
         {3, {5, {2, 16, 4, 4, 4}}, {5, {2, 16, 1, 1, 1}}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        lk_attr attr = {.window = {.rank = cases[i].rank}};
-        resize(list, LK_OP_ADAPTIVE_AVG_POOL, attr, cases[i].in, cases[i].out);
-        resize(list, LK_OP_ADAPTIVE_AVG_POOL_GRAD, attr, cases[i].out, cases[i].in);
+        adaptive_pool(list, LK_OP_ADAPTIVE_AVG_POOL, cases[i].rank, cases[i].in, cases[i].out);
+        adaptive_pool(list, LK_OP_ADAPTIVE_AVG_POOL_GRAD, cases[i].rank, cases[i].out, cases[i].in);
     }
 }
 
 static void upsamples(lkt_case_list *list)
 {
     static const struct {
-        lk_window window; /* rank and scale */
+        lk_upsample_attr attr; /* rank and scale */
         lk_shape in, out;
     } cases[] = {
         {{.rank = 1}, {3, {2, 3, 7}}, {3, {2, 3, 19}}},
@@ -124,9 +133,11 @@ static void upsamples(lkt_case_list *list)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int kind = 0; kind < 3; kind++) {
-            lk_attr attr = {.window = cases[i].window, .mode = kind > 0, .index = kind == 2};
-            resize(list, LK_OP_UPSAMPLE, attr, cases[i].in, cases[i].out);
-            resize(list, LK_OP_UPSAMPLE_GRAD, attr, cases[i].out, cases[i].in);
+            lk_upsample_attr attr = cases[i].attr;
+            attr.mode = kind ? LK_UPSAMPLE_LINEAR : LK_UPSAMPLE_NEAREST;
+            attr.align_corners = kind == 2;
+            upsample(list, LK_OP_UPSAMPLE, attr, cases[i].in, cases[i].out);
+            upsample(list, LK_OP_UPSAMPLE_GRAD, attr, cases[i].out, cases[i].in);
         }
 }
 

@@ -26,8 +26,8 @@ static void matmul(lkt_case_list *list, lk_shape a_batch, lk_shape b_batch, lk_s
             lkt_case_add(list, LK_OP_MATMUL, "%s with %s m %lld n %lld k %lld transposed %d %d",
                          lk_shape_format(a, sizeof a, a_batch), lk_shape_format(b, sizeof b, b_batch),
                          (long long)m, (long long)n, (long long)k, ta, tb);
-        c->attr.transpose_a = ta;
-        c->attr.transpose_b = tb;
+        c->attr.matmul.transpose_a = ta;
+        c->attr.matmul.transpose_b = tb;
         c->tolerance = tolerance_of(k);
         lkt_in_f32(c, ta ? with_matrix(a_batch, k, m) : with_matrix(a_batch, m, k), LKT_NORMAL);
         lkt_in_f32(c, tb ? with_matrix(b_batch, n, k) : with_matrix(b_batch, k, n), LKT_NORMAL);
@@ -46,7 +46,7 @@ static void linear(lkt_case_list *list, lk_shape lead, int64_t n, int64_t k)
         for (int activation = 0; activation < 2; activation++) {
             lkt_case *c = lkt_case_add(list, LK_OP_LINEAR, "%s by %lld from %lld bias %d activation %d", text,
                                        (long long)n, (long long)k, bias, activation);
-            c->attr.activation = (lk_activation)activation;
+            c->attr.linear.activation = (lk_activation)activation;
             c->tolerance = tolerance_of(k);
             lkt_in_f32(c, x, LKT_NORMAL);
             lkt_in_f32(c, LK_SHAPE(n, k), LKT_NORMAL);
@@ -59,7 +59,7 @@ static void linear(lkt_case_list *list, lk_shape lead, int64_t n, int64_t k)
         }
         lkt_case *c = lkt_case_add(list, LK_OP_LINEAR_GRAD, "%s by %lld from %lld bias %d", text,
                                    (long long)n, (long long)k, bias);
-        c->attr.index = bias;
+        c->attr.linear.wants_bias = bias;
         c->tolerance = tolerance_of(lk_shape_count(lead));
         lkt_in_f32(c, y, LKT_NORMAL);
         lkt_in_f32(c, x, LKT_NORMAL);

@@ -19,9 +19,7 @@ static lkt_case *add_reduction(lkt_case_list *list, lk_op op, lk_shape shape, ui
     char text[64];
     lkt_case *c = lkt_case_add(list, op, "%s axes %x keep %d correction %lld",
                                lk_shape_format(text, sizeof text, shape), axes, keep, (long long)correction);
-    c->attr.axes = axes;
-    c->attr.keep_dims = keep;
-    c->attr.index = correction;
+    c->attr.reduce = (lk_reduce_attr){.axes = axes, .keep_dims = keep, .correction = correction};
     c->tolerance = 2e-5;
     lkt_in_f32(c, shape, op == LK_OP_MAX ? LKT_COARSE : LKT_NORMAL);
     lkt_out_f32(c, reduced(shape, axes, keep));
@@ -41,8 +39,6 @@ static void reductions(lkt_case_list *list, lk_shape shape)
             char text[64];
             lkt_case *c = lkt_case_add(list, LK_OP_MAX_GRAD, "%s axes %x",
                                        lk_shape_format(text, sizeof text, shape), axes);
-            c->attr.axes = axes;
-            c->attr.keep_dims = true;
             lkt_in_f32(c, reduced(shape, axes, true), LKT_NORMAL);
             lkt_in_operand(c, max, 0);
             lkt_in_result(c, max, 0);
@@ -57,8 +53,7 @@ static void along_axes(lkt_case_list *list, lk_shape shape)
     for (int axis = 0; axis < shape.rank; axis++) {
         for (int keep = 0; keep < 2; keep++) {
             lkt_case *c = lkt_case_add(list, LK_OP_ARGMAX, "%s axis %d keep %d", text, axis, keep);
-            c->attr.axis = axis;
-            c->attr.keep_dims = keep;
+            c->attr.axis = (lk_axis_attr){.axis = axis, .keep_dims = keep};
             lkt_in_f32(c, shape, LKT_COARSE);
             lkt_out(c, LK_I64, reduced(shape, 1u << axis, keep));
         }
@@ -66,11 +61,11 @@ static void along_axes(lkt_case_list *list, lk_shape shape)
                                        {LK_OP_LOG_SOFTMAX, LK_OP_LOG_SOFTMAX_GRAD}};
         for (int k = 0; k < 2; k++) {
             lkt_case *forward = lkt_case_add(list, ops[k][0], "%s axis %d", text, axis);
-            forward->attr.axis = axis;
+            forward->attr.axis.axis = axis;
             lkt_in_f32(forward, shape, LKT_NORMAL);
             lkt_out_f32(forward, shape);
             lkt_case *backward = lkt_case_add(list, ops[k][1], "%s axis %d", text, axis);
-            backward->attr.axis = axis;
+            backward->attr.axis.axis = axis;
             lkt_in_f32(backward, shape, LKT_NORMAL);
             lkt_in_result(backward, forward, 0);
             lkt_out_f32(backward, shape);
@@ -83,7 +78,7 @@ static void large_logits(lkt_case_list *list)
     static const lk_op ops[] = {LK_OP_SOFTMAX, LK_OP_LOG_SOFTMAX};
     for (int k = 0; k < 2; k++) {
         lkt_case *c = lkt_case_add(list, ops[k], "of large numbers");
-        c->attr.axis = 1;
+        c->attr.axis.axis = 1;
         lk_tensor *x = lkt_in_f32(c, LK_SHAPE(2, 19), LKT_NORMAL);
         for (int64_t i = 0; i < 38; i++) lk_tensor_set(x, i, (double)((i * 37) % 400 - 200));
         lkt_out_f32(c, LK_SHAPE(2, 19));

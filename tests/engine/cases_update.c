@@ -82,7 +82,7 @@ static void updates(lkt_case_list *list, lk_update_rule rule, const lk_hyper *hy
                                            k, (long long)sizes[i], (long long)step);
                 c->hyper = hypers[k];
                 c->hyper.step = step;
-                c->attr.mode = rule;
+                c->attr.update.rule = (lk_update_rule)rule;
                 /* Where decay cancels a gradient its direction is all rounding; with one sign nothing
                  * cancels. */
                 lkt_fill fill = hypers[k].weight_decay != 0 ? LKT_POSITIVE : LKT_NORMAL;
@@ -101,7 +101,7 @@ static void updates(lkt_case_list *list, lk_update_rule rule, const lk_hyper *hy
 static void zero_parameter(lkt_case_list *list)
 {
     lkt_case *c = lkt_case_add(list, LK_OP_UPDATE, "lamb of a zero parameter");
-    c->attr.mode = LK_UPDATE_LAMB;
+    c->attr.update.rule = LK_UPDATE_LAMB;
     c->hyper = lambs[0];
     c->hyper.step = 1;
     lkt_in_f32(c, LK_SHAPE(19), LKT_ZERO);
@@ -117,7 +117,7 @@ static void extreme_denominators(lkt_case_list *list)
     for (int tiny = 0; tiny < 2; tiny++) {
         lkt_case *c =
             lkt_case_add(list, LK_OP_UPDATE, "adam with denominators %s", tiny ? "too small" : "too large");
-        c->attr.mode = LK_UPDATE_ADAM;
+        c->attr.update.rule = LK_UPDATE_ADAM;
         c->hyper = adams[0];
         c->hyper.step = 3;
         if (tiny) c->hyper.eps = 1e-40;
@@ -174,7 +174,7 @@ static void scaled(lkt_case_list *list)
                 lkt_case *c = lkt_case_add(list, LK_OP_UPDATE, "rule %d scaled found %d step %lld", rule,
                                            found, (long long)step);
                 lk_shape shape = LK_SHAPE(1027);
-                c->attr.mode = rule;
+                c->attr.update.rule = (lk_update_rule)rule;
                 c->hyper = *hypers[rule];
                 c->hyper.step = step;
                 lkt_in_f32(c, shape, LKT_POSITIVE);
@@ -207,9 +207,10 @@ static void unscales(lkt_case_list *list)
                 if (k && !sizes[i]) continue;
                 lkt_case *c = lkt_case_add(list, LK_OP_UNSCALE, "of %lld with %g tracker %d",
                                            (long long)sizes[i], bad[k], tracker);
-                c->attr.alpha = tracker == 1 ? 1e38 : 2; /* a scale that f32 does not hold is not taken */
-                c->attr.beta = 0.5;
-                c->attr.index = tracker ? 2 : 1;
+                c->attr.unscale.growth_factor =
+                    tracker == 1 ? 1e38 : 2; /* a scale that f32 does not hold is not taken */
+                c->attr.unscale.backoff_factor = 0.5;
+                c->attr.unscale.growth_interval = tracker ? 2 : 1;
                 lk_tensor *grad = lkt_in_f32(c, LK_SHAPE(sizes[i]), LKT_NORMAL);
                 if (k) lk_tensor_set(grad, sizes[i] * 2 / 3, bad[k]);
                 add_scaler(c, 4096, tracker, k == 2, 5);

@@ -53,9 +53,9 @@ static inline void run_trial(result *r, const trial *t, const char *engine_name,
     lk_attr attr = t->attr;
     lk_generator generator;
     lk_generator_seed(&generator, t->seed);
-    if (attr.hyper) {
-        r->hyper = *attr.hyper;
-        attr.hyper = &r->hyper;
+    if (lk_op_family_of(t->op) == LK_FAMILY_UPDATE) {
+        r->hyper = *attr.update.hyper;
+        attr.update.hyper = &r->hyper;
     }
     lk_call call = {
         .op = t->op, .attr = &attr, .input_count = t->input_count, .output_count = t->output_count};
@@ -113,7 +113,8 @@ static inline void compare_results(const result *actual, const result *expected,
     if (expected->status != LK_OK) return;
     for (int i = 0; i < t->output_count; i++) compare_tensors(actual->out[i], expected->out[i], t, where);
     for (int i = 0; i < t->input_count; i++) compare_tensors(actual->in[i], expected->in[i], t, where);
-    if (t->attr.hyper) lkt_close(actual->hyper.grad_norm, expected->hyper.grad_norm, 1e-5);
+    if (lk_op_family_of(t->op) == LK_FAMILY_UPDATE)
+        lkt_close(actual->hyper.grad_norm, expected->hyper.grad_norm, 1e-5);
 }
 
 /* Levels that differ for products of bf16 alone are asked for those. */

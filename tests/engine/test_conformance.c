@@ -101,7 +101,7 @@ static const char *dropout_difference(const lkt_case *c, const lkt_result *actua
 {
     const lk_tensor *x = actual->in[0], *y = actual->out[0], *mask = actual->out[1];
     int64_t count = lk_tensor_count(x);
-    double p = c->attr.alpha, kept = 0;
+    double p = c->attr.dropout.p, kept = 0;
     for (int64_t i = 0; i < count; i++) {
         double from = lk_tensor_get(x, i), to = y ? lk_tensor_get(y, i) : 0;
         bool keep = mask ? lk_tensor_get(mask, i) != 0 : to != 0;
@@ -234,8 +234,12 @@ static void bad_indices_are_errors(void **state)
     static const int64_t wrong[] = {10, -1};
     for (int k = 0; k < 8; k++) {
         lkt_case *c = lkt_case_create(ops[k / 2]);
-        c->attr.index = c->op == LK_OP_EMBEDDING ? -1 : -100;
-        c->attr.axis = 1;
+        if (c->op == LK_OP_EMBEDDING)
+            c->attr.embedding.padding_index = -1;
+        else if (c->op == LK_OP_GATHER)
+            c->attr.gather.axis = 1;
+        else
+            c->attr.class_loss.ignore_index = -100;
         lkt_in_f32(c, c->op == LK_OP_EMBEDDING ? LK_SHAPE(10, 4) : LK_SHAPE(5, 10), LKT_NORMAL);
         lk_shape index = c->op == LK_OP_GATHER ? LK_SHAPE(5, 2) : LK_SHAPE(5);
         lk_tensor_set(lkt_in_index(c, index, 10), 3, (double)wrong[k % 2]);

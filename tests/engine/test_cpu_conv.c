@@ -46,8 +46,8 @@ static void convolutions(void **state)
                  w = LK_SHAPE(s->out, s->in, s->kernel, s->kernel);
         lk_shape y = LK_SHAPE(s->batch, s->out, output_size(s, s->height), output_size(s, s->width));
         trial forward = {.op = LK_OP_CONV, .input_count = 3, .output_count = 1, .tolerance = 3e-6};
-        forward.attr.window = window_of(s);
-        forward.attr.activation = i % 2 ? LK_ACTIVATION_RELU : LK_ACTIVATION_NONE;
+        forward.attr.conv.window = window_of(s);
+        forward.attr.conv.activation = i % 2 ? LK_ACTIVATION_RELU : LK_ACTIVATION_NONE;
         forward.in[0] = random_tensor(LK_F32, x, -1, 1);
         forward.in[1] = random_tensor(LK_F32, w, -1, 1);
         forward.in[2] = random_tensor(LK_F32, LK_SHAPE(s->out), -1, 1);
@@ -55,15 +55,15 @@ static void convolutions(void **state)
         finish_trial(&forward);
 
         trial input = {.op = LK_OP_CONV_GRAD_INPUT, .input_count = 2, .output_count = 1, .tolerance = 3e-6};
-        input.attr.window = window_of(s);
+        input.attr.conv.window = window_of(s);
         input.in[0] = random_tensor(LK_F32, y, -1, 1);
         input.in[1] = random_tensor(LK_F32, w, -1, 1);
         input.out_shape[0] = x;
         finish_trial(&input);
 
         trial weight = {.op = LK_OP_CONV_GRAD_WEIGHT, .input_count = 2, .output_count = 2, .tolerance = 3e-6};
-        weight.attr.window = window_of(s);
-        weight.attr.index = 1;
+        weight.attr.conv.window = window_of(s);
+        weight.attr.conv.wants_bias = true;
         weight.in[0] = random_tensor(LK_F32, y, -1, 1);
         weight.in[1] = random_tensor(LK_F32, x, -1, 1);
         weight.out_shape[0] = w;
@@ -77,7 +77,7 @@ static void convolutions_of_bf16(void **state)
 {
     (void)state;
     trial t = {.op = LK_OP_CONV, .input_count = 3, .output_count = 1, .tolerance = 1e-5};
-    t.attr.window = window_of(&sizes[1]);
+    t.attr.conv.window = window_of(&sizes[1]);
     t.in[0] = random_tensor(LK_BF16, LK_SHAPE(2, 17, 8, 8), -1, 1);
     t.in[1] = random_tensor(LK_BF16, LK_SHAPE(16, 17, 3, 3), -1, 1);
     t.in[2] = random_tensor(LK_F32, LK_SHAPE(16), -1, 1);
@@ -98,7 +98,7 @@ static void pooling(void **state)
         lk_shape x = LK_SHAPE(s->batch, s->in, s->height, s->width);
         lk_shape y = LK_SHAPE(s->batch, s->in, output_size(s, s->height), output_size(s, s->width));
         trial most = {.op = LK_OP_MAX_POOL, .input_count = 1, .output_count = 2, .tolerance = 0};
-        most.attr.window = window_of(s);
+        most.attr.pool.window = window_of(s);
         most.in[0] = random_tensor(LK_F32, x, -1, 1);
         for (int64_t j = 0; j < lk_tensor_count(most.in[0]); j += 7)
             lk_tensor_set(most.in[0], j, j % 2 ? NAN : 0.5);
@@ -106,8 +106,8 @@ static void pooling(void **state)
         most.out_dtype[1] = LK_I32;
         finish_trial(&most);
         trial mean = {.op = LK_OP_AVG_POOL, .input_count = 1, .output_count = 1, .tolerance = 1e-6};
-        mean.attr.window = window_of(s);
-        mean.attr.window.exclude_pad = i % 2;
+        mean.attr.pool.window = window_of(s);
+        mean.attr.pool.window.exclude_pad = i % 2;
         mean.in[0] = random_tensor(LK_F32, x, -1, 1);
         mean.out_shape[0] = y;
         finish_trial(&mean);
@@ -120,7 +120,7 @@ static void dropout_draws_as_the_reference(void **state)
     for (int64_t n = 1; n < 5000; n = n * 3 + 1) {
         trial t = {
             .op = LK_OP_DROPOUT, .input_count = 1, .output_count = 2, .tolerance = 0, .seed = (uint64_t)n};
-        t.attr.alpha = 0.3;
+        t.attr.dropout.p = 0.3;
         t.in[0] = random_tensor(LK_F32, LK_SHAPE(n), -1, 1);
         t.out_shape[0] = t.out_shape[1] = LK_SHAPE(n);
         t.out_dtype[1] = LK_U8;
@@ -140,7 +140,7 @@ static void dropout_leaves_the_generator_where_the_reference_does(void **state)
     for (int e = 0; e < 2; e++) {
         lk_engine *engine = lk_engine_open(names[e], LK_OPTIONS(lk_engine_options, .thread_count = 1));
         lkt_not_null(engine);
-        lk_attr attr = {.alpha = 0.5};
+        lk_attr attr = {.dropout.p = 0.5};
         lk_generator_seed(&left[e], 3);
         lk_generator_u32(&left[e]); /* an odd start: a draw's two words come from different blocks */
         for (int i = 0; i < 5; i++) {

@@ -1,6 +1,7 @@
 /* The cpu engine's elementwise ops, softmax, losses and updates against the reference, at every vector width.
  */
 #include "cpu_harness.h"
+#include "scalar.h"
 
 static trial elementwise_trial(lk_op op, int inputs, lk_shape shape, double low, double high)
 {
@@ -65,8 +66,7 @@ static void special_values(void **state)
                                 LK_OP_CLAMP, LK_OP_ELU,  LK_OP_LEAKY_RELU};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         trial t = {.op = ops[i], .input_count = 1, .output_count = 1, .tolerance = 1e-30};
-        t.attr.alpha = ops[i] == LK_OP_CLAMP ? -2 : 0.25;
-        t.attr.beta = 2;
+        t.attr.scalar = lkt_scalar(ops[i], ops[i] == LK_OP_CLAMP ? -2 : 0.25, 2, false);
         t.in[0] = lk_tensor_from(LK_F32, LK_SHAPE(n), values);
         t.out_shape[0] = LK_SHAPE(n);
         t.tolerance = 3e-7;
@@ -78,7 +78,7 @@ static void special_values(void **state)
         trial t = {.op = pairs[i], .input_count = 2, .output_count = 1, .tolerance = 3e-7};
         float reversed[sizeof values / sizeof *values];
         for (int64_t j = 0; j < n; j++) reversed[j] = values[n - 1 - j];
-        t.attr.alpha = -2, t.attr.beta = 2;
+        t.attr.scalar = lkt_scalar(pairs[i], -2, 2, false);
         t.in[0] = lk_tensor_from(LK_F32, LK_SHAPE(n), values);
         t.in[1] = lk_tensor_from(LK_F32, LK_SHAPE(n), reversed);
         t.out_shape[0] = LK_SHAPE(n);
@@ -131,9 +131,7 @@ static void every_op(void **state)
             static const int64_t counts[] = {1, 37, 40000};
             trial t = elementwise_trial(cases[i].op, cases[i].inputs, LK_SHAPE(counts[size]), cases[i].low,
                                         cases[i].high);
-            t.attr.alpha = cases[i].alpha;
-            t.attr.beta = cases[i].beta;
-            t.attr.mode = cases[i].mode;
+            t.attr.scalar = lkt_scalar(cases[i].op, cases[i].alpha, cases[i].beta, cases[i].mode);
             finish_trial(&t);
         }
 }
@@ -168,15 +166,15 @@ static void fused_chain(void **state)
     static const lk_fused program = {
         .input_count = 4,
         .step_count = 6,
-        .step = {{LK_OP_MUL, {0, 1, 0}, 0, 0, 0},
-                 {LK_OP_ADD, {4, 2, 0}, 0, 0, 0},
-                 {LK_OP_TANH, {5, 0, 0}, 0, 0, 0},
-                 {LK_OP_SUB, {6, 0, 0}, 0, 0, 0},
-                 {LK_OP_MUL, {7, 7, 0}, 0, 0, 0},
-                 {LK_OP_ADD, {8, 3, 0}, 0, 0, 0}},
+        .step = {{LK_OP_MUL, {0, 1, 0}, {0}},
+                 {LK_OP_ADD, {4, 2, 0}, {0}},
+                 {LK_OP_TANH, {5, 0, 0}, {0}},
+                 {LK_OP_SUB, {6, 0, 0}, {0}},
+                 {LK_OP_MUL, {7, 7, 0}, {0}},
+                 {LK_OP_ADD, {8, 3, 0}, {0}}},
     };
     trial t = {.op = LK_OP_FUSED, .input_count = 4, .output_count = 1, .tolerance = 1e-6};
-    t.attr.fused = &program;
+    t.attr.fused.chain = &program;
     t.in[0] = random_tensor(LK_F32, LK_SHAPE(70, 131), -1, 1);
     t.in[1] = random_tensor(LK_F32, LK_SHAPE(131), -1, 1);
     t.in[2] = random_tensor(LK_F32, LK_SHAPE(70, 1), -1, 1);
@@ -192,7 +190,7 @@ static void other_dtypes(void **state)
     for (int from = 0; from < 8; from++)
         for (int to = 0; to < 8; to++) {
             trial t = {.op = LK_OP_CAST, .input_count = 1, .output_count = 1, .tolerance = 0};
-            t.attr.dtype = dtypes[to];
+            t.attr.cast.dtype = dtypes[to];
             t.in[0] = random_tensor(dtypes[from], LK_SHAPE(1333), 0, 100);
             t.out_dtype[0] = dtypes[to];
             t.out_shape[0] = LK_SHAPE(1333);
@@ -227,7 +225,7 @@ static void softmax(void **state)
             for (int op = 0; op < 4; op++) {
                 trial t = elementwise_trial(ops[op], op < 2 ? 1 : 2, shapes[i], op < 2 ? -9 : 0.1,
                                             op < 2 ? 9 : 0.9);
-                t.attr.axis = axis;
+                t.attr.axis.axis = axis;
                 t.tolerance = 1e-6;
                 finish_trial(&t);
             }
@@ -244,7 +242,7 @@ static void norms_of_one_number(void **state)
         lk_tensor *x = random_tensor(LK_F32, shape, -2, 2), *mean = lk_tensor_create(LK_F32, sets);
         memcpy(mean->data, x->data, 63 * sizeof(float));
         trial t = {.op = grouped ? LK_OP_GROUP_NORM_GRAD : LK_OP_LAYER_NORM_GRAD,
-                   .attr = {.index = grouped ? 7 : 1},
+                   .attr = {.norm = {.axis_count = 1, .group_count = 7}},
                    .in = {random_tensor(LK_F32, shape, -2, 2), x, random_tensor(LK_F32, weights, 0.5, 2),
                           mean, random_tensor(LK_F32, sets, 300, 320)},
                    .input_count = 5,
@@ -271,12 +269,12 @@ static void cross_entropy(void **state)
             .op = LK_OP_CROSS_ENTROPY, .input_count = weighted ? 3 : 2, .output_count = 2, .tolerance = 1e-6};
         lk_shape logits = spatial ? LK_SHAPE(3, 5, 7, 2) : LK_SHAPE(32, 10);
         lk_shape samples = spatial ? LK_SHAPE(3, 7, 2) : LK_SHAPE(32);
-        t.attr.reduction = (lk_reduction)(form / 8);
-        t.attr.index = ignoring ? 2 : -100;
+        t.attr.class_loss.reduction = (lk_reduction)(form / 8);
+        t.attr.class_loss.ignore_index = ignoring ? 2 : -100;
         t.in[0] = random_tensor(LK_F32, logits, -5, 5);
         t.in[1] = random_targets(samples, logits.dim[1]);
         if (weighted) t.in[2] = random_tensor(LK_F32, LK_SHAPE(logits.dim[1]), 0.1, 2);
-        t.out_shape[0] = t.attr.reduction == LK_REDUCTION_NONE ? samples : lk_scalar_shape();
+        t.out_shape[0] = t.attr.class_loss.reduction == LK_REDUCTION_NONE ? samples : lk_scalar_shape();
         t.out_shape[1] = logits;
         check_trial(&t);
         trial g = {.op = LK_OP_CROSS_ENTROPY_GRAD,
@@ -302,7 +300,7 @@ static void a_target_out_of_range(void **state)
 {
     (void)state;
     trial t = {.op = LK_OP_CROSS_ENTROPY, .input_count = 2, .output_count = 2};
-    t.attr.index = -100;
+    t.attr.class_loss.ignore_index = -100;
     t.in[0] = random_tensor(LK_F32, LK_SHAPE(4, 3), -1, 1);
     t.in[1] = random_targets(LK_SHAPE(4), 3);
     lk_tensor_set(t.in[1], 2, 3);
@@ -320,26 +318,26 @@ static void a_target_out_of_range(void **state)
 static void pointwise_losses(void **state)
 {
     (void)state;
-    for (int mode = LK_LOSS_MSE; mode <= LK_LOSS_KL_DIV; mode++)
+    for (int kind = LK_LOSS_MSE; kind <= LK_LOSS_KL_DIV; kind++)
         for (int form = 0; form < 8; form++) {
             bool none = form & 1,
-                 weighted = (form & 2) && (mode == LK_LOSS_BCE || mode == LK_LOSS_BCE_WITH_LOGITS);
+                 weighted = (form & 2) && (kind == LK_LOSS_BCE || kind == LK_LOSS_BCE_WITH_LOGITS);
             trial t = {.op = LK_OP_POINTWISE_LOSS,
                        .input_count = weighted ? 4 : 2,
                        .output_count = 1,
                        .tolerance = 1e-6};
             lk_shape shape = form & 4 ? LK_SHAPE(3, 6007) : LK_SHAPE(5, 7);
-            bool unit = mode == LK_LOSS_BCE;
-            t.attr.mode = mode;
-            t.attr.alpha = mode == LK_LOSS_KL_DIV ? (form & 2) != 0 : 0.3;
-            t.attr.reduction = none       ? LK_REDUCTION_NONE
-                               : form & 4 ? LK_REDUCTION_MEAN
-                                          : LK_REDUCTION_BATCH_MEAN;
+            bool unit = kind == LK_LOSS_BCE;
+            t.attr.pointwise_loss.kind = (lk_pointwise_loss)kind;
+            t.attr.pointwise_loss.parameter = kind == LK_LOSS_KL_DIV ? (form & 2) != 0 : 0.3;
+            t.attr.pointwise_loss.reduction = none       ? LK_REDUCTION_NONE
+                                              : form & 4 ? LK_REDUCTION_MEAN
+                                                         : LK_REDUCTION_BATCH_MEAN;
             t.in[0] = random_tensor(LK_F32, shape, unit ? 0 : -2, unit ? 1 : 2);
             t.in[1] = random_tensor(LK_F32, shape, 0, 1);
             if (weighted) {
                 t.in[2] = random_tensor(LK_F32, shape, 0, 2);
-                if (mode == LK_LOSS_BCE_WITH_LOGITS) t.in[3] = random_tensor(LK_F32, shape, 0, 2);
+                if (kind == LK_LOSS_BCE_WITH_LOGITS) t.in[3] = random_tensor(LK_F32, shape, 0, 2);
             }
             t.out_shape[0] = none ? shape : lk_scalar_shape();
             check_trial(&t);
@@ -369,8 +367,8 @@ static void updates(void **state)
             hyper.grad_scale = form & 8 ? 0.5 : 0;
             hyper.step = form % 3 + 1;
             trial t = {.op = LK_OP_UPDATE, .input_count = 5, .tolerance = 1e-6};
-            t.attr.mode = rule;
-            t.attr.hyper = &hyper;
+            t.attr.update.rule = (lk_update_rule)rule;
+            t.attr.update.hyper = &hyper;
             lk_shape shape = form & 1 ? LK_SHAPE(7850) : LK_SHAPE(37);
             for (int i = 0; i < 5; i++) t.in[i] = random_tensor(LK_F32, shape, i < 2 ? -1 : 0.5, 1);
             if (rule ==
@@ -388,7 +386,7 @@ static void clipping_and_accumulation(void **state)
         static const lk_op ops[] = {LK_OP_CLIP_NORM, LK_OP_CLIP_VALUE, LK_OP_ACCUMULATE};
         for (int i = 0; i < 3; i++) {
             trial t = {.op = ops[i], .input_count = i == 2 ? 2 : 1, .tolerance = 1e-6};
-            t.attr.hyper = &hyper;
+            t.attr.update.hyper = &hyper;
             t.in[0] = random_tensor(LK_F32, LK_SHAPE(50021), -3, 3);
             if (i == 2) t.in[1] = random_tensor(LK_F32, LK_SHAPE(50021), -3, 3);
             finish_trial(&t);

@@ -4,7 +4,7 @@
 static void linear_case(int64_t m, int64_t n, int64_t k, bool bias, bool relu)
 {
     trial t = {.op = LK_OP_LINEAR, .input_count = bias ? 3 : 2, .output_count = 1, .tolerance = 2e-6};
-    t.attr.activation = relu ? LK_ACTIVATION_RELU : LK_ACTIVATION_NONE;
+    t.attr.linear.activation = relu ? LK_ACTIVATION_RELU : LK_ACTIVATION_NONE;
     t.in[0] = random_tensor(LK_F32, LK_SHAPE(m, k), -1, 1);
     t.in[1] = random_tensor(LK_F32, LK_SHAPE(n, k), -1, 1);
     if (bias) t.in[2] = random_tensor(LK_F32, LK_SHAPE(n), -1, 1);
@@ -42,7 +42,7 @@ static void linear_grad(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         int64_t rows = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
         trial t = {.op = LK_OP_LINEAR_GRAD, .input_count = 2, .output_count = 2, .tolerance = 2e-6};
-        t.attr.index = 1;
+        t.attr.linear.wants_bias = true;
         t.in[0] = random_tensor(LK_F32, LK_SHAPE(rows, n), -1, 1);
         t.in[1] = random_tensor(LK_F32, LK_SHAPE(rows, k), -1, 1);
         t.out_shape[0] = LK_SHAPE(n, k);
@@ -61,8 +61,8 @@ static void matmul(void **state)
             int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
             if (m > 1000 && form) continue;
             trial t = {.op = LK_OP_MATMUL, .input_count = 2, .output_count = 1, .tolerance = 2e-6};
-            t.attr.transpose_a = form & 1;
-            t.attr.transpose_b = form & 2;
+            t.attr.matmul.transpose_a = form & 1;
+            t.attr.matmul.transpose_b = form & 2;
             t.in[0] = random_tensor(LK_F32, form & 1 ? LK_SHAPE(k, m) : LK_SHAPE(m, k), -1, 1);
             t.in[1] = random_tensor(LK_F32, form & 2 ? LK_SHAPE(n, k) : LK_SHAPE(k, n), -1, 1);
             t.out_shape[0] = LK_SHAPE(m, n);

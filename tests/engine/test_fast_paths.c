@@ -106,7 +106,7 @@ static int run_low(lk_engine *engine, const char *where)
     lkt_case *sum = lkt_case_create(LK_OP_SUM);
     lkt_in(sum, LK_BF16, LK_SHAPE(19), LKT_COARSE);
     lkt_out_f32(sum, lk_scalar_shape());
-    sum->attr.axes = 1;
+    sum->attr.reduce.axes = 1;
     int failures = 0;
     for (int i = 0; i < 2; i++) {
         lkt_result result;

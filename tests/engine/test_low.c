@@ -102,7 +102,7 @@ static void check_low(trial *t, bool is_widened)
 static void linear_case(int64_t m, int64_t n, int64_t k, bool bias, bool relu)
 {
     trial t = {.op = LK_OP_LINEAR, .input_count = bias ? 3 : 2, .output_count = 1};
-    t.attr.activation = relu ? LK_ACTIVATION_RELU : LK_ACTIVATION_NONE;
+    t.attr.linear.activation = relu ? LK_ACTIVATION_RELU : LK_ACTIVATION_NONE;
     t.in[0] = random_tensor(LK_BF16, LK_SHAPE(m, k), -1, 1);
     t.in[1] = random_tensor(LK_BF16, LK_SHAPE(n, k), -1, 1);
     if (bias) t.in[2] = random_tensor(LK_F32, LK_SHAPE(n), -1, 1);
@@ -129,7 +129,7 @@ static void linear_grad(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         int64_t rows = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
         trial t = {.op = LK_OP_LINEAR_GRAD, .input_count = 2, .output_count = 2};
-        t.attr.index = 1;
+        t.attr.linear.wants_bias = true;
         t.in[0] = random_tensor(LK_BF16, LK_SHAPE(rows, n), -1, 1);
         t.in[1] = random_tensor(LK_BF16, LK_SHAPE(rows, k), -1, 1);
         t.out_shape[0] = LK_SHAPE(n, k);
@@ -146,8 +146,8 @@ static void matmul(void **state)
         for (int form = 0; form < 4; form++) {
             int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
             trial t = {.op = LK_OP_MATMUL, .input_count = 2, .output_count = 1};
-            t.attr.transpose_a = form & 1;
-            t.attr.transpose_b = form & 2;
+            t.attr.matmul.transpose_a = form & 1;
+            t.attr.matmul.transpose_b = form & 2;
             t.in[0] = random_tensor(LK_BF16, form & 1 ? LK_SHAPE(k, m) : LK_SHAPE(m, k), -1, 1);
             t.in[1] = random_tensor(LK_BF16, form & 2 ? LK_SHAPE(n, k) : LK_SHAPE(k, n), -1, 1);
             t.out_shape[0] = LK_SHAPE(m, n);
@@ -178,7 +178,7 @@ static void what_is_not_finite_stays_in_its_place(void **state)
 {
     (void)state;
     trial t = {.op = LK_OP_LINEAR, .input_count = 2, .output_count = 1};
-    t.attr.activation = LK_ACTIVATION_RELU;
+    t.attr.linear.activation = LK_ACTIVATION_RELU;
     t.in[0] = random_tensor(LK_BF16, LK_SHAPE(19, 45), -1, 1);
     t.in[1] = random_tensor(LK_BF16, LK_SHAPE(21, 45), -1, 1);
     lk_tensor_set(t.in[0], 2 * 45 + 44, INFINITY);
@@ -187,13 +187,14 @@ static void what_is_not_finite_stays_in_its_place(void **state)
     t.out_shape[0] = LK_SHAPE(19, 21);
     check_low(&t, false);
     trial weight = {.op = LK_OP_CONV_GRAD_WEIGHT, .input_count = 2, .output_count = 2};
-    weight.attr.window = (lk_window){.rank = 1, .groups = 1, .kernel = {3}, .stride = {1}, .dilation = {1}};
+    weight.attr.conv.window =
+        (lk_window){.rank = 1, .groups = 1, .kernel = {3}, .stride = {1}, .dilation = {1}};
     weight.in[0] = random_tensor(LK_BF16, LK_SHAPE(1, 16, 8), -1, 1);
     weight.in[1] = random_tensor(LK_BF16, LK_SHAPE(1, 18, 10), -1, 1);
     lk_tensor_set(weight.in[1], 9, INFINITY); /* which only the last tap reads */
     weight.out_shape[0] = LK_SHAPE(16, 18, 3);
     weight.out_shape[1] = LK_SHAPE(16);
-    weight.attr.index = 1;
+    weight.attr.conv.wants_bias = true;
     check_low(&weight, false);
 }
 
@@ -250,8 +251,8 @@ static void convolutions(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const size *s = &sizes[i];
         trial t = {.op = LK_OP_CONV, .input_count = i % 2 ? 2 : 3, .output_count = 1};
-        t.attr.window = window_of(s);
-        t.attr.activation = i % 3 ? LK_ACTIVATION_RELU : LK_ACTIVATION_NONE;
+        t.attr.conv.window = window_of(s);
+        t.attr.conv.activation = i % 3 ? LK_ACTIVATION_RELU : LK_ACTIVATION_NONE;
         t.in[0] = random_tensor(LK_BF16, shape_of(s, s->in, false), -1, 1);
         t.in[1] = random_tensor(LK_BF16, weight_of(s), -1, 1);
         if (i % 2 == 0) t.in[2] = random_tensor(LK_F32, LK_SHAPE(s->out), -1, 1);
@@ -269,7 +270,7 @@ static void gradients_of_inputs(void **state)
         bool strided = false;
         for (int axis = 0; axis < s->rank; axis++) strided = strided || s->stride[axis] != 1;
         trial t = {.op = LK_OP_CONV_GRAD_INPUT, .input_count = 2, .output_count = 1};
-        t.attr.window = window_of(s);
+        t.attr.conv.window = window_of(s);
         t.in[0] = random_tensor(LK_BF16, shape_of(s, s->out, true), -1, 1);
         t.in[1] = random_tensor(LK_BF16, weight_of(s), -1, 1);
         t.out_shape[0] = shape_of(s, s->in, false);
@@ -283,8 +284,8 @@ static void gradients_of_weights(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const size *s = &sizes[i];
         trial t = {.op = LK_OP_CONV_GRAD_WEIGHT, .input_count = 2, .output_count = 2};
-        t.attr.window = window_of(s);
-        t.attr.index = 1;
+        t.attr.conv.window = window_of(s);
+        t.attr.conv.wants_bias = true;
         t.in[0] = random_tensor(LK_BF16, shape_of(s, s->out, true), -1, 1);
         t.in[1] = random_tensor(LK_BF16, shape_of(s, s->in, false), -1, 1);
         t.out_shape[0] = weight_of(s);

@@ -135,8 +135,7 @@ FUNCTION(gather_last, lk_op_gather(in[0], -1, in[1]))
 FUNCTION(gather_first, lk_op_gather(in[0], 0, in[1]))
 FUNCTION(embedding, lk_op_embedding(in[0], in[1], -1))
 
-#define MATMUL(ta, tb)                                                                                       \
-    lki_record(in[0]->graph, LK_OP_MATMUL, in, 2, 2, &(lk_attr){.transpose_a = ta, .transpose_b = tb})
+#define MATMUL(ta, tb) lki_record(in[0]->graph, LK_OP_MATMUL, in, 2, 2, &(lk_attr){.matmul = {ta, tb}})
 FUNCTION(matmul_ta, MATMUL(true, false))
 FUNCTION(matmul_tb, MATMUL(false, true))
 FUNCTION(matmul_ta_tb, MATMUL(true, true))
@@ -210,7 +209,7 @@ static lk_value *batch_norm_running(lk_value *const *in, int count, void *contex
     lk_tensor_free(mean);
     lk_tensor_free(var);
     lk_value *all[] = {in[0], in[1], in[2], running_mean, running_var};
-    return lki_record(graph, LK_OP_BATCH_NORM, all, 5, 1, &(lk_attr){.alpha = 1e-2, .beta = 0.1});
+    return lki_record(graph, LK_OP_BATCH_NORM, all, 5, 1, &(lk_attr){.norm = {.eps = 1e-2, .momentum = 0.1}});
 }
 
 FUNCTION(layer_norm, lk_op_layer_norm(in[0], in[1], in[2], 1, 1e-2))

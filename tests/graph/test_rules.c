@@ -301,7 +301,7 @@ static void normalisations(void **state)
     lk_value *y = lk_op_batch_norm(F32(4, 3, 5), F32(3), F32(3), F32(3), F32(3), 0.1, 1e-5);
     gives(y, 4, 3, 5);
     gives(y->node->out[1], 3);
-    assert_true(y->node->attr.training);
+    assert_true(y->node->attr.norm.training);
     y = lk_op_layer_norm(F32(4, 3, 5), F32(3, 5), NULL, 2, 1e-5);
     gives(y, 4, 3, 5);
     gives(y->node->out[2], 4);
@@ -337,9 +337,9 @@ static void outside_of_training(void **state)
     graph = lk_graph_create(false);
     lk_value *x = F32(4, 3);
     assert_ptr_equal(lk_op_dropout(x, 0.5), x);
-    assert_false(lk_op_batch_norm(x, NULL, NULL, F32(3), F32(3), 0.1, 1e-5)->node->attr.training);
+    assert_false(lk_op_batch_norm(x, NULL, NULL, F32(3), F32(3), 0.1, 1e-5)->node->attr.norm.training);
     /* As PyTorch: without running values the batch is looked at in both modes. */
-    assert_true(lk_op_batch_norm(x, NULL, NULL, NULL, NULL, 0.1, 1e-5)->node->attr.training);
+    assert_true(lk_op_batch_norm(x, NULL, NULL, NULL, NULL, 0.1, 1e-5)->node->attr.norm.training);
     refuses(lk_op_batch_norm(x, NULL, NULL, F32(3), NULL, 0.1, 1e-5), LK_ERR_INVALID,
             "batch_norm: outside of training it needs a running mean and variance");
 }

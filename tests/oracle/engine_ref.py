@@ -5,7 +5,7 @@ Run it with Debian's python3 (package python3-torch). Inputs are multiples of 1/
 results are computed in f64 unless a case says otherwise.
 
     case OP LABEL
-    attr KEY NUMBER...           what lk_attr, its window or its hyper hold
+    attr KEY NUMBER...           what the attributes of the op's family, their window or hyper hold
     in DTYPE DIMS : NUMBER...    an operand, in order; "in -" where it is absent; f64/16: the numbers are sixteenths
     out DTYPE DIMS : NUMBER...   a result; "out -" where it is not compared
     after K DTYPE DIMS : ...     what operand K holds after the call
@@ -13,6 +13,7 @@ results are computed in f64 unless a case says otherwise.
 """
 import math
 import os
+import re
 import sys
 
 import torch
@@ -50,10 +51,10 @@ def flat(value):
 
 
 def case(op, label, ins, outs=(), after=(), **attrs):
-    """attrs: a key of lk_attr; window_kernel stands for window.kernel, hyper_lr for hyper.lr."""
+    """attrs: fields of the op's attributes; window_kernel stands for window.kernel, hyper_lr for hyper.lr."""
     lines.append("case %s %s" % (op, label))
     for key, value in attrs.items():
-        lines.append("attr %s %s" % (key.replace("window_", "window.").replace("hyper_", "hyper."), flat(value)))
+        lines.append("attr %s %s" % (re.sub("^(window|hyper|softplus|clamp)_", r"\1.", key), flat(value)))
     lines.extend("in " + tensor_text(t, 11) for t in ins)
     lines.extend("out " + tensor_text(t) for t in outs)
     lines.extend("after %d %s" % (k, tensor_text(t)) for k, t in after)
@@ -98,11 +99,11 @@ def elementwise():
         case(name, "plain", [x], [f(x)])
     case("log", "plain", [p], [torch.log(p)])
     case("sqrt", "plain", [p], [torch.sqrt(p)])
-    params = [("leaky_relu", lambda t: F.leaky_relu(t, 0.125), dict(alpha=0.125)), ("elu", lambda t: F.elu(t, 1.5), dict(alpha=1.5)),
-              ("gelu", lambda t: F.gelu(t), dict(mode=0)), ("gelu", lambda t: F.gelu(t, approximate="tanh"), dict(mode=1)),
-              ("softplus", lambda t: F.softplus(t, 1.0, 20.0), dict(alpha=1, beta=20)),
-              ("softplus", lambda t: F.softplus(t, 2.0, 1.5), dict(alpha=2, beta=1.5)),
-              ("clamp", lambda t: torch.clamp(t, -0.5, 1.25), dict(alpha=-0.5, beta=1.25)), ("silu", F.silu, {})]
+    params = [("leaky_relu", lambda t: F.leaky_relu(t, 0.125), dict(slope=0.125)), ("elu", lambda t: F.elu(t, 1.5), dict(alpha=1.5)),
+              ("gelu", lambda t: F.gelu(t), dict(by_tanh=0)), ("gelu", lambda t: F.gelu(t, approximate="tanh"), dict(by_tanh=1)),
+              ("softplus", lambda t: F.softplus(t, 1.0, 20.0), dict(softplus_beta=1, softplus_threshold=20)),
+              ("softplus", lambda t: F.softplus(t, 2.0, 1.5), dict(softplus_beta=2, softplus_threshold=1.5)),
+              ("clamp", lambda t: torch.clamp(t, -0.5, 1.25), dict(clamp_min=-0.5, clamp_max=1.25)), ("silu", F.silu, {})]
     for name, f, attrs in params:
         case(name, "plain", [x], [f(x)], **attrs)
         leaf = torch.cat([rand(9, low=-3, high=3), torch.tensor([-0.5, 1.25, 25.0, -25.0])]).requires_grad_()
@@ -113,16 +114,16 @@ def elementwise():
         y = f(leaf)
         dy, (dx,) = grad_of(y, [leaf])
         case(name + "_grad", "plain", [dy, y], [dx])
-    case("add_scalar", "plain", [x], [x + 0.75], alpha=0.75)
-    case("mul_scalar", "plain", [x], [x * -0.75], alpha=-0.75)
+    case("add_scalar", "plain", [x], [x + 0.75], number=0.75)
+    case("mul_scalar", "plain", [x], [x * -0.75], number=-0.75)
     for e in (2.0, 3.0, 0.5, -1.0):
-        case("pow_scalar", "to %g" % e, [p], [p ** e], alpha=e)
+        case("pow_scalar", "to %g" % e, [p], [p ** e], number=e)
     case("copy", "plain", [x], [x])
     case("cast", "f64 to i64", [t := torch.tensor([1.75, -1.75, 0.0, 3e9])], [t.long()], dtype=4)
     case("cast", "f64 to bool", [t := torch.tensor([0.5, 0.0, -1.0])], [t.bool()], dtype=7)
     case("cast", "bool to f64", [t := torch.tensor([True, False])], [t.double()], dtype=1)
     case("cast", "i64 to f64", [t := torch.tensor([7, -3])], [t.double()], dtype=1)
-    case("full", "plain", [], [torch.full((2, 3), 1.5)], alpha=1.5, dtype=1)
+    case("full", "plain", [], [torch.full((2, 3), 1.5)], value=1.5, dtype=1)
 
 
 # --- reductions, softmax ---------------------------------------------------------------------------------------------
@@ -136,12 +137,12 @@ def reductions():
             case("mean", str(axes), [x], [x.mean(axes, keepdim=bool(keep))], **attrs)
             case("max", str(axes), [x], [torch.amax(x, axes, keepdim=bool(keep))], **attrs)
         for correction in (0, 1):
-            case("var", str(axes), [x], [torch.var(x, axes, correction=correction)], axes=mask, keep_dims=0, index=correction)
+            case("var", str(axes), [x], [torch.var(x, axes, correction=correction)], axes=mask, keep_dims=0, correction=correction)
         leaf = (torch.round(x)).requires_grad_()
         y = torch.amax(leaf, axes, keepdim=True)
         dy, (dx,) = grad_of(y, [leaf])
-        case("max_grad", str(axes), [dy, leaf, y], [dx], axes=mask, keep_dims=1)
-    case("var", "of one", [t := rand(3, 1)], [torch.var(t, [1], correction=1)], axes=2, index=1)
+        case("max_grad", str(axes), [dy, leaf, y], [dx])
+    case("var", "of one", [t := rand(3, 1)], [torch.var(t, [1], correction=1)], axes=2, correction=1)
     t = torch.tensor([[1.0, float("nan"), 3.0], [2.0, 1.0, 0.0]])
     case("max", "nan", [t], [torch.amax(t, [1])], axes=2)
     for axis in range(4):
@@ -187,14 +188,14 @@ def movement():
             begin, end = [0] * len(shape), [0] * len(shape)
             for i in range(rank):
                 begin[-1 - i], end[-1 - i] = pads[2 * i], pads[2 * i + 1]
-            attrs = dict(mode=mode, alpha=0.5, begin=begin, end=end)
+            attrs = dict(mode=mode, value=0.5, before=begin, after=end)
             case("pad", "%s %dd" % (name, rank), [leaf], [y], **attrs)
             case("pad_grad", "%s %dd" % (name, rank), [dy], [dx], **attrs)
     leaf = rand(2, 5, grad=True)
     y = F.pad(leaf, [-1, 2])
     dy, (dx,) = grad_of(y, [leaf])
-    case("pad", "negative", [leaf], [y], mode=0, begin=[0, -1], end=[0, 2])
-    case("pad_grad", "negative", [dy], [dx], mode=0, begin=[0, -1], end=[0, 2])
+    case("pad", "negative", [leaf], [y], mode=0, before=[0, -1], after=[0, 2])
+    case("pad_grad", "negative", [dy], [dx], mode=0, before=[0, -1], after=[0, 2])
     for axis, size in ((0, (3, 2, 4)), (1, (2, 5, 3)), (2, (1, 3, 6))):
         leaf = rand(2, 3, 4, grad=True)
         index = torch.randint(0, leaf.shape[axis], size)
@@ -207,8 +208,8 @@ def movement():
         index = torch.randint(0, 6, (2, 5))
         y = F.embedding(index, weight, padding_idx=padding if padding >= 0 else None)
         dy, (dw,) = grad_of(y, [weight])
-        case("embedding", "padding %d" % padding, [weight, index], [y], index=padding)
-        case("embedding_grad", "padding %d" % padding, [dy, index], [dw], index=padding)
+        case("embedding", "padding %d" % padding, [weight, index], [y], padding_index=padding)
+        case("embedding_grad", "padding %d" % padding, [dy, index], [dw], padding_index=padding)
 
 
 # --- products --------------------------------------------------------------------------------------------------------
@@ -228,7 +229,7 @@ def products():
             dy, grads = grad_of(y, [x, w, b])
             case("linear", "plain", [x, w, b], [y])
             case("linear", "relu", [x, w, b], [torch.relu(y)], activation=1)
-            case("linear_grad", "plain", [dy, x], [grads[1], grads[2] if bias else None], index=int(bias))
+            case("linear_grad", "plain", [dy, x], [grads[1], grads[2] if bias else None], wants_bias=int(bias))
 
 
 # --- convolutions ----------------------------------------------------------------------------------------------------
@@ -260,14 +261,14 @@ def convolutions():
             y = torch.relu(CONV[rank](x, w, None, stride, padding, dilation, groups))
             case("conv", label + " no bias, relu", [x, w, None], [y], activation=1, **attrs)
         case("conv_grad_input", label, [dy, w], [dx], **attrs)
-        case("conv_grad_weight", label, [dy, x], [dw, db], index=1, **attrs)
+        case("conv_grad_weight", label, [dy, x], [dw, db], wants_bias=1, **attrs)
         extra = [1 if s > 1 else 0 for s in stride]
         xt, wt, bt = rand(n, c, *[s // 2 + 1 for s in size], grad=True), rand(c, o // groups, *kernel, grad=True), rand(o)
         yt = CONV_T[rank](xt, wt, bt, stride, padding, extra, groups, dilation)
         case("conv_transpose", label, [xt, wt, bt], [yt], window_output_padding=extra, **attrs)
         dy, (dx, dw) = grad_of(yt, [xt, wt])
         case("conv", "as the gradient of a transposed one, " + label, [dy, wt], [dx], **attrs)
-        case("conv_grad_weight", "of a transposed one, " + label, [xt, dy], [dw, None], index=0, **attrs)
+        case("conv_grad_weight", "of a transposed one, " + label, [xt, dy], [dw, None], wants_bias=0, **attrs)
 
 
 # --- pooling, upsampling ---------------------------------------------------------------------------------------------
@@ -326,9 +327,9 @@ def upsampling():
             y = F.interpolate(x, size=target, scale_factor=factors, mode=mode, align_corners=align)
             dy = rand(*y.shape).to(x.dtype)
             (dx,) = torch.autograd.grad(y, x, dy)
-            attrs = dict(window_rank=rank, mode=int(mode != "nearest"), index=int(bool(align)))
+            attrs = dict(rank=rank, mode=int(mode != "nearest"), align_corners=int(bool(align)))
             if factors:
-                attrs["window_scale"] = factors
+                attrs["scale"] = factors
             label = "%s align %s" % (mode, align)
             case("upsample", label, [x.double()], [y.double()], **attrs)
             case("upsample_grad", label, [dy.double()], [dx.double()], **attrs)
@@ -351,7 +352,7 @@ def normalisation():
                     istd = 1 / torch.sqrt((torch.var(x, axes, correction=0) if training else var) + 1e-5)
                     dy, grads = grad_of(y, [x, w, b])
                     label = "training %d affine %d" % (training, affine)
-                    attrs = dict(alpha=1e-5, beta=0.3, training=int(training))
+                    attrs = dict(eps=1e-5, momentum=0.3, training=int(training))
                     case("batch_norm", label, [x, w, b, mean, var], [y, m, istd],
                          [(3, after[0]), (4, after[1])] if tracked else [], **attrs)
                     case("batch_norm_grad", label, [dy, x, w, m, istd], list(grads) if affine else [grads[0], None, None], **attrs)
@@ -363,7 +364,7 @@ def normalisation():
             over = list(range(len(shape) - axes, len(shape)))
             m, istd = x.mean(over), 1 / torch.sqrt(torch.var(x, over, correction=0) + 1e-5)
             dy, grads = grad_of(y, [x, w, b])
-            attrs = dict(alpha=1e-5, index=axes)
+            attrs = dict(eps=1e-5, axis_count=axes)
             label = "%s last %d affine %d" % (shape, axes, affine)
             case("layer_norm", label, [x, w, b], [y, m, istd], **attrs)
             case("layer_norm_grad", label, [dy, x, w, m, istd], list(grads) if affine else [grads[0], None, None], **attrs)
@@ -375,7 +376,7 @@ def normalisation():
             grouped = x.reshape(shape[0], groups, -1)
             m, istd = grouped.mean(2), 1 / torch.sqrt(torch.var(grouped, 2, correction=0) + 1e-5)
             dy, grads = grad_of(y, [x, w, b])
-            attrs = dict(alpha=1e-5, index=groups)
+            attrs = dict(eps=1e-5, group_count=groups)
             label = "%s groups %d affine %d" % (shape, groups, affine)
             case("group_norm", label, [x, w, b], [y, m, istd], **attrs)
             case("group_norm_grad", label, [dy, x, w, m, istd], list(grads) if affine else [grads[0], None, None], **attrs)
@@ -387,8 +388,8 @@ def normalisation():
         torch.set_rng_state(state)
         dy, (dx,) = grad_of(y, [x])
         mask = (y != 0).to(torch.uint8)
-        case("dropout", "p %g" % p, [x], [y, mask], alpha=p)
-        case("dropout_grad", "p %g" % p, [dy, mask], [dx], alpha=p)
+        case("dropout", "p %g" % p, [x], [y, mask], p=p)
+        case("dropout_grad", "p %g" % p, [dy, mask], [dx], p=p)
 
 
 # --- losses ----------------------------------------------------------------------------------------------------------
@@ -410,7 +411,7 @@ def losses():
                         loss = F.cross_entropy(logits, target, weight, reduction=reduction, label_smoothing=smoothing)
                         logp = F.log_softmax(logits, 1)
                         dy, (dx,) = grad_of(loss, [logits])
-                        attrs = dict(alpha=smoothing, index=-100, reduction=number_)
+                        attrs = dict(label_smoothing=smoothing, ignore_index=-100, reduction=number_)
                         text = "%s %s" % (label, reduction)
                         case("cross_entropy", text, [logits, target, weight], [loss, logp], **attrs)
                         case("cross_entropy_grad", text, [dy, logp, target, weight], [dx], **attrs)
@@ -418,17 +419,17 @@ def losses():
                         leaf = rand(*shape, grad=True)
                         loss = F.nll_loss(leaf, index, weight, reduction=reduction)
                         dy, (dx,) = grad_of(loss, [leaf])
-                        case("nll", text, [leaf, index, weight], [loss], index=-100, reduction=number_)
-                        case("nll_grad", text, [dy, leaf, index, weight], [dx], index=-100, reduction=number_)
+                        case("nll", text, [leaf, index, weight], [loss], ignore_index=-100, reduction=number_)
+                        case("nll_grad", text, [dy, leaf, index, weight], [dx], ignore_index=-100, reduction=number_)
     index = torch.tensor([2, 0, 2])
     logits = rand(3, 4, grad=True)
     loss = F.cross_entropy(logits, index, ignore_index=2)
     dy, (dx,) = grad_of(loss, [logits])
     logp = F.log_softmax(logits, 1)
-    case("cross_entropy", "ignore_index 2", [logits, index, None], [loss, logp], index=2)
-    case("cross_entropy_grad", "ignore_index 2", [dy, logp, index, None], [dx], index=2)
+    case("cross_entropy", "ignore_index 2", [logits, index, None], [loss, logp], ignore_index=2)
+    case("cross_entropy_grad", "ignore_index 2", [dy, logp, index, None], [dx], ignore_index=2)
     index = torch.full((3,), -100)
-    case("cross_entropy", "all ignored", [logits, index, None], [F.cross_entropy(logits, index), logp], index=-100)
+    case("cross_entropy", "all ignored", [logits, index, None], [F.cross_entropy(logits, index), logp], ignore_index=-100)
     pointwise_losses()
 
 
@@ -468,7 +469,7 @@ def pointwise_losses():
                 loss = f(x, t, w, p, reduction)
                 dy, (dx,) = grad_of(loss, [x])
                 label = "%s %s" % (name, reduction)
-                attrs = dict(mode=mode, alpha=alpha, reduction=number_)
+                attrs = dict(kind=mode, parameter=alpha, reduction=number_)
                 case("pointwise_loss", label, [x, t, w, p], [loss], **attrs)
                 case("pointwise_loss_grad", label, [dy, x, t, w, p], [dx], **attrs)
 
@@ -487,7 +488,7 @@ def update_case(label, mode, optimizer_of, states, **hyper):
         optimizer.step()
         new = [optimizer.state[p][k].clone() if k else None for k in states]
         case("update", "%s step %d" % (label, step), [before, g] + old, [],
-             [(0, p)] + [(2 + i, s) for i, s in enumerate(new) if s is not None], mode=mode, hyper_step=step,
+             [(0, p)] + [(2 + i, s) for i, s in enumerate(new) if s is not None], rule=mode, hyper_step=step,
              **{"hyper_" + k: v for k, v in hyper.items()})
 
 
@@ -544,10 +545,10 @@ def updates():
                 weight_decay=0.01)
     zero, g = torch.zeros(4), rand(4)
     u = g.sign() * g.abs() / (g.abs() + 1e-6)  # at the first step m^ = g and v^ = g^2
-    case("update", "lamb of a zero parameter", [zero, g, zero, zero], [], [(0, -0.1 * u)], mode=5, hyper_step=1, hyper_lr=0.1,
+    case("update", "lamb of a zero parameter", [zero, g, zero, zero], [], [(0, -0.1 * u)], rule=5, hyper_step=1, hyper_lr=0.1,
          hyper_beta1=0.9, hyper_beta2=0.999, hyper_eps=1e-6)
     p, g = rand(5), rand(5)
-    case("update", "gradient scale", [p, g], [], [(0, p - 0.1 * 0.25 * g)], mode=0, hyper_step=1, hyper_lr=0.1, hyper_grad_scale=0.25)
+    case("update", "gradient scale", [p, g], [], [(0, p - 0.1 * 0.25 * g)], rule=0, hyper_step=1, hyper_lr=0.1, hyper_grad_scale=0.25)
     for clip in (0.5, 100.0):
         g = torch.nn.Parameter(torch.zeros(9))
         g.grad = rand(9)

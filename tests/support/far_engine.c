@@ -96,8 +96,7 @@ static bool is_far(const far *f, const void *data)
 
 static bool is_update(lk_op op)
 {
-    return op == LK_OP_UPDATE || op == LK_OP_ACCUMULATE || op == LK_OP_CLIP_NORM || op == LK_OP_CLIP_VALUE ||
-           op == LK_OP_UNSCALE;
+    return lk_op_family_of(op) == LK_FAMILY_UPDATE || op == LK_OP_UNSCALE;
 }
 
 static lk_status check_operands(const far *f, const lk_call *call)
@@ -116,7 +115,7 @@ static lk_status run_kernel(far *f, const lk_call *call)
     const call_state *state = call->state;
     lk_call copy = *call;
     lk_attr attr = *call->attr;
-    if (state->hyper >= 0) attr.hyper = &f->hypers[state->hyper].now;
+    if (state->hyper >= 0) attr.update.hyper = &f->hypers[state->hyper].now;
     copy.attr = &attr;
     copy.generator = &f->generator;
     return state->inner(&copy);
@@ -293,7 +292,8 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
     LKI_TRY(lki_ref_engine_ops.prepare(engine, call));
     call_state *state = LKI_NEW(call_state);
     if (!state) return LK_ERR_NOMEM;
-    *state = (call_state){f, call->run, is_update(call->op) ? hyper_of(f, call->attr->hyper) : -1};
+    bool has_hyper = lk_op_family_of(call->op) == LK_FAMILY_UPDATE;
+    *state = (call_state){f, call->run, has_hyper ? hyper_of(f, call->attr->update.hyper) : -1};
     f->dropout_count += (lk_op_flags(call->op) & LK_OP_IS_RANDOM) != 0;
     call->run = run_call;
     call->state = state;

@@ -73,7 +73,7 @@ static void count_calls(result *r, const lki_plan *plan)
         r->reorders += call->op == LK_OP_REORDER;
         r->led += call->is_led;
         r->joined += call->op == LK_OP_BATCH_NORM && call->input_count > 6;
-        r->folded += norms && call->attr->activation == LK_ACTIVATION_RELU;
+        r->folded += norms && call->attr->norm.activation == LK_ACTIVATION_RELU;
     }
 }
 

@@ -15,165 +15,192 @@ extern "C" {
 #endif
 
 /* clang-format off */
-/* X(SYMBOL, name, output_count, flags), then what it takes and what it gives. lk_op_flag explains the flags. */
+/* X(SYMBOL, name, output_count, FAMILY, flags): lk_op_family says which attributes it reads, lk_op_flag what
+ * may be assumed of it. Above a group of ops stands what they take and what they give. */
 #define LK_OP_LIST(X) \
-    /* Leaves: they have storage and no kernel. full is an ordinary op: attr.alpha everywhere, attr.shape, attr.dtype. */ \
-    X(INPUT, "input", 1, LK_OP_IS_LEAF) \
-    X(PARAM, "param", 1, LK_OP_IS_LEAF) \
-    X(CONSTANT, "constant", 1, LK_OP_IS_LEAF) \
-    X(FULL, "full", 1, LK_OP_HAS_NO_GRADIENT) \
-    /* Elementwise with broadcasting: (a f, b f) -> f. Comparisons give bool. where: (cond bool, a, b). */ \
-    X(ADD, "add", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    X(SUB, "sub", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    X(MUL, "mul", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    X(DIV, "div", 1, LK_OP_IS_ELEMENTWISE) \
-    X(POW, "pow", 1, LK_OP_IS_ELEMENTWISE) \
-    X(MAXIMUM, "maximum", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    X(MINIMUM, "minimum", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    X(GREATER, "greater", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
-    X(GREATER_EQUAL, "greater_equal", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
-    X(EQUAL, "equal", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
-    X(WHERE, "where", 1, LK_OP_IS_ELEMENTWISE) \
+    /* Leaves: they have storage and no kernel. */ \
+    X(INPUT, "input", 1, NONE, LK_OP_IS_LEAF) \
+    X(PARAM, "param", 1, NONE, LK_OP_IS_LEAF) \
+    X(CONSTANT, "constant", 1, NONE, LK_OP_IS_LEAF) \
+    \
+    /* () -> one value everywhere. */ \
+    X(FULL, "full", 1, FILL, LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* Elementwise with broadcasting: (a f, b f) -> f. Comparisons give bool. where: (condition bool, a, b). */ \
+    X(ADD, "add", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(SUB, "sub", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(MUL, "mul", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(DIV, "div", 1, NONE, LK_OP_IS_ELEMENTWISE) \
+    X(POW, "pow", 1, NONE, LK_OP_IS_ELEMENTWISE) \
+    X(MAXIMUM, "maximum", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(MINIMUM, "minimum", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(GREATER, "greater", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
+    X(GREATER_EQUAL, "greater_equal", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
+    X(EQUAL, "equal", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
+    X(WHERE, "where", 1, NONE, LK_OP_IS_ELEMENTWISE) \
+    \
     /* Elementwise: (x f) -> f. */ \
-    X(NEG, "neg", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    X(ABS, "abs", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    X(SIGN, "sign", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
-    X(EXP, "exp", 1, LK_OP_IS_ELEMENTWISE) \
-    X(LOG, "log", 1, LK_OP_IS_ELEMENTWISE) \
-    X(SQRT, "sqrt", 1, LK_OP_IS_ELEMENTWISE) \
-    X(SIN, "sin", 1, LK_OP_IS_ELEMENTWISE) \
-    X(COS, "cos", 1, LK_OP_IS_ELEMENTWISE) \
-    X(ERF, "erf", 1, LK_OP_IS_ELEMENTWISE) \
-    X(TANH, "tanh", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    X(SIGMOID, "sigmoid", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    X(RELU, "relu", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    X(LEAKY_RELU, "leaky_relu", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS)   /* alpha: the slope below 0 */ \
-    X(ELU, "elu", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS)                 /* alpha */ \
-    X(GELU, "gelu", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS)               /* mode: 0 erf, 1 tanh */ \
-    X(SILU, "silu", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    X(SOFTPLUS, "softplus", 1, LK_OP_IS_ELEMENTWISE)       /* alpha: PyTorch's beta; beta: its threshold */ \
-    X(CLAMP, "clamp", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS)             /* alpha: min; beta: max */ \
-    X(ADD_SCALAR, "add_scalar", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS)   /* x + alpha */ \
-    X(MUL_SCALAR, "mul_scalar", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS)   /* x * alpha */ \
-    X(POW_SCALAR, "pow_scalar", 1, LK_OP_IS_ELEMENTWISE)   /* x ^ alpha */ \
-    X(CAST, "cast", 1, LK_OP_IS_ELEMENTWISE)               /* to attr.dtype, any to any */ \
-    X(COPY, "copy", 1, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    /* Their gradients: (dy, y or x) -> dx; same attributes as the op. */ \
-    X(TANH_GRAD, "tanh_grad", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS)             /* (dy, y) */ \
-    X(SIGMOID_GRAD, "sigmoid_grad", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS)       /* (dy, y) */ \
-    X(RELU_GRAD, "relu_grad", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS)             /* (dy, y): dy where y > 0 */ \
-    X(LEAKY_RELU_GRAD, "leaky_relu_grad", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) /* (dy, x) */ \
-    X(ELU_GRAD, "elu_grad", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS)               /* (dy, x) */ \
-    X(GELU_GRAD, "gelu_grad", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS)             /* (dy, x) */ \
-    X(SILU_GRAD, "silu_grad", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS)             /* (dy, x) */ \
-    X(SOFTPLUS_GRAD, "softplus_grad", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT)     /* (dy, x) */ \
-    X(CLAMP_GRAD, "clamp_grad", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS)           /* (dy, x): dy where alpha <= x <= beta */ \
-    /* A chain of elementwise ops, made by the fuse pass: attr.fused, (inputs...) -> f of attr.shape. */ \
-    X(FUSED, "fused", 1, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
-    /* Reductions over attr.axes (bit i = axis i), attr.keep_dims: (x f) -> f. var: attr.index is the correction. */ \
-    X(SUM, "sum", 1, 0) \
-    X(MEAN, "mean", 1, 0) \
-    X(MAX, "max", 1, 0) \
-    X(VAR, "var", 1, 0) \
-    X(MAX_GRAD, "max_grad", 1, LK_OP_HAS_NO_GRADIENT)   /* (dy, x, y), all of x's rank -> dx: shared evenly by all that equal the maximum */ \
-    X(ARGMAX, "argmax", 1, LK_OP_HAS_NO_GRADIENT)       /* over attr.axis, attr.keep_dims -> i64, the first of equals */ \
-    X(EXPAND, "expand", 1, LK_OP_KEEPS_16_BITS)             /* broadcast x to attr.shape */ \
-    /* Over attr.axis. The gradients take (dy, y). */ \
-    X(SOFTMAX, "softmax", 1, 0) \
-    X(LOG_SOFTMAX, "log_softmax", 1, 0) \
-    X(SOFTMAX_GRAD, "softmax_grad", 1, LK_OP_HAS_NO_GRADIENT) \
-    X(LOG_SOFTMAX_GRAD, "log_softmax_grad", 1, LK_OP_HAS_NO_GRADIENT) \
-    /* Moving data. */ \
-    X(RESHAPE, "reshape", 1, LK_OP_IS_VIEW | LK_OP_KEEPS_16_BITS)         /* to attr.shape: the same memory */ \
-    X(PERMUTE, "permute", 1, LK_OP_KEEPS_16_BITS)               /* y.dim[i] = x.dim[attr.order[i]] */ \
-    X(SLICE, "slice", 1, LK_OP_KEEPS_16_BITS)                   /* attr.begin, attr.end, attr.step per axis, step >= 1 */ \
-    X(SLICE_GRAD, "slice_grad", 1, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS)   /* (dy) -> dx of attr.shape, zero outside of the slice */ \
-    X(CONCAT, "concat", 1, LK_OP_KEEPS_16_BITS)                 /* (x0, x1, ...) along attr.axis */ \
-    X(PAD, "pad", 1, LK_OP_KEEPS_16_BITS)                       /* attr.begin before and attr.end after per axis; mode lk_pad_mode; alpha the value */ \
-    X(PAD_GRAD, "pad_grad", 1, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS)       /* (dy) -> dx of attr.shape */ \
-    X(GATHER, "gather", 1, 0)                 /* (x f, index i64 of x's rank) along attr.axis, as torch.gather */ \
-    X(GATHER_GRAD, "gather_grad", 1, LK_OP_HAS_NO_GRADIENT) /* (dy, index) -> dx of attr.shape */ \
-    X(EMBEDDING, "embedding", 1, 0)           /* (weight (n, d), index i64 (...)) -> (..., d); attr.index: padding_idx or -1 */ \
-    X(EMBEDDING_GRAD, "embedding_grad", 1, LK_OP_HAS_NO_GRADIENT) /* (dy, index) -> dweight of attr.shape, nothing to the padding row */ \
-    /* Products. matmul: (a (..., m, k), b (..., k, n)) with attr.transpose_a/_b on the last two axes, leading axes broadcast. \
-     * linear: (x (..., k), w (n, k), b? (n)) -> (..., n), then attr.activation. \
-     * linear_grad: (dy (..., n), x (..., k)) -> dw (n, k), db (n); db is not wanted where attr.index is 0. */ \
-    X(MATMUL, "matmul", 1, LK_OP_WANTS_16_BITS) \
-    X(LINEAR, "linear", 1, LK_OP_WANTS_16_BITS) \
-    X(LINEAR_GRAD, "linear_grad", 2, LK_OP_HAS_NO_GRADIENT | LK_OP_WANTS_16_BITS) \
-    /* Convolutions in attr.window.rank dimensions. conv: (x (n, c, s...), w (o, c/groups, k...), b? (o)), then attr.activation. \
-     * conv_grad_input: (dy, w) -> dx of attr.shape. conv_grad_weight: (dy, x) -> dw of attr.shape, db (o); db is not wanted \
-     * where attr.index is 0. conv_transpose: (x (n, c, s...), w (c, o/groups, k...), b? (o)). */ \
-    X(CONV, "conv", 1, LK_OP_WANTS_16_BITS) \
-    X(CONV_GRAD_INPUT, "conv_grad_input", 1, LK_OP_HAS_NO_GRADIENT | LK_OP_WANTS_16_BITS) \
-    X(CONV_GRAD_WEIGHT, "conv_grad_weight", 2, LK_OP_HAS_NO_GRADIENT | LK_OP_WANTS_16_BITS) \
-    X(CONV_TRANSPOSE, "conv_transpose", 1, LK_OP_WANTS_16_BITS) \
-    /* Pooling over the last attr.window.rank axes. max_pool: (x) -> y, index i32: the flat place of the winner (the first of \
-     * equals; a NaN wins) inside its (s...) plane, then attr.activation: where a ReLU lets nothing through, index is -1. The \
-     * gradients give dx of attr.shape; to an index of -1 nothing flows. */ \
-    X(MAX_POOL, "max_pool", 2, LK_OP_KEEPS_16_BITS) \
-    X(MAX_POOL_GRAD, "max_pool_grad", 1, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS)                   /* (dy, index) */ \
-    X(AVG_POOL, "avg_pool", 1, LK_OP_KEEPS_16_BITS) \
-    X(AVG_POOL_GRAD, "avg_pool_grad", 1, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS)                   /* (dy) */ \
-    X(ADAPTIVE_AVG_POOL, "adaptive_avg_pool", 1, LK_OP_KEEPS_16_BITS)                 /* (x) -> attr.shape; window.rank spatial axes */ \
-    X(ADAPTIVE_AVG_POOL_GRAD, "adaptive_avg_pool_grad", 1, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) /* (dy) -> dx of attr.shape */ \
-    X(UPSAMPLE, "upsample", 1, 0)             /* (x) -> attr.shape; mode lk_upsample_mode; index 1: align_corners; window.rank axes; \
-                                              * scale factors, where given, in window.scale */ \
-    X(UPSAMPLE_GRAD, "upsample_grad", 1, LK_OP_HAS_NO_GRADIENT)                   /* (dy) -> dx of attr.shape */ \
-    /* Normalisation. alpha: eps; beta: momentum. batch_norm: (x (n, c, ...), weight? (c), bias? (c), running_mean? (c), \
-     * running_var? (c)) -> y, mean (c), inverse std (c). With attr.training it normalises by the batch and moves the running \
-     * values in place (running var takes the unbiased variance), else by the running ones. Where the engine folds norms: a \
-     * sixth input, of x's shape, is added to y, then comes attr.activation. Where a mean, an inverse std, a weight? and a bias? \
-     * follow it, it is the x of another norm, which has attr.statistics_only and leaves its y out, and is normalised with them \
-     * first. batch_norm_grad gets attr.activation where there was no sixth input, with the bias as its own sixth, and takes dy \
-     * for 0 where the activation did not let y through. */ \
-    X(BATCH_NORM, "batch_norm", 3, LK_OP_WRITES_OPERANDS | LK_OP_KEEPS_16_BITS) \
-    X(BATCH_NORM_GRAD, "batch_norm_grad", 3, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) /* (dy, x, weight?, mean, istd) -> dx, dweight, dbias; attr.training as forward */ \
-    X(LAYER_NORM, "layer_norm", 3, 0)                 /* over the last attr.index axes: (x, w?, b?) -> y, mean, istd (one a row) */ \
-    X(LAYER_NORM_GRAD, "layer_norm_grad", 3, LK_OP_HAS_NO_GRADIENT) /* (dy, x, weight?, mean, istd) -> dx, dweight, dbias */ \
-    X(GROUP_NORM, "group_norm", 3, 0)                 /* attr.index groups: (x (n, c, ...), w? (c), b? (c)) -> y, mean, istd (n, g) */ \
-    X(GROUP_NORM_GRAD, "group_norm_grad", 3, LK_OP_HAS_NO_GRADIENT) /* (dy, x, weight?, mean, istd) -> dx, dweight, dbias */ \
-    /* dropout: (x) -> y, mask u8. alpha: p. Draws one f64 an element, in order, from call->generator: keeps an element where the \
-     * draw < 1 - p, and scales it by 1 / (1 - p), as PyTorch. dropout_grad: (dy, mask) -> dx. */ \
-    X(DROPOUT, "dropout", 2, LK_OP_IS_RANDOM | LK_OP_KEEPS_16_BITS) \
-    X(DROPOUT_GRAD, "dropout_grad", 1, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
-    /* Losses. cross_entropy: (logits (n, c, s...), target i64 (n, s...) or f of the logits' shape, weight? (c)) -> loss, \
-     * log-probabilities (the logits' shape). alpha: label smoothing; index: ignore_index; reduction mean (weighted), sum, none. \
-     * Its gradient: (dloss, logp, target, weight?) -> dlogits. nll: (logp, target i64, weight?); nll_grad: (dloss, logp, target, \
-     * weight?) -> dlogp. A target outside of 0..c-1 that is not ignore_index: LK_ERR_RANGE. */ \
-    X(CROSS_ENTROPY, "cross_entropy", 2, 0) \
-    X(CROSS_ENTROPY_GRAD, "cross_entropy_grad", 1, LK_OP_HAS_NO_GRADIENT) \
-    X(NLL, "nll", 1, 0) \
-    X(NLL_GRAD, "nll_grad", 1, LK_OP_HAS_NO_GRADIENT) \
-    /* (x f, target f of the same shape, weight? of the same shape, pos_weight? of the same shape: bce_with_logits') -> loss; mode \
-     * lk_pointwise_loss, alpha its parameter, reduction (batch_mean divides the sum by dim 0). The gradient takes (dloss, x, \
-     * target, weight?, pos_weight?) -> dx. dloss is a scalar, or of x's shape where the reduction is none. */ \
-    X(POINTWISE_LOSS, "pointwise_loss", 1, 0) \
-    X(POINTWISE_LOSS_GRAD, "pointwise_loss_grad", 1, LK_OP_HAS_NO_GRADIENT) \
-    /* A change of memory layout (lk_layout in <lockstep/sys/engine.h>), also from f32 to 16 bits or back: the layout pass's. */ \
-    X(REORDER, "reorder", 1, LK_OP_HAS_NO_GRADIENT) \
-    /* The update half of a step, over flat slices. update: (param, grad, state0?, state1?, state2?, scaler?) in place, attr.mode \
-     * lk_update_rule, live numbers in attr.hyper. clip_norm: (grad, scaler?) in place by hyper->clip, the norm found goes to \
-     * hyper->grad_norm; clip_value: (grad, scaler?). accumulate: (sum, grad): sum += grad, or sum = grad where hyper->first. \
-     * unscale: (grad, scaler) of one dtype: grad /= the scale, which then shrinks by beta where a gradient is not finite and grows \
-     * by alpha after attr.index updates without such a one. Updates and clips do nothing after the former: see lk_scaler_field. */ \
-    X(UPDATE, "update", 0, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT) \
-    X(CLIP_NORM, "clip_norm", 0, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT) \
-    X(CLIP_VALUE, "clip_value", 0, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT) \
-    X(ACCUMULATE, "accumulate", 0, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT) \
-    X(UNSCALE, "unscale", 0, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT) \
-    /* Between ranks. all_reduce: (x f) -> the sum over all ranks of attr.comm. reduce_start: (gradients...) begins to average \
-     * attr.bucket, a slice of the flat gradients; reduce_poll moves what is under way on (in host memory alone); reduce_wait ends it. assign: (param, \
-     * value): param = value. */ \
-    X(ALL_REDUCE, "all_reduce", 1, LK_OP_RUNS_ON_HOST) \
-    X(REDUCE_START, "reduce_start", 0, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
-    X(REDUCE_WAIT, "reduce_wait", 0, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
-    X(ASSIGN, "assign", 0, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
-    X(REDUCE_POLL, "reduce_poll", 0, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST)
+    X(NEG, "neg", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(ABS, "abs", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(SIGN, "sign", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
+    X(EXP, "exp", 1, NONE, LK_OP_IS_ELEMENTWISE) \
+    X(LOG, "log", 1, NONE, LK_OP_IS_ELEMENTWISE) \
+    X(SQRT, "sqrt", 1, NONE, LK_OP_IS_ELEMENTWISE) \
+    X(SIN, "sin", 1, NONE, LK_OP_IS_ELEMENTWISE) \
+    X(COS, "cos", 1, NONE, LK_OP_IS_ELEMENTWISE) \
+    X(ERF, "erf", 1, NONE, LK_OP_IS_ELEMENTWISE) \
+    X(TANH, "tanh", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(SIGMOID, "sigmoid", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(RELU, "relu", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(LEAKY_RELU, "leaky_relu", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(ELU, "elu", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(GELU, "gelu", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(SILU, "silu", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(SOFTPLUS, "softplus", 1, SCALAR, LK_OP_IS_ELEMENTWISE) \
+    X(CLAMP, "clamp", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    X(ADD_SCALAR, "add_scalar", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS)  /* x + number */ \
+    X(MUL_SCALAR, "mul_scalar", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS)  /* x * number */ \
+    X(POW_SCALAR, "pow_scalar", 1, SCALAR, LK_OP_IS_ELEMENTWISE)  /* x ^ number */ \
+    X(CAST, "cast", 1, CAST, LK_OP_IS_ELEMENTWISE)  /* any dtype to any dtype */ \
+    X(COPY, "copy", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
+    \
+    /* Their gradients, with the attributes of the op: (dy, y) of tanh, sigmoid and relu, (dy, x) of the others -> \
+     * dx. relu_grad: dy where y > 0. clamp_grad: dy where min <= x <= max. */ \
+    X(TANH_GRAD, "tanh_grad", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(SIGMOID_GRAD, "sigmoid_grad", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(RELU_GRAD, "relu_grad", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(LEAKY_RELU_GRAD, "leaky_relu_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(ELU_GRAD, "elu_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(GELU_GRAD, "gelu_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(SILU_GRAD, "silu_grad", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(SOFTPLUS_GRAD, "softplus_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
+    X(CLAMP_GRAD, "clamp_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    \
+    /* A chain of elementwise ops, made by the fuse pass: (inputs...) -> f. */ \
+    X(FUSED, "fused", 1, FUSED, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* Reductions over a set of axes: (x f) -> f. max_grad: (dy, x, y), all of x's rank -> dx, shared evenly by \
+     * all elements that equal the maximum. argmax: (x f) -> i64, the first of equals. */ \
+    X(SUM, "sum", 1, REDUCE, 0) \
+    X(MEAN, "mean", 1, REDUCE, 0) \
+    X(MAX, "max", 1, REDUCE, 0) \
+    X(VAR, "var", 1, REDUCE, 0) \
+    X(MAX_GRAD, "max_grad", 1, NONE, LK_OP_HAS_NO_GRADIENT) \
+    X(ARGMAX, "argmax", 1, AXIS, LK_OP_HAS_NO_GRADIENT) \
+    X(EXPAND, "expand", 1, SHAPE, LK_OP_KEEPS_16_BITS)  /* broadcasts x to the shape */ \
+    \
+    /* Along one axis. The gradients take (dy, y). */ \
+    X(SOFTMAX, "softmax", 1, AXIS, 0) \
+    X(LOG_SOFTMAX, "log_softmax", 1, AXIS, 0) \
+    X(SOFTMAX_GRAD, "softmax_grad", 1, AXIS, LK_OP_HAS_NO_GRADIENT) \
+    X(LOG_SOFTMAX_GRAD, "log_softmax_grad", 1, AXIS, LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* Moving data. The gradients give dx of the attributes' shape; slice_grad's is 0 \
+     * outside of the slice. concat: (x0, x1, ...). gather: (x f, index i64 \
+     * of x's rank), as torch.gather; its gradient takes (dy, index). embedding: (weight (n, d), index i64 (...)) -> \
+     * (..., d); its gradient: (dy, index) -> dweight, nothing for the padding row. */ \
+    X(RESHAPE, "reshape", 1, SHAPE, LK_OP_IS_VIEW | LK_OP_KEEPS_16_BITS)  /* the same memory */ \
+    X(PERMUTE, "permute", 1, PERMUTE, LK_OP_KEEPS_16_BITS) \
+    X(SLICE, "slice", 1, SLICE, LK_OP_KEEPS_16_BITS) \
+    X(SLICE_GRAD, "slice_grad", 1, SLICE, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(CONCAT, "concat", 1, AXIS, LK_OP_KEEPS_16_BITS) \
+    X(PAD, "pad", 1, PAD, LK_OP_KEEPS_16_BITS) \
+    X(PAD_GRAD, "pad_grad", 1, PAD, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(GATHER, "gather", 1, GATHER, 0) \
+    X(GATHER_GRAD, "gather_grad", 1, GATHER, LK_OP_HAS_NO_GRADIENT) \
+    X(EMBEDDING, "embedding", 1, EMBEDDING, 0) \
+    X(EMBEDDING_GRAD, "embedding_grad", 1, EMBEDDING, LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* Products. matmul: (a (..., m, k), b (..., k, n)), leading axes broadcast. linear: (x (..., k), w (n, k), \
+     * b? (n)) -> (..., n), then the activation. linear_grad: (dy (..., n), x (..., k)) -> dw (n, k), db (n). */ \
+    X(MATMUL, "matmul", 1, MATMUL, LK_OP_WANTS_16_BITS) \
+    X(LINEAR, "linear", 1, LINEAR, LK_OP_WANTS_16_BITS) \
+    X(LINEAR_GRAD, "linear_grad", 2, LINEAR, LK_OP_HAS_NO_GRADIENT | LK_OP_WANTS_16_BITS) \
+    \
+    /* Convolutions. conv: (x (n, c, s...), w (o, c/groups, k...), b? (o)), then the activation. conv_grad_input: \
+     * (dy, w) -> dx. conv_grad_weight: (dy, x) -> dw, db (o). conv_transpose: (x (n, c, s...), w (c, o/groups, \
+     * k...), b? (o)). */ \
+    X(CONV, "conv", 1, CONV, LK_OP_WANTS_16_BITS) \
+    X(CONV_GRAD_INPUT, "conv_grad_input", 1, CONV, LK_OP_HAS_NO_GRADIENT | LK_OP_WANTS_16_BITS) \
+    X(CONV_GRAD_WEIGHT, "conv_grad_weight", 2, CONV, LK_OP_HAS_NO_GRADIENT | LK_OP_WANTS_16_BITS) \
+    X(CONV_TRANSPOSE, "conv_transpose", 1, CONV, LK_OP_WANTS_16_BITS) \
+    \
+    /* Pooling over the last axes. max_pool: (x) -> y, index i32: the flat place of the winner (the first of \
+     * equals; a NaN wins) inside its (s...) plane, then the activation: if a ReLU lets nothing through, index is \
+     * -1. Its gradient: (dy, index) -> dx; nothing flows to an index of -1. The others: (x) -> y, (dy) -> dx. */ \
+    X(MAX_POOL, "max_pool", 2, POOL, LK_OP_KEEPS_16_BITS) \
+    X(MAX_POOL_GRAD, "max_pool_grad", 1, POOL, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(AVG_POOL, "avg_pool", 1, POOL, LK_OP_KEEPS_16_BITS) \
+    X(AVG_POOL_GRAD, "avg_pool_grad", 1, POOL, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(ADAPTIVE_AVG_POOL, "adaptive_avg_pool", 1, POOL, LK_OP_KEEPS_16_BITS) \
+    X(ADAPTIVE_AVG_POOL_GRAD, "adaptive_avg_pool_grad", 1, POOL, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(UPSAMPLE, "upsample", 1, UPSAMPLE, 0) \
+    X(UPSAMPLE_GRAD, "upsample_grad", 1, UPSAMPLE, LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* Normalisation. batch_norm: (x (n, c, ...), weight? (c), bias? (c), running_mean? (c), running_var? (c)) -> \
+     * y, mean (c), inverse std (c). In training it normalises by the batch and moves the running values in place \
+     * (the running variance takes the unbiased one), else by the running values. Where the engine folds norms: a \
+     * sixth input, of x's shape, is added to y, then comes the activation. Where a mean, an inverse std, a weight? \
+     * and a bias? follow it, it is the x of another norm, which leaves its y out (statistics_only), and is \
+     * normalised with them first. batch_norm_grad gets the activation where there was no sixth input, with the \
+     * bias as its own sixth, and takes dy for 0 where the activation did not let y through. layer_norm: (x, w?, \
+     * b?) -> y, mean, inverse std (one per row). group_norm: (x (n, c, ...), w? (c), b? (c)) -> y, mean, inverse \
+     * std (n, groups). The gradients: (dy, x, weight?, mean, inverse std) -> dx, dweight, dbias. */ \
+    X(BATCH_NORM, "batch_norm", 3, NORM, LK_OP_WRITES_OPERANDS | LK_OP_KEEPS_16_BITS) \
+    X(BATCH_NORM_GRAD, "batch_norm_grad", 3, NORM, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(LAYER_NORM, "layer_norm", 3, NORM, 0) \
+    X(LAYER_NORM_GRAD, "layer_norm_grad", 3, NORM, LK_OP_HAS_NO_GRADIENT) \
+    X(GROUP_NORM, "group_norm", 3, NORM, 0) \
+    X(GROUP_NORM_GRAD, "group_norm_grad", 3, NORM, LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* dropout: (x) -> y, mask u8. Draws one f64 per element, in order, from call->generator: keeps an element if \
+     * the draw < 1 - p, and scales it by 1 / (1 - p), as PyTorch. dropout_grad: (dy, mask) -> dx. */ \
+    X(DROPOUT, "dropout", 2, DROPOUT, LK_OP_IS_RANDOM | LK_OP_KEEPS_16_BITS) \
+    X(DROPOUT_GRAD, "dropout_grad", 1, DROPOUT, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    \
+    /* Losses over classes. cross_entropy: (logits (n, c, s...), target i64 (n, s...) or f of the logits' shape, \
+     * weight? (c)) -> loss, log-probabilities (the logits' shape). Its gradient: (dloss, logp, target, weight?) -> \
+     * dlogits. nll: (logp, target i64, weight?); its gradient: (dloss, logp, target, weight?) -> dlogp. A target \
+     * outside of 0..c-1 that is not ignored: LK_ERR_RANGE. */ \
+    X(CROSS_ENTROPY, "cross_entropy", 2, CLASS_LOSS, 0) \
+    X(CROSS_ENTROPY_GRAD, "cross_entropy_grad", 1, CLASS_LOSS, LK_OP_HAS_NO_GRADIENT) \
+    X(NLL, "nll", 1, CLASS_LOSS, 0) \
+    X(NLL_GRAD, "nll_grad", 1, CLASS_LOSS, LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* Losses between numbers: (x f, target f, weight?, pos_weight? of bce_with_logits), all of one shape -> loss. \
+     * The gradient: (dloss, x, target, weight?, pos_weight?) -> dx. dloss is a scalar, or of x's shape if the \
+     * reduction is none. */ \
+    X(POINTWISE_LOSS, "pointwise_loss", 1, POINTWISE_LOSS, 0) \
+    X(POINTWISE_LOSS_GRAD, "pointwise_loss_grad", 1, POINTWISE_LOSS, LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* A change of memory layout (lk_layout in <lockstep/sys/engine.h>), also from f32 to 16 bits or back. Made by \
+     * the layout pass. */ \
+    X(REORDER, "reorder", 1, NONE, LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* The update half of a step, over flat slices. update: (param, grad, state0?, state1?, state2?, scaler?) in \
+     * place. clip_norm: (grad, scaler?) in place, to a norm of hyper->clip; the norm that it found goes to \
+     * hyper->grad_norm. clip_value: (grad, scaler?). accumulate: (sum, grad): sum += grad, or sum = grad if \
+     * hyper->first. unscale: (grad, scaler) of one dtype: grad /= the scale, which then shrinks if a gradient is \
+     * not finite, and grows after enough updates without one. Updates and clips do nothing after a gradient that \
+     * is not finite: see lk_scaler_field. */ \
+    X(UPDATE, "update", 0, UPDATE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT) \
+    X(CLIP_NORM, "clip_norm", 0, UPDATE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT) \
+    X(CLIP_VALUE, "clip_value", 0, UPDATE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT) \
+    X(ACCUMULATE, "accumulate", 0, UPDATE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT) \
+    X(UNSCALE, "unscale", 0, UNSCALE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* Between ranks. all_reduce: (x f) -> the sum over all ranks. reduce_start: (gradients...) begins to average a \
+     * bucket, a slice of the flat gradients; reduce_poll moves it on (in host memory alone); reduce_wait ends it. \
+     * assign: (param, value): param = value. */ \
+    X(ALL_REDUCE, "all_reduce", 1, EXCHANGE, LK_OP_RUNS_ON_HOST) \
+    X(REDUCE_START, "reduce_start", 0, EXCHANGE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
+    X(REDUCE_WAIT, "reduce_wait", 0, EXCHANGE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
+    X(ASSIGN, "assign", 0, NONE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
+    X(REDUCE_POLL, "reduce_poll", 0, EXCHANGE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST)
 /* clang-format on */
 
 typedef enum lk_op {
-#define X(symbol, name, output_count, flags) LK_OP_##symbol,
+#define X(symbol, name, output_count, family, flags) LK_OP_##symbol,
     LK_OP_LIST(X)
 #undef X
         LK_OP_COUNT
@@ -207,9 +234,9 @@ typedef enum lk_pad_mode { LK_PAD_CONSTANT, LK_PAD_REFLECT, LK_PAD_CIRCULAR, LK_
 /* "linear" is bilinear in two dimensions and trilinear in three. */
 typedef enum lk_upsample_mode { LK_UPSAMPLE_NEAREST, LK_UPSAMPLE_LINEAR } lk_upsample_mode;
 
-/* With d = x - t: mse d^2; l1 |d|; smooth_l1 and huber with parameter b (alpha); bce -(t log x + (1-t)
- * log(1-x)), logs not below -100; bce_with_logits; kl_div t (log t - x), 0 where t = 0, or with log targets
- * (alpha = 1) exp(t) (t - x). */
+/* With d = x - t: mse d^2; l1 |d|; smooth_l1 and huber with the parameter b; bce -(t log x + (1-t) log(1-x)),
+ * logs not below -100; bce_with_logits; kl_div t (log t - x), 0 where t = 0, or with log targets (the
+ * parameter is 1) exp(t) (t - x). */
 typedef enum lk_pointwise_loss {
     LK_LOSS_MSE,
     LK_LOSS_L1,
@@ -261,8 +288,35 @@ typedef struct lk_window {
     int64_t groups;
     bool ceil_mode, exclude_pad; /* exclude_pad: PyTorch's count_include_pad = False */
     int64_t divisor;             /* avg_pool's divisor_override; 0 for none */
-    double scale[3];             /* upsample: the scale factors given, or 0 where only the size was */
 } lk_window;
+
+/* The attributes: what an op needs to know besides its operands. Each family of ops has its own struct.
+ * Comments name the ops that read a field if not all of the family do. `shape` of a gradient is that of its
+ * result. */
+
+typedef struct lk_fill_attr {
+    double value;
+    lk_dtype dtype;
+    lk_shape shape;
+} lk_fill_attr;
+
+/* The numbers of an elementwise op. A gradient reads what its op does. */
+typedef union lk_scalar_attr {
+    double number; /* add_scalar, mul_scalar, pow_scalar */
+    double slope;  /* leaky_relu: below 0 */
+    double alpha;  /* elu */
+    bool by_tanh;  /* gelu: the approximation by tanh instead of erf */
+    struct {
+        double beta, threshold;
+    } softplus;
+    struct {
+        double min, max;
+    } clamp;
+} lk_scalar_attr;
+
+typedef struct lk_cast_attr {
+    lk_dtype dtype;
+} lk_cast_attr;
 
 /* Step i of a fused chain computes an elementwise op of its operands: below input_count an input, else the
  * result of step (operand - input_count). The last step is the result. Inputs broadcast to the output's
@@ -272,37 +326,171 @@ typedef struct lk_fused {
     struct {
         lk_op op;
         int operand[3];
-        int mode;
-        double alpha, beta;
+        lk_scalar_attr scalar;
     } step[LK_MAX_FUSED_STEPS];
 } lk_fused;
 
-/* What an op needs to know besides its operands; each op's line above says which of these it reads. */
-typedef struct lk_attr {
-    double alpha, beta;
-    int mode;
-    int axis;
-    uint32_t axes;
+typedef struct lk_fused_attr {
+    const lk_fused *chain;
+    lk_shape shape; /* of the result */
+} lk_fused_attr;
+
+typedef struct lk_reduce_attr {
+    uint32_t axes; /* bit i stands for axis i */
     bool keep_dims;
-    bool transpose_a, transpose_b;
-    bool training;
-    bool statistics_only;
-    lk_activation activation;
-    lk_reduction reduction;
-    int64_t index;
-    int order[LK_MAX_DIMS];
-    int64_t begin[LK_MAX_DIMS], end[LK_MAX_DIMS], step[LK_MAX_DIMS];
+    int64_t correction; /* var: the sum of squares is divided by the count less this */
+} lk_reduce_attr;
+
+typedef struct lk_axis_attr {
+    int axis;
+    bool keep_dims; /* argmax */
+} lk_axis_attr;
+
+typedef struct lk_shape_attr {
+    lk_shape shape; /* of the result */
+} lk_shape_attr;
+
+typedef struct lk_permute_attr {
+    int order[LK_MAX_DIMS]; /* y.dim[i] = x.dim[order[i]] */
+} lk_permute_attr;
+
+typedef struct lk_slice_attr {
+    int64_t begin[LK_MAX_DIMS], end[LK_MAX_DIMS], step[LK_MAX_DIMS]; /* per axis, step >= 1 */
+    lk_shape shape;                                                  /* slice_grad */
+} lk_slice_attr;
+
+typedef struct lk_pad_attr {
+    int64_t before[LK_MAX_DIMS], after[LK_MAX_DIMS]; /* per axis */
+    lk_pad_mode mode;
+    double value;   /* LK_PAD_CONSTANT */
+    lk_shape shape; /* pad_grad */
+} lk_pad_attr;
+
+typedef struct lk_gather_attr {
+    int axis;
+    lk_shape shape; /* gather_grad */
+} lk_gather_attr;
+
+typedef struct lk_embedding_attr {
+    int64_t padding_index; /* the row that gets no gradient, or -1 */
+    lk_shape shape;        /* embedding_grad */
+} lk_embedding_attr;
+
+typedef struct lk_matmul_attr {
+    bool transpose_a, transpose_b; /* the last two axes */
+} lk_matmul_attr;
+
+typedef struct lk_linear_attr {
+    lk_activation activation; /* linear */
+    bool wants_bias;          /* linear_grad: whether db is computed */
+} lk_linear_attr;
+
+typedef struct lk_conv_attr {
     lk_window window;
-    lk_shape shape;
-    lk_dtype dtype;
-    const lk_fused *fused;
+    lk_activation activation; /* conv */
+    bool wants_bias;          /* conv_grad_weight: whether db is computed */
+    lk_shape shape;           /* conv_grad_input, conv_grad_weight */
+} lk_conv_attr;
+
+typedef struct lk_pool_attr {
+    lk_window window;         /* adaptive pools read its rank alone */
+    lk_activation activation; /* max_pool */
+    lk_shape shape;           /* the gradients; adaptive_avg_pool: of the whole result */
+} lk_pool_attr;
+
+typedef struct lk_upsample_attr {
+    int rank; /* spatial dimensions, 1 to 3 */
+    lk_upsample_mode mode;
+    bool align_corners; /* LK_UPSAMPLE_LINEAR */
+    double scale[3];    /* the scale factors given, or 0 if only the size was */
+    lk_shape shape;     /* of the whole result */
+} lk_upsample_attr;
+
+typedef struct lk_norm_attr {
+    double eps;
+    double momentum;          /* batch_norm */
+    bool training;            /* batch_norm and its gradient: by the batch instead of the running values */
+    bool statistics_only;     /* batch_norm: y is not wanted */
+    lk_activation activation; /* batch_norm and its gradient */
+    int axis_count;           /* layer_norm: how many axes, the last ones, are normalised together */
+    int64_t group_count;      /* group_norm */
+} lk_norm_attr;
+
+typedef struct lk_dropout_attr {
+    double p; /* the share that is dropped */
+} lk_dropout_attr;
+
+typedef struct lk_class_loss_attr {
+    lk_reduction reduction; /* mean (weighted), sum or none */
+    int64_t ignore_index;
+    double label_smoothing; /* cross_entropy */
+} lk_class_loss_attr;
+
+typedef struct lk_pointwise_loss_attr {
+    lk_pointwise_loss kind;
+    lk_reduction reduction; /* batch_mean divides the sum by dim 0 */
+    double parameter;       /* see lk_pointwise_loss */
+} lk_pointwise_loss_attr;
+
+typedef struct lk_update_attr {
+    lk_update_rule rule; /* update */
     lk_hyper *hyper;
-    struct lk_comm *comm;
-    struct lki_bucket *bucket;
+} lk_update_attr;
+
+typedef struct lk_unscale_attr {
+    double growth_factor, backoff_factor; /* what the scale is multiplied with when it grows or shrinks */
+    int64_t growth_interval;              /* it grows after so many updates with finite gradients */
+} lk_unscale_attr;
+
+typedef struct lk_exchange_attr {
+    struct lk_comm *comm;      /* all_reduce */
+    struct lki_bucket *bucket; /* reduce_start, reduce_poll, reduce_wait */
+} lk_exchange_attr;
+
+/* X(FAMILY, member): the families, each with the member of lk_attr that its ops read. */
+#define LK_OP_FAMILY_LIST(X)                                                                                 \
+    X(FILL, fill)                                                                                            \
+    X(SCALAR, scalar)                                                                                        \
+    X(CAST, cast)                                                                                            \
+    X(FUSED, fused)                                                                                          \
+    X(REDUCE, reduce)                                                                                        \
+    X(AXIS, axis)                                                                                            \
+    X(SHAPE, shape)                                                                                          \
+    X(PERMUTE, permute)                                                                                      \
+    X(SLICE, slice)                                                                                          \
+    X(PAD, pad)                                                                                              \
+    X(GATHER, gather)                                                                                        \
+    X(EMBEDDING, embedding)                                                                                  \
+    X(MATMUL, matmul)                                                                                        \
+    X(LINEAR, linear)                                                                                        \
+    X(CONV, conv)                                                                                            \
+    X(POOL, pool)                                                                                            \
+    X(UPSAMPLE, upsample)                                                                                    \
+    X(NORM, norm)                                                                                            \
+    X(DROPOUT, dropout)                                                                                      \
+    X(CLASS_LOSS, class_loss)                                                                                \
+    X(POINTWISE_LOSS, pointwise_loss)                                                                        \
+    X(UPDATE, update)                                                                                        \
+    X(UNSCALE, unscale)                                                                                      \
+    X(EXCHANGE, exchange)
+
+typedef enum lk_op_family {
+    LK_FAMILY_NONE, /* it has no attributes */
+#define X(symbol, member) LK_FAMILY_##symbol,
+    LK_OP_FAMILY_LIST(X)
+#undef X
+} lk_op_family;
+
+/* The attributes of one op: the member of its family. */
+typedef union lk_attr {
+#define X(symbol, member) lk_##member##_attr member;
+    LK_OP_FAMILY_LIST(X)
+#undef X
 } lk_attr;
 
 const char *lk_op_name(lk_op op);
 unsigned lk_op_flags(lk_op op); /* lk_op_flag */
+lk_op_family lk_op_family_of(lk_op op);
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,7 @@ static void batch_strides(int64_t *stride, lk_shape x, lk_shape out, int64_t mat
 lki_batch lki_batch_of(const lk_call *call)
 {
     lk_shape a = call->in[0].shape, b = call->in[1].shape, c = call->out[0].shape;
-    bool ta = call->attr->transpose_a, tb = call->attr->transpose_b;
+    bool ta = call->attr->matmul.transpose_a, tb = call->attr->matmul.transpose_b;
     int64_t m = c.dim[c.rank - 2], n = c.dim[c.rank - 1], k = a.dim[a.rank - (ta ? 2 : 1)];
     lki_batch p = {
         .m = m,

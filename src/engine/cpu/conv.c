@@ -80,7 +80,7 @@ static lki_pairs pairs_of(const lk_call *call, const plan *p, int64_t group)
         const float *bias = lki_cpu_in(call, 2);
         pairs.w = lki_cpu_in(call, 1) + group * p->s.group_out * p->k;
         pairs.bias = bias ? bias + group * p->s.group_out : NULL;
-        pairs.relu = call->attr->activation == LK_ACTIVATION_RELU;
+        pairs.relu = call->attr->conv.activation == LK_ACTIVATION_RELU;
     }
     return pairs;
 }
@@ -116,7 +116,7 @@ static void forward_group(const lk_call *call, const plan *p, int64_t sample, in
             .c = y + p0,
             .c_row = s->out_plane,
             .row_bias = bias ? bias + group * s->group_out : NULL,
-            .relu = call->attr->activation == LK_ACTIVATION_RELU,
+            .relu = call->attr->conv.activation == LK_ACTIVATION_RELU,
         };
         kernels->gemm(&g, 0, g.m, 0, g.n, scratch + p->col_count);
     }
@@ -141,7 +141,7 @@ static plan *new_plan(lki_cpu *cpu, lk_call *call, lk_shape in, lk_shape out, in
 {
     plan *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return NULL;
-    p->s = lki_conv_sizes_of(&call->attr->window, in, out);
+    p->s = lki_conv_sizes_of(&call->attr->conv.window, in, out);
     p->k = p->s.group_in * p->s.taps;
     p->tile = tile_width(&p->s, p->k, col_nbytes);
     p->col_count = (p->k * p->tile + 15) / 16 * 16;
@@ -165,7 +165,7 @@ static void finish_planes(const lk_call *call, const lki_conv_sizes *s, int64_t 
 {
     const lki_cpu_kernels *kernels = lki_cpu_of(call)->kernels;
     const float *bias = call->op == LK_OP_CONV_TRANSPOSE ? lki_cpu_in(call, 2) : NULL;
-    bool relu = call->attr->activation == LK_ACTIVATION_RELU;
+    bool relu = call->attr->conv.activation == LK_ACTIVATION_RELU;
     for (int64_t c = 0; c < s->group_in && (bias || relu); c++) {
         float *plane = x + c * s->in_plane;
         lki_tile_args args = {bias ? bias[group * s->group_in + c] : 0, 0, 0};
@@ -265,7 +265,7 @@ static void grad_weight_group(const lk_call *call, const plan *p, int64_t sample
         };
         kernels->gemm(&g, 0, g.m, 0, g.n, scratch + p->col_count);
     }
-    for (int64_t o = 0; o < s->group_out && call->attr->index; o++)
+    for (int64_t o = 0; o < s->group_out && call->attr->conv.wants_bias; o++)
         db[o] += (float)kernels->sum(dy + o * s->out_plane, s->out_plane);
 }
 
@@ -298,7 +298,7 @@ static lk_status run_conv_grad_weight(const lk_call *call)
     for (int thread = 1; thread < cpu->thread_count; thread++)
         cpu->kernels->add_to(sum, sum + thread * thread_floats(p), outs * p->k + outs);
     if (call->out[0].data) memcpy(call->out[0].data, sum, (size_t)(outs * p->k) * sizeof(float));
-    if (call->attr->index && call->out[1].data)
+    if (call->attr->conv.wants_bias && call->out[1].data)
         memcpy(call->out[1].data, sum + outs * p->k, (size_t)outs * sizeof(float));
     return LK_OK;
 }

@@ -12,7 +12,7 @@ enum { TILE = 1024 };
 static lk_status run_dropout(const lk_call *call)
 {
     const lki_cpu_kernels *kernels = lki_cpu_of(call)->kernels;
-    double p = call->attr->alpha;
+    double p = call->attr->dropout.p;
     bool draws = p > 0 && p < 1;
     if (draws && !call->generator) return lki_fail(LK_ERR_INVALID, "dropout has no random generator");
     int64_t count = lk_tensor_count(&call->in[0]);

@@ -131,6 +131,25 @@ static int free_slot(chain *c, int at)
     return slot;
 }
 
+/* The numbers of an op as its tile kernel takes them. */
+static lki_tile_args tile_args_of(lk_op op, const lk_scalar_attr *attr)
+{
+    switch (op) {
+    case LK_OP_SOFTPLUS:
+    case LK_OP_SOFTPLUS_GRAD:
+        return (lki_tile_args){(float)attr->softplus.beta, (float)attr->softplus.threshold, 0};
+    case LK_OP_CLAMP:
+    case LK_OP_CLAMP_GRAD: return (lki_tile_args){(float)attr->clamp.min, (float)attr->clamp.max, 0};
+    case LK_OP_GELU:
+    case LK_OP_GELU_GRAD: return (lki_tile_args){0, 0, attr->by_tanh};
+    case LK_OP_LEAKY_RELU:
+    case LK_OP_LEAKY_RELU_GRAD: return (lki_tile_args){(float)attr->slope, 0, 0};
+    case LK_OP_ELU:
+    case LK_OP_ELU_GRAD: return (lki_tile_args){(float)attr->alpha, 0, 0};
+    default: return (lki_tile_args){(float)attr->number, 0, 0};
+    }
+}
+
 /* False where a step has no kernel here. */
 static bool describe_steps(chain *c, const lki_cpu *cpu, const lk_fused *program, lk_dtype out)
 {
@@ -139,8 +158,7 @@ static bool describe_steps(chain *c, const lki_cpu *cpu, const lk_fused *program
         step *to = &c->step[s];
         to->run = cpu->kernels->tile[op];
         if (!to->run) return false;
-        to->args = (lki_tile_args){(float)program->step[s].alpha, (float)program->step[s].beta,
-                                   program->step[s].mode};
+        to->args = tile_args_of(op, &program->step[s].scalar);
         for (int k = 0; k < 3; k++) to->from[k] = k < operand_count(op) ? program->step[s].operand[k] : -1;
     }
     for (int s = 0; s < c->step_count; s++)
@@ -251,17 +269,23 @@ static bool is_computable(const lk_call *call)
     return out == LK_F32 || out == LK_BF16 || out == LK_F16 || out == LK_BOOL;
 }
 
+/* dropout_grad is dy * mask * number, with 1 / (1 - p) for the number. */
+static lk_scalar_attr scalar_of(const lk_call *call)
+{
+    lk_scalar_attr none = {0};
+    if (lk_op_family_of(call->op) == LK_FAMILY_SCALAR) return call->attr->scalar;
+    if (call->op != LK_OP_DROPOUT_GRAD) return none;
+    double p = call->attr->dropout.p;
+    return (lk_scalar_attr){.number = p < 1 ? 1 / (1 - p) : 0};
+}
+
 lk_status lki_cpu_prepare_elementwise(lki_cpu *cpu, lk_call *call)
 {
     lk_fused single = {.input_count = call->input_count, .step_count = 1};
-    double p = call->attr->alpha;
-    bool dropout = call->op == LK_OP_DROPOUT_GRAD; /* dy * mask * alpha, with 1 / (1 - p) for alpha */
     single.step[0].op = call->op;
-    single.step[0].alpha = dropout ? (p < 1 ? 1 / (1 - p) : 0) : p;
-    single.step[0].beta = call->attr->beta;
-    single.step[0].mode = call->attr->mode;
+    single.step[0].scalar = scalar_of(call);
     for (int k = 0; k < 3; k++) single.step[0].operand[k] = k;
-    const lk_fused *program = call->op == LK_OP_FUSED ? call->attr->fused : &single;
+    const lk_fused *program = call->op == LK_OP_FUSED ? call->attr->fused.chain : &single;
     if (call->input_count > LK_MAX_FUSED_INPUTS || !is_computable(call)) return LK_OK;
     chain *c = lki_cpu_new_state(call, sizeof *c);
     if (!c) return LK_ERR_NOMEM;
@@ -281,7 +305,8 @@ static void fill_range(int64_t begin, int64_t end, int thread, void *context)
 {
     (void)thread;
     const lk_call *call = context;
-    lki_cpu_of(call)->kernels->tile_fill(lki_cpu_out(call, 0) + begin, (float)call->attr->alpha, end - begin);
+    lki_cpu_of(call)->kernels->tile_fill(lki_cpu_out(call, 0) + begin, (float)call->attr->fill.value,
+                                         end - begin);
 }
 
 static lk_status run_fill(const lk_call *call)

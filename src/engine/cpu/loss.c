@@ -23,7 +23,7 @@ static classes describe(const lk_call *call, lk_shape logits, int target)
         .inner = lki_cpu_span(logits, axis + 1, logits.rank),
         .target = call->in[target].data,
         .weight = lki_cpu_in(call, target + 1),
-        .ignored = call->attr->index,
+        .ignored = call->attr->class_loss.ignore_index,
     };
 }
 
@@ -87,18 +87,19 @@ static lk_status run_cross_entropy(const lk_call *call)
         double weight = weight_at(&c, i), value = 0;
         if (c.target[i] != c.ignored)
             value = -weight * logp[(i / c.inner * c.count + c.target[i]) * c.inner + i % c.inner];
-        if (call->attr->reduction == LK_REDUCTION_NONE) loss[i] = (float)value;
+        if (call->attr->class_loss.reduction == LK_REDUCTION_NONE) loss[i] = (float)value;
         sum += value;
         total += weight;
     }
-    if (loss && call->attr->reduction != LK_REDUCTION_NONE)
-        loss[0] = (float)(call->attr->reduction == LK_REDUCTION_MEAN ? sum / total : sum);
+    if (loss && call->attr->class_loss.reduction != LK_REDUCTION_NONE)
+        loss[0] = (float)(call->attr->class_loss.reduction == LK_REDUCTION_MEAN ? sum / total : sum);
     return LK_OK;
 }
 
 static bool is_plain(const lk_call *call, int target)
 {
-    return call->in[target].dtype == LK_I64 && call->attr->alpha == 0 && lki_cpu_all_f32(call, 1u << target);
+    return call->in[target].dtype == LK_I64 && call->attr->class_loss.label_smoothing == 0 &&
+           lki_cpu_all_f32(call, 1u << target);
 }
 
 lk_status lki_cpu_prepare_cross_entropy(lki_cpu *cpu, lk_call *call)
@@ -146,8 +147,9 @@ static lk_status run_cross_entropy_grad(const lk_call *call)
         .c = &c,
         .in = call->in[1].data,
         .out = call->out[0].data,
-        .scale = call->attr->reduction == LK_REDUCTION_MEAN ? dloss[0] / total_weight(&c) : dloss[0],
-        .each = call->attr->reduction == LK_REDUCTION_NONE ? dloss : NULL,
+        .scale =
+            call->attr->class_loss.reduction == LK_REDUCTION_MEAN ? dloss[0] / total_weight(&c) : dloss[0],
+        .each = call->attr->class_loss.reduction == LK_REDUCTION_NONE ? dloss : NULL,
     };
     lki_parallel_for(cpu->pool, c.outer, row_grain(&c), cross_entropy_grad_rows, &r);
     return LK_OK;
@@ -175,8 +177,8 @@ typedef struct pointwise {
 static lki_loss_args loss_args(const lk_call *call, int first)
 {
     return (lki_loss_args){
-        .kind = (lk_pointwise_loss)call->attr->mode,
-        .alpha = (float)call->attr->alpha,
+        .kind = call->attr->pointwise_loss.kind,
+        .alpha = (float)call->attr->pointwise_loss.parameter,
         .x = lki_cpu_in(call, first),
         .target = lki_cpu_in(call, first + 1),
         .weight = lki_cpu_in(call, first + 2),
@@ -185,7 +187,7 @@ static lki_loss_args loss_args(const lk_call *call, int first)
     };
 }
 
-static double reduction_divisor(const lk_attr *attr, lk_shape shape)
+static double reduction_divisor(const lk_pointwise_loss_attr *attr, lk_shape shape)
 {
     if (attr->reduction == LK_REDUCTION_MEAN) return (double)lk_shape_count(shape);
     if (attr->reduction == LK_REDUCTION_BATCH_MEAN) return shape.rank ? (double)shape.dim[0] : 1;
@@ -220,7 +222,7 @@ static lk_status run_pointwise_loss(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
     const lk_tensor *x = &call->in[0];
-    bool each = call->attr->reduction == LK_REDUCTION_NONE;
+    bool each = call->attr->pointwise_loss.reduction == LK_REDUCTION_NONE;
     pointwise p = {cpu->kernels, loss_args(call, 0), each ? call->out[0].data : NULL, call->scratch,
                    lk_tensor_count(x)};
     if (p.args.kind == LK_LOSS_BCE) LKI_TRY(check_probabilities(x->data, p.count));
@@ -228,7 +230,7 @@ static lk_status run_pointwise_loss(const lk_call *call)
     if (each) return LK_OK;
     double sum = 0;
     for (int64_t i = 0; i < block_count(p.count); i++) sum += p.partial[i];
-    *(float *)call->out[0].data = (float)(sum / reduction_divisor(call->attr, x->shape));
+    *(float *)call->out[0].data = (float)(sum / reduction_divisor(&call->attr->pointwise_loss, x->shape));
     return LK_OK;
 }
 
@@ -254,10 +256,10 @@ static lk_status run_pointwise_loss_grad(const lk_call *call)
     const lk_tensor *x = &call->in[1];
     const float *dloss = call->in[0].data;
     pointwise p = {cpu->kernels, loss_args(call, 1), call->out[0].data, NULL, lk_tensor_count(x)};
-    if (call->attr->reduction == LK_REDUCTION_NONE)
+    if (call->attr->pointwise_loss.reduction == LK_REDUCTION_NONE)
         p.args.dloss = dloss;
     else
-        p.args.scale = (float)(dloss[0] / reduction_divisor(call->attr, x->shape));
+        p.args.scale = (float)(dloss[0] / reduction_divisor(&call->attr->pointwise_loss, x->shape));
     lki_parallel_for(cpu->pool, p.count, LKI_CPU_GRAIN, loss_grad_range, &p);
     return LK_OK;
 }

@@ -91,7 +91,7 @@ static lki_low_gemm describe_linear(const lk_call *call)
         .c_row = n,
         .c_dtype = call->out[0].dtype,
         .bias = lki_cpu_in(call, 2),
-        .relu = call->attr->activation == LK_ACTIVATION_RELU,
+        .relu = call->attr->linear.activation == LK_ACTIVATION_RELU,
     };
 }
 
@@ -156,7 +156,7 @@ static lk_status run_linear_grad(const lk_call *call)
     lki_low_gemm g = describe_linear_grad(call);
     place_parts(&g, call->scratch);
     run_product(cpu, &g);
-    if (call->attr->index && call->out[1].data)
+    if (call->attr->linear.wants_bias && call->out[1].data)
         lki_parallel_for(cpu->pool, g.m, LKI_CPU_GRAIN / (g.k + 1) + 1, sum_columns, (void *)call);
     return LK_OK;
 }

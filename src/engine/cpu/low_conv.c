@@ -128,7 +128,7 @@ static void forward_tile(const forward *f, int64_t plane, int64_t p0, int64_t p1
         .c_row = p->s.out_plane,
         .c_dtype = y->dtype,
         .row_bias = bias ? bias + group * outs : NULL,
-        .relu = f->call->attr->activation == LK_ACTIVATION_RELU,
+        .relu = f->call->attr->conv.activation == LK_ACTIVATION_RELU,
         .packed_a = (uint16_t *)packed_weights(f, group),
         .packed_b = (uint16_t *)(scratch + p->col_nbytes),
         .partial = p->partial_nbytes ? (float *)(scratch + p->col_nbytes + p->packed_b_nbytes) : NULL,
@@ -185,7 +185,7 @@ static lk_status prepare_forward(lki_cpu *cpu, lk_call *call, const lki_conv_siz
 
 lk_status lki_low_prepare_conv(lki_cpu *cpu, lk_call *call)
 {
-    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->in[0].shape, call->out[0].shape);
+    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->conv.window, call->in[0].shape, call->out[0].shape);
     if (!is_worth_it(cpu, &s)) return LK_OK;
     if (lki_low_shift_suits(&s)) return lki_low_prepare_shift(cpu, call, &s, false);
     LKI_TRY(prepare_forward(cpu, call, &s, false));
@@ -245,7 +245,8 @@ static lk_status run_conv_grad_input(const lk_call *call)
 
 lk_status lki_low_prepare_conv_grad_input(lki_cpu *cpu, lk_call *call)
 {
-    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->out[0].shape, call->in[0].shape), turned;
+    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->conv.window, call->out[0].shape, call->in[0].shape),
+                   turned;
     if (!turn_around(&turned, &s) || !is_worth_it(cpu, &turned)) return LK_OK;
     if (lki_low_shift_suits(&turned)) return lki_low_prepare_shift(cpu, call, &turned, true);
     LKI_TRY(prepare_forward(cpu, call, &turned, true));
@@ -328,7 +329,7 @@ static void gradient_range(int64_t begin, int64_t end, int thread, void *context
         lki_low_gemm g = gradient_of(call, p, group, sums);
         for (int64_t p0 = 0; p0 < p->s.out_plane; p0 += p->tile)
             gradient_tile(call, p, &g, dy, x, p0, scratch);
-        if (call->attr->index)
+        if (call->attr->conv.wants_bias)
             lki_low_add_bias(call, dy, p->s.group_out, p->s.out_plane, db + group * p->s.group_out);
     }
 }
@@ -374,7 +375,7 @@ static lk_status run_conv_grad_weight(const lk_call *call)
         lki_low_gemm g = gradient_of(call, p, group, sums);
         cpu->low->finish(&g, 0, lki_low_parts(g.m) * lki_low_parts(g.n));
     }
-    if (call->attr->index && call->out[1].data)
+    if (call->attr->conv.wants_bias && call->out[1].data)
         memcpy(call->out[1].data, sums + (size_t)p->s.groups * p->partial_nbytes,
                (size_t)outs * sizeof(float));
     return LK_OK;
@@ -389,7 +390,7 @@ static void free_plan(void *state)
 
 lk_status lki_low_prepare_conv_grad_weight(lki_cpu *cpu, lk_call *call)
 {
-    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->in[1].shape, call->in[0].shape);
+    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->conv.window, call->in[1].shape, call->in[0].shape);
     if (!is_worth_it(cpu, &s)) return LK_OK;
     plan *p = new_plan(call, &s, 128 << 10);
     if (!p) return LK_ERR_NOMEM;

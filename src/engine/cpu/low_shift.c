@@ -150,7 +150,7 @@ static void forward_range(int64_t begin, int64_t end, int thread, void *context)
     const float *bias = p->turns ? NULL : lki_cpu_in(call, 2);
     lki_low_shift s = p->shift;
     s.turned = (uint16_t *)((char *)packed_of(call, p, p->s.groups) + (size_t)thread * p->thread_nbytes);
-    s.relu = call->attr->activation == LK_ACTIVATION_RELU;
+    s.relu = call->attr->conv.activation == LK_ACTIVATION_RELU;
     s.y_dtype = y->dtype;
     memset(s.turned, 0, p->turned_nbytes);
     for (int64_t i = begin; i < end; i++) {
@@ -243,7 +243,7 @@ static void gradient_range(int64_t begin, int64_t end, int thread, void *context
         low->shift_spread(own.dy, s.places, &s, dy, s.outs, false);
         low->pack_b(&pack, 0, lki_low_parts(s.outs));
         low->shift_gradient(&s, own.sums + group * group_sums(p));
-        if (g->call->attr->index)
+        if (g->call->attr->conv.wants_bias)
             lki_low_add_bias(g->call, dy, s.outs, p->s.out_plane, own.biases + group * s.outs);
     }
 }
@@ -284,7 +284,7 @@ void lki_low_run_shift_gradient(const lk_call *call, const void *shift_plan)
         cpu->kernels->add_to((float *)scratch, (const float *)(scratch + (size_t)thread * p->thread_nbytes),
                              (int64_t)(p->sums_nbytes / sizeof(float)));
     lki_parallel_for(cpu->pool, outs, LKI_CPU_GRAIN / row + 1, save_gradient, &g);
-    if (call->attr->index && call->out[1].data)
+    if (call->attr->conv.wants_bias && call->out[1].data)
         memcpy(call->out[1].data, parts_of(p, scratch).biases, (size_t)outs * sizeof(float));
 }
 

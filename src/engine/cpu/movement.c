@@ -148,7 +148,7 @@ lk_status lki_cpu_prepare_permute(lki_cpu *cpu, lk_call *call)
     if (!b) return LK_ERR_NOMEM;
     int64_t stride[LK_MAX_DIMS];
     dense_strides(stride, call->in[0].shape);
-    for (int i = 0; i < b->rank; i++) b->from[i] = stride[call->attr->order[i]];
+    for (int i = 0; i < b->rank; i++) b->from[i] = stride[call->attr->permute.order[i]];
     merge_axes(b);
     lki_cpu_enter(cpu, is_transposed(b) ? LKI_CPU_PATH_COPY_TRANSPOSED : LKI_CPU_PATH_COPY_RUNS);
     call->run = run_box;
@@ -156,7 +156,7 @@ lk_status lki_cpu_prepare_permute(lki_cpu *cpu, lk_call *call)
 }
 
 /* slice: the box lies in the input; slice_grad: in the output, which is zero elsewhere. */
-static void place_slice(int64_t *stride, int64_t *offset, const lk_attr *attr, lk_shape whole)
+static void place_slice(int64_t *stride, int64_t *offset, const lk_slice_attr *attr, lk_shape whole)
 {
     dense_strides(stride, whole);
     for (int i = 0; i < whole.rank; i++) {
@@ -170,7 +170,7 @@ lk_status lki_cpu_prepare_slice(lki_cpu *cpu, lk_call *call)
     (void)cpu;
     box *b = new_box(call, call->out[0].shape);
     if (!b) return LK_ERR_NOMEM;
-    place_slice(b->from, &b->from_offset, call->attr, call->in[0].shape);
+    place_slice(b->from, &b->from_offset, &call->attr->slice, call->in[0].shape);
     merge_axes(b);
     call->run = run_box;
     return LK_OK;
@@ -187,17 +187,17 @@ lk_status lki_cpu_prepare_slice_grad(lki_cpu *cpu, lk_call *call)
     (void)cpu;
     box *b = new_box(call, call->in[0].shape);
     if (!b) return LK_ERR_NOMEM;
-    place_slice(b->to, &b->to_offset, call->attr, call->out[0].shape);
+    place_slice(b->to, &b->to_offset, &call->attr->slice, call->out[0].shape);
     merge_axes(b);
     call->run = run_zero_and_box;
     return LK_OK;
 }
 
-/* Each input is one run of memory for each place of the axes before attr.axis. */
+/* Each input is one run of memory for each place of the axes before the axis. */
 static lk_status run_concat(const lk_call *call)
 {
     lk_shape shape = call->out[0].shape;
-    int axis = call->attr->axis;
+    int axis = call->attr->axis.axis;
     size_t nbytes = lk_dtype_nbytes(call->out[0].dtype),
            row = (size_t)lki_cpu_span(shape, axis, shape.rank) * nbytes;
     char *to = call->out[0].data;
@@ -221,35 +221,36 @@ lk_status lki_cpu_prepare_concat(lki_cpu *cpu, lk_call *call)
 static lk_status run_pad(const lk_call *call)
 {
     int64_t count = lk_tensor_count(&call->out[0]);
-    lki_cpu_of(call)->kernels->tile_fill(call->out[0].data, (float)call->attr->alpha, count);
+    lki_cpu_of(call)->kernels->tile_fill(call->out[0].data, (float)call->attr->pad.value, count);
     return run_box(call);
 }
 
 static bool pads_by_constant(const lk_call *call)
 {
     for (int i = 0; i < call->in[0].shape.rank; i++)
-        if (call->attr->begin[i] < 0 || call->attr->end[i] < 0) return false;
-    return call->attr->mode == LK_PAD_CONSTANT && call->out[0].dtype == LK_F32 && call->in[0].dtype == LK_F32;
+        if (call->attr->pad.before[i] < 0 || call->attr->pad.after[i] < 0) return false;
+    return call->attr->pad.mode == LK_PAD_CONSTANT && call->out[0].dtype == LK_F32 &&
+           call->in[0].dtype == LK_F32;
 }
 
-static int64_t pad_offset(const lk_attr *attr, lk_shape padded)
+static int64_t pad_offset(const lk_pad_attr *attr, lk_shape padded)
 {
     int64_t stride[LK_MAX_DIMS], offset = 0;
     dense_strides(stride, padded);
-    for (int i = 0; i < padded.rank; i++) offset += attr->begin[i] * stride[i];
+    for (int i = 0; i < padded.rank; i++) offset += attr->before[i] * stride[i];
     return offset;
 }
 
 lk_status lki_cpu_prepare_pad(lki_cpu *cpu, lk_call *call)
 {
-    if (call->attr->mode != LK_PAD_CONSTANT) return lki_cpu_prepare_pad_by_elements(cpu, call);
+    if (call->attr->pad.mode != LK_PAD_CONSTANT) return lki_cpu_prepare_pad_by_elements(cpu, call);
     if (!pads_by_constant(call)) return LK_OK;
     bool forward = call->op == LK_OP_PAD;
     lk_shape padded = forward ? call->out[0].shape : call->in[0].shape;
     box *b = new_box(call, forward ? call->in[0].shape : call->out[0].shape);
     if (!b) return LK_ERR_NOMEM;
     dense_strides(forward ? b->to : b->from, padded);
-    *(forward ? &b->to_offset : &b->from_offset) = pad_offset(call->attr, padded);
+    *(forward ? &b->to_offset : &b->from_offset) = pad_offset(&call->attr->pad, padded);
     merge_axes(b);
     lki_cpu_enter(cpu, LKI_CPU_PATH_PAD_CONSTANT);
     call->run = forward ? run_pad : run_box;
@@ -294,7 +295,7 @@ static lk_status run_embedding_grad(const lk_call *call)
     memset(call->out[0].data, 0, lk_tensor_nbytes(&call->out[0]));
     for (int64_t i = 0; i < count; i++) {
         LKI_TRY(check_index(index[i], i, rows));
-        if (index[i] != call->attr->index)
+        if (index[i] != call->attr->embedding.padding_index)
             kernels->add_to(lki_cpu_out(call, 0) + index[i] * width, lki_cpu_in(call, 0) + i * width, width);
     }
     return LK_OK;

@@ -23,7 +23,7 @@ typedef struct norm {
 static norm describe(const lk_call *call, lk_shape x)
 {
     return (norm){call,     lki_cpu_of(call)->kernels,  x.dim[0],
-                  x.dim[1], lki_cpu_span(x, 2, x.rank), call->attr->index};
+                  x.dim[1], lki_cpu_span(x, 2, x.rank), call->attr->norm.group_count};
 }
 
 static float or_one(const float *w, int64_t i)
@@ -66,7 +66,7 @@ static void move_running(const lk_call *call, int input, int64_t c, double fresh
 {
     if (!lki_cpu_has(call, input)) return;
     float *running = (float *)call->in[input].data + c;
-    *running = (float)((1 - call->attr->beta) * *running + call->attr->beta * fresh);
+    *running = (float)((1 - call->attr->norm.momentum) * *running + call->attr->norm.momentum * fresh);
 }
 
 static void batch_norm_range(int64_t begin, int64_t end, int thread, void *context)
@@ -74,7 +74,7 @@ static void batch_norm_range(int64_t begin, int64_t end, int thread, void *conte
     (void)thread;
     const norm *v = context;
     const lk_call *call = v->call;
-    bool own = call->attr->training || !lki_cpu_has(call, 3) || !lki_cpu_has(call, 4);
+    bool own = call->attr->norm.training || !lki_cpu_has(call, 3) || !lki_cpu_has(call, 4);
     double n = (double)(v->outer * v->inner);
     for (int64_t c = begin; c < end; c++) {
         double mean, variance;
@@ -86,7 +86,7 @@ static void batch_norm_range(int64_t begin, int64_t end, int thread, void *conte
             mean = lki_cpu_in(call, 3)[c];
             variance = lki_cpu_in(call, 4)[c];
         }
-        double istd = 1 / sqrt(variance + call->attr->alpha);
+        double istd = 1 / sqrt(variance + call->attr->norm.eps);
         double factor = istd * or_one(lki_cpu_in(call, 1), c);
         float scale = (float)factor, center = (float)mean;
         float shift = (float)(or_zero(lki_cpu_in(call, 2), c) - (mean - center) * factor);
@@ -141,8 +141,8 @@ static void batch_norm_grad_range(int64_t begin, int64_t end, int thread, void *
         if (call->out[1].data) lki_cpu_out(call, 1)[c] = (float)product;
         if (call->out[2].data) lki_cpu_out(call, 2)[c] = (float)sum;
         if (!call->out[0].data) continue;
-        double a = (double)w * istd, b = call->attr->training ? -a * istd * product / n : 0;
-        double shift = call->attr->training ? -a * sum / n : 0;
+        double a = (double)w * istd, b = call->attr->norm.training ? -a * istd * product / n : 0;
+        double shift = call->attr->norm.training ? -a * sum / n : 0;
         for (int64_t i = 0; i < v->outer; i++) {
             int64_t at = (i * v->channels + c) * v->inner;
             v->kernels->blend(lki_cpu_out(call, 0) + at, dy + at, x + at, (float)a, (float)b, mean,
@@ -175,7 +175,7 @@ static void run_moments(const norm *v, const float *x, int64_t n, int64_t set, f
     double variance = v->kernels->sum_square_deviations(x, n, (float)m) / (double)n;
     variance = without_rounding(variance, left_out);
     *mean = (float)m;
-    *istd = (float)(1 / sqrt(variance + v->call->attr->alpha));
+    *istd = (float)(1 / sqrt(variance + v->call->attr->norm.eps));
     *shift = (float)(-left_out * *istd);
     if (v->call->out[1].data) lki_cpu_out(v->call, 1)[set] = *mean;
     if (v->call->out[2].data) lki_cpu_out(v->call, 2)[set] = *istd;
@@ -268,7 +268,7 @@ lk_status lki_cpu_prepare_group_norm_grad(lki_cpu *cpu, lk_call *call)
 /* Layer norm sees (rows, width). */
 static norm describe_rows(const lk_call *call, lk_shape x)
 {
-    int axis = x.rank - (int)call->attr->index;
+    int axis = x.rank - call->attr->norm.axis_count;
     return (norm){.call = call,
                   .kernels = lki_cpu_of(call)->kernels,
                   .outer = lki_cpu_span(x, 0, axis),
@@ -346,7 +346,7 @@ lk_status lki_cpu_prepare_layer_norm_grad(lki_cpu *cpu, lk_call *call)
 {
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
     lk_shape x = call->in[1].shape;
-    int64_t n = lki_cpu_span(x, x.rank - (int)call->attr->index, x.rank);
+    int64_t n = lki_cpu_span(x, x.rank - call->attr->norm.axis_count, x.rank);
     call->scratch_nbytes = (size_t)(cpu->thread_count * 4 * n) * sizeof(float);
     call->run = run_layer_norm_grad;
     return LK_OK;

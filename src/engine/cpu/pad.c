@@ -81,7 +81,7 @@ lk_status lki_cpu_prepare_pad_by_elements(lki_cpu *cpu, lk_call *call)
     int64_t places = 0;
     if (!lki_cpu_all_f32(call, 0) || !plain.rank || !lk_shape_count(plain)) return LK_OK;
     for (int i = 0; i < plain.rank; i++) {
-        if (call->attr->begin[i] < 0 || call->attr->end[i] < 0) return LK_OK;
+        if (call->attr->pad.before[i] < 0 || call->attr->pad.after[i] < 0) return LK_OK;
         places += padded.dim[i];
     }
     plan *p = lki_cpu_new_state(call, sizeof *p + (size_t)places * sizeof(int64_t));
@@ -90,13 +90,13 @@ lk_status lki_cpu_prepare_pad_by_elements(lki_cpu *cpu, lk_call *call)
     p->rank = plain.rank;
     p->padded = padded;
     p->plain = plain;
-    p->before = call->attr->begin[plain.rank - 1];
+    p->before = call->attr->pad.before[plain.rank - 1];
     p->width = plain.dim[plain.rank - 1];
     for (int i = plain.rank - 1; i >= 0; i--) {
         p->source[i] = table;
         p->stride[i] = stride;
         for (int64_t j = 0; j < padded.dim[i]; j++)
-            table[j] = shown_by((lk_pad_mode)call->attr->mode, j - call->attr->begin[i], plain.dim[i]);
+            table[j] = shown_by(call->attr->pad.mode, j - call->attr->pad.before[i], plain.dim[i]);
         table += padded.dim[i];
         stride *= plain.dim[i];
     }

@@ -14,14 +14,14 @@ typedef struct plan {
 /* Pooling slides over the last axes of any tensor: all the others count planes. */
 static plan describe(const lk_call *call, lk_shape in, lk_shape out)
 {
-    int rank = call->attr->window.rank;
+    int rank = call->attr->pool.window.rank;
     lk_shape flat_in = {2 + rank, {lki_cpu_span(in, 0, in.rank - rank), 1}};
     lk_shape flat_out = {2 + rank, {flat_in.dim[0], 1}};
     for (int i = 0; i < rank; i++) {
         flat_in.dim[2 + i] = in.dim[in.rank - rank + i];
         flat_out.dim[2 + i] = out.dim[out.rank - rank + i];
     }
-    lk_window window = call->attr->window;
+    lk_window window = call->attr->pool.window;
     window.groups = 1;
     lki_conv_sizes s = lki_conv_sizes_of(&window, flat_in, flat_out);
     return (plan){s.one, s.batch, s.in_plane, s.out_plane};
@@ -101,7 +101,7 @@ static void max_pool_range(int64_t begin, int64_t end, int thread, void *context
     const plan *p = call->state;
     float *room = own_floats(call, thread);
     int32_t *index = call->output_count > 1 ? call->out[1].data : NULL;
-    bool relu = call->attr->activation == LK_ACTIVATION_RELU;
+    bool relu = call->attr->pool.activation == LK_ACTIVATION_RELU;
     for (int64_t i = begin; i < end; i++) {
         float *to = result_plane(&call->out[0], i, p->out_plane, room + p->in_plane);
         int32_t *winners = index ? index + i * p->out_plane : NULL;
@@ -169,7 +169,7 @@ static int64_t covered(const plan *p, bool exclude_pad, int axis, int64_t place)
 /* What the sum over the window at one output place is divided by. */
 static float divisor(const lk_call *call, const plan *p, int64_t z, int64_t y, int64_t x)
 {
-    const lk_window *window = &call->attr->window;
+    const lk_window *window = &call->attr->pool.window;
     if (window->divisor) return (float)window->divisor;
     return (float)(covered(p, window->exclude_pad, 0, z) * covered(p, window->exclude_pad, 1, y) *
                    covered(p, window->exclude_pad, 2, x));
@@ -289,7 +289,7 @@ lk_status lki_cpu_prepare_adaptive_avg_pool(lki_cpu *cpu, lk_call *call)
     bool forward = call->op == LK_OP_ADAPTIVE_AVG_POOL;
     lk_shape in = forward ? call->in[0].shape : call->out[0].shape,
              out = forward ? call->out[0].shape : call->in[0].shape;
-    int rank = call->attr->window.rank;
+    int rank = call->attr->pool.window.rank;
     if (!lki_cpu_all_f32(call, 0) || lki_cpu_span(out, out.rank - rank, out.rank) != 1) return LK_OK;
     lki_cpu_enter(cpu, LKI_CPU_PATH_GLOBAL_POOL);
     return prepare_planes(call, in, out, run_global_pool);

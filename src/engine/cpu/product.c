@@ -66,7 +66,7 @@ static lk_status run_linear(const lk_call *call)
         .c = call->out[0].data,
         .c_row = n,
         .bias = lki_cpu_in(call, 2),
-        .relu = call->attr->activation == LK_ACTIVATION_RELU,
+        .relu = call->attr->linear.activation == LK_ACTIVATION_RELU,
     };
     lki_sparse s = {.m = g.m, .n = n, .k = k, .x = g.a, .y = g.c, .bias = g.bias, .relu = g.relu};
     if (!lki_cpu_sparse_forward(lki_cpu_of(call), &s, w->data, call->scratch))
@@ -125,7 +125,7 @@ static lk_status run_linear_grad(const lk_call *call)
     };
     lki_sparse s = {.m = rows, .n = n, .k = k, .x = x->data, .dy = dy->data, .dw = g.c};
     if (g.c && !lki_cpu_sparse_gradient(cpu, &s, call->scratch)) lki_cpu_gemm(cpu, &g, call->scratch);
-    if (call->attr->index && call->out[1].data) {
+    if (call->attr->linear.wants_bias && call->out[1].data) {
         columns c = {cpu->kernels, dy->data, call->out[1].data, rows, n};
         lki_parallel_for(cpu->pool, n, LKI_CPU_GRAIN / (rows + 1) + 1, sum_columns, &c);
     }

@@ -109,7 +109,7 @@ static double variance_of_runs(const lk_call *call, const plan *p, int64_t kept)
         square += lki_cpu_of(call)->kernels->sum_square_deviations(run_at(call, p, kept, i), p->length, mean);
     square -= n * (exact - mean) * (exact - mean); /* what rounding the mean has added */
     if (square < 0) square = 0;                    /* a NaN stays one */
-    return square / fmax(0, n - (double)call->attr->index);
+    return square / fmax(0, n - (double)call->attr->reduce.correction);
 }
 
 static void reduce_runs(int64_t begin, int64_t end, int thread, void *context)
@@ -169,7 +169,7 @@ lk_status lki_cpu_prepare_reduction(lki_cpu *cpu, lk_call *call)
     if (!lki_cpu_all_f32(call, 0) || !lk_tensor_count(&call->in[0])) return LK_OK;
     plan *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
-    describe(p, call->in[0].shape, call->attr->axes);
+    describe(p, call->in[0].shape, call->attr->reduce.axes);
     bool rows_to_rows = !p->last_is_gone && p->gone_rank <= 1 && call->op != LK_OP_VAR;
     if (!p->last_is_gone && !rows_to_rows) return LK_OK;
     lki_cpu_enter(cpu, p->last_is_gone ? LKI_CPU_PATH_REDUCE_RUNS : LKI_CPU_PATH_REDUCE_ROWS);
@@ -181,7 +181,7 @@ lk_status lki_cpu_prepare_reduction(lki_cpu *cpu, lk_call *call)
 static lk_status run_argmax(const lk_call *call)
 {
     lk_shape x = call->in[0].shape;
-    int axis = call->attr->axis;
+    int axis = call->attr->axis.axis;
     int64_t outer = lki_cpu_span(x, 0, axis), n = x.dim[axis], inner = lki_cpu_span(x, axis + 1, x.rank);
     int64_t *out = call->out[0].data;
     for (int64_t i = 0; i < outer; i++)

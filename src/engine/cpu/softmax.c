@@ -24,7 +24,7 @@ static void run_rows(int64_t begin, int64_t end, int thread, void *context)
 static lk_status run_softmax(const lk_call *call)
 {
     lk_shape shape = call->in[0].shape;
-    int axis = shape.rank ? call->attr->axis : -1;
+    int axis = shape.rank ? call->attr->axis.axis : -1;
     rows r = {
         .call = call,
         .c = axis < 0 ? 1 : shape.dim[axis],
@@ -42,7 +42,7 @@ lk_status lki_cpu_prepare_softmax(lki_cpu *cpu, lk_call *call)
 {
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
     lk_shape shape = call->in[0].shape;
-    bool rows = !shape.rank || lki_cpu_span(shape, call->attr->axis + 1, shape.rank) == 1;
+    bool rows = !shape.rank || lki_cpu_span(shape, call->attr->axis.axis + 1, shape.rank) == 1;
     lki_cpu_enter(cpu, rows ? LKI_CPU_PATH_SOFTMAX_ROWS : LKI_CPU_PATH_SOFTMAX_COLUMNS);
     call->run = run_softmax;
     return LK_OK;

@@ -23,7 +23,7 @@ static float scaler_at(const lk_call *call, int index, lk_scaler_field field)
 /* The numbers that a rule's formula needs, rounded once to f32 from doubles, as PyTorch's scalars are. */
 static lki_update_args ready(const lk_call *call)
 {
-    const lk_hyper *h = call->attr->hyper;
+    const lk_hyper *h = call->attr->update.hyper;
     double step = (double)h->step - scaler_at(call, UPDATE_SCALER, LK_SCALER_SKIPPED);
     lki_update_args args = {
         .param = call->in[0].data,
@@ -45,7 +45,7 @@ static lki_update_args ready(const lk_call *call)
         .centered = h->centered,
     };
     for (int i = 0; i < 3; i++) args.state[i] = i + 2 < call->input_count ? call->in[i + 2].data : NULL;
-    switch ((lk_update_rule)call->attr->mode) {
+    switch (call->attr->update.rule) {
     case LK_UPDATE_ADAM:
     case LK_UPDATE_ADAMW:
     case LK_UPDATE_LAMB:
@@ -78,14 +78,14 @@ static lk_status run_update(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
     if (scaler_at(call, UPDATE_SCALER, LK_SCALER_FOUND) != 0) return LK_OK;
-    slice s = {ready(call), cpu->kernels->update[call->attr->mode]};
+    slice s = {ready(call), cpu->kernels->update[call->attr->update.rule]};
     lki_parallel_for(cpu->pool, lk_tensor_count(&call->in[0]), LKI_CPU_GRAIN, update_range, &s);
     return LK_OK;
 }
 
 lk_status lki_cpu_prepare_update(lki_cpu *cpu, lk_call *call)
 {
-    int rule = call->attr->mode;
+    int rule = (int)call->attr->update.rule;
     if (rule < 0 || rule > LK_UPDATE_LAMB || !cpu->kernels->update[rule] || !lki_cpu_all_f32(call, 0))
         return LK_OK;
     call->run = run_update;
@@ -136,7 +136,7 @@ static int64_t clip_blocks(int64_t count)
 static lk_status run_clip_norm(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
-    lk_hyper *hyper = call->attr->hyper;
+    lk_hyper *hyper = call->attr->update.hyper;
     if (scaler_at(call, CLIP_SCALER, LK_SCALER_FOUND) != 0) return LK_OK;
     clip c = {cpu->kernels, call->in[0].data, call->scratch, lk_tensor_count(&call->in[0]), 0};
     lki_parallel_for(cpu->pool, clip_blocks(c.count), 1, square_blocks, &c);
@@ -153,7 +153,7 @@ static lk_status run_clip_norm(const lk_call *call)
 static lk_status run_clip_value(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
-    const lk_hyper *hyper = call->attr->hyper;
+    const lk_hyper *hyper = call->attr->update.hyper;
     if (scaler_at(call, CLIP_SCALER, LK_SCALER_FOUND) != 0) return LK_OK;
     clip c = {cpu->kernels, call->in[0].data, NULL, lk_tensor_count(&call->in[0]),
               (float)(hyper->clip / fabs(scale_of(hyper)))};
@@ -190,7 +190,7 @@ static void accumulate_range(int64_t begin, int64_t end, int thread, void *conte
 static lk_status run_accumulate(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
-    sums s = {cpu->kernels, call->in[0].data, call->in[1].data, call->attr->hyper->first};
+    sums s = {cpu->kernels, call->in[0].data, call->in[1].data, call->attr->update.hyper->first};
     lki_parallel_for(cpu->pool, lk_tensor_count(&call->in[0]), LKI_CPU_GRAIN, accumulate_range, &s);
     return LK_OK;
 }
@@ -226,11 +226,11 @@ static void settle(const lk_call *call, float *scaler, bool found)
     float tracker = scaler[LK_SCALER_TRACKER] + 1;
     scaler[LK_SCALER_FOUND] = found;
     if (found) {
-        scaler[LK_SCALER_SCALE] = (float)(scaler[LK_SCALER_SCALE] * call->attr->beta);
+        scaler[LK_SCALER_SCALE] = (float)(scaler[LK_SCALER_SCALE] * call->attr->unscale.backoff_factor);
         scaler[LK_SCALER_SKIPPED] += 1;
         tracker = 0;
-    } else if (tracker >= (float)call->attr->index) {
-        float grown = (float)(scaler[LK_SCALER_SCALE] * call->attr->alpha);
+    } else if (tracker >= (float)call->attr->unscale.growth_interval) {
+        float grown = (float)(scaler[LK_SCALER_SCALE] * call->attr->unscale.growth_factor);
         if (isfinite(grown)) scaler[LK_SCALER_SCALE] = grown;
         tracker = 0;
     }

@@ -150,24 +150,24 @@ lk_status lki_cpu_prepare_upsample(lki_cpu *cpu, lk_call *call)
     bool forward = call->op == LK_OP_UPSAMPLE;
     lk_shape small = forward ? call->in[0].shape : call->out[0].shape,
              large = forward ? call->out[0].shape : call->in[0].shape;
-    int rank = call->attr->window.rank;
+    int rank = call->attr->upsample.rank;
     int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1};
     double factor[3] = {0, 0, 0};
     if (!lki_cpu_all_f32(call, 0)) return LK_OK;
     for (int i = 0; i < rank; i++) {
         in[3 - rank + i] = small.dim[small.rank - rank + i];
         out[3 - rank + i] = large.dim[large.rank - rank + i];
-        factor[3 - rank + i] = call->attr->window.scale[i];
+        factor[3 - rank + i] = call->attr->upsample.scale[i];
     }
     plan *p = new_plan(call, in, out);
     if (!p) return LK_ERR_NOMEM;
     p->forward = forward;
     p->planes = lki_cpu_span(small, 0, small.rank - rank);
     for (int i = 0; i < 3; i++) {
-        if (call->attr->mode == LK_UPSAMPLE_NEAREST)
+        if (call->attr->upsample.mode == LK_UPSAMPLE_NEAREST)
             fill_nearest(&p->axis[i], factor[i]);
         else
-            fill_linear(&p->axis[i], factor[i], call->attr->index == 1);
+            fill_linear(&p->axis[i], factor[i], call->attr->upsample.align_corners);
     }
     call->scratch_nbytes = (size_t)(cpu->thread_count * in[2]) * sizeof(float);
     call->run = run_upsample;

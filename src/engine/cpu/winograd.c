@@ -187,7 +187,7 @@ static void forward_units(int64_t begin, int64_t end, int thread, void *context)
     const float *bias = lki_cpu_in(call, 2);
     float *u = call->scratch;
     parts m = part_of(p, u + p->weight_count + thread * thread_floats(p));
-    bool relu = call->attr->activation == LK_ACTIVATION_RELU;
+    bool relu = call->attr->conv.activation == LK_ACTIVATION_RELU;
     for (int64_t i = begin; i < end; i++) {
         int64_t first = i * p->block, last = first + p->block < p->strips ? first + p->block : p->strips;
         cpu->kernels->winograd->input(m.from, w, call->in[0].data, first, last, m.stage);
@@ -222,7 +222,7 @@ static lk_status run_forward(const lk_call *call)
 
 lk_status lki_cpu_prepare_winograd(lki_cpu *cpu, lk_call *call)
 {
-    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->in[0].shape, call->out[0].shape);
+    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->conv.window, call->in[0].shape, call->out[0].shape);
     if (!lki_winograd_suits(cpu, &s)) return LK_OK;
     plan *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
@@ -272,7 +272,7 @@ static lk_status run_grad_input(const lk_call *call)
 
 lk_status lki_cpu_prepare_winograd_grad_input(lki_cpu *cpu, lk_call *call)
 {
-    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->out[0].shape, call->in[0].shape);
+    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->conv.window, call->out[0].shape, call->in[0].shape);
     if (call->op == LK_OP_CONV_TRANSPOSE || !lki_winograd_suits(cpu, &s)) return LK_OK;
     plan *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
@@ -325,7 +325,7 @@ static void grad_weight_units(int64_t begin, int64_t end, int thread, void *cont
     const plan *p = call->state;
     const lki_cpu *cpu = lki_cpu_of(call);
     float *memory = (float *)call->scratch + thread * grad_weight_floats(p), *u = memory + sums_floats(p);
-    double *sums = call->attr->index && call->out[1].data ? (double *)(void *)memory : NULL;
+    double *sums = call->attr->conv.wants_bias && call->out[1].data ? (double *)(void *)memory : NULL;
     parts m = part_of(p, u + p->weight_count);
     for (int64_t i = begin; i < end; i++) {
         int64_t first = i * p->block, last = first + p->block < p->strips ? first + p->block : p->strips;
@@ -357,13 +357,13 @@ static lk_status run_grad_weight(const lk_call *call)
     for (int thread = 1; thread < cpu->thread_count; thread++)
         cpu->kernels->add_to(u, u + thread * each, p->weight_count);
     cpu->kernels->winograd->weights_back(call->out[0].data, u, p->w.out_channels, p->w.in_channels);
-    if (call->attr->index && call->out[1].data) add_bias_sums(call, p);
+    if (call->attr->conv.wants_bias && call->out[1].data) add_bias_sums(call, p);
     return LK_OK;
 }
 
 lk_status lki_cpu_prepare_winograd_grad_weight(lki_cpu *cpu, lk_call *call)
 {
-    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->window, call->in[1].shape, call->in[0].shape);
+    lki_conv_sizes s = lki_conv_sizes_of(&call->attr->conv.window, call->in[1].shape, call->in[0].shape);
     if (!lki_winograd_suits(cpu, &s) || !call->out[0].data) return LK_OK;
     plan *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;

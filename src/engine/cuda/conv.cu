@@ -33,7 +33,7 @@ static bool has_expected_size(const lki_cuda_window *w)
 /* The three tensors of a call by their parts. */
 static lk_status describe(const lk_call *call, bool last, lki_cuda_conv_shape *s)
 {
-    const lk_window *window = &call->attr->window;
+    const lk_window *window = &call->attr->conv.window;
     lk_shape in = call->in[0].shape, out = call->out[0].shape, weight = call->in[1].shape;
     s->role = LKI_CUDA_CONV_OUT;
     if (call->op == LK_OP_CONV_GRAD_INPUT || call->op == LK_OP_CONV_TRANSPOSE) {
@@ -72,8 +72,8 @@ static lki_cuda_conv_operands operands_of(const lk_call *call, lk_dtype dtype)
         o.wide_bias = o.bias && call->in[2].dtype != dtype;
     }
     if (call->op != LK_OP_CONV_GRAD_WEIGHT) {
-        o.relu = call->attr->activation == LK_ACTIVATION_RELU;
-    } else if (call->attr->index) {
+        o.relu = call->attr->conv.activation == LK_ACTIVATION_RELU;
+    } else if (call->attr->conv.wants_bias) {
         o.sums = lki_cuda_out<void>(call, 1);
         o.wide_sums = o.sums && call->out[1].dtype != dtype;
     }

@@ -333,6 +333,7 @@ template <> struct lki_cuda_wide<double> {
 typedef lk_status (*lki_cuda_prepare)(lki_cuda *cuda, lk_call *call);
 lki_cuda_prepare lki_cuda_family(lk_op op); /* NULL where no family has it */
 const char *lki_cuda_op_name(lk_op op);
+lk_op_family lki_cuda_op_family(lk_op op);
 /* Whether products and convolutions take these dtypes; `what` names the call in the sentence. */
 lk_status lki_cuda_check_factors(const lk_call *call, const char *what);
 

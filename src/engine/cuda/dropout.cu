@@ -103,7 +103,7 @@ bool is_supported(const lk_call *call)
 /* As in PyTorch nothing is drawn where p is 0 or 1: all random bits lie below 2^32, none below 0. */
 lk_status lki_cuda_prepare_dropout(lki_cuda *cuda, lk_call *call)
 {
-    double p = call->attr->alpha;
+    double p = call->attr->dropout.p;
     if (!is_supported(call))
         return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for dropout of %s",
                              lki_cuda_dtype_name(call->in[0].dtype));

@@ -90,16 +90,17 @@ void set_single(lki_cuda_chain *chain, const lk_call *call)
     fused->step_count = 1;
     fused->step[0].op = op;
     for (int k = 0; k < 3; k++) fused->step[0].operand[k] = k;
-    fused->step[0].mode = call->attr->mode;
-    fused->step[0].alpha = call->attr->alpha;
-    fused->step[0].beta = call->attr->beta;
+    if (op == LK_OP_FULL)
+        fused->step[0].scalar.number = call->attr->fill.value;
+    else if (lki_cuda_op_family(op) == LK_FAMILY_SCALAR)
+        fused->step[0].scalar = call->attr->scalar;
 }
 
 lk_status describe(lki_cuda_chain *chain, const lk_call *call)
 {
     memset(chain, 0, sizeof *chain);
     if (call->op == LK_OP_FUSED)
-        chain->fused = *call->attr->fused;
+        chain->fused = *call->attr->fused.chain;
     else
         set_single(chain, call);
     if (chain->fused.input_count > LK_MAX_FUSED_INPUTS || chain->fused.input_count > call->input_count)

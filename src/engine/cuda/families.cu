@@ -72,17 +72,27 @@ static lki_cuda_prepare family_of(lk_op op, unsigned flags)
 lki_cuda_prepare lki_cuda_family(lk_op op)
 {
     static const unsigned flags[] = {
-#define X(symbol, name, output_count, flags) flags,
+#define X(symbol, name, output_count, family, flags) flags,
         LK_OP_LIST(X)
 #undef X
     };
     return family_of(op, flags[op]);
 }
 
+lk_op_family lki_cuda_op_family(lk_op op)
+{
+    static const lk_op_family families[] = {
+#define X(symbol, name, output_count, family, flags) LK_FAMILY_##family,
+        LK_OP_LIST(X)
+#undef X
+    };
+    return families[op];
+}
+
 const char *lki_cuda_op_name(lk_op op)
 {
     static const char *const names[] = {
-#define X(symbol, name, output_count, flags) name,
+#define X(symbol, name, output_count, family, flags) name,
         LK_OP_LIST(X)
 #undef X
     };

@@ -259,7 +259,7 @@ template <typename T> lk_status add_sorted(const lk_call *call, const indices &i
     LKI_CUDA(
         cudaMemsetAsync(call->out[0].data, 0, (size_t)(state->limit * state->width) * sizeof(T), stream));
     keys_kernel<<<lki_cuda_grid(state->cuda, index.count), LKI_CUDA_BLOCK, 0, stream>>>(
-        index, call->attr->index, list[0], list[1]);
+        index, call->attr->embedding.padding_index, list[0], list[1]);
     LKI_CUDA(cub::DeviceRadixSort::SortPairs(lists + 4 * each, nbytes, list[0], list[2], list[1], list[3],
                                              (int)index.count, 0, state->key_bits, stream));
     sorted_kernel<T><<<(unsigned)index.count, 128, 0, stream>>>(index.count, state->limit, state->width,
@@ -273,8 +273,9 @@ template <typename T> lk_status add_scanned(const lk_call *call, const indices &
 {
     const index_state *state = (const index_state *)call->state;
     unsigned grid = (unsigned)(state->limit < 0x7fffffff ? state->limit : 0x7fffffff);
-    scan_kernel<T><<<grid, SCAN, 0, state->cuda->compute>>>(
-        index, call->attr->index, state->width, lki_cuda_in<T>(call, 0), lki_cuda_out<T>(call, 0));
+    scan_kernel<T><<<grid, SCAN, 0, state->cuda->compute>>>(index, call->attr->embedding.padding_index,
+                                                            state->width, lki_cuda_in<T>(call, 0),
+                                                            lki_cuda_out<T>(call, 0));
     LKI_LAUNCHED();
     return LK_OK;
 }
@@ -301,7 +302,7 @@ void describe_gather(index_state *state, const lk_call *call, lk_shape x)
     gathering *g = &state->g;
     lk_shape index = call->in[1].shape;
     g->rank = index.rank;
-    g->axis = call->attr->axis;
+    g->axis = call->attr->gather.axis;
     g->count = lki_cuda_count(&call->out[0]);
     lki_cuda_strides(x, g->stride);
     for (int i = 0; i < index.rank; i++) {

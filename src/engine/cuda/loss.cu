@@ -208,13 +208,13 @@ void describe(lki_cuda_class_loss *l, const lk_call *call, lk_shape scores, int 
     int axis = scores.rank > 1 ? 1 : 0;
     l->target_dtype = call->in[target].dtype;
     l->probabilities = lki_cuda_is_float(l->target_dtype);
-    l->mean = call->attr->reduction == LK_REDUCTION_MEAN;
-    l->none = call->attr->reduction == LK_REDUCTION_NONE;
-    l->ignored = call->attr->index;
+    l->mean = call->attr->class_loss.reduction == LK_REDUCTION_MEAN;
+    l->none = call->attr->class_loss.reduction == LK_REDUCTION_NONE;
+    l->ignored = call->attr->class_loss.ignore_index;
     l->classes = scores.rank ? scores.dim[axis] : 1;
     l->inner = lki_cuda_span(scores, axis + 1, scores.rank);
     l->samples = lki_cuda_span(scores, 0, axis) * l->inner;
-    l->smoothing = entropy ? call->attr->alpha : 0;
+    l->smoothing = entropy ? call->attr->class_loss.label_smoothing : 0;
     l->share = l->smoothing / (double)l->classes;
 }
 

@@ -163,7 +163,8 @@ lk_status prepare_permute(movement *m, lk_call *call)
     int64_t stride[LK_MAX_DIMS];
     lki_cuda_strides(in, stride);
     for (int i = 0; i < in.rank; i++)
-        lki_cuda_view_add(&m->view, in.dim[call->attr->order[i]], stride[call->attr->order[i]]);
+        lki_cuda_view_add(&m->view, in.dim[call->attr->permute.order[i]],
+                          stride[call->attr->permute.order[i]]);
     int last = m->view.rank - 1;
     m->fast = -1;
     for (int i = 0; i < last; i++)
@@ -180,8 +181,8 @@ lk_status prepare_slice(movement *m, lk_call *call)
     int64_t stride[LK_MAX_DIMS];
     lki_cuda_strides(in, stride);
     for (int i = 0; i < out.rank; i++) {
-        m->first += call->attr->begin[i] * stride[i];
-        lki_cuda_view_add(&m->view, out.dim[i], stride[i] * call->attr->step[i]);
+        m->first += call->attr->slice.begin[i] * stride[i];
+        lki_cuda_view_add(&m->view, out.dim[i], stride[i] * call->attr->slice.step[i]);
     }
     call->run = run_view;
     return LK_OK;
@@ -235,8 +236,8 @@ lk_status prepare_slice_grad(movement *m, lk_call *call)
         was_whole = whole;
         m->dim[m->rank] = out.dim[i];
         m->size[m->rank] = in.dim[i];
-        m->begin[m->rank] = whole ? 0 : call->attr->begin[i];
-        m->step[m->rank++] = whole ? 1 : call->attr->step[i];
+        m->begin[m->rank] = whole ? 0 : call->attr->slice.begin[i];
+        m->step[m->rank++] = whole ? 1 : call->attr->slice.step[i];
     }
     call->run = run_slice_grad;
     return LK_OK;
@@ -274,7 +275,7 @@ size_t concat_unit(const lk_call *call, int64_t inner, size_t nbytes)
     for (; unit > nbytes; unit /= 2) {
         bool fits = lki_cuda_is_aligned(call->out[0].data, unit);
         for (int k = 0; k < call->input_count; k++) {
-            size_t row = (size_t)(call->in[k].shape.dim[call->attr->axis] * inner) * nbytes;
+            size_t row = (size_t)(call->in[k].shape.dim[call->attr->axis.axis] * inner) * nbytes;
             fits = fits && row % unit == 0 && lki_cuda_is_aligned(call->in[k].data, unit);
         }
         if (fits) break;
@@ -297,7 +298,7 @@ lk_status run_concat(const lk_call *call)
 {
     const movement *m = (const movement *)call->state;
     lk_shape shape = call->out[0].shape;
-    int axis = call->attr->axis;
+    int axis = call->attr->axis.axis;
     int64_t inner = lki_cuda_span(shape, axis + 1, shape.rank);
     size_t unit = concat_unit(call, inner, m->nbytes);
     int64_t each = (int64_t)(unit / m->nbytes);

@@ -20,13 +20,13 @@ static lki_cuda_norm describe(const lk_call *call)
 {
     lk_shape shape = call->in[is_gradient(call->op) ? 1 : 0].shape;
     lki_cuda_norm v = {};
-    v.eps = call->attr->alpha;
-    v.momentum = call->attr->beta;
-    v.training = call->attr->training;
-    v.relu = call->attr->activation == LK_ACTIVATION_RELU;
+    v.eps = call->attr->norm.eps;
+    v.momentum = call->attr->norm.momentum;
+    v.training = call->attr->norm.training;
+    v.relu = call->attr->norm.activation == LK_ACTIVATION_RELU;
     v.groups = 1;
     if (call->op == LK_OP_LAYER_NORM || call->op == LK_OP_LAYER_NORM_GRAD) {
-        int axis = shape.rank - (int)call->attr->index;
+        int axis = shape.rank - call->attr->norm.axis_count;
         v.kind = LKI_CUDA_LAYER;
         v.outer = v.set_count = lki_cuda_span(shape, 0, axis);
         v.set_size = lki_cuda_span(shape, axis, shape.rank);
@@ -40,7 +40,7 @@ static lki_cuda_norm describe(const lk_call *call)
     v.kind =
         call->op == LK_OP_BATCH_NORM || call->op == LK_OP_BATCH_NORM_GRAD ? LKI_CUDA_BATCH : LKI_CUDA_GROUP;
     if (v.kind == LKI_CUDA_GROUP) {
-        v.groups = (int)call->attr->index;
+        v.groups = (int)call->attr->norm.group_count;
         v.set_count = v.outer * v.groups;
         v.set_size = (int64_t)(v.channels / v.groups) * v.inner;
     } else if (lki_cuda_is_last(call)) {
@@ -60,7 +60,7 @@ static lki_cuda_norm_operands forward_operands(const lk_call *call)
     o.running_mean = (void *)lki_cuda_in<void>(call, 3);
     o.running_var = (void *)lki_cuda_in<void>(call, 4);
     o.addend = lki_cuda_in<void>(call, 5);
-    o.out = call->attr->statistics_only ? NULL : lki_cuda_out<void>(call, 0);
+    o.out = call->attr->norm.statistics_only ? NULL : lki_cuda_out<void>(call, 0);
     o.mean = lki_cuda_out<void>(call, 1);
     o.istd = lki_cuda_out<void>(call, 2);
     o.addend_mean = lki_cuda_in<void>(call, 6);
@@ -105,7 +105,7 @@ static bool find_gate(const lk_call *before, state *s)
     s->gate = 1;
     if (before->op == LK_OP_RELU_GRAD) return true;
     if (before->op != LK_OP_FUSED) return false;
-    const lk_fused *f = before->attr->fused;
+    const lk_fused *f = before->attr->fused.chain;
     if (f->step_count != 2 || f->step[0].op != LK_OP_ADD || f->step[1].op != LK_OP_RELU_GRAD) return false;
     s->first = f->step[0].operand[0];
     s->second = f->step[0].operand[1];

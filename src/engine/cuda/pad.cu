@@ -171,12 +171,12 @@ unsigned long long constant_bits(lk_dtype dtype, double value)
     return 0;
 }
 
-void describe(padding *p, const lk_attr *attr, lk_shape x, lk_shape padded)
+void describe(padding *p, const lk_pad_attr *attr, lk_shape x, lk_shape padded)
 {
     bool was_whole = false;
-    p->mode = (lk_pad_mode)attr->mode;
+    p->mode = attr->mode;
     for (int i = 0; i < x.rank; i++) {
-        bool whole = attr->begin[i] == 0 && attr->end[i] == 0;
+        bool whole = attr->before[i] == 0 && attr->after[i] == 0;
         if (whole && was_whole) {
             p->dim[p->rank - 1] *= x.dim[i];
             p->padded[p->rank - 1] *= x.dim[i];
@@ -185,7 +185,7 @@ void describe(padding *p, const lk_attr *attr, lk_shape x, lk_shape padded)
         was_whole = whole;
         p->dim[p->rank] = x.dim[i];
         p->padded[p->rank] = padded.dim[i];
-        p->begin[p->rank++] = attr->begin[i];
+        p->begin[p->rank++] = attr->before[i];
     }
 }
 
@@ -201,9 +201,9 @@ lk_status lki_cuda_prepare_pad(lki_cuda *cuda, lk_call *call)
     if (!state) return LK_ERR_NOMEM;
     state->cuda = cuda;
     state->p.count = lki_cuda_count(&call->out[0]);
-    state->value = constant_bits(call->out[0].dtype, call->attr->alpha);
+    state->value = constant_bits(call->out[0].dtype, call->attr->pad.value);
     lk_shape in = call->in[0].shape, out = call->out[0].shape;
-    describe(&state->p, call->attr, backward ? out : in, backward ? in : out);
+    describe(&state->p, &call->attr->pad, backward ? out : in, backward ? in : out);
     call->run = backward ? run_pad_grad : run_pad;
     return LK_OK;
 }

@@ -208,7 +208,7 @@ template <typename T, int MODE> lk_status launch(const lk_call *call, const oper
 
 template <typename T> lk_status launch_mode(const lk_call *call, const operands &o, lki_cuda *cuda)
 {
-    switch ((lk_pointwise_loss)call->attr->mode) {
+    switch (call->attr->pointwise_loss.kind) {
     case LK_LOSS_MSE: return launch<T, LK_LOSS_MSE>(call, o, cuda);
     case LK_LOSS_L1: return launch<T, LK_LOSS_L1>(call, o, cuda);
     case LK_LOSS_SMOOTH_L1: return launch<T, LK_LOSS_SMOOTH_L1>(call, o, cuda);
@@ -231,9 +231,9 @@ lk_status run(const lk_call *call)
     o.weight = lki_cuda_in<void>(call, first + 2);
     o.pos_weight = lki_cuda_in<void>(call, first + 3);
     o.count = lki_cuda_count(&call->in[first]);
-    o.parameter = call->attr->alpha;
+    o.parameter = call->attr->pointwise_loss.parameter;
     o.divisor = state->divisor;
-    o.whole = call->attr->reduction != LK_REDUCTION_NONE;
+    o.whole = call->attr->pointwise_loss.reduction != LK_REDUCTION_NONE;
     o.fault = state->cuda->fault.first;
     o.fault_found = state->cuda->fault.found_on_device;
     o.fault_number = state->check.number;
@@ -248,7 +248,7 @@ void free_state(void *data)
     lki_host->free(state);
 }
 
-double divisor_of(const lk_attr *attr, lk_shape shape)
+double divisor_of(const lk_pointwise_loss_attr *attr, lk_shape shape)
 {
     if (attr->reduction == LK_REDUCTION_MEAN) return (double)lki_cuda_span(shape, 0, shape.rank);
     if (attr->reduction == LK_REDUCTION_BATCH_MEAN) return shape.rank ? (double)shape.dim[0] : 1;
@@ -264,15 +264,16 @@ lk_status lki_cuda_prepare_pointwise_loss(lki_cuda *cuda, lk_call *call)
     bool same = lki_cuda_is_float(dtype) && call->out[0].dtype == dtype;
     for (int i = 0; i < call->input_count; i++)
         same = same && (!call->in[i].data || call->in[i].dtype == dtype);
-    if (!same || call->attr->mode < LK_LOSS_MSE || call->attr->mode > LK_LOSS_KL_DIV)
-        return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for loss %d of %s",
-                             call->attr->mode, lki_cuda_dtype_name(dtype));
+    int kind = (int)call->attr->pointwise_loss.kind;
+    if (!same || kind < LK_LOSS_MSE || kind > LK_LOSS_KL_DIV)
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for loss %d of %s", kind,
+                             lki_cuda_dtype_name(dtype));
     pointwise_state *state = (pointwise_state *)lki_cuda_new_state(call, sizeof *state);
     if (!state) return LK_ERR_NOMEM;
     call->free_state = free_state;
     state->cuda = cuda;
-    state->divisor = divisor_of(call->attr, call->in[first].shape);
-    if (call->op == LK_OP_POINTWISE_LOSS && call->attr->mode == LK_LOSS_BCE)
+    state->divisor = divisor_of(&call->attr->pointwise_loss, call->in[first].shape);
+    if (call->op == LK_OP_POINTWISE_LOSS && kind == LK_LOSS_BCE)
         LKI_TRY(lki_cuda_check_init(cuda, call, 0, 2, &state->check));
     call->scratch_nbytes = MAX_GRID * sizeof(double);
     state->ticket = lki_cuda_take_tickets(cuda, 1);

@@ -270,7 +270,7 @@ lk_status lki_cuda_prepare_pool(lki_cuda *cuda, lk_call *call)
     LKI_TRY(check_dtypes(call));
     pool *v = (pool *)lki_cuda_new_state(call, sizeof *v);
     if (!v) return LK_ERR_NOMEM;
-    const lk_window *window = &call->attr->window;
+    const lk_window *window = &call->attr->pool.window;
     lk_shape first = call->in[0].shape, second = call->out[0].shape;
     bool turned = is_gradient(call->op), last = lki_cuda_is_last(call);
     LKI_TRY(lki_cuda_window_of(&v->window, window, turned ? second : first, turned ? first : second, last));

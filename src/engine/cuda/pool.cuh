@@ -14,7 +14,7 @@ lk_status lki_cuda_run_disjoint(lki_cuda *cuda, const lk_call *call, const lki_c
 /* A ReLU follows the pool. */
 static inline bool lki_cuda_pool_relu(const lk_call *call)
 {
-    return call->attr->activation == LK_ACTIVATION_RELU;
+    return call->attr->pool.activation == LK_ACTIVATION_RELU;
 }
 
 #ifdef __CUDACC__

@@ -75,7 +75,7 @@ static lki_cuda_shape matmul_shape(const lk_call *call)
 {
     lk_shape a = call->in[0].shape, b = call->in[1].shape, c = call->out[0].shape;
     int axes = c.rank - 2;
-    bool ta = call->attr->transpose_a, tb = call->attr->transpose_b;
+    bool ta = call->attr->matmul.transpose_a, tb = call->attr->matmul.transpose_b;
     lki_cuda_shape s = {};
     s.m = c.dim[axes];
     s.n = c.dim[axes + 1];
@@ -128,9 +128,9 @@ static lki_cuda_factors factors_of(const lk_call *call, lk_dtype dtype)
     if (call->op == LK_OP_LINEAR) {
         f.bias = lki_cuda_in<void>(call, 2);
         f.wide_bias = f.bias && call->in[2].dtype != dtype;
-        f.relu = call->attr->activation == LK_ACTIVATION_RELU;
+        f.relu = call->attr->linear.activation == LK_ACTIVATION_RELU;
     }
-    if (call->op == LK_OP_LINEAR_GRAD && call->attr->index) {
+    if (call->op == LK_OP_LINEAR_GRAD && call->attr->linear.wants_bias) {
         f.sums = lki_cuda_out<void>(call, 1);
         f.wide_sums = f.sums && call->out[1].dtype != dtype;
     }
@@ -262,7 +262,7 @@ lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call)
     call->run = run_product;
     p->dtype = call->in[0].dtype;
     p->shape = call->op == LK_OP_MATMUL ? matmul_shape(call) : linear_shape(call);
-    bool with_sums = call->op == LK_OP_LINEAR_GRAD && call->attr->index;
+    bool with_sums = call->op == LK_OP_LINEAR_GRAD && call->attr->linear.wants_bias;
     LKI_TRY(choose_way(cuda, call, p, with_sums));
     count_entry(cuda, p);
     return LK_OK;

@@ -97,17 +97,17 @@ static lk_status all_reduce(const lk_call *call)
     lk_comm_op op = reduction(LK_REDUCE_SUM, x->dtype, x->data, y->data, lki_cuda_count(x));
     if (!y->data) /* nobody wants it, but the others wait for this rank's part */
         return lki_cuda_fail(LK_ERR_UNSUPPORTED, "all_reduce: its output is always wanted");
-    if (call->attr->comm->ops->on_device) {
+    if (call->attr->exchange.comm->ops->on_device) {
         op.stream = cuda->compute;
-        return run_collective(call->attr->comm, &op);
+        return run_collective(call->attr->exchange.comm, &op);
     }
-    LKI_TRY(not_recorded(cuda, call->attr->comm));
+    LKI_TRY(not_recorded(cuda, call->attr->exchange.comm));
     op.send = op.recv = state->host;
     op.blocking = true;
     if (state->nbytes)
         LKI_CUDA(cudaMemcpyAsync(state->host, x->data, state->nbytes, cudaMemcpyDeviceToHost, cuda->compute));
     LKI_CUDA(cudaStreamSynchronize(cuda->compute));
-    LKI_TRY(run_collective(call->attr->comm, &op));
+    LKI_TRY(run_collective(call->attr->exchange.comm, &op));
     if (state->nbytes)
         LKI_CUDA(cudaMemcpyAsync(y->data, state->host, state->nbytes, cudaMemcpyHostToDevice, cuda->compute));
     return LK_OK;
@@ -118,7 +118,7 @@ static lk_status all_reduce(const lk_call *call)
 static lk_status reduce_start(const lk_call *call)
 {
     lki_cuda *cuda = lki_cuda_of(call);
-    lki_bucket *bucket = call->attr->bucket;
+    lki_bucket *bucket = call->attr->exchange.bucket;
     ranks_state *state = state_of(call);
     LKI_TRY(lki_cuda_fork(cuda));
     if (bucket->comm->ops->on_device) {
@@ -139,7 +139,7 @@ static lk_status reduce_start(const lk_call *call)
 static lk_status reduce_wait(const lk_call *call)
 {
     lki_cuda *cuda = lki_cuda_of(call);
-    lki_bucket *bucket = call->attr->bucket;
+    lki_bucket *bucket = call->attr->exchange.bucket;
     if (bucket->comm->ops->on_device) return lki_cuda_join(cuda);
     ranks_state *state = (ranks_state *)bucket->staging;
     bucket->staging = NULL;
@@ -169,11 +169,11 @@ static lk_status assign(const lk_call *call)
 
 lk_status lki_cuda_prepare_ranks(lki_cuda *cuda, lk_call *call)
 {
-    const lki_bucket *bucket = call->attr->bucket;
+    const lki_bucket *bucket = call->attr->exchange.bucket;
     switch (call->op) {
     case LK_OP_ALL_REDUCE:
         call->run = all_reduce;
-        return new_state(cuda, call, call->attr->comm,
+        return new_state(cuda, call, call->attr->exchange.comm,
                          (size_t)lki_cuda_count(&call->in[0]) * lki_cuda_dtype_nbytes(call->in[0].dtype));
     case LK_OP_REDUCE_START:
         call->run = reduce_start;

@@ -358,8 +358,8 @@ void split(reduction *r, lk_shape shape, uint32_t axes)
 
 uint32_t axes_of(const lk_call *call)
 {
-    if (call->op == LK_OP_ARGMAX) return call->in[0].shape.rank ? 1u << call->attr->axis : 0;
-    if (call->op != LK_OP_MAX_GRAD) return call->attr->axes;
+    if (call->op == LK_OP_ARGMAX) return call->in[0].shape.rank ? 1u << call->attr->axis.axis : 0;
+    if (call->op != LK_OP_MAX_GRAD) return call->attr->reduce.axes;
     uint32_t axes = 0;
     for (int i = 0; i < call->in[1].shape.rank; i++)
         if (call->in[2].shape.dim[i] == 1) axes |= 1u << i;
@@ -390,7 +390,7 @@ void choose(reduce_state *state, lk_call *call)
 double divisor_of(const lk_call *call, const reduction *r)
 {
     if (call->op == LK_OP_MEAN) return (double)r->gone_count;
-    if (call->op == LK_OP_VAR) return fmax(0, (double)(r->gone_count - call->attr->index));
+    if (call->op == LK_OP_VAR) return fmax(0, (double)(r->gone_count - call->attr->reduce.correction));
     return 1;
 }
 

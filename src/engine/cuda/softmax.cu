@@ -213,7 +213,7 @@ lk_status lki_cuda_prepare_softmax(lki_cuda *cuda, lk_call *call)
     state->cuda = cuda;
     state->l.count = state->l.length = state->l.inner = 1;
     if (shape.rank) {
-        int axis = call->attr->axis;
+        int axis = call->attr->axis.axis;
         state->l.inner = lki_cuda_span(shape, axis + 1, shape.rank);
         state->l.count = lki_cuda_span(shape, 0, axis) * state->l.inner;
         state->l.length = shape.dim[axis];

@@ -157,8 +157,31 @@ const char *scalar(char buffer[64], double value)
     return buffer;
 }
 
-/* What an op computes: A, B and D stand for its operands, P and Q for alpha and beta. */
-const char *formula_of(lk_op op, int mode, double alpha)
+/* What P and Q stand for in the formula of an op. */
+double number_of(lk_op op, const lk_scalar_attr *attr, char name)
+{
+    bool first = name == 'P';
+    switch (op) {
+    case LK_OP_SOFTPLUS:
+    case LK_OP_SOFTPLUS_GRAD: return first ? attr->softplus.beta : attr->softplus.threshold;
+    case LK_OP_CLAMP:
+    case LK_OP_CLAMP_GRAD: return first ? attr->clamp.min : attr->clamp.max;
+    case LK_OP_LEAKY_RELU:
+    case LK_OP_LEAKY_RELU_GRAD: return attr->slope;
+    case LK_OP_ELU:
+    case LK_OP_ELU_GRAD: return attr->alpha;
+    default: return attr->number;
+    }
+}
+
+/* An exponent that has a shorter formula. */
+const char *power_formula(double exponent)
+{
+    return exponent == 2 ? "A * A" : exponent == 3 ? "A * A * A" : "F(pow)(A, P)";
+}
+
+/* What an op computes: A, B and D stand for its operands, P and Q for its numbers. */
+const char *formula_of(lk_op op, const lk_scalar_attr *attr)
 {
     switch (op) {
     case LK_OP_FULL: return "P";
@@ -187,13 +210,13 @@ const char *formula_of(lk_op op, int mode, double alpha)
     case LK_OP_RELU: return "A < (C)0 ? (C)0 : A";
     case LK_OP_LEAKY_RELU: return "A > (C)0 ? A : A * P";
     case LK_OP_ELU: return "A <= (C)0 ? F(expm1)(A) * P : A";
-    case LK_OP_GELU: return mode == 0 ? "gelu(A)" : "gelu_tanh(A)";
+    case LK_OP_GELU: return attr->by_tanh ? "gelu_tanh(A)" : "gelu(A)";
     case LK_OP_SILU: return "A * sigmoid(A)";
     case LK_OP_SOFTPLUS: return "A * P > Q ? A : F(log1p)(F(exp)(A * P)) / P";
     case LK_OP_CLAMP: return "minimum(maximum(A, P), Q)";
     case LK_OP_ADD_SCALAR: return "A + P";
     case LK_OP_MUL_SCALAR: return "A * P";
-    case LK_OP_POW_SCALAR: return alpha == 2 ? "A * A" : alpha == 3 ? "A * A * A" : "F(pow)(A, P)";
+    case LK_OP_POW_SCALAR: return power_formula(attr->number);
     case LK_OP_CAST:
     case LK_OP_COPY: return "A";
     case LK_OP_TANH_GRAD: return "A * ((C)1 - B * B)";
@@ -201,7 +224,7 @@ const char *formula_of(lk_op op, int mode, double alpha)
     case LK_OP_RELU_GRAD: return "B <= (C)0 ? (C)0 : A";
     case LK_OP_LEAKY_RELU_GRAD: return "B > (C)0 ? A : A * P";
     case LK_OP_ELU_GRAD: return "B <= (C)0 ? A * P * F(exp)(B) : A";
-    case LK_OP_GELU_GRAD: return mode == 0 ? "A * gelu_slope(B)" : "A * gelu_tanh_slope(B)";
+    case LK_OP_GELU_GRAD: return attr->by_tanh ? "A * gelu_tanh_slope(B)" : "A * gelu_slope(B)";
     case LK_OP_SILU_GRAD: return "A * sigmoid(B) * ((C)1 + B * ((C)1 - sigmoid(B)))";
     case LK_OP_SOFTPLUS_GRAD: return "B * P > Q ? A : A * sigmoid(B * P)";
     case LK_OP_CLAMP_GRAD: return "P <= B && B <= Q ? A : (C)0";
@@ -219,7 +242,7 @@ void emit_formula(text *t, const lk_fused *fused, int s, const char *formula)
         if (operand >= 0 && !is_name)
             emit(t, "v%d", fused->step[s].operand[operand]);
         else if ((*c == 'P' || *c == 'Q') && !is_name)
-            emit(t, "%s", scalar(number, *c == 'P' ? fused->step[s].alpha : fused->step[s].beta));
+            emit(t, "%s", scalar(number, number_of(fused->step[s].op, &fused->step[s].scalar, *c)));
         else
             emit(t, "%c", *c);
     }
@@ -234,7 +257,7 @@ lk_status emit_chain(text *t, const lki_cuda_chain *chain)
     emit(t, ")\n{\n");
     for (int s = 0; s < fused->step_count; s++) {
         lk_op op = fused->step[s].op;
-        const char *formula = formula_of(op, fused->step[s].mode, fused->step[s].alpha);
+        const char *formula = formula_of(op, &fused->step[s].scalar);
         if (!formula)
             return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no elementwise kernel for op %d",
                                  (int)op);

@@ -78,7 +78,8 @@ template <typename T, int N> lk_status launch(const lk_call *call, int64_t count
 {
     lki_cuda *cuda = lki_cuda_of(call);
     T *grad = (T *)call->in[0].data, *scaler = (T *)call->in[1].data;
-    growth g = {call->attr->alpha, call->attr->beta, (double)call->attr->index};
+    const lk_unscale_attr *attr = &call->attr->unscale;
+    growth g = {attr->growth_factor, attr->backoff_factor, (double)attr->growth_interval};
     int grid = count <= ONE_BLOCK ? 1 : lki_cuda_grid(cuda, (count + N - 1) / N);
     unscale_kernel<T, N><<<grid, LKI_CUDA_BLOCK, 0, cuda->compute>>>(grad, count, scaler, cuda->live, g);
     if (grid > 1) settle_kernel<T><<<1, 1, 0, cuda->compute>>>(scaler, cuda->live, g);

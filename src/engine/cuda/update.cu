@@ -224,7 +224,7 @@ template <typename T, int N>
 lk_status launch_rule(const lk_call *call, const slices &s, int grid, cudaStream_t stream)
 {
     norms *partial = (norms *)call->scratch;
-    switch ((lk_update_rule)call->attr->mode) {
+    switch (call->attr->update.rule) {
     case LK_UPDATE_SGD: update_kernel<T, N, LK_UPDATE_SGD><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
     case LK_UPDATE_ADAM: update_kernel<T, N, LK_UPDATE_ADAM><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
     case LK_UPDATE_ADAMW: update_kernel<T, N, LK_UPDATE_ADAMW><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
@@ -265,7 +265,8 @@ enum { ONE_BLOCK = 8192, MAX_GRID = 1024, MOST_NOTED = 1 << 20 };
 
 bool has_norm(const lk_call *call)
 {
-    return call->op == LK_OP_CLIP_NORM || (call->op == LK_OP_UPDATE && call->attr->mode == LK_UPDATE_LAMB);
+    return call->op == LK_OP_CLIP_NORM ||
+           (call->op == LK_OP_UPDATE && call->attr->update.rule == LK_UPDATE_LAMB);
 }
 
 int grid_of(const lk_call *call, const lki_cuda *cuda, int64_t count, int width)
@@ -288,7 +289,7 @@ template <typename T> lk_status run_typed(const lk_call *call, const slices &s, 
 void take_note(const lk_call *call, const slices &s, lki_cuda *cuda)
 {
     bool fits = call->op == LK_OP_UPDATE && call->in[0].dtype == LK_F32 && !s.scaler &&
-                call->attr->mode != LK_UPDATE_LAMB && s.count <= MOST_NOTED;
+                call->attr->update.rule != LK_UPDATE_LAMB && s.count <= MOST_NOTED;
     lki_cuda_note *note =
         fits ? lki_cuda_take_note(cuda, LKI_CUDA_SMALL_UPDATE, 1, (s.count + 1023) / 1024) : NULL;
     if (!note) return;
@@ -300,7 +301,7 @@ void take_note(const lk_call *call, const slices &s, lki_cuda *cuda)
     lki_cuda_reads(note, cuda->live, sizeof *cuda->live, 0);
     for (int i = 0; i < 5; i++) u->data[i] = (float *)s.data[i];
     u->slot = s.slot;
-    u->rule = call->attr->mode;
+    u->rule = (int)call->attr->update.rule;
     u->range_count = 1;
     u->end[0] = (int)s.count;
 }
@@ -340,9 +341,10 @@ lk_status lki_cuda_prepare_update(lki_cuda *cuda, lk_call *call)
     if (!same)
         return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for updates of %s",
                              lki_cuda_dtype_name(dtype));
-    if (call->op == LK_OP_UPDATE && (call->attr->mode < LK_UPDATE_SGD || call->attr->mode > LK_UPDATE_LAMB))
-        return lki_cuda_fail(LK_ERR_UNSUPPORTED, "there is no update rule %d", call->attr->mode);
-    int slot = lki_cuda_hyper_slot(cuda, call->attr->hyper, call->op == LK_OP_CLIP_NORM);
+    if (call->op == LK_OP_UPDATE &&
+        (call->attr->update.rule < LK_UPDATE_SGD || call->attr->update.rule > LK_UPDATE_LAMB))
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED, "there is no update rule %d", (int)call->attr->update.rule);
+    int slot = lki_cuda_hyper_slot(cuda, call->attr->update.hyper, call->op == LK_OP_CLIP_NORM);
     if (slot < 0) return LK_ERR_UNSUPPORTED;
     update_state *state = (update_state *)lki_cuda_new_state(call, sizeof *state);
     if (!state) {

@@ -165,11 +165,11 @@ axis axis_of(int64_t in, int64_t out, double factor, bool linear, bool align_cor
     return a;
 }
 
-void describe(upsample *v, const lk_attr *attr, lk_shape in, lk_shape out)
+void describe(upsample *v, const lk_upsample_attr *attr, lk_shape in, lk_shape out)
 {
-    int rank = attr->window.rank;
+    int rank = attr->rank;
     v->linear = attr->mode == LK_UPSAMPLE_LINEAR;
-    v->align_corners = attr->index == 1;
+    v->align_corners = attr->align_corners;
     v->planes = lki_cuda_span(in, 0, in.rank - rank);
     v->in_size = lki_cuda_span(in, in.rank - rank, in.rank);
     v->out_size = lki_cuda_span(out, out.rank - rank, out.rank);
@@ -177,7 +177,7 @@ void describe(upsample *v, const lk_attr *attr, lk_shape in, lk_shape out)
         int from = i - (3 - rank);
         v->axes[i] = from < 0 ? axis_of(1, 1, 0, v->linear, v->align_corners)
                               : axis_of(in.dim[in.rank - rank + from], out.dim[out.rank - rank + from],
-                                        attr->window.scale[from], v->linear, v->align_corners);
+                                        attr->scale[from], v->linear, v->align_corners);
     }
 }
 
@@ -194,9 +194,9 @@ lk_status lki_cuda_prepare_upsample(lki_cuda *cuda, lk_call *call)
     state->cuda = cuda;
     lk_shape in = call->in[0].shape, out = call->out[0].shape;
     if (call->op == LK_OP_UPSAMPLE)
-        describe(&state->v, call->attr, in, out);
+        describe(&state->v, &call->attr->upsample, in, out);
     else
-        describe(&state->v, call->attr, out, in);
+        describe(&state->v, &call->attr->upsample, out, in);
     call->run = run;
     return LK_OK;
 }

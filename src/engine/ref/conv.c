@@ -17,7 +17,7 @@ typedef struct conv {
 /* in: (n, c, s...), out: (n, o, p...), weight: (o, c / groups, k...) */
 static conv describe(const lk_call *call, lk_shape in, lk_shape out, lk_shape weight)
 {
-    const lk_window *window = &call->attr->window;
+    const lk_window *window = &call->attr->conv.window;
     int64_t groups = window->groups > 0 ? window->groups : 1;
     return (conv){
         .window = lki_ref_window(window),
@@ -63,9 +63,9 @@ static double output_at(const conv *v, const lk_tensor *x, const lk_tensor *w, i
     return sum;
 }
 
-static double activate(const lk_attr *attr, double value)
+static double activate(const lk_call *call, double value)
 {
-    return attr->activation == LK_ACTIVATION_RELU && value < 0 ? 0 : value;
+    return call->attr->conv.activation == LK_ACTIVATION_RELU && value < 0 ? 0 : value;
 }
 
 lk_status lki_ref_conv(const lk_call *call)
@@ -76,7 +76,7 @@ lk_status lki_ref_conv(const lk_call *call)
         for (int64_t o = 0; o < v.out_channels; o++)
             for (int64_t p = 0; p < v.out.size; p++) {
                 double sum = output_at(&v, x, w, n, o, p) + (b ? lki_ref_get(b, o) : 0);
-                lki_ref_set(y, (n * v.out_channels + o) * v.out.size + p, activate(call->attr, sum));
+                lki_ref_set(y, (n * v.out_channels + o) * v.out.size + p, activate(call, sum));
             }
     return LK_OK;
 }
@@ -122,7 +122,7 @@ static lk_status transposed(const lk_call *call, const lk_tensor *bias)
         for (int64_t c = 0; c < v.in_channels; c++)
             for (int64_t s = 0; s < v.in.size; s++) {
                 double sum = input_gradient_at(&v, dy, w, n, c, s) + (bias ? lki_ref_get(bias, c) : 0);
-                lki_ref_set(dx, (n * v.in_channels + c) * v.in.size + s, activate(call->attr, sum));
+                lki_ref_set(dx, (n * v.in_channels + c) * v.in.size + s, activate(call, sum));
             }
     return LK_OK;
 }
@@ -170,7 +170,8 @@ static double bias_gradient_at(const conv *v, const lk_tensor *dy, int64_t o)
 lk_status lki_ref_conv_grad_weight(const lk_call *call)
 {
     const lk_tensor *dy = &call->in[0], *x = &call->in[1];
-    const lk_tensor *dw = lki_ref_out(call, 0), *db = call->attr->index ? lki_ref_out(call, 1) : NULL;
+    const lk_tensor *dw = lki_ref_out(call, 0),
+                    *db = call->attr->conv.wants_bias ? lki_ref_out(call, 1) : NULL;
     conv v = describe(call, x->shape, dy->shape, call->out[0].shape);
     for (int64_t o = 0; o < v.out_channels; o++) {
         for (int64_t c = 0; dw && c < v.group_in; c++)

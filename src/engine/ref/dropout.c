@@ -12,7 +12,7 @@ static double scale_of(double p)
 lk_status lki_ref_dropout(const lk_call *call)
 {
     const lk_tensor *x = &call->in[0], *y = lki_ref_out(call, 0), *mask = lki_ref_out(call, 1);
-    double p = call->attr->alpha;
+    double p = call->attr->dropout.p;
     bool draws = p > 0 && p < 1;
     if (draws && !call->generator) return lki_fail(LK_ERR_INVALID, "dropout has no random generator");
     int64_t count = lk_tensor_count(x);
@@ -32,7 +32,7 @@ lk_status lki_ref_dropout_grad(const lk_call *call)
     int64_t count = lk_tensor_count(dy);
     for (int64_t i = 0; i < count; i++) {
         bool keep = lki_ref_get(mask, i) != 0;
-        lki_ref_set(&call->out[0], i, keep ? lki_ref_get(dy, i) * scale_of(call->attr->alpha) : 0);
+        lki_ref_set(&call->out[0], i, keep ? lki_ref_get(dy, i) * scale_of(call->attr->dropout.p) : 0);
     }
     return LK_OK;
 }

@@ -21,18 +21,23 @@ static double sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
-/* erf: x Phi(x). tanh: x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3). */
-static double gelu(int mode, double x)
+static double softplus(double x, double beta, double threshold)
 {
-    if (mode == 0) return 0.5 * x * (1 + erf(x * M_SQRT1_2));
+    return x * beta > threshold ? x : log1p(exp(x * beta)) / beta;
+}
+
+/* erf: x Phi(x). tanh: x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3). */
+static double gelu(bool by_tanh, double x)
+{
+    if (!by_tanh) return 0.5 * x * (1 + erf(x * M_SQRT1_2));
     double u = M_SQRT2 * 0.5 * M_2_SQRTPI * (x + 0.044715 * x * x * x);
     return 0.5 * x * (1 + tanh(u));
 }
 
 /* erf: Phi(x) + x phi(x). tanh: (1 + tanh u)/2 + x/2 (1 - tanh^2 u) u'. */
-static double gelu_slope(int mode, double x)
+static double gelu_slope(bool by_tanh, double x)
 {
-    if (mode == 0) {
+    if (!by_tanh) {
         double density = 0.5 * M_2_SQRTPI * M_SQRT1_2 * exp(-0.5 * x * x);
         return 0.5 * (1 + erf(x * M_SQRT1_2)) + x * density;
     }
@@ -42,23 +47,25 @@ static double gelu_slope(int mode, double x)
 }
 
 /* (dy, y or x) -> dx. */
-static double gradient(lk_op op, int mode, double alpha, double beta, double dy, double x)
+static double gradient(lk_op op, const lk_scalar_attr *attr, double dy, double x)
 {
     switch (op) {
     case LK_OP_TANH_GRAD: return dy * (1 - x * x);
     case LK_OP_SIGMOID_GRAD: return dy * (1 - x) * x;
     case LK_OP_RELU_GRAD: return x <= 0 ? 0 : dy;
-    case LK_OP_LEAKY_RELU_GRAD: return x > 0 ? dy : dy * alpha;
-    case LK_OP_ELU_GRAD: return x <= 0 ? dy * alpha * exp(x) : dy;
-    case LK_OP_GELU_GRAD: return dy * gelu_slope(mode, x);
+    case LK_OP_LEAKY_RELU_GRAD: return x > 0 ? dy : dy * attr->slope;
+    case LK_OP_ELU_GRAD: return x <= 0 ? dy * attr->alpha * exp(x) : dy;
+    case LK_OP_GELU_GRAD: return dy * gelu_slope(attr->by_tanh, x);
     case LK_OP_SILU_GRAD: return dy * sigmoid(x) * (1 + x * (1 - sigmoid(x)));
-    case LK_OP_SOFTPLUS_GRAD: return x * alpha > beta ? dy : dy * sigmoid(x * alpha);
-    case LK_OP_CLAMP_GRAD: return alpha <= x && x <= beta ? dy : 0;
+    case LK_OP_SOFTPLUS_GRAD:
+        return x * attr->softplus.beta > attr->softplus.threshold ? dy
+                                                                  : dy * sigmoid(x * attr->softplus.beta);
+    case LK_OP_CLAMP_GRAD: return attr->clamp.min <= x && x <= attr->clamp.max ? dy : 0;
     default: return NAN;
     }
 }
 
-static double unary(lk_op op, int mode, double alpha, double beta, double x)
+static double unary(lk_op op, const lk_scalar_attr *attr, double x)
 {
     switch (op) {
     case LK_OP_NEG: return -x;
@@ -73,22 +80,22 @@ static double unary(lk_op op, int mode, double alpha, double beta, double x)
     case LK_OP_TANH: return tanh(x);
     case LK_OP_SIGMOID: return sigmoid(x);
     case LK_OP_RELU: return x < 0 ? 0 : x;
-    case LK_OP_LEAKY_RELU: return x > 0 ? x : x * alpha;
-    case LK_OP_ELU: return x <= 0 ? expm1(x) * alpha : x;
-    case LK_OP_GELU: return gelu(mode, x);
+    case LK_OP_LEAKY_RELU: return x > 0 ? x : x * attr->slope;
+    case LK_OP_ELU: return x <= 0 ? expm1(x) * attr->alpha : x;
+    case LK_OP_GELU: return gelu(attr->by_tanh, x);
     case LK_OP_SILU: return x * sigmoid(x);
-    case LK_OP_SOFTPLUS: return x * alpha > beta ? x : log1p(exp(x * alpha)) / alpha;
-    case LK_OP_CLAMP: return minimum(maximum(x, alpha), beta);
-    case LK_OP_ADD_SCALAR: return x + alpha;
-    case LK_OP_MUL_SCALAR: return x * alpha;
-    case LK_OP_POW_SCALAR: return pow(x, alpha);
+    case LK_OP_SOFTPLUS: return softplus(x, attr->softplus.beta, attr->softplus.threshold);
+    case LK_OP_CLAMP: return minimum(maximum(x, attr->clamp.min), attr->clamp.max);
+    case LK_OP_ADD_SCALAR: return x + attr->number;
+    case LK_OP_MUL_SCALAR: return x * attr->number;
+    case LK_OP_POW_SCALAR: return pow(x, attr->number);
     case LK_OP_CAST:
     case LK_OP_COPY: return x;
     default: return NAN;
     }
 }
 
-double lki_ref_scalar(lk_op op, int mode, double alpha, double beta, double a, double b, double c)
+double lki_ref_scalar(lk_op op, const lk_scalar_attr *attr, double a, double b, double c)
 {
     switch (op) {
     case LK_OP_ADD: return a + b;
@@ -110,15 +117,14 @@ double lki_ref_scalar(lk_op op, int mode, double alpha, double beta, double a, d
     case LK_OP_GELU_GRAD:
     case LK_OP_SILU_GRAD:
     case LK_OP_SOFTPLUS_GRAD:
-    case LK_OP_CLAMP_GRAD: return gradient(op, mode, alpha, beta, a, b);
-    default: return unary(op, mode, alpha, beta, a);
+    case LK_OP_CLAMP_GRAD: return gradient(op, attr, a, b);
+    default: return unary(op, attr, a);
     }
 }
 
 lk_status lki_ref_elementwise(const lk_call *call)
 {
     const lk_tensor *out = &call->out[0];
-    const lk_attr *attr = call->attr;
     lk_tensor in[3] = {{0}};
     for (int k = 0; k < call->input_count && k < 3; k++) in[k] = lki_ref_broadcast(&call->in[k], out->shape);
     int64_t count = lk_tensor_count(out);
@@ -126,8 +132,7 @@ lk_status lki_ref_elementwise(const lk_call *call)
         double value[3] = {0};
         for (int k = 0; k < call->input_count && k < 3; k++)
             value[k] = lki_ref_get(&in[k], lki_ref_offset(&in[k], i));
-        double result =
-            lki_ref_scalar(call->op, attr->mode, attr->alpha, attr->beta, value[0], value[1], value[2]);
+        double result = lki_ref_scalar(call->op, &call->attr->scalar, value[0], value[1], value[2]);
         lki_ref_set(out, i, result);
     }
     return LK_OK;
@@ -135,7 +140,7 @@ lk_status lki_ref_elementwise(const lk_call *call)
 
 lk_status lki_ref_full(const lk_call *call)
 {
-    lki_ref_fill(&call->out[0], call->attr->alpha);
+    lki_ref_fill(&call->out[0], call->attr->fill.value);
     return LK_OK;
 }
 

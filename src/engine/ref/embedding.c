@@ -32,7 +32,7 @@ lk_status lki_ref_embedding_grad(const lk_call *call)
     lki_ref_fill(dweight, 0);
     for (int64_t i = 0; i < count; i++) {
         LKI_TRY(row_at(index, i, dweight->shape.dim[0], &row));
-        if (row == call->attr->index) continue;
+        if (row == call->attr->embedding.padding_index) continue;
         for (int64_t j = 0; j < width; j++)
             lki_ref_add(dweight, row * width + j, lki_ref_get(dy, i * width + j));
     }

@@ -12,8 +12,7 @@ static double run_chain(const lk_fused *fused, double *value)
             operand[k] = known ? value[from] : 0;
         }
         value[fused->input_count + s] =
-            lki_ref_scalar(fused->step[s].op, fused->step[s].mode, fused->step[s].alpha, fused->step[s].beta,
-                           operand[0], operand[1], operand[2]);
+            lki_ref_scalar(fused->step[s].op, &fused->step[s].scalar, operand[0], operand[1], operand[2]);
     }
     return value[fused->input_count + fused->step_count - 1];
 }
@@ -21,7 +20,7 @@ static double run_chain(const lk_fused *fused, double *value)
 lk_status lki_ref_fused(const lk_call *call)
 {
     const lk_tensor *out = &call->out[0];
-    const lk_fused *fused = call->attr->fused;
+    const lk_fused *fused = call->attr->fused.chain;
     lk_tensor in[LK_MAX_FUSED_INPUTS] = {{0}};
     for (int k = 0; k < fused->input_count; k++) in[k] = lki_ref_broadcast(&call->in[k], out->shape);
     int64_t count = lk_tensor_count(out);

@@ -18,7 +18,7 @@
 /* How a loss reads its operands: logits (n, c, s...) as n by c by inner. */
 typedef struct class_loss {
     const lk_tensor *target, *weight;
-    const lk_attr *attr;
+    const lk_class_loss_attr *attr;
     double smoothing;
     bool probabilities;
     int64_t outer, classes, inner;
@@ -30,7 +30,7 @@ static class_loss describe(const lk_call *call, lk_shape scores, int target, dou
     class_loss loss = {
         .target = &call->in[target],
         .weight = lki_ref_in(call, target + 1),
-        .attr = call->attr,
+        .attr = &call->attr->class_loss,
         .smoothing = smoothing,
         .probabilities = lk_dtype_is_float(call->in[target].dtype),
         .outer = lki_ref_span(scores, 0, axis),
@@ -58,7 +58,7 @@ static double weight_of(const class_loss *loss, int64_t c)
 
 static bool is_ignored(const class_loss *loss, int64_t i)
 {
-    return !loss->probabilities && lki_ref_get_i64(loss->target, i) == loss->attr->index;
+    return !loss->probabilities && lki_ref_get_i64(loss->target, i) == loss->attr->ignore_index;
 }
 
 /* q_ic of the formula above. */
@@ -138,7 +138,7 @@ static double upstream(const class_loss *loss, const lk_tensor *dloss, int64_t i
 lk_status lki_ref_cross_entropy(const lk_call *call)
 {
     const lk_tensor *logits = &call->in[0], *logp = lki_ref_out(call, 1);
-    class_loss loss = describe(call, logits->shape, 1, call->attr->alpha);
+    class_loss loss = describe(call, logits->shape, 1, call->attr->class_loss.label_smoothing);
     LKI_TRY(check_targets(&loss));
     if (lki_ref_out(call, 0)) reduce_losses(&loss, logits, true, &call->out[0]);
     int64_t count = sample_count(&loss);
@@ -156,7 +156,7 @@ lk_status lki_ref_cross_entropy(const lk_call *call)
 lk_status lki_ref_cross_entropy_grad(const lk_call *call)
 {
     const lk_tensor *dloss = &call->in[0], *logp = &call->in[1], *out = &call->out[0];
-    class_loss loss = describe(call, logp->shape, 2, call->attr->alpha);
+    class_loss loss = describe(call, logp->shape, 2, call->attr->class_loss.label_smoothing);
     LKI_TRY(check_targets(&loss));
     int64_t count = sample_count(&loss);
     double total = divisor(&loss);

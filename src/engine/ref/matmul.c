@@ -2,8 +2,8 @@
 #include "engine/ref/ref.h"
 
 /* c (m, n) = a (m, k) b (k, n), each transposed where asked, at the given first elements. */
-static void multiply(const lk_attr *attr, const lk_tensor *a, int64_t a0, const lk_tensor *b, int64_t b0,
-                     const lk_tensor *c, int64_t c0, int64_t m, int64_t n, int64_t k)
+static void multiply(const lk_matmul_attr *attr, const lk_tensor *a, int64_t a0, const lk_tensor *b,
+                     int64_t b0, const lk_tensor *c, int64_t c0, int64_t m, int64_t n, int64_t k)
 {
     int64_t a_row = attr->transpose_a ? 1 : k, a_column = attr->transpose_a ? m : 1;
     int64_t b_row = attr->transpose_b ? 1 : n, b_column = attr->transpose_b ? k : 1;
@@ -33,12 +33,12 @@ lk_status lki_ref_matmul(const lk_call *call)
     lk_shape batch = c->shape;
     batch.rank -= 2;
     int64_t m = c->shape.dim[batch.rank], n = c->shape.dim[batch.rank + 1];
-    int64_t k = a->shape.dim[a->shape.rank - (call->attr->transpose_a ? 2 : 1)];
+    int64_t k = a->shape.dim[a->shape.rank - (call->attr->matmul.transpose_a ? 2 : 1)];
     lk_tensor a_batch = batch_of(a, batch, m * k), b_batch = batch_of(b, batch, k * n);
     int64_t count = lk_shape_count(batch);
     for (int64_t i = 0; i < count; i++)
-        multiply(call->attr, a, lki_ref_offset(&a_batch, i), b, lki_ref_offset(&b_batch, i), c, i * m * n, m,
-                 n, k);
+        multiply(&call->attr->matmul, a, lki_ref_offset(&a_batch, i), b, lki_ref_offset(&b_batch, i), c,
+                 i * m * n, m, n, k);
     return LK_OK;
 }
 
@@ -52,7 +52,7 @@ lk_status lki_ref_linear(const lk_call *call)
         for (int64_t j = 0; j < n; j++) {
             double sum = b ? lki_ref_get(b, j) : 0;
             for (int64_t l = 0; l < k; l++) sum += lki_ref_get(x, i * k + l) * lki_ref_get(w, j * k + l);
-            if (call->attr->activation == LK_ACTIVATION_RELU && sum < 0) sum = 0;
+            if (call->attr->linear.activation == LK_ACTIVATION_RELU && sum < 0) sum = 0;
             lki_ref_set(y, i * n + j, sum);
         }
     return LK_OK;
@@ -62,7 +62,8 @@ lk_status lki_ref_linear(const lk_call *call)
 lk_status lki_ref_linear_grad(const lk_call *call)
 {
     const lk_tensor *dy = &call->in[0], *x = &call->in[1];
-    const lk_tensor *dw = lki_ref_out(call, 0), *db = call->attr->index ? lki_ref_out(call, 1) : NULL;
+    const lk_tensor *dw = lki_ref_out(call, 0),
+                    *db = call->attr->linear.wants_bias ? lki_ref_out(call, 1) : NULL;
     int64_t n = dy->shape.dim[dy->shape.rank - 1], k = x->shape.dim[x->shape.rank - 1];
     int64_t rows = lki_ref_span(x->shape, 0, x->shape.rank - 1);
     for (int64_t j = 0; j < n; j++) {

@@ -30,15 +30,15 @@ lk_status lki_ref_permute(const lk_call *call)
 {
     lk_tensor x = dense(&call->in[0]), view = x;
     for (int i = 0; i < x.shape.rank; i++) {
-        view.shape.dim[i] = x.shape.dim[call->attr->order[i]];
-        view.stride[i] = x.stride[call->attr->order[i]];
+        view.shape.dim[i] = x.shape.dim[call->attr->permute.order[i]];
+        view.stride[i] = x.stride[call->attr->permute.order[i]];
     }
     gather_view(&call->out[0], &view);
     return LK_OK;
 }
 
 /* The slice as a view of the dense tensor that it is a slice of. */
-static lk_tensor slice_of(const lk_tensor *whole, const lk_attr *attr, lk_shape shape)
+static lk_tensor slice_of(const lk_tensor *whole, const lk_slice_attr *attr, lk_shape shape)
 {
     lk_tensor view = dense(whole);
     int64_t first = 0;
@@ -54,7 +54,7 @@ static lk_tensor slice_of(const lk_tensor *whole, const lk_attr *attr, lk_shape 
 lk_status lki_ref_slice(const lk_call *call)
 {
     if (!lk_tensor_count(&call->out[0])) return LK_OK;
-    lk_tensor view = slice_of(&call->in[0], call->attr, call->out[0].shape);
+    lk_tensor view = slice_of(&call->in[0], &call->attr->slice, call->out[0].shape);
     gather_view(&call->out[0], &view);
     return LK_OK;
 }
@@ -65,7 +65,7 @@ lk_status lki_ref_slice_grad(const lk_call *call)
     lki_ref_fill(&call->out[0], 0);
     int64_t count = lk_tensor_count(dy);
     if (!count) return LK_OK;
-    lk_tensor view = slice_of(&call->out[0], call->attr, dy->shape);
+    lk_tensor view = slice_of(&call->out[0], &call->attr->slice, dy->shape);
     for (int64_t i = 0; i < count; i++) lki_ref_move(&view, lki_ref_offset(&view, i), dy, i);
     return LK_OK;
 }
@@ -73,7 +73,7 @@ lk_status lki_ref_slice_grad(const lk_call *call)
 lk_status lki_ref_concat(const lk_call *call)
 {
     const lk_tensor *out = &call->out[0];
-    int axis = call->attr->axis;
+    int axis = call->attr->axis.axis;
     int64_t outer = lki_ref_span(out->shape, 0, axis),
             inner = lki_ref_span(out->shape, axis + 1, out->shape.rank);
     int64_t out_row = out->shape.dim[axis] * inner, before = 0;
@@ -101,13 +101,13 @@ static int64_t padded_index(lk_pad_mode mode, int64_t index, int64_t size)
 }
 
 /* Where element `index` of the padded shape comes from in the dense x, or -1 for the constant. */
-static int64_t pad_source(const lk_attr *attr, const lk_tensor *x, lk_shape padded, int64_t index)
+static int64_t pad_source(const lk_pad_attr *attr, const lk_tensor *x, lk_shape padded, int64_t index)
 {
     int64_t offset = 0;
     for (int i = padded.rank - 1; i >= 0; i--) {
-        int64_t at = index % padded.dim[i] - attr->begin[i];
+        int64_t at = index % padded.dim[i] - attr->before[i];
         index /= padded.dim[i];
-        at = padded_index((lk_pad_mode)attr->mode, at, x->shape.dim[i]);
+        at = padded_index(attr->mode, at, x->shape.dim[i]);
         if (at < 0) return -1;
         offset += at * x->stride[i];
     }
@@ -120,9 +120,9 @@ lk_status lki_ref_pad(const lk_call *call)
     const lk_tensor *out = &call->out[0];
     int64_t count = lk_tensor_count(out);
     for (int64_t i = 0; i < count; i++) {
-        int64_t from = pad_source(call->attr, &x, out->shape, i);
+        int64_t from = pad_source(&call->attr->pad, &x, out->shape, i);
         if (from < 0)
-            lki_ref_set(out, i, call->attr->alpha);
+            lki_ref_set(out, i, call->attr->pad.value);
         else
             lki_ref_move(out, i, &x, from);
     }
@@ -137,7 +137,7 @@ lk_status lki_ref_pad_grad(const lk_call *call)
     lki_ref_fill(&dx, 0);
     int64_t count = lk_tensor_count(dy);
     for (int64_t i = 0; i < count; i++) {
-        int64_t to = pad_source(call->attr, &dx, dy->shape, i);
+        int64_t to = pad_source(&call->attr->pad, &dx, dy->shape, i);
         if (to >= 0) lki_ref_add(&dx, to, lki_ref_get(dy, i));
     }
     return LK_OK;
@@ -167,7 +167,7 @@ lk_status lki_ref_gather(const lk_call *call)
     const lk_tensor *index = &call->in[1];
     int64_t count = lk_tensor_count(index), from;
     for (int64_t i = 0; i < count; i++) {
-        LKI_TRY(gather_source(&x, index, call->attr->axis, i, &from));
+        LKI_TRY(gather_source(&x, index, call->attr->gather.axis, i, &from));
         lki_ref_move(&call->out[0], i, &x, from);
     }
     return LK_OK;
@@ -180,7 +180,7 @@ lk_status lki_ref_gather_grad(const lk_call *call)
     lki_ref_fill(&dx, 0);
     int64_t count = lk_tensor_count(index), to;
     for (int64_t i = 0; i < count; i++) {
-        LKI_TRY(gather_source(&dx, index, call->attr->axis, i, &to));
+        LKI_TRY(gather_source(&dx, index, call->attr->gather.axis, i, &to));
         lki_ref_add(&dx, to, lki_ref_get(dy, i));
     }
     return LK_OK;

@@ -18,11 +18,11 @@ typedef struct norm {
     int64_t set_count, set_size;
 } norm;
 
-static norm describe(lk_op kind, const lk_attr *attr, lk_shape shape)
+static norm describe(lk_op kind, const lk_norm_attr *attr, lk_shape shape)
 {
-    norm v = {.kind = kind, .groups = attr->index};
+    norm v = {.kind = kind, .groups = attr->group_count};
     if (kind == LK_OP_LAYER_NORM) {
-        int axis = shape.rank - (int)attr->index;
+        int axis = shape.rank - attr->axis_count;
         v.outer = v.set_count = lki_ref_span(shape, 0, axis);
         v.channels = v.set_size = lki_ref_span(shape, axis, shape.rank);
         v.inner = 1;
@@ -75,7 +75,7 @@ static void moments(const norm *v, const lk_tensor *x, int64_t s, double *mean, 
 static void normalise(const lk_call *call, const norm *v, int64_t s, double mean, double variance)
 {
     const lk_tensor *x = &call->in[0], *weight = lki_ref_in(call, 1), *bias = lki_ref_in(call, 2);
-    double istd = 1 / sqrt(variance + call->attr->alpha);
+    double istd = 1 / sqrt(variance + call->attr->norm.eps);
     for (int64_t j = 0; lki_ref_out(call, 0) && j < v->set_size; j++) {
         int64_t at = place(v, s, j);
         double y =
@@ -94,14 +94,14 @@ static void blend(const lk_tensor *running, int64_t i, double momentum, double f
 lk_status lki_ref_batch_norm(const lk_call *call)
 {
     const lk_tensor *running_mean = lki_ref_in(call, 3), *running_var = lki_ref_in(call, 4);
-    norm v = describe(LK_OP_BATCH_NORM, call->attr, call->in[0].shape);
+    norm v = describe(LK_OP_BATCH_NORM, &call->attr->norm, call->in[0].shape);
     double n = (double)v.set_size;
     for (int64_t s = 0; s < v.set_count; s++) {
         double mean, variance;
-        if (call->attr->training || !running_mean || !running_var) {
+        if (call->attr->norm.training || !running_mean || !running_var) {
             moments(&v, &call->in[0], s, &mean, &variance);
-            blend(running_mean, s, call->attr->beta, mean);
-            blend(running_var, s, call->attr->beta, variance * n / (n - 1));
+            blend(running_mean, s, call->attr->norm.momentum, mean);
+            blend(running_var, s, call->attr->norm.momentum, variance * n / (n - 1));
         } else {
             mean = lki_ref_get(running_mean, s);
             variance = lki_ref_get(running_var, s);
@@ -113,7 +113,7 @@ lk_status lki_ref_batch_norm(const lk_call *call)
 
 static lk_status by_own_moments(const lk_call *call, lk_op kind)
 {
-    norm v = describe(kind, call->attr, call->in[0].shape);
+    norm v = describe(kind, &call->attr->norm, call->in[0].shape);
     for (int64_t s = 0; s < v.set_count; s++) {
         double mean, variance;
         moments(&v, &call->in[0], s, &mean, &variance);
@@ -182,7 +182,7 @@ static void channel_gradients(const norm *v, const backward *b, const lk_tensor 
 static lk_status gradients(const lk_call *call, lk_op kind, bool constant)
 {
     backward b = {&call->in[0], &call->in[1], lki_ref_in(call, 2), &call->in[3], &call->in[4]};
-    norm v = describe(kind, call->attr, b.x->shape);
+    norm v = describe(kind, &call->attr->norm, b.x->shape);
     /* dx last: it may lie over dy. */
     channel_gradients(&v, &b, lki_ref_out(call, 1), lki_ref_out(call, 2));
     if (lki_ref_out(call, 0)) input_gradient(&v, &b, &call->out[0], constant);
@@ -191,7 +191,7 @@ static lk_status gradients(const lk_call *call, lk_op kind, bool constant)
 
 lk_status lki_ref_batch_norm_grad(const lk_call *call)
 {
-    return gradients(call, LK_OP_BATCH_NORM, !call->attr->training);
+    return gradients(call, LK_OP_BATCH_NORM, !call->attr->norm.training);
 }
 
 lk_status lki_ref_layer_norm_grad(const lk_call *call)

@@ -26,10 +26,10 @@ static double clamped_log(double x)
     return fmax(log(x), -100);
 }
 
-static double value_of(lk_pointwise_loss mode, term v)
+static double value_of(lk_pointwise_loss kind, term v)
 {
     double d = v.x - v.t, size = fabs(d);
-    switch (mode) {
+    switch (kind) {
     case LK_LOSS_MSE: return d * d;
     case LK_LOSS_L1: return size;
     case LK_LOSS_SMOOTH_L1: return size < v.b ? 0.5 * d * d / v.b : size - 0.5 * v.b;
@@ -45,10 +45,10 @@ static double value_of(lk_pointwise_loss mode, term v)
 }
 
 /* d value / d x. */
-static double slope_of(lk_pointwise_loss mode, term v)
+static double slope_of(lk_pointwise_loss kind, term v)
 {
     double d = v.x - v.t;
-    switch (mode) {
+    switch (kind) {
     case LK_LOSS_MSE: return 2 * d;
     case LK_LOSS_L1: return sign_of(d);
     case LK_LOSS_SMOOTH_L1:
@@ -73,11 +73,11 @@ static term term_at(const lk_call *call, int first, int64_t i)
         .t = lki_ref_get(&call->in[first + 1], i),
         .weight = weight ? lki_ref_get(weight, i) : 1,
         .pos_weight = pos_weight ? lki_ref_get(pos_weight, i) : 1,
-        .b = call->attr->alpha,
+        .b = call->attr->pointwise_loss.parameter,
     };
 }
 
-static double divisor(const lk_attr *attr, lk_shape shape)
+static double divisor(const lk_pointwise_loss_attr *attr, lk_shape shape)
 {
     if (attr->reduction == LK_REDUCTION_MEAN) return (double)lk_shape_count(shape);
     if (attr->reduction == LK_REDUCTION_BATCH_MEAN) return shape.rank ? (double)shape.dim[0] : 1;
@@ -87,33 +87,33 @@ static double divisor(const lk_attr *attr, lk_shape shape)
 lk_status lki_ref_pointwise_loss(const lk_call *call)
 {
     const lk_tensor *x = &call->in[0], *out = &call->out[0];
-    lk_pointwise_loss mode = (lk_pointwise_loss)call->attr->mode;
-    bool whole = call->attr->reduction != LK_REDUCTION_NONE;
+    lk_pointwise_loss kind = call->attr->pointwise_loss.kind;
+    bool whole = call->attr->pointwise_loss.reduction != LK_REDUCTION_NONE;
     int64_t count = lk_tensor_count(x);
     double sum = 0;
     for (int64_t i = 0; i < count; i++) {
         term v = term_at(call, 0, i);
-        if (mode == LK_LOSS_BCE && !(v.x >= 0 && v.x <= 1))
+        if (kind == LK_LOSS_BCE && !(v.x >= 0 && v.x <= 1))
             return lki_fail(LK_ERR_RANGE, "probability %g at position %lld is outside of 0..1", v.x,
                             (long long)i);
-        double value = value_of(mode, v);
+        double value = value_of(kind, v);
         if (!whole) lki_ref_set(out, i, value);
         sum += value;
     }
-    if (whole) lki_ref_set(out, 0, sum / divisor(call->attr, x->shape));
+    if (whole) lki_ref_set(out, 0, sum / divisor(&call->attr->pointwise_loss, x->shape));
     return LK_OK;
 }
 
 lk_status lki_ref_pointwise_loss_grad(const lk_call *call)
 {
     const lk_tensor *dloss = &call->in[0], *x = &call->in[1], *dx = &call->out[0];
-    lk_pointwise_loss mode = (lk_pointwise_loss)call->attr->mode;
-    bool whole = call->attr->reduction != LK_REDUCTION_NONE;
+    lk_pointwise_loss kind = call->attr->pointwise_loss.kind;
+    bool whole = call->attr->pointwise_loss.reduction != LK_REDUCTION_NONE;
     int64_t count = lk_tensor_count(x);
-    double total = divisor(call->attr, x->shape);
+    double total = divisor(&call->attr->pointwise_loss, x->shape);
     for (int64_t i = 0; i < count; i++) {
         double g = lki_ref_get(dloss, whole ? 0 : i) / total;
-        lki_ref_set(dx, i, g * slope_of(mode, term_at(call, 1, i)));
+        lki_ref_set(dx, i, g * slope_of(kind, term_at(call, 1, i)));
     }
     return LK_OK;
 }

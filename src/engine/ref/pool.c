@@ -10,7 +10,7 @@ typedef struct pool {
 
 static pool describe(const lk_call *call, lk_shape in, lk_shape out)
 {
-    const lk_window *window = &call->attr->window;
+    const lk_window *window = &call->attr->pool.window;
     return (pool){
         .window = lki_ref_window(window),
         .in = lki_ref_planes_of(in, window->rank),
@@ -52,7 +52,7 @@ lk_status lki_ref_max_pool(const lk_call *call)
             double largest;
             lki_ref_unflatten(p, i, v.out.dim);
             int64_t best = winner(&v, x, n * v.in.size, p, &largest);
-            if (call->attr->activation == LK_ACTIVATION_RELU && largest <= 0) {
+            if (call->attr->pool.activation == LK_ACTIVATION_RELU && largest <= 0) {
                 best = -1;
                 if (largest < 0) largest = 0;
             }

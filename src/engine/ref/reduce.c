@@ -50,14 +50,14 @@ static double sum_of(const lk_tensor *x, const reduction *r, int64_t i)
 
 lk_status lki_ref_sum(const lk_call *call)
 {
-    reduction r = split(&call->in[0], call->attr->axes);
+    reduction r = split(&call->in[0], call->attr->reduce.axes);
     for (int64_t i = 0; i < r.kept_count; i++) lki_ref_set(&call->out[0], i, sum_of(&call->in[0], &r, i));
     return LK_OK;
 }
 
 lk_status lki_ref_mean(const lk_call *call)
 {
-    reduction r = split(&call->in[0], call->attr->axes);
+    reduction r = split(&call->in[0], call->attr->reduce.axes);
     for (int64_t i = 0; i < r.kept_count; i++)
         lki_ref_set(&call->out[0], i, sum_of(&call->in[0], &r, i) / (double)r.gone_count);
     return LK_OK;
@@ -72,7 +72,7 @@ static bool is_larger(double x, double largest)
 lk_status lki_ref_max(const lk_call *call)
 {
     const lk_tensor *x = &call->in[0];
-    reduction r = split(x, call->attr->axes);
+    reduction r = split(x, call->attr->reduce.axes);
     for (int64_t i = 0; i < r.kept_count; i++) {
         double largest = -INFINITY;
         for (int64_t j = 0; j < r.gone_count; j++) {
@@ -88,8 +88,8 @@ lk_status lki_ref_max(const lk_call *call)
 lk_status lki_ref_var(const lk_call *call)
 {
     const lk_tensor *x = &call->in[0];
-    reduction r = split(x, call->attr->axes);
-    double divisor = fmax(0, (double)(r.gone_count - call->attr->index));
+    reduction r = split(x, call->attr->reduce.axes);
+    double divisor = fmax(0, (double)(r.gone_count - call->attr->reduce.correction));
     for (int64_t i = 0; i < r.kept_count; i++) {
         double mean = sum_of(x, &r, i) / (double)r.gone_count, square = 0;
         for (int64_t j = 0; j < r.gone_count; j++) {
@@ -123,7 +123,7 @@ lk_status lki_ref_max_grad(const lk_call *call)
 lk_status lki_ref_argmax(const lk_call *call)
 {
     const lk_tensor *x = &call->in[0];
-    reduction r = split(x, 1u << call->attr->axis);
+    reduction r = split(x, 1u << call->attr->axis.axis);
     for (int64_t i = 0; i < r.kept_count; i++) {
         int64_t best = 0;
         for (int64_t j = 1; j < r.gone_count; j++)

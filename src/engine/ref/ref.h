@@ -72,8 +72,8 @@ lk_status lki_ref_clip_value(const lk_call *call);
 lk_status lki_ref_accumulate(const lk_call *call);
 lk_status lki_ref_unscale(const lk_call *call);
 
-/* One elementwise op of up to three numbers; the attributes are those of the op's line in op.h. */
-double lki_ref_scalar(lk_op op, int mode, double alpha, double beta, double a, double b, double c);
+/* One elementwise op of up to three numbers. */
+double lki_ref_scalar(lk_op op, const lk_scalar_attr *attr, double a, double b, double c);
 
 /* Element `index` of a contiguous tensor. */
 static inline double lki_ref_get(const lk_tensor *tensor, int64_t index)

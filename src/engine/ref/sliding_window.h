@@ -30,7 +30,6 @@ static inline lk_window lki_ref_window(const lk_window *window)
         wide.stride[i] = from < 0 ? 1 : window->stride[from];
         wide.padding[i] = from < 0 ? 0 : window->padding[from];
         wide.dilation[i] = from < 0 ? 1 : window->dilation[from];
-        wide.scale[i] = from < 0 ? 0 : window->scale[from];
     }
     return wide;
 }

@@ -11,7 +11,7 @@ typedef struct lines {
 static lines lines_of(const lk_call *call)
 {
     lk_shape shape = call->in[0].shape;
-    int axis = call->attr->axis;
+    int axis = call->attr->axis.axis;
     if (!shape.rank) return (lines){1, 1, 1};
     int64_t inner = lki_ref_span(shape, axis + 1, shape.rank);
     return (lines){lki_ref_span(shape, 0, axis) * inner, shape.dim[axis], inner};

@@ -24,12 +24,12 @@ static double scaler_at(const lk_call *call, int index, lk_scaler_field field)
 /* t: updates that were made count, skipped ones do not. */
 static double step_of(const lk_call *call)
 {
-    return (double)call->attr->hyper->step - scaler_at(call, UPDATE_SCALER, LK_SCALER_SKIPPED);
+    return (double)call->attr->update.hyper->step - scaler_at(call, UPDATE_SCALER, LK_SCALER_SKIPPED);
 }
 
 static double gradient_at(const lk_call *call, int64_t i)
 {
-    const lk_hyper *hyper = call->attr->hyper;
+    const lk_hyper *hyper = call->attr->update.hyper;
     double g = lki_ref_get(&call->in[1], i) * scale_of(hyper);
     return hyper->maximize ? -g : g;
 }
@@ -46,7 +46,7 @@ static double average(const lk_tensor *state, int64_t i, double decay, double x)
  * buffer) with nesterov, else p -= lr buffer. */
 static void sgd(const lk_call *call, int64_t count)
 {
-    const lk_hyper *h = call->attr->hyper;
+    const lk_hyper *h = call->attr->update.hyper;
     const lk_tensor *param = &call->in[0], *buffer = lki_ref_in(call, 2);
     for (int64_t i = 0; i < count; i++) {
         double p = lki_ref_get(param, i);
@@ -64,7 +64,7 @@ static void sgd(const lk_call *call, int64_t count)
  * decay p to g, adamw shrinks p by 1 - lr decay first; amsgrad takes the largest v so far. */
 static void adam(const lk_call *call, int64_t count, bool decoupled)
 {
-    const lk_hyper *h = call->attr->hyper;
+    const lk_hyper *h = call->attr->update.hyper;
     const lk_tensor *param = &call->in[0], *m = &call->in[2], *v = &call->in[3], *v_max = lki_ref_in(call, 4);
     double correction1 = 1 - pow(h->beta1, step_of(call)), correction2 = 1 - pow(h->beta2, step_of(call));
     for (int64_t i = 0; i < count; i++) {
@@ -87,7 +87,7 @@ static void adam(const lk_call *call, int64_t count, bool decoupled)
  * g / d and p -= lr b, else p -= lr g / d. */
 static void rmsprop(const lk_call *call, int64_t count)
 {
-    const lk_hyper *h = call->attr->hyper;
+    const lk_hyper *h = call->attr->update.hyper;
     const lk_tensor *param = &call->in[0], *square = &call->in[2];
     const lk_tensor *buffer = lki_ref_in(call, 3), *mean = lki_ref_in(call, 4);
     for (int64_t i = 0; i < count; i++) {
@@ -110,7 +110,7 @@ static void rmsprop(const lk_call *call, int64_t count)
 /* s += g^2; p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps). */
 static void adagrad(const lk_call *call, int64_t count)
 {
-    const lk_hyper *h = call->attr->hyper;
+    const lk_hyper *h = call->attr->update.hyper;
     const lk_tensor *param = &call->in[0], *sum = &call->in[2];
     double lr = h->lr / (1 + (step_of(call) - 1) * h->lr_decay);
     for (int64_t i = 0; i < count; i++) {
@@ -125,7 +125,7 @@ static void adagrad(const lk_call *call, int64_t count)
 /* u = m^ / (sqrt(v^) + eps) + decay p, with m^ and v^ corrected for their start at zero unless no_debias. */
 static double lamb_direction(const lk_call *call, int64_t i)
 {
-    const lk_hyper *h = call->attr->hyper;
+    const lk_hyper *h = call->attr->update.hyper;
     double m = lki_ref_get(&call->in[2], i), v = lki_ref_get(&call->in[3], i);
     if (!h->no_debias) {
         m /= 1 - pow(h->beta1, step_of(call));
@@ -145,7 +145,7 @@ static double trust_ratio(const lk_hyper *h, double param_square, double directi
 /* p -= lr r u with the trust ratio r. */
 static void lamb(const lk_call *call, int64_t count)
 {
-    const lk_hyper *h = call->attr->hyper;
+    const lk_hyper *h = call->attr->update.hyper;
     const lk_tensor *param = &call->in[0];
     double param_square = 0, direction_square = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -165,7 +165,7 @@ lk_status lki_ref_update(const lk_call *call)
 {
     int64_t count = lk_tensor_count(&call->in[0]);
     if (scaler_at(call, UPDATE_SCALER, LK_SCALER_FOUND) != 0) return LK_OK;
-    switch ((lk_update_rule)call->attr->mode) {
+    switch (call->attr->update.rule) {
     case LK_UPDATE_SGD: sgd(call, count); return LK_OK;
     case LK_UPDATE_ADAM: adam(call, count, false); return LK_OK;
     case LK_UPDATE_ADAMW: adam(call, count, true); return LK_OK;
@@ -173,14 +173,14 @@ lk_status lki_ref_update(const lk_call *call)
     case LK_UPDATE_ADAGRAD: adagrad(call, count); return LK_OK;
     case LK_UPDATE_LAMB: lamb(call, count); return LK_OK;
     }
-    return lki_fail(LK_ERR_UNSUPPORTED, "there is no update rule %d", call->attr->mode);
+    return lki_fail(LK_ERR_UNSUPPORTED, "there is no update rule %d", (int)call->attr->update.rule);
 }
 
 /* n = |grad_scale g|; g *= clip / (n + 1e-6) where that is below 1. The scale itself is left to the update,
  * which applies it to what it reads. */
 lk_status lki_ref_clip_norm(const lk_call *call)
 {
-    lk_hyper *hyper = call->attr->hyper;
+    lk_hyper *hyper = call->attr->update.hyper;
     const lk_tensor *grad = &call->in[0];
     int64_t count = lk_tensor_count(grad);
     double square = 0;
@@ -196,7 +196,7 @@ lk_status lki_ref_clip_norm(const lk_call *call)
 /* grad_scale g is held within -clip..clip. */
 lk_status lki_ref_clip_value(const lk_call *call)
 {
-    const lk_hyper *hyper = call->attr->hyper;
+    const lk_hyper *hyper = call->attr->update.hyper;
     const lk_tensor *grad = &call->in[0];
     int64_t count = lk_tensor_count(grad);
     double limit = hyper->clip / fabs(scale_of(hyper));
@@ -213,7 +213,7 @@ lk_status lki_ref_accumulate(const lk_call *call)
     const lk_tensor *sum = &call->in[0], *grad = &call->in[1];
     int64_t count = lk_tensor_count(sum);
     for (int64_t i = 0; i < count; i++) {
-        double before = call->attr->hyper->first ? 0 : lki_ref_get(sum, i);
+        double before = call->attr->update.hyper->first ? 0 : lki_ref_get(sum, i);
         lki_ref_set(sum, i, before + lki_ref_get(grad, i));
     }
     return LK_OK;
@@ -225,11 +225,11 @@ static void settle(const lk_call *call, const lk_tensor *scaler, bool found)
     double scale = lki_ref_get(scaler, LK_SCALER_SCALE), tracker = lki_ref_get(scaler, LK_SCALER_TRACKER) + 1;
     lki_ref_set(scaler, LK_SCALER_FOUND, found);
     if (found) {
-        lki_ref_set(scaler, LK_SCALER_SCALE, scale * call->attr->beta);
+        lki_ref_set(scaler, LK_SCALER_SCALE, scale * call->attr->unscale.backoff_factor);
         lki_ref_add(scaler, LK_SCALER_SKIPPED, 1);
         tracker = 0;
-    } else if (tracker >= (double)call->attr->index) {
-        float grown = (float)(scale * call->attr->alpha);
+    } else if (tracker >= (double)call->attr->unscale.growth_interval) {
+        float grown = (float)(scale * call->attr->unscale.growth_factor);
         if (isfinite(grown)) lki_ref_set(scaler, LK_SCALER_SCALE, grown);
         tracker = 0;
     }

@@ -8,22 +8,23 @@
 #include <math.h>
 
 typedef struct upsample {
-    lk_window window;
     lki_ref_planes in, out;
+    double factor[3]; /* the scale factors given, or 0 */
     lk_upsample_mode mode;
     bool align_corners;
 } upsample;
 
 static upsample describe(const lk_call *call, lk_shape in, lk_shape out)
 {
-    const lk_window *window = &call->attr->window;
-    return (upsample){
-        .window = lki_ref_window(window),
-        .in = lki_ref_planes_of(in, window->rank),
-        .out = lki_ref_planes_of(out, window->rank),
-        .mode = (lk_upsample_mode)call->attr->mode,
-        .align_corners = call->attr->index == 1,
+    const lk_upsample_attr *attr = &call->attr->upsample;
+    upsample v = {
+        .in = lki_ref_planes_of(in, attr->rank),
+        .out = lki_ref_planes_of(out, attr->rank),
+        .mode = attr->mode,
+        .align_corners = attr->align_corners,
     };
+    for (int i = 0; i < attr->rank; i++) v.factor[3 - attr->rank + i] = attr->scale[i];
+    return v;
 }
 
 /* The two places of an axis that an output reads, and the weight of the second. */
@@ -65,8 +66,8 @@ static void taps_of(const upsample *v, int64_t place, taps axis[3])
     lki_ref_unflatten(p, place, v->out.dim);
     for (int i = 0; i < 3; i++)
         axis[i] = v->mode == LK_UPSAMPLE_NEAREST
-                      ? nearest_taps(p[i], v->in.dim[i], v->out.dim[i], v->window.scale[i])
-                      : linear_taps(v, p[i], v->in.dim[i], v->out.dim[i], v->window.scale[i]);
+                      ? nearest_taps(p[i], v->in.dim[i], v->out.dim[i], v->factor[i])
+                      : linear_taps(v, p[i], v->in.dim[i], v->out.dim[i], v->factor[i]);
 }
 
 /* Corner 0..7 of the taps: where it lies, and its weight. */
