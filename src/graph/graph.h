@@ -29,6 +29,7 @@ typedef enum lki_storage_kind {
     LKI_STORAGE_GRAD,     /* the parameter's gradient: autodiff made this value write there directly */
     LKI_STORAGE_CONSTANT, /* the constant's tensor */
     LKI_STORAGE_VIEW,     /* the memory of input 0 of its node */
+    LKI_STORAGE_NONE,     /* nobody wants it */
 } lki_storage_kind;
 
 struct lk_value {
@@ -139,15 +140,15 @@ lk_status lki_pass_autodiff(lk_graph *graph, lk_value *loss, lk_param *const *pa
 /* Casts the operands of ops that gain from it (LK_OP_WANTS_16_BITS) to `low`; results stay f32, or with
  * `activations` become `low` too and are kept so by ops that can (LK_OP_KEEPS_16_BITS). */
 lk_status lki_pass_precision(lk_graph *graph, lk_dtype low, bool activations);
-/* Has a loss between numbers compute its gradient too, for engines that do both at once. */
-void lki_pass_join_losses(lk_graph *graph);
+/* Has a loss between numbers compute its gradient too, if the engine wants LK_OP_POINTWISE_LOSS_WITH_GRAD. */
+void lki_pass_join_losses(lk_graph *graph, lk_engine *engine);
 /* Folds activations into products and chains of elementwise ops into one. */
 lk_status lki_pass_fuse(lk_graph *graph);
 /* Gives activations of convolutions, and what lies between them, channels last: where the engine prefers it,
  * or wherever it can. */
 lk_status lki_pass_layouts(lk_graph *graph, lk_engine *engine, bool wherever_possible);
-/* Folds into batch norms with channels last the addend and the ReLU behind them. */
-lk_status lki_pass_fold_norms(lk_graph *graph);
+/* Folds the addend and the ReLU behind batch norms into them, if the engine wants LK_OP_BATCH_NORM_RELU. */
+lk_status lki_pass_fold_norms(lk_graph *graph, lk_engine *engine);
 /* Brings the casts of parameters to 16 bits to the front, for engines that do them at once. */
 void lki_pass_gather_casts(lk_graph *graph);
 bool lki_is_param_cast(const lki_node *node);

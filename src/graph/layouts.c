@@ -8,6 +8,7 @@
 #include "graph/graph.h"
 
 #include "base/status.h"
+#include "graph/ask_engine.h"
 
 /* Which operands of a node have channels last together: bit i stands for operand i. */
 typedef struct reach {
@@ -70,20 +71,9 @@ static bool writes_gradient(const lki_node *node, uint32_t outputs)
     return false;
 }
 
-static bool asks_engine(lk_engine *engine, const lki_node *node, bool wherever_possible)
+static bool wants_last(lk_engine *engine, const lki_node *node, bool wherever_possible)
 {
-    lk_tensor in[3] = {{0}};
-    lk_call call = {.op = node->op,
-                    .attr = &node->attr,
-                    .input_count = node->input_count < 3 ? node->input_count : 3,
-                    .output_count = node->output_count,
-                    .in = in,
-                    .engine = engine};
-    for (int i = 0; i < call.input_count; i++)
-        if (node->in[i]) in[i] = (lk_tensor){.dtype = node->in[i]->dtype, .shape = node->in[i]->shape};
-    for (int i = 0; i < call.output_count; i++)
-        call.out[i] = (lk_tensor){.dtype = node->out[i]->dtype, .shape = node->out[i]->shape};
-    lk_preference answer = engine->ops->channels_last(engine, &call);
+    lk_preference answer = lki_ask_engine(engine, node);
     return answer == LK_PREFERRED || (answer == LK_POSSIBLE && wherever_possible);
 }
 
@@ -190,13 +180,13 @@ static lk_status lay_out(lk_graph *graph, lki_node *node, reach r)
 static reach reach_of_convolution(lk_engine *engine, const lki_node *node, bool wherever_possible)
 {
     uint32_t out = node->op == LK_OP_CONV_GRAD_WEIGHT ? 0 : 1;
-    if (writes_gradient(node, out) || !asks_engine(engine, node, wherever_possible)) return (reach){0, 0};
+    if (writes_gradient(node, out) || !wants_last(engine, node, wherever_possible)) return (reach){0, 0};
     return (reach){3, out};
 }
 
 lk_status lki_pass_layouts(lk_graph *graph, lk_engine *engine, bool wherever_possible)
 {
-    if (!engine->ops->channels_last) return LK_OK;
+    if (!engine->ops->preference) return LK_OK;
     for (lki_node *node = graph->first; node; node = node->next) {
         if (node->dead || node->op == LK_OP_REORDER || (lk_op_flags(node->op) & LK_OP_IS_LEAF)) continue;
         bool convolves = lk_op_family_of(node->op) == LK_FAMILY_CONV;

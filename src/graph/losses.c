@@ -2,6 +2,8 @@
  * own loss is that of 1. What was the result of the gradient's node becomes output 1 of the loss. */
 #include "graph/graph.h"
 
+#include "graph/ask_engine.h"
+
 static bool is_one(const lk_value *seed)
 {
     const lki_node *node = seed->node;
@@ -26,25 +28,34 @@ static bool belongs_to(const lki_node *gradient, const lki_node *loss)
            dx->dtype == loss->in[0]->dtype && dx->dtype == loss->out[0]->dtype;
 }
 
-static void join(lk_graph *graph, lki_node *loss)
+/* The loss with this output too; false if the engine would rather not. */
+static bool take_output(lk_engine *engine, lki_node *loss, lk_value *dx)
 {
-    if (loss->dead || loss->attr.pointwise_loss.reduction == LK_REDUCTION_NONE || loss->output_count > 1)
-        return;
+    lki_node both = *loss;
+    both.op = LK_OP_POINTWISE_LOSS_WITH_GRAD;
+    both.out[1] = dx;
+    both.output_count = 2;
+    if (lki_ask_engine(engine, &both) != LK_PREFERRED) return false;
+    *loss = both;
+    dx->node = loss;
+    dx->index = 1;
+    return true;
+}
+
+static void join(lk_graph *graph, lk_engine *engine, lki_node *loss)
+{
+    if (loss->dead || loss->attr.pointwise_loss.reduction == LK_REDUCTION_NONE) return;
     for (lki_node *node = loss->next; node; node = node->next) {
         if (!belongs_to(node, loss)) continue;
         lk_value *dx = node->out[0];
-        lki_graph_remove(graph, node);
-        dx->node = loss;
-        dx->index = 1;
-        loss->out[1] = dx;
-        loss->output_count = 2;
+        if (take_output(engine, loss, dx)) lki_graph_remove(graph, node);
         return;
     }
 }
 
-void lki_pass_join_losses(lk_graph *graph)
+void lki_pass_join_losses(lk_graph *graph, lk_engine *engine)
 {
     for (lki_node *node = graph->first; node; node = node->next)
-        if (node->op == LK_OP_POINTWISE_LOSS) join(graph, node);
+        if (node->op == LK_OP_POINTWISE_LOSS) join(graph, engine, node);
     lki_graph_count_uses(graph);
 }

@@ -74,7 +74,8 @@ static void *address_of(const lki_plan *plan, lk_value *value)
     case LKI_STORAGE_PARAM: return param_address(plan, root->param, root->param->value);
     case LKI_STORAGE_GRAD: return param_address(plan, root->param, root->param->grad);
     case LKI_STORAGE_CONSTANT: return constant_address(plan, root->constant);
-    case LKI_STORAGE_VIEW: break;
+    case LKI_STORAGE_VIEW:
+    case LKI_STORAGE_NONE: break;
     }
     return NULL;
 }
@@ -291,10 +292,10 @@ static lk_status run_passes(lki_plan *plan)
     if (graph->status) return lki_fail(graph->status, "%s", graph->error ? graph->error : "out of memory");
     lki_graph_count_uses(graph);
     if (plan->options.precision != LK_F32) LKI_TRY(assign_precision(plan));
-    if (!plan->options.no_fusion && engine->ops->joins_losses) lki_pass_join_losses(graph);
+    if (!plan->options.no_fusion) lki_pass_join_losses(graph, engine);
     if (!plan->options.no_fusion) LKI_TRY(lki_pass_fuse(graph));
     LKI_TRY(assign_layouts(graph, engine));
-    if (engine->ops->folds_norms && !plan->options.no_fusion) LKI_TRY(lki_pass_fold_norms(graph));
+    if (!plan->options.no_fusion) LKI_TRY(lki_pass_fold_norms(graph, engine));
     lki_graph_count_uses(graph);
     if (engine->ops->joins_casts) lki_pass_gather_casts(graph);
     return lki_pass_place(graph, plan->home ? plan->home->ops->aside_nbytes : 0, &plan->arena_nbytes);

@@ -19,7 +19,8 @@ const char *lki_node_name(const lki_node *node)
         [LK_LOSS_BCE_WITH_LOGITS] = "bce_with_logits_loss",
         [LK_LOSS_KL_DIV] = "kl_div_loss",
     };
-    if (node->op != LK_OP_POINTWISE_LOSS) return lk_op_name(node->op);
+    if (node->op != LK_OP_POINTWISE_LOSS && node->op != LK_OP_POINTWISE_LOSS_WITH_GRAD)
+        return lk_op_name(node->op);
     int kind = (int)node->attr.pointwise_loss.kind;
     return kind >= LK_LOSS_MSE && kind <= LK_LOSS_KL_DIV ? losses[kind] : lk_op_name(node->op);
 }
@@ -117,17 +118,20 @@ static int required_inputs(lk_op op, int input_count)
 {
     switch (op) {
     case LK_OP_BATCH_NORM:
+    case LK_OP_BATCH_NORM_RELU:
     case LK_OP_LAYER_NORM:
     case LK_OP_GROUP_NORM: return 1;
     case LK_OP_LINEAR:
     case LK_OP_CONV:
     case LK_OP_CONV_TRANSPOSE:
     case LK_OP_BATCH_NORM_GRAD:
+    case LK_OP_BATCH_NORM_RELU_GRAD:
     case LK_OP_LAYER_NORM_GRAD:
     case LK_OP_GROUP_NORM_GRAD:
     case LK_OP_CROSS_ENTROPY:
     case LK_OP_NLL:
-    case LK_OP_POINTWISE_LOSS: return 2;
+    case LK_OP_POINTWISE_LOSS:
+    case LK_OP_POINTWISE_LOSS_WITH_GRAD: return 2;
     case LK_OP_CROSS_ENTROPY_GRAD:
     case LK_OP_NLL_GRAD:
     case LK_OP_POINTWISE_LOSS_GRAD: return 3;

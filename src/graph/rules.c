@@ -101,6 +101,8 @@ const lki_rule lki_rules[LK_OP_COUNT] = {
 
     BOTH(BATCH_NORM, I(batch_norm), B(norm)),
     RULE(BATCH_NORM_GRAD, I(norm_grad)),
+    RULE(BATCH_NORM_RELU, I(batch_norm_relu)),
+    RULE(BATCH_NORM_RELU_GRAD, I(norm_grad)),
     BOTH(LAYER_NORM, I(layer_norm), B(norm)),
     RULE(LAYER_NORM_GRAD, I(norm_grad)),
     BOTH(GROUP_NORM, I(group_norm), B(norm)),
@@ -114,6 +116,7 @@ const lki_rule lki_rules[LK_OP_COUNT] = {
     RULE(NLL_GRAD, I(loss_grad)),
     BOTH(POINTWISE_LOSS, I(pointwise_loss), B(pointwise_loss)),
     RULE(POINTWISE_LOSS_GRAD, I(loss_grad)),
+    RULE(POINTWISE_LOSS_WITH_GRAD, I(pointwise_loss_with_grad)),
 
     BOTH(ALL_REDUCE, I(all_reduce), B(all_reduce)),
 };

@@ -95,6 +95,7 @@ LKI_BACKWARD(upsample);
 
 /* rules_norm.c */
 LKI_INFER(batch_norm);
+LKI_INFER(batch_norm_relu);
 LKI_INFER(layer_norm);
 LKI_INFER(group_norm);
 LKI_INFER(norm_grad);
@@ -107,6 +108,7 @@ LKI_BACKWARD(dropout);
 LKI_INFER(cross_entropy);
 LKI_INFER(nll);
 LKI_INFER(pointwise_loss);
+LKI_INFER(pointwise_loss_with_grad);
 LKI_INFER(loss_grad);
 LKI_BACKWARD(cross_entropy);
 LKI_BACKWARD(nll);

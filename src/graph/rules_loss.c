@@ -113,6 +113,16 @@ lk_status lki_infer_pointwise_loss(lki_node *node)
     return LK_OK;
 }
 
+/* The same -> loss, dx */
+lk_status lki_infer_pointwise_loss_with_grad(lki_node *node)
+{
+    LKI_TRY(lki_infer_pointwise_loss(node));
+    if (node->attr.pointwise_loss.reduction == LK_REDUCTION_NONE)
+        return lki_fail(LK_ERR_INVALID, "pointwise_loss_with_grad: its reduction must not be none");
+    lki_set_output(node, 1, node->in[0]->dtype, node->in[0]->shape);
+    return LK_OK;
+}
+
 /* (dloss, x or logp, ...) -> dx */
 lk_status lki_infer_loss_grad(lki_node *node)
 {

@@ -33,14 +33,32 @@ lk_status lki_infer_batch_norm(lki_node *node)
     LKI_TRY(check_channels(node, &channels));
     for (int i = 1; i < 5; i++) LKI_TRY(lki_expect_operand(node, i, names[i], channels));
     if (!node->attr.norm.training && (!lki_has_input(node, 3) || !lki_has_input(node, 4)))
-        return lki_fail(LK_ERR_INVALID,
-                        "batch_norm: outside of training it needs a running mean and variance");
+        return lki_fail(LK_ERR_INVALID, "%s: outside of training it needs a running mean and variance",
+                        lk_op_name(node->op));
     if (node->attr.norm.training && x.dim[1] > 0 && lk_shape_count(x) / x.dim[1] < 2)
-        return lki_fail(LK_ERR_SHAPE, "batch_norm: input %s: training needs more than 1 value a channel",
-                        LKI_SHOW(x));
+        return lki_fail(LK_ERR_SHAPE, "%s: input %s: training needs more than 1 value a channel",
+                        lk_op_name(node->op), LKI_SHOW(x));
     lki_set_output(node, 0, node->in[0]->dtype, x);
     lki_set_output(node, 1, node->in[0]->dtype, channels);
     lki_set_output(node, 2, node->in[0]->dtype, channels);
+    return LK_OK;
+}
+
+/* (those of batch_norm, addend? of x's shape, its mean? (c), inverse std? (c), weight? (c), bias? (c)) ->
+ * those of batch_norm */
+lk_status lki_infer_batch_norm_relu(lki_node *node)
+{
+    static const char *const names[] = {"mean", "inverse std", "weight", "bias"};
+    LKI_TRY(lki_infer_batch_norm(node));
+    lk_shape x = node->in[0]->shape, channels = LK_SHAPE(x.dim[1]);
+    LKI_TRY(lki_expect_operand(node, 5, "addend", x));
+    for (int i = 0; i < 4; i++) {
+        LKI_TRY(lki_expect_operand(node, 6 + i, names[i], channels));
+        if (lki_has_input(node, 6 + i) && !(lki_has_input(node, 6) && lki_has_input(node, 7)))
+            return lki_fail(LK_ERR_INVALID,
+                            "batch_norm_relu: an addend is normalised by a mean and an inverse "
+                            "std, or not at all");
+    }
     return LK_OK;
 }
 

@@ -270,6 +270,47 @@ static int offset_of(const lk_tensor *tensor, lkt_variant variant)
     return variant.offset_nbytes && variant.offset_nbytes < nbytes ? nbytes : variant.offset_nbytes;
 }
 
+/* Whether the two layouts of it differ. */
+static bool has_layouts(const lk_tensor *tensor)
+{
+    int64_t places = 1;
+    for (int i = 2; i < tensor->shape.rank; i++) places *= tensor->shape.dim[i];
+    return tensor->shape.rank > 2 && tensor->shape.dim[1] > 1 && places > 1;
+}
+
+static int layout_of(const lk_tensor *tensor, lkt_variant variant)
+{
+    bool last = tensor && variant.channels_last && has_layouts(tensor);
+    return last ? LK_LAYOUT_CHANNELS_LAST : LK_LAYOUT_ROW_MAJOR;
+}
+
+/* (n, c, s...) to (n, s..., c) or back, in place. */
+static void turn(const lk_tensor *tensor, bool to_last)
+{
+    size_t size = lk_dtype_nbytes(tensor->dtype), nbytes = lk_tensor_nbytes(tensor);
+    int64_t n = tensor->shape.dim[0], c = tensor->shape.dim[1];
+    int64_t places = n && c ? lk_tensor_count(tensor) / n / c : 0;
+    char *from = lki_calloc(nbytes + 1, "a turned operand"), *data = tensor->data;
+    assert_non_null(from);
+    memcpy(from, data, nbytes);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < c; k++)
+            for (int64_t p = 0; p < places; p++) {
+                int64_t row = (i * c + k) * places + p, last = (i * places + p) * c + k;
+                memcpy(data + (to_last ? last : row) * (int64_t)size,
+                       from + (to_last ? row : last) * (int64_t)size, size);
+            }
+    lki_free(from);
+}
+
+static void turn_operands(const lkt_result *operands, lkt_variant variant, bool to_last)
+{
+    for (int i = 0; i < LKT_MAX_INPUTS; i++)
+        if (layout_of(operands->in[i], variant)) turn(operands->in[i], to_last);
+    for (int i = 0; i < LK_MAX_OUTPUTS; i++)
+        if (layout_of(operands->out[i], variant)) turn(operands->out[i], to_last);
+}
+
 static void place(lk_engine *engine, lk_call *call, placement *p, const lkt_result *operands,
                   lkt_variant variant)
 {
@@ -346,6 +387,43 @@ static lk_attr attributes_of(const lkt_case *c, lkt_variant variant, lkt_result 
     return attr;
 }
 
+/* The call of a case, its operands without memory; the pointers in it are the caller's. */
+static lk_call make_call(lk_engine *engine, const lkt_case *c, lkt_variant variant, const lkt_result *result,
+                         const lk_attr *attr, lk_tensor *in, int *in_layout)
+{
+    lk_call call = {.op = c->op,
+                    .attr = attr,
+                    .input_count = c->input_count,
+                    .output_count = c->output_count,
+                    .in = in,
+                    .in_layout = in_layout,
+                    .engine = engine};
+    for (int i = 0; i < c->input_count; i++) {
+        describe(&in[i], result->in[i]);
+        in_layout[i] = layout_of(result->in[i], variant);
+    }
+    for (int i = 0; i < c->output_count; i++) {
+        const lk_tensor *out = result->out[i] ? result->out[i] : c->out[i];
+        describe(&call.out[i], out);
+        call.out_layout[i] = layout_of(out, variant);
+    }
+    return call;
+}
+
+lk_preference lkt_preference(lk_engine *engine, const lkt_case *c, lkt_variant variant)
+{
+    lk_tensor in[LKT_MAX_INPUTS];
+    int in_layout[LKT_MAX_INPUTS] = {0};
+    lkt_result result;
+    if (!engine->ops->preference) return LK_IMPOSSIBLE;
+    make_operands(c, variant, &result);
+    lk_attr attr = attributes_of(c, variant, &result);
+    lk_call call = make_call(engine, c, variant, &result, &attr, in, in_layout);
+    lk_preference answer = engine->ops->preference(engine, &call);
+    lkt_result_free(&result);
+    return answer;
+}
+
 lk_status lkt_run(lk_engine *engine, const lkt_case *c, lkt_variant variant, lkt_result *result)
 {
     lk_tensor in[LKT_MAX_INPUTS];
@@ -353,24 +431,17 @@ lk_status lkt_run(lk_engine *engine, const lkt_case *c, lkt_variant variant, lkt
     lk_generator generator;
     lk_generator_seed(&generator, 42);
     make_operands(c, variant, result);
+    turn_operands(result, variant, true);
     lk_attr attr = attributes_of(c, variant, result);
-    lk_call call = {.op = c->op,
-                    .attr = &attr,
-                    .input_count = c->input_count,
-                    .output_count = c->output_count,
-                    .in = in,
-                    .in_layout = in_layout,
-                    .generator = &generator,
-                    .engine = engine};
-    for (int i = 0; i < c->input_count; i++) describe(&in[i], result->in[i]);
-    for (int i = 0; i < c->output_count; i++)
-        describe(&call.out[i], result->out[i] ? result->out[i] : c->out[i]);
+    lk_call call = make_call(engine, c, variant, result, &attr, in, in_layout);
+    call.generator = &generator;
     placement first, second;
     place(engine, &call, &first, result, variant);
     lk_status status = engine->ops->prepare(engine, &call);
     if (variant.moves) place(engine, &call, &second, result, variant);
     if (status == LK_OK) status = run_placed(engine, &call, c->name);
     collect(variant.moves ? &second : &first, result, variant);
+    turn_operands(result, variant, false);
     if (call.free_state) call.free_state(call.state);
     unplace(&first, c->name);
     if (variant.moves) unplace(&second, c->name);

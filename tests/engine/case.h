@@ -7,7 +7,7 @@
 
 #include <lockstep/sys/engine.h>
 
-enum { LKT_MAX_INPUTS = 8 };
+enum { LKT_MAX_INPUTS = 10 };
 
 typedef struct lkt_case {
     char name[112];
@@ -29,10 +29,11 @@ typedef struct lkt_variant {
     bool cast; /* float operands become `dtype`, float results `out_dtype` */
     lk_dtype dtype, out_dtype;
     bool keeps; /* only result 0 becomes `out_dtype`: the others are statistics and weights' gradients */
-    int offset_nbytes; /* data pointers lie this far past a 64-byte boundary, or one element */
-    int alias;         /* 1 + the input that output 0 lies over */
-    bool moves;        /* prepared at one set of addresses, run at another */
-    int hidden_output; /* 1 + an output that nobody wants */
+    int offset_nbytes;  /* data pointers lie this far past a 64-byte boundary, or one element */
+    int alias;          /* 1 + the input that output 0 lies over */
+    bool moves;         /* prepared at one set of addresses, run at another */
+    int hidden_output;  /* 1 + an output that nobody wants */
+    bool channels_last; /* operands (n, c, s...) lie so in memory; those of a result are row-major again */
 } lkt_variant;
 
 typedef struct lkt_result {
@@ -83,6 +84,8 @@ lk_tensor *lkt_in_operand(lkt_case *c, const lkt_case *of, int input);
 /* Prepares and runs. The result is the caller's to free, also where the run failed. */
 lk_status lkt_run(lk_engine *engine, const lkt_case *c, lkt_variant variant, lkt_result *result);
 void lkt_result_free(lkt_result *result);
+/* What the engine says to the case's call (lk_engine_ops.preference). */
+lk_preference lkt_preference(lk_engine *engine, const lkt_case *c, lkt_variant variant);
 
 /* NULL where every element is within tolerance * max(1, |expected|) (NaN equals NaN), else a sentence in
  * static memory. */

@@ -256,10 +256,9 @@ static void norms(lkt_case_list *list)
 
 /* Vectors of 16 bits with statistics of f32: channels that lie side by side. The outlier stands in the first
  * row. */
-static void low_norm(lkt_case_list *list, int64_t rows, int64_t channels, double outlier)
+static void low_norm(lkt_case_list *list, lk_op op, int64_t rows, int64_t channels, double outlier)
 {
-    lkt_case *c =
-        lkt_case_add(list, LK_OP_BATCH_NORM, "fast bf16 %d by %d with %g", (int)rows, (int)channels, outlier);
+    lkt_case *c = lkt_case_add(list, op, "fast bf16 %d by %d with %g", (int)rows, (int)channels, outlier);
     c->attr.norm = (lk_norm_attr){.eps = 1e-5, .training = true};
     c->tolerance = 2e-2;
     lk_tensor *x = lkt_in(c, LK_BF16, LK_SHAPE(rows, channels), LKT_NORMAL);
@@ -274,9 +273,12 @@ static void low_norms(lkt_case_list *list)
 {
     static const double outliers[] = {0, 100, 10000, -10000, 1e6};
     for (size_t i = 0; i < sizeof outliers / sizeof *outliers; i++) {
-        low_norm(list, 33, 5, outliers[i]);
-        low_norm(list, 700, 65, outliers[i]);
-        low_norm(list, 5000, 16, outliers[i]);
+        for (int relu = 0; relu < 2; relu++) {
+            lk_op op = relu ? LK_OP_BATCH_NORM_RELU : LK_OP_BATCH_NORM;
+            low_norm(list, op, 33, 5, outliers[i]);
+            low_norm(list, op, 700, 65, outliers[i]);
+            low_norm(list, op, 5000, 16, outliers[i]);
+        }
     }
 }
 

@@ -143,6 +143,15 @@ static void pointwise_pair(lkt_case_list *list, const pointwise *v, lk_shape sha
     lkt_in_f32(backward, loss, LKT_NORMAL);
     for (int i = 0; i < 4; i++) lkt_in_operand(backward, c, i);
     lkt_out_f32(backward, shape);
+    if (reduction == LK_REDUCTION_NONE) return;
+    lkt_case *both =
+        lkt_case_add(list, LK_OP_POINTWISE_LOSS_WITH_GRAD, "%d alpha %g %s reduction %d weights %d", v->kind,
+                     v->parameter, text, reduction, weights);
+    both->attr = c->attr;
+    both->tolerance = c->tolerance;
+    for (int i = 0; i < 4; i++) lkt_in_operand(both, c, i);
+    lkt_out_f32(both, loss);
+    lkt_out_f32(both, shape);
 }
 
 void lkt_cases_loss(lkt_case_list *list)

@@ -203,6 +203,39 @@ static void run_kept(report *r, const lkt_case *c, lk_dtype low)
     lkt_result_free(&expected);
 }
 
+/* An op that passes make only if the engine prefers it. Where it does not, it need not have one. */
+static void run_optional(report *r, const lkt_case *c)
+{
+    static const struct {
+        const char *name;
+        lkt_variant variant;
+    } forms[] = {
+        {"channels last", {.channels_last = true}},
+        {"channels last, moved after prepare", {.channels_last = true, .moves = true}},
+        {"channels last, misaligned", {.channels_last = true, .offset_nbytes = 4}},
+        {"channels last, output 0 unwanted", {.channels_last = true, .hidden_output = 1}},
+        {"channels last, output 1 unwanted", {.channels_last = true, .hidden_output = 2}},
+    };
+    lkt_result expected;
+    lkt_ok(lkt_run(oracle, c, (lkt_variant){.cast = true, .dtype = LK_F64, .out_dtype = LK_F64}, &expected));
+    double tolerance = c->tolerance != 0 ? c->tolerance : 1e-5;
+    run_variant(r, c, "plain", (lkt_variant){0}, &expected, tolerance, true);
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (lkt_preference(r->engine, c, forms[i].variant))
+            run_variant(r, c, forms[i].name, forms[i].variant, &expected, tolerance, false);
+    lkt_result_free(&expected);
+    for (int k = 0; k < 2 && (lkt_op_flags(c->op) & LK_OP_KEEPS_16_BITS); k++) {
+        lk_dtype low = k ? LK_F16 : LK_BF16;
+        lkt_variant kept = {
+            .cast = true, .dtype = low, .out_dtype = low, .keeps = true, .channels_last = true};
+        if (!lkt_preference(r->engine, c, kept)) continue;
+        expect(c, low, &expected);
+        run_variant(r, c, k ? "f16 with channels last" : "bf16 with channels last", kept, &expected, 2e-2,
+                    false);
+        lkt_result_free(&expected);
+    }
+}
+
 static void engine_conforms(void **state)
 {
     report r = {.engine = lk_engine_open(*state, NULL)};
@@ -211,6 +244,10 @@ static void engine_conforms(void **state)
     for (int i = 0; i < cases.count; i++) {
         const lkt_case *c = cases.items[i];
         if (only && strcmp(only, lkt_op_name(c->op))) continue;
+        if (lkt_op_flags(c->op) & LK_OP_IS_OPTIONAL) {
+            run_optional(&r, c);
+            continue;
+        }
         run_f32(&r, c);
         if (lkt_op_flags(c->op) & LK_OP_KEEPS_16_BITS) {
             run_kept(&r, c, LK_BF16);

@@ -38,7 +38,7 @@ static int free_cases(void **state)
 
 static bool is_norm(const lkt_case *c)
 {
-    return c->op == LK_OP_BATCH_NORM || c->op == LK_OP_LAYER_NORM || c->op == LK_OP_GROUP_NORM;
+    return lk_op_family_of(c->op) == LK_FAMILY_NORM;
 }
 
 /* The mean and deviation of infinities are infinite or not a number: engines may say either. */

@@ -367,12 +367,162 @@ static void large_integers_are_exact(void **state)
     lk_engine_close(engine);
 }
 
+/* ---- Ops that do the work of several, against those ---- */
+
+static lk_tensor *run_one(lk_engine *engine, lkt_case *c, int output)
+{
+    lkt_result result;
+    lkt_ok(lkt_run(engine, c, (lkt_variant){0}, &result));
+    lk_tensor *out = result.out[output];
+    result.out[output] = NULL;
+    lkt_result_free(&result);
+    return out;
+}
+
+/* The result of an op of two operands of the shape of the first; takes them over. */
+static lk_tensor *run_pair(lk_engine *engine, lk_op op, lk_tensor *a, lk_tensor *b)
+{
+    lkt_case *c = lkt_case_create(op);
+    c->in[c->input_count++] = a;
+    if (b) c->in[c->input_count++] = b;
+    lkt_out(c, LK_F64, a->shape);
+    lk_tensor *out = run_one(engine, c, 0);
+    lkt_case_free(c);
+    return out;
+}
+
+static lkt_case *norm_case(lk_op op, lk_shape shape)
+{
+    lkt_case *c = lkt_case_create(op);
+    lk_shape channels = LK_SHAPE(shape.dim[1]);
+    c->attr.norm = (lk_norm_attr){.eps = 1e-5, .momentum = 0.1, .training = true};
+    lkt_in(c, LK_F64, shape, LKT_NORMAL);
+    lkt_in(c, LK_F64, channels, LKT_NORMAL);
+    lkt_in(c, LK_F64, channels, LKT_NORMAL);
+    lkt_in_absent(c);
+    lkt_in_absent(c);
+    lkt_out(c, LK_F64, shape);
+    lkt_out(c, LK_F64, channels);
+    lkt_out(c, LK_F64, channels);
+    return c;
+}
+
+static void expect_same(lk_tensor *actual, lk_tensor *expected)
+{
+    const char *difference = lkt_difference(actual, expected, 1e-12);
+    if (difference) fail_msg("%s", difference);
+    lk_tensor_free(actual);
+    lk_tensor_free(expected);
+}
+
+/* relu(batch_norm(x) + addend), where the addend is nothing, a tensor, or another batch norm's result. */
+static void a_batch_norm_with_relu_is_its_parts(void **state)
+{
+    (void)state;
+    lk_shape shape = LK_SHAPE(3, 4, 5);
+    lk_engine *engine = lk_engine_open("ref", (lk_engine_options){0});
+    lkt_not_null(engine);
+    for (int form = 0; form < 3; form++) {
+        lkt_case *norm = norm_case(LK_OP_BATCH_NORM, shape), *both = norm_case(LK_OP_BATCH_NORM_RELU, shape);
+        lkt_case *other = norm_case(LK_OP_BATCH_NORM, shape);
+        for (int64_t i = 0; i < lk_tensor_count(other->in[0]); i++)
+            lk_tensor_set(other->in[0], i, sin((double)i) - lk_tensor_get(other->in[0], i));
+        lk_tensor *sum = run_one(engine, norm, 0);
+        if (form == 1) sum = run_pair(engine, LK_OP_ADD, sum, lk_tensor_clone(other->in[0]));
+        if (form == 2) sum = run_pair(engine, LK_OP_ADD, sum, run_one(engine, other, 0));
+        if (form) lkt_in_operand(both, other, 0);
+        if (form == 2) {
+            lkt_in_result(both, other, 1);
+            lkt_in_result(both, other, 2);
+            lkt_in_operand(both, other, 1);
+            lkt_in_operand(both, other, 2);
+        }
+        expect_same(run_one(engine, both, 0), run_pair(engine, LK_OP_RELU, sum, NULL));
+        for (int i = 1; i < 3; i++) expect_same(run_one(engine, both, i), run_one(engine, norm, i));
+        lkt_case_free(norm);
+        lkt_case_free(both);
+        lkt_case_free(other);
+    }
+    lk_engine_close(engine);
+}
+
+static void the_gradient_with_relu_is_its_parts(void **state)
+{
+    (void)state;
+    lk_shape shape = LK_SHAPE(3, 4, 5), channels = LK_SHAPE(4);
+    lk_engine *engine = lk_engine_open("ref", (lk_engine_options){0});
+    lkt_not_null(engine);
+    lkt_case *norm = norm_case(LK_OP_BATCH_NORM, shape), *parts = lkt_case_create(LK_OP_BATCH_NORM_GRAD),
+             *both = lkt_case_create(LK_OP_BATCH_NORM_RELU_GRAD), *both_or_parts[] = {parts, both};
+    lk_tensor *dy = lk_tensor_clone(norm->in[0]);
+    for (int64_t i = 0; i < lk_tensor_count(dy); i++) lk_tensor_set(dy, i, cos((double)i));
+    both->in[both->input_count++] = dy;
+    parts->in[parts->input_count++] =
+        run_pair(engine, LK_OP_RELU_GRAD, lk_tensor_clone(dy), run_one(engine, norm, 0));
+    for (int k = 0; k < 2; k++) {
+        lkt_case *c = both_or_parts[k];
+        c->attr = norm->attr;
+        lkt_in_operand(c, norm, 0);
+        lkt_in_operand(c, norm, 1);
+        lkt_in_result(c, norm, 1);
+        lkt_in_result(c, norm, 2);
+        if (k) lkt_in_operand(c, norm, 2);
+        lkt_out(c, LK_F64, shape);
+        lkt_out(c, LK_F64, channels);
+        lkt_out(c, LK_F64, channels);
+    }
+    for (int i = 0; i < 3; i++) expect_same(run_one(engine, both, i), run_one(engine, parts, i));
+    lkt_case_free(norm);
+    lkt_case_free(parts);
+    lkt_case_free(both);
+    lk_engine_close(engine);
+}
+
+static void a_loss_with_its_gradient_is_its_parts(void **state)
+{
+    (void)state;
+    lk_shape shape = LK_SHAPE(5, 7);
+    lk_engine *engine = lk_engine_open("ref", (lk_engine_options){0});
+    lkt_not_null(engine);
+    for (int kind = LK_LOSS_MSE; kind <= LK_LOSS_KL_DIV; kind++) {
+        lkt_case *loss = lkt_case_create(LK_OP_POINTWISE_LOSS),
+                 *grad = lkt_case_create(LK_OP_POINTWISE_LOSS_GRAD),
+                 *both = lkt_case_create(LK_OP_POINTWISE_LOSS_WITH_GRAD);
+        loss->attr.pointwise_loss =
+            (lk_pointwise_loss_attr){.kind = (lk_pointwise_loss)kind, .parameter = 0.5};
+        both->attr = grad->attr = loss->attr;
+        lkt_in(loss, LK_F64, shape, LKT_UNIT);
+        lkt_in(loss, LK_F64, shape, LKT_UNIT);
+        lkt_in(grad, LK_F64, lk_scalar_shape(), LKT_ONE);
+        for (int i = 0; i < 2; i++) {
+            lkt_in_operand(both, loss, i);
+            lkt_in_operand(grad, loss, i);
+        }
+        lkt_out(loss, LK_F64, lk_scalar_shape());
+        lkt_out(grad, LK_F64, shape);
+        lkt_out(both, LK_F64, lk_scalar_shape());
+        lkt_out(both, LK_F64, shape);
+        expect_same(run_one(engine, both, 0), run_one(engine, loss, 0));
+        expect_same(run_one(engine, both, 1), run_one(engine, grad, 0));
+        lkt_case_free(loss);
+        lkt_case_free(grad);
+        lkt_case_free(both);
+    }
+    lk_engine_close(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_golden_case),     cmocka_unit_test(a_target_out_of_range),
-        cmocka_unit_test(an_index_out_of_range), cmocka_unit_test(a_probability_out_of_range),
-        cmocka_unit_test(an_op_without_kernel),  cmocka_unit_test(large_integers_are_exact),
+        cmocka_unit_test(every_golden_case),
+        cmocka_unit_test(a_target_out_of_range),
+        cmocka_unit_test(an_index_out_of_range),
+        cmocka_unit_test(a_probability_out_of_range),
+        cmocka_unit_test(an_op_without_kernel),
+        cmocka_unit_test(a_batch_norm_with_relu_is_its_parts),
+        cmocka_unit_test(the_gradient_with_relu_is_its_parts),
+        cmocka_unit_test(a_loss_with_its_gradient_is_its_parts),
+        cmocka_unit_test(large_integers_are_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

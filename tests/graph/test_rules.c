@@ -1,7 +1,7 @@
 /* Shapes that ops infer, operands that they refuse, and what recording does with a refusal. */
 #include "lktest.h"
 
-#include "graph/graph.h"
+#include "graph/record_util.h"
 
 #include <lockstep/graph.h>
 #include <lockstep/log.h>
@@ -302,6 +302,11 @@ static void normalisations(void **state)
     gives(y, 4, 3, 5);
     gives(y->node->out[1], 3);
     assert_true(y->node->attr.norm.training);
+    lk_value *with_relu[] = {F32(4, 3, 5), F32(3), F32(3), NULL, NULL, F32(4, 3, 5), F32(3), F32(3), F32(3)};
+    lk_attr training = {.norm = {.eps = 1e-5, .training = true}};
+    y = lki_emit(LK_OP_BATCH_NORM_RELU, &training, 9, with_relu);
+    gives(y, 4, 3, 5);
+    gives(y->node->out[2], 3);
     y = lk_op_layer_norm(F32(4, 3, 5), F32(3, 5), NULL, 2, 1e-5);
     gives(y, 4, 3, 5);
     gives(y->node->out[2], 4);
@@ -317,6 +322,12 @@ static void normalisations(void **state)
             "batch_norm: running variance (5,) does not fit input (4, 3, 5): expected (3,)");
     refuses(lk_op_batch_norm(F32(1, 3), NULL, NULL, NULL, NULL, 0.1, 1e-5), LK_ERR_SHAPE,
             "batch_norm: input (1, 3): training needs more than 1 value a channel");
+    lk_value *odd[] = {F32(4, 3, 5), NULL, NULL, NULL, NULL, F32(4, 3, 1)};
+    refuses(lki_emit(LK_OP_BATCH_NORM_RELU, &training, 6, odd), LK_ERR_SHAPE,
+            "batch_norm_relu: addend (4, 3, 1) does not fit input (4, 3, 5): expected (4, 3, 5)");
+    lk_value *half[] = {F32(4, 3, 5), NULL, NULL, NULL, NULL, F32(4, 3, 5), F32(3)};
+    refuses(lki_emit(LK_OP_BATCH_NORM_RELU, &training, 7, half), LK_ERR_INVALID,
+            "batch_norm_relu: an addend is normalised by a mean and an inverse std, or not at all");
     refuses(lk_op_batch_norm(F32(7), NULL, NULL, NULL, NULL, 0.1, 1e-5), LK_ERR_SHAPE,
             "batch_norm: input (7,): expected at least 2 dimensions, (batch, channels, ...)");
     refuses(lk_op_batch_norm(F32(4, 3), NULL, NULL, NULL, NULL, 0.1, -1), LK_ERR_INVALID,

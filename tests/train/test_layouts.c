@@ -69,11 +69,10 @@ static void count_calls(result *r, const lki_plan *plan)
 {
     for (int i = 0; i < lki_plan_call_count(plan); i++) {
         const lk_call *call = lki_plan_call(plan, i);
-        bool norms = call->op == LK_OP_BATCH_NORM || call->op == LK_OP_BATCH_NORM_GRAD;
         r->reorders += call->op == LK_OP_REORDER;
         r->led += call->is_led;
-        r->joined += call->op == LK_OP_BATCH_NORM && call->input_count > 6;
-        r->folded += norms && call->attr->norm.activation == LK_ACTIVATION_RELU;
+        r->joined += call->op == LK_OP_BATCH_NORM_RELU && call->input_count > 6;
+        r->folded += call->op == LK_OP_BATCH_NORM_RELU || call->op == LK_OP_BATCH_NORM_RELU_GRAD;
     }
 }
 

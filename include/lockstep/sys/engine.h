@@ -96,22 +96,18 @@ typedef struct lk_engine_ops {
      * (LK_OP_KEEPS_16_BITS), in a run of such precision; else those get and give f32, and only the factors of
      * products are of 16 bits. */
     bool keeps_low;
-    /* Whether pointwise_loss, where its reduction is not none, may have a second output: the gradient of its
-     * input 0 for a dloss of 1. */
-    bool joins_losses;
     /* Whether casts of parameters from f32 to 16 bits (LK_OP_CAST, or LK_OP_REORDER to channels last) shall
      * come first, one after another, and the first of them do all: lk_call.followers. */
     bool joins_casts;
-    /* Optional: what it would say to a convolution, or a gradient of one, with channels last: both sides and
-     * the weight it reads; a gradient of a weight is row-major always. The operands have dtypes and shapes,
-     * no memory yet. Batch norms, pools and elementwise ops beside such a convolution are then asked for with
-     * channels last too, and LK_OP_REORDER between the layouts (and, on the way, f32 and 16 bits). An
-     * operand of one channel or one place is the same in both layouts and says that it is row-major. NULL:
-     * everything stays row-major. */
-    lk_preference (*channels_last)(lk_engine *engine, const lk_call *call);
-    /* Whether a batch norm of f32 or 16-bit activations with channels last takes an addend and a ReLU, and
-     * its gradient the ReLU's mask (op.h). */
-    bool folds_norms;
+    /* Optional: what it says to a call that the graph could also do without. The operands have dtypes, shapes
+     * and layouts, no memory yet. NULL: all of these are impossible.
+     * An op with LK_OP_IS_OPTIONAL is made if the engine prefers it.
+     * A convolution, or a gradient of one, is asked about with channels last: both sides and the weight it
+     * reads; a gradient of a weight is row-major always. Batch norms, pools and elementwise ops beside such a
+     * convolution are then asked for with channels last too, and LK_OP_REORDER between the layouts (and, on
+     * the way, f32 and 16 bits). An operand of one channel or one place is the same in both layouts and says
+     * that it is row-major. */
+    lk_preference (*preference)(lk_engine *engine, const lk_call *call);
     /* Optional, all or none: for engines whose memory is not the host's. NULL means host memory. Calls,
      * copies and fills take effect in the order in which they are asked for; the host may run ahead of them.
      * upload has read the host's memory when it returns; download waits until the bytes are there. */

@@ -139,19 +139,24 @@ extern "C" {
     \
     /* Normalisation. batch_norm: (x (n, c, ...), weight? (c), bias? (c), running_mean? (c), running_var? (c)) -> \
      * y, mean (c), inverse std (c). In training it normalises by the batch and moves the running values in place \
-     * (the running variance takes the unbiased one), else by the running values. Where the engine folds norms: a \
-     * sixth input, of x's shape, is added to y, then comes the activation. Where a mean, an inverse std, a weight? \
-     * and a bias? follow it, it is the x of another norm, which leaves its y out (statistics_only), and is \
-     * normalised with them first. batch_norm_grad gets the activation where there was no sixth input, with the \
-     * bias as its own sixth, and takes dy for 0 where the activation did not let y through. layer_norm: (x, w?, \
-     * b?) -> y, mean, inverse std (one per row). group_norm: (x (n, c, ...), w? (c), b? (c)) -> y, mean, inverse \
-     * std (n, groups). The gradients: (dy, x, weight?, mean, inverse std) -> dx, dweight, dbias. */ \
+     * (the running variance takes the unbiased one), else by the running values. layer_norm: (x, w?, b?) -> y, \
+     * mean, inverse std (one per row). group_norm: (x (n, c, ...), w? (c), b? (c)) -> y, mean, inverse std \
+     * (n, groups). The gradients: (dy, x, weight?, mean, inverse std) -> dx, dweight, dbias. */ \
     X(BATCH_NORM, "batch_norm", 3, NORM, LK_OP_WRITES_OPERANDS | LK_OP_KEEPS_16_BITS) \
     X(BATCH_NORM_GRAD, "batch_norm_grad", 3, NORM, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
     X(LAYER_NORM, "layer_norm", 3, NORM, 0) \
     X(LAYER_NORM_GRAD, "layer_norm_grad", 3, NORM, LK_OP_HAS_NO_GRADIENT) \
     X(GROUP_NORM, "group_norm", 3, NORM, 0) \
     X(GROUP_NORM_GRAD, "group_norm_grad", 3, NORM, LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* A batch norm with the ReLU behind it, made by the fold_norms pass. batch_norm_relu: (the inputs of batch_norm, \
+     * addend?, mean? (c), inverse_std? (c), addend_weight? (c), addend_bias? (c)) -> y = relu(batch_norm(x) + \
+     * addend), mean, inverse std. The addend has x's shape. If its mean and inverse std are there, it is the x of \
+     * another batch norm, and is normalised with them before it is added. batch_norm_relu_grad, if there was no \
+     * addend: (the inputs of batch_norm_grad, bias? (c)) -> dx, dweight, dbias, where dy counts as 0 if the ReLU \
+     * let nothing through. */ \
+    X(BATCH_NORM_RELU, "batch_norm_relu", 3, NORM, LK_OP_IS_OPTIONAL | LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(BATCH_NORM_RELU_GRAD, "batch_norm_relu_grad", 3, NORM, LK_OP_IS_OPTIONAL | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
     \
     /* dropout: (x) -> y, mask u8. Draws one f64 per element, in order, from call->generator: keeps an element if \
      * the draw < 1 - p, and scales it by 1 / (1 - p), as PyTorch. dropout_grad: (dy, mask) -> dx. */ \
@@ -169,9 +174,11 @@ extern "C" {
     \
     /* Losses between numbers: (x f, target f, weight?, pos_weight? of bce_with_logits), all of one shape -> loss. \
      * The gradient: (dloss, x, target, weight?, pos_weight?) -> dx. dloss is a scalar, or of x's shape if the \
-     * reduction is none. */ \
+     * reduction is none. pointwise_loss_with_grad, if it is not none, made by the join_losses pass: -> loss, and the \
+     * dx of a dloss of 1. */ \
     X(POINTWISE_LOSS, "pointwise_loss", 1, POINTWISE_LOSS, 0) \
     X(POINTWISE_LOSS_GRAD, "pointwise_loss_grad", 1, POINTWISE_LOSS, LK_OP_HAS_NO_GRADIENT) \
+    X(POINTWISE_LOSS_WITH_GRAD, "pointwise_loss_with_grad", 2, POINTWISE_LOSS, LK_OP_IS_OPTIONAL | LK_OP_HAS_NO_GRADIENT) \
     \
     /* A change of memory layout (lk_layout in <lockstep/sys/engine.h>), also from f32 to 16 bits or back. Made by \
      * the layout pass. */ \
@@ -215,6 +222,7 @@ typedef enum lk_op_flag {
     LK_OP_IS_RANDOM = 1 << 3,       /* it draws random numbers */
     LK_OP_WRITES_OPERANDS = 1 << 4, /* it changes some of its inputs in place */
     LK_OP_HAS_NO_GRADIENT = 1 << 5,
+    LK_OP_IS_OPTIONAL = 1 << 9,   /* passes make one only if the engine wants it: lk_engine_ops.preference */
     LK_OP_RUNS_ON_HOST = 1 << 6,  /* the graph brings the kernel, for all engines that use host memory */
     LK_OP_WANTS_16_BITS = 1 << 7, /* it gains from 16-bit operands */
     LK_OP_KEEPS_16_BITS = 1 << 8, /* it reads and writes 16-bit numbers and computes in f32 between;
@@ -408,12 +416,10 @@ typedef struct lk_upsample_attr {
 
 typedef struct lk_norm_attr {
     double eps;
-    double momentum;          /* batch_norm */
-    bool training;            /* batch_norm and its gradient: by the batch instead of the running values */
-    bool statistics_only;     /* batch_norm: y is not wanted */
-    lk_activation activation; /* batch_norm and its gradient */
-    int axis_count;           /* layer_norm: how many axes, the last ones, are normalised together */
-    int64_t group_count;      /* group_norm */
+    double momentum;     /* batch_norm */
+    bool training;       /* batch_norm and its gradient: by the batch instead of the running values */
+    int axis_count;      /* layer_norm: how many axes, the last ones, are normalised together */
+    int64_t group_count; /* group_norm */
 } lk_norm_attr;
 
 typedef struct lk_dropout_attr {

@@ -139,7 +139,7 @@ lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call)
 }
 
 /* Tensor cores read planes with channels last. What is ours, or f32 without them, is better off row-major. */
-lk_preference lki_cuda_conv_channels_last(lki_cuda *cuda, const lk_call *call)
+lk_preference lki_cuda_conv_preference(lki_cuda *cuda, const lk_call *call)
 {
     lki_cuda_conv conv = {};
     bool found = false;

@@ -323,9 +323,15 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
                          lki_cuda_op_name(call->op), lki_cuda_dtype_name(dtype));
 }
 
-static lk_preference channels_last(lk_engine *engine, const lk_call *call)
+static lk_preference preference(lk_engine *engine, const lk_call *call)
 {
-    return lki_cuda_conv_channels_last(lki_cuda_enter(engine), call);
+    lki_cuda *cuda = lki_cuda_enter(engine);
+    switch (lki_cuda_op_family(call->op)) {
+    case LK_FAMILY_CONV: return lki_cuda_conv_preference(cuda, call);
+    case LK_FAMILY_NORM: return lki_cuda_norm_preference(call);
+    case LK_FAMILY_POINTWISE_LOSS: return lki_cuda_loss_preference(call);
+    default: return LK_IMPOSSIBLE;
+    }
 }
 
 /* ---- The table ---- */
@@ -356,10 +362,8 @@ const lk_engine_ops lki_cuda_ops = {
     .close = close_engine,
     .prepare = prepare,
     .keeps_low = true,
-    .joins_losses = true,
     .joins_casts = true,
-    .channels_last = channels_last,
-    .folds_norms = true,
+    .preference = preference,
     .alloc = lki_cuda_alloc,
     .release = lki_cuda_release,
     .upload = lki_cuda_upload,

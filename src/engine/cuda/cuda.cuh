@@ -338,8 +338,11 @@ lk_op_family lki_cuda_op_family(lk_op op);
 lk_status lki_cuda_check_factors(const lk_call *call, const char *what);
 
 void lki_cuda_free_conv_plans(lki_cuda *cuda);
-/* lk_engine_ops.channels_last of a convolution. */
-lk_preference lki_cuda_conv_channels_last(lki_cuda *cuda, const lk_call *call);
+/* lk_engine_ops.preference: of a convolution with channels last, of a batch norm with a ReLU, of a loss with
+ * its gradient. */
+lk_preference lki_cuda_conv_preference(lki_cuda *cuda, const lk_call *call);
+lk_preference lki_cuda_norm_preference(const lk_call *call);
+lk_preference lki_cuda_loss_preference(const lk_call *call);
 /* `count` matrices of `rows` by `columns`, each turned; of one dtype, or from f32 to a short one or back. */
 lk_status lki_cuda_transpose(lki_cuda *cuda, lk_dtype from_dtype, const void *from, lk_dtype to_dtype,
                              void *to, int64_t count, int rows, int columns);

@@ -44,6 +44,8 @@ static lki_cuda_prepare family_of(lk_op op, unsigned flags)
     case LK_OP_UPSAMPLE_GRAD: return lki_cuda_prepare_upsample;
     case LK_OP_BATCH_NORM:
     case LK_OP_BATCH_NORM_GRAD:
+    case LK_OP_BATCH_NORM_RELU:
+    case LK_OP_BATCH_NORM_RELU_GRAD:
     case LK_OP_LAYER_NORM:
     case LK_OP_LAYER_NORM_GRAD:
     case LK_OP_GROUP_NORM:
@@ -55,7 +57,8 @@ static lki_cuda_prepare family_of(lk_op op, unsigned flags)
     case LK_OP_NLL:
     case LK_OP_NLL_GRAD:
     case LK_OP_POINTWISE_LOSS:
-    case LK_OP_POINTWISE_LOSS_GRAD: return lki_cuda_prepare_loss;
+    case LK_OP_POINTWISE_LOSS_GRAD:
+    case LK_OP_POINTWISE_LOSS_WITH_GRAD: return lki_cuda_prepare_loss;
     case LK_OP_UPDATE:
     case LK_OP_CLIP_NORM:
     case LK_OP_CLIP_VALUE:

@@ -265,6 +265,6 @@ lk_status prepare_classes(lki_cuda *cuda, lk_call *call)
 
 lk_status lki_cuda_prepare_loss(lki_cuda *cuda, lk_call *call)
 {
-    bool pointwise = call->op == LK_OP_POINTWISE_LOSS || call->op == LK_OP_POINTWISE_LOSS_GRAD;
+    bool pointwise = lki_cuda_op_family(call->op) == LK_FAMILY_POINTWISE_LOSS;
     return pointwise ? lki_cuda_prepare_pointwise_loss(cuda, call) : prepare_classes(cuda, call);
 }

@@ -13,7 +13,18 @@ typedef struct state {
 
 static bool is_gradient(lk_op op)
 {
-    return op == LK_OP_BATCH_NORM_GRAD || op == LK_OP_LAYER_NORM_GRAD || op == LK_OP_GROUP_NORM_GRAD;
+    return op == LK_OP_BATCH_NORM_GRAD || op == LK_OP_BATCH_NORM_RELU_GRAD || op == LK_OP_LAYER_NORM_GRAD ||
+           op == LK_OP_GROUP_NORM_GRAD;
+}
+
+static bool has_relu(lk_op op)
+{
+    return op == LK_OP_BATCH_NORM_RELU || op == LK_OP_BATCH_NORM_RELU_GRAD;
+}
+
+static bool is_group_norm(lk_op op)
+{
+    return op == LK_OP_GROUP_NORM || op == LK_OP_GROUP_NORM_GRAD;
 }
 
 static lki_cuda_norm describe(const lk_call *call)
@@ -23,7 +34,7 @@ static lki_cuda_norm describe(const lk_call *call)
     v.eps = call->attr->norm.eps;
     v.momentum = call->attr->norm.momentum;
     v.training = call->attr->norm.training;
-    v.relu = call->attr->norm.activation == LK_ACTIVATION_RELU;
+    v.relu = has_relu(call->op);
     v.groups = 1;
     if (call->op == LK_OP_LAYER_NORM || call->op == LK_OP_LAYER_NORM_GRAD) {
         int axis = shape.rank - call->attr->norm.axis_count;
@@ -37,8 +48,7 @@ static lki_cuda_norm describe(const lk_call *call)
     v.outer = shape.dim[0];
     v.channels = (int)shape.dim[1];
     v.inner = (int)lki_cuda_span(shape, 2, shape.rank);
-    v.kind =
-        call->op == LK_OP_BATCH_NORM || call->op == LK_OP_BATCH_NORM_GRAD ? LKI_CUDA_BATCH : LKI_CUDA_GROUP;
+    v.kind = is_group_norm(call->op) ? LKI_CUDA_GROUP : LKI_CUDA_BATCH;
     if (v.kind == LKI_CUDA_GROUP) {
         v.groups = (int)call->attr->norm.group_count;
         v.set_count = v.outer * v.groups;
@@ -60,7 +70,7 @@ static lki_cuda_norm_operands forward_operands(const lk_call *call)
     o.running_mean = (void *)lki_cuda_in<void>(call, 3);
     o.running_var = (void *)lki_cuda_in<void>(call, 4);
     o.addend = lki_cuda_in<void>(call, 5);
-    o.out = call->attr->norm.statistics_only ? NULL : lki_cuda_out<void>(call, 0);
+    o.out = lki_cuda_out<void>(call, 0);
     o.mean = lki_cuda_out<void>(call, 1);
     o.istd = lki_cuda_out<void>(call, 2);
     o.addend_mean = lki_cuda_in<void>(call, 6);
@@ -197,6 +207,14 @@ static bool is_for_last(const lk_call *call, const lki_cuda_norm *norm, const lk
            (is_short || lki_cuda_is_last(call));
 }
 
+/* A batch norm takes the ReLU along in norm_last.cu alone. */
+lk_preference lki_cuda_norm_preference(const lk_call *call)
+{
+    bool wanted =
+        has_relu(call->op) && call->in[0].dtype != LK_F64 && call->in_layout[0] == LK_LAYOUT_CHANNELS_LAST;
+    return wanted ? LK_PREFERRED : LK_IMPOSSIBLE;
+}
+
 lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call)
 {
     lki_cuda_norm_dtypes dtypes;
@@ -206,18 +224,17 @@ lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call)
     s->norm = describe(call);
     s->dtypes = dtypes;
     s->by_last = is_for_last(call, &s->norm, &dtypes);
-    if (!s->by_last && (s->norm.relu || call->input_count > 5))
-        return lki_cuda_fail(
-            LK_ERR_UNSUPPORTED,
-            "the cuda engine has no kernel for a normalisation of %s with something folded in",
-            lki_cuda_dtype_name(dtypes.x));
+    if (!s->by_last && s->norm.relu)
+        return lki_cuda_fail(LK_ERR_UNSUPPORTED,
+                             "the cuda engine has no kernel for a %s of %s that is not channels last",
+                             lki_cuda_op_name(call->op), lki_cuda_dtype_name(dtypes.x));
     call->scratch_nbytes =
         s->by_last ? lki_cuda_plan_last(cuda, &s->norm) : lki_cuda_plan_channels(cuda, &s->norm);
     call->run = is_gradient(call->op) ? run_backward : run_forward;
     if (s->norm.kind != LKI_CUDA_BATCH)
         cuda->paths[s->norm.set_size <= 1024 ? LKI_CUDA_PATH_NORM_WARP : LKI_CUDA_PATH_NORM_BLOCK].entered++;
     else if (s->by_last)
-        cuda->paths[LKI_CUDA_PATH_NORM_LAST].entered++;
+        cuda->paths[s->norm.relu ? LKI_CUDA_PATH_NORM_RELU : LKI_CUDA_PATH_NORM_LAST].entered++;
     else
         cuda->paths[s->norm.parts > 1 ? LKI_CUDA_PATH_NORM_PARTS : LKI_CUDA_PATH_NORM_CHANNELS].entered++;
     if (s->by_last && is_gradient(call->op) && !s->norm.relu) take_over(call, s);

@@ -17,6 +17,7 @@
     X(NORM_CHANNELS, "norms: a block per channel")                                                           \
     X(NORM_PARTS, "norms: channels in parts")                                                                \
     X(NORM_LAST, "norms: channels side by side")                                                             \
+    X(NORM_RELU, "norms: channels side by side, with a ReLU")                                                \
     X(NORM_WARP, "norms: a warp per set")                                                                    \
     X(NORM_BLOCK, "norms: a block per set")                                                                  \
     X(POOL_DISJOINT, "pools: disjoint windows")                                                              \

@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK) joint_kernel(operands o, joint
         for (unsigned i = threadIdx.x; i < gridDim.x; i += blockDim.x) sum += __ldcg(&j.parts[i]);
         sum = lki_cuda_block_sum(sum);
     }
-    if (threadIdx.x == 0) *(T *)j.out = lki_cuda_narrow<T>::of((W)(sum / o.divisor));
+    if (threadIdx.x == 0 && j.out) *(T *)j.out = lki_cuda_narrow<T>::of((W)(sum / o.divisor));
 }
 
 template <typename T, int MODE>
@@ -194,10 +194,11 @@ template <typename T, int MODE> lk_status launch(const lk_call *call, const oper
     const pointwise_state *state = (const pointwise_state *)call->state;
     T *out = lki_cuda_out<T>(call, 0);
     int grid = lki_cuda_grid(cuda, o.count);
-    if (call->op == LK_OP_POINTWISE_LOSS && o.whole) {
+    bool is_gradient = call->op == LK_OP_POINTWISE_LOSS_GRAD;
+    if (!is_gradient && o.whole) {
         joint j = {out, lki_cuda_out<void>(call, 1), (double *)call->scratch, state->ticket};
         launch_joint<T, MODE>(o, j, cuda);
-    } else if (o.count && call->op == LK_OP_POINTWISE_LOSS) {
+    } else if (o.count && !is_gradient) {
         loss_kernel<T, MODE><<<grid, LKI_CUDA_BLOCK, 0, cuda->compute>>>(o, out);
     } else if (o.count) {
         grad_kernel<T, MODE><<<grid, LKI_CUDA_BLOCK, 0, cuda->compute>>>(o, out);
@@ -257,6 +258,13 @@ double divisor_of(const lk_pointwise_loss_attr *attr, lk_shape shape)
 
 } // namespace
 
+/* A loss and its gradient read the same tensors: both at once cost what one costs. */
+lk_preference lki_cuda_loss_preference(const lk_call *call)
+{
+    bool whole = call->attr->pointwise_loss.reduction != LK_REDUCTION_NONE;
+    return call->op == LK_OP_POINTWISE_LOSS_WITH_GRAD && whole ? LK_PREFERRED : LK_IMPOSSIBLE;
+}
+
 lk_status lki_cuda_prepare_pointwise_loss(lki_cuda *cuda, lk_call *call)
 {
     int first = call->op == LK_OP_POINTWISE_LOSS_GRAD ? 1 : 0;
@@ -273,8 +281,7 @@ lk_status lki_cuda_prepare_pointwise_loss(lki_cuda *cuda, lk_call *call)
     call->free_state = free_state;
     state->cuda = cuda;
     state->divisor = divisor_of(&call->attr->pointwise_loss, call->in[first].shape);
-    if (call->op == LK_OP_POINTWISE_LOSS && kind == LK_LOSS_BCE)
-        LKI_TRY(lki_cuda_check_init(cuda, call, 0, 2, &state->check));
+    if (!first && kind == LK_LOSS_BCE) LKI_TRY(lki_cuda_check_init(cuda, call, 0, 2, &state->check));
     call->scratch_nbytes = MAX_GRID * sizeof(double);
     state->ticket = lki_cuda_take_tickets(cuda, 1);
     call->run = run;

@@ -71,6 +71,17 @@ static void moments(const norm *v, const lk_tensor *x, int64_t s, double *mean, 
     *variance = square / (double)v->set_size;
 }
 
+/* batch_norm_relu: what is added, normalised first if its statistics are there. */
+static double addend_at(const lk_call *call, const norm *v, int64_t at)
+{
+    const lk_tensor *addend = lki_ref_in(call, 5), *mean = lki_ref_in(call, 6), *istd = lki_ref_in(call, 7);
+    if (!addend) return 0;
+    double value = lki_ref_get(addend, at);
+    if (!mean) return value;
+    double normal = (value - weight_at(v, mean, at, 0)) * weight_at(v, istd, at, 1);
+    return normal * weight_at(v, lki_ref_in(call, 8), at, 1) + weight_at(v, lki_ref_in(call, 9), at, 0);
+}
+
 /* Normalises one set and keeps what the gradient needs. */
 static void normalise(const lk_call *call, const norm *v, int64_t s, double mean, double variance)
 {
@@ -80,6 +91,10 @@ static void normalise(const lk_call *call, const norm *v, int64_t s, double mean
         int64_t at = place(v, s, j);
         double y =
             (lki_ref_get(x, at) - mean) * istd * weight_at(v, weight, at, 1) + weight_at(v, bias, at, 0);
+        if (call->op == LK_OP_BATCH_NORM_RELU) {
+            y += addend_at(call, v, at);
+            if (y < 0) y = 0;
+        }
         lki_ref_set(&call->out[0], at, y);
     }
     if (lki_ref_out(call, 1)) lki_ref_set(&call->out[1], s, mean);
@@ -135,12 +150,23 @@ lk_status lki_ref_group_norm(const lk_call *call)
 /* The operands of a gradient. */
 typedef struct backward {
     const lk_tensor *dy, *x, *weight, *mean, *istd;
+    bool has_relu; /* batch_norm_relu_grad, with the bias of the norm */
+    const lk_tensor *bias;
 } backward;
 
 static double normal_at(const norm *v, const backward *b, int64_t at)
 {
     int64_t s = set_of(v, at);
     return (lki_ref_get(b->x, at) - lki_ref_get(b->mean, s)) * lki_ref_get(b->istd, s);
+}
+
+/* What came back, or 0 if a ReLU let nothing through. */
+static double gradient_at(const norm *v, const backward *b, int64_t at)
+{
+    if (b->has_relu &&
+        normal_at(v, b, at) * weight_at(v, b->weight, at, 1) + weight_at(v, b->bias, at, 0) <= 0)
+        return 0;
+    return lki_ref_get(b->dy, at);
 }
 
 /* With constant moments (batch norm outside of training) the two sums do not take part. */
@@ -151,13 +177,13 @@ static void input_gradient(const norm *v, const backward *b, const lk_tensor *dx
         double sum = 0, product = 0;
         for (int64_t j = 0; j < v->set_size && !constant; j++) {
             int64_t at = place(v, s, j);
-            double g = lki_ref_get(b->dy, at) * weight_at(v, b->weight, at, 1);
+            double g = gradient_at(v, b, at) * weight_at(v, b->weight, at, 1);
             sum += g;
             product += g * normal_at(v, b, at);
         }
         for (int64_t j = 0; j < v->set_size; j++) {
             int64_t at = place(v, s, j);
-            double g = lki_ref_get(b->dy, at) * weight_at(v, b->weight, at, 1);
+            double g = gradient_at(v, b, at) * weight_at(v, b->weight, at, 1);
             lki_ref_set(dx, at, lki_ref_get(b->istd, s) * (g - sum / n - normal_at(v, b, at) * product / n));
         }
     }
@@ -170,7 +196,7 @@ static void channel_gradients(const norm *v, const backward *b, const lk_tensor 
         double product = 0, sum = 0;
         for (int64_t j = 0; j < v->outer * v->inner; j++) {
             int64_t at = (j / v->inner * v->channels + c) * v->inner + j % v->inner;
-            double dy = lki_ref_get(b->dy, at);
+            double dy = gradient_at(v, b, at);
             product += dy * normal_at(v, b, at);
             sum += dy;
         }
@@ -181,7 +207,13 @@ static void channel_gradients(const norm *v, const backward *b, const lk_tensor 
 
 static lk_status gradients(const lk_call *call, lk_op kind, bool constant)
 {
-    backward b = {&call->in[0], &call->in[1], lki_ref_in(call, 2), &call->in[3], &call->in[4]};
+    backward b = {.dy = &call->in[0],
+                  .x = &call->in[1],
+                  .weight = lki_ref_in(call, 2),
+                  .mean = &call->in[3],
+                  .istd = &call->in[4],
+                  .has_relu = call->op == LK_OP_BATCH_NORM_RELU_GRAD,
+                  .bias = lki_ref_in(call, 5)};
     norm v = describe(kind, &call->attr->norm, b.x->shape);
     /* dx last: it may lie over dy. */
     channel_gradients(&v, &b, lki_ref_out(call, 1), lki_ref_out(call, 2));

@@ -86,11 +86,12 @@ static double divisor(const lk_pointwise_loss_attr *attr, lk_shape shape)
 
 lk_status lki_ref_pointwise_loss(const lk_call *call)
 {
-    const lk_tensor *x = &call->in[0], *out = &call->out[0];
+    const lk_tensor *x = &call->in[0], *out = lki_ref_out(call, 0);
+    const lk_tensor *dx = call->output_count > 1 ? lki_ref_out(call, 1) : NULL;
     lk_pointwise_loss kind = call->attr->pointwise_loss.kind;
     bool whole = call->attr->pointwise_loss.reduction != LK_REDUCTION_NONE;
     int64_t count = lk_tensor_count(x);
-    double sum = 0;
+    double sum = 0, total = divisor(&call->attr->pointwise_loss, x->shape);
     for (int64_t i = 0; i < count; i++) {
         term v = term_at(call, 0, i);
         if (kind == LK_LOSS_BCE && !(v.x >= 0 && v.x <= 1))
@@ -98,9 +99,10 @@ lk_status lki_ref_pointwise_loss(const lk_call *call)
                             (long long)i);
         double value = value_of(kind, v);
         if (!whole) lki_ref_set(out, i, value);
+        if (dx) lki_ref_set(dx, i, slope_of(kind, v) / total);
         sum += value;
     }
-    if (whole) lki_ref_set(out, 0, sum / divisor(&call->attr->pointwise_loss, x->shape));
+    if (whole && out) lki_ref_set(out, 0, sum / total);
     return LK_OK;
 }
 
