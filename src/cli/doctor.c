@@ -111,7 +111,7 @@ static void print_kernels(void)
         print_fact("kernels", lk_error());
         return;
     }
-    const lki_low_kernels *low = lki_low_kernels_of(level);
+    const lki_bf16_kernels *low = lki_bf16_kernels_of(level);
     snprintf(line, sizeof line, "%s; bf16: %s%s", lki_cpu_level_name(level),
              low ? low->name : "widened to f32",
              lki_setting_text(LKI_SETTING_CPU_LEVEL) ? ", as LOCKSTEP_CPU_LEVEL asks" : "");

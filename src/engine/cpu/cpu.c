@@ -102,7 +102,7 @@ static lk_status open_cpu(void **state, const lk_engine_options *options)
     lki_cpu *cpu = LKI_NEW(lki_cpu);
     if (!cpu) return LK_ERR_NOMEM;
     cpu->kernels = kernels_of(level);
-    cpu->low = lki_low_kernels_of(level);
+    cpu->low = lki_bf16_kernels_of(level);
     cpu->level = level;
     name_paths(cpu);
     lk_status status = lki_pool_create(&cpu->pool, options->thread_count);

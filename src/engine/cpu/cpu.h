@@ -19,7 +19,7 @@ typedef struct lki_cpu {
     int thread_count;
     lki_cpu_level level;
     const lki_cpu_kernels *kernels; /* of that level */
-    const lki_low_kernels *low;     /* likewise, for bf16; NULL where it is widened */
+    const lki_bf16_kernels *low;    /* likewise, for bf16; NULL where it is widened */
     lk_engine_path paths[LKI_CPU_PATH_COUNT];
 } lki_cpu;
 

@@ -3,9 +3,9 @@
 #define LKI_SIMD 512
 #include "engine/cpu/kernels/amx_block.h"
 
-#define LKI_LOW_NAME             "amx"
-#define LKI_LOW_TABLE            lki_low_kernels_amx
-#define LKI_LOW_THREAD_WORK      16000000
-#define LKI_LOW_OUTRUNS_WINOGRAD true
-#include "engine/cpu/kernels/low_product.h"
+#define LKI_BF16_NAME             "amx"
+#define LKI_BF16_TABLE            lki_bf16_kernels_amx
+#define LKI_BF16_THREAD_WORK      16000000
+#define LKI_BF16_OUTRUNS_WINOGRAD true
+#include "engine/cpu/kernels/bf16_product.h"
 #endif

@@ -3,7 +3,7 @@
 #if defined(__AVX512BF16__)
 #define LKI_SIMD 512
 #include "engine/cpu/kernels/simd.h"
-#include "engine/cpu/low.h"
+#include "engine/cpu/bf16.h"
 
 #include <stdbool.h>
 
@@ -11,7 +11,7 @@ enum { ROWS = 8 };
 
 /* Half a tile of A, eight rows, times one or two tiles of B: a row's pair of k is read as one number and
  * meets sixteen columns at once. */
-INLINE void half_tile(float *sums, const lki_low_rows *a, int64_t half, const uint16_t *b, int64_t steps,
+INLINE void half_tile(float *sums, const lki_bf16_rows *a, int64_t half, const uint16_t *b, int64_t steps,
                       const int columns, const bool packed, bool keep)
 {
     __m512 sum[ROWS][2];
@@ -38,7 +38,7 @@ INLINE void half_tile(float *sums, const lki_low_rows *a, int64_t half, const ui
         _mm512_storeu_ps(sums + i * 32 + j * 16, sum[i][j]);
 }
 
-static void block_sums(float *sums, const lki_low_rows *a, const uint16_t *b, int64_t steps, int rows,
+static void block_sums(float *sums, const lki_bf16_rows *a, const uint16_t *b, int64_t steps, int rows,
                        int columns, bool keep)
 {
     for (int i = 0; i < 2 * rows; i++, sums += ROWS * 32) {
@@ -61,9 +61,9 @@ INLINE void block_end(void)
 {
 }
 
-#define LKI_LOW_NAME             "avx512bf16"
-#define LKI_LOW_TABLE            lki_low_kernels_avx512bf16
-#define LKI_LOW_THREAD_WORK      1000000
-#define LKI_LOW_OUTRUNS_WINOGRAD false
-#include "engine/cpu/kernels/low_product.h"
+#define LKI_BF16_NAME             "avx512bf16"
+#define LKI_BF16_TABLE            lki_bf16_kernels_avx512bf16
+#define LKI_BF16_THREAD_WORK      1000000
+#define LKI_BF16_OUTRUNS_WINOGRAD false
+#include "engine/cpu/kernels/bf16_product.h"
 #endif

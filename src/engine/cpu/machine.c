@@ -22,16 +22,16 @@ static uint16_t sample(int64_t i)
     return lki_f32_to_bf16((float)((i * 37 + 11) % 41 - 20) * 0.125f);
 }
 
-bool lki_low_kernels_work(const lki_low_kernels *kernels)
+bool lki_bf16_kernels_work(const lki_bf16_kernels *kernels)
 {
     static uint16_t a[ROWS * DEPTH], b[DEPTH * COLUMNS];
     static float c[ROWS * COLUMNS];
-    static uint16_t packed_a[2 * 3 * 2 * LKI_LOW_TILE] __attribute__((aligned(64)));
-    static uint16_t packed_b[2 * 3 * 2 * LKI_LOW_TILE] __attribute__((aligned(64)));
+    static uint16_t packed_a[2 * 3 * 2 * LKI_BF16_TILE] __attribute__((aligned(64)));
+    static uint16_t packed_b[2 * 3 * 2 * LKI_BF16_TILE] __attribute__((aligned(64)));
     for (int64_t i = 0; i < ROWS * DEPTH; i++) a[i] = sample(i);
     for (int64_t i = 0; i < DEPTH * COLUMNS; i++) b[i] = sample(3 * i + 5);
     for (int64_t i = 0; i < ROWS * COLUMNS; i++) c[i] = NAN;
-    lki_low_gemm g = {
+    lki_bf16_gemm g = {
         .m = ROWS,
         .n = COLUMNS,
         .k = DEPTH,
@@ -47,9 +47,9 @@ bool lki_low_kernels_work(const lki_low_kernels *kernels)
         .packed_a = packed_a,
         .packed_b = packed_b,
     };
-    kernels->pack_a(&g, 0, lki_low_parts(ROWS));
-    kernels->pack_b(&g, 0, lki_low_parts(COLUMNS));
-    kernels->multiply(&g, 0, lki_low_parts(ROWS) * lki_low_parts(COLUMNS));
+    kernels->pack_a(&g, 0, lki_bf16_parts(ROWS));
+    kernels->pack_b(&g, 0, lki_bf16_parts(COLUMNS));
+    kernels->multiply(&g, 0, lki_bf16_parts(ROWS) * lki_bf16_parts(COLUMNS));
     for (int64_t i = 0; i < ROWS; i++)
         for (int64_t j = 0; j < COLUMNS; j++) {
             float sum = 0; /* eighths and their products: every sum is exact */
@@ -101,13 +101,13 @@ static bool may_use_tiles(void)
 static bool try_avx512bf16(void *context)
 {
     (void)context;
-    return lki_low_kernels_work(&lki_low_kernels_avx512bf16);
+    return lki_bf16_kernels_work(&lki_bf16_kernels_avx512bf16);
 }
 
 static bool try_amx(void *context)
 {
     (void)context;
-    return may_use_tiles() && lki_low_kernels_work(&lki_low_kernels_amx);
+    return may_use_tiles() && lki_bf16_kernels_work(&lki_bf16_kernels_amx);
 }
 
 static bool bf16_works, amx_works;
@@ -137,10 +137,10 @@ lki_cpu_level lki_machine_level(lki_cpu_level highest)
     return __builtin_cpu_is("intel") ? LKI_CPU_LEVEL_AVX512 : LKI_CPU_LEVEL_AVX512BF16;
 }
 
-const lki_low_kernels *lki_low_kernels_of(lki_cpu_level level)
+const lki_bf16_kernels *lki_bf16_kernels_of(lki_cpu_level level)
 {
-    if (level == LKI_CPU_LEVEL_AMX) return &lki_low_kernels_amx;
-    return level == LKI_CPU_LEVEL_AVX512BF16 ? &lki_low_kernels_avx512bf16 : NULL;
+    if (level == LKI_CPU_LEVEL_AMX) return &lki_bf16_kernels_amx;
+    return level == LKI_CPU_LEVEL_AVX512BF16 ? &lki_bf16_kernels_avx512bf16 : NULL;
 }
 
 #else
@@ -151,7 +151,7 @@ lki_cpu_level lki_machine_level(lki_cpu_level highest)
     return LKI_CPU_LEVEL_BASE;
 }
 
-const lki_low_kernels *lki_low_kernels_of(lki_cpu_level level)
+const lki_bf16_kernels *lki_bf16_kernels_of(lki_cpu_level level)
 {
     (void)level;
     return NULL;

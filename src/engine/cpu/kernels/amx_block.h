@@ -4,7 +4,7 @@
 
 #include "engine/cpu/kernels/amx_tiles.h"
 #include "engine/cpu/kernels/simd.h"
-#include "engine/cpu/low.h"
+#include "engine/cpu/bf16.h"
 
 #include <stdbool.h>
 
@@ -33,7 +33,7 @@ INLINE void store_sums(float *sums, int rows, int columns)
     if (rows == 2 && columns == 2) amx_store(3, sums + 16 * 32 + 16, SUM_ROW_NBYTES);
 }
 
-INLINE void add_steps(const lki_low_rows *a, const uint16_t *b, int64_t steps, const int rows,
+INLINE void add_steps(const lki_bf16_rows *a, const uint16_t *b, int64_t steps, const int rows,
                       const int columns)
 {
     const int64_t row_nbytes = a->row * (int64_t)sizeof(uint16_t), *at = a->at;
@@ -50,7 +50,7 @@ INLINE void add_steps(const lki_low_rows *a, const uint16_t *b, int64_t steps, c
     }
 }
 
-static void block_sums(float *sums, const lki_low_rows *a, const uint16_t *b, int64_t steps, int rows,
+static void block_sums(float *sums, const lki_bf16_rows *a, const uint16_t *b, int64_t steps, int rows,
                        int columns, bool keep)
 {
     load_sums(sums, rows, columns, keep);

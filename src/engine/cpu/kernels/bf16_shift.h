@@ -3,18 +3,18 @@
  * of tiles that lie in the input itself: with channels last for the result and the input's gradient (k runs
  * over taps and channels), as it is for the weight's (k runs over places). Places beyond a row's last output
  * are computed and thrown away. */
-#ifndef LKI_CPU_KERNELS_LOW_SHIFT_H
-#define LKI_CPU_KERNELS_LOW_SHIFT_H
+#ifndef LKI_CPU_KERNELS_BF16_SHIFT_H
+#define LKI_CPU_KERNELS_BF16_SHIFT_H
 
-#include "engine/cpu/kernels/low_pack.h"
+#include "engine/cpu/kernels/bf16_pack.h"
 #include "tensor/half.h"
 
 /* One row of the grid's interior: x (channels, plane) from element `from` on, to `out` (places, depth). */
-INLINE void turn_row(uint16_t *out, const lki_low_shift *s, const uint16_t *from, int64_t plane)
+INLINE void turn_row(uint16_t *out, const lki_bf16_shift *s, const uint16_t *from, int64_t plane)
 {
     for (int64_t c = 0; c < s->channels; c += 32)
         for (int64_t x = 0; x < s->in[2]; x += 16) {
-            uint16_t tile[LKI_LOW_TILE] __attribute__((aligned(64)));
+            uint16_t tile[LKI_BF16_TILE] __attribute__((aligned(64)));
             lines l = {.data = from + c * plane + x,
                        .stride = plane,
                        .lines = s->in[2] - x < 16 ? s->in[2] - x : 16,
@@ -26,7 +26,7 @@ INLINE void turn_row(uint16_t *out, const lki_low_shift *s, const uint16_t *from
 }
 
 /* What lies around the interior stays as it is: zero. */
-static void shift_turn(const lki_low_shift *s, const uint16_t *x)
+static void shift_turn(const lki_bf16_shift *s, const uint16_t *x)
 {
     int64_t plane = s->in[0] * s->in[1] * s->in[2];
     for (int64_t z = 0; z < s->in[0]; z++)
@@ -42,7 +42,7 @@ typedef struct run {
     int64_t lane, count, to;
 } run;
 
-INLINE int runs_of(run runs[16], const lki_low_shift *s, int64_t place)
+INLINE int runs_of(run runs[16], const lki_bf16_shift *s, int64_t place)
 {
     int count = 0;
     int64_t x = place % s->grid[2], y = place / s->grid[2] % s->grid[1], z = place / s->grid[2] / s->grid[1];
@@ -58,7 +58,7 @@ INLINE int runs_of(run runs[16], const lki_low_shift *s, int64_t place)
 
 #if LKI_SIMD == 512
 /* sums (16 places, 16 outputs of 32) to the planes of outputs [first, first + count). */
-INLINE void shift_save(const lki_low_shift *s, const float *sums, const run *runs, int run_count,
+INLINE void shift_save(const lki_bf16_shift *s, const float *sums, const run *runs, int run_count,
                        int64_t first, int64_t count)
 {
     __m512 r[16];
@@ -83,7 +83,7 @@ INLINE void shift_save(const lki_low_shift *s, const float *sums, const run *run
     }
 }
 #else
-INLINE void shift_save(const lki_low_shift *s, const float *sums, const run *runs, int run_count,
+INLINE void shift_save(const lki_bf16_shift *s, const float *sums, const run *runs, int run_count,
                        int64_t first, int64_t count)
 {
     int64_t plane = s->out[0] * s->out[1] * s->out[2];
@@ -102,18 +102,18 @@ INLINE void shift_save(const lki_low_shift *s, const float *sums, const run *run
 #endif
 
 /* y (outs, out...) = the sums over taps and channels at all places. */
-static void shift_forward(const lki_low_shift *s)
+static void shift_forward(const lki_bf16_shift *s)
 {
-    float sums[LKI_LOW_SUMS] __attribute__((aligned(64)));
+    float sums[LKI_BF16_SUMS] __attribute__((aligned(64)));
     int64_t steps = s->taps * s->depth / 32;
     block_begin();
     for (int64_t place = 0; place < s->places; place += 32) {
-        lki_low_rows rows = {s->turned + place * s->depth, s->depth, 16 * s->depth, s->step_at};
+        lki_bf16_rows rows = {s->turned + place * s->depth, s->depth, 16 * s->depth, s->step_at};
         run runs[2][16];
         int run_count[2] = {runs_of(runs[0], s, place), runs_of(runs[1], s, place + 16)};
         for (int64_t o = 0; o < s->outs; o += 32) {
             int64_t left = s->outs - o;
-            block_sums(sums, &rows, s->packed + o / 32 * steps * 2 * LKI_LOW_TILE, steps, 2,
+            block_sums(sums, &rows, s->packed + o / 32 * steps * 2 * LKI_BF16_TILE, steps, 2,
                        left > 16 ? 2 : 1, false);
             for (int half = 0; half < 2; half++)
                 for (int64_t j = 0; j < left && j < 32; j += 16)
@@ -125,7 +125,7 @@ static void shift_forward(const lki_low_shift *s)
 }
 
 /* Rows of a plane to the grid, `grid` elements a plane: x with its padding around it, dy without. */
-static void shift_spread(uint16_t *out, int64_t out_plane, const lki_low_shift *s, const uint16_t *x,
+static void shift_spread(uint16_t *out, int64_t out_plane, const lki_bf16_shift *s, const uint16_t *x,
                          int64_t channels, bool is_input)
 {
     const int64_t *size = is_input ? s->in : s->out;
@@ -141,13 +141,13 @@ static void shift_spread(uint16_t *out, int64_t out_plane, const lki_low_shift *
 
 /* Adds to sums (taps, outs / 32, channels / 32, 32, 32) of one sample: A is x at a tap's places, B is dy in
  * tiles. Places go through in pieces that stay in the caches while all taps use them. */
-static void shift_gradient(const lki_low_shift *s, float *sums)
+static void shift_gradient(const lki_bf16_shift *s, float *sums)
 {
     enum { PIECE = 32 };
     static const int64_t along[PIECE] = {0,   32,  64,  96,  128, 160, 192, 224, 256, 288, 320,
                                          352, 384, 416, 448, 480, 512, 544, 576, 608, 640, 672,
                                          704, 736, 768, 800, 832, 864, 896, 928, 960, 992};
-    int64_t steps = s->places / 32, blocks = lki_low_parts(s->channels), panels = lki_low_parts(s->outs);
+    int64_t steps = s->places / 32, blocks = lki_bf16_parts(s->channels), panels = lki_bf16_parts(s->outs);
     block_begin();
     for (int64_t first = 0; first < steps; first += PIECE) {
         int64_t count = steps - first < PIECE ? steps - first : PIECE;
@@ -156,9 +156,9 @@ static void shift_gradient(const lki_low_shift *s, float *sums)
                 for (int64_t block = 0; block < blocks; block++) {
                     const uint16_t *a =
                         s->turned + block * 32 * s->spread_plane + s->tap_at[tap] + first * 32;
-                    lki_low_rows rows = {a, s->spread_plane, 16 * s->spread_plane, along};
-                    block_sums(sums + ((tap * panels + panel) * blocks + block) * LKI_LOW_SUMS, &rows,
-                               s->packed + (panel * steps + first) * 2 * LKI_LOW_TILE, count,
+                    lki_bf16_rows rows = {a, s->spread_plane, 16 * s->spread_plane, along};
+                    block_sums(sums + ((tap * panels + panel) * blocks + block) * LKI_BF16_SUMS, &rows,
+                               s->packed + (panel * steps + first) * 2 * LKI_BF16_TILE, count,
                                s->channels - block * 32 > 16 ? 2 : 1, s->outs - panel * 32 > 16 ? 2 : 1,
                                true);
                 }

@@ -11,35 +11,35 @@
 #define LKI_AMX_EMULATED
 #include "engine/cpu/kernels/amx_block.h"
 
-#define LKI_LOW_NAME             "emulated amx"
-#define LKI_LOW_TABLE            emulated
-#define LKI_LOW_THREAD_WORK      1000
-#define LKI_LOW_OUTRUNS_WINOGRAD true
-extern const lki_low_kernels emulated;
-#include "engine/cpu/kernels/low_product.h"
+#define LKI_BF16_NAME             "emulated amx"
+#define LKI_BF16_TABLE            emulated
+#define LKI_BF16_THREAD_WORK      1000
+#define LKI_BF16_OUTRUNS_WINOGRAD true
+extern const lki_bf16_kernels emulated;
+#include "engine/cpu/kernels/bf16_product.h"
 
 /* The kernels under test; `multiply` counts, so that a case that is widened instead is noticed. */
-static lki_low_kernels tested;
-static void (*real_multiply)(const lki_low_gemm *g, int64_t begin, int64_t end);
+static lki_bf16_kernels tested;
+static void (*real_multiply)(const lki_bf16_gemm *g, int64_t begin, int64_t end);
 static atomic_int multiplied;
 
-static void count_multiply(const lki_low_gemm *g, int64_t begin, int64_t end)
+static void count_multiply(const lki_bf16_gemm *g, int64_t begin, int64_t end)
 {
     atomic_fetch_add(&multiplied, 1);
     real_multiply(g, begin, end);
 }
 
-static void (*real_shift)(const lki_low_shift *s);
+static void (*real_shift)(const lki_bf16_shift *s);
 
-static void count_shift(const lki_low_shift *s)
+static void count_shift(const lki_bf16_shift *s)
 {
     atomic_fetch_add(&multiplied, 1);
     real_shift(s);
 }
 
-static void (*real_gradient)(const lki_low_shift *s, float *sums);
+static void (*real_gradient)(const lki_bf16_shift *s, float *sums);
 
-static void count_gradient(const lki_low_shift *s, float *sums)
+static void count_gradient(const lki_bf16_shift *s, float *sums)
 {
     atomic_fetch_add(&multiplied, 1);
     real_gradient(s, sums);
@@ -55,9 +55,9 @@ static void use_tested(lk_engine *engine)
 /* Emulated, and those of this machine; false beyond. */
 static bool select_kernels(int which)
 {
-    const lki_low_kernels *all[] = {&emulated,
-                                    lki_low_kernels_of(lki_machine_level(LKI_CPU_LEVEL_AVX512BF16)),
-                                    lki_low_kernels_of(lki_machine_level(LKI_CPU_LEVEL_AMX))};
+    const lki_bf16_kernels *all[] = {&emulated,
+                                     lki_bf16_kernels_of(lki_machine_level(LKI_CPU_LEVEL_AVX512BF16)),
+                                     lki_bf16_kernels_of(lki_machine_level(LKI_CPU_LEVEL_AMX))};
     if (which == 3) return false;
     tested = all[which] ? *all[which] : emulated;
     real_multiply = tested.multiply;
@@ -317,7 +317,7 @@ static void the_number_of_threads_changes_no_bit(void **state)
     lk_tensor_free(t.in[1]);
 }
 
-static void multiply_nothing(const lki_low_gemm *g, int64_t begin, int64_t end)
+static void multiply_nothing(const lki_bf16_gemm *g, int64_t begin, int64_t end)
 {
     (void)g;
     (void)begin;
@@ -327,11 +327,11 @@ static void multiply_nothing(const lki_low_gemm *g, int64_t begin, int64_t end)
 static void kernels_are_tried_before_they_are_trusted(void **state)
 {
     (void)state;
-    assert_true(lki_low_kernels_work(&emulated));
-    assert_null(lki_low_kernels_of(lki_machine_level(LKI_CPU_LEVEL_AVX512)));
-    lki_low_kernels wrong = emulated;
+    assert_true(lki_bf16_kernels_work(&emulated));
+    assert_null(lki_bf16_kernels_of(lki_machine_level(LKI_CPU_LEVEL_AVX512)));
+    lki_bf16_kernels wrong = emulated;
     wrong.multiply = multiply_nothing;
-    assert_false(lki_low_kernels_work(&wrong));
+    assert_false(lki_bf16_kernels_work(&wrong));
 }
 
 int main(void)

@@ -1,10 +1,10 @@
-/* Products of bf16 operands where the processor multiplies bf16 (low.h). Results are f32 or bf16 as the call
+/* Products of bf16 operands where the processor multiplies bf16 (bf16.h). Results are f32 or bf16 as the call
  * says; a bias is f32. What is left out here (f16, a bias of 16 bits, empty operands) is widened. */
-#include "engine/cpu/low.h"
+#include "engine/cpu/bf16.h"
 
 #include "engine/cpu/batched_matmul.h"
 #include "engine/cpu/cpu.h"
-#include "engine/cpu/low_conv.h"
+#include "engine/cpu/bf16_conv.h"
 
 #include "base/status.h"
 
@@ -17,31 +17,31 @@ static bool is_bf16(const lk_call *call)
     return call->out[0].data && (out == LK_F32 || out == LK_BF16);
 }
 
-static bool needs_partial(const lki_low_gemm *g)
+static bool needs_partial(const lki_bf16_gemm *g)
 {
-    return g->k > LKI_LOW_DEPTH;
+    return g->k > LKI_BF16_DEPTH;
 }
 
-static size_t product_nbytes(const lki_low_gemm *g)
+static size_t product_nbytes(const lki_bf16_gemm *g)
 {
-    return lki_low_packed_nbytes(g->m, g->k) + lki_low_packed_nbytes(g->n, g->k) +
-           (needs_partial(g) ? lki_low_partial_nbytes(g->m, g->n) : 0);
+    return lki_bf16_packed_nbytes(g->m, g->k) + lki_bf16_packed_nbytes(g->n, g->k) +
+           (needs_partial(g) ? lki_bf16_partial_nbytes(g->m, g->n) : 0);
 }
 
 /* Divides scratch of product_nbytes between the parts of a product. */
-static void place_parts(lki_low_gemm *g, void *scratch)
+static void place_parts(lki_bf16_gemm *g, void *scratch)
 {
     char *at = scratch;
     g->packed_a = (uint16_t *)at;
-    at += lki_low_packed_nbytes(g->m, g->k);
+    at += lki_bf16_packed_nbytes(g->m, g->k);
     g->packed_b = (uint16_t *)at;
-    at += lki_low_packed_nbytes(g->n, g->k);
+    at += lki_bf16_packed_nbytes(g->n, g->k);
     g->partial = needs_partial(g) ? (float *)at : NULL;
 }
 
 typedef struct product {
-    const lki_low_kernels *kernels;
-    const lki_low_gemm *g;
+    const lki_bf16_kernels *kernels;
+    const lki_bf16_gemm *g;
 } product;
 
 /* The blocks of A come first, then the panels of B. */
@@ -49,7 +49,7 @@ static void pack_range(int64_t begin, int64_t end, int thread, void *context)
 {
     (void)thread;
     const product *p = context;
-    int64_t blocks = lki_low_parts(p->g->m);
+    int64_t blocks = lki_bf16_parts(p->g->m);
     if (begin < blocks) p->kernels->pack_a(p->g, begin, end < blocks ? end : blocks);
     if (end > blocks) p->kernels->pack_b(p->g, begin > blocks ? begin - blocks : 0, end - blocks);
 }
@@ -61,10 +61,10 @@ static void multiply_range(int64_t begin, int64_t end, int thread, void *context
     p->kernels->multiply(p->g, begin, end);
 }
 
-static void run_product(lki_cpu *cpu, const lki_low_gemm *g)
+static void run_product(lki_cpu *cpu, const lki_bf16_gemm *g)
 {
     product p = {cpu->low, g};
-    int64_t blocks = lki_low_parts(g->m), panels = lki_low_parts(g->n);
+    int64_t blocks = lki_bf16_parts(g->m), panels = lki_bf16_parts(g->n);
     int64_t threads = g->m * g->n * g->k / cpu->low->thread_work + 1;
     if (threads > cpu->thread_count) threads = cpu->thread_count;
     lki_parallel_for(cpu->pool, blocks + panels, (blocks + panels + threads - 1) / threads, pack_range, &p);
@@ -73,11 +73,11 @@ static void run_product(lki_cpu *cpu, const lki_low_gemm *g)
 }
 
 /* y (m, n) = x (m, k) w (n, k)^T + b */
-static lki_low_gemm describe_linear(const lk_call *call)
+static lki_bf16_gemm describe_linear(const lk_call *call)
 {
     const lk_tensor *x = &call->in[0], *w = &call->in[1];
     int64_t n = w->shape.dim[0], k = w->shape.dim[1];
-    return (lki_low_gemm){
+    return (lki_bf16_gemm){
         .m = lki_cpu_span(x->shape, 0, x->shape.rank - 1),
         .n = n,
         .k = k,
@@ -97,18 +97,18 @@ static lki_low_gemm describe_linear(const lk_call *call)
 
 static lk_status run_linear(const lk_call *call)
 {
-    lki_low_gemm g = describe_linear(call);
+    lki_bf16_gemm g = describe_linear(call);
     place_parts(&g, call->scratch);
     run_product(lki_cpu_of(call), &g);
     return LK_OK;
 }
 
 /* dw (n, k) = dy (m, n)^T x (m, k) */
-static lki_low_gemm describe_linear_grad(const lk_call *call)
+static lki_bf16_gemm describe_linear_grad(const lk_call *call)
 {
     const lk_tensor *dy = &call->in[0], *x = &call->in[1];
     int64_t n = dy->shape.dim[dy->shape.rank - 1], k = x->shape.dim[x->shape.rank - 1];
-    return (lki_low_gemm){
+    return (lki_bf16_gemm){
         .m = n,
         .n = k,
         .k = lki_cpu_span(x->shape, 0, x->shape.rank - 1),
@@ -153,7 +153,7 @@ static void sum_columns(int64_t begin, int64_t end, int thread, void *context)
 static lk_status run_linear_grad(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
-    lki_low_gemm g = describe_linear_grad(call);
+    lki_bf16_gemm g = describe_linear_grad(call);
     place_parts(&g, call->scratch);
     run_product(cpu, &g);
     if (call->attr->linear.wants_bias && call->out[1].data)
@@ -161,11 +161,11 @@ static lk_status run_linear_grad(const lk_call *call)
     return LK_OK;
 }
 
-static lki_low_gemm product_at(const lki_batch *p, const lk_call *call, int64_t index)
+static lki_bf16_gemm product_at(const lki_batch *p, const lk_call *call, int64_t index)
 {
     int64_t a, b, c = index * p->m * p->n;
     lki_batch_offsets(p, index, &a, &b);
-    return (lki_low_gemm){
+    return (lki_bf16_gemm){
         .m = p->m,
         .n = p->n,
         .k = p->k,
@@ -185,13 +185,13 @@ static lki_low_gemm product_at(const lki_batch *p, const lk_call *call, int64_t 
 static void run_products(int64_t begin, int64_t end, int thread, void *context)
 {
     const lk_call *call = context;
-    const lki_low_kernels *kernels = lki_cpu_of(call)->low;
+    const lki_bf16_kernels *kernels = lki_cpu_of(call)->low;
     for (int64_t i = begin; i < end; i++) {
-        lki_low_gemm g = product_at(call->state, call, i);
+        lki_bf16_gemm g = product_at(call->state, call, i);
         place_parts(&g, (char *)call->scratch + (size_t)thread * product_nbytes(&g));
-        kernels->pack_a(&g, 0, lki_low_parts(g.m));
-        kernels->pack_b(&g, 0, lki_low_parts(g.n));
-        kernels->multiply(&g, 0, lki_low_parts(g.m) * lki_low_parts(g.n));
+        kernels->pack_a(&g, 0, lki_bf16_parts(g.m));
+        kernels->pack_b(&g, 0, lki_bf16_parts(g.n));
+        kernels->multiply(&g, 0, lki_bf16_parts(g.m) * lki_bf16_parts(g.n));
     }
 }
 
@@ -204,7 +204,7 @@ static lk_status run_matmul(const lk_call *call)
         lki_parallel_for(cpu->pool, p->count, grain, run_products, (void *)call);
         return LK_OK;
     }
-    lki_low_gemm g = product_at(p, call, 0);
+    lki_bf16_gemm g = product_at(p, call, 0);
     place_parts(&g, call->scratch);
     run_product(cpu, &g);
     return LK_OK;
@@ -217,13 +217,13 @@ static lk_status prepare_matmul(lki_cpu *cpu, lk_call *call)
     lki_batch *p = lki_cpu_new_state(call, sizeof *p);
     if (!p) return LK_ERR_NOMEM;
     *p = batch;
-    lki_low_gemm g = product_at(p, call, 0);
+    lki_bf16_gemm g = product_at(p, call, 0);
     call->scratch_nbytes = product_nbytes(&g) * (p->count > 1 ? (size_t)cpu->thread_count : 1);
     call->run = run_matmul;
     return LK_OK;
 }
 
-static lk_status prepare_one(lk_call *call, lki_low_gemm g, lk_kernel run)
+static lk_status prepare_one(lk_call *call, lki_bf16_gemm g, lk_kernel run)
 {
     if (g.m * g.n * g.k == 0) return LK_OK;
     call->scratch_nbytes = product_nbytes(&g);
@@ -238,9 +238,9 @@ lk_status lki_cpu_prepare_low(lki_cpu *cpu, lk_call *call)
     case LK_OP_LINEAR: return prepare_one(call, describe_linear(call), run_linear);
     case LK_OP_LINEAR_GRAD: return prepare_one(call, describe_linear_grad(call), run_linear_grad);
     case LK_OP_MATMUL: return prepare_matmul(cpu, call);
-    case LK_OP_CONV: return lki_low_prepare_conv(cpu, call);
-    case LK_OP_CONV_GRAD_INPUT: return lki_low_prepare_conv_grad_input(cpu, call);
-    case LK_OP_CONV_GRAD_WEIGHT: return lki_low_prepare_conv_grad_weight(cpu, call);
+    case LK_OP_CONV: return lki_bf16_prepare_conv(cpu, call);
+    case LK_OP_CONV_GRAD_INPUT: return lki_bf16_prepare_conv_grad_input(cpu, call);
+    case LK_OP_CONV_GRAD_WEIGHT: return lki_bf16_prepare_conv_grad_weight(cpu, call);
     default: return LK_OK;
     }
 }

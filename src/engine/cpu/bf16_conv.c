@@ -1,7 +1,7 @@
-#include "engine/cpu/low_conv.h"
+#include "engine/cpu/bf16_conv.h"
 
 #include "engine/cpu/conv.h"
-#include "engine/cpu/low.h"
+#include "engine/cpu/bf16.h"
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -43,9 +43,10 @@ static bool is_pointwise(const lki_conv_sizes *s)
 /* Columns of about `nbytes`, a whole number of panels wide. */
 static int64_t tile_width(const lki_conv_sizes *s, int64_t k, int64_t nbytes)
 {
-    int64_t width = nbytes / (int64_t)sizeof(uint16_t) / k / 32 * 32, most = lki_low_parts(s->out_plane) * 32;
+    int64_t width = nbytes / (int64_t)sizeof(uint16_t) / k / 32 * 32,
+            most = lki_bf16_parts(s->out_plane) * 32;
     if (width < 64) width = 64;
-    if (width > LKI_LOW_BLOCK_K) width = LKI_LOW_BLOCK_K;
+    if (width > LKI_BF16_BLOCK_K) width = LKI_BF16_BLOCK_K;
     return width < most ? width : most;
 }
 
@@ -93,15 +94,15 @@ static void pack_weights(int64_t begin, int64_t end, int thread, void *context)
     (void)thread;
     const forward *f = context;
     const plan *p = f->p;
-    int64_t blocks = lki_low_parts(p->s.group_out);
+    int64_t blocks = lki_bf16_parts(p->s.group_out);
     for (int64_t i = begin; i < end; i++) {
         int64_t group = i / blocks;
-        lki_low_gemm g = {.m = p->s.group_out,
-                          .k = p->k,
-                          .a = f->weights + group * p->s.group_out * p->k,
-                          .a_row = p->k,
-                          .a_col = 1,
-                          .packed_a = (uint16_t *)packed_weights(f, group)};
+        lki_bf16_gemm g = {.m = p->s.group_out,
+                           .k = p->k,
+                           .a = f->weights + group * p->s.group_out * p->k,
+                           .a_row = p->k,
+                           .a_col = 1,
+                           .packed_a = (uint16_t *)packed_weights(f, group)};
         lki_cpu_of(f->call)->low->pack_a(&g, i % blocks, i % blocks + 1);
     }
 }
@@ -110,14 +111,14 @@ static void pack_weights(int64_t begin, int64_t end, int thread, void *context)
 static void forward_tile(const forward *f, int64_t plane, int64_t p0, int64_t p1, char *scratch)
 {
     const plan *p = f->p;
-    const lki_low_kernels *low = lki_cpu_of(f->call)->low;
+    const lki_bf16_kernels *low = lki_cpu_of(f->call)->low;
     int64_t group = plane % p->s.groups, outs = p->s.group_out;
     const lk_tensor *y = &f->call->out[0];
     const uint16_t *x = (const uint16_t *)f->call->in[0].data + plane * p->s.group_in * p->s.in_plane;
     const float *bias = f->call->op == LK_OP_CONV ? lki_cpu_in(f->call, 2) : NULL;
     uint16_t *col = (uint16_t *)scratch;
     if (!p->pointwise) low->im2col(col, p->tile, &p->s.one, x, p0, p1);
-    lki_low_gemm g = {
+    lki_bf16_gemm g = {
         .m = outs,
         .n = p1 - p0,
         .k = p->k,
@@ -133,8 +134,8 @@ static void forward_tile(const forward *f, int64_t plane, int64_t p0, int64_t p1
         .packed_b = (uint16_t *)(scratch + p->col_nbytes),
         .partial = p->partial_nbytes ? (float *)(scratch + p->col_nbytes + p->packed_b_nbytes) : NULL,
     };
-    low->pack_b(&g, 0, lki_low_parts(g.n));
-    low->multiply(&g, 0, lki_low_parts(g.m) * lki_low_parts(g.n));
+    low->pack_b(&g, 0, lki_bf16_parts(g.n));
+    low->multiply(&g, 0, lki_bf16_parts(g.m) * lki_bf16_parts(g.n));
 }
 
 static void forward_range(int64_t begin, int64_t end, int thread, void *context)
@@ -155,8 +156,8 @@ static void run_forward(const lk_call *call, const uint16_t *weights)
     lki_cpu *cpu = lki_cpu_of(call);
     const plan *p = call->state;
     forward f = {call, p, weights};
-    int64_t tile_work = p->s.group_out * p->k * p->tile, blocks = lki_low_parts(p->s.group_out);
-    int64_t pack_grain = LKI_CPU_GRAIN * 4 / (LKI_LOW_SIDE * p->k) + 1;
+    int64_t tile_work = p->s.group_out * p->k * p->tile, blocks = lki_bf16_parts(p->s.group_out);
+    int64_t pack_grain = LKI_CPU_GRAIN * 4 / (LKI_BF16_SIDE * p->k) + 1;
     lki_parallel_for(cpu->pool, p->s.groups * blocks, pack_grain, pack_weights, &f);
     lki_parallel_for(cpu->pool, p->s.batch * p->s.groups * tile_count(p),
                      cpu->low->thread_work / tile_work + 1, forward_range, &f);
@@ -174,20 +175,20 @@ static lk_status prepare_forward(lki_cpu *cpu, lk_call *call, const lki_conv_siz
     if (!p) return LK_ERR_NOMEM;
     size_t weight_count = (size_t)(s->groups * s->group_out * p->k);
     p->turned_nbytes = turns ? rounded_up(weight_count * sizeof(uint16_t)) : 0;
-    p->packed_a_nbytes = lki_low_packed_nbytes(s->group_out, p->k);
-    p->packed_b_nbytes = lki_low_packed_nbytes(p->tile, p->k);
-    p->partial_nbytes = p->k > LKI_LOW_DEPTH ? lki_low_partial_nbytes(s->group_out, p->tile) : 0;
+    p->packed_a_nbytes = lki_bf16_packed_nbytes(s->group_out, p->k);
+    p->packed_b_nbytes = lki_bf16_packed_nbytes(p->tile, p->k);
+    p->partial_nbytes = p->k > LKI_BF16_DEPTH ? lki_bf16_partial_nbytes(s->group_out, p->tile) : 0;
     p->thread_nbytes = p->col_nbytes + p->packed_b_nbytes + p->partial_nbytes;
     call->scratch_nbytes = p->turned_nbytes + (size_t)s->groups * p->packed_a_nbytes +
                            (size_t)cpu->thread_count * p->thread_nbytes;
     return LK_OK;
 }
 
-lk_status lki_low_prepare_conv(lki_cpu *cpu, lk_call *call)
+lk_status lki_bf16_prepare_conv(lki_cpu *cpu, lk_call *call)
 {
     lki_conv_sizes s = lki_conv_sizes_of(&call->attr->conv.window, call->in[0].shape, call->out[0].shape);
     if (!is_worth_it(cpu, &s)) return LK_OK;
-    if (lki_low_shift_suits(&s)) return lki_low_prepare_shift(cpu, call, &s, false);
+    if (lki_bf16_shift_suits(&s)) return lki_bf16_prepare_shift(cpu, call, &s, false);
     LKI_TRY(prepare_forward(cpu, call, &s, false));
     call->run = run_conv;
     return LK_OK;
@@ -243,12 +244,12 @@ static lk_status run_conv_grad_input(const lk_call *call)
     return LK_OK;
 }
 
-lk_status lki_low_prepare_conv_grad_input(lki_cpu *cpu, lk_call *call)
+lk_status lki_bf16_prepare_conv_grad_input(lki_cpu *cpu, lk_call *call)
 {
     lki_conv_sizes s = lki_conv_sizes_of(&call->attr->conv.window, call->out[0].shape, call->in[0].shape),
                    turned;
     if (!turn_around(&turned, &s) || !is_worth_it(cpu, &turned)) return LK_OK;
-    if (lki_low_shift_suits(&turned)) return lki_low_prepare_shift(cpu, call, &turned, true);
+    if (lki_bf16_shift_suits(&turned)) return lki_bf16_prepare_shift(cpu, call, &turned, true);
     LKI_TRY(prepare_forward(cpu, call, &turned, true));
     call->run = run_conv_grad_input;
     return LK_OK;
@@ -264,11 +265,11 @@ static size_t sums_nbytes(const plan *p)
            rounded_up((size_t)(p->s.groups * p->s.group_out) * sizeof(float));
 }
 
-static lki_low_gemm gradient_of(const lk_call *call, const plan *p, int64_t group, char *sums)
+static lki_bf16_gemm gradient_of(const lk_call *call, const plan *p, int64_t group, char *sums)
 {
     const lk_tensor *dw = &call->out[0];
     int64_t outs = p->s.group_out;
-    return (lki_low_gemm){
+    return (lki_bf16_gemm){
         .m = outs,
         .n = p->k,
         .a_row = p->s.out_plane,
@@ -282,10 +283,10 @@ static lki_low_gemm gradient_of(const lk_call *call, const plan *p, int64_t grou
     };
 }
 
-static void gradient_tile(const lk_call *call, const plan *p, lki_low_gemm *g, const uint16_t *dy,
+static void gradient_tile(const lk_call *call, const plan *p, lki_bf16_gemm *g, const uint16_t *dy,
                           const uint16_t *x, int64_t p0, char *scratch)
 {
-    const lki_low_kernels *low = lki_cpu_of(call)->low;
+    const lki_bf16_kernels *low = lki_cpu_of(call)->low;
     int64_t p1 = p0 + p->tile < p->s.out_plane ? p0 + p->tile : p->s.out_plane;
     uint16_t *col = (uint16_t *)scratch;
     if (!p->pointwise) low->im2col(col, p->tile, &p->s.one, x, p0, p1);
@@ -295,12 +296,12 @@ static void gradient_tile(const lk_call *call, const plan *p, lki_low_gemm *g, c
     g->b_col = p->pointwise ? p->s.in_plane : p->tile;
     g->packed_a = (uint16_t *)(scratch + p->col_nbytes);
     g->packed_b = (uint16_t *)(scratch + p->col_nbytes + p->own_a_nbytes);
-    low->pack_a(g, 0, lki_low_parts(g->m));
-    low->pack_b(g, 0, lki_low_parts(g->n));
-    low->multiply(g, 0, lki_low_parts(g->m) * lki_low_parts(g->n));
+    low->pack_a(g, 0, lki_bf16_parts(g->m));
+    low->pack_b(g, 0, lki_bf16_parts(g->n));
+    low->multiply(g, 0, lki_bf16_parts(g->m) * lki_bf16_parts(g->n));
 }
 
-void lki_low_add_bias(const lk_call *call, const uint16_t *dy, int64_t outs, int64_t plane, float *db)
+void lki_bf16_add_bias(const lk_call *call, const uint16_t *dy, int64_t outs, int64_t plane, float *db)
 {
     enum { RUN = 512 };
     const lki_cpu_kernels *kernels = lki_cpu_of(call)->kernels;
@@ -326,16 +327,16 @@ static void gradient_range(int64_t begin, int64_t end, int thread, void *context
         int64_t group = plane % p->s.groups;
         const uint16_t *dy = (const uint16_t *)call->in[0].data + plane * p->s.group_out * p->s.out_plane;
         const uint16_t *x = (const uint16_t *)call->in[1].data + plane * p->s.group_in * p->s.in_plane;
-        lki_low_gemm g = gradient_of(call, p, group, sums);
+        lki_bf16_gemm g = gradient_of(call, p, group, sums);
         for (int64_t p0 = 0; p0 < p->s.out_plane; p0 += p->tile)
             gradient_tile(call, p, &g, dy, x, p0, scratch);
         if (call->attr->conv.wants_bias)
-            lki_low_add_bias(call, dy, p->s.group_out, p->s.out_plane, db + group * p->s.group_out);
+            lki_bf16_add_bias(call, dy, p->s.group_out, p->s.out_plane, db + group * p->s.group_out);
     }
 }
 
 typedef struct search {
-    const lki_low_kernels *low;
+    const lki_bf16_kernels *low;
     const uint16_t *x;
     atomic_bool found;
 } search;
@@ -361,7 +362,7 @@ static lk_status run_conv_grad_weight(const lk_call *call)
     lki_cpu *cpu = lki_cpu_of(call);
     const plan *p = call->state;
     if (p->shift && is_finite(call, &call->in[1])) {
-        lki_low_run_shift_gradient(call, p->shift);
+        lki_bf16_run_shift_gradient(call, p->shift);
         return LK_OK;
     }
     char *sums = call->scratch;
@@ -372,8 +373,8 @@ static lk_status run_conv_grad_weight(const lk_call *call)
     for (int thread = 1; thread < cpu->thread_count; thread++)
         cpu->kernels->add_to((float *)sums, (const float *)(sums + (size_t)thread * p->thread_nbytes), count);
     for (int64_t group = 0; group < p->s.groups; group++) {
-        lki_low_gemm g = gradient_of(call, p, group, sums);
-        cpu->low->finish(&g, 0, lki_low_parts(g.m) * lki_low_parts(g.n));
+        lki_bf16_gemm g = gradient_of(call, p, group, sums);
+        cpu->low->finish(&g, 0, lki_bf16_parts(g.m) * lki_bf16_parts(g.n));
     }
     if (call->attr->conv.wants_bias && call->out[1].data)
         memcpy(call->out[1].data, sums + (size_t)p->s.groups * p->partial_nbytes,
@@ -388,20 +389,20 @@ static void free_plan(void *state)
     lki_free(p);
 }
 
-lk_status lki_low_prepare_conv_grad_weight(lki_cpu *cpu, lk_call *call)
+lk_status lki_bf16_prepare_conv_grad_weight(lki_cpu *cpu, lk_call *call)
 {
     lki_conv_sizes s = lki_conv_sizes_of(&call->attr->conv.window, call->in[1].shape, call->in[0].shape);
     if (!is_worth_it(cpu, &s)) return LK_OK;
     plan *p = new_plan(call, &s, 128 << 10);
     if (!p) return LK_ERR_NOMEM;
-    p->partial_nbytes = lki_low_partial_nbytes(s.group_out, p->k);
-    p->own_a_nbytes = lki_low_packed_nbytes(s.group_out, p->tile);
-    p->packed_b_nbytes = lki_low_packed_nbytes(p->k, p->tile);
+    p->partial_nbytes = lki_bf16_partial_nbytes(s.group_out, p->k);
+    p->own_a_nbytes = lki_bf16_packed_nbytes(s.group_out, p->tile);
+    p->packed_b_nbytes = lki_bf16_packed_nbytes(p->k, p->tile);
     p->thread_nbytes = sums_nbytes(p) + p->col_nbytes + p->own_a_nbytes + p->packed_b_nbytes;
     call->scratch_nbytes = (size_t)cpu->thread_count * p->thread_nbytes;
     call->free_state = free_plan;
-    if (lki_low_shift_suits(&s))
-        LKI_TRY(lki_low_plan_shift_gradient(&p->shift, cpu, &s, &call->scratch_nbytes));
+    if (lki_bf16_shift_suits(&s))
+        LKI_TRY(lki_bf16_plan_shift_gradient(&p->shift, cpu, &s, &call->scratch_nbytes));
     call->run = run_conv_grad_weight;
     return LK_OK;
 }

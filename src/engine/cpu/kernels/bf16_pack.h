@@ -1,11 +1,11 @@
-/* Operands of bf16 products as tiles (low.h), and the columns of a convolution in 16 bits. Without AVX-512 in
- * plain C: for the tests of the tiles' logic on any machine. */
-#ifndef LKI_CPU_KERNELS_LOW_PACK_H
-#define LKI_CPU_KERNELS_LOW_PACK_H
+/* Operands of bf16 products as tiles (bf16.h), and the columns of a convolution in 16 bits. Without AVX-512
+ * in plain C: for the tests of the tiles' logic on any machine. */
+#ifndef LKI_CPU_KERNELS_BF16_PACK_H
+#define LKI_CPU_KERNELS_BF16_PACK_H
 
 #include "engine/cpu/kernels/conv_walk.h"
 #include "engine/cpu/kernels/transpose.h"
-#include "engine/cpu/low.h"
+#include "engine/cpu/bf16.h"
 
 /* `lines` of 32 elements along k, `stride` apart, of which `count` along k are there: a tile of A, or of B
  * where its columns are such lines. */
@@ -97,13 +97,13 @@ typedef struct factor {
 
 static void pack_factor(const factor *f, int64_t begin, int64_t end)
 {
-    int64_t steps = lki_low_parts(f->k);
+    int64_t steps = lki_bf16_parts(f->k);
     bool along = f->k_stride == 1;
     for (int64_t part = begin; part < end; part++)
         for (int64_t half = 0; half < 2 && part * 32 + half * 16 < f->lines; half++) {
             int64_t line = part * 32 + half * 16, rest = f->lines - line;
-            uint16_t *out = f->out + part * steps * 2 * LKI_LOW_TILE + half * LKI_LOW_TILE;
-            for (int64_t p = 0; p < f->k; p += 32, out += 2 * LKI_LOW_TILE) {
+            uint16_t *out = f->out + part * steps * 2 * LKI_BF16_TILE + half * LKI_BF16_TILE;
+            for (int64_t p = 0; p < f->k; p += 32, out += 2 * LKI_BF16_TILE) {
                 lines l = {.data = f->data + line * f->line_stride + p * f->k_stride,
                            .stride = along ? f->line_stride : f->k_stride,
                            .lines = rest < 16 ? rest : 16,
@@ -116,12 +116,12 @@ static void pack_factor(const factor *f, int64_t begin, int64_t end)
         }
 }
 
-static void low_pack_a(const lki_low_gemm *g, int64_t begin, int64_t end)
+static void bf16_pack_a(const lki_bf16_gemm *g, int64_t begin, int64_t end)
 {
     pack_factor(&(factor){g->a, g->a_row, g->a_col, g->m, g->k, false, g->packed_a}, begin, end);
 }
 
-static void low_pack_b(const lki_low_gemm *g, int64_t begin, int64_t end)
+static void bf16_pack_b(const lki_bf16_gemm *g, int64_t begin, int64_t end)
 {
     pack_factor(&(factor){g->b, g->b_col, g->b_row, g->n, g->k, true, g->packed_b}, begin, end);
 }
