@@ -119,7 +119,7 @@ transpose transpose_of(const movement *m)
     transpose t = {};
     const lki_cuda_view *view = &m->view;
     int last = view->rank - 1;
-    int64_t out_stride = 1, out_strides[LK_MAX_DIMS];
+    int64_t out_stride = 1, out_strides[LK_MAX_DIMS] = {};
     for (int i = last; i >= 0; i--) {
         out_strides[i] = out_stride;
         out_stride *= view->dim[i];
