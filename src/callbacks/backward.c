@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "base/take.h"
 #include "callbacks/callbacks.h"
+#include "resume/metric_state.h"
 
 typedef struct backward_context {
     double clip_norm, clip_value;
@@ -26,7 +27,7 @@ static lk_status start_log(backward_context *context, lk_runner *runner)
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     backward_context *context = callback->context;
-    lk_step_options *step = &runner->run->step_options;
+    lk_step_options *step = &runner->run->batch.step_options;
     if (context->clip_norm > 0) step->clip_norm = context->clip_norm;
     if (context->clip_value > 0) step->clip_value = context->clip_value;
     LKI_TRY(lki_objective_minimize(runner, "BackwardCallback", context->metric_key));
@@ -58,7 +59,7 @@ static lk_status save_state(lk_callback *callback, lk_state_dict *state, const c
 static lk_status load_state(lk_callback *callback, const lk_state_dict *state, const char *prefix)
 {
     backward_context *context = callback->context;
-    return context->metric ? lki_metric_load(context->metric, state, prefix) : LK_OK;
+    return context->metric ? lki_metric_restore(context->metric, state, prefix) : LK_OK;
 }
 
 static void free_context(lk_callback *callback)

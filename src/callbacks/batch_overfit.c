@@ -15,12 +15,12 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     const overfit_context *context = callback->context;
     lki_run *run = runner->run;
     for (int i = 0; i < context->count; i++) {
-        int index = lki_run_find_loader(run, context->portions[i].loader_key);
+        int index = lki_run_find_loader(&run->loaders, context->portions[i].loader_key);
         if (index < 0)
             return lki_fail(LK_ERR_NOT_FOUND, "BatchOverfitCallback: there is no loader named \"%s\"",
                             context->portions[i].loader_key);
-        run->loaders[index].portion = context->portions[i].portion;
-        run->loaders[index].repeat = true;
+        run->loaders.items[index].portion = context->portions[i].portion;
+        run->loaders.items[index].repeat = true;
     }
     return LK_OK;
 }

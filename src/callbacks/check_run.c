@@ -9,7 +9,7 @@ typedef struct check_context {
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     const check_context *context = callback->context;
-    runner->run->batch_limit = context->batch_count;
+    runner->run->loaders.batch_limit = context->batch_count;
     if (runner->num_epochs > context->epoch_count) runner->num_epochs = context->epoch_count;
     return LK_OK;
 }

@@ -20,8 +20,10 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/storage.h"
 #include "resume/broadcast_state.h"
+#include "resume/model_state.h"
 #include "resume/rank_state.h"
-#include "run/distributed.h"
+#include "resume/runner_state.h"
+#include "run/run_header.h"
 #include "run/run_logdir.h"
 
 #include <math.h>
@@ -109,7 +111,7 @@ static lk_status save_runner(checkpoint_context *context, lk_runner *runner)
     if (!runner->is_master && !lki_rank_state_is_needed(runner)) return LK_OK;
     lk_state_dict *state = lk_state_dict_create();
     if (!state) return LK_ERR_NOMEM;
-    lk_status status = lki_runner_save_state(runner, state);
+    lk_status status = lki_runner_save(runner, state);
     if (status == LK_OK && runner->is_master) status = write_runner(context, runner, state);
     lk_state_dict_free(state);
     return status;
@@ -121,12 +123,12 @@ static lk_status load_into(lk_runner *runner, const char *path, bool everything)
 {
     lk_state_dict *state = lki_load_on_all(runner, path);
     if (!state) return lki_last_status();
-    runner->run->took_state = true;
+    runner->run->resuming.took_state = true;
     if (everything) {
-        lk_status status = lki_runner_load_state(runner, state);
+        lk_status status = lki_runner_restore(runner, state, lki_run_prepare_step);
         return status ? lki_fail_prefix(status, "%s", path) : LK_OK;
     }
-    lk_status status = lki_models_load_state(runner, state, path);
+    lk_status status = lki_models_restore(runner, state, path);
     lk_state_dict_free(state);
     return status;
 }
@@ -155,7 +157,7 @@ static lk_status find_checkpoint(const checkpoint_context *context, bool last, c
  * afresh, which is said where it was begun before. */
 static lk_status autoresume(checkpoint_context *context, lk_runner *runner)
 {
-    const char *which = runner->run->options.autoresume;
+    const char *which = runner->run->given.options.autoresume;
     if (!which || !context->folder) return LK_OK;
     bool last = strcmp(which, "last") == 0;
     if (!last && strcmp(which, "best") != 0)
@@ -188,8 +190,8 @@ static lk_status rebuild_storage(checkpoint_context *context, lk_runner *runner,
     if (storage->entry_count == 0) return LK_OK;
     lki_log(LKI_LOG_WARNING, "%s is %s: made again from %d checkpoint%s, the best is %s", path, why,
             storage->entry_count, storage->entry_count == 1 ? "" : "s", storage->entries[0].logpath);
-    LKI_TRY(lki_run_note(runner->run, "%s is %s: made again from %d checkpoint%s", path, why,
-                         storage->entry_count, storage->entry_count == 1 ? "" : "s"));
+    LKI_TRY(lki_header_note(&runner->run->reporting.notes, "%s is %s: made again from %d checkpoint%s", path,
+                            why, storage->entry_count, storage->entry_count == 1 ? "" : "s"));
     LKI_TRY(lki_storage_save(storage, path));
     return link_best(context);
 }
@@ -228,8 +230,8 @@ static lk_status hold_own_logdir(checkpoint_context *context, const lk_runner *r
 /* What an earlier run has left: see logdir.h. The run takes care of its own logdir. */
 static lk_status clear_logdir(checkpoint_context *context, lk_runner *runner)
 {
-    const lk_train_options *options = &runner->run->options;
-    bool anew = !runner->run->took_state && options->overwrite && !options->autoresume;
+    const lk_train_options *options = &runner->run->given.options;
+    bool anew = !runner->run->resuming.took_state && options->overwrite && !options->autoresume;
     if (anew) lki_remove_checkpoints(context->folder);
     return context->lock < 0 ? LK_OK : lki_logdir_set_aside(runner, context->options.logdir);
 }
@@ -238,7 +240,7 @@ static lk_status clear_logdir(checkpoint_context *context, lk_runner *runner)
 static bool resumes(const checkpoint_context *context, const lk_runner *runner)
 {
     const lk_checkpoint_callback_options *options = &context->options;
-    return (options->resume_model || options->resume_runner || runner->run->resume) &&
+    return (options->resume_model || options->resume_runner || runner->run->given.resume) &&
            !options->load_best_on_end;
 }
 
@@ -265,7 +267,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
         LKI_TRY(
             lki_metric_names_watch(runner, "CheckpointCallback", options->loader_key, options->metric_key));
     if (options->resume_model) LKI_TRY(load_into(runner, options->resume_model, false));
-    const char *resume = options->resume_runner ? options->resume_runner : runner->run->resume;
+    const char *resume = options->resume_runner ? options->resume_runner : runner->run->given.resume;
     if (resume)
         LKI_TRY(load_into(runner, resume, true));
     else
@@ -281,7 +283,7 @@ static lk_status save_models(checkpoint_context *context, const lk_runner *runne
 {
     bool numbered = !context->whole_runner && !isnan(metric);
     if (!numbered && context->options.no_save_last) return LK_OK;
-    lk_state_dict *state = lki_models_state(runner);
+    lk_state_dict *state = lki_models_save(runner);
     if (!state) return lki_last_status();
     lk_status status = LK_OK;
     /* Before the numbered file's score is among the state: equal weights of two runs are equal files. */
@@ -340,7 +342,7 @@ static lk_status load_best(const checkpoint_context *context, lk_runner *runner)
     const char *path = context->storage.entries[0].logpath;
     lk_state_dict *state = lk_load_safetensors(path);
     if (!state) return lki_last_status();
-    lk_status status = lki_models_load_state(runner, state, path);
+    lk_status status = lki_models_restore(runner, state, path);
     lk_state_dict_free(state);
     return status;
 }
@@ -352,7 +354,7 @@ static lk_status end(lk_callback *callback, lk_runner *runner)
     if (!context->folder) return LK_OK;
     lki_logdir_unlock(context->options.logdir, &context->lock);
     if (runner->is_master && runner->verbose) print_top(context);
-    if (!context->options.load_best_on_end && !runner->run->options.load_best_on_end) return LK_OK;
+    if (!context->options.load_best_on_end && !runner->run->given.options.load_best_on_end) return LK_OK;
     bool has_best = runner->is_master && context->storage.entry_count > 0;
     if (has_best) LKI_TRY(load_best(context, runner));
     return lki_distributed_share_models(runner, has_best);
@@ -363,7 +365,7 @@ static lk_status end(lk_callback *callback, lk_runner *runner)
 static lk_status exception(lk_callback *callback, lk_runner *runner)
 {
     checkpoint_context *context = callback->context;
-    lk_status status = runner->run->stopped ? save_runner(context, runner) : LK_OK;
+    lk_status status = runner->run->stop.stopped ? save_runner(context, runner) : LK_OK;
     lki_logdir_unlock(context->options.logdir, &context->lock);
     return status;
 }

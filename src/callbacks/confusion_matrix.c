@@ -27,7 +27,7 @@ static lk_status save_files(const lk_runner *runner, const lk_metric *metric, co
 
 static lk_status log_picture(lk_runner *runner, const lk_metric *metric, const char *name)
 {
-    if (runner->run->logger_count == 0) return LK_OK;
+    if (runner->run->reporting.logger_count == 0) return LK_OK;
     lk_tensor *pixels = lk_confusion_matrix_draw(metric);
     if (!pixels) return lki_last_status();
     lk_status status = lki_report_image(runner, name, pixels);

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "base/take.h"
 #include "callbacks/callbacks.h"
+#include "resume/metric_state.h"
 
 typedef struct criterion_context {
     char *input_key, *target_key, *metric_key, *criterion_key; /* NULL: the runner's */
@@ -36,7 +37,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 static lk_status reset(lk_callback *callback, lk_runner *runner)
 {
     criterion_context *context = callback->context;
-    if (!runner->run->resuming_loader) lk_metric_reset(context->metric);
+    if (!runner->run->resuming.inside_loader) lk_metric_reset(context->metric);
     return LK_OK;
 }
 
@@ -61,7 +62,7 @@ static lk_status save_state(lk_callback *callback, lk_state_dict *state, const c
 
 static lk_status load_state(lk_callback *callback, const lk_state_dict *state, const char *prefix)
 {
-    return lki_metric_load(((criterion_context *)callback->context)->metric, state, prefix);
+    return lki_metric_restore(((criterion_context *)callback->context)->metric, state, prefix);
 }
 
 static void free_context(lk_callback *callback)

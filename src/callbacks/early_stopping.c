@@ -40,7 +40,8 @@ static lk_status epoch_end(lk_callback *callback, lk_runner *runner)
     double score;
     if (!lki_callback_metric(runner, options->loader_key, options->metric_key, &score)) {
         const char *loader = options->loader_key ? options->loader_key : runner->valid_loader;
-        if (lki_run_find_loader(runner->run, loader) >= 0 && !lk_runner_loader_metrics(runner, loader))
+        if (lki_run_find_loader(&runner->run->loaders, loader) >= 0 &&
+            !lk_runner_loader_metrics(runner, loader))
             return LK_OK;
         return lki_callback_no_metric(runner, "EarlyStoppingCallback", options->loader_key,
                                       options->metric_key);

@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "callbacks/callbacks.h"
+#include "resume/metric_state.h"
 #include "callbacks/gradients.h"
 #include "tensor/element.h"
 
@@ -45,7 +46,7 @@ static lk_status save_state(lk_callback *callback, lk_state_dict *state, const c
 
 static lk_status load_state(lk_callback *callback, const lk_state_dict *state, const char *prefix)
 {
-    return lki_metric_load(callback->context, state, prefix);
+    return lki_metric_restore(callback->context, state, prefix);
 }
 
 static void free_context(lk_callback *callback)

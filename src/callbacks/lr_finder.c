@@ -53,7 +53,7 @@ static double rate_at(const finder_context *context, double initial)
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     (void)callback;
-    runner->run->nan_ends_run = true; /* rates that are too high are what is looked for */
+    runner->run->batch.nan_ends_run = true; /* rates that are too high are what is looked for */
     return LK_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "base/take.h"
 #include "callbacks/callbacks.h"
+#include "resume/metric_state.h"
 #include "metric/metric.h"
 
 #include <string.h>
@@ -48,7 +49,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 static lk_status reset(lk_callback *callback, lk_runner *runner)
 {
     metric_context *context = callback->context;
-    if (!runner->run->resuming_loader) lk_metric_reset(context->metric);
+    if (!runner->run->resuming.inside_loader) lk_metric_reset(context->metric);
     return LK_OK;
 }
 
@@ -92,21 +93,12 @@ static lk_status update(lk_callback *callback, lk_runner *runner)
     if (status) return status;
     LKI_TRY(lk_metric_update(context->metric, counted(runner, outputs, &views[0]),
                              targets ? counted(runner, targets, &views[1]) : NULL));
-    bool wanted = runner->run->wants_batch_metrics && !context->no_log_on_batch;
+    bool wanted = runner->run->reporting.wants_batch_metrics && !context->no_log_on_batch;
     if (!wanted || runner->counted_batch_size == 0) return LK_OK;
     lk_metric_values values;
     LKI_TRY(lk_metric_compute_batch(context->metric, &values));
     for (int i = 0; i < values.count; i++)
         LKI_TRY(lk_metrics_set(runner->batch_metrics, values.items[i].name, values.items[i].value));
-    return LK_OK;
-}
-
-lk_status lki_metric_report(lk_metric *metric, lk_metrics *out)
-{
-    lk_metric_values values;
-    LKI_TRY(lk_metric_compute(metric, &values));
-    for (int i = 0; i < values.count; i++)
-        LKI_TRY(lk_metrics_set(out, values.items[i].name, values.items[i].value));
     return LK_OK;
 }
 
@@ -117,76 +109,6 @@ static lk_status report(lk_callback *callback, lk_runner *runner)
     return context->publish ? context->publish(runner, context->metric, context->publish_context) : LK_OK;
 }
 
-/* A run that stops inside an epoch keeps what the metric has seen of it. */
-lk_status lki_metric_save(lk_metric *metric, lk_state_dict *state, const char *prefix)
-{
-    lki_metric_part parts[LKI_METRIC_MAX_PARTS];
-    int count = metric->kind->parts(metric, parts);
-    LKI_SCOPED char *classes = lki_format("%sclasses", prefix);
-    if (!classes) return LK_ERR_NOMEM;
-    LKI_TRY(lk_state_dict_put_i64(state, classes, metric->class_count));
-    for (int i = 0; i < count; i++) {
-        const lki_metric_array *array = parts[i].kind == LKI_METRIC_JOIN ? parts[i].data : NULL;
-        const void *data = array ? array->data : parts[i].data;
-        int64_t nbytes = (int64_t)lki_metric_part_nbytes(&parts[i]);
-        LKI_SCOPED char *name = lki_format("%spart.%d", prefix, i);
-        if (!name) return LK_ERR_NOMEM;
-        LKI_TRY(lk_state_dict_put(state, name, lk_tensor_from(LK_U8, LK_SHAPE(nbytes), data ? data : "")));
-    }
-    return LK_OK;
-}
-
-/* An empty part is that of a metric which had not seen its classes yet: there is nothing to add. */
-static lk_status load_part(const lki_metric_part *part, const lk_tensor *bytes)
-{
-    int64_t nbytes = (int64_t)lk_tensor_nbytes(bytes);
-    lki_metric_array *array = part->kind == LKI_METRIC_JOIN ? part->data : NULL;
-    int64_t element = array ? (int64_t)array->element_nbytes : 1;
-    if (nbytes == 0) return LK_OK;
-    if (nbytes % element != 0 || (!array && nbytes != (int64_t)lki_metric_part_nbytes(part)))
-        return lki_fail(LK_ERR_FORMAT, "metric: the saved state has another size");
-    if (array) {
-        array->count = 0;
-        LKI_TRY(lki_metric_array_reserve(array, nbytes / element));
-        array->count = nbytes / element;
-    }
-    memcpy(array ? array->data : part->data, bytes->data, (size_t)nbytes);
-    return LK_OK;
-}
-
-/* A metric may know its classes already, from its options. */
-static lk_status load_classes(lk_metric *metric, const lk_state_dict *state, const char *prefix)
-{
-    LKI_SCOPED char *name = lki_format("%sclasses", prefix);
-    int64_t saved;
-    if (!name) return LK_ERR_NOMEM;
-    LKI_TRY(lk_state_dict_get_i64(state, name, &saved));
-    if (saved < 0 || saved > INT32_MAX)
-        return lki_fail(LK_ERR_FORMAT, "%s: the saved state has %lld classes", metric->kind->name,
-                        (long long)saved);
-    if (!saved || saved == metric->class_count || !metric->kind->set_classes) return LK_OK;
-    if (!metric->class_count) return metric->kind->set_classes(metric, saved);
-    return lki_fail(LK_ERR_FORMAT, "%s: the checkpoint's has %lld classes, this run's %lld",
-                    metric->kind->name, (long long)saved, (long long)metric->class_count);
-}
-
-lk_status lki_metric_load(lk_metric *metric, const lk_state_dict *state, const char *prefix)
-{
-    LKI_TRY(load_classes(metric, state, prefix));
-    lk_metric_reset(metric);
-    lki_metric_part parts[LKI_METRIC_MAX_PARTS];
-    int count = metric->kind->parts(metric, parts);
-    for (int i = 0; i < count; i++) {
-        LKI_SCOPED char *name = lki_format("%spart.%d", prefix, i);
-        const lk_tensor *bytes = name ? lk_state_dict_get(state, name) : NULL;
-        if (!bytes) return lki_last_status();
-        LKI_TRY(load_part(&parts[i], bytes));
-    }
-    if (!metric->kind->is_sound || metric->kind->is_sound(metric)) return LK_OK;
-    return lki_fail(LK_ERR_FORMAT, "%s: the parts of the saved state do not fit together",
-                    metric->kind->name);
-}
-
 static lk_status save_state(lk_callback *callback, lk_state_dict *state, const char *prefix)
 {
     return lki_metric_save(((metric_context *)callback->context)->metric, state, prefix);
@@ -194,7 +116,7 @@ static lk_status save_state(lk_callback *callback, lk_state_dict *state, const c
 
 static lk_status load_state(lk_callback *callback, const lk_state_dict *state, const char *prefix)
 {
-    return lki_metric_load(((metric_context *)callback->context)->metric, state, prefix);
+    return lki_metric_restore(((metric_context *)callback->context)->metric, state, prefix);
 }
 
 static void free_context(lk_callback *callback)

@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "base/take.h"
 #include "callbacks/callbacks.h"
+#include "resume/metric_state.h"
 
 #include <math.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     aggregation_context *context = callback->context;
     if (!context->of_batches) return lk_runner_declare_metric(runner, context->metric_key);
     lki_sum sum = {context->metric_key, context->names, context->weights, context->divides};
-    runner->run->wants_batch_metrics = true;
+    runner->run->reporting.wants_batch_metrics = true;
     LKI_TRY(lki_callback_declare_mean(runner, context->metric_key));
     LKI_TRY(lki_objective_add_sum(runner, sum));
     return lki_run_register_metric(runner, context->metric);
@@ -88,7 +89,7 @@ static lk_status save_state(lk_callback *callback, lk_state_dict *state, const c
 static lk_status load_state(lk_callback *callback, const lk_state_dict *state, const char *prefix)
 {
     aggregation_context *context = callback->context;
-    return context->metric ? lki_metric_load(context->metric, state, prefix) : LK_OK;
+    return context->metric ? lki_metric_restore(context->metric, state, prefix) : LK_OK;
 }
 
 static void free_context(lk_callback *callback)

@@ -36,13 +36,13 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     const optimizer_context *context = callback->context;
     const lk_optimizer_callback_options *options = &context->options;
-    lk_step_options *step = &runner->run->step_options;
+    lk_step_options *step = &runner->run->batch.step_options;
     if (context->optimizer_key && !optimizer_of(context, runner))
         return lki_fail(LK_ERR_NOT_FOUND, "OptimizerCallback: there is no optimizer \"%s\"",
                         context->optimizer_key);
     /* What one leaves open another may say: Catalyst clips in one callback and accumulates in the other. */
     if (options->accumulation_steps) step->accumulation_steps = options->accumulation_steps;
-    if (options->restart_each_epoch) runner->run->restarts_groups = true;
+    if (options->restart_each_epoch) runner->run->batch.restarts_groups = true;
     if (options->clip_norm > 0) step->clip_norm = options->clip_norm;
     if (options->clip_value > 0) step->clip_value = options->clip_value;
     if (!context->optimizer_key)
@@ -70,7 +70,7 @@ static lk_status put_numbers(const optimizer_context *context, const lk_runner *
 
 static lk_status report_batch(lk_callback *callback, lk_runner *runner)
 {
-    if (!runner->run->wants_batch_metrics) return LK_OK;
+    if (!runner->run->reporting.wants_batch_metrics) return LK_OK;
     return put_numbers(callback->context, runner, runner->batch_metrics);
 }
 

@@ -17,10 +17,11 @@ static lk_status choose(const periodic_context *context, lk_runner *runner)
     bool any = false;
     for (int i = 0; i < context->count; i++) {
         int64_t period = context->periods[i].period;
-        lki_run_loader *loader = &run->loaders[lki_run_find_loader(run, context->periods[i].loader_key)];
+        lki_run_loader *loader =
+            &run->loaders.items[lki_run_find_loader(&run->loaders, context->periods[i].loader_key)];
         loader->skip = period == 0 || runner->epoch_step % period != 0;
     }
-    for (int i = 0; i < run->loader_count; i++) any = any || !run->loaders[i].skip;
+    for (int i = 0; i < run->loaders.count; i++) any = any || !run->loaders.items[i].skip;
     if (any) return LK_OK;
     return lki_fail(LK_ERR_INVALID, "PeriodicLoaderCallback: every loader rests in epoch %lld",
                     (long long)runner->epoch_step);
@@ -53,11 +54,11 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     const periodic_context *context = callback->context;
     for (int i = 0; i < context->count; i++)
-        if (lki_run_find_loader(runner->run, context->periods[i].loader_key) < 0)
+        if (lki_run_find_loader(&runner->run->loaders, context->periods[i].loader_key) < 0)
             return lki_fail(LK_ERR_NOT_FOUND, "PeriodicLoaderCallback: there is no loader named \"%s\"",
                             context->periods[i].loader_key);
     LKI_TRY(check_decides(&context->decides, runner));
-    return runner->run->resumed_inside_epoch ? choose(context, runner) : LK_OK;
+    return runner->run->resuming.inside_epoch ? choose(context, runner) : LK_OK;
 }
 
 static lk_status epoch_start(lk_callback *callback, lk_runner *runner)

@@ -70,7 +70,7 @@ static lk_status epoch_end(lk_callback *callback, lk_runner *runner)
     if (!lk_scheduler_needs_metric(runner->scheduler)) return lk_scheduler_step(runner->scheduler);
     double metric;
     const char *loader = context->loader_key ? context->loader_key : runner->valid_loader;
-    if (!lk_runner_loader_metrics(runner, loader) && lki_run_find_loader(runner->run, loader) >= 0)
+    if (!lk_runner_loader_metrics(runner, loader) && lki_run_find_loader(&runner->run->loaders, loader) >= 0)
         return LK_OK; /* that loader rested in this epoch */
     if (!lki_callback_metric(runner, context->loader_key, context->metric_key, &metric))
         return lki_callback_no_metric(runner, "SchedulerCallback", context->loader_key, context->metric_key);

@@ -9,7 +9,7 @@
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     (void)callback;
-    runner->run->nan_ends_run = true;
+    runner->run->batch.nan_ends_run = true;
     return LK_OK;
 }
 

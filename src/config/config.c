@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/suggest.h"
 #include "config/registry.h"
-#include "run/run.h"
+#include "run/loaders.h"
 
 #include <string.h>
 

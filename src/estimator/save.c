@@ -9,7 +9,7 @@
 #include "checkpoint/json_file.h"
 #include "graph/home.h"
 #include "nn/module.h"
-#include "run/run.h"
+#include "resume/model_state.h"
 
 #include <limits.h>
 #include <math.h>
@@ -301,7 +301,7 @@ static lk_status take_tensors(lk_estimator *estimator, const lk_state_dict *stat
     if (estimator->is_krr)
         LKI_TRY(lki_krr_load(estimator, state));
     else
-        LKI_TRY(lki_model_load_state(estimator->model, state, path));
+        LKI_TRY(lki_model_restore(estimator->model, state, path));
     LKI_TRY(lk_state_dict_get_i64(state, "epoch", &estimator->epoch));
     LKI_TRY(lk_state_dict_get_f64(state, "loss", &estimator->loss));
     lk_state_dict *optimizer = NULL;

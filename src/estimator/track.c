@@ -43,7 +43,7 @@ static lk_status track_network(lk_estimator *estimator, const lk_runner *runner)
     LKI_TRY(param(estimator, "model - ddp", "%s", runner->world_size > 1 ? "True" : "False"));
     LKI_TRY(param(estimator, "model - logdir", "%s", config->logdir));
     return param(estimator, "data - batch_size", "%lld",
-                 (long long)lk_loader_batch_size(runner->run->loaders[0].loader));
+                 (long long)lk_loader_batch_size(runner->run->loaders.items[0].loader));
 }
 
 static lk_status track_krr(lk_estimator *estimator)

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/number_text.h"
 #include "base/status.h"
+#include "resume/step_state.h"
 #include "run/run.h"
 
 #include <lockstep/callback.h>
@@ -19,9 +20,9 @@ static void print_run_info(const lk_estimator *estimator, const lk_runner *runne
 {
     const lki_run *run = runner->run;
     printf("%s: device %s, DDP %s", estimator->name, lk_engine_name(runner->engine),
-           run->comm && runner->world_size > 1 ? "on"
-           : estimator->config.ddp             ? "on, one rank"
-                                               : "off");
+           run->ranks.comm && runner->world_size > 1 ? "on"
+           : estimator->config.ddp                   ? "on, one rank"
+                                                     : "off");
     if (runner->world_size > 1) printf(" (%d ranks)", runner->world_size);
     lki_fprintf(stdout, ", %lld parameters, %d epoch%s, lr %g\n",
                 (long long)lk_module_param_count(runner->model), estimator->config.n_epochs,
@@ -38,20 +39,20 @@ static lk_status run_start(lk_callback *callback, lk_runner *runner)
     if (runner->is_master && estimator->config.verbose) print_run_info(estimator, runner);
     if (!estimator->optimizer_state) return LK_OK;
     LKI_TRY(lki_run_prepare_step(runner));
-    return lki_step_load_state(runner->step, estimator->optimizer_state, "optimizer");
+    return lki_step_restore(runner->step, estimator->optimizer_state, "optimizer");
 }
 
 static lk_status epoch_end(lk_callback *callback, lk_runner *runner)
 {
     lk_estimator *estimator = callback->context;
     const lki_run *run = runner->run;
-    for (int i = 0; i < run->loader_count; i++) {
-        const lk_metrics *metrics = lk_runner_loader_metrics(runner, run->loaders[i].key);
+    for (int i = 0; i < run->loaders.count; i++) {
+        const lk_metrics *metrics = lk_runner_loader_metrics(runner, run->loaders.items[i].key);
         if (!metrics || !lk_metrics_has(metrics, runner->loss_key)) continue;
         double loss = lk_metrics_get(metrics, runner->loss_key);
-        LKI_TRY(lki_history_add(estimator, run->loaders[i].key, loss));
+        LKI_TRY(lki_history_add(estimator, run->loaders.items[i].key, loss));
         if (i == 0) estimator->loss = loss;
-        LKI_SCOPED char *name = lki_format("%s - loss", run->loaders[i].key);
+        LKI_SCOPED char *name = lki_format("%s - loss", run->loaders.items[i].key);
         if (!name) return LK_ERR_NOMEM;
         if (estimator->tracking)
             LKI_TRY(lki_tracking_metric(estimator->tracking, name, loss, estimator->epoch + 1));
@@ -66,7 +67,7 @@ static lk_status run_end(lk_callback *callback, lk_runner *runner)
     lk_estimator *estimator = callback->context;
     lk_state_dict *state = lk_state_dict_create();
     if (!state) return LK_ERR_NOMEM;
-    lk_status status = lki_step_save_state(runner->step, state, "optimizer");
+    lk_status status = lki_step_save(runner->step, state, "optimizer");
     if (status) {
         lk_state_dict_free(state);
         return status;

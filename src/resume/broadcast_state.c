@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "run/run.h"
 
 #include <lockstep/sys/comm.h>
 
@@ -13,13 +14,13 @@ enum { SENTENCE_NBYTES = 512 };
 
 static bool has_peers(const lk_runner *runner)
 {
-    const lk_comm *comm = runner->run->comm;
+    const lk_comm *comm = runner->run->ranks.comm;
     return comm && comm->size > 1;
 }
 
 lk_status lki_take_word_of_master(lk_runner *runner, int64_t *value)
 {
-    return has_peers(runner) ? lk_comm_broadcast(runner->run->comm, value, 1, LK_I64, 0) : LK_OK;
+    return has_peers(runner) ? lk_comm_broadcast(runner->run->ranks.comm, value, 1, LK_I64, 0) : LK_OK;
 }
 
 /* What goes before a tensor. */
@@ -105,7 +106,7 @@ static lk_status share_state(lk_comm *comm, lk_state_dict *state)
 
 lk_state_dict *lki_load_on_all(lk_runner *runner, const char *path)
 {
-    lk_comm *comm = runner->run->comm;
+    lk_comm *comm = runner->run->ranks.comm;
     if (!has_peers(runner)) return lk_load_safetensors(path);
     lk_state_dict *state = comm->rank == 0 ? lk_load_safetensors(path) : lk_state_dict_create();
     char sentence[SENTENCE_NBYTES] = "";

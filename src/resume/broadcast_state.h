@@ -2,9 +2,8 @@
 #ifndef LKI_RESUME_BROADCAST_STATE_H
 #define LKI_RESUME_BROADCAST_STATE_H
 
-#include "run/run.h"
-
 #include <lockstep/checkpoint.h>
+#include <lockstep/runner.h>
 
 /* Collective in a run of several ranks. What rank 0 finds at `path`, on every rank; the caller's to free.
  * NULL with rank 0's sentence on every rank if it cannot be read. The other ranks' shares of a runner's state

@@ -4,6 +4,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "nn/module.h"
+#include "resume/kept_optimizer.h"
+#include "run/run.h"
 #include "step/step.h"
 
 static char *trainable_name(const char *key, const char *path)
@@ -16,11 +18,12 @@ static char *trainable_name(const char *key, const char *path)
 static lk_status look_at(lk_runner *runner, const lk_module *model)
 {
     lk_param_list params;
-    if (!model || runner->run->freezes) return LK_OK;
+    if (!model || runner->run->resuming.freezes) return LK_OK;
     LKI_TRY(lki_module_params(model, &params));
     for (int i = 0; i < params.count; i++) {
         const lk_param *param = params.items[i].param;
-        runner->run->freezes = runner->run->freezes || (!param->is_buffer && !param->trainable);
+        runner->run->resuming.freezes =
+            runner->run->resuming.freezes || (!param->is_buffer && !param->trainable);
     }
     lk_param_list_free(&params);
     return LK_OK;
@@ -30,11 +33,11 @@ lk_status lki_frozen_look(lk_runner *runner)
 {
     const lki_run *run = runner->run;
     LKI_TRY(look_at(runner, runner->model));
-    for (int i = 0; i < run->part_count; i++) LKI_TRY(look_at(runner, run->parts[i].model));
+    for (int i = 0; i < run->parts.count; i++) LKI_TRY(look_at(runner, run->parts.items[i].model));
     return LK_OK;
 }
 
-static lk_status put_model(lk_state_dict *state, const lk_module *model, const char *key)
+static lk_status save_model(lk_state_dict *state, const lk_module *model, const char *key)
 {
     lk_param_list params;
     if (!model) return LK_OK;
@@ -56,19 +59,19 @@ static bool step_lacks_some(const lk_step *step)
     return step && step->options.optimizer && !lki_flat_is_current(&step->flat, &step->params);
 }
 
-lk_status lki_frozen_put_models(lk_runner *runner, lk_state_dict *state)
+lk_status lki_frozen_save_models(lk_runner *runner, lk_state_dict *state)
 {
     lki_run *run = runner->run;
     LKI_TRY(lki_frozen_look(runner));
-    if (step_lacks_some(runner->step)) run->freezes = true;
-    if (!run->freezes) return LK_OK;
-    LKI_TRY(put_model(state, runner->model, NULL));
-    for (int i = 0; i < run->part_count; i++)
-        LKI_TRY(put_model(state, run->parts[i].model, run->parts[i].key));
+    if (step_lacks_some(runner->step)) run->resuming.freezes = true;
+    if (!run->resuming.freezes) return LK_OK;
+    LKI_TRY(save_model(state, runner->model, NULL));
+    for (int i = 0; i < run->parts.count; i++)
+        LKI_TRY(save_model(state, run->parts.items[i].model, run->parts.items[i].key));
     return LK_OK;
 }
 
-lk_status lki_frozen_put_step(lk_state_dict *state, const lk_step *step, const char *prefix)
+lk_status lki_frozen_save_step(lk_state_dict *state, const lk_step *step, const char *prefix)
 {
     for (int i = 0; i < step->params.count; i++) {
         const lk_param *param = step->params.items[i].param;
@@ -88,7 +91,7 @@ bool lki_frozen_has(const lk_state_dict *state, const char *prefix, const char *
     return name && lk_state_dict_has(state, name);
 }
 
-static lk_status get_param(const lk_state_dict *state, const char *name, lk_param *param)
+static lk_status restore_param(const lk_state_dict *state, const char *name, lk_param *param)
 {
     int64_t trainable;
     LKI_TRY(lk_state_dict_get_i64(state, name, &trainable));
@@ -110,9 +113,9 @@ static lk_status set_model(lk_runner *runner, lk_module *model, const char *key,
         LKI_SCOPED char *name = trainable_name(key, path);
         if (!name) status = LK_ERR_NOMEM;
         if (!name || param->is_buffer || !lk_state_dict_has(state, name)) continue;
-        runner->run->freezes = true;
+        runner->run->resuming.freezes = true;
         bool was = param->trainable;
-        status = get_param(state, name, param);
+        status = restore_param(state, name, param);
         changed += param->trainable != was;
         if (as_step) param->trainable = !lki_frozen_has(state, "optimizer", path);
     }
@@ -122,15 +125,15 @@ static lk_status set_model(lk_runner *runner, lk_module *model, const char *key,
     return status;
 }
 
-lk_status lki_frozen_get_step(lk_runner *runner, const lk_state_dict *state)
+lk_status lki_frozen_restore_step(lk_runner *runner, const lk_state_dict *state)
 {
     LKI_TRY(set_model(runner, runner->model, NULL, state, true));
-    if (step_lacks_some(runner->step)) lki_step_drop(&runner->step, &runner->run->kept);
+    if (step_lacks_some(runner->step)) lki_step_drop(&runner->step, &runner->run->batch.kept);
     return LK_OK;
 }
 
-lk_status lki_frozen_get_model(lk_runner *runner, lk_module *model, const char *key,
-                               const lk_state_dict *state)
+lk_status lki_frozen_restore_model(lk_runner *runner, lk_module *model, const char *key,
+                                   const lk_state_dict *state)
 {
     return set_model(runner, model, key, state, false);
 }

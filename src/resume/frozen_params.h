@@ -8,20 +8,21 @@
 #ifndef LKI_RESUME_FROZEN_PARAMS_H
 #define LKI_RESUME_FROZEN_PARAMS_H
 
-#include "run/run.h"
+#include <lockstep/checkpoint.h>
+#include <lockstep/runner.h>
 
 /* From here on the run's checkpoints say what is trainable, where anything is frozen. */
 lk_status lki_frozen_look(lk_runner *runner);
-lk_status lki_frozen_put_models(lk_runner *runner, lk_state_dict *state);
-lk_status lki_frozen_put_step(lk_state_dict *state, const lk_step *step, const char *prefix);
+lk_status lki_frozen_save_models(lk_runner *runner, lk_state_dict *state);
+lk_status lki_frozen_save_step(lk_state_dict *state, const lk_step *step, const char *prefix);
 
 /* Whether the state was saved without this parameter being trained. */
 bool lki_frozen_has(const lk_state_dict *state, const char *prefix, const char *path);
 /* Sets `trainable` of the runner's model as the saved step was made, and lets a step go that was not. */
-lk_status lki_frozen_get_step(lk_runner *runner, const lk_state_dict *state);
+lk_status lki_frozen_restore_step(lk_runner *runner, const lk_state_dict *state);
 /* Sets it as it was; `key` is NULL for the runner's own model. Parameters that the state does not speak of
  * stay as they are. */
-lk_status lki_frozen_get_model(lk_runner *runner, lk_module *model, const char *key,
-                               const lk_state_dict *state);
+lk_status lki_frozen_restore_model(lk_runner *runner, lk_module *model, const char *key,
+                                   const lk_state_dict *state);
 
 #endif

@@ -1,9 +1,9 @@
-/* A step may have to go before its run's model does: with its engine, with its comm, for one of another
- * precision. What its optimizer has learned of the parameters stays with the runner until the next step of
- * that model and optimizer takes it. */
+#include "resume/kept_optimizer.h"
+
 #include "base/memory.h"
 #include "base/status.h"
 #include "optim/optimizer.h"
+#include "resume/step_state.h"
 #include "run/run.h"
 #include "step/step.h"
 
@@ -53,11 +53,11 @@ lk_status lki_state_add_missing(lk_state_dict *to, const char *to_prefix, const 
     return LK_OK;
 }
 
-lk_status lki_step_keep(lk_step **step, lk_state_dict **kept)
+lk_status lki_step_save_kept(lk_step **step, lk_state_dict **kept)
 {
     if (!*step) return LK_OK;
     lk_state_dict *state = lk_state_dict_create();
-    lk_status status = state ? lki_step_save_state(*step, state, PREFIX) : LK_ERR_NOMEM;
+    lk_status status = state ? lki_step_save(*step, state, PREFIX) : LK_ERR_NOMEM;
     if (!status && *kept) status = lki_state_add_missing(state, PREFIX, *kept, PREFIX);
     lki_step_drop(step, kept);
     if (status)
@@ -100,8 +100,8 @@ static lk_status copy_frozen(lk_state_dict *to, const lk_state_dict *from, const
     return LK_OK;
 }
 
-lk_status lki_kept_get_frozen(lk_state_dict **kept, const lk_step *step, const lk_state_dict *state,
-                              const char *prefix)
+lk_status lki_kept_restore_frozen(lk_state_dict **kept, const lk_step *step, const lk_state_dict *state,
+                                  const char *prefix)
 {
     lk_state_dict *frozen = lk_state_dict_create();
     lk_status status = frozen ? copy_frozen(frozen, state, prefix, step) : LK_ERR_NOMEM;
@@ -112,47 +112,48 @@ lk_status lki_kept_get_frozen(lk_state_dict **kept, const lk_step *step, const l
     return status;
 }
 
-lk_status lki_kept_put(const lk_state_dict *kept, lk_state_dict *state, const char *prefix)
+lk_status lki_kept_save(const lk_state_dict *kept, lk_state_dict *state, const char *prefix)
 {
     return kept ? lki_state_add_missing(state, prefix, kept, PREFIX) : LK_OK;
 }
 
-lk_status lki_step_take_kept(lk_step *step, lk_state_dict **kept)
+lk_status lki_step_restore_kept(lk_step *step, lk_state_dict **kept)
 {
     if (!*kept || !lk_state_dict_count(*kept) || !step->options.optimizer) return LK_OK;
-    LKI_TRY(lki_step_load_moments(step, *kept, PREFIX));
+    LKI_TRY(lki_step_restore_moments(step, *kept, PREFIX));
     lk_state_dict *state = *kept;
     *kept = NULL;
-    lk_status status = lki_kept_get_frozen(kept, step, state, PREFIX);
+    lk_status status = lki_kept_restore_frozen(kept, step, state, PREFIX);
     lk_state_dict_free(state);
     return status;
 }
 
-lk_status lki_run_keep_steps(lk_runner *runner)
+lk_status lki_steps_save_kept(lk_runner *runner)
 {
     lki_run *run = runner->run;
-    lk_status first = lki_step_keep(&runner->step, &run->kept);
-    for (int i = 0; i < run->part_count; i++) {
-        lk_status status = lki_step_keep(&run->parts[i].step, &run->parts[i].kept);
+    lk_status first = lki_step_save_kept(&runner->step, &run->batch.kept);
+    for (int i = 0; i < run->parts.count; i++) {
+        lk_status status = lki_step_save_kept(&run->parts.items[i].step, &run->parts.items[i].kept);
         if (!first) first = status;
     }
     return first;
 }
 
-lk_status lki_run_renew_parts(lk_runner *runner)
+lk_status lki_steps_renew(lk_runner *runner)
 {
     lki_run *run = runner->run;
-    for (int i = 0; i < run->part_count; i++) {
-        const lk_step *step = run->parts[i].step;
+    for (int i = 0; i < run->parts.count; i++) {
+        const lk_step *step = run->parts.items[i].step;
         if (!step || !step->options.optimizer || lki_flat_is_current(&step->flat, &step->params)) continue;
-        LKI_TRY(lki_step_keep(&run->parts[i].step, &run->parts[i].kept));
+        LKI_TRY(lki_step_save_kept(&run->parts.items[i].step, &run->parts.items[i].kept));
     }
     return LK_OK;
 }
 
-void lki_run_drop_steps(lk_runner *runner)
+void lki_steps_drop(lk_runner *runner)
 {
     lki_run *run = runner->run;
-    lki_step_drop(&runner->step, &run->kept);
-    for (int i = 0; i < run->part_count; i++) lki_step_drop(&run->parts[i].step, &run->parts[i].kept);
+    lki_step_drop(&runner->step, &run->batch.kept);
+    for (int i = 0; i < run->parts.count; i++)
+        lki_step_drop(&run->parts.items[i].step, &run->parts.items[i].kept);
 }

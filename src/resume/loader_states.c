@@ -2,48 +2,51 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "checkpoint/state_values.h"
 #include "data/loader.h"
+#include "run/run.h"
 
 /* ---- Where the next pass is drawn from: a generator of the loader's, a sampler that counts ---- */
 
-static lk_status put_source(const lki_run_loader *entry, lk_state_dict *state)
+static lk_status save_source(const lki_run_loader *entry, lk_state_dict *state)
 {
     lk_loader_state between;
     LKI_SCOPED char *name = lki_format("loader.%s", entry->key);
     if (!name) return LK_ERR_NOMEM;
     lki_loader_save_between(entry->loader, &between);
-    return lki_state_put_bytes(state, name, &between, sizeof between);
+    return lki_state_dict_put_bytes(state, name, &between, sizeof between);
 }
 
-static lk_status get_source(lki_run_loader *entry, const lk_state_dict *state)
+static lk_status restore_source(lki_run_loader *entry, const lk_state_dict *state)
 {
     lk_loader_state between;
     LKI_SCOPED char *name = lki_format("loader.%s", entry->key);
     if (!name) return LK_ERR_NOMEM;
     if (!lk_state_dict_has(state, name)) return LK_OK;
-    LKI_TRY(lki_state_get_bytes(state, name, &between, sizeof between));
+    LKI_TRY(lki_state_dict_get_bytes(state, name, &between, sizeof between));
     return lk_loader_restore(entry->loader, &between, NULL);
 }
 
 /* ---- First passes ---- */
 
-static lk_status put_first_pass(const lki_run_loader *entry, lk_state_dict *state)
+static lk_status save_first_pass(const lki_run_loader *entry, lk_state_dict *state)
 {
     if (!entry->first_pass) return LK_OK;
     LKI_SCOPED char *name = lki_format("first_pass.%s", entry->key);
     if (!name) return LK_ERR_NOMEM;
-    return lki_state_put_bytes(state, name, entry->first_pass, sizeof *entry->first_pass);
+    return lki_state_dict_put_bytes(state, name, entry->first_pass, sizeof *entry->first_pass);
 }
 
 /* Rank 0 has saved it; the order is the same for all. Other numbers of ranks share another order between
  * them: they draw a first pass of their own. */
-static lk_status get_first_pass(const lk_runner *runner, lki_run_loader *entry, const lk_state_dict *state)
+static lk_status restore_first_pass(const lk_runner *runner, lki_run_loader *entry,
+                                    const lk_state_dict *state)
 {
     lk_loader_state saved;
     LKI_SCOPED char *name = lki_format("first_pass.%s", entry->key);
     if (!name) return LK_ERR_NOMEM;
     if (!lk_state_dict_has(state, name)) return LK_OK;
-    LKI_TRY(lki_state_get_bytes(state, name, &saved, sizeof saved));
+    LKI_TRY(lki_state_dict_get_bytes(state, name, &saved, sizeof saved));
     if (saved.world != runner->world_size) return LK_OK;
     if (!entry->first_pass && !(entry->first_pass = LKI_NEW(lk_loader_state))) return LK_ERR_NOMEM;
     *entry->first_pass = saved;
@@ -53,21 +56,21 @@ static lk_status get_first_pass(const lk_runner *runner, lki_run_loader *entry, 
 
 /* ---- All loaders ---- */
 
-lk_status lki_loader_states_put(const lki_run *run, lk_state_dict *state)
+lk_status lki_loader_states_save(const lki_run_loaders *loaders, lk_state_dict *state)
 {
-    for (int i = 0; i < run->loader_count; i++) {
-        LKI_TRY(put_source(&run->loaders[i], state));
-        LKI_TRY(put_first_pass(&run->loaders[i], state));
+    for (int i = 0; i < loaders->count; i++) {
+        LKI_TRY(save_source(&loaders->items[i], state));
+        LKI_TRY(save_first_pass(&loaders->items[i], state));
     }
     return LK_OK;
 }
 
-lk_status lki_loader_states_get(lk_runner *runner, const lk_state_dict *state)
+lk_status lki_loader_states_restore(lk_runner *runner, const lk_state_dict *state)
 {
-    lki_run *run = runner->run;
-    for (int i = 0; i < run->loader_count; i++) {
-        LKI_TRY(get_source(&run->loaders[i], state));
-        LKI_TRY(get_first_pass(runner, &run->loaders[i], state));
+    lki_run_loaders *loaders = &runner->run->loaders;
+    for (int i = 0; i < loaders->count; i++) {
+        LKI_TRY(restore_source(&loaders->items[i], state));
+        LKI_TRY(restore_first_pass(runner, &loaders->items[i], state));
     }
     return LK_OK;
 }

@@ -108,7 +108,7 @@ static bool is_adam(const char *name)
     return strcmp(name, "Adam") == 0 || strcmp(name, "AdamW") == 0;
 }
 
-lk_status lki_saved_rule_put(lk_state_dict *state, const lk_optimizer *optimizer, const char *prefix)
+lk_status lki_rule_save(lk_state_dict *state, const lk_optimizer *optimizer, const char *prefix)
 {
     LKI_SCOPED char *name = lki_format("%s.rule", prefix);
     return name ? lk_state_dict_put_string(state, name, optimizer->name) : LK_ERR_NOMEM;
@@ -126,7 +126,7 @@ static lk_status saved_name_of(const lk_state_dict *state, const char *prefix, c
     return LK_OK;
 }
 
-lk_status lki_saved_rule_check(const lk_state_dict *state, const lk_step *step, const char *prefix)
+lk_status lki_rule_check(const lk_state_dict *state, const lk_step *step, const char *prefix)
 {
     const char *own_name = step->options.optimizer->name, *saved_name;
     state_list saved = {0}, own = {0};

@@ -12,8 +12,8 @@
 #include "step/step.h"
 
 /* "<prefix>.rule", a string: "Adam". */
-lk_status lki_saved_rule_put(lk_state_dict *state, const lk_optimizer *optimizer, const char *prefix);
+lk_status lki_rule_save(lk_state_dict *state, const lk_optimizer *optimizer, const char *prefix);
 /* Fails in one line that names both where the step's optimizer cannot go on from the state. */
-lk_status lki_saved_rule_check(const lk_state_dict *state, const lk_step *step, const char *prefix);
+lk_status lki_rule_check(const lk_state_dict *state, const lk_step *step, const char *prefix);
 
 #endif

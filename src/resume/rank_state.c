@@ -2,6 +2,9 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "checkpoint/state_values.h"
+#include "resume/metric_state.h"
+#include "run/run.h"
 #include "step/step.h"
 
 #include <lockstep/sys/comm.h>
@@ -103,7 +106,7 @@ static void *slice_data(const share *share, const lki_slice *slice)
     return (char *)share->data + (size_t)slice->offset * lk_dtype_nbytes(share->dtype);
 }
 
-static lk_status put_slice(lk_state_dict *own, const share *share, const lki_slice *slice, const char *key)
+static lk_status save_slice(lk_state_dict *own, const share *share, const lki_slice *slice, const char *key)
 {
     LKI_SCOPED char *name = slice_name(share, key, slice);
     if (!name) return LK_ERR_NOMEM;
@@ -111,7 +114,7 @@ static lk_status put_slice(lk_state_dict *own, const share *share, const lki_sli
                              lk_tensor_from(share->dtype, LK_SHAPE(slice->count), slice_data(share, slice)));
 }
 
-static lk_status put_step(lk_state_dict *own, const lk_step *step, const char *key)
+static lk_status save_step(lk_state_dict *own, const lk_step *step, const char *key)
 {
     share shares[SHARES];
     if (!step) return LK_OK;
@@ -119,63 +122,64 @@ static lk_status put_step(lk_state_dict *own, const lk_step *step, const char *k
     for (int i = 0; i < SHARES; i++) {
         if (!shares[i].is_worth_saving) continue;
         for (int k = 0; k < step->flat.slice_count; k++)
-            LKI_TRY(put_slice(own, &shares[i], &step->flat.slices[k], key));
+            LKI_TRY(save_slice(own, &shares[i], &step->flat.slices[k], key));
     }
     return LK_OK;
 }
 
 /* Older checkpoints have the numbers of all parameters as one block. */
-static lk_status get_share(const lk_state_dict *own, const share *share, const lki_flat *flat,
-                           const char *key)
+static lk_status restore_share(const lk_state_dict *own, const share *share, const lki_flat *flat,
+                               const char *key)
 {
     LKI_SCOPED char *whole = lki_format("%s:%s", share->kind, key);
     if (!whole) return LK_ERR_NOMEM;
     if (lk_state_dict_has(own, whole))
-        return lki_state_get_bytes(own, whole, share->data,
-                                   (size_t)flat->count * lk_dtype_nbytes(share->dtype));
+        return lki_state_dict_get_bytes(own, whole, share->data,
+                                        (size_t)flat->count * lk_dtype_nbytes(share->dtype));
     for (int i = 0; i < flat->slice_count; i++) {
         const lki_slice *slice = &flat->slices[i];
         LKI_SCOPED char *name = slice_name(share, key, slice);
         if (!name) return LK_ERR_NOMEM;
         if (lk_state_dict_has(own, name))
-            LKI_TRY(lki_state_get_bytes(own, name, slice_data(share, slice),
-                                        (size_t)slice->count * lk_dtype_nbytes(share->dtype)));
+            LKI_TRY(lki_state_dict_get_bytes(own, name, slice_data(share, slice),
+                                             (size_t)slice->count * lk_dtype_nbytes(share->dtype)));
     }
     return LK_OK;
 }
 
-lk_status lki_rank_state_get_step(lk_runner *runner, lk_step *step, const char *key)
+lk_status lki_rank_state_restore_step(lk_runner *runner, lk_step *step, const char *key)
 {
-    const lk_state_dict *own = runner->run->rank_state;
+    const lk_state_dict *own = runner->run->resuming.rank_state;
     share shares[SHARES];
     if (!own || !step) return LK_OK;
     shares_of(step, shares);
     for (int i = 0; i < SHARES; i++)
-        if (shares[i].data) LKI_TRY(get_share(own, &shares[i], &step->flat, key));
+        if (shares[i].data) LKI_TRY(restore_share(own, &shares[i], &step->flat, key));
     return LK_OK;
 }
 
-static lk_status put_own(lk_runner *runner, lk_state_dict *own)
+static lk_status save_own(lk_runner *runner, lk_state_dict *own)
 {
     lki_run *run = runner->run;
-    for (int i = 0; i < run->metric_count && run->inside_epoch; i++) {
+    for (int i = 0; i < run->pass.count && run->inside_epoch; i++) {
         LKI_SCOPED char *prefix = lki_format("metric.%d.", i);
         if (!prefix) return LK_ERR_NOMEM;
-        LKI_TRY(lki_metric_save(run->metrics[i], own, prefix));
+        LKI_TRY(lki_metric_save(run->pass.metrics[i], own, prefix));
     }
     LKI_TRY(lki_own_metrics_save(runner, own));
-    for (int i = 0; i < run->part_count; i++) LKI_TRY(put_step(own, run->parts[i].step, run->parts[i].key));
-    return put_step(own, runner->step, "");
+    for (int i = 0; i < run->parts.count; i++)
+        LKI_TRY(save_step(own, run->parts.items[i].step, run->parts.items[i].key));
+    return save_step(own, runner->step, "");
 }
 
-lk_status lki_rank_state_get_metric(lk_runner *runner, int index)
+lk_status lki_rank_state_restore_metric(lk_runner *runner, int index)
 {
     lki_run *run = runner->run;
     LKI_SCOPED char *prefix = lki_format("metric.%d.", index);
     LKI_SCOPED char *known = lki_format("metric.%d.classes", index);
     if (!prefix || !known) return LK_ERR_NOMEM;
-    if (!run->rank_state || !lk_state_dict_has(run->rank_state, known)) return LK_OK;
-    return lki_metric_load(run->metrics[index], run->rank_state, prefix);
+    if (!run->resuming.rank_state || !lk_state_dict_has(run->resuming.rank_state, known)) return LK_OK;
+    return lki_metric_restore(run->pass.metrics[index], run->resuming.rank_state, prefix);
 }
 
 /* ---- Between the ranks ---- */
@@ -191,16 +195,16 @@ static bool has_share(const lk_step *step)
 bool lki_rank_state_is_needed(const lk_runner *runner)
 {
     const lki_run *run = runner->run;
-    if (!run->comm || runner->world_size == 1) return false;
+    if (!run->ranks.comm || runner->world_size == 1) return false;
     bool needed = run->inside_epoch || has_share(runner->step);
-    for (int i = 0; i < run->part_count; i++) needed = needed || has_share(run->parts[i].step);
+    for (int i = 0; i < run->parts.count; i++) needed = needed || has_share(run->parts.items[i].step);
     return needed;
 }
 
 /* One rank's after the other's. Rank 0, which writes them, keeps them; the others have room for one. */
 static lk_status gather(lk_runner *runner, const lk_state_dict *own, lk_state_dict *state)
 {
-    lk_comm *comm = runner->run->comm;
+    lk_comm *comm = runner->run->ranks.comm;
     int64_t nbytes = packed_nbytes(own), longest = 0;
     LKI_SCOPED int64_t *sizes = LKI_NEW_ARRAY(int64_t, comm->size);
     if (!sizes) return LK_ERR_NOMEM;
@@ -219,17 +223,17 @@ static lk_status gather(lk_runner *runner, const lk_state_dict *own, lk_state_di
     return LK_OK;
 }
 
-lk_status lki_rank_state_put(lk_runner *runner, lk_state_dict *state)
+lk_status lki_rank_state_save(lk_runner *runner, lk_state_dict *state)
 {
     lk_state_dict *own = lk_state_dict_create();
     if (!own) return LK_ERR_NOMEM;
-    lk_status status = put_own(runner, own);
+    lk_status status = save_own(runner, own);
     if (status == LK_OK) status = gather(runner, own, state);
     lk_state_dict_free(own);
     return status;
 }
 
-static lk_status get_block(const lk_state_dict *state, int64_t rank, lk_state_dict *out)
+static lk_status restore_block(const lk_state_dict *state, int64_t rank, lk_state_dict *out)
 {
     LKI_SCOPED char *name = lki_format("rank.%lld", (long long)rank);
     if (!name) return LK_ERR_NOMEM;
@@ -256,33 +260,33 @@ static lk_status add_divided(lk_state_dict *sum, const lk_state_dict *part, doub
 
 /* Where the number of ranks has changed, between two epochs, each goes on with the mean of all shares: the
  * next average over the ranks is then made of the same gradients. */
-static lk_status get_mean(const lk_state_dict *state, int64_t world_size, lk_state_dict *mean)
+static lk_status restore_mean(const lk_state_dict *state, int64_t world_size, lk_state_dict *mean)
 {
     lk_status status = LK_OK;
     for (int64_t rank = 0; rank < world_size && !status; rank++) {
         lk_state_dict *block = lk_state_dict_create();
-        status = block ? get_block(state, rank, block) : LK_ERR_NOMEM;
+        status = block ? restore_block(state, rank, block) : LK_ERR_NOMEM;
         if (!status) status = add_divided(mean, block, (double)world_size);
         lk_state_dict_free(block);
     }
     return status;
 }
 
-lk_status lki_rank_state_get(lk_runner *runner, const lk_state_dict *state)
+lk_status lki_rank_state_restore(lk_runner *runner, const lk_state_dict *state)
 {
     lki_run *run = runner->run;
     int64_t world_size;
     if (!lk_state_dict_has(state, "rank.0")) return LK_OK;
     LKI_TRY(lk_state_dict_get_i64(state, "runner.world_size", &world_size));
-    lk_state_dict_free(run->rank_state);
-    run->rank_state = lk_state_dict_create();
-    if (!run->rank_state) return LK_ERR_NOMEM;
+    lk_state_dict_free(run->resuming.rank_state);
+    run->resuming.rank_state = lk_state_dict_create();
+    if (!run->resuming.rank_state) return LK_ERR_NOMEM;
     if (world_size == runner->world_size)
-        LKI_TRY(get_block(state, runner->rank, run->rank_state));
+        LKI_TRY(restore_block(state, runner->rank, run->resuming.rank_state));
     else
-        LKI_TRY(get_mean(state, world_size, run->rank_state));
-    for (int i = 0; i < run->metric_count; i++) LKI_TRY(lki_rank_state_get_metric(runner, i));
-    for (int i = 0; i < run->part_count; i++)
-        LKI_TRY(lki_rank_state_get_step(runner, run->parts[i].step, run->parts[i].key));
-    return lki_rank_state_get_step(runner, runner->step, "");
+        LKI_TRY(restore_mean(state, world_size, run->resuming.rank_state));
+    for (int i = 0; i < run->pass.count; i++) LKI_TRY(lki_rank_state_restore_metric(runner, i));
+    for (int i = 0; i < run->parts.count; i++)
+        LKI_TRY(lki_rank_state_restore_step(runner, run->parts.items[i].step, run->parts.items[i].key));
+    return lki_rank_state_restore_step(runner, runner->step, "");
 }

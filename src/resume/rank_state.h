@@ -6,17 +6,18 @@
 #ifndef LKI_RESUME_RANK_STATE_H
 #define LKI_RESUME_RANK_STATE_H
 
-#include "run/run.h"
+#include <lockstep/checkpoint.h>
+#include <lockstep/runner.h>
 
 /* Whether saving now is a matter of all ranks. All of them say the same. */
 bool lki_rank_state_is_needed(const lk_runner *runner);
 /* Collective: every rank calls it, and every rank's share is in every state afterwards. */
-lk_status lki_rank_state_put(lk_runner *runner, lk_state_dict *state);
+lk_status lki_rank_state_save(lk_runner *runner, lk_state_dict *state);
 /* Takes this rank's share out of a checkpoint, where there is one; its part of all shares where there were
  * other ranks. */
-lk_status lki_rank_state_get(lk_runner *runner, const lk_state_dict *state);
+lk_status lki_rank_state_restore(lk_runner *runner, const lk_state_dict *state);
 /* For a metric that is registered, or a step that is made, after the state was loaded. */
-lk_status lki_rank_state_get_metric(lk_runner *runner, int index);
-lk_status lki_rank_state_get_step(lk_runner *runner, lk_step *step, const char *key);
+lk_status lki_rank_state_restore_metric(lk_runner *runner, int index);
+lk_status lki_rank_state_restore_step(lk_runner *runner, lk_step *step, const char *key);
 
 #endif

@@ -7,6 +7,7 @@
 #include "optim/optimizer.h"
 #include "optim/scheduler.h"
 #include "run/run.h"
+#include "run/run_header.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,11 +62,11 @@ lki_terms *lki_terms_of(const lk_runner *runner)
     add(terms, true, "seed", "%llu", (unsigned long long)runner->seed);
     add(terms, false, "ranks", "%d", runner->world_size);
     add(terms, false, "num_epochs", "%lld", (long long)runner->num_epochs);
-    add(terms, false, "precision", "%s", precisions[run->step_options.precision]);
-    for (int i = 0; i < run->loader_count; i++) {
+    add(terms, false, "precision", "%s", precisions[run->batch.step_options.precision]);
+    for (int i = 0; i < run->loaders.count; i++) {
         char name[64];
-        snprintf(name, sizeof name, "batch_size of %.40s", run->loaders[i].key);
-        add(terms, false, name, "%lld", (long long)lk_loader_batch_size(run->loaders[i].loader));
+        snprintf(name, sizeof name, "batch_size of %.40s", run->loaders.items[i].key);
+        add(terms, false, name, "%lld", (long long)lk_loader_batch_size(run->loaders.items[i].loader));
     }
     add(terms, false, "optimizer", "%s", runner->optimizer ? lk_optimizer_name(runner->optimizer) : "none");
     for (int g = 0; runner->optimizer && g < runner->optimizer->group_count && g < MAX_GROUPS; g++)
@@ -76,9 +77,9 @@ lki_terms *lki_terms_of(const lk_runner *runner)
 
 /* ---- In a checkpoint ---- */
 
-lk_status lki_terms_put(const lk_runner *runner, lk_state_dict *state)
+lk_status lki_terms_save(const lk_runner *runner, lk_state_dict *state)
 {
-    const lki_terms *terms = runner->run->terms;
+    const lki_terms *terms = runner->run->resuming.terms;
     for (int i = 0; terms && i < terms->count; i++) {
         LKI_SCOPED char *name = lki_format("run.%s", terms->items[i].name);
         if (!name) return LK_ERR_NOMEM;
@@ -122,12 +123,12 @@ static lk_status note_difference(lk_runner *runner, lki_term *term, const char *
                  term->name, term->value, saved);
     if (term->is_saved_one && runner->is_master) lki_log(LKI_LOG_WARNING, "%s", line);
     if (term->is_saved_one) snprintf(term->value, sizeof term->value, "%s", saved);
-    return lki_run_note(runner->run, "%s", line);
+    return lki_header_note(&runner->run->reporting.notes, "%s", line);
 }
 
-lk_status lki_terms_note(lk_runner *runner, const lk_state_dict *state)
+lk_status lki_terms_restore(lk_runner *runner, const lk_state_dict *state)
 {
-    lki_terms *terms = runner->run->terms;
+    lki_terms *terms = runner->run->resuming.terms;
     for (int i = 0; terms && i < terms->count; i++) {
         const char *saved = saved_value(state, terms->items[i].name);
         if (saved && strcmp(saved, terms->items[i].value) != 0)

@@ -26,12 +26,12 @@ typedef struct lki_terms {
 lki_terms *lki_terms_of(const lk_runner *runner);
 
 /* Strings "run.<name>". */
-lk_status lki_terms_put(const lk_runner *runner, lk_state_dict *state);
+lk_status lki_terms_save(const lk_runner *runner, lk_state_dict *state);
 
 /* LK_ERR_INVALID for another scheduler: it cannot go on from the numbers of this one. */
 lk_status lki_terms_check(const lk_runner *runner, const lk_state_dict *state);
 /* Notes each difference in the run's header, once the state was taken over. Terms of which the checkpoint's
  * value counts become the run's. */
-lk_status lki_terms_note(lk_runner *runner, const lk_state_dict *state);
+lk_status lki_terms_restore(lk_runner *runner, const lk_state_dict *state);
 
 #endif

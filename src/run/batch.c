@@ -1,10 +1,12 @@
 /* One batch of supervised training: the batch's fields go through the step, the loss into the batch's
  * metrics. */
-#include "run/run.h"
+#include "run/batch.h"
 
 #include "base/log.h"
 #include "base/status.h"
 #include "metric/mean.h"
+#include "resume/kept_optimizer.h"
+#include "run/run.h"
 #include "step/step.h"
 
 #include <math.h>
@@ -27,7 +29,7 @@ static bool only_looks(const lk_runner *runner)
 /* Whether the step was compiled for what the runner has now: a second lk_train may have changed it. */
 static bool step_is_current(const lk_runner *runner)
 {
-    const lk_step_options *made = &runner->step->options, *wanted = &runner->run->step_options;
+    const lk_step_options *made = &runner->step->options, *wanted = &runner->run->batch.step_options;
     int made_every = made->accumulation_steps > 1 ? made->accumulation_steps : 1;
     int wanted_every = wanted->accumulation_steps > 1 ? wanted->accumulation_steps : 1;
     if (made->model != runner->model || made->criterion != runner->criterion) return false;
@@ -42,8 +44,8 @@ lk_status lki_run_prepare_step(lk_runner *runner)
 {
     if (runner->step && step_is_current(runner)) return LK_OK;
     LKI_TRY(lki_run_check_all_have_batches(runner));
-    LKI_TRY(lki_step_keep(&runner->step, &runner->run->kept));
-    lk_step_options options = runner->run->step_options;
+    LKI_TRY(lki_step_save_kept(&runner->step, &runner->run->batch.kept));
+    lk_step_options options = runner->run->batch.step_options;
     options.struct_size = sizeof options;
     options.model = runner->model;
     options.criterion = runner->criterion;
@@ -55,7 +57,7 @@ lk_status lki_run_prepare_step(lk_runner *runner)
     options.loss_key = runner->loss_key;
     lki_objective_apply(runner, &options);
     runner->step = lk_step_with(&options);
-    return runner->step ? lki_step_take_kept(runner->step, &runner->run->kept) : lki_last_status();
+    return runner->step ? lki_step_restore_kept(runner->step, &runner->run->batch.kept) : lki_last_status();
 }
 
 /* What nobody has gathered yet the step gathers itself, from its own copy. */
@@ -83,8 +85,8 @@ static bool trains_what_it_should(const lk_runner *runner)
 
 static bool somebody_looks_inside(const lki_run *run)
 {
-    return run->has_listener[LKI_MOMENT_forward] || run->has_listener[LKI_MOMENT_criterion] ||
-           run->has_listener[LKI_MOMENT_backward] || run->has_listener[LKI_MOMENT_step];
+    return run->listeners.hears[LKI_MOMENT_forward] || run->listeners.hears[LKI_MOMENT_criterion] ||
+           run->listeners.hears[LKI_MOMENT_backward] || run->listeners.hears[LKI_MOMENT_step];
 }
 
 /* The same work as lk_step_train, with Torchbearer's moments between its parts. */
@@ -113,7 +115,7 @@ static lk_status run_step(lk_runner *runner, const lk_input *inputs, int count)
 /* Nothing has been updated with it. Several ranks could not agree to stop here: there it stays a failure. */
 static lk_status end_with_nan(lk_runner *runner)
 {
-    if (!runner->run->nan_ends_run || runner->world_size > 1) return LK_ERR_NAN;
+    if (!runner->run->batch.nan_ends_run || runner->world_size > 1) return LK_ERR_NAN;
     lki_log(LKI_LOG_WARNING, "the run ends in epoch %lld, batch %lld: %s", (long long)runner->epoch_step,
             (long long)runner->loader_batch_step, lk_error());
     runner->need_early_stop = runner->need_loader_stop = true;
@@ -184,8 +186,8 @@ static const double DIVERGED = 1e12;
 static void warn_if_diverged(lk_runner *runner, double loss)
 {
     lki_run *run = runner->run;
-    if (!(fabs(loss) > DIVERGED) || run->said_diverged || !runner->is_train_loader) return;
-    run->said_diverged = true;
+    if (!(fabs(loss) > DIVERGED) || run->batch.said_diverged || !runner->is_train_loader) return;
+    run->batch.said_diverged = true;
     if (runner->is_master)
         lki_log(LKI_LOG_WARNING, "the loss is %g in epoch %lld, batch %lld: the training diverges; lr is %g",
                 loss, (long long)runner->epoch_step, (long long)runner->loader_batch_step,
@@ -204,11 +206,11 @@ lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
 {
     lk_input inputs[LK_MAX_FIELDS];
     if (runner->step && !trains_what_it_should(runner))
-        LKI_TRY(lki_step_keep(&runner->step, &runner->run->kept));
+        LKI_TRY(lki_step_save_kept(&runner->step, &runner->run->batch.kept));
     LKI_TRY(lki_run_prepare_step(runner));
     want_samples(runner, batch);
     LKI_TRY(collect_inputs(runner->step, batch, inputs));
-    if (runner->run->restarts_groups && is_training(runner) && runner->loader_batch_step == 1)
+    if (runner->run->batch.restarts_groups && is_training(runner) && runner->loader_batch_step == 1)
         lki_update_restart(&runner->step->update);
     lk_status status = run_step(runner, inputs, batch->field_count);
     if (status) return status == LK_ERR_NAN ? end_with_nan(runner) : status;
@@ -242,18 +244,18 @@ lk_status lk_runner_put_tensor(lk_runner *runner, const char *key, const lk_tens
 {
     lki_run *run = runner->run;
     int place = 0;
-    while (place < run->made_count && strcmp(run->made[place].key, key) != 0) place++;
+    while (place < run->batch.made_count && strcmp(run->batch.made[place].key, key) != 0) place++;
     if (place == LKI_MAX_MADE)
         return lki_fail(LK_ERR_INVALID, "callbacks may add at most %d tensors to a batch", LKI_MAX_MADE);
-    if (place == run->made_count) run->made_count++;
-    run->made[place] = (lki_made){key, tensor};
+    if (place == run->batch.made_count) run->batch.made_count++;
+    run->batch.made[place] = (lki_made){key, tensor};
     return LK_OK;
 }
 
 const lk_tensor *lk_runner_tensor(lk_runner *runner, const char *key)
 {
-    for (int i = 0; i < runner->run->made_count; i++)
-        if (strcmp(runner->run->made[i].key, key) == 0) return runner->run->made[i].tensor;
+    for (int i = 0; i < runner->run->batch.made_count; i++)
+        if (strcmp(runner->run->batch.made[i].key, key) == 0) return runner->run->batch.made[i].tensor;
     lk_tensor *field = runner->batch ? lk_batch_get(runner->batch, key) : NULL;
     if (field) return field;
     return runner->step ? lk_step_output(runner->step, key) : NULL;

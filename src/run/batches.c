@@ -4,10 +4,11 @@
  * callbacks are called, with the runner's counters as they are for k, while k + 1 is under way. Nothing else
  * changes, neither the order of what callbacks see nor a number. Whatever ends the loader early, a batch that
  * is under way is brought to its end first. */
-#include "run/distributed.h"
-#include "run/run.h"
+#include "run/batches.h"
 
 #include "base/status.h"
+#include "run/metrics.h"
+#include "run/run.h"
 #include "step/backend.h"
 
 #include <string.h>
@@ -20,9 +21,9 @@ static bool may_run_ahead(const lk_runner *runner)
     if (runner->ops && runner->ops->handle_batch) return false;
     if (!lki_engine_runs_ahead(runner->engine) || runner->world_size > 1) return false;
     for (int moment = LKI_MOMENT_batch_start; moment < LKI_MOMENT_batch_end; moment++)
-        if (run->has_listener[moment]) return false;
-    for (int i = 0; i < run->callback_count; i++) {
-        const lk_callback *callback = run->callbacks[i];
+        if (run->listeners.hears[moment]) return false;
+    for (int i = 0; i < run->listeners.count; i++) {
+        const lk_callback *callback = run->listeners.callbacks[i];
         bool looks = callback->ops->on_batch_end || callback->ops->on_settled;
         if (looks && !callback->may_lag) return false;
     }
@@ -40,7 +41,7 @@ static lk_status next_batch(lk_runner *runner, const lk_batch *under_way, lk_bat
 static void count_batch(lk_runner *runner, const lk_batch *batch)
 {
     runner->batch = batch;
-    runner->run->made_count = 0;
+    runner->run->batch.made_count = 0;
     runner->batch_size = batch->count;
     runner->counted_batch_size = batch->count - batch->padding;
     runner->loader_batch_step++;
@@ -80,16 +81,16 @@ static lk_status handle_batch(lk_runner *runner, const lk_batch *batch)
 static lk_status land(lk_runner *runner, const lk_batch *next)
 {
     lki_run *run = runner->run;
-    const lk_batch *batch = run->under_way;
+    const lk_batch *batch = run->batch.under_way;
     bool lost;
-    run->under_way = next;
+    run->batch.under_way = next;
     count_batch(runner, batch);
     LKI_TRY(lki_run_land_batch(runner, &lost));
     if (lost) {
-        run->under_way = NULL;
+        run->batch.under_way = NULL;
         LKI_TRY(lk_runner_supervised_batch(runner, batch));
         if (next) LKI_TRY(lki_run_launch_batch(runner, next));
-        run->under_way = next;
+        run->batch.under_way = next;
     }
     return end_batch(runner);
 }
@@ -99,11 +100,11 @@ static lk_status take_batch(lk_runner *runner, const lk_batch *batch, bool ahead
     lki_run *run = runner->run;
     if (ahead && lki_run_may_launch_batch(runner, batch)) {
         LKI_TRY(lki_run_launch_batch(runner, batch));
-        if (run->under_way) return land(runner, batch);
-        run->under_way = batch;
+        if (run->batch.under_way) return land(runner, batch);
+        run->batch.under_way = batch;
         return LK_OK;
     }
-    if (run->under_way) LKI_TRY(land(runner, NULL));
+    if (run->batch.under_way) LKI_TRY(land(runner, NULL));
     return handle_batch(runner, batch);
 }
 
@@ -112,10 +113,10 @@ static lk_status take_batch(lk_runner *runner, const lk_batch *batch, bool ahead
 static lk_status stop_if_asked(lk_runner *runner, bool at_end)
 {
     bool asked;
-    LKI_TRY(lki_distributed_stop_asked(runner, at_end, &asked));
+    LKI_TRY(lki_stop_asked(runner, at_end, &asked));
     if (!asked) return LK_OK;
-    if (runner->run->under_way) LKI_TRY(land(runner, NULL));
-    runner->run->stopped = true;
+    if (runner->run->batch.under_way) LKI_TRY(land(runner, NULL));
+    runner->run->stop.stopped = true;
     return lki_fail(LK_ERR_STOPPED, "stopped by a signal in epoch %lld, after batch %lld of loader \"%s\"",
                     (long long)runner->epoch_step, (long long)runner->loader_batch_step, runner->loader_key);
 }
@@ -127,20 +128,20 @@ static lk_status go_through(lk_runner *runner)
     for (bool is_first = true;; is_first = false) {
         lk_batch *batch;
         LKI_TRY(stop_if_asked(runner, false));
-        LKI_TRY(next_batch(runner, runner->run->under_way, &batch));
+        LKI_TRY(next_batch(runner, runner->run->batch.under_way, &batch));
         if (!batch) break;
         LKI_TRY(take_batch(runner, batch, ahead && !is_first));
     }
-    if (runner->run->under_way) LKI_TRY(land(runner, NULL));
+    if (runner->run->batch.under_way) LKI_TRY(land(runner, NULL));
     return stop_if_asked(runner, true);
 }
 
 lk_status lki_run_batches(lk_runner *runner)
 {
     lki_error first = {0};
-    runner->run->under_way = NULL;
+    runner->run->batch.under_way = NULL;
     lk_status status = lki_error_keep(&first, go_through(runner));
-    if (status == LK_OK || !runner->run->under_way) return status;
+    if (status == LK_OK || !runner->run->batch.under_way) return status;
     /* Its update is made: its callbacks hear of it. What ended the loader is what the caller hears of. */
     (void)land(runner, NULL);
     return lki_error_restore(&first);

@@ -1,6 +1,7 @@
 #include "run/check_options.h"
 
 #include "base/status.h"
+#include "run/run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -62,15 +63,15 @@ lk_status lki_check_train_options(const lk_train_options *options, lk_dtype prec
 
 static const lk_callback *find(const lki_run *run, const char *name)
 {
-    for (int i = 0; i < run->callback_count; i++)
-        if (strcmp(run->callbacks[i]->ops->name, name) == 0) return run->callbacks[i];
+    for (int i = 0; i < run->listeners.count; i++)
+        if (strcmp(run->listeners.callbacks[i]->ops->name, name) == 0) return run->listeners.callbacks[i];
     return NULL;
 }
 
 /* What keeps no checkpoints cannot load them. Called before the run's own checkpoint callback is added. */
 static lk_status check_checkpoints(const lki_run *run)
 {
-    const lk_train_options *options = &run->options;
+    const lk_train_options *options = &run->given.options;
     bool given = find(run, "Checkpoint") != NULL;
     const char *what = options->load_best_on_end ? "load_best_on_end" : "autoresume";
     if (options->load_best_on_end && given)
@@ -78,7 +79,7 @@ static lk_status check_checkpoints(const lki_run *run)
                         "load_best_on_end: the run has a CheckpointCallback of its own: set its "
                         ".load_best_on_end instead");
     if ((!options->load_best_on_end && !options->autoresume) || given) return LK_OK;
-    if (!run->logdir)
+    if (!run->given.logdir)
         return lki_fail(LK_ERR_INVALID, "%s: the run keeps no checkpoints without a logdir: add one", what);
     if (options->no_checkpoints || options->check || options->overfit || find(run, "SkipCheckpoint"))
         return lki_fail(LK_ERR_INVALID,
@@ -96,13 +97,14 @@ static lk_status check_optimizer(const lk_runner *runner)
     if (runner->optimizer || own_batches) return LK_OK;
     char reason[256];
     snprintf(reason, sizeof reason, "%s", lk_error()); /* perhaps its constructor's */
-    for (int i = 0; i < run->loader_count; i++)
-        if (strncmp(run->loaders[i].key, "train", 5) == 0)
+    for (int i = 0; i < run->loaders.count; i++)
+        if (strncmp(run->loaders.items[i].key, "train", 5) == 0)
             return lki_fail(
                 LK_ERR_INVALID,
                 "there is no optimizer to train with on loader \"%s\": add one, or name the loader "
                 "\"valid\" if it is only to be evaluated%s%s%s",
-                run->loaders[i].key, *reason ? " (the last error was: " : "", reason, *reason ? ")" : "");
+                run->loaders.items[i].key, *reason ? " (the last error was: " : "", reason,
+                *reason ? ")" : "");
     return LK_OK;
 }
 

@@ -3,7 +3,7 @@
 #ifndef LKI_RUN_CHECK_OPTIONS_H
 #define LKI_RUN_CHECK_OPTIONS_H
 
-#include "run/run.h"
+#include <lockstep/runner.h>
 
 /* The options by themselves. */
 lk_status lki_check_train_options(const lk_train_options *options, lk_dtype precision);

@@ -22,7 +22,7 @@ static lk_status check_all_call(const lk_runner *runner, const char *what)
 static lk_status comm_of(lk_runner *runner, const char *what, lk_comm **out)
 {
     if (!runner) return lki_fail(LK_ERR_INVALID, "%s: there is no runner", what);
-    *out = runner->run->comm && runner->world_size > 1 ? runner->run->comm : lk_comm_alone();
+    *out = runner->run->ranks.comm && runner->world_size > 1 ? runner->run->ranks.comm : lk_comm_alone();
     return (*out)->size > 1 ? check_all_call(runner, what) : LK_OK;
 }
 

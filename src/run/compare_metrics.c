@@ -86,7 +86,7 @@ static bool tell(const lk_metrics *mine, const char *theirs, int64_t nbytes, int
 
 static lk_status find_difference(lk_runner *runner, const lk_metrics *metrics, const char *what)
 {
-    lk_comm *comm = runner->run->comm;
+    lk_comm *comm = runner->run->ranks.comm;
     LKI_SCOPED int64_t *sizes = LKI_NEW_ARRAY(int64_t, comm->size);
     int64_t mine = (int64_t)pack(metrics, NULL), longest = 1, told = 0;
     if (!sizes) return LK_ERR_NOMEM;
@@ -100,7 +100,7 @@ static lk_status find_difference(lk_runner *runner, const lk_metrics *metrics, c
     for (int r = 1; runner->rank == 0 && !told && r < comm->size; r++)
         told = tell(metrics, all + r * longest, sizes[r], r, what);
     LKI_TRY(lk_comm_broadcast(comm, &told, 1, LK_I64, 0));
-    runner->run->told_difference = told;
+    runner->run->ranks.told_difference = told;
     return LK_OK;
 }
 
@@ -108,7 +108,7 @@ lk_status lki_compare_metrics(lk_runner *runner, const lk_metrics *metrics, cons
 {
     lki_run *run = runner->run;
     bool alike;
-    if (!run->comm || run->comm->size == 1 || run->told_difference) return LK_OK;
-    LKI_TRY(all_are_alike(run->comm, metrics, &alike));
+    if (!run->ranks.comm || run->ranks.comm->size == 1 || run->ranks.told_difference) return LK_OK;
+    LKI_TRY(all_are_alike(run->ranks.comm, metrics, &alike));
     return alike ? LK_OK : find_difference(runner, metrics, what);
 }

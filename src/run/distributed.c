@@ -1,6 +1,5 @@
 #include "run/distributed.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -11,7 +10,10 @@
 #include "launch/ranks.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
-#include "step/current_ranks.h"
+#include "resume/kept_optimizer.h"
+#include "run/parts.h"
+#include "run/run.h"
+#include "run/run_engine.h"
 #include "step/step.h"
 
 #include <lockstep/launch.h>
@@ -19,10 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_AGREED = 64, STOP_CHECK_BATCHES = 16 };
-
-/* How late a request to stop may be noticed where batches are slow. */
-static const int64_t STOP_CHECK_NS = 250000000;
+enum { MAX_AGREED = 64 };
 
 /* ---- Metrics across ranks ---- */
 
@@ -39,23 +38,23 @@ static lk_status gather_bytes(void *context, void *out, const void *in, size_t n
 static void use_comm(lk_runner *runner, lk_comm *comm)
 {
     lki_run *run = runner->run;
-    run->comm = comm;
-    run->told_difference = false;
-    run->step_options.comm = run->options.local_gradients ? lk_comm_alone() : comm;
+    run->ranks.comm = comm;
+    run->ranks.told_difference = false;
+    run->batch.step_options.comm = run->given.options.local_gradients ? lk_comm_alone() : comm;
     runner->rank = comm->rank;
     runner->world_size = comm->size;
     runner->is_master = comm->rank == 0;
-    run->collectives = (lki_metric_collectives){.rank = comm->rank,
-                                                .world_size = comm->size,
-                                                .context = comm,
-                                                .allreduce_sum_i64 = sum_i64,
-                                                .allgather = gather_bytes};
+    run->ranks.collectives = (lki_metric_collectives){.rank = comm->rank,
+                                                      .world_size = comm->size,
+                                                      .context = comm,
+                                                      .allreduce_sum_i64 = sum_i64,
+                                                      .allgather = gather_bytes};
     if (comm->size == 1) return;
-    run->ranks = (lki_current_ranks){.world_size = comm->size,
-                                     .comm = &run->step_options.comm,
-                                     .runner = runner,
-                                     .check_all_have_batches = lki_run_check_all_have_batches};
-    lki_ranks_enter(&run->ranks);
+    run->ranks.current = (lki_current_ranks){.world_size = comm->size,
+                                             .comm = &run->batch.step_options.comm,
+                                             .runner = runner,
+                                             .check_all_have_batches = lki_run_check_all_have_batches};
+    lki_ranks_enter(&run->ranks.current);
 }
 
 void lki_distributed_alone(lk_runner *runner)
@@ -63,17 +62,17 @@ void lki_distributed_alone(lk_runner *runner)
     runner->rank = 0;
     runner->world_size = 1;
     runner->is_master = lk_rank() == 0;
-    runner->run->collectives = (lki_metric_collectives){.world_size = 1};
+    runner->run->ranks.collectives = (lki_metric_collectives){.world_size = 1};
 }
 
 /* The runner still says what the run was: whoever reports on it asks afterwards. */
 static void forget_comm(lk_runner *runner)
 {
     lki_run *run = runner->run;
-    run->comm = NULL;
-    run->step_options.comm = NULL;
-    lki_ranks_leave(&run->ranks);
-    run->collectives = (lki_metric_collectives){.world_size = 1};
+    run->ranks.comm = NULL;
+    run->batch.step_options.comm = NULL;
+    lki_ranks_leave(&run->ranks.current);
+    run->ranks.collectives = (lki_metric_collectives){.world_size = 1};
 }
 
 /* ---- Becoming ranks ---- */
@@ -122,7 +121,7 @@ static lk_status resolve_role(const lk_train_options *options, lki_role *role, i
 static lk_status connect_ranks(lk_comm **comm, const lki_run *run)
 {
     lki_role role = *lki_process_role();
-    lki_connect_options options = {.backend = run->options.comm, .device = run->device};
+    lki_connect_options options = {.backend = run->given.options.comm, .device = run->given.device};
     lk_status status = lki_comm_connect(comm, &role, &options);
     lki_process_role_set(&role);
     return status;
@@ -131,11 +130,11 @@ static lk_status connect_ranks(lk_comm **comm, const lki_run *run)
 static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner *runner))
 {
     lk_comm *comm;
-    LKI_TRY(lki_run_keep_steps(runner)); /* an evaluation may have made some, which know of no comm */
+    LKI_TRY(lki_steps_save_kept(runner)); /* an evaluation may have made some, which know of no comm */
     LKI_TRY(connect_ranks(&comm, runner->run));
     use_comm(runner, comm);
     lk_status status = train(runner);
-    if (status && !runner->run->stopped) {
+    if (status && !runner->run->stop.stopped) {
         lki_error first = {0};
         lki_error_keep(&first, status);
         lk_comm_abort(comm, first.sentence);
@@ -143,9 +142,9 @@ static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner
     }
     /* Steps hold the comm: a later run on this runner makes its own. */
     if (status)
-        lki_run_drop_steps(runner);
+        lki_steps_drop(runner);
     else
-        status = lki_run_keep_steps(runner);
+        status = lki_steps_save_kept(runner);
     forget_comm(runner);
     lk_comm_free(comm);
     return status;
@@ -171,8 +170,8 @@ lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner 
     int fork_count;
     if (lki_process_role()->world_size > 1)
         return train_connected(runner, train); /* inside lk_distributed_run */
-    LKI_TRY(resolve_role(&runner->run->options, &role, &fork_count));
-    runner->run->launch_note = note_of(&runner->run->options, &role, fork_count);
+    LKI_TRY(resolve_role(&runner->run->given.options, &role, &fork_count));
+    runner->run->ranks.launch_note = note_of(&runner->run->given.options, &role, fork_count);
     if (fork_count == 1 && role.world_size == 1) {
         lki_distributed_alone(runner);
         return train(runner);
@@ -190,10 +189,10 @@ static lk_status agree(lk_runner *runner, int groups)
 {
     lki_run *run = runner->run;
     double numbers[MAX_AGREED] = {runner->need_early_stop};
-    if (!run->comm || run->comm->size == 1) return LK_OK;
+    if (!run->ranks.comm || run->ranks.comm->size == 1) return LK_OK;
     for (int i = 0; i < groups && runner->rank == 0; i++)
         numbers[1 + i] = lk_optimizer_lr(runner->optimizer, i);
-    LKI_TRY(lk_comm_all_reduce(run->comm, numbers, 1 + groups, LK_F64, LK_REDUCE_SUM));
+    LKI_TRY(lk_comm_all_reduce(run->ranks.comm, numbers, 1 + groups, LK_F64, LK_REDUCE_SUM));
     runner->need_early_stop = numbers[0] != 0;
     for (int i = 0; i < groups; i++) lk_optimizer_set_lr(runner->optimizer, i, numbers[1 + i]);
     return LK_OK;
@@ -224,55 +223,11 @@ lk_status lki_distributed_share_models(lk_runner *runner, bool changed)
 {
     lki_run *run = runner->run;
     int64_t wanted = changed;
-    if (!run->comm || run->comm->size == 1) return LK_OK;
-    LKI_TRY(lk_comm_broadcast(run->comm, &wanted, 1, LK_I64, 0));
+    if (!run->ranks.comm || run->ranks.comm->size == 1) return LK_OK;
+    LKI_TRY(lk_comm_broadcast(run->ranks.comm, &wanted, 1, LK_I64, 0));
     if (!wanted) return LK_OK;
-    LKI_TRY(share_model(run->comm, runner->model));
-    for (int i = 0; i < run->part_count; i++) LKI_TRY(share_model(run->comm, run->parts[i].model));
+    LKI_TRY(share_model(run->ranks.comm, runner->model));
+    for (int i = 0; i < run->parts.count; i++)
+        LKI_TRY(share_model(run->ranks.comm, run->parts.items[i].model));
     return LK_OK;
-}
-
-/* As many batches as fit between two looks, by the slowest rank's clock: the ranks must count alike. */
-static int64_t batches_to_next_look(int64_t ns_a_batch)
-{
-    int64_t count = ns_a_batch > 0 ? STOP_CHECK_NS / ns_a_batch : STOP_CHECK_BATCHES;
-    return count < 1 ? 1 : count > STOP_CHECK_BATCHES ? STOP_CHECK_BATCHES : count;
-}
-
-lk_status lki_distributed_stop_asked(lk_runner *runner, bool at_end, bool *out)
-{
-    lki_run *run = runner->run;
-    int64_t asked = run->stop_flag ? *run->stop_flag : 0;
-    *out = asked != 0;
-    if (!run->comm || run->comm->size == 1) return LK_OK;
-    *out = false;
-    /* Only where all ranks take as many batches may all of them ask: in training, and before the rest. */
-    if (!runner->is_train_loader && (at_end || runner->loader_batch_step > 0)) return LK_OK;
-    if (runner->is_train_loader && !at_end && --run->stop_look.batches_left > 0) return LK_OK;
-    int64_t now = lki_now_ns(), taken = run->stop_look.batches;
-    int64_t said[] = {asked, taken ? (now - run->stop_look.ns) / taken : 0};
-    LKI_TRY(lk_comm_all_reduce(run->comm, said, 2, LK_I64, LK_REDUCE_MAX));
-    if (runner->is_train_loader && !at_end) {
-        run->stop_look.batches = run->stop_look.batches_left = taken ? batches_to_next_look(said[1]) : 1;
-        run->stop_look.ns = lki_now_ns();
-    }
-    *out = said[0] != 0;
-    return LK_OK;
-}
-
-/* Also keeps a rank that the signal will end from ending before rank 0 has written everything: a launcher
- * that misses one rank ends the others. */
-lk_status lki_distributed_share_signal(lk_runner *runner)
-{
-    lki_run *run = runner->run;
-    int64_t number = *run->stop_flag;
-    if (!run->comm || run->comm->size == 1) return LK_OK;
-    LKI_TRY(lk_comm_all_reduce(run->comm, &number, 1, LK_I64, LK_REDUCE_MAX));
-    if (!*run->stop_flag) *run->stop_flag = (int)number;
-    return LK_OK;
-}
-
-lk_status lki_distributed_leave_together(lk_runner *runner)
-{
-    return runner->run->comm ? lk_comm_barrier(runner->run->comm) : LK_OK;
 }

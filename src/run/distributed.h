@@ -6,7 +6,20 @@
 #ifndef LKI_RUN_DISTRIBUTED_H
 #define LKI_RUN_DISTRIBUTED_H
 
-#include "run/run.h"
+#include <lockstep/runner.h>
+#include <lockstep/sys/comm.h>
+
+#include "metric/across_ranks.h"
+#include "step/current_ranks.h"
+
+/* Which of the run's ranks this is, and how it reaches the others. */
+typedef struct lki_run_ranks {
+    lk_comm *comm;             /* NULL outside of a run on several ranks */
+    lki_current_ranks current; /* entered while such a run goes on */
+    lki_metric_collectives collectives;
+    const char *launch_note; /* what ddp was asked for and did not do; NULL: nothing */
+    bool told_difference;    /* that the ranks' metrics differ: compare_metrics.h */
+} lki_run_ranks;
 
 /* Runs `train` in every rank; in a run of one process just calls it. */
 lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner *runner));
@@ -23,15 +36,5 @@ lk_status lki_distributed_agree(lk_runner *runner);
 /* Where rank 0 says that its models' weights have `changed`, every rank takes them. A rank 0 that fails
  * before it ends the wait of the others too. */
 lk_status lki_distributed_share_models(lk_runner *runner, bool changed);
-
-/* Whether any rank was asked to stop. Costs a message, so it is asked every few batches,
- * about four times a second where they are slow, and `at_end` of a train loader. */
-lk_status lki_distributed_stop_asked(lk_runner *runner, bool at_end, bool *out);
-
-/* At the end of a run: a signal that one rank has not stopped at is every rank's. */
-lk_status lki_distributed_share_signal(lk_runner *runner);
-
-/* After a stop that the ranks have agreed on: returns when all of them have saved what they have to. */
-lk_status lki_distributed_leave_together(lk_runner *runner);
 
 #endif

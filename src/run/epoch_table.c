@@ -38,8 +38,8 @@ static void add_column(lki_epoch_table *table, const lk_runner *runner, const ch
 
 static void add_columns(lki_epoch_table *table, const lk_runner *runner)
 {
-    for (int i = 0; i < runner->run->loader_count; i++) {
-        const char *loader = runner->run->loaders[i].key;
+    for (int i = 0; i < runner->run->loaders.count; i++) {
+        const char *loader = runner->run->loaders.items[i].key;
         add_column(table, runner, loader, runner->loss_key);
         if (strcmp(runner->valid_metric, runner->loss_key) != 0 &&
             strcmp(runner->valid_metric, "accuracy01") != 0)
@@ -50,8 +50,8 @@ static void add_columns(lki_epoch_table *table, const lk_runner *runner)
 
 static double look_up(const lk_runner *runner, const char *title)
 {
-    for (int i = 0; i < runner->run->loader_count; i++) {
-        const char *loader = runner->run->loaders[i].key;
+    for (int i = 0; i < runner->run->loaders.count; i++) {
+        const char *loader = runner->run->loaders.items[i].key;
         size_t length = strlen(loader);
         if (strncmp(title, loader, length) == 0 && title[length] == ' ')
             return lk_metrics_get(lk_runner_loader_metrics(runner, loader), title + length + 1);
@@ -119,7 +119,7 @@ static lk_status load_column(lki_epoch_table *table, const char *name, const lk_
     return LK_OK;
 }
 
-lk_status lki_epoch_table_load(lki_epoch_table *table, const lk_state_dict *state)
+lk_status lki_epoch_table_restore(lki_epoch_table *table, const lk_state_dict *state)
 {
     table->row_count = table->column_count = 0;
     if (!lk_state_dict_has(state, "table.epoch")) return LK_OK;

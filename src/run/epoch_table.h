@@ -28,7 +28,7 @@ lk_status lki_epoch_table_add(lki_epoch_table *table, const lk_runner *runner);
 /* "table.epoch" and "table.<title>", each (rows). Loading replaces what is there; a state without a table is
  * an empty one. */
 lk_status lki_epoch_table_save(const lki_epoch_table *table, lk_state_dict *state);
-lk_status lki_epoch_table_load(lki_epoch_table *table, const lk_state_dict *state);
+lk_status lki_epoch_table_restore(lki_epoch_table *table, const lk_state_dict *state);
 /* Writes the table and a line about the best epoch. */
 void lki_epoch_table_print(FILE *stream, const lki_epoch_table *table, const lk_runner *runner);
 void lki_epoch_table_fini(lki_epoch_table *table);

@@ -1,10 +1,10 @@
 /* A trained model on a loader: its metrics, its predictions. */
-#include "run/distributed.h"
-#include "run/run.h"
-
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
+#include "resume/model_state.h"
+#include "run/loop.h"
+#include "run/run.h"
 
 #include <lockstep/callback.h>
 
@@ -29,7 +29,7 @@ static lk_status set_up(lk_runner *runner, lk_train_options *run, const lk_evalu
     if (!options->resume) return LK_OK;
     lk_state_dict *state = lk_load_safetensors(options->resume);
     if (!state) return lki_last_status();
-    lk_status status = lki_model_load_state(runner->model, state, options->resume);
+    lk_status status = lki_model_restore(runner->model, state, options->resume);
     lk_state_dict_free(state);
     return status;
 }
@@ -99,9 +99,9 @@ lk_tensor *lk_predict_batch(lk_runner *runner, const lk_tensor *features)
 {
     if (!runner->model) return lki_fail_null(LK_ERR_INVALID, "the runner has no model to predict with");
     if (!runner->engine) {
-        runner->run->engine = runner->engine = lk_engine_open("auto", NULL);
+        runner->run->engine.handle = runner->engine = lk_engine_open("auto", NULL);
         if (!runner->engine) return NULL;
-        strcpy(runner->run->engine_device, "auto");
+        strcpy(runner->run->engine.device, "auto");
     }
     lk_input input = {runner->input_key, features};
     if (lki_run_prepare_step(runner) || lk_step_evaluate(runner->step, &input, 1)) return NULL;

@@ -3,9 +3,11 @@
  * What a model takes is not declared anywhere, but its graph knows: it is recorded with the dtype that a
  * field has, and if an op refuses that, with the dtypes that the field can become. The first one that is
  * accepted is taken. When none is, the field stays as it is, and the first batch reports why. */
-#include "run/run.h"
+#include "run/fit_data.h"
 
 #include "base/status.h"
+#include "run/run.h"
+#include "run/run_header.h"
 #include "data/convert.h"
 #include "data/dataset.h"
 #include "data/loader.h"
@@ -77,8 +79,8 @@ static lk_status convert(lki_run *run, lk_loader *loader, int field, lk_dtype dt
     lk_dataset *dataset = lk_loader_dataset(loader);
     const lk_field *known = lk_dataset_field(dataset, field);
     if (known->dtype == dtype) return LK_OK;
-    LKI_TRY(lki_run_note(run, "%s: %s → %s", known->name, lki_dtype_long_name(known->dtype),
-                         lki_dtype_long_name(dtype)));
+    LKI_TRY(lki_header_note(&run->reporting.notes, "%s: %s → %s", known->name,
+                            lki_dtype_long_name(known->dtype), lki_dtype_long_name(dtype)));
     lk_status status = lki_loader_set_dataset(loader, lki_dataset_cast(dataset, field, dtype));
     return status ? lki_fail_prefix(status, "loader \"%s\"", lk_loader_name(loader)) : LK_OK;
 }
@@ -104,10 +106,10 @@ static lk_status fit_dtypes(lk_runner *runner, lk_loader *loader)
 static const lk_loader *loader_with_classes(const lki_run *run)
 {
     const lk_loader *first = NULL;
-    for (int i = 0; i < run->loader_count; i++) {
-        const lk_loader *loader = run->loaders[i].loader;
+    for (int i = 0; i < run->loaders.count; i++) {
+        const lk_loader *loader = run->loaders.items[i].loader;
         if (lk_dataset_class_count(lk_loader_dataset(loader)) == 0) continue;
-        if (strncmp(run->loaders[i].key, "train", 5) == 0) return loader;
+        if (strncmp(run->loaders.items[i].key, "train", 5) == 0) return loader;
         if (!first) first = loader;
     }
     return first;
@@ -125,15 +127,16 @@ static bool has_same_classes(const lk_dataset *a, const lk_dataset *b)
 static lk_status fit_classes(lki_run *run)
 {
     const lk_loader *train = loader_with_classes(run);
-    for (int i = 0; i < run->loader_count && train; i++) {
-        lk_loader *loader = run->loaders[i].loader;
+    for (int i = 0; i < run->loaders.count && train; i++) {
+        lk_loader *loader = run->loaders.items[i].loader;
         lk_dataset *dataset = lk_loader_dataset(loader), *like = lk_loader_dataset(train);
         int count = lk_dataset_class_count(dataset);
         if (count == 0 || has_same_classes(dataset, like)) continue;
         lk_status status = lki_loader_set_dataset(loader, lki_dataset_relabel(dataset, like));
-        if (status) return lki_fail_prefix(status, "loader \"%s\"", run->loaders[i].key);
-        LKI_TRY(lki_run_note(run, "%s: %d of the %d classes of %s, numbered as there", run->loaders[i].key,
-                             count, lk_dataset_class_count(like), lk_loader_name(train)));
+        if (status) return lki_fail_prefix(status, "loader \"%s\"", run->loaders.items[i].key);
+        LKI_TRY(lki_header_note(&run->reporting.notes, "%s: %d of the %d classes of %s, numbered as there",
+                                run->loaders.items[i].key, count, lk_dataset_class_count(like),
+                                lk_loader_name(train)));
     }
     return LK_OK;
 }
@@ -144,7 +147,7 @@ lk_status lki_run_fit_data(lk_runner *runner)
     bool own_batches = runner->ops && runner->ops->handle_batch;
     LKI_TRY(fit_classes(run));
     /* Only its author knows what a handle_batch does with the fields. */
-    for (int i = 0; i < run->loader_count && runner->model && !own_batches; i++)
-        LKI_TRY(fit_dtypes(runner, run->loaders[i].loader));
+    for (int i = 0; i < run->loaders.count && runner->model && !own_batches; i++)
+        LKI_TRY(fit_dtypes(runner, run->loaders.items[i].loader));
     return LK_OK;
 }

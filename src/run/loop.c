@@ -1,52 +1,17 @@
 /* The loop: epochs over loaders over batches, with the callbacks called at each moment. */
-#include "resume/frozen_params.h"
-#include "run/compare_metrics.h"
-#include "run/distributed.h"
-#include "run/run.h"
-#include "step/step.h"
+#include "run/loop.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "data/loader.h"
+#include "resume/frozen_params.h"
+#include "run/batches.h"
+#include "run/compare_metrics.h"
+#include "run/metrics.h"
+#include "run/run.h"
+#include "step/step.h"
 
 #include <string.h>
-
-static lk_callback_slot slot_of(const lk_callback *callback, lki_moment moment)
-{
-    switch (moment) {
-#define X(name)                                                                                              \
-    case LKI_MOMENT_##name: return callback->ops->on_##name;
-        LK_MOMENT_LIST(X)
-#undef X
-    case LKI_MOMENT_COUNT: break;
-    }
-    return NULL;
-}
-
-/* Whether a callback may look at the weights: all may, but for those that have said they come late. */
-static bool may_look_at_weights(const lk_callback *callback, lki_moment moment)
-{
-    return !callback->may_lag || (moment != LKI_MOMENT_batch_end && moment != LKI_MOMENT_settled);
-}
-
-lk_status lki_run_call(lk_runner *runner, lki_moment moment)
-{
-    lki_run *run = runner->run;
-    bool are_shown = false;
-    if (!run->has_listener[moment]) return LK_OK;
-    for (int i = 0; i < run->callback_count; i++) {
-        lk_callback_slot slot = slot_of(run->callbacks[i], moment);
-        unsigned long said = lki_fail_count();
-        if (!slot) continue;
-        if (!are_shown && may_look_at_weights(run->callbacks[i], moment)) {
-            LKI_TRY(lki_run_show_params(runner));
-            are_shown = true;
-        }
-        LKI_TRY(lki_fail_if_silent(slot(run->callbacks[i], runner), said, "callback",
-                                   run->callbacks[i]->ops->name));
-    }
-    return LK_OK;
-}
 
 lk_status lki_run_call_start(lk_runner *runner)
 {
@@ -75,12 +40,13 @@ static lk_status begin_or_repeat(lki_run_loader *entry, lk_pass_options pass, lk
 static lk_status begin_pass(lk_runner *runner, int index, lk_pass_size *size)
 {
     lki_run *run = runner->run;
-    lk_loader *loader = run->loaders[index].loader;
-    run->resuming_loader = run->loader_state && run->resumed_inside_epoch && index == run->first_loader;
-    if (run->resuming_loader) {
-        lk_status status = lk_loader_restore(loader, run->loader_state, size);
-        runner->loader_batch_step = run->loader_batch_step;
-        runner->loader_sample_step = run->loader_sample_step;
+    lk_loader *loader = run->loaders.items[index].loader;
+    run->resuming.inside_loader =
+        run->resuming.loader_state && run->resuming.inside_epoch && index == run->resuming.first_loader;
+    if (run->resuming.inside_loader) {
+        lk_status status = lk_loader_restore(loader, run->resuming.loader_state, size);
+        runner->loader_batch_step = run->resuming.loader_batch_step;
+        runner->loader_sample_step = run->resuming.loader_sample_step;
         return status;
     }
     /* From 1 on, as Catalyst calls set_epoch: the number seeds the order that ranks share. */
@@ -88,7 +54,7 @@ static lk_status begin_pass(lk_runner *runner, int index, lk_pass_size *size)
         LK_SIZE(lk_pass_options),    .epoch = runner->epoch_step,      .rank = runner->rank,
         .world = runner->world_size, .train = runner->is_train_loader, .seed = runner->seed};
     runner->loader_batch_step = runner->loader_sample_step = 0;
-    return begin_or_repeat(&run->loaders[index], pass, size);
+    return begin_or_repeat(&run->loaders.items[index], pass, size);
 }
 
 static int64_t limit_batches(const lki_run *run, const lki_run_loader *entry, int64_t count)
@@ -97,7 +63,7 @@ static int64_t limit_batches(const lki_run *run, const lki_run_loader *entry, in
     int64_t limit = count;
     if (portion >= 1) limit = (int64_t)portion;
     if (portion > 0 && portion < 1) limit = (int64_t)(portion * (double)count);
-    if (run->batch_limit && limit > run->batch_limit) limit = run->batch_limit;
+    if (run->loaders.batch_limit && limit > run->loaders.batch_limit) limit = run->loaders.batch_limit;
     if (limit < 1) limit = 1;
     return limit < count ? limit : count;
 }
@@ -107,8 +73,9 @@ static lk_status share_buffers(lk_runner *runner)
 {
     lki_run *run = runner->run;
     if (runner->step) LKI_TRY(lki_replicas_share_buffers(&runner->step->replicas));
-    for (int i = 0; i < run->part_count; i++)
-        if (run->parts[i].step) LKI_TRY(lki_replicas_share_buffers(&run->parts[i].step->replicas));
+    for (int i = 0; i < run->parts.count; i++)
+        if (run->parts.items[i].step)
+            LKI_TRY(lki_replicas_share_buffers(&run->parts.items[i].step->replicas));
     return LK_OK;
 }
 
@@ -116,23 +83,22 @@ static lk_status start_loader(lk_runner *runner, int index)
 {
     lki_run *run = runner->run;
     lk_pass_size size;
-    run->current_loader = index;
-    runner->loader = run->loaders[index].loader;
-    runner->loader_key = run->loaders[index].key;
+    run->loaders.current = index;
+    runner->loader = run->loaders.items[index].loader;
+    runner->loader_key = run->loaders.items[index].key;
     runner->is_train_loader = has_prefix(runner->loader_key, "train");
     runner->is_valid_loader = has_prefix(runner->loader_key, "valid");
     runner->is_infer_loader = has_prefix(runner->loader_key, "infer");
-    runner->loader_metrics = run->loaders[index].metrics;
+    runner->loader_metrics = run->loaders.items[index].metrics;
     runner->need_loader_stop = false;
     lki_metrics_clear(runner->loader_metrics);
     if (!runner->is_train_loader) LKI_TRY(share_buffers(runner));
     bool own_batches = runner->ops && runner->ops->handle_batch;
     lki_loader_defer(runner->loader, !own_batches && lki_engine_keeps_rows(runner->engine));
     LKI_TRY(begin_pass(runner, index, &size));
-    for (int i = 0; i < run->metric_count && !run->resuming_loader; i++) lk_metric_reset(run->metrics[i]);
-    LKI_TRY(lki_own_metrics_start(runner));
+    LKI_TRY(lki_pass_metrics_start(runner));
     runner->loader_batch_size = lk_loader_batch_size(runner->loader);
-    runner->loader_batch_len = limit_batches(run, &run->loaders[index], size.batch_count);
+    runner->loader_batch_len = limit_batches(run, &run->loaders.items[index], size.batch_count);
     runner->loader_sample_len = size.total_sample_count;
     return lki_run_call(runner, LKI_MOMENT_loader_start);
 }
@@ -140,7 +106,7 @@ static lk_status start_loader(lk_runner *runner, int index)
 /* Ranks make a step together, but only train loaders have a batch for each of them. */
 static lk_status make_step_together(lk_runner *runner)
 {
-    const lk_comm *comm = runner->run->comm;
+    const lk_comm *comm = runner->run->ranks.comm;
     bool own_batches = runner->ops && runner->ops->handle_batch;
     return comm && comm->size > 1 && !own_batches ? lki_run_prepare_step(runner) : LK_OK;
 }
@@ -151,29 +117,30 @@ lk_status lki_run_one_loader(lk_runner *runner, int index)
     LKI_TRY(make_step_together(runner));
     LKI_TRY(lki_run_batches(runner));
     runner->batch = NULL;
-    LKI_TRY(lki_metric_reduce(runner->run->metrics, runner->run->metric_count, &runner->run->collectives));
+    LKI_TRY(lki_metric_reduce(runner->run->pass.metrics, runner->run->pass.count,
+                              &runner->run->ranks.collectives));
     LKI_TRY(lki_own_metrics_report(runner));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_loader_end));
     LKI_TRY(lki_compare_metrics(runner, runner->loader_metrics, "loader"));
     LKI_TRY(lki_metric_names_check_loader(runner));
-    runner->run->loaders[index].has_metrics = true;
+    runner->run->loaders.items[index].has_metrics = true;
     return lki_report_loader(runner);
 }
 
 static lk_status run_epoch(lk_runner *runner)
 {
     lki_run *run = runner->run;
-    bool resumed = run->resumed_inside_epoch;
+    bool resumed = run->resuming.inside_epoch;
     run->inside_epoch = true;
     if (!resumed) {
-        for (int i = 0; i < run->loader_count; i++) run->loaders[i].has_metrics = false;
+        for (int i = 0; i < run->loaders.count; i++) run->loaders.items[i].has_metrics = false;
         lki_metrics_clear(runner->epoch_metrics);
         LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_start));
     }
-    for (int i = resumed ? run->first_loader : 0; i < run->loader_count; i++) {
-        if (run->loaders[i].skip) continue;
+    for (int i = resumed ? run->resuming.first_loader : 0; i < run->loaders.count; i++) {
+        if (run->loaders.items[i].skip) continue;
         LKI_TRY(lki_run_one_loader(runner, i));
-        run->resumed_inside_epoch = false; /* later loaders and epochs start at their beginning */
+        run->resuming.inside_epoch = false; /* later loaders and epochs start at their beginning */
     }
     run->inside_epoch = false;
     LKI_TRY(share_buffers(runner));
@@ -186,7 +153,7 @@ static lk_status run_epoch(lk_runner *runner)
 
 int64_t lki_run_epochs_done(const lk_runner *runner)
 {
-    return runner->run->resumed_inside_epoch ? runner->epoch_step - 1 : runner->epoch_step;
+    return runner->run->resuming.inside_epoch ? runner->epoch_step - 1 : runner->epoch_step;
 }
 
 bool lki_run_has_epochs_left(const lk_runner *runner)
@@ -200,8 +167,8 @@ static lk_status compare_replicas(lk_runner *runner)
     lki_run *run = runner->run;
     lk_step *step = runner->step;
     if (step) LKI_TRY(lki_replicas_check(&step->replicas, step->update.step_count));
-    for (int i = 0; i < run->part_count; i++) {
-        step = run->parts[i].step;
+    for (int i = 0; i < run->parts.count; i++) {
+        step = run->parts.items[i].step;
         if (step) LKI_TRY(lki_replicas_check(&step->replicas, step->update.step_count));
     }
     return LK_OK;
@@ -214,7 +181,7 @@ static lk_status run_epochs(lk_runner *runner)
     LKI_TRY(lki_report_run_start(runner));
     LKI_TRY(lki_distributed_agree_to_stop(runner));
     while (lki_run_has_epochs_left(runner)) {
-        if (!runner->run->resumed_inside_epoch) runner->epoch_step++;
+        if (!runner->run->resuming.inside_epoch) runner->epoch_step++;
         LKI_TRY(run_epoch(runner));
         LKI_TRY(lki_distributed_agree_to_stop(runner)); /* what settles an epoch may stop the run */
     }
@@ -228,7 +195,7 @@ static lk_status run_epochs(lk_runner *runner)
 static lk_status clean_up(lk_runner *runner)
 {
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_exception));
-    return runner->run->stopped ? lki_distributed_leave_together(runner) : LK_OK;
+    return runner->run->stop.stopped ? lki_stop_leave_together(runner) : LK_OK;
 }
 
 /* What ended the run is what the caller hears of, whatever the callbacks' clean-up says. */
@@ -239,7 +206,7 @@ lk_status lki_run_loop(lk_runner *runner)
     if (status == LK_OK) return LK_OK;
     runner->exception = status;
     if (clean_up(runner)) {
-        runner->run->stopped = false; /* not together */
+        runner->run->stop.stopped = false; /* not together */
         return lki_fail(status, "%s (and then: %.511s)", first.sentence, lk_error());
     }
     return lki_error_restore(&first);

@@ -19,10 +19,6 @@ void lki_metric_names_fini(lki_metric_names *names)
         lki_free(names->watched[i].loader_key);
         lki_free(names->watched[i].metric_key);
     }
-    for (int i = 0; i < names->own_count; i++) {
-        lk_metric_free(names->own[i].metric);
-        lki_free(names->own[i].name);
-    }
     *names = (lki_metric_names){0};
 }
 
@@ -74,7 +70,8 @@ static lk_status no_loader(const lk_runner *runner, const lki_watched *watched)
 {
     char hint[160];
     lki_suggestion near = {.wanted = watched->loader_key};
-    for (int i = 0; i < runner->run->loader_count; i++) lki_suggest_offer(&near, runner->run->loaders[i].key);
+    for (int i = 0; i < runner->run->loaders.count; i++)
+        lki_suggest_offer(&near, runner->run->loaders.items[i].key);
     return lki_fail(LK_ERR_NOT_FOUND, "%s: there is no loader named \"%s\"%s", watched->who,
                     watched->loader_key, lki_suggest_text(&near, hint, sizeof hint));
 }
@@ -138,8 +135,10 @@ static bool has_stranger_in(const lk_runner *runner, const char *loader_key)
 {
     const lki_run *run = runner->run;
     if (runner->ops && runner->ops->handle_batch) return true;
-    for (int i = 0; i < run->callback_count; i++)
-        if (!run->callbacks[i]->declares_metrics && may_report_in(run->callbacks[i], loader_key)) return true;
+    for (int i = 0; i < run->listeners.count; i++)
+        if (!run->listeners.callbacks[i]->declares_metrics &&
+            may_report_in(run->listeners.callbacks[i], loader_key))
+            return true;
     return false;
 }
 
@@ -161,12 +160,12 @@ lk_status lki_metric_names_check(lk_runner *runner)
     const lki_run *run = runner->run;
     lki_metric_names *names = &runner->run->names;
     names->has_strangers = runner->ops && runner->ops->handle_batch;
-    for (int i = 0; i < run->callback_count; i++)
-        names->has_strangers = names->has_strangers || !run->callbacks[i]->declares_metrics;
-    if (run->options.valid_metric && !run->evaluating)
+    for (int i = 0; i < run->listeners.count; i++)
+        names->has_strangers = names->has_strangers || !run->listeners.callbacks[i]->declares_metrics;
+    if (run->given.options.valid_metric && !run->evaluating)
         LKI_TRY(lki_metric_names_watch(runner, "valid_metric", NULL, NULL));
     for (int i = 0; i < names->watched_count; i++) {
-        if (lki_run_find_loader(run, names->watched[i].loader_key) < 0)
+        if (lki_run_find_loader(&run->loaders, names->watched[i].loader_key) < 0)
             return no_loader(runner, &names->watched[i]);
         LKI_TRY(check_name(runner, &names->watched[i]));
     }

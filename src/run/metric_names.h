@@ -8,10 +8,9 @@
 #ifndef LKI_RUN_METRIC_NAMES_H
 #define LKI_RUN_METRIC_NAMES_H
 
-#include <lockstep/metric.h>
 #include <lockstep/runner.h>
 
-enum { LKI_MAX_WATCHED = 16, LKI_MAX_OWN_METRICS = 64 };
+enum { LKI_MAX_WATCHED = 16 };
 
 /* Who looks at which metric of which loader. */
 typedef struct lki_watched {
@@ -19,21 +18,12 @@ typedef struct lki_watched {
     char *loader_key, *metric_key;
 } lki_watched;
 
-/* The average of something that the user's own code reports of batches. */
-typedef struct lki_own_metric {
-    char *name;
-    lk_metric *metric;
-    bool is_seen; /* in this pass, on some rank once it has ended */
-} lki_own_metric;
-
 typedef struct lki_metric_names {
     char **declared;
     int declared_count;
     bool has_strangers; /* somebody may report what was not declared */
     lki_watched watched[LKI_MAX_WATCHED];
     int watched_count;
-    lki_own_metric own[LKI_MAX_OWN_METRICS]; /* sorted by name */
-    int own_count;
 } lki_metric_names;
 
 void lki_metric_names_fini(lki_metric_names *names);
@@ -48,14 +38,6 @@ lk_status lki_metric_names_check(lk_runner *runner);
 /* When a loader has ended. */
 lk_status lki_metric_names_check_loader(lk_runner *runner);
 
-/* own_metrics.c */
-/* When a loader starts: forgets its last pass or, in the middle of one, takes back what a checkpoint has. */
-lk_status lki_own_metrics_start(lk_runner *runner);
-/* After the callbacks have seen a batch. */
-lk_status lki_own_metrics_update(lk_runner *runner);
-/* Before the callbacks see the end of a loader; all ranks call it. */
-lk_status lki_own_metrics_report(lk_runner *runner);
-lk_status lki_own_metrics_save(const lk_runner *runner, lk_state_dict *state);
 bool lki_metric_names_is_declared(const lki_metric_names *names, const char *name);
 
 #endif

@@ -122,8 +122,8 @@ static bool trains(const lk_runner *runner)
 {
     const lki_run *run = runner->run;
     if (!runner->optimizer || run->evaluating) return false;
-    for (int i = 0; i < run->loader_count; i++)
-        if (strncmp(run->loaders[i].key, "train", 5) == 0) return true;
+    for (int i = 0; i < run->loaders.count; i++)
+        if (strncmp(run->loaders.items[i].key, "train", 5) == 0) return true;
     return false;
 }
 

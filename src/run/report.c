@@ -1,31 +1,30 @@
-/* What a run tells: the loggers it adds by itself, the header, and the metrics of batches, loaders and
- * epochs. */
-#include "run/run.h"
+#include "run/report.h"
 
 #include "base/atomic_file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/json_file.h"
-#include "comm/comm.h"
 #include "logger/csv.h"
 #include "logger/logger.h"
+#include "run/loop.h"
+#include "run/run.h"
+#include "run/run_engine.h"
+#include "run/run_header.h"
 #include "run/run_logdir.h"
-
-#include <lockstep/version.h>
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-lk_status lki_run_add_logger(lki_run *run, lk_logger *logger)
+lk_status lki_run_add_logger(lki_reporting *reporting, lk_logger *logger)
 {
     if (!logger) return lki_last_status();
-    if (run->logger_count == LKI_MAX_LOGGERS) {
+    if (reporting->logger_count == LKI_MAX_LOGGERS) {
         lk_logger_close(logger);
         return lki_fail(LK_ERR_INVALID, "a run has at most %d loggers", LKI_MAX_LOGGERS);
     }
-    run->loggers[run->logger_count++] = logger;
+    reporting->loggers[reporting->logger_count++] = logger;
     return LK_OK;
 }
 
@@ -33,10 +32,10 @@ lk_status lki_run_add_logger(lki_run *run, lk_logger *logger)
 static lk_status open_log_file(lk_runner *runner)
 {
     lki_run *run = runner->run;
-    LKI_SCOPED char *path = lki_format("%s/log.txt", run->logdir);
+    LKI_SCOPED char *path = lki_format("%s/log.txt", run->given.logdir);
     if (!path) return LK_ERR_NOMEM;
-    run->log_file = fopen(path, runner->epoch_step ? "a" : "w");
-    return run->log_file ? LK_OK : lki_fail(LK_ERR_IO, "%s: %s", path, strerror(errno));
+    run->reporting.log_file = fopen(path, runner->epoch_step ? "a" : "w");
+    return run->reporting.log_file ? LK_OK : lki_fail(LK_ERR_IO, "%s: %s", path, strerror(errno));
 }
 
 /* A log that cannot be gone on with is found before an epoch is trained for it. */
@@ -44,33 +43,33 @@ static lk_status check_logs(const lk_runner *runner)
 {
     const lki_run *run = runner->run;
     if (lki_run_epochs_done(runner) == 0) return LK_OK; /* they start afresh */
-    for (int i = 0; i < run->loader_count; i++)
-        LKI_TRY(lki_csv_logger_check(run->logdir, run->loaders[i].key));
-    return lki_csv_logger_check(run->logdir, "_epoch_");
+    for (int i = 0; i < run->loaders.count; i++)
+        LKI_TRY(lki_csv_logger_check(run->given.logdir, run->loaders.items[i].key));
+    return lki_csv_logger_check(run->given.logdir, "_epoch_");
 }
 
 /* Two writers of the same files would undo each other's work: what was given stands for the run's own. */
-static lk_status add_unless_given(lki_run *run, lk_logger *logger)
+static lk_status add_unless_given(lki_reporting *reporting, lk_logger *logger)
 {
-    for (int i = 0; i < run->logger_count && logger; i++)
-        if (lki_logger_writes_where(run->loggers[i], logger)) return lk_logger_close(logger);
-    return lki_run_add_logger(run, logger);
+    for (int i = 0; i < reporting->logger_count && logger; i++)
+        if (lki_logger_writes_where(reporting->loggers[i], logger)) return lk_logger_close(logger);
+    return lki_run_add_logger(reporting, logger);
 }
 
 static lk_status add_default_loggers(lk_runner *runner)
 {
     lki_run *run = runner->run;
     lk_logger_options options = {LK_SIZE(lk_logger_options)};
-    if (runner->verbose) LKI_TRY(add_unless_given(run, lk_console_logger_with(&options)));
-    if (!run->logdir) return LK_OK;
+    if (runner->verbose) LKI_TRY(add_unless_given(&run->reporting, lk_console_logger_with(&options)));
+    if (!run->given.logdir) return LK_OK;
     LKI_TRY(check_logs(runner));
-    LKI_TRY(lki_make_folders(run->logdir));
+    LKI_TRY(lki_make_folders(run->given.logdir));
     LKI_TRY(open_log_file(runner));
-    LKI_TRY(lki_run_add_logger(
-        run, lk_console_logger_with(LK_OPTIONS(lk_logger_options, .stream = run->log_file))));
-    run->text_logger = run->loggers[run->logger_count - 1];
-    LKI_TRY(add_unless_given(run, lk_csv_logger_with(run->logdir, &options)));
-    return add_unless_given(run, lk_tensorboard_logger_with(run->logdir, &options));
+    LKI_TRY(lki_run_add_logger(&run->reporting, lk_console_logger_with(LK_OPTIONS(
+                                                    lk_logger_options, .stream = run->reporting.log_file))));
+    run->reporting.text_logger = run->reporting.loggers[run->reporting.logger_count - 1];
+    LKI_TRY(add_unless_given(&run->reporting, lk_csv_logger_with(run->given.logdir, &options)));
+    return add_unless_given(&run->reporting, lk_tensorboard_logger_with(run->given.logdir, &options));
 }
 
 /* What was logged up to where a resumed run goes on stays; what came after it is dropped. */
@@ -79,8 +78,8 @@ static lk_status resume_loggers(const lk_runner *runner)
     const lki_run *run = runner->run;
     int64_t epoch = lki_run_epochs_done(runner);
     if (epoch == 0 && runner->sample_step == 0) return LK_OK;
-    for (int i = 0; i < run->logger_count; i++)
-        LKI_TRY(lk_logger_resume(run->loggers[i], epoch, runner->sample_step));
+    for (int i = 0; i < run->reporting.logger_count; i++)
+        LKI_TRY(lk_logger_resume(run->reporting.loggers[i], epoch, runner->sample_step));
     return LK_OK;
 }
 
@@ -88,12 +87,13 @@ static lk_status resume_loggers(const lk_runner *runner)
 static json_t *collect_hparams(const lk_runner *runner)
 {
     const lki_run *run = runner->run;
-    const lk_hparam_list *given = &run->options.hparams;
+    const lk_hparam_list *given = &run->given.options.hparams;
     json_t *object = json_object();
     if (!object) return NULL;
     json_object_set_new(object, "seed", json_integer((json_int_t)runner->seed));
     json_object_set_new(object, "num_epochs", json_integer(runner->num_epochs));
-    json_object_set_new(object, "batch_size", json_integer(lk_loader_batch_size(run->loaders[0].loader)));
+    json_object_set_new(object, "batch_size",
+                        json_integer(lk_loader_batch_size(run->loaders.items[0].loader)));
     json_object_set_new(object, "world_size", json_integer(runner->world_size));
     json_object_set_new(object, "device", json_string(lk_engine_name(runner->engine)));
     json_object_set_new(object, "valid_loader", json_string(runner->valid_loader));
@@ -122,116 +122,19 @@ static lk_status write_hparams(lk_runner *runner)
     json_decref(object);
     if (!text) return lki_fail(LK_ERR_INVALID, "hparams: names and values must be UTF-8 text");
     lk_status status = LK_OK;
-    for (int i = 0; i < run->logger_count && !status; i++)
-        status = lk_logger_log_hparams(run->loggers[i], text);
+    for (int i = 0; i < run->reporting.logger_count && !status; i++)
+        status = lk_logger_log_hparams(run->reporting.loggers[i], text);
     free(text);
     return status;
 }
 
 static lk_status write_config(const lki_run *run)
 {
-    if (!run->logdir || !run->options.config_text) return LK_OK;
-    LKI_SCOPED char *path = lki_format("%s/config.yml", run->logdir);
+    if (!run->given.logdir || !run->given.options.config_text) return LK_OK;
+    LKI_SCOPED char *path = lki_format("%s/config.yml", run->given.logdir);
     if (!path) return LK_ERR_NOMEM;
-    return lki_write_file_atomic(path, run->options.config_text, strlen(run->options.config_text));
-}
-
-static void print_count(char *text, size_t capacity, int64_t count)
-{
-    char digits[32];
-    int length = snprintf(digits, sizeof digits, "%lld", (long long)count);
-    size_t used = 0;
-    for (int i = 0; i < length && used + 2 < capacity; i++) {
-        if (i && (length - i) % 3 == 0) text[used++] = ',';
-        text[used++] = digits[i];
-    }
-    text[used] = 0;
-}
-
-/* The shape of a batch of the first loader, for the table of layers. */
-static bool batch_shape(const lk_runner *runner, lk_dtype *dtype, lk_shape *shape)
-{
-    const lk_loader *loader = runner->run->loaders[0].loader;
-    const lk_dataset *dataset = lk_loader_dataset(loader);
-    int position = lk_dataset_find_field(dataset, runner->input_key);
-    const lk_field *field = position < 0 ? NULL : lk_dataset_field(dataset, position);
-    if (!field || field->shape.rank == LK_MAX_DIMS) return false;
-    *dtype = field->dtype;
-    shape->rank = field->shape.rank + 1;
-    shape->dim[0] = lk_loader_batch_size(loader);
-    memcpy(shape->dim + 1, field->shape.dim, sizeof *shape->dim * (size_t)field->shape.rank);
-    return true;
-}
-
-static void print_model(FILE *stream, const lk_runner *runner)
-{
-    lk_dtype dtype;
-    lk_shape shape;
-    char *text = NULL;
-    if (!runner->model || !batch_shape(runner, &dtype, &shape)) return;
-    if (lk_module_summary(runner->model, dtype, shape, &text) == LK_OK) fprintf(stream, "%s", text);
-    lk_text_free(text);
-}
-
-static const char *precision_name(lk_dtype dtype)
-{
-    return dtype == LK_F16 ? "fp16 with loss scaling" : dtype == LK_BF16 ? "bf16" : "fp32";
-}
-
-/* Exactly what runs: nobody has to guess what ddp did. */
-static void print_header(FILE *stream, const lk_runner *runner, const char *gpus)
-{
-    const lki_run *run = runner->run;
-    char parameters[48], over[96] = "";
-    bool tf32 = run->engine_options.allow_tf32 && *gpus && run->step_options.precision == LK_F32;
-    bool benchmark = run->engine_options.benchmark && *gpus;
-    bool staged = *gpus && run->comm && !run->comm->ops->on_device;
-    const char *note = gpus;
-    char mixed[64];
-    if (!*gpus && run->mixed_cpus && runner->engine->ops->kernels) {
-        snprintf(mixed, sizeof mixed, "%s on all ranks, whose CPUs differ",
-                 runner->engine->ops->kernels(runner->engine));
-        note = mixed;
-    }
-    print_model(stream, runner);
-    print_count(parameters, sizeof parameters, runner->model ? lk_module_param_count(runner->model) : 0);
-    if (run->comm) lki_comm_describe(run->comm, over, sizeof over);
-    fprintf(stream,
-            "lockstep %s: %s parameters; device %s%s%s%s, precision %s%s%s; %d rank%s%s%s%s%s%s%s; batch "
-            "%lld, global "
-            "batch %lld; seed %llu\n",
-            lk_version(), parameters, lk_engine_name(runner->engine), *note ? " (" : "", note,
-            *note ? ")" : "", precision_name(run->step_options.precision), tf32 ? " with tf32 products" : "",
-            benchmark ? ", convolutions by trial" : "", runner->world_size,
-            runner->world_size == 1 ? "" : "s", run->comm ? " over " : "", over,
-            staged ? " through the host's memory" : "", run->launch_note ? " (" : "",
-            run->launch_note ? run->launch_note : "", run->launch_note ? ")" : "",
-            (long long)lk_loader_batch_size(run->loaders[0].loader),
-            (long long)lk_loader_batch_size(run->loaders[0].loader) * runner->world_size,
-            (unsigned long long)runner->seed);
-    for (int i = 0; i < run->loader_count; i++) {
-        char samples[48];
-        print_count(samples, sizeof samples, lk_dataset_length(lk_loader_dataset(run->loaders[i].loader)));
-        fprintf(stream, "%s%s: %s samples", i ? ", " : "", run->loaders[i].key, samples);
-    }
-    fprintf(stream, "\n%s", run->notes ? run->notes : "");
-    if (runner->epoch_step)
-        fprintf(stream, "resumed %s epoch %lld\n", run->resumed_inside_epoch ? "inside" : "after",
-                (long long)runner->epoch_step);
-    fflush(stream);
-}
-
-/* A run that was resumed and ends at once says why, verbose or not. */
-static void say_that_nothing_is_left(const lk_runner *runner)
-{
-    char text[128], limit[48] = "the run had stopped early";
-    long long done = lki_run_epochs_done(runner);
-    if (!runner->need_early_stop)
-        snprintf(limit, sizeof limit, "num_epochs is %lld", (long long)runner->num_epochs);
-    snprintf(text, sizeof text, "nothing to train: %lld epoch%s done, %s", done, done == 1 ? " is" : "s are",
-             limit);
-    lki_log(LKI_LOG_INFO, "%s", text);
-    if (runner->run->log_file) fprintf(runner->run->log_file, "%s\n", text);
+    return lki_write_file_atomic(path, run->given.options.config_text,
+                                 strlen(run->given.options.config_text));
 }
 
 lk_status lki_report_run_start(lk_runner *runner)
@@ -240,17 +143,18 @@ lk_status lki_report_run_start(lk_runner *runner)
     char gpus[256];
     LKI_TRY(lki_run_describe_gpus(runner, gpus, sizeof gpus));
     if (!runner->is_master) return LK_OK;
-    if (run->logdir) LKI_TRY(lki_logdir_set_aside(runner, run->logdir));
+    if (run->given.logdir) LKI_TRY(lki_logdir_set_aside(runner, run->given.logdir));
     LKI_TRY(add_default_loggers(runner));
     LKI_TRY(resume_loggers(runner));
-    for (int i = 0; i < run->logger_count; i++)
-        run->wants_batch_metrics = run->wants_batch_metrics || lk_logger_wants(run->loggers[i], LK_LOG_BATCH);
+    for (int i = 0; i < run->reporting.logger_count; i++)
+        run->reporting.wants_batch_metrics =
+            run->reporting.wants_batch_metrics || lk_logger_wants(run->reporting.loggers[i], LK_LOG_BATCH);
     LKI_TRY(write_hparams(runner));
     LKI_TRY(write_config(run));
-    if (runner->verbose) print_header(stdout, runner, gpus);
-    if (run->log_file) print_header(run->log_file, runner, gpus);
-    lki_run_note_options(runner, *gpus != 0);
-    if (runner->epoch_step > 0 && !lki_run_has_epochs_left(runner)) say_that_nothing_is_left(runner);
+    if (runner->verbose) lki_header_print(stdout, runner, gpus);
+    if (run->reporting.log_file) lki_header_print(run->reporting.log_file, runner, gpus);
+    lki_header_warn_of_idle_options(runner, *gpus != 0);
+    if (runner->epoch_step > 0 && !lki_run_has_epochs_left(runner)) lki_header_nothing_left(runner);
     return LK_OK;
 }
 
@@ -269,15 +173,17 @@ lk_status lki_report_image(lk_runner *runner, const char *tag, const lk_tensor *
 {
     lki_run *run = runner->run;
     lk_log_step step = log_step(runner, runner->loader_key);
-    for (int i = 0; i < run->logger_count; i++)
-        LKI_TRY(lk_logger_log_image(run->loggers[i], &step, tag, pixels));
+    for (int i = 0; i < run->reporting.logger_count; i++)
+        LKI_TRY(lk_logger_log_image(run->reporting.loggers[i], &step, tag, pixels));
     return LK_OK;
 }
 
 /* The console's logger does not know that its stream is a file. */
 static lk_status in_log_file(const lki_run *run, const lk_logger *logger, lk_status status)
 {
-    return status && logger == run->text_logger ? lki_fail_prefix(status, "%s/log.txt", run->logdir) : status;
+    return status && logger == run->reporting.text_logger
+               ? lki_fail_prefix(status, "%s/log.txt", run->given.logdir)
+               : status;
 }
 
 static lk_status log_metrics(lk_runner *runner, lk_log_scope scope, const char *key,
@@ -291,17 +197,17 @@ static lk_status log_metrics(lk_runner *runner, lk_log_scope scope, const char *
     for (int i = 0; i < count; i++)
         values[i] = (lk_metric_value){lk_metrics_name(metrics, i), lk_metrics_value(metrics, i)};
     lk_log_step step = log_step(runner, key);
-    for (int i = 0; i < run->logger_count; i++)
-        if (lk_logger_wants(run->loggers[i], scope))
-            LKI_TRY(in_log_file(
-                run, run->loggers[i],
-                lk_logger_log_metrics(run->loggers[i], scope, &step, (lk_metric_values){values, count})));
+    for (int i = 0; i < run->reporting.logger_count; i++)
+        if (lk_logger_wants(run->reporting.loggers[i], scope))
+            LKI_TRY(in_log_file(run, run->reporting.loggers[i],
+                                lk_logger_log_metrics(run->reporting.loggers[i], scope, &step,
+                                                      (lk_metric_values){values, count})));
     return LK_OK;
 }
 
 lk_status lki_report_batch(lk_runner *runner)
 {
-    if (!runner->is_master || !runner->run->wants_batch_metrics) return LK_OK;
+    if (!runner->is_master || !runner->run->reporting.wants_batch_metrics) return LK_OK;
     return log_metrics(runner, LK_LOG_BATCH, runner->loader_key, runner->batch_metrics);
 }
 
@@ -314,8 +220,8 @@ lk_status lki_report_loader(lk_runner *runner)
 lk_status lki_report_flush(const lk_runner *runner)
 {
     const lki_run *run = runner->run;
-    for (int i = 0; i < run->logger_count; i++)
-        LKI_TRY(in_log_file(run, run->loggers[i], lk_logger_flush(run->loggers[i])));
+    for (int i = 0; i < run->reporting.logger_count; i++)
+        LKI_TRY(in_log_file(run, run->reporting.loggers[i], lk_logger_flush(run->reporting.loggers[i])));
     return LK_OK;
 }
 
@@ -323,32 +229,34 @@ lk_status lki_report_epoch(lk_runner *runner)
 {
     lki_run *run = runner->run;
     if (!runner->is_master) return LK_OK;
-    for (int i = 0; i < run->loader_count; i++)
-        if (run->loaders[i].has_metrics)
-            LKI_TRY(log_metrics(runner, LK_LOG_EPOCH, run->loaders[i].key, run->loaders[i].metrics));
+    for (int i = 0; i < run->loaders.count; i++)
+        if (run->loaders.items[i].has_metrics)
+            LKI_TRY(
+                log_metrics(runner, LK_LOG_EPOCH, run->loaders.items[i].key, run->loaders.items[i].metrics));
     LKI_TRY(log_metrics(runner, LK_LOG_EPOCH, "_epoch_", runner->epoch_metrics));
     LKI_TRY(lki_report_flush(runner));
-    return lki_epoch_table_add(&run->table, runner);
+    return lki_epoch_table_add(&run->reporting.table, runner);
 }
 
 lk_status lki_report_run_end(lk_runner *runner)
 {
     lki_run *run = runner->run;
     lk_status first = LK_OK;
-    if (runner->verbose && runner->is_master) lki_epoch_table_print(stdout, &run->table, runner);
-    if (run->log_file) lki_epoch_table_print(run->log_file, &run->table, runner);
+    if (runner->verbose && runner->is_master) lki_epoch_table_print(stdout, &run->reporting.table, runner);
+    if (run->reporting.log_file)
+        lki_epoch_table_print(run->reporting.log_file, &run->reporting.table, runner);
     fflush(stdout);
-    for (int i = 0; i < run->logger_count; i++) {
-        lk_status status = lk_logger_close(run->loggers[i]);
+    for (int i = 0; i < run->reporting.logger_count; i++) {
+        lk_status status = lk_logger_close(run->reporting.loggers[i]);
         if (!first) first = status;
     }
-    run->logger_count = 0;
-    lki_run_close_log(run);
+    run->reporting.logger_count = 0;
+    lki_run_close_log(&run->reporting);
     return first;
 }
 
-void lki_run_close_log(lki_run *run)
+void lki_run_close_log(lki_reporting *reporting)
 {
-    if (run->log_file) fclose(run->log_file);
-    run->log_file = NULL;
+    if (reporting->log_file) fclose(reporting->log_file);
+    reporting->log_file = NULL;
 }

@@ -12,6 +12,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "run/run.h"
+#include "run/run_header.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -155,12 +157,14 @@ static lk_status move(const char *logdir, const char *aside, const char *name)
 lk_status lki_logdir_set_aside(lk_runner *runner, const char *logdir)
 {
     lki_run *run = runner->run;
-    const lk_train_options *options = &run->options;
-    bool goes_on = run->took_state || run->resume || options->autoresume || runner->epoch_step > 0;
+    const lk_train_options *options = &run->given.options;
+    bool goes_on =
+        run->resuming.took_state || run->given.resume || options->autoresume || runner->epoch_step > 0;
     if (goes_on || options->overwrite || !has_run_before(logdir)) return LK_OK;
     LKI_SCOPED char *aside = NULL;
     LKI_TRY(make_folder(logdir, &aside));
     for (int i = 0; i < NAME_COUNT; i++) LKI_TRY(move(logdir, aside, names[i]));
     lki_log(LKI_LOG_INFO, "logdir %s: the earlier run's files are now in %s", logdir, aside);
-    return lki_run_note(run, "logdir %s: the earlier run's files are now in %s", logdir, aside);
+    return lki_header_note(&run->reporting.notes, "logdir %s: the earlier run's files are now in %s", logdir,
+                           aside);
 }

@@ -2,7 +2,7 @@
 #ifndef LKI_RUN_RUN_LOGDIR_H
 #define LKI_RUN_RUN_LOGDIR_H
 
-#include "run/run.h"
+#include <lockstep/runner.h>
 
 /* Takes a logdir, which is made when it is not there. *lock is what lki_logdir_unlock takes; it stays as it
  * is when the file system has no locks. LK_ERR_INVALID names the process that has the logdir. On the master.

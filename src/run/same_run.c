@@ -46,10 +46,10 @@ static lk_status refuse(int rank, const char *what, const char *theirs, const ch
 lk_status lki_agree_on_kernels(lk_runner *runner)
 {
     lki_run *run = runner->run;
-    lk_comm *comm = run->comm;
+    lk_comm *comm = run->ranks.comm;
     kind_word own;
-    run->cpu_level = 0;
-    run->mixed_cpus = false;
+    run->engine.cpu_level = 0;
+    run->engine.mixed_cpus = false;
     if (!comm || comm->size == 1) return LK_OK;
     LKI_TRY(own_kind(&own));
     LKI_SCOPED kind_word *words = LKI_NEW_ARRAY(kind_word, comm->size);
@@ -61,10 +61,10 @@ lk_status lki_agree_on_kernels(lk_runner *runner)
             return refuse(r, "lockstep", words[r].version, words[0].version);
         if (strcmp(words[r].architecture, words[0].architecture) != 0)
             return refuse(r, "an architecture of", words[r].architecture, words[0].architecture);
-        run->mixed_cpus = run->mixed_cpus || words[r].cpu_level != words[0].cpu_level;
+        run->engine.mixed_cpus = run->engine.mixed_cpus || words[r].cpu_level != words[0].cpu_level;
         if (words[r].cpu_level < least) least = words[r].cpu_level;
     }
-    if (run->mixed_cpus) run->cpu_level = least;
+    if (run->engine.mixed_cpus) run->engine.cpu_level = least;
     return LK_OK;
 }
 
@@ -183,20 +183,20 @@ static lk_status describe_run(FILE *out, const lk_runner *runner)
     const lk_engine *engine = runner->engine;
     fprintf(out, "device %s%s%s\n", lk_engine_name(engine), engine->ops->kernels ? ", " : "",
             engine->ops->kernels ? engine->ops->kernels(engine) : "");
-    fprintf(out, "comm %s\n", run->comm->ops->name);
-    fprintf(out, "precision %s\n", lk_dtype_name(run->step_options.precision));
+    fprintf(out, "comm %s\n", run->ranks.comm->ops->name);
+    fprintf(out, "precision %s\n", lk_dtype_name(run->batch.step_options.precision));
     fprintf(out, "seed %llu\n", (unsigned long long)runner->seed);
     fprintf(out, "num_epochs %lld\n", (long long)runner->num_epochs);
-    fprintf(out, "limit of %d batches per epoch\n", run->batch_limit);
+    fprintf(out, "limit of %d batches per epoch\n", run->loaders.batch_limit);
     fprintf(out, "scheduler %s\n", runner->scheduler ? lk_scheduler_name(runner->scheduler) : "none");
-    fprintf(out, "%d loaders\n", run->loader_count);
-    for (int i = 0; i < run->loader_count; i++) LKI_TRY(describe_loader(out, &run->loaders[i]));
+    fprintf(out, "%d loaders\n", run->loaders.count);
+    for (int i = 0; i < run->loaders.count; i++) LKI_TRY(describe_loader(out, &run->loaders.items[i]));
     return LK_OK;
 }
 
 lk_status lki_check_same_run(lk_runner *runner)
 {
-    lk_comm *comm = runner->run->comm;
+    lk_comm *comm = runner->run->ranks.comm;
     char *text = NULL;
     size_t nbytes = 0;
     if (!comm || comm->size == 1) return LK_OK;

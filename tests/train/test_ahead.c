@@ -113,8 +113,8 @@ static lk_runner *far_runner(const trial *t)
     lkt_not_null(runner);
     lk_engine *engine = t->gpu ? lk_engine_open("cuda", NULL) : lkt_far_engine_create(t->engine);
     lkt_not_null(engine);
-    runner->run->engine = runner->engine = engine;
-    strcpy(runner->run->engine_device, "auto"); /* as if it were what the run asks for */
+    runner->run->engine.handle = runner->engine = engine;
+    strcpy(runner->run->engine.device, "auto"); /* as if it were what the run asks for */
     return runner;
 }
 

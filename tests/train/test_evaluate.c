@@ -267,12 +267,12 @@ static void tf32_reaches_the_engine(void **state)
     lk_train_options options = usual();
     options.tf32 = true;
     lkt_ok(lk_train_with(runner, &options));
-    assert_true(runner->run->engine_options.allow_tf32);
+    assert_true(runner->run->engine.options.allow_tf32);
     lkt_ok(lk_evaluate_loader(runner, lk_loader(lkt_points(16, 1), .batch_size = 8)));
-    assert_true(runner->run->engine_options.allow_tf32);
+    assert_true(runner->run->engine.options.allow_tf32);
     lk_train_options again = more();
     lkt_ok(lk_train_with(runner, &again));
-    assert_false(runner->run->engine_options.allow_tf32);
+    assert_false(runner->run->engine.options.allow_tf32);
     lk_runner_free(runner);
 }
 

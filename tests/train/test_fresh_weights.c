@@ -56,9 +56,9 @@ static lk_runner *runner_on(bool far, const lk_runner_ops *ops, void *user)
 {
     lk_runner *runner = ops ? lk_custom_runner(ops, user) : lk_supervised_runner();
     lkt_not_null(runner);
-    runner->run->engine = runner->engine = far ? lkt_far_engine_open() : lk_engine_open("ref", NULL);
+    runner->run->engine.handle = runner->engine = far ? lkt_far_engine_open() : lk_engine_open("ref", NULL);
     lkt_not_null(runner->engine);
-    strcpy(runner->run->engine_device, "auto");
+    strcpy(runner->run->engine.device, "auto");
     return runner;
 }
 

@@ -3,7 +3,7 @@
 
 #include <lockstep/lockstep.h>
 
-#include "run/run.h"
+#include "resume/metric_state.h"
 
 enum { CLASSES = 3, SAMPLES = 103 };
 
@@ -164,7 +164,7 @@ static void its_state_is_saved(void **state)
     feed(saved, 9);
     feed(loaded, 100); /* is forgotten */
     lkt_ok(lki_metric_save(saved, dict, "m."));
-    lkt_ok(lki_metric_load(loaded, dict, "m."));
+    lkt_ok(lki_metric_restore(loaded, dict, "m."));
     feed(saved, 7);
     feed(loaded, 7);
     for (int i = 0; names[i]; i++) {

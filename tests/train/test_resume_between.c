@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "callbacks/callbacks.h"
+#include "resume/metric_state.h"
 #include "step/step.h"
 
 #include <math.h>
@@ -365,7 +366,7 @@ static void metrics_that_saw_nothing_are_restored(void **state)
             lk_metric *metric = metric_of_kind(kind, num_classes),
                       *untouched = metric_of_kind(kind, num_classes);
             lk_metric_values values;
-            lkt_ok(lki_metric_load(metric, dict, ""));
+            lkt_ok(lki_metric_restore(metric, dict, ""));
             lkt_ok(lk_metric_compute(metric, &values));
             lk_state_dict *again = saved_metric(metric), *expected = saved_metric(untouched);
             for (int64_t i = 0; i < lk_state_dict_count(expected); i++)
@@ -390,7 +391,7 @@ static lk_state_dict *metric_state(int64_t classes, int64_t first_nbytes, int64_
 static void expect_refused(int kind, lk_state_dict *dict)
 {
     lk_metric *metric = metric_of_kind(kind, 0);
-    lkt_fails(lki_metric_load(metric, dict, ""), LK_ERR_FORMAT, "the saved state");
+    lkt_fails(lki_metric_restore(metric, dict, ""), LK_ERR_FORMAT, "the saved state");
     lk_metric_free(metric);
     lk_state_dict_free(dict);
 }

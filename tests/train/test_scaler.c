@@ -3,7 +3,7 @@
 #include "case.h"
 #include "engines.h"
 
-#include "run/run.h"
+#include "resume/step_state.h"
 #include "step/step.h"
 
 #include <stdio.h>
@@ -186,12 +186,12 @@ static void a_step_goes_on_from_its_state(void **state)
             for (int i = 0; i < stop; i++) train(first, &b);
             lk_state_dict *weights = lk_module_state_dict(first->options.model);
             lk_state_dict *kept_state = lk_state_dict_create();
-            lkt_ok(lki_step_save_state(first, kept_state, "optimizer"));
+            lkt_ok(lki_step_save(first, kept_state, "optimizer"));
             assert_true(kept(kept_state, "optimizer.scaler.scale") == lk_step_loss_scale(first));
             assert_true(kept(kept_state, "optimizer.scaler.growth_interval") == 2);
             lk_step *second = make_step(engine, *LK_OPTIONS(lk_step_options), NULL);
             lkt_ok(lk_module_load_state_dict(second->options.model, weights));
-            lkt_ok(lki_step_load_state(second, kept_state, "optimizer"));
+            lkt_ok(lki_step_restore(second, kept_state, "optimizer"));
             for (int i = stop; i < STEPS; i++) train(first, &b), train(second, &b);
             same_weights(first, second);
             assert_true(lk_step_loss_scale(first) == lk_step_loss_scale(second));

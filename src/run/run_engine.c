@@ -1,10 +1,11 @@
-/* Which GPUs a run computes on, and who shares them. */
-#include "run/run.h"
+#include "run/run_engine.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/open_plugin.h"
 #include "launch/gpus.h"
+#include "resume/kept_optimizer.h"
+#include "run/run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,10 +20,16 @@ typedef struct gpu_word {
     char name[100];
 } gpu_word;
 
-int lki_run_gpu(const lki_run *run)
+static const char *device_of(const lki_run *run)
+{
+    return run->given.device ? run->given.device : "auto";
+}
+
+/* The GPU that this rank takes if the run's device is one. Starts CUDA. */
+static int gpu_of(const lki_run *run)
 {
     const lki_role *role = lki_process_role();
-    const char *device = run->device ? run->device : "auto";
+    const char *device = device_of(run);
     if (!lki_gpu_is_meant(device) || !lki_cuda_has_device()) return 0;
     int gpu = lki_gpu_choose(device, role->local_rank, role->local_size, NULL);
     return gpu < 0 ? 0 : gpu;
@@ -34,7 +41,7 @@ static gpu_word own_word(const lk_runner *runner)
     lki_cuda_device gpu = {0};
     if (!runner->engine || strcmp(lk_engine_name(runner->engine), "cuda") != 0) return word;
     const lki_cuda_plugin *plugin = lki_cuda_plugin_get();
-    int number = lki_run_gpu(runner->run);
+    int number = gpu_of(runner->run);
     if (!plugin || plugin->describe(number, &gpu) != LK_OK) return word;
     word.number = number;
     lki_host_identity(word.host, sizeof word.host);
@@ -80,13 +87,52 @@ lk_status lki_run_describe_gpus(const lk_runner *runner, char *text, size_t capa
     const lki_run *run = runner->run;
     gpu_word own = own_word(runner);
     /* All ranks have one device option: they agree on whether there is something to tell. */
-    if (!run->comm || run->comm->size == 1 || !lki_gpu_is_meant(run->device ? run->device : "auto")) {
+    if (!run->ranks.comm || run->ranks.comm->size == 1 || !lki_gpu_is_meant(device_of(run))) {
         describe(&own, 1, text, capacity);
         return LK_OK;
     }
-    LKI_SCOPED gpu_word *words = LKI_NEW_ARRAY(gpu_word, run->comm->size);
+    LKI_SCOPED gpu_word *words = LKI_NEW_ARRAY(gpu_word, run->ranks.comm->size);
     if (!words) return LK_ERR_NOMEM;
-    LKI_TRY(lk_comm_all_gather(run->comm, &own, words, sizeof own, LK_U8));
-    describe(words, run->comm->size, text, capacity);
+    LKI_TRY(lk_comm_all_gather(run->ranks.comm, &own, words, sizeof own, LK_U8));
+    describe(words, run->ranks.comm->size, text, capacity);
     return LK_OK;
+}
+
+/* ---- Opening and closing ---- */
+
+lk_status lki_run_close_engine(lk_runner *runner)
+{
+    lk_status status = lki_steps_save_kept(runner);
+    lk_engine_close(runner->run->engine.handle);
+    runner->engine = runner->run->engine.handle = NULL;
+    return status;
+}
+
+/* An evaluation takes the engine that is there, unless it names another device. */
+static bool engine_suits(const lki_run *run, const lk_engine_options *wanted)
+{
+    const lk_engine_options *opened = &run->engine.options;
+    if (run->evaluating && !run->given.options.device) return true;
+    if (strcmp(run->engine.device, run->given.device) != 0) return false;
+    return run->evaluating ||
+           (opened->allow_tf32 == wanted->allow_tf32 && opened->benchmark == wanted->benchmark &&
+            opened->cpu_level == wanted->cpu_level);
+}
+
+lk_status lki_run_open_engine(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    lk_engine_options options = {LK_SIZE(lk_engine_options),
+                                 .thread_count = run->given.options.thread_count,
+                                 .device = gpu_of(run),
+                                 .allow_tf32 = run->given.options.tf32,
+                                 .benchmark = run->given.options.benchmark,
+                                 .cpu_level = run->engine.cpu_level};
+    if (run->engine.handle && !engine_suits(run, &options)) LKI_TRY(lki_run_close_engine(runner));
+    if (run->engine.handle) return LK_OK;
+    run->engine.handle = lk_engine_open(run->given.device, &options);
+    run->engine.options = options;
+    snprintf(run->engine.device, sizeof run->engine.device, "%s", run->given.device);
+    runner->engine = run->engine.handle;
+    return run->engine.handle ? LK_OK : lki_fail_prefix(lki_last_status(), "device");
 }
