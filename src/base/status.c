@@ -10,7 +10,7 @@
 
 static _Thread_local char error_text[LKI_ERROR_NBYTES];
 static _Thread_local lk_status error_status;
-static _Thread_local unsigned long error_count;
+_Thread_local unsigned long lki_error_count;
 
 static void flatten_to_one_line(char *text)
 {
@@ -26,7 +26,7 @@ static void set_error(lk_status status, const char *format, va_list arguments)
     flatten_to_one_line(fresh);
     memcpy(error_text, fresh, sizeof error_text);
     error_status = status;
-    error_count++;
+    lki_error_count++;
 }
 
 lk_status lki_fail(lk_status status, const char *format, ...)
@@ -76,14 +76,8 @@ lk_status lk_error_status(void)
     return error_status;
 }
 
-unsigned long lki_fail_count(void)
+lk_status lki_fail_silent(lk_status status, const char *what, const char *name)
 {
-    return error_count;
-}
-
-lk_status lki_fail_if_silent(lk_status status, unsigned long said_before, const char *what, const char *name)
-{
-    if (status == LK_OK || error_count != said_before) return status;
     return lki_fail(status, "%s %s: %s", what, name, lk_status_name(status));
 }
 

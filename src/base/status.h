@@ -30,8 +30,18 @@ lk_status lki_last_status(void);
  *
  *     unsigned long said = lki_fail_count();
  *     return lki_fail_if_silent(slot(callback, runner), said, "callback", name); */
-unsigned long lki_fail_count(void);
-lk_status lki_fail_if_silent(lk_status status, unsigned long said_before, const char *what, const char *name);
+extern __thread unsigned long lki_error_count;
+lk_status lki_fail_silent(lk_status status, const char *what, const char *name);
+static inline unsigned long lki_fail_count(void)
+{
+    return lki_error_count;
+}
+static inline lk_status lki_fail_if_silent(lk_status status, unsigned long said_before, const char *what,
+                                           const char *name)
+{
+    if (status == LK_OK || lki_error_count != said_before) return status;
+    return lki_fail_silent(status, what, name);
+}
 
 /* A failure that is kept while other calls are made, which may fail, too. Zero is none.
  *

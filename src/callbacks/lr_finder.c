@@ -71,9 +71,9 @@ static lk_status batch_end(lk_callback *callback, lk_runner *runner)
 {
     finder_context *context = callback->context;
     if (!runner->is_train_loader || context->row_count == context->num_steps) return LK_OK;
-    context->rows[context->row_count++] =
-        (finder_row){lk_optimizer_lr(context->optimizer, 0),
-                     lk_metrics_get(runner->batch_metrics, lki_objective_key(runner))};
+    context->rows[context->row_count++] = (finder_row){
+        lk_optimizer_lr(context->optimizer, 0),
+        lk_metrics_get(runner->batch_metrics, lki_objective_key(&runner->run->objective, runner))};
     if (context->row_count == context->num_steps) runner->need_loader_stop = runner->need_early_stop = true;
     return LK_OK;
 }
@@ -85,7 +85,8 @@ static lk_status write_rows(const finder_context *context, const lk_runner *runn
     lki_atomic_file *file;
     if (!path) return LK_ERR_NOMEM;
     LKI_TRY(lki_atomic_file_open(&file, path));
-    lk_status status = lki_atomic_file_printf(file, "step,lr,%s\n", lki_objective_key(runner));
+    lk_status status =
+        lki_atomic_file_printf(file, "step,lr,%s\n", lki_objective_key(&runner->run->objective, runner));
     for (int64_t i = 0; i < context->row_count && !status; i++)
         status = lki_atomic_file_printf(file, "%lld,%.9g,%.9g\n", (long long)i + 1, context->rows[i].lr,
                                         context->rows[i].loss);

@@ -56,7 +56,7 @@ static lk_status reset(lk_callback *callback, lk_runner *runner)
 static const lk_tensor *find_tensor(lk_runner *runner, const char *key, const char *fallback,
                                     lk_status *status)
 {
-    const lk_tensor *tensor = lk_runner_tensor(runner, key ? key : fallback);
+    const lk_tensor *tensor = lki_run_tensor(runner, key ? key : fallback);
     if (!tensor)
         *status =
             lki_fail(LK_ERR_NOT_FOUND, "metric: the batch has neither a field nor an output named \"%s\"",

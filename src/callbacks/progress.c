@@ -21,8 +21,9 @@ static lk_status begin(lk_callback *callback, lk_runner *runner)
 
 static lk_status update(lk_callback *callback, lk_runner *runner)
 {
-    if (runner->is_master)
-        lki_progress_update(callback->context, runner->loader_batch_step,
+    lki_progress *progress = callback->context;
+    if (progress->fd >= 0)
+        lki_progress_update(progress, runner->loader_batch_step,
                             lk_metrics_get(runner->batch_metrics, runner->loss_key));
     return LK_OK;
 }

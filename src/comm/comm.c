@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
+#include "tensor/layout.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -121,7 +122,7 @@ static __attribute__((noinline)) lk_status check_op(const lk_comm *comm, const l
     if (!reduces) return LK_OK;
     if ((unsigned)op->reduce > LK_REDUCE_MIN)
         return lki_fail(LK_ERR_INVALID, "%s: no reduction has the number %d", name, op->reduce);
-    if (op->reduce == LK_REDUCE_AVG && !lk_dtype_is_float(op->dtype))
+    if (op->reduce == LK_REDUCE_AVG && !lki_dtype_is_float(op->dtype))
         return lki_fail(LK_ERR_DTYPE, "%s: avg needs a floating dtype, found %s", name,
                         lk_dtype_name(op->dtype));
     return LK_OK;

@@ -3,6 +3,7 @@
 #include "base/float_mode.h"
 #include "base/independent.h"
 #include "tensor/half.h"
+#include "tensor/layout.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -229,7 +230,7 @@ static void reduce_many(const chain *chain, void *out, const void *const *in, in
 void lki_reduce(void *out, const void *const *in, int in_count, int64_t count, lk_dtype dtype,
                 lk_reduce reduce, int divisor)
 {
-    size_t nbytes = lk_dtype_nbytes(dtype);
+    size_t nbytes = lki_dtype_nbytes(dtype);
     chain chain = choose_chain(dtype, reduce);
     double scale = reduce == LK_REDUCE_AVG ? 1.0 / divisor : 1.0;
     lki_float_mode mode = lki_float_mode_flush();

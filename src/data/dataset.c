@@ -138,9 +138,11 @@ size_t lki_field_nbytes(const lk_field *field)
     return (size_t)lk_shape_count(field->shape) * lk_dtype_nbytes(field->dtype);
 }
 
-static lk_status get_one_by_one(const lk_dataset *dataset, const lk_pass *pass, const int64_t *indices,
-                                int64_t count, void *const *destinations)
+/* For datasets without `gather`. */
+static lk_status get_one_by_one(void *context, const lk_pass *pass, const int64_t *indices, int64_t count,
+                                void *const *destinations)
 {
+    const lk_dataset *dataset = context;
     void *slots[LK_MAX_FIELDS];
     for (int64_t i = 0; i < count; i++) {
         for (int f = 0; f < dataset->field_count; f++)
@@ -150,11 +152,17 @@ static lk_status get_one_by_one(const lk_dataset *dataset, const lk_pass *pass, 
     return LK_OK;
 }
 
+lki_gatherer lki_dataset_gatherer(const lk_dataset *dataset)
+{
+    if (dataset->ops.gather) return (lki_gatherer){dataset->ops.gather, dataset->context};
+    return (lki_gatherer){get_one_by_one, (void *)dataset};
+}
+
 lk_status lki_dataset_gather(const lk_dataset *dataset, const lk_pass *pass, const int64_t *indices,
                              int64_t count, void *const *destinations)
 {
-    if (dataset->ops.gather) return dataset->ops.gather(dataset->context, pass, indices, count, destinations);
-    return get_one_by_one(dataset, pass, indices, count, destinations);
+    lki_gatherer by = lki_dataset_gatherer(dataset);
+    return by.gather(by.context, pass, indices, count, destinations);
 }
 
 lk_status lki_check_indices(const int64_t *indices, int64_t count, int64_t length)

@@ -6,9 +6,18 @@
 
 #include <lockstep/sys/dataset.h>
 
-/* As lk_dataset_gather without the check of the indices: for a loader, which has checked them once a pass. */
+/* As lk_dataset_gather without the check of the indices: for a loader, which has checked them once per pass.
+ */
 lk_status lki_dataset_gather(const lk_dataset *dataset, const lk_pass *pass, const int64_t *indices,
                              int64_t count, void *const *destinations);
+
+/* The function of a dataset that lki_dataset_gather calls, and its context; borrowed. */
+typedef struct lki_gatherer {
+    lk_status (*gather)(void *context, const lk_pass *pass, const int64_t *indices, int64_t count,
+                        void *const *destinations);
+    void *context;
+} lki_gatherer;
+lki_gatherer lki_dataset_gatherer(const lk_dataset *dataset);
 
 /* LK_ERR_RANGE naming the first index that is not below `length`. */
 lk_status lki_check_indices(const int64_t *indices, int64_t count, int64_t length);

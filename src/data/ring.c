@@ -24,7 +24,8 @@ typedef struct slot {
 
 struct lki_ring {
     lki_ring_setup setup;
-    bool use_rows; /* every field lies in memory and is gathered as it is stored */
+    lki_gatherer samples; /* of the dataset */
+    bool use_rows;        /* every field lies in memory and is gathered as it is stored */
     lki_rows rows[LK_MAX_FIELDS];
     lk_rows deferred[LK_MAX_FIELDS]; /* data is NULL for fields that are gathered here */
     void *memory;
@@ -157,8 +158,8 @@ static lk_status fill(const lki_ring *ring, slot *one, int64_t number)
             if (!ring->deferred[f].data)
                 lki_rows_gather(&ring->rows[f], batch->indices, batch->count, one->destinations[f]);
     } else {
-        LKI_TRY(lki_dataset_gather(ring->setup.dataset, &ring->pass.pass, batch->indices, batch->count,
-                                   one->destinations));
+        LKI_TRY(ring->samples.gather(ring->samples.context, &ring->pass.pass, batch->indices, batch->count,
+                                     one->destinations));
     }
     for (int i = 0; i < ring->setup.transforms.count; i++)
         LKI_TRY(lki_transform_apply_batch(ring->setup.transforms.items[i], &ring->pass.pass, &one->batch));
@@ -267,6 +268,7 @@ lk_status lki_ring_create(lki_ring **out, const lki_ring_setup *setup)
     lki_ring *ring = LKI_NEW(lki_ring);
     if (!ring) return LK_ERR_NOMEM;
     ring->setup = *setup;
+    ring->samples = lki_dataset_gatherer(setup->dataset);
     ring->owner = getpid();
     pthread_mutex_init(&ring->lock, NULL);
     pthread_cond_init(&ring->work, NULL);

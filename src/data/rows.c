@@ -2,6 +2,8 @@
 
 #include "base/status.h"
 
+#include <lockstep/data.h>
+
 #include <string.h>
 
 /* A row of a shuffled batch is far from the one before, so the processor cannot guess it: ask for it while
@@ -109,4 +111,25 @@ lk_status lki_rows_check(const lki_rows *rows, const char *name)
     if (rows->stored == LK_U8 && (rows->dtype == LK_F32 || rows->dtype == LK_I64)) return LK_OK;
     return lki_fail(LK_ERR_DTYPE, "field \"%s\": cannot convert %s to %s while gathering", name,
                     lk_dtype_name(rows->stored), lk_dtype_name(rows->dtype));
+}
+
+/* ---- Fields of a batch that are gathered when somebody asks for them ---- */
+
+/* The slot of the ring has room for it, whoever fills it. */
+static void gather(const lk_batch *batch, lk_batch_field *field)
+{
+    lki_rows rows = lki_rows_of(field->rows, field->tensor.dtype);
+    lki_rows_gather(&rows, batch->indices, batch->count, field->tensor.data);
+    field->rows = NULL;
+}
+
+lk_tensor *lk_batch_get(const lk_batch *batch, const char *name)
+{
+    for (int f = 0; batch && name && f < batch->field_count; f++) {
+        lk_batch_field *field = &batch->fields[f];
+        if (strcmp(field->name, name) != 0) continue;
+        if (field->rows) gather(batch, field);
+        return &field->tensor;
+    }
+    return NULL;
 }

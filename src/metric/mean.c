@@ -1,7 +1,23 @@
 #include "base/take.h"
 #include "metric/mean.h"
 
+#include <math.h>
 #include <string.h>
+
+/* ---- Moments ---- */
+
+double lki_moments_mean(const lki_moments *moments)
+{
+    return moments->count > 0 ? moments->mean : NAN;
+}
+
+double lki_moments_std(const lki_moments *moments)
+{
+    if (moments->count <= 0) return NAN;
+    return moments->count > 1 ? sqrt(moments->squares / (moments->count - 1)) : 0;
+}
+
+/* ---- The spread of a metric over its batches ---- */
 
 lk_status lki_spread_init(lki_spread *spread, int width)
 {
@@ -18,12 +34,6 @@ void lki_spread_reset(lki_spread *spread)
     memset(spread->moments.data, 0, sizeof(lki_moments) * (size_t)spread->width);
     spread->moments.count = spread->width;
     for (int i = 0; i < spread->width; i++) spread->last[i] = NAN;
-}
-
-void lki_spread_add(lki_spread *spread, int index, double batch_mean, double count)
-{
-    lki_moments_add((lki_moments *)spread->moments.data + index, batch_mean, count);
-    spread->last[index] = batch_mean;
 }
 
 lki_metric_part lki_spread_part(lki_spread *spread)
@@ -44,6 +54,8 @@ double lki_spread_std(const lki_spread *spread, int index)
         lki_moments_merge(&total, &moments[i]);
     return lki_moments_std(&total);
 }
+
+/* ---- The mean of numbers ---- */
 
 typedef struct mean_metric {
     lk_metric base;

@@ -16,7 +16,11 @@ typedef struct lki_spread {
 /* Width 0 is that of a spread which does not know it yet; it is initialised once more when it does. */
 lk_status lki_spread_init(lki_spread *spread, int width);
 void lki_spread_reset(lki_spread *spread);
-void lki_spread_add(lki_spread *spread, int index, double batch_mean, double count);
+static inline void lki_spread_add(lki_spread *spread, int index, double batch_mean, double count)
+{
+    lki_moments_add((lki_moments *)spread->moments.data + index, batch_mean, count);
+    spread->last[index] = batch_mean;
+}
 lki_metric_part lki_spread_part(lki_spread *spread);
 bool lki_spread_is_sound(const lki_spread *spread);
 /* Over all ranks, put together in rank order. */

@@ -2,6 +2,7 @@
 
 #include "base/arguments.h"
 #include "tensor/element.h"
+#include "tensor/layout.h"
 
 #include <float.h>
 #include <string.h>
@@ -117,8 +118,9 @@ static lk_status describe(const lk_metric *metric, const lk_tensor *outputs, con
     int64_t samples = outputs->shape.dim[0], classes = outputs->shape.rank > 1 ? outputs->shape.dim[1] : 1;
     int64_t inner = 1;
     for (int i = 2; i < outputs->shape.rank; i++) inner *= outputs->shape.dim[i];
-    *batch = (lki_metric_batch){outputs->data, targets->data, outputs->dtype, targets->dtype,
-                                samples,       classes,       inner,          lk_tensor_count(targets)};
+    *batch =
+        (lki_metric_batch){outputs->data, targets->data, outputs->dtype, targets->dtype,
+                           samples,       classes,       inner,          lki_shape_count(&targets->shape)};
     return LK_OK;
 }
 
@@ -149,17 +151,17 @@ lk_status lk_metric_update(lk_metric *metric, const lk_tensor *outputs, const lk
     lk_tensor *dense_outputs = NULL, *dense_targets = NULL;
     lki_metric_batch batch;
     lk_status status = LK_OK;
-    if (!lk_tensor_is_contiguous(outputs) && !(outputs = dense_outputs = lk_tensor_clone(outputs)))
+    if (!lki_tensor_is_contiguous(outputs) && !(outputs = dense_outputs = lk_tensor_clone(outputs)))
         return lki_last_status();
-    if (!lk_tensor_is_contiguous(targets) && !(targets = dense_targets = lk_tensor_clone(targets))) {
+    if (!lki_tensor_is_contiguous(targets) && !(targets = dense_targets = lk_tensor_clone(targets))) {
         status = lki_last_status();
         goto out;
     }
     LKI_TRY_OUT(describe(metric, outputs, targets, &batch));
     if (batch.sample_count > 0) status = metric->kind->update(metric, &batch);
 out:
-    lk_tensor_free(dense_outputs);
-    lk_tensor_free(dense_targets);
+    if (dense_outputs) lk_tensor_free(dense_outputs);
+    if (dense_targets) lk_tensor_free(dense_targets);
     return status;
 }
 

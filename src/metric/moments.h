@@ -32,6 +32,7 @@ static inline void lki_moments_merge(lki_moments *moments, const lki_moments *ot
     moments->count = total;
 }
 
+/* mean.c */
 /* NaN before the first value. */
 double lki_moments_mean(const lki_moments *moments);
 /* 0 for a single batch, as Catalyst has it; NaN before the first value. */

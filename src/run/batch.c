@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "data/batch.h"
 #include "metric/mean.h"
 #include "resume/kept_optimizer.h"
 #include "run/run.h"
@@ -33,7 +34,7 @@ static bool step_is_current(const lk_runner *runner)
     int made_every = made->accumulation_steps > 1 ? made->accumulation_steps : 1;
     int wanted_every = wanted->accumulation_steps > 1 ? wanted->accumulation_steps : 1;
     if (made->model != runner->model || made->criterion != runner->criterion) return false;
-    if (!lki_objective_is_of(runner, made)) return false;
+    if (!lki_objective_is_of(&runner->run->objective, made)) return false;
     if (only_looks(runner)) return true;
     return made->optimizer == runner->optimizer && made_every == wanted_every &&
            made->clip_norm == wanted->clip_norm && made->clip_value == wanted->clip_value &&
@@ -85,8 +86,9 @@ static bool trains_what_it_should(const lk_runner *runner)
 
 static bool somebody_looks_inside(const lki_run *run)
 {
-    return run->listeners.hears[LKI_MOMENT_forward] || run->listeners.hears[LKI_MOMENT_criterion] ||
-           run->listeners.hears[LKI_MOMENT_backward] || run->listeners.hears[LKI_MOMENT_step];
+    const lki_moment_listeners *at = run->listeners.at;
+    return at[LKI_MOMENT_forward].count || at[LKI_MOMENT_criterion].count || at[LKI_MOMENT_backward].count ||
+           at[LKI_MOMENT_step].count;
 }
 
 /* The same work as lk_step_train, with Torchbearer's moments between its parts. */
@@ -119,7 +121,7 @@ static lk_status end_with_nan(lk_runner *runner)
     lki_log(LKI_LOG_WARNING, "the run ends in epoch %lld, batch %lld: %s", (long long)runner->epoch_step,
             (long long)runner->loader_batch_step, lk_error());
     runner->need_early_stop = runner->need_loader_stop = true;
-    return lk_metrics_set(runner->batch_metrics, lki_objective_key(runner), NAN);
+    return lk_metrics_set(runner->batch_metrics, lki_objective_key(&runner->run->objective, runner), NAN);
 }
 
 /* Evaluation knows the loss of each sample. Training pays nothing for it: on the host a cross entropy gives
@@ -169,8 +171,8 @@ lk_status lki_run_add_loss(lk_runner *runner, const char *name, lk_metric *metri
     const lki_sample_losses *losses = NULL;
     double value = lk_metrics_get(runner->batch_metrics, name);
     const lk_step *step = runner->step;
-    bool is_steps_own = step && lk_step_has_loss(step) && strcmp(name, step->options.loss_key) == 0 &&
-                        same_number(lk_step_loss(step), value);
+    bool is_steps_own =
+        step && step->has_loss && strcmp(name, step->options.loss_key) == 0 && same_number(step->loss, value);
     if (is_steps_own && step->current->sample_rule.output)
         LKI_TRY(lki_step_sample_losses(runner->step, runner->batch, runner->counted_batch_size, &losses));
     if (losses && losses->count && !pass_knows_samples(runner)) return add_padded_batch(metric, losses);
@@ -194,12 +196,18 @@ static void warn_if_diverged(lk_runner *runner, double loss)
                 runner->optimizer ? lk_optimizer_lr(runner->optimizer, 0) : 0);
 }
 
-static lk_status put_loss(lk_runner *runner)
+static lk_status put_loss(lk_runner *runner, double loss)
 {
-    double loss = lk_step_loss(runner->step);
     warn_if_diverged(runner, loss);
-    LKI_TRY(lk_metrics_set(runner->batch_metrics, lki_objective_key(runner), loss));
-    return lki_objective_report(runner);
+    return lk_metrics_set(runner->batch_metrics, lki_objective_key(&runner->run->objective, runner), loss);
+}
+
+/* What the batch has computed, into its metrics. */
+static lk_status report_losses(lk_runner *runner)
+{
+    const lk_step *step = runner->step;
+    if (step->has_loss) LKI_TRY(put_loss(runner, step->loss));
+    return runner->run->objective.is_special ? lki_objective_report(runner) : LK_OK;
 }
 
 lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
@@ -214,7 +222,7 @@ lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
         lki_update_restart(&runner->step->update);
     lk_status status = run_step(runner, inputs, batch->field_count);
     if (status) return status == LK_ERR_NAN ? end_with_nan(runner) : status;
-    return lk_step_has_loss(runner->step) ? put_loss(runner) : lki_objective_report(runner);
+    return report_losses(runner);
 }
 
 bool lki_run_may_launch_batch(lk_runner *runner, const lk_batch *batch)
@@ -237,7 +245,7 @@ lk_status lki_run_launch_batch(lk_runner *runner, const lk_batch *batch)
 lk_status lki_run_land_batch(lk_runner *runner, bool *lost)
 {
     LKI_TRY(lki_step_land(runner->step, lost));
-    return *lost ? LK_OK : put_loss(runner);
+    return *lost ? LK_OK : report_losses(runner);
 }
 
 lk_status lk_runner_put_tensor(lk_runner *runner, const char *key, const lk_tensor *tensor)
@@ -252,11 +260,38 @@ lk_status lk_runner_put_tensor(lk_runner *runner, const char *key, const lk_tens
     return LK_OK;
 }
 
+/* Asks the step once per batch: several metrics may look at one output. */
+static const lk_tensor *known_output(lk_runner *runner, const char *key)
+{
+    lki_run_batch *known = &runner->run->batch;
+    const lk_step *step = runner->step;
+    for (int i = 0; i < known->output_count && known->outputs_of == step->batch_count; i++)
+        if (strcmp(known->outputs[i].key, key) == 0) return known->outputs[i].tensor;
+    const lk_tensor *output = lk_step_output(runner->step, key);
+    if (known->outputs_of != step->batch_count) known->output_count = 0;
+    known->outputs_of = step->batch_count;
+    if (output && known->output_count < LKI_MAX_MADE)
+        known->outputs[known->output_count++] = (lki_made){key, output};
+    return output;
+}
+
+static const lk_tensor *made_or_field(const lk_runner *runner, const char *key)
+{
+    const lki_run_batch *known = &runner->run->batch;
+    for (int i = 0; i < known->made_count; i++)
+        if (strcmp(known->made[i].key, key) == 0) return known->made[i].tensor;
+    return lki_batch_get(runner->batch, key);
+}
+
+const lk_tensor *lki_run_tensor(lk_runner *runner, const char *key)
+{
+    const lk_tensor *tensor = made_or_field(runner, key);
+    if (tensor || !runner->step) return tensor;
+    return known_output(runner, key);
+}
+
 const lk_tensor *lk_runner_tensor(lk_runner *runner, const char *key)
 {
-    for (int i = 0; i < runner->run->batch.made_count; i++)
-        if (strcmp(runner->run->batch.made[i].key, key) == 0) return runner->run->batch.made[i].tensor;
-    lk_tensor *field = runner->batch ? lk_batch_get(runner->batch, key) : NULL;
-    if (field) return field;
-    return runner->step ? lk_step_output(runner->step, key) : NULL;
+    const lk_tensor *tensor = made_or_field(runner, key);
+    return tensor || !runner->step ? tensor : lk_step_output(runner->step, key);
 }

@@ -6,12 +6,18 @@
  * is under way is brought to its end first. */
 #include "run/batches.h"
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "run/metrics.h"
 #include "run/run.h"
 #include "step/backend.h"
 
 #include <string.h>
+
+enum { STOP_CHECK_BATCHES = 16 };
+
+/* How late a request to stop may be noticed where batches are slow. */
+static const int64_t STOP_CHECK_NS = 250000000;
 
 /* Whether the callbacks let batches run ahead: nobody looks inside a batch or before it, and whoever looks
  * after it says that it may be late. */
@@ -21,7 +27,7 @@ static bool may_run_ahead(const lk_runner *runner)
     if (runner->ops && runner->ops->handle_batch) return false;
     if (!lki_engine_runs_ahead(runner->engine) || runner->world_size > 1) return false;
     for (int moment = LKI_MOMENT_batch_start; moment < LKI_MOMENT_batch_end; moment++)
-        if (run->listeners.hears[moment]) return false;
+        if (run->listeners.at[moment].count) return false;
     for (int i = 0; i < run->listeners.count; i++) {
         const lk_callback *callback = run->listeners.callbacks[i];
         bool looks = callback->ops->on_batch_end || callback->ops->on_settled;
@@ -41,7 +47,7 @@ static lk_status next_batch(lk_runner *runner, const lk_batch *under_way, lk_bat
 static void count_batch(lk_runner *runner, const lk_batch *batch)
 {
     runner->batch = batch;
-    runner->run->batch.made_count = 0;
+    runner->run->batch.made_count = runner->run->batch.output_count = 0;
     runner->batch_size = batch->count;
     runner->counted_batch_size = batch->count - batch->padding;
     runner->loader_batch_step++;
@@ -55,9 +61,10 @@ static void count_batch(lk_runner *runner, const lk_batch *batch)
 
 static lk_status end_batch(lk_runner *runner)
 {
+    const lki_run *run = runner->run;
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_batch_end));
-    LKI_TRY(lki_own_metrics_update(runner));
-    LKI_TRY(lki_report_batch(runner));
+    if (run->names.has_strangers) LKI_TRY(lki_own_metrics_update(runner));
+    if (runner->is_master && run->reporting.wants_batch_metrics) LKI_TRY(lki_report_batch(runner));
     return lki_run_call(runner, LKI_MOMENT_settled);
 }
 
@@ -108,18 +115,52 @@ static lk_status take_batch(lk_runner *runner, const lk_batch *batch, bool ahead
     return handle_batch(runner, batch);
 }
 
+/* ---- Stopping ---- */
+
+/* As many batches as fit between two looks, by the slowest rank's clock: the ranks must count alike. */
+static int64_t batches_to_next_look(int64_t ns_a_batch)
+{
+    int64_t count = ns_a_batch > 0 ? STOP_CHECK_NS / ns_a_batch : STOP_CHECK_BATCHES;
+    return count < 1 ? 1 : count > STOP_CHECK_BATCHES ? STOP_CHECK_BATCHES : count;
+}
+
+/* Whether any rank was asked to stop. Costs a message, so it is asked every few batches, about four times per
+ * second if they are slow, and `at_end` of a train loader. */
+static lk_status stop_asked(lk_runner *runner, bool at_end, bool *out)
+{
+    lki_run *run = runner->run;
+    int64_t asked = run->stop.flag ? *run->stop.flag : 0;
+    *out = asked != 0;
+    if (!run->ranks.comm || run->ranks.comm->size == 1) return LK_OK;
+    *out = false;
+    /* Only where all ranks take as many batches may all of them ask: in training, and before the rest. */
+    if (!runner->is_train_loader && (at_end || runner->loader_batch_step > 0)) return LK_OK;
+    if (runner->is_train_loader && !at_end && --run->stop.look.batches_left > 0) return LK_OK;
+    int64_t now = lki_now_ns(), taken = run->stop.look.batches;
+    int64_t said[] = {asked, taken ? (now - run->stop.look.ns) / taken : 0};
+    LKI_TRY(lk_comm_all_reduce(run->ranks.comm, said, 2, LK_I64, LK_REDUCE_MAX));
+    if (runner->is_train_loader && !at_end) {
+        run->stop.look.batches = run->stop.look.batches_left = taken ? batches_to_next_look(said[1]) : 1;
+        run->stop.look.ns = lki_now_ns();
+    }
+    *out = said[0] != 0;
+    return LK_OK;
+}
+
 /* A signal asked for an orderly end: everything that resume needs is saved by the checkpoint callback's
  * exception slot. */
 static lk_status stop_if_asked(lk_runner *runner, bool at_end)
 {
     bool asked;
-    LKI_TRY(lki_stop_asked(runner, at_end, &asked));
+    LKI_TRY(stop_asked(runner, at_end, &asked));
     if (!asked) return LK_OK;
     if (runner->run->batch.under_way) LKI_TRY(land(runner, NULL));
     runner->run->stop.stopped = true;
     return lki_fail(LK_ERR_STOPPED, "stopped by a signal in epoch %lld, after batch %lld of loader \"%s\"",
                     (long long)runner->epoch_step, (long long)runner->loader_batch_step, runner->loader_key);
 }
+
+/* ---- The loop ---- */
 
 /* The first batch is waited for: it shows which outputs are wanted. */
 static lk_status go_through(lk_runner *runner)

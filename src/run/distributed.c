@@ -231,3 +231,20 @@ lk_status lki_distributed_share_models(lk_runner *runner, bool changed)
         LKI_TRY(share_model(run->ranks.comm, run->parts.items[i].model));
     return LK_OK;
 }
+
+/* Also keeps a rank that the signal will end from ending before rank 0 has written everything: a launcher
+ * that misses one rank ends the others. */
+lk_status lki_distributed_share_signal(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    int64_t number = *run->stop.flag;
+    if (!run->ranks.comm || run->ranks.comm->size == 1) return LK_OK;
+    LKI_TRY(lk_comm_all_reduce(run->ranks.comm, &number, 1, LK_I64, LK_REDUCE_MAX));
+    if (!*run->stop.flag) *run->stop.flag = (int)number;
+    return LK_OK;
+}
+
+lk_status lki_distributed_leave_together(lk_runner *runner)
+{
+    return runner->run->ranks.comm ? lk_comm_barrier(runner->run->ranks.comm) : LK_OK;
+}

@@ -4,6 +4,31 @@
 #include "run/parts.h"
 #include "run/run.h"
 
+static lk_callback_slot slot_of(const lk_callback *callback, lki_moment moment)
+{
+    switch (moment) {
+#define X(name)                                                                                              \
+    case LKI_MOMENT_##name: return callback->ops->on_##name;
+        LK_MOMENT_LIST(X)
+#undef X
+    case LKI_MOMENT_COUNT: break;
+    }
+    return NULL;
+}
+
+/* Who is called when is settled here, not at every batch. */
+static void list_all(lki_listeners *listeners)
+{
+    for (int moment = 0; moment < LKI_MOMENT_COUNT; moment++) {
+        lki_moment_listeners *at = &listeners->at[moment];
+        at->count = 0;
+        for (int i = 0; i < listeners->count; i++) {
+            lk_callback_slot slot = slot_of(listeners->callbacks[i], (lki_moment)moment);
+            if (slot) at->items[at->count++] = (lki_listener){slot, listeners->callbacks[i]};
+        }
+    }
+}
+
 lk_status lki_run_add_callback(lk_runner *runner, lk_callback *callback)
 {
     lki_listeners *listeners = &runner->run->listeners;
@@ -17,22 +42,8 @@ lk_status lki_run_add_callback(lk_runner *runner, lk_callback *callback)
     for (; place > 0 && listeners->callbacks[place - 1]->order > callback->order; place--)
         listeners->callbacks[place] = listeners->callbacks[place - 1];
     listeners->callbacks[place] = callback;
-#define X(moment) listeners->hears[LKI_MOMENT_##moment] |= callback->ops->on_##moment != NULL;
-    LK_MOMENT_LIST(X)
-#undef X
+    list_all(listeners);
     return LK_OK;
-}
-
-static lk_callback_slot slot_of(const lk_callback *callback, lki_moment moment)
-{
-    switch (moment) {
-#define X(name)                                                                                              \
-    case LKI_MOMENT_##name: return callback->ops->on_##name;
-        LK_MOMENT_LIST(X)
-#undef X
-    case LKI_MOMENT_COUNT: break;
-    }
-    return NULL;
 }
 
 /* Whether a callback may look at the weights: all may, but for those that have said they come late. */
@@ -43,19 +54,17 @@ static bool may_look_at_weights(const lk_callback *callback, lki_moment moment)
 
 lk_status lki_run_call(lk_runner *runner, lki_moment moment)
 {
-    lki_run *run = runner->run;
+    const lki_moment_listeners *at = &runner->run->listeners.at[moment];
     bool are_shown = false;
-    if (!run->listeners.hears[moment]) return LK_OK;
-    for (int i = 0; i < run->listeners.count; i++) {
-        lk_callback_slot slot = slot_of(run->listeners.callbacks[i], moment);
+    for (int i = 0; i < at->count; i++) {
+        const lki_listener *listener = &at->items[i];
         unsigned long said = lki_fail_count();
-        if (!slot) continue;
-        if (!are_shown && may_look_at_weights(run->listeners.callbacks[i], moment)) {
+        if (!are_shown && may_look_at_weights(listener->callback, moment)) {
             LKI_TRY(lki_run_show_params(runner));
             are_shown = true;
         }
-        LKI_TRY(lki_fail_if_silent(slot(run->listeners.callbacks[i], runner), said, "callback",
-                                   run->listeners.callbacks[i]->ops->name));
+        LKI_TRY(lki_fail_if_silent(listener->slot(listener->callback, runner), said, "callback",
+                                   listener->callback->ops->name));
     }
     return LK_OK;
 }

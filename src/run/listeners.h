@@ -14,10 +14,21 @@ typedef enum lki_moment {
         LKI_MOMENT_COUNT
 } lki_moment;
 
+typedef struct lki_listener {
+    lk_callback_slot slot;
+    lk_callback *callback;
+} lki_listener;
+
+/* Those that have a slot for a moment. */
+typedef struct lki_moment_listeners {
+    lki_listener items[LKI_MAX_CALLBACKS];
+    int count;
+} lki_moment_listeners;
+
 typedef struct lki_listeners {
     lk_callback *callbacks[LKI_MAX_CALLBACKS]; /* sorted by order */
     int count;
-    bool hears[LKI_MOMENT_COUNT]; /* some callback has a slot for it */
+    lki_moment_listeners at[LKI_MOMENT_COUNT];
 } lki_listeners;
 
 /* Takes the callback over, also when it fails. */

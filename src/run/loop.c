@@ -195,7 +195,7 @@ static lk_status run_epochs(lk_runner *runner)
 static lk_status clean_up(lk_runner *runner)
 {
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_exception));
-    return runner->run->stop.stopped ? lki_stop_leave_together(runner) : LK_OK;
+    return runner->run->stop.stopped ? lki_distributed_leave_together(runner) : LK_OK;
 }
 
 /* What ended the run is what the caller hears of, whatever the callbacks' clean-up says. */

@@ -84,7 +84,7 @@ static lk_status find_criteria(lki_objective *o, const lk_runner *runner)
 static bool is_plain(const lki_objective *o, const lk_runner *runner)
 {
     const lki_criterion_term *term = &o->terms[0];
-    if (strcmp(lki_objective_key(runner), runner->loss_key) != 0) return false;
+    if (strcmp(lki_objective_key(o, runner), runner->loss_key) != 0) return false;
     if (o->term_count == 0) return true;
     return o->term_count == 1 && term->criterion == runner->criterion &&
            strcmp(term->input_key, runner->output_key) == 0 &&
@@ -105,7 +105,7 @@ static bool has_gradient(const lki_objective *o, const char *name, int count)
 
 static lk_status check_minimized(const lki_objective *o, const lk_runner *runner)
 {
-    const char *key = lki_objective_key(runner);
+    const char *key = lki_objective_key(o, runner);
     char known[256] = "";
     if (has_gradient(o, key, o->sum_count)) return LK_OK;
     for (int i = 0; i < o->term_count; i++) {
@@ -138,12 +138,6 @@ lk_status lki_objective_settle(lk_runner *runner)
         return lki_fail(LK_ERR_INVALID, "there is no criterion to train with: add one");
     o->is_special = !is_plain(o, runner);
     return o->is_special && trains(runner) ? check_minimized(o, runner) : LK_OK;
-}
-
-const char *lki_objective_key(const lk_runner *runner)
-{
-    const char *minimized = runner->run->objective.minimized;
-    return minimized ? minimized : runner->loss_key;
 }
 
 /* ---- Recording it ---- */
@@ -185,7 +179,7 @@ static lk_status record_term(recording *r, int index)
     lk_value *loss = lk_criterion_forward(term->criterion, input, target);
     if (!loss) return r->graph->status;
     r->terms[index] = loss;
-    bool is_loss = strcmp(term->metric_key, lki_objective_key(r->objective->runner)) == 0;
+    bool is_loss = strcmp(term->metric_key, lki_objective_key(r->objective, r->objective->runner)) == 0;
     return is_loss ? LK_OK : lk_graph_output(r->graph, term->metric_key, loss);
 }
 
@@ -226,7 +220,7 @@ static lk_value *record(lk_graph *graph, const char *const *names, lk_value *con
     for (int i = 0; i < o->term_count; i++)
         if (record_term(&r, i)) return NULL;
     for (int i = 0; i < o->sum_count; i++) record_sum(&r, i);
-    return part_of_sum(&r, lki_objective_key(runner), o->sum_count);
+    return part_of_sum(&r, lki_objective_key(o, runner), o->sum_count);
 }
 
 void lki_objective_apply(lk_runner *runner, lk_step_options *options)
@@ -235,20 +229,14 @@ void lki_objective_apply(lk_runner *runner, lk_step_options *options)
     if (!o->is_special) return;
     options->function = record;
     options->context = o;
-    options->loss_key = lki_objective_key(runner);
+    options->loss_key = lki_objective_key(o, runner);
     o->has_step = true;
-}
-
-bool lki_objective_is_of(const lk_runner *runner, const lk_step_options *made)
-{
-    const lki_objective *o = &runner->run->objective;
-    return o->is_special ? o->has_step : made->function == NULL;
 }
 
 lk_status lki_objective_report(lk_runner *runner)
 {
     const lki_objective *o = &runner->run->objective;
-    for (int i = 0; o->is_special && i < o->term_count; i++) {
+    for (int i = 0; i < o->term_count; i++) {
         const char *key = o->terms[i].metric_key;
         const lk_tensor *value = lk_step_output(runner->step, key);
         if (!value || lk_metrics_has(runner->batch_metrics, key)) continue;

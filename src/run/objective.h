@@ -44,12 +44,18 @@ lk_status lki_objective_minimize(lk_runner *runner, const char *who, const char 
 lk_status lki_objective_settle(lk_runner *runner);
 
 /* The name of the loss. */
-const char *lki_objective_key(const lk_runner *runner);
+static inline const char *lki_objective_key(const lki_objective *objective, const lk_runner *runner)
+{
+    return objective->minimized ? objective->minimized : runner->loss_key;
+}
 /* Makes the step record the objective. */
 void lki_objective_apply(lk_runner *runner, lk_step_options *options);
 /* Whether the step records what it should. */
-bool lki_objective_is_of(const lk_runner *runner, const lk_step_options *made);
-/* The criteria's values of the last batch, into batch_metrics. */
+static inline bool lki_objective_is_of(const lki_objective *objective, const lk_step_options *made)
+{
+    return objective->is_special ? objective->has_step : made->function == NULL;
+}
+/* The criteria's values of the last batch, into batch_metrics, if it is special. */
 lk_status lki_objective_report(lk_runner *runner);
 
 #endif

@@ -74,7 +74,6 @@ lk_status lki_pass_metrics_start(lk_runner *runner)
 lk_status lki_own_metrics_update(lk_runner *runner)
 {
     const lki_metric_names *names = &runner->run->names;
-    if (!names->has_strangers) return LK_OK;
     for (int i = 0; i < lk_metrics_count(runner->batch_metrics); i++) {
         const char *name = lk_metrics_name(runner->batch_metrics, i);
         lki_own_metric *own;

@@ -27,7 +27,7 @@ typedef struct lki_pass_metrics {
 lk_status lki_run_register_metric(lk_runner *runner, lk_metric *metric);
 /* When a loader starts: forgets its last pass or, in the middle of one, restores what a checkpoint has. */
 lk_status lki_pass_metrics_start(lk_runner *runner);
-/* After the callbacks have seen a batch. */
+/* After the callbacks have seen a batch, if somebody may report what was not declared. */
 lk_status lki_own_metrics_update(lk_runner *runner);
 /* Before the callbacks see the end of a loader. Collective. */
 lk_status lki_own_metrics_report(lk_runner *runner);

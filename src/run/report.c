@@ -207,7 +207,6 @@ static lk_status log_metrics(lk_runner *runner, lk_log_scope scope, const char *
 
 lk_status lki_report_batch(lk_runner *runner)
 {
-    if (!runner->is_master || !runner->run->reporting.wants_batch_metrics) return LK_OK;
     return log_metrics(runner, LK_LOG_BATCH, runner->loader_key, runner->batch_metrics);
 }
 

@@ -24,7 +24,7 @@ typedef struct lki_reporting {
 /* Takes the logger over, also when it fails. */
 lk_status lki_run_add_logger(lki_reporting *reporting, lk_logger *logger_owned);
 lk_status lki_report_run_start(lk_runner *runner);
-/* The metrics of the batch, to the loggers that want them. */
+/* The metrics of the batch, on the master, if wants_batch_metrics. */
 lk_status lki_report_batch(lk_runner *runner);
 lk_status lki_report_loader(lk_runner *runner);
 /* A picture (height, width, 1 or 3) of u8 of the loader that runs. */

@@ -4,6 +4,7 @@
 
 #include "resume/resuming.h"
 #include "run/batch.h"
+#include "run/batches.h"
 #include "run/distributed.h"
 #include "run/listeners.h"
 #include "run/loaders.h"
@@ -14,7 +15,6 @@
 #include "run/report.h"
 #include "run/run_engine.h"
 #include "run/setup.h"
-#include "run/stop.h"
 
 typedef struct lki_run {
     lki_run_given given;

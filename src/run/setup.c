@@ -272,7 +272,7 @@ static lk_status train_rank(lk_runner *runner)
         LKI_TRY(lki_logdir_lock(runner->run->given.logdir, &runner->run->reporting.logdir_lock));
     runner->run->stop.flag = lki_signals_begin();
     lk_status status = lki_run_loop(runner);
-    if (status == LK_OK) status = lki_stop_share_signal(runner);
+    if (status == LK_OK) status = lki_distributed_share_signal(runner);
     lki_signals_end(status != LK_OK);
     runner->run->stop.flag = NULL;
     lki_logdir_unlock(runner->run->given.logdir, &runner->run->reporting.logdir_lock);

@@ -2,10 +2,12 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/batch.h"
 #include "graph/graph.h"
 #include "graph/record_util.h"
 #include "step/step.h"
 #include "tensor/element.h"
+#include "tensor/layout.h"
 
 #include <math.h>
 
@@ -186,8 +188,9 @@ lk_status lki_step_sample_losses(lk_step *step, const lk_batch *batch, int64_t c
     losses->count = 0;
     if (!step->current || !step->has_loss || !step->current->sample_rule.output) return LK_OK;
     const lki_sample_rule *rule = &step->current->sample_rule;
-    const lk_tensor *targets = rule->is_weighted ? lk_batch_get(batch, rule->target) : NULL;
-    if (rule->is_weighted && (!targets || lk_tensor_count(targets) < count * rule->places)) return LK_OK;
+    const lk_tensor *targets = rule->is_weighted ? lki_batch_get(batch, rule->target) : NULL;
+    if (rule->is_weighted && (!targets || lki_shape_count(&targets->shape) < count * rule->places))
+        return LK_OK;
     const lk_tensor *values = lk_step_output(step, rule->output);
     if (!values) return lki_last_status();
     if (values->shape.rank < 1 || values->shape.dim[0] < count) return LK_OK;

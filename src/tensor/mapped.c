@@ -31,7 +31,7 @@ typedef struct watched {
 } watched;
 
 static watched files[MAX_FILES];
-static atomic_int cut_count;
+atomic_int lki_mapped_cut_count;
 static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sigaction earlier;
 static uintptr_t page_nbytes;
@@ -58,7 +58,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
                            MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         errno = saved;
         if (zeros == MAP_FAILED) break;
-        if (!atomic_exchange(&files[i].is_cut, true)) atomic_fetch_add(&cut_count, 1);
+        if (!atomic_exchange(&files[i].is_cut, true)) atomic_fetch_add(&lki_mapped_cut_count, 1);
         return;
     }
     errno = saved;
@@ -99,7 +99,7 @@ static void forget(const void *data)
     for (int i = 0; i < MAX_FILES; i++) {
         if (atomic_load(&files[i].begin) != (uintptr_t)data) continue;
         atomic_store(&files[i].begin, 0);
-        if (atomic_load(&files[i].is_cut)) atomic_fetch_sub(&cut_count, 1);
+        if (atomic_load(&files[i].is_cut)) atomic_fetch_sub(&lki_mapped_cut_count, 1);
         lki_free(files[i].path);
         files[i].path = NULL;
         break;
@@ -107,9 +107,8 @@ static void forget(const void *data)
     pthread_mutex_unlock(&files_lock);
 }
 
-lk_status lki_mapped_check(void)
+lk_status lki_mapped_name_cut(void)
 {
-    if (atomic_load_explicit(&cut_count, memory_order_relaxed) == 0) return LK_OK;
     lk_status status = LK_OK;
     pthread_mutex_lock(&files_lock);
     for (int i = 0; i < MAX_FILES && !status; i++)

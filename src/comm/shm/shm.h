@@ -149,10 +149,24 @@ static inline int lki_shm_name(const lki_shm_comm *shm, int rank)
 int lki_shm_blocker(lki_shm_comm *shm);
 
 /* shm_wait.c: waking, sleeping, and noticing that a peer is gone. */
-void lki_shm_ring_bell(lki_shm_comm *shm);
-lk_status lki_shm_check_abort(lki_shm_comm *shm);
+void lki_shm_wake(lki_shm_comm *shm);
+lk_status lki_shm_fail_aborted(const lki_shm_comm *shm);
 lk_status lki_shm_pause(lk_comm *comm, lk_comm_request *request, int64_t deadline_ns);
 lk_status lki_shm_watch_open(lki_shm_comm *shm);
 void lki_shm_watch_close(lki_shm_comm *shm);
+
+/* Wakes who sleeps, after something was posted. */
+static inline void lki_shm_ring_bell(lki_shm_comm *shm)
+{
+    /* The flag must be out before sleepers is read; the sleeper does the two in the other order. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&shm->header->sleepers, memory_order_relaxed) != 0) lki_shm_wake(shm);
+}
+
+static inline lk_status lki_shm_check_abort(const lki_shm_comm *shm)
+{
+    bool aborted = atomic_load_explicit(&shm->header->aborted, memory_order_acquire) == 2;
+    return aborted ? lki_shm_fail_aborted(shm) : LK_OK;
+}
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "comm/reduction.h"
 #include "comm/shm/shared_window.h"
+#include "tensor/layout.h"
 
 #include <string.h>
 
@@ -32,7 +33,7 @@ static const lki_shm_note *note_of(lk_comm_request *request, lki_shm_note *note)
  * slots, as few bytes do, which arrive sooner that way. */
 static uint64_t place_of(const lki_shm_comm *shm, const lk_comm_op *op)
 {
-    size_t nbytes = (size_t)op->count * lk_dtype_nbytes(op->dtype);
+    size_t nbytes = (size_t)op->count * lki_dtype_nbytes(op->dtype);
     if (!op->window || op->kind != LK_COMM_ALL_REDUCE || op->send != op->recv || nbytes <= WINDOW_NBYTES ||
         !lki_window_holds(op->window, shm->base.rank, op->recv, nbytes))
         return 0;
@@ -43,13 +44,13 @@ void lki_shm_plan(lki_shm_comm *shm, lk_comm_request *request)
 {
     const lk_comm_op *op = &request->op;
     lki_shm_work *work = lki_shm_work_of(request);
-    int64_t per_step = (int64_t)(shm->slot_nbytes / lk_dtype_nbytes(op->dtype));
+    int64_t per_step = (int64_t)(shm->slot_nbytes / lki_dtype_nbytes(op->dtype));
     if (op->kind == LK_COMM_REDUCE_SCATTER) per_step /= shm->base.size;
     work->step_elements = per_step;
     work->step_count = op->count > per_step ? (uint64_t)((op->count + per_step - 1) / per_step) : 1;
     work->first_step = shm->next_step;
     work->split = op->kind == LK_COMM_ALL_REDUCE && shm->base.size > 2 &&
-                  (size_t)op->count * lk_dtype_nbytes(op->dtype) > SPLIT_NBYTES;
+                  (size_t)op->count * lki_dtype_nbytes(op->dtype) > SPLIT_NBYTES;
     work->place = place_of(shm, op);
     if (work->place) {
         work->step_elements = op->count;
@@ -70,7 +71,7 @@ static span span_of(lk_comm_request *request, uint64_t step)
     int64_t begin = (int64_t)(step - work->first_step) * work->step_elements;
     int64_t left = request->op.count - begin;
     return (span){begin, left < work->step_elements ? left : work->step_elements,
-                  lk_dtype_nbytes(request->op.dtype)};
+                  lki_dtype_nbytes(request->op.dtype)};
 }
 
 /* Rank r's part of a split step, cut at whole cache lines: no two ranks write to one. */
@@ -188,7 +189,7 @@ static lk_status check_notes(lki_shm_comm *shm, lk_comm_request *request, uint64
 static void reduce_span(lki_shm_comm *shm, lk_comm_request *request, uint64_t step, int64_t offset,
                         int64_t count, const void *own, void *out)
 {
-    size_t nbytes = lk_dtype_nbytes(request->op.dtype);
+    size_t nbytes = lki_dtype_nbytes(request->op.dtype);
     for (int r = 0; r < shm->base.size; r++)
         shm->inputs[r] =
             r == shm->base.rank ? own : element(lki_shm_slot_of(shm, r, step)->data, offset, nbytes);

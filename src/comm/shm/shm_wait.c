@@ -33,19 +33,15 @@ static inline void relax(void)
 #endif
 }
 
-void lki_shm_ring_bell(lki_shm_comm *shm)
+void lki_shm_wake(lki_shm_comm *shm)
 {
-    /* The flag must be out before sleepers is read; the sleeper does the two in the other order. */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&shm->header->sleepers, memory_order_relaxed) == 0) return;
     atomic_fetch_add(&shm->header->bell, 1);
     syscall(SYS_futex, &shm->header->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-lk_status lki_shm_check_abort(lki_shm_comm *shm)
+lk_status lki_shm_fail_aborted(const lki_shm_comm *shm)
 {
-    lki_shm_header *header = shm->header;
-    if (atomic_load_explicit(&header->aborted, memory_order_acquire) != 2) return LK_OK;
+    const lki_shm_header *header = shm->header;
     if (header->abort_rank < 0) return lki_fail(LK_ERR_PEER, "%s", header->abort_text);
     if (header->abort_rank == shm->base.rank)
         return lki_fail(LK_ERR_PEER, "this rank gave up: %s", header->abort_text);
