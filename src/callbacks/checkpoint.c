@@ -322,9 +322,11 @@ static lk_status settled(lk_callback *callback, lk_runner *runner)
 {
     checkpoint_context *context = callback->context;
     int every = context->options.save_every_batches;
-    if (runner->batch && (every <= 0 || !runner->is_train_loader || runner->batch_step % every != 0))
-        return LK_OK;
-    return save_runner(context, runner);
+    if (!runner->batch) return save_runner(context, runner);
+    if (every > 0 && runner->is_train_loader)
+        return runner->batch_step % every == 0 ? save_runner(context, runner) : LK_OK;
+    lki_run_rest(runner, callback, LKI_MOMENT_settled);
+    return LK_OK;
 }
 
 /* ---- The end of the run ---- */

@@ -4,6 +4,7 @@
 #include "base/take.h"
 #include "callbacks/callbacks.h"
 #include "resume/metric_state.h"
+#include "run/batch_tensor.h"
 #include "metric/metric.h"
 
 #include <string.h>
@@ -53,53 +54,51 @@ static lk_status reset(lk_callback *callback, lk_runner *runner)
     return LK_OK;
 }
 
-static const lk_tensor *find_tensor(lk_runner *runner, const char *key, const char *fallback,
-                                    lk_status *status)
+static lk_status no_tensor(const char *key)
 {
-    const lk_tensor *tensor = lki_run_tensor(runner, key ? key : fallback);
-    if (!tensor)
-        *status =
-            lki_fail(LK_ERR_NOT_FOUND, "metric: the batch has neither a field nor an output named \"%s\"",
-                     key ? key : fallback);
-    return tensor;
-}
-
-/* A metric of the user's own may do without; not without those that it names. */
-static const lk_tensor *find_targets(const metric_context *context, lk_runner *runner, lk_status *status)
-{
-    if (!context->target_key && !lki_metric_wants_targets(context->metric))
-        return lk_batch_get(runner->batch, runner->target_key);
-    return find_tensor(runner, context->target_key, runner->target_key, status);
+    return lki_fail(LK_ERR_NOT_FOUND, "metric: the batch has neither a field nor an output named \"%s\"",
+                    key);
 }
 
 /* The first samples of a tensor, those that count, as a view in `view`. */
 static const lk_tensor *counted(const lk_runner *runner, const lk_tensor *tensor, lk_tensor *view)
 {
-    if (runner->counted_batch_size == runner->batch_size || tensor->shape.rank < 1 ||
-        tensor->shape.dim[0] != runner->batch_size)
-        return tensor;
+    if (!tensor || tensor->shape.rank < 1 || tensor->shape.dim[0] != runner->batch_size) return tensor;
     *view = *tensor;
     view->shape.dim[0] = runner->counted_batch_size;
     return view;
 }
 
+static lk_status put_batch_values(lk_metric *metric, lk_metrics *out)
+{
+    lk_metric_values values;
+    LKI_TRY(lk_metric_compute_batch(metric, &values));
+    for (int i = 0; i < values.count; i++)
+        LKI_TRY(lk_metrics_set(out, values.items[i].name, values.items[i].value));
+    return LK_OK;
+}
+
+/* A metric of the user's own may do without targets; not without those that it names. */
 static lk_status update(lk_callback *callback, lk_runner *runner)
 {
     metric_context *context = callback->context;
-    lk_status status = LK_OK;
+    const char *output_key = context->input_key ? context->input_key : runner->output_key;
+    const char *target_key = context->target_key ? context->target_key : runner->target_key;
+    bool needs_targets = context->target_key || lki_metric_wants_targets(context->metric);
     lk_tensor views[2];
-    const lk_tensor *outputs = find_tensor(runner, context->input_key, runner->output_key, &status);
-    const lk_tensor *targets = outputs ? find_targets(context, runner, &status) : NULL;
-    if (status) return status;
-    LKI_TRY(lk_metric_update(context->metric, counted(runner, outputs, &views[0]),
-                             targets ? counted(runner, targets, &views[1]) : NULL));
+    const lk_tensor *outputs = lki_run_tensor(runner, output_key);
+    if (!outputs) return no_tensor(output_key);
+    const lk_tensor *targets =
+        needs_targets ? lki_run_tensor(runner, target_key) : lki_batch_get(runner->batch, target_key);
+    if (!targets && needs_targets) return no_tensor(target_key);
+    if (runner->counted_batch_size != runner->batch_size) {
+        outputs = counted(runner, outputs, &views[0]);
+        targets = counted(runner, targets, &views[1]);
+    }
+    LKI_TRY(lk_metric_update(context->metric, outputs, targets));
     bool wanted = runner->run->reporting.wants_batch_metrics && !context->no_log_on_batch;
     if (!wanted || runner->counted_batch_size == 0) return LK_OK;
-    lk_metric_values values;
-    LKI_TRY(lk_metric_compute_batch(context->metric, &values));
-    for (int i = 0; i < values.count; i++)
-        LKI_TRY(lk_metrics_set(runner->batch_metrics, values.items[i].name, values.items[i].value));
-    return LK_OK;
+    return put_batch_values(context->metric, runner->batch_metrics);
 }
 
 static lk_status report(lk_callback *callback, lk_runner *runner)

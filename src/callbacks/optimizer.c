@@ -70,8 +70,10 @@ static lk_status put_numbers(const optimizer_context *context, const lk_runner *
 
 static lk_status report_batch(lk_callback *callback, lk_runner *runner)
 {
-    if (!runner->run->reporting.wants_batch_metrics) return LK_OK;
-    return put_numbers(callback->context, runner, runner->batch_metrics);
+    if (runner->run->reporting.wants_batch_metrics)
+        return put_numbers(callback->context, runner, runner->batch_metrics);
+    lki_run_rest(runner, callback, LKI_MOMENT_batch_end);
+    return LK_OK;
 }
 
 static lk_status report_loader(lk_callback *callback, lk_runner *runner)

@@ -16,6 +16,7 @@ static lk_status begin(lk_callback *callback, lk_runner *runner)
     fflush(stdout);
     int fd = isatty(STDOUT_FILENO) ? STDOUT_FILENO : -1;
     lki_progress_begin(callback->context, fd, label, runner->loader_batch_len, runner->loss_key);
+    if (fd < 0) lki_run_rest(runner, callback, LKI_MOMENT_batch_end);
     return LK_OK;
 }
 

@@ -81,15 +81,15 @@ lk_status lki_mean_metric_add_samples(lk_metric *base, const double *sums, const
     if (count < 1) return LK_OK;
     LKI_TRY(lki_metric_check_open(base));
     for (int64_t i = 0; i < count; i++) {
-        lk_exact_sum_add(&metric->sums[0], sums[i]);
+        lki_exact_add(&metric->sums[0], sums[i]);
         sum += sums[i];
         weight += weights[i];
         if (weights[i] == 1)
             ones++;
         else
-            lk_exact_sum_add(&metric->sums[1], weights[i]);
+            lki_exact_add(&metric->sums[1], weights[i]);
     }
-    lk_exact_sum_add(&metric->sums[1], (double)ones);
+    lki_exact_add(&metric->sums[1], (double)ones);
     metric->spread.last[0] = NAN; /* a batch of which nothing counts has no mean */
     if (weight != 0) lki_spread_add(&metric->spread, 0, sum / weight, (double)count);
     return LK_OK;

@@ -124,11 +124,6 @@ static lk_status describe(const lk_metric *metric, const lk_tensor *outputs, con
     return LK_OK;
 }
 
-bool lki_metric_wants_targets(const lk_metric *metric)
-{
-    return !metric->kind->update_tensors;
-}
-
 lk_status lki_metric_check_open(const lk_metric *metric)
 {
     if (!metric->reduced) return LK_OK;

@@ -90,7 +90,10 @@ struct lk_metric {
 lk_metric *lki_metric_new(size_t nbytes, const lki_metric_kind *kind, const lk_metric_options *options);
 
 /* Whether the metric can do without targets. */
-bool lki_metric_wants_targets(const lk_metric *metric);
+static inline bool lki_metric_wants_targets(const lk_metric *metric)
+{
+    return !metric->kind->update_tensors;
+}
 
 /* Fails where the state is already that of all ranks: what is added then would be counted by one alone. */
 lk_status lki_metric_check_open(const lk_metric *metric);

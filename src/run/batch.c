@@ -4,9 +4,9 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "data/batch.h"
 #include "metric/mean.h"
 #include "resume/kept_optimizer.h"
+#include "run/batch_tensor.h"
 #include "run/run.h"
 #include "step/step.h"
 
@@ -260,38 +260,8 @@ lk_status lk_runner_put_tensor(lk_runner *runner, const char *key, const lk_tens
     return LK_OK;
 }
 
-/* Asks the step once per batch: several metrics may look at one output. */
-static const lk_tensor *known_output(lk_runner *runner, const char *key)
-{
-    lki_run_batch *known = &runner->run->batch;
-    const lk_step *step = runner->step;
-    for (int i = 0; i < known->output_count && known->outputs_of == step->batch_count; i++)
-        if (strcmp(known->outputs[i].key, key) == 0) return known->outputs[i].tensor;
-    const lk_tensor *output = lk_step_output(runner->step, key);
-    if (known->outputs_of != step->batch_count) known->output_count = 0;
-    known->outputs_of = step->batch_count;
-    if (output && known->output_count < LKI_MAX_MADE)
-        known->outputs[known->output_count++] = (lki_made){key, output};
-    return output;
-}
-
-static const lk_tensor *made_or_field(const lk_runner *runner, const char *key)
-{
-    const lki_run_batch *known = &runner->run->batch;
-    for (int i = 0; i < known->made_count; i++)
-        if (strcmp(known->made[i].key, key) == 0) return known->made[i].tensor;
-    return lki_batch_get(runner->batch, key);
-}
-
-const lk_tensor *lki_run_tensor(lk_runner *runner, const char *key)
-{
-    const lk_tensor *tensor = made_or_field(runner, key);
-    if (tensor || !runner->step) return tensor;
-    return known_output(runner, key);
-}
-
 const lk_tensor *lk_runner_tensor(lk_runner *runner, const char *key)
 {
-    const lk_tensor *tensor = made_or_field(runner, key);
+    const lk_tensor *tensor = lki_run_made_or_field(runner, key);
     return tensor || !runner->step ? tensor : lk_step_output(runner->step, key);
 }

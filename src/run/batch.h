@@ -18,16 +18,13 @@ typedef struct lki_run_batch {
     const lk_batch *under_way;    /* launched, and nobody has looked at it yet; NULL for none */
     lki_made made[LKI_MAX_MADE];
     int made_count;
-    lki_made outputs[LKI_MAX_MADE]; /* of the step, that somebody has asked for */
+    lki_made outputs[LKI_MAX_MADE]; /* of the step, that somebody has asked for: batch_tensor.h */
     int output_count;
     uint64_t outputs_of;  /* number of the step's batch that they are of */
     bool restarts_groups; /* of accumulated batches, with each epoch */
     bool nan_ends_run;    /* a loss that is not a number ends the run in order instead of failing it */
     bool said_diverged;   /* a loss was so large that the user was warned */
 } lki_run_batch;
-
-/* As lk_runner_tensor, for a `key` that lives as long as the run. */
-const lk_tensor *lki_run_tensor(lk_runner *runner, const char *key);
 
 /* Makes the runner's step, unless the one it has fits. */
 lk_status lki_run_prepare_step(lk_runner *runner);

@@ -22,9 +22,10 @@ static void list_all(lki_listeners *listeners)
     for (int moment = 0; moment < LKI_MOMENT_COUNT; moment++) {
         lki_moment_listeners *at = &listeners->at[moment];
         at->count = 0;
+        at->has_resting = false;
         for (int i = 0; i < listeners->count; i++) {
             lk_callback_slot slot = slot_of(listeners->callbacks[i], (lki_moment)moment);
-            if (slot) at->items[at->count++] = (lki_listener){slot, listeners->callbacks[i]};
+            if (slot) at->items[at->count++] = (lki_listener){slot, listeners->callbacks[i], false};
         }
     }
 }
@@ -46,6 +47,28 @@ lk_status lki_run_add_callback(lk_runner *runner, lk_callback *callback)
     return LK_OK;
 }
 
+void lki_run_rest(lk_runner *runner, const lk_callback *callback, lki_moment moment)
+{
+    lki_moment_listeners *at = &runner->run->listeners.at[moment];
+    for (int i = 0; i < at->count; i++)
+        if (at->items[i].callback == callback) at->has_resting = at->items[i].rests = true;
+}
+
+/* When nobody goes through the list. */
+static void leave_out_resting(lki_moment_listeners *at)
+{
+    int kept = 0;
+    for (int i = 0; i < at->count; i++)
+        if (!at->items[i].rests) at->items[kept++] = at->items[i];
+    at->count = kept;
+    at->has_resting = false;
+}
+
+void lki_run_wake(lk_runner *runner)
+{
+    list_all(&runner->run->listeners);
+}
+
 /* Whether a callback may look at the weights: all may, but for those that have said they come late. */
 static bool may_look_at_weights(const lk_callback *callback, lki_moment moment)
 {
@@ -54,7 +77,7 @@ static bool may_look_at_weights(const lk_callback *callback, lki_moment moment)
 
 lk_status lki_run_call(lk_runner *runner, lki_moment moment)
 {
-    const lki_moment_listeners *at = &runner->run->listeners.at[moment];
+    lki_moment_listeners *at = &runner->run->listeners.at[moment];
     bool are_shown = false;
     for (int i = 0; i < at->count; i++) {
         const lki_listener *listener = &at->items[i];
@@ -66,5 +89,6 @@ lk_status lki_run_call(lk_runner *runner, lki_moment moment)
         LKI_TRY(lki_fail_if_silent(listener->slot(listener->callback, runner), said, "callback",
                                    listener->callback->ops->name));
     }
+    if (at->has_resting) leave_out_resting(at);
     return LK_OK;
 }

@@ -115,7 +115,9 @@ lk_status lki_run_one_loader(lk_runner *runner, int index)
 {
     LKI_TRY(start_loader(runner, index));
     LKI_TRY(make_step_together(runner));
-    LKI_TRY(lki_run_batches(runner));
+    lk_status status = lki_run_batches(runner);
+    lki_run_wake(runner);
+    if (status) return status;
     runner->batch = NULL;
     LKI_TRY(lki_metric_reduce(runner->run->pass.metrics, runner->run->pass.count,
                               &runner->run->ranks.collectives));

@@ -28,7 +28,7 @@ lk_status lki_ranks_comm_for_step(const lk_step_options *options, lk_comm **comm
     return LK_OK;
 }
 
-lk_status lki_ranks_check_step(const lk_comm *comm, uint64_t run_number)
+lk_status lki_ranks_check_own_step(const lk_comm *comm, uint64_t run_number)
 {
     if (run_number && (!current || run_number != current->number))
         return lki_fail(LK_ERR_INVALID, "the step belongs to a run on several ranks that has ended: make it "

@@ -30,6 +30,10 @@ lk_status lki_ranks_comm_for_step(const lk_step_options *options, lk_comm **comm
 
 /* Fails for a step that would train on this rank alone though nobody has said so: one that was made outside
  * of the run, or in an earlier run. */
-lk_status lki_ranks_check_step(const lk_comm *comm, uint64_t run_number);
+lk_status lki_ranks_check_own_step(const lk_comm *comm, uint64_t run_number);
+static inline lk_status lki_ranks_check_step(const lk_comm *comm, uint64_t run_number)
+{
+    return comm && !run_number ? LK_OK : lki_ranks_check_own_step(comm, run_number);
+}
 
 #endif
