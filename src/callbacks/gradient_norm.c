@@ -2,8 +2,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "callbacks/callbacks.h"
-#include "resume/metric_state.h"
 #include "callbacks/gradients.h"
+#include "resume/metric_state.h"
 #include "tensor/element.h"
 
 #include <math.h>

@@ -3,9 +3,9 @@
 #include "base/status.h"
 #include "base/take.h"
 #include "callbacks/callbacks.h"
+#include "metric/metric.h"
 #include "resume/metric_state.h"
 #include "run/batch_tensor.h"
-#include "metric/metric.h"
 
 #include <string.h>
 

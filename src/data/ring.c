@@ -5,8 +5,8 @@
 #include "data/dataset.h"
 #include "data/rows.h"
 #include "data/transform.h"
-#include "tensor/mapped.h"
 #include "tensor/buffer.h"
+#include "tensor/mapped.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -70,7 +70,7 @@ void lki_process_role_set(const lki_role *role);
 /* The flags that lk_launch_arguments remembered. */
 const lki_launch_flags *lki_process_flags(void);
 
-/* environment.c: the value, or NULL where it is not set or empty. */
+/* The value, or NULL if it is not set or empty. */
 const char *lki_environment_get(const char *const *environment, const char *name);
 /* *found tells an absent variable from a number; a value that is no number in [least, most] is LK_ERR_CONFIG.
  */

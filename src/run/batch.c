@@ -173,9 +173,11 @@ lk_status lki_run_add_loss(lk_runner *runner, const char *name, lk_metric *metri
     const lk_step *step = runner->step;
     bool is_steps_own =
         step && step->has_loss && strcmp(name, step->options.loss_key) == 0 && same_number(step->loss, value);
-    if (is_steps_own && step->current->sample_rule.output)
+    bool has_samples = is_steps_own && step->current->sample_rule.output;
+    bool is_padded_alone = has_samples && !pass_knows_samples(runner);
+    if (has_samples)
         LKI_TRY(lki_step_sample_losses(runner->step, runner->batch, runner->counted_batch_size, &losses));
-    if (losses && losses->count && !pass_knows_samples(runner)) return add_padded_batch(metric, losses);
+    if (losses && losses->count && is_padded_alone) return add_padded_batch(metric, losses);
     if (losses && losses->count)
         return lki_mean_metric_add_samples(metric, losses->sums, losses->weights, losses->count);
     return lk_metric_update_value(metric, value, runner->counted_batch_size);

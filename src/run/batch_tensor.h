@@ -2,7 +2,7 @@
 #ifndef LKI_RUN_BATCH_TENSOR_H
 #define LKI_RUN_BATCH_TENSOR_H
 
-#include "data/batch.h"
+#include "data/batch_fields.h"
 #include "run/run.h"
 #include "step/step.h"
 

@@ -6,12 +6,12 @@
 #include "run/fit_data.h"
 
 #include "base/status.h"
-#include "run/run.h"
-#include "run/run_header.h"
 #include "data/convert.h"
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "graph/graph.h"
+#include "run/run.h"
+#include "run/run_header.h"
 
 #include <string.h>
 

@@ -8,11 +8,11 @@
 #include "run/distributed.h"
 #include "run/listeners.h"
 #include "run/loaders.h"
+#include "run/loggers.h"
 #include "run/metric_names.h"
 #include "run/objective.h"
 #include "run/parts.h"
 #include "run/pass_metrics.h"
-#include "run/report.h"
 #include "run/run_engine.h"
 #include "run/setup.h"
 

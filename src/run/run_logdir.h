@@ -1,4 +1,4 @@
-/* A run's hold on its logdir; see logdir.c. */
+/* A run's hold on its logdir; see run_logdir.c. */
 #ifndef LKI_RUN_RUN_LOGDIR_H
 #define LKI_RUN_RUN_LOGDIR_H
 

@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "data/batch.h"
+#include "data/batch_fields.h"
 #include "graph/graph.h"
 #include "graph/record_util.h"
 #include "step/step.h"

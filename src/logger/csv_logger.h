@@ -1,6 +1,6 @@
 /* What a run asks of the CSV logger's files before it goes on with them. */
-#ifndef LKI_LOGGER_CSV_H
-#define LKI_LOGGER_CSV_H
+#ifndef LKI_LOGGER_CSV_LOGGER_H
+#define LKI_LOGGER_CSV_LOGGER_H
 
 #include <lockstep/status.h>
 

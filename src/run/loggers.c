@@ -1,11 +1,11 @@
-#include "run/report.h"
+#include "run/loggers.h"
 
 #include "base/atomic_file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/json_file.h"
-#include "logger/csv.h"
+#include "logger/csv_logger.h"
 #include "logger/logger.h"
 #include "run/loop.h"
 #include "run/run.h"

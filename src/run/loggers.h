@@ -1,6 +1,6 @@
 /* What a run tells its loggers: the ones it was given and those it adds by itself. */
-#ifndef LKI_RUN_REPORT_H
-#define LKI_RUN_REPORT_H
+#ifndef LKI_RUN_LOGGERS_H
+#define LKI_RUN_LOGGERS_H
 
 #include <lockstep/runner.h>
 

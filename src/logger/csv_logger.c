@@ -1,4 +1,4 @@
-#include "logger/csv.h"
+#include "logger/csv_logger.h"
 
 #include "base/atomic_file.h"
 #include "base/memory.h"

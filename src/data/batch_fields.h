@@ -1,6 +1,6 @@
 /* The fields of a batch, for code that asks for them at every batch. */
-#ifndef LKI_DATA_BATCH_H
-#define LKI_DATA_BATCH_H
+#ifndef LKI_DATA_BATCH_FIELDS_H
+#define LKI_DATA_BATCH_FIELDS_H
 
 #include <lockstep/data.h>
 
