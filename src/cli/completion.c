@@ -9,7 +9,7 @@ typedef struct completion_options {
 
 static const lki_option table[] = {
     {"list", 0, LKI_OPTION_FLAG, offsetof(completion_options, list), NULL, NULL,
-     "every command and option, one a line, instead of a script", 0},
+     "print every command and option, one per line, instead of the script", 0},
     {0},
 };
 
@@ -91,7 +91,7 @@ static int run(const void *pointer)
 const lki_command lki_command_completion = {
     .name = "completion",
     .usage = "[--list]",
-    .summary = "Prints the completion for bash.",
+    .summary = "Prints the completion script for bash.",
     .options = table,
     .options_nbytes = sizeof(completion_options),
     .run = run,

@@ -15,10 +15,10 @@ typedef struct components_options {
 
 static const lki_option table[] = {
     {"kind", 'k', LKI_OPTION_TEXT, OFFSET(kind), "KIND", NULL,
-     "only these: module, criterion, optimizer, callback, ...", 0},
+     "only this kind: module, criterion, optimizer, callback, ...", 0},
     LKI_EXPDIR_OPTION(OFFSET(expdir)),
-    {"names", 0, LKI_OPTION_FLAG, OFFSET(names), NULL, NULL, "every name alone, one a line", 0},
-    {"markdown", 0, LKI_OPTION_FLAG, OFFSET(markdown), NULL, NULL, "the reference page", 0},
+    {"names", 0, LKI_OPTION_FLAG, OFFSET(names), NULL, NULL, "print names only, one per line", 0},
+    {"markdown", 0, LKI_OPTION_FLAG, OFFSET(markdown), NULL, NULL, "print the reference page", 0},
     {0},
 };
 

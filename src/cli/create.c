@@ -184,22 +184,22 @@ static const lki_option create_table[] = {
      .type = LKI_OPTION_TEXT,
      .offset = offsetof(create_options, name),
      .value = "NAME",
-     .help = "The project's name, and its folder's."},
+     .help = "name of the project and of its directory"},
     {.name = "gtb",
      .type = LKI_OPTION_FLAG,
      .offset = offsetof(create_options, gtb),
-     .help = "Also the training backend's source, which then is the one used."},
+     .help = "also write the source of the training backend, and use it"},
     {.name = "get-train-backend",
      .type = LKI_OPTION_FLAG,
      .offset = offsetof(create_options, get_train_backend),
-     .help = "The same as --gtb."},
+     .help = "the same as --gtb"},
     {0},
 };
 
 const lki_command lki_command_create = {
     .name = "create",
     .usage = "-n NAME [--gtb]",
-    .summary = "Makes a project to start from: an estimator that builds and trains.",
+    .summary = "Creates a project: an estimator that builds and trains.",
     .options = create_table,
     .options_nbytes = sizeof(create_options),
     .run = run_create,
@@ -224,7 +224,7 @@ static int run_gtb(const void *options)
 const lki_command lki_command_gtb = {
     .name = "gtb",
     .usage = "",
-    .summary = "Writes the training backend's source here, to be changed.",
+    .summary = "Writes the source of the training backend into this directory.",
     .options_nbytes = sizeof(no_options),
     .run = run_gtb,
 };
@@ -250,7 +250,7 @@ static int run_get_examples(const void *options)
 const lki_command lki_command_get_examples = {
     .name = "get-examples",
     .usage = "",
-    .summary = "Writes the examples' sources and configs into lockstep_examples/.",
+    .summary = "Writes the examples into lockstep_examples/.",
     .options_nbytes = sizeof(no_options),
     .run = run_get_examples,
 };

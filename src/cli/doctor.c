@@ -185,6 +185,6 @@ static int run(const void *options)
 const lki_command lki_command_doctor = {
     .name = "doctor",
     .usage = "",
-    .summary = "Says what this machine can do: engines, kernels, comms, GPUs, MPI, Slurm.",
+    .summary = "Prints what this machine can do: engines, kernels, comms, GPUs, MPI, Slurm.",
     .run = run,
 };

@@ -18,35 +18,39 @@ typedef struct evaluate_options {
 #define CONFIG                                                                                               \
     {                                                                                                        \
         "config", 'C', LKI_OPTION_TEXTS, OFFSET(config.files), "FILE", NULL,                                 \
-            "a config; later ones are merged over earlier ones", 0                                           \
+            "a config; later files are merged over earlier ones", 0                                          \
     }
 #define CHECKPOINT                                                                                           \
     {                                                                                                        \
-        "checkpoint", 'c', LKI_OPTION_TEXT, OFFSET(checkpoint), "FILE", NULL,                                \
-            "the weights, a safetensors file", 0                                                             \
+        "checkpoint", 'c', LKI_OPTION_TEXT, OFFSET(checkpoint), "FILE", NULL, "weights: a safetensors file", \
+            0                                                                                                \
     }
 #define LOADER                                                                                               \
     {                                                                                                        \
         "loader", 'l', LKI_OPTION_TEXT, OFFSET(loader), "KEY", NULL,                                         \
-            "which loader (the run's valid_loader)", 0                                                       \
+            "the loader to use (the run's valid_loader)", 0                                                  \
     }
 #define DEVICE                                                                                               \
     {                                                                                                        \
-        "device", 0, LKI_OPTION_TEXT, OFFSET(device), NULL, "auto|cpu|cuda|ref", "where it runs", 0          \
+        "device", 0, LKI_OPTION_TEXT, OFFSET(device), NULL, "auto|cpu|cuda|ref", "the device to run on", 0   \
     }
 #define VERBOSE                                                                                              \
     {                                                                                                        \
-        "verbose", 'v', LKI_OPTION_FLAG, OFFSET(verbose), NULL, NULL, "progress", 0                          \
+        "verbose", 'v', LKI_OPTION_FLAG, OFFSET(verbose), NULL, NULL, "print progress", 0                    \
     }
 
 #define EXPDIR LKI_EXPDIR_OPTION(OFFSET(config.expdir))
 
 static const lki_option evaluate_table[] = {CONFIG, EXPDIR, CHECKPOINT, LOADER, DEVICE, VERBOSE, {0}};
 static const lki_option predict_table[] = {
-    CONFIG,     EXPDIR,
-    CHECKPOINT, LOADER,
-    DEVICE,     {"output", 'o', LKI_OPTION_TEXT, OFFSET(output), "FILE", NULL, "the .npy file to write", 0},
-    VERBOSE,    {0},
+    CONFIG,
+    EXPDIR,
+    CHECKPOINT,
+    LOADER,
+    DEVICE,
+    {"output", 'o', LKI_OPTION_TEXT, OFFSET(output), "FILE", NULL, "write the outputs to this .npy file", 0},
+    VERBOSE,
+    {0},
 };
 
 static void print_metrics(const lk_metrics *metrics)
@@ -106,7 +110,7 @@ static int run_predict(const void *pointer)
 const lki_command lki_command_evaluate = {
     .name = "evaluate",
     .usage = "-C FILE -c CHECKPOINT [--loader KEY] [--a/b/0=VALUE ...] [options]",
-    .summary = "Prints the metrics of a checkpoint on a loader of its config.",
+    .summary = "Prints the metrics of a checkpoint on one loader of its config.",
     .options = evaluate_table,
     .options_nbytes = sizeof(evaluate_options),
     .takes_overrides = true,
@@ -117,7 +121,7 @@ const lki_command lki_command_evaluate = {
 const lki_command lki_command_predict = {
     .name = "predict",
     .usage = "-C FILE -c CHECKPOINT -o OUTPUT [--loader KEY] [--a/b/0=VALUE ...] [options]",
-    .summary = "Writes the outputs of a checkpoint for a loader of its config.",
+    .summary = "Writes the outputs of a checkpoint for one loader of its config.",
     .options = predict_table,
     .options_nbytes = sizeof(evaluate_options),
     .takes_overrides = true,

@@ -34,7 +34,7 @@ static int run(const void *pointer)
 const lki_command lki_command_hash = {
     .name = "hash",
     .usage = "FILE ...",
-    .summary = "Prints one content hash of the weights in each checkpoint.",
+    .summary = "Prints a hash of the weights in each checkpoint.",
     .options_nbytes = sizeof(hash_options),
     .positional = "a safetensors file",
     .positional_offset = offsetof(hash_options, files),

@@ -23,8 +23,9 @@ void lki_print_overview(FILE *out)
             lk_version());
     for (int i = 0; lki_commands[i]; i++)
         fprintf(out, "  %-12s %s\n", lki_commands[i]->name, lki_commands[i]->summary);
-    fprintf(out, "\nlockstep COMMAND --help shows a command's options, lockstep help NAME a component's "
-                 "parameters,\nlockstep help environment the variables that are read.\n");
+    fprintf(out, "\nlockstep COMMAND --help     options of a command\n"
+                 "lockstep help NAME          parameters of a component\n"
+                 "lockstep help environment   environment variables\n");
 }
 
 static int run(const void *pointer)
@@ -55,7 +56,7 @@ static int run(const void *pointer)
 const lki_command lki_command_help = {
     .name = "help",
     .usage = "[--expdir DIR] [COMMAND | COMPONENT | environment ...]",
-    .summary = "Explains a command, or a component that a config can name.",
+    .summary = "Explains a command or a component.",
     .options = table,
     .options_nbytes = sizeof(help_options),
     .positional = "a command or a component",

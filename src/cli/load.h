@@ -14,7 +14,8 @@ typedef struct lki_config_options {
 
 #define LKI_EXPDIR_OPTION(offset_)                                                                           \
     {                                                                                                        \
-        "expdir", 0, LKI_OPTION_TEXT, offset_, "DIR", NULL, "C sources of components of one's own", 0        \
+        "expdir", 0, LKI_OPTION_TEXT, offset_, "DIR", NULL,                                                  \
+            "directory with C sources of your own components", 0                                             \
     }
 
 /* Compiles and loads the components of --expdir, where it is given. Returns the exit code, and reports. */

@@ -233,13 +233,13 @@ static int option_width(const lki_option *options)
 
 void lki_command_print_help(FILE *out, const lki_command *command)
 {
-    static const lki_option help = {.name = "help", .letter = 'h', .help = "show this and stop"};
+    static const lki_option help = {.name = "help", .letter = 'h', .help = "print this help"};
     int width = option_width(command->options);
     if (width < 10) width = 10;
     fprintf(out, "lockstep %s %s\n\n%s\n\nOptions:\n", command->name, command->usage, command->summary);
     for (const lki_option *o = command->options; o && o->name; o++) print_option(out, o, width);
     print_option(out, &help, width);
     if (command->takes_overrides)
-        fprintf(out, "  %-*s  %s\n", width, "    --a/b/0=VALUE[:type]", "set a value of the config");
+        fprintf(out, "  %-*s  %s\n", width, "    --a/b/0=VALUE[:type]", "override a value of the config");
     if (command->notes) fprintf(out, "\n%s\n", command->notes);
 }

@@ -25,13 +25,13 @@ static void a_table_for_people(void **state)
     (void)state;
     const said *r = lockstep("bench --simulate --model convnet");
     assert_int_equal(r->exit_code, 0);
-    lkt_contains(r->out, "convnet: 1199882 parameters in 2 buckets, batch 64 a rank");
-    lkt_contains(r->out, "Gloo between hosts; 1 rank a host; 25 us one way");
+    lkt_contains(r->out, "convnet: 1199882 parameters in 2 buckets, batch 64 per rank");
+    lkt_contains(r->out, "Gloo between hosts; 1 rank per host; 25 us one way");
     lkt_contains(r->out, "\n   4096    4096 ");
     r = lockstep("bench --simulate --ranks-per-host 8 --max-ranks 64 --latency-us=10 --bandwidth-gbit 100");
     lkt_contains(r->out, "mnist-linear: 7850 parameters in 1 bucket");
     lkt_contains(r->out, "resnet-50: 25557032 parameters in 19 buckets");
-    lkt_contains(r->out, "shared memory inside a host, Gloo between hosts; 8 ranks a host; 10 us one way");
+    lkt_contains(r->out, "shared memory within a host, Gloo between hosts; 8 ranks per host; 10 us one way");
     lkt_contains(r->out, "100 Gbit/s\n");
     assert_null(strstr(r->out, "\n    128 "));
 }

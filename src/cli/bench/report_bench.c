@@ -72,23 +72,24 @@ static const char *describe_backend(const lki_cluster *c)
 {
     if (c->backend == LKI_SCALING_MPI) return "MPI between all ranks";
     if (c->backend == LKI_SCALING_GLOO) return "Gloo between all ranks";
-    return c->ranks_per_host > 1 ? "shared memory inside a host, Gloo between hosts" : "Gloo between hosts";
+    return c->ranks_per_host > 1 ? "shared memory within a host, Gloo between hosts" : "Gloo between hosts";
 }
 
 static void print_head(const lki_workload *w, const lki_cluster *c, int buckets)
 {
     lki_network n = c->network;
     lki_network_defaults(&n);
-    printf("%s: %lld parameters in %d bucket%s, batch %lld a rank; forward %.3f ms, backward %.3f ms, update "
-           "%.3f ms\n",
-           w->name, (long long)w->parameter_count, buckets, buckets == 1 ? "" : "s", (long long)w->batch_size,
-           w->forward_s * 1e3, w->backward_s * 1e3, w->update_s * 1e3);
-    printf("%s; %d rank%s a host; %.4g us one way and %.4g us of software a message, %.4g Gbit/s\n",
+    printf(
+        "%s: %lld parameters in %d bucket%s, batch %lld per rank; forward %.3f ms, backward %.3f ms, update "
+        "%.3f ms\n",
+        w->name, (long long)w->parameter_count, buckets, buckets == 1 ? "" : "s", (long long)w->batch_size,
+        w->forward_s * 1e3, w->backward_s * 1e3, w->update_s * 1e3);
+    printf("%s; %d rank%s per host; %.4g us one way and %.4g us of software per message, %.4g Gbit/s\n",
            describe_backend(c), c->ranks_per_host, c->ranks_per_host == 1 ? "" : "s", n.latency_s * 1e6,
            n.overhead_s * 1e6, n.bandwidth * 8e-9);
     if (c->accumulation > 1)
-        printf("gradients of %d batches are added up before they travel\n", c->accumulation);
-    if (c->compress) printf("gradients travel as bf16\n");
+        printf("gradients of %d batches are accumulated before they are sent\n", c->accumulation);
+    if (c->compress) printf("gradients are sent as bf16\n");
     printf("%7s %7s %12s %12s %12s %11s %13s\n", "ranks", "hosts", "step ms", "exposed ms", "network ms",
            "efficiency", "samples/s");
 }
