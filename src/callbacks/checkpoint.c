@@ -184,13 +184,13 @@ static lk_status rebuild_storage(checkpoint_context *context, lk_runner *runner,
     const char *kind = context->whole_runner ? "runner" : "model";
     if (lki_storage_rebuild(storage, context->folder, kind) && is_there)
         return lki_fail_prefix(lki_last_status(),
-                               "%s is %s, and cannot be made again: move the numbered checkpoints away or "
+                               "%s is %s, and cannot be rebuilt: move the numbered checkpoints away or "
                                "resume into another logdir",
                                path, why);
     if (storage->entry_count == 0) return LK_OK;
-    lki_log(LKI_LOG_WARNING, "%s is %s: made again from %d checkpoint%s, the best is %s", path, why,
+    lki_log(LKI_LOG_WARNING, "%s is %s: rebuilt from %d checkpoint%s, the best is %s", path, why,
             storage->entry_count, storage->entry_count == 1 ? "" : "s", storage->entries[0].logpath);
-    LKI_TRY(lki_header_note(&runner->run->reporting.notes, "%s is %s: made again from %d checkpoint%s", path,
+    LKI_TRY(lki_header_note(&runner->run->reporting.notes, "%s is %s: rebuilt from %d checkpoint%s", path,
                             why, storage->entry_count, storage->entry_count == 1 ? "" : "s"));
     LKI_TRY(lki_storage_save(storage, path));
     return link_best(context);
@@ -251,9 +251,8 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     if (!options->logdir && runner->logdir && !(options->logdir = lki_strdup(runner->logdir)))
         return LK_ERR_NOMEM;
     if (!options->logdir && !resumes(context, runner))
-        return lki_fail(LK_ERR_INVALID,
-                        "CheckpointCallback: there is no folder to write to: give it a logdir, "
-                        "or the run");
+        return lki_fail(LK_ERR_INVALID, "CheckpointCallback: there is no directory to write to: set the "
+                                        "logdir of the callback or of the run");
     if (options->logdir) {
         context->folder = lki_format("%s/checkpoints", options->logdir);
         if (!context->folder) return LK_ERR_NOMEM;
@@ -415,7 +414,8 @@ lk_callback *lk_checkpoint_callback_with(const lk_checkpoint_callback_options *g
         return lki_fail_null(LK_ERR_INVALID, "CheckpointCallback: %s must not be negative",
                              options.topk < 0 ? "topk" : "save_every_batches");
     if (options.minimize && options.maximize)
-        return lki_fail_null(LK_ERR_INVALID, "CheckpointCallback: minimize and maximize: say one of them");
+        return lki_fail_null(LK_ERR_INVALID,
+                             "CheckpointCallback: minimize and maximize are both set: keep one of them");
     if (options.no_save_best && options.load_best_on_end)
         return lki_fail_null(LK_ERR_INVALID,
                              "CheckpointCallback: load_best_on_end needs the best to be kept: "

@@ -101,7 +101,8 @@ lk_callback *lk_early_stopping_callback_with(const lk_early_stopping_callback_op
                              "EarlyStoppingCallback: min_delta: expected a number of at least 0, found %g",
                              options.min_delta);
     if (options.minimize && options.maximize)
-        return lki_fail_null(LK_ERR_INVALID, "EarlyStoppingCallback: minimize and maximize: say one of them");
+        return lki_fail_null(LK_ERR_INVALID,
+                             "EarlyStoppingCallback: minimize and maximize are both set: keep one of them");
     lk_callback *callback = lki_callback_new(&ops, sizeof(early_stopping_context), LK_ORDER_EXTERNAL);
     if (!callback) return NULL;
     early_stopping_context *context = callback->context;

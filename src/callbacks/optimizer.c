@@ -100,7 +100,7 @@ static lk_status check(const lk_optimizer_callback_options *options)
     if (options->optimizer_key &&
         (options->accumulation_steps > 1 || options->clip_norm > 0 || options->clip_value > 0))
         return lki_fail(LK_ERR_INVALID,
-                        "OptimizerCallback: an optimizer by key belongs to a step of your own: say "
+                        "OptimizerCallback: an optimizer by key belongs to your own step: set "
                         "accumulation_steps and clipping in the options of lk_runner_step");
     return LK_OK;
 }

@@ -23,8 +23,10 @@ static lk_status choose(const periodic_context *context, lk_runner *runner)
     }
     for (int i = 0; i < run->loaders.count; i++) any = any || !run->loaders.items[i].skip;
     if (any) return LK_OK;
-    return lki_fail(LK_ERR_INVALID, "PeriodicLoaderCallback: every loader rests in epoch %lld",
-                    (long long)runner->epoch_step);
+    return lki_fail(
+        LK_ERR_INVALID,
+        "PeriodicLoaderCallback: no loader runs in epoch %lld: at least one must run in each epoch",
+        (long long)runner->epoch_step);
 }
 
 /* Catalyst's callback is told a second time what decides in the run; both must say the same. */
@@ -42,10 +44,11 @@ static lk_status check_decides(const lki_deciding *decides, const lk_runner *run
                         "\"%s\": write valid_metric: %s in the call of train",
                         metric, runner->valid_metric, metric);
     if (decides->says_minimize && decides->minimize != runner->minimize_valid_metric)
-        return lki_fail(LK_ERR_CONFIG,
-                        "PeriodicLoaderCallback: minimize is not the run's: write minimize_valid_metric: %s "
-                        "in the call of train",
-                        decides->minimize ? "y" : "n");
+        return lki_fail(
+            LK_ERR_CONFIG,
+            "PeriodicLoaderCallback: minimize differs from the run's: write minimize_valid_metric: %s "
+            "in the call of train",
+            decides->minimize ? "y" : "n");
     return LK_OK;
 }
 

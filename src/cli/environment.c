@@ -44,7 +44,7 @@ void lki_environment_note(void)
         snprintf(name, sizeof name, "%.*s", (int)length, *variable);
         lki_suggestion near = {.wanted = name};
         if (!is_known(name, &near))
-            lki_log(LKI_LOG_WARNING, "the environment variable %s is read by nothing%s", name,
+            lki_log(LKI_LOG_WARNING, "unknown environment variable %s%s", name,
                     lki_suggest_text(&near, hint, sizeof hint));
     }
 }

@@ -110,9 +110,10 @@ static lk_status apply_to_loaders(lk_config *config, int call, const lki_node *l
         for (int k = 0; k < 2; k++) {
             if (!numbers[k].value->given) continue;
             if (!is_built)
-                return lki_fail(LK_ERR_CONFIG,
-                                "run: loader \"%s\" is not built in the call of train, its %s cannot be set",
-                                loader, numbers[k].name);
+                return lki_fail(
+                    LK_ERR_CONFIG,
+                    "run: loader \"%s\" is not built in the call of train: set its %s where it is built",
+                    loader, numbers[k].name);
             LKI_SCOPED char *key = lki_format("loaders/%s/%s", loader, numbers[k].name);
             if (!key) return LK_ERR_NOMEM;
             LKI_TRY(set_int(config, call, key, numbers[k].value));

@@ -74,8 +74,8 @@ lk_dataset *lki_dataset_relabel(lk_dataset *dataset, const lk_dataset *like)
     const lk_field *field = lk_dataset_field(dataset, f);
     if (lk_dtype_is_float(field->dtype))
         return lki_fail_null(LK_ERR_INVALID,
-                             "its classes are others than the train loader's, and field \"%s\" is no label "
-                             "any more: give its image folder classes_of",
+                             "its classes differ from the train loader's, and field \"%s\" is no longer a "
+                             "label: set classes_of of its image folder",
                              field->name);
     relabelled *self = lki_calloc(sizeof *self + (size_t)count * sizeof(int64_t), "the numbers of classes");
     if (!self) return NULL;

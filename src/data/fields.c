@@ -28,7 +28,8 @@ lk_status lki_choose_cube(int dims, const int64_t *size, const lk_fields_options
     if (!counted) return LK_OK;
     int64_t parts = options->batch_num > 0 ? whole_root(options->batch_num, dims) : 0;
     if (parts == 0)
-        return lki_fail(LK_ERR_INVALID, "batch_num: %lld is not as many sub-cubes along each of %d axes",
+        return lki_fail(LK_ERR_INVALID,
+                        "batch_num: %lld sub-cubes are not the same number along each of %d axes",
                         (long long)options->batch_num, dims);
     for (int i = 0; i < dims; i++) {
         if (size[i] % parts != 0)

@@ -76,8 +76,7 @@ lk_status lki_sample_steps(const lki_box *box, const lki_box *to, int64_t step[L
     for (int i = 0; i < LK_MAX_SPATIAL; i++) {
         step[i] = find_step(box->size[i], to->size[i]);
         if (step[i] == 0)
-            return lki_fail(LK_ERR_SHAPE,
-                            "sampling: %lld points cannot be sampled to %lld: no whole step leaves as many",
+            return lki_fail(LK_ERR_SHAPE, "sampling: no integer step reduces %lld points to %lld",
                             (long long)box->size[i], (long long)to->size[i]);
     }
     return LK_OK;

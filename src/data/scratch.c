@@ -47,7 +47,7 @@ char *lki_scratch_take(size_t nbytes)
     scratch *mine = of_this_thread();
     if (!mine) return NULL;
     if (mine->level == MAX_LEVELS)
-        return lki_fail_null(LK_ERR_INVALID, "more than %d datasets that change samples wrap each other",
+        return lki_fail_null(LK_ERR_INVALID, "more than %d datasets that change samples are nested",
                              MAX_LEVELS);
     block **place = &mine->blocks[mine->level];
     if (!*place || (*place)->nbytes < nbytes) {

@@ -140,7 +140,7 @@ static lk_status check_same_classes(const lk_dataset *a, const lk_dataset *b, in
         same = strcmp(lk_dataset_class_name(a, i), lk_dataset_class_name(b, i)) == 0;
     if (same) return LK_OK;
     return lki_fail(LK_ERR_INVALID,
-                    "concat: dataset %d has other classes than the first: give its image folder classes_of",
+                    "concat: dataset %d has other classes than the first: set classes_of of its image folder",
                     position);
 }
 

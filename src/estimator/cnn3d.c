@@ -38,7 +38,7 @@ static lk_status check_shape(const lk_estimator *estimator)
     if (fits) return LK_OK;
     return lki_fail(
         LK_ERR_SHAPE,
-        "features of shape %s: expected (channels, x, y, z) with 2 to 65 points an axis: sample or "
+        "features of shape %s: expected (channels, x, y, z) with 2 to 65 points per axis: sample or "
         "cut larger fields",
         lk_shape_format(text, sizeof text, shape));
 }

@@ -210,7 +210,7 @@ static lk_status check_shapes(const lk_estimator *estimator, lk_shape points, lk
     LKI_TRY(row_sizes(estimator, &count, &expected));
     if (points.dim[1] == expected.features && weights.dim[0] == expected.targets) return LK_OK;
     return lki_fail(LK_ERR_SHAPE,
-                    "KRR: it has %lld features and %lld targets a point, expected %lld and %lld",
+                    "KRR: it has %lld features and %lld targets per point, expected %lld and %lld",
                     (long long)points.dim[1], (long long)weights.dim[0], (long long)expected.features,
                     (long long)expected.targets);
 }

@@ -496,7 +496,7 @@ lk_status lki_plan_explain_nan(lki_plan *plan)
         describe_operand(&tensor, input);
         tensor.data = plan->input_data[i];
         if (!is_finite(plan, &tensor))
-            return lki_fail(LK_ERR_NAN, "the loss is not finite because the input \"%s\" already is not",
+            return lki_fail(LK_ERR_NAN, "the loss is not finite because the input \"%s\" is not finite",
                             input->name);
     }
     for (int i = 0; i < plan->graph->param_count; i++) {
@@ -504,10 +504,10 @@ lk_status lki_plan_explain_nan(lki_plan *plan)
         lk_tensor value = *param->param->value;
         value.data = param_address(plan, param->param, &value);
         if (!is_finite(plan, &value))
-            return lki_fail(
-                LK_ERR_NAN,
-                "the loss is not finite because a parameter \"%s\" is not: the learning rate may be too high",
-                param->name);
+            return lki_fail(LK_ERR_NAN,
+                            "the loss is not finite because parameter \"%s\" is not finite: the learning "
+                            "rate may be too high",
+                            param->name);
     }
     for (int c = 0; c < plan->section_begin[LKI_SECTION_BACKWARD]; c++) {
         lk_call *call = &plan->calls[c];

@@ -36,7 +36,7 @@ lk_status lki_infer_batch_norm(lki_node *node)
         return lki_fail(LK_ERR_INVALID, "%s: outside of training it needs a running mean and variance",
                         lk_op_name(node->op));
     if (node->attr.norm.training && x.dim[1] > 0 && lk_shape_count(x) / x.dim[1] < 2)
-        return lki_fail(LK_ERR_SHAPE, "%s: input %s: training needs more than 1 value a channel",
+        return lki_fail(LK_ERR_SHAPE, "%s: input %s: training needs more than 1 value per channel",
                         lk_op_name(node->op), LKI_SHOW(x));
     lki_set_output(node, 0, node->in[0]->dtype, x);
     lki_set_output(node, 1, node->in[0]->dtype, channels);

@@ -300,7 +300,7 @@ static lk_status connect_by_store(lk_comm **out, lki_role *role, const lki_conne
     lki_meeting *meeting = NULL;
     char terms[TERMS_NBYTES];
     if (!role->master[0])
-        return lki_fail(LK_ERR_CONFIG, "rank %d of %d: nobody said where rank 0 is: set MASTER_ADDR",
+        return lki_fail(LK_ERR_CONFIG, "rank %d of %d: the address of rank 0 is unknown: set MASTER_ADDR",
                         role->rank, role->world_size);
     if (role->source == LKI_ROLE_SLURM) lki_slurm_find_master(role);
     describe_terms(terms, options);

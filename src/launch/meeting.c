@@ -240,8 +240,8 @@ static void warn_of_foreign_master(const lki_role *role)
 {
     if (role->rank == 0 && !lki_net_is_own(role->master))
         lki_log(LKI_LOG_WARNING,
-                "rank 0 was told that it is at %s, which is no address of this machine: --host (or "
-                "MASTER_ADDR) is rank 0's own address",
+                "rank 0 was told that it is at %s, which is not an address of this machine: set --host (or "
+                "MASTER_ADDR) to an address of rank 0's machine",
                 role->master);
 }
 

@@ -146,7 +146,7 @@ static lk_status plan_forks(lki_role *role, const lki_launch_flags *flags, const
     if (!one_a_node && has_tasks_on_each_node(role, environment, wanted)) return LK_OK;
     if (!one_a_node)
         return lki_fail(LK_ERR_CONFIG,
-                        "--nproc %d with %d Slurm tasks on %d nodes: either start one task a node (srun "
+                        "--nproc %d with %d Slurm tasks on %d nodes: either start one task per node (srun "
                         "--ntasks-per-node=1) or "
                         "leave --nproc out: each task is a rank",
                         wanted, role->world_size, role->node_count);

@@ -134,7 +134,8 @@ static lk_status check_options(const lk_custom_metric_options *options)
     if (!options->value_names || !options->value_names[0])
         return lki_fail(LK_ERR_INVALID, "%s: a metric of your own needs value_names", name);
     if (!options->parts[0].data)
-        return lki_fail(LK_ERR_INVALID, "%s: without parts its state is lost between ranks: list it", name);
+        return lki_fail(LK_ERR_INVALID, "%s: list its state in parts: the ranks cannot join it otherwise",
+                        name);
     for (int i = 0; i < LK_METRIC_MAX_PARTS && options->parts[i].data; i++)
         LKI_TRY(check_part(&options->parts[i], name, i));
     return LK_OK;

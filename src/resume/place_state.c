@@ -87,8 +87,8 @@ static lk_status check_batch_size(const lk_runner *runner, const lk_state_dict *
     if (saved == own || run->resuming.loader_batch_step == 0) return LK_OK;
     return lki_fail(
         LK_ERR_INVALID,
-        "the run was stopped inside epoch %lld with batches of %lld and cannot go on with batches "
-        "of %lld there: finish the epoch as it was begun (num_epochs %lld), then change them",
+        "the run was stopped in the middle of epoch %lld with batch size %lld and cannot continue it with "
+        "%lld: finish the epoch as it was begun (num_epochs %lld), then change them",
         (long long)runner->epoch_step, (long long)saved, (long long)own, (long long)runner->epoch_step);
 }
 

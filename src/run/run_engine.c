@@ -79,7 +79,7 @@ static void describe(const gpu_word *words, int count, char *text, size_t capaci
     else if (gpus < ranks)
         snprintf(text + length, capacity - length, "%d ranks share %d GPUs: %s", ranks, gpus, any->name);
     else
-        snprintf(text + length, capacity - length, "%d GPUs, one a rank: %s", gpus, any->name);
+        snprintf(text + length, capacity - length, "%d GPUs, one per rank: %s", gpus, any->name);
 }
 
 lk_status lki_run_describe_gpus(const lk_runner *runner, char *text, size_t capacity)

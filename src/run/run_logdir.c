@@ -33,7 +33,7 @@ static lk_status refuse(const char *logdir, int fd)
     ssize_t length = pread(fd, owner, sizeof owner - 1, 0);
     if (length > 0) owner[length] = 0;
     close(fd);
-    return lki_fail(LK_ERR_INVALID, "logdir %s: %s is writing there: wait for it, or name another logdir",
+    return lki_fail(LK_ERR_INVALID, "logdir %s: %s is writing there: wait for it, or choose another logdir",
                     logdir, owner);
 }
 
@@ -149,7 +149,7 @@ static lk_status move(const char *logdir, const char *aside, const char *name)
     if (!from || !to) return LK_ERR_NOMEM;
     if (stat(from, &info) != 0) return LK_OK;
     if (rename(from, to) != 0)
-        return lki_fail(LK_ERR_IO, "%s: could not move to %s: %s: say overwrite, or name another logdir",
+        return lki_fail(LK_ERR_IO, "%s: could not move to %s: %s: set overwrite, or choose another logdir",
                         from, to, strerror(errno));
     return S_ISDIR(info.st_mode) ? lki_make_folders(from) : LK_OK;
 }

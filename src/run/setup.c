@@ -208,8 +208,8 @@ lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
     if (options->local_gradients &&
         (options->sync_batch_norm || options->compress_gradients || options->check_replicas > 0))
         return lki_fail(LK_ERR_INVALID,
-                        "local_gradients: the ranks' models are the callbacks' business, so "
-                        "sync_batch_norm, compress_gradients and check_replicas cannot be had");
+                        "local_gradients leaves the models of the ranks to callbacks: sync_batch_norm, "
+                        "compress_gradients and check_replicas cannot be had");
     run->batch.step_options.scaler = options->scaler;
     run->batch.step_options.sync_batch_norm = options->sync_batch_norm;
     run->batch.step_options.compress_gradients = options->compress_gradients;

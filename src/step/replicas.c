@@ -159,7 +159,7 @@ lk_status lki_replicas_check(lki_replicas *replicas, int64_t step_count)
         if (hashes[rank] != hashes[0])
             return lki_fail(
                 LK_ERR_PEER,
-                "the replicas have come apart: rank %d's weights are not rank 0's after %lld updates", rank,
-                (long long)step_count);
+                "the replicas differ: the weights of rank %d are not those of rank 0 after %lld updates",
+                rank, (long long)step_count);
     return LK_OK;
 }

@@ -177,9 +177,9 @@ static lk_status prepare_custom(lki_update *update)
     const char *name = lk_optimizer_name(update->optimizer);
     if (!update->backend->ops->on_host)
         return lki_fail(LK_ERR_UNSUPPORTED,
-                        "%s: an update rule of one's own is C, and runs on the CPU: choose device cpu", name);
+                        "%s: your own update rule is C and runs on the CPU: choose device cpu", name);
     if (update->flat->dtype != LK_F32)
-        return lki_fail(LK_ERR_DTYPE, "%s: an update rule of one's own is for parameters of f32", name);
+        return lki_fail(LK_ERR_DTYPE, "%s: your own update rule needs parameters of f32", name);
     for (int i = update->first_rule; i < update->call_count; i++) {
         update->calls[i].run = run_custom;
         update->calls[i].state = update->optimizer;

@@ -113,8 +113,9 @@ lk_status lki_mapped_name_cut(void)
     pthread_mutex_lock(&files_lock);
     for (int i = 0; i < MAX_FILES && !status; i++)
         if (atomic_load(&files[i].begin) && atomic_load(&files[i].is_cut))
-            status = lki_fail(LK_ERR_IO, "%s: cannot be read any more: it was cut, or its disk has failed",
-                              files[i].path ? files[i].path : "a mapped file");
+            status =
+                lki_fail(LK_ERR_IO, "%s: can no longer be read: it was truncated, or its disk has failed",
+                         files[i].path ? files[i].path : "a mapped file");
     pthread_mutex_unlock(&files_lock);
     return status;
 }

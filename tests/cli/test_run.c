@@ -233,7 +233,8 @@ static void test_catalysts_flags(void **state)
     r = lockstep_in(folder,
                     "run -C " EXAMPLES "/digits.json '--run/0/loaders/valid={_var_: elsewhere}' -j 2");
     assert_int_equal(r->exit_code, 2);
-    lkt_contains(r->err, "loader \"valid\" is not built in the call of train, its num_workers cannot be set");
+    lkt_contains(r->err,
+                 "loader \"valid\" is not built in the call of train: set its num_workers where it is built");
 }
 
 /* The same run by all of its names; another one than bf16's. */

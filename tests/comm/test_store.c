@@ -84,7 +84,7 @@ static void keys(void **state)
     assert_false(swapped);
     lkt_ok(lki_store_compare_set(store, "c", "one", "two", &swapped));
     assert_true(swapped);
-    lkt_fails(lki_store_wait(store, "never", 30, &value, NULL), LK_ERR_TIMEOUT, "nobody has set \"never\"");
+    lkt_fails(lki_store_wait(store, "never", 30, &value, NULL), LK_ERR_TIMEOUT, "no rank has set \"never\"");
     for (int i = 0; i < 500; i++) {
         char key[32];
         snprintf(key, sizeof key, "key-%d", i);

@@ -34,7 +34,7 @@ static void test_a_file_that_is_cut_is_an_error(void **state)
     assert_true(row[0] == 1);
     assert_int_equal(truncate(path, 4096), 0);
     lkt_fails(lk_dataset_gather(dataset, NULL, &last, 1, (void *[]){row}), LK_ERR_IO, "x.npy");
-    lkt_contains(lk_error(), "it was cut, or its disk has failed");
+    lkt_contains(lk_error(), "it was truncated, or its disk has failed");
     lk_dataset_free(dataset);
     /* Other files are not held responsible for it. */
     write_array(LK_F32);
@@ -58,14 +58,14 @@ static void test_a_loader_and_a_conversion_find_it_too(void **state)
         do status = lk_loader_next(loader, &batch);
         while (!status && batch);
         assert_int_equal(status, LK_ERR_IO);
-        lkt_contains(lk_error(), "x.npy: cannot be read any more");
+        lkt_contains(lk_error(), "x.npy: can no longer be read");
         lk_loader_free(loader);
     }
     write_array(LK_F64);
     lk_dataset *dataset = lk_npy_dataset({"features", path});
     assert_int_equal(truncate(path, 4096), 0);
     assert_null(lk_cast_fields(dataset, {"features", LK_F32}));
-    lkt_contains(lk_error(), "x.npy: cannot be read any more");
+    lkt_contains(lk_error(), "x.npy: can no longer be read");
 }
 
 /* A fault that is not ours ends the process as before. */

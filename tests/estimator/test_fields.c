@@ -118,7 +118,7 @@ static void sampling_takes_every_nth_point(void **state)
                 assert_true(lk_tensor_get(sampled, (c * 4 + x) * 2 + y) ==
                             lk_tensor_get(field, (c * 8 + 2 * x) * 6 + 3 * y));
     assert_null(lk_sample_equidistant(field, 2, (int64_t[]){5, 6}));
-    lkt_contains(lk_error(), "8 points cannot be sampled to 5");
+    lkt_contains(lk_error(), "no integer step reduces 8 points to 5");
     lk_tensor_free(sampled);
     lk_tensor_free(field);
     lk_tensor *odd = lkt_wavy(LK_SHAPE(1, 1, 17));
@@ -136,7 +136,7 @@ static void sizes_that_do_not_divide(void **state)
     assert_null(lk_split_cubes(field, 3, (int64_t[]){8, 3, 8}));
     lkt_contains(lk_error(), "8 points do not divide into sub-cubes of 3");
     assert_null(lk_tensor_fields(lk_tensor_view(field), NULL, .batch_num = 4));
-    lkt_contains(lk_error(), "batch_num: 4 is not as many sub-cubes along each of 3 axes");
+    lkt_contains(lk_error(), "batch_num: 4 sub-cubes are not the same number along each of 3 axes");
     assert_null(lk_tensor_fields(lk_tensor_view(field), NULL, .batch_num = 27));
     lkt_contains(lk_error(), "8 points do not divide into 3 parts");
     assert_null(lk_tensor_fields(lk_tensor_view(field), NULL, .batch_size = {4, 4}));
@@ -268,7 +268,7 @@ static void bad_files_are_named(void **state)
     EXPECT("u_0.h5: no array \"w\": the file has a_first, u_last", .features = lk_names("u"),
            .feature_labels = lk_names("w"));
     EXPECT("u_0.h5: array \"u_last\" has shape (2, 4, 4), input_size is (5, 4)", .input_size = {5, 4});
-    EXPECT("u_0.h5: array \"u_last\": sampling: 4 points cannot be sampled to 3", .sample_to = {3, 3});
+    EXPECT("u_0.h5: array \"u_last\": sampling: no integer step reduces 4 points to 3", .sample_to = {3, 3});
     EXPECT("u_0.h5: array \"u_last\": 4 points do not divide into sub-cubes of 3", .batch_size = {3, 3});
     EXPECT("feature_labels: 3 labels for 2 names", .feature_labels = lk_names("a", "b", "c"));
     EXPECT("input_size: expected one to three positive sizes", .input_size = {4, 0, 4});

@@ -140,7 +140,7 @@ static void shapes_that_differ_are_refused(void **state)
     lk_state_dict_free(plain);
     lk_state_dict_free(whole);
     lkt_shell_in(folder, "sed -i '/\"save\"/d; s/\"gamma\": \\([^,]*\\),/\"gamma\": \\1/' one/params.json");
-    check_not_opened("one", "KRR: it has 2 features and 3 targets a point, expected 2 and 1");
+    check_not_opened("one", "KRR: it has 2 features and 3 targets per point, expected 2 and 1");
 }
 
 static void numbers_of_params_that_do_not_fit(void **state)

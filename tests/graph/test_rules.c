@@ -321,7 +321,7 @@ static void normalisations(void **state)
     refuses(lk_op_batch_norm(F32(4, 3, 5), NULL, NULL, F32(3), F32(5), 0.1, 1e-5), LK_ERR_SHAPE,
             "batch_norm: running variance (5,) does not fit input (4, 3, 5): expected (3,)");
     refuses(lk_op_batch_norm(F32(1, 3), NULL, NULL, NULL, NULL, 0.1, 1e-5), LK_ERR_SHAPE,
-            "batch_norm: input (1, 3): training needs more than 1 value a channel");
+            "batch_norm: input (1, 3): training needs more than 1 value per channel");
     lk_value *odd[] = {F32(4, 3, 5), NULL, NULL, NULL, NULL, F32(4, 3, 1)};
     refuses(lki_emit(LK_OP_BATCH_NORM_RELU, &training, 6, odd), LK_ERR_SHAPE,
             "batch_norm_relu: addend (4, 3, 1) does not fit input (4, 3, 5): expected (4, 3, 5)");

@@ -135,7 +135,7 @@ wait $first || { echo "FAILED  the other of two jobs"; failures=$((failures + 1)
 if srun -N 2 -n 4 "$program" --as-rank forks 3 6 >"$work/out.log" 2>&1; then
     echo "FAILED  --nproc beside several tasks a node was accepted"
     failures=$((failures + 1))
-elif grep -q "start one task a node" "$work/out.log"; then
+elif grep -q "start one task per node" "$work/out.log"; then
     echo "ok      --nproc beside several tasks a node is refused"
 else
     echo "FAILED  no helpful error:"

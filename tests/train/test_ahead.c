@@ -246,7 +246,7 @@ static void compare_bad(trial like, bool by_target)
     waiting.train = spoiled(like.kind, by_target);
     ahead.train = spoiled(like.kind, by_target);
     lk_status expected = by_target ? LK_ERR_RANGE : LK_ERR_NAN;
-    const char *fragment = by_target ? "7 at position" : "the input \"features\" already is not";
+    const char *fragment = by_target ? "7 at position" : "the input \"features\" is not finite";
     lkt_fails(run(&waiting), expected, fragment);
     char sentence[512];
     snprintf(sentence, sizeof sentence, "%s", lk_error());

@@ -71,7 +71,7 @@ static void periods_that_cannot_be(void **state)
     lk_runner_free(runner);
     runner = run_with(lk_callbacks(lk_periodic_loader_callback({"train", 2}, {"valid", 0})), 3, NULL,
                       LK_ERR_INVALID);
-    lkt_contains(lk_error(), "every loader rests in epoch 1");
+    lkt_contains(lk_error(), "no loader runs in epoch 1");
     lk_runner_free(runner);
     assert_null(lk_periodic_loader_callback({"valid", -1}));
 }

@@ -118,7 +118,7 @@ static void test_an_unknown_class_is_refused(void **state)
     /* Labels that were turned into vectors cannot be renumbered any more. */
     lk_dataset *hot = lk_transformed(lk_image_folder(valid_root), lk_transforms(lk_one_hot(2)));
     lkt_fails(train(runner, lk_image_folder(train_root), hot, NULL), LK_ERR_INVALID,
-              "give its image folder classes_of");
+              "set classes_of of its image folder");
     lk_runner_free(runner);
     assert_null(lk_concat(lk_image_folder(train_root), lk_image_folder(valid_root)));
     lkt_contains(lk_error(), "dataset 1 has other classes than the first");

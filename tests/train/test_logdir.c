@@ -146,7 +146,7 @@ static void test_a_running_run_is_not_disturbed(void **state)
     pid_t child = start_run_that_waits(logdir, pipes);
     snprintf(who, sizeof who, "process %ld on ", (long)child);
     lkt_fails(train((job){.logdir = logdir}), LK_ERR_INVALID, who);
-    lkt_contains(lk_error(), "is writing there: wait for it, or name another logdir");
+    lkt_contains(lk_error(), "is writing there: wait for it, or choose another logdir");
     lkt_fails(train((job){.logdir = logdir, .overwrite = true}), LK_ERR_INVALID, who);
     lkt_fails(train((job){.logdir = logdir, .autoresume = "last"}), LK_ERR_INVALID, who);
     /* A process that is dead holds nothing. */
@@ -238,7 +238,7 @@ static void test_a_damaged_list_is_made_again(void **state)
         lk_state_dict_free(dict);
         assert_string_equal(hash, best);
         char *text = lkt_read(lkt_path(logdir, "log.txt"));
-        lkt_contains(text, "made again from 1 checkpoint\n");
+        lkt_contains(text, "rebuilt from 1 checkpoint\n");
         free(text);
         text = lkt_read(lkt_path(logdir, "checkpoints/model.storage.json"));
         lkt_contains(text, "model.0002.safetensors");

@@ -81,7 +81,7 @@ static void checkpoints(void **state)
             .no_checkpoints = true, .logdir = lkt_scratch_folder("options_a"));
     REFUSED("autoresume: resume names a checkpoint already", .autoresume = "last", .resume = "x",
             .logdir = lkt_scratch_folder("options_b"));
-    REFUSED_CALLBACK("CheckpointCallback: there is no folder to write to", lk_checkpoint_callback());
+    REFUSED_CALLBACK("CheckpointCallback: there is no directory to write to", lk_checkpoint_callback());
     REFUSED_CALLBACK("load_best_on_end: the run has a CheckpointCallback of its own",
                      lk_checkpoint_callback(), .load_best_on_end = true,
                      .logdir = lkt_scratch_folder("options_c"));

@@ -213,7 +213,7 @@ static void another_batch_size_waits_for_the_next_epoch(void **state)
     lkt_fails(lkt_whole_run(&run), LK_ERR_STOPPED, "epoch 2, after batch 5");
     run = (lkt_run_options){.logdir = folder, .autoresume = "last", .batch_size = 4};
     lkt_fails(lkt_whole_run(&run), LK_ERR_INVALID,
-              "stopped inside epoch 2 with batches of 8 and cannot go on with batches of 4 there");
+              "stopped in the middle of epoch 2 with batch size 8 and cannot continue it with 4");
     lkt_contains(lk_error(), "num_epochs 2");
     run.batch_size = 0;
     run.num_epochs = 2;

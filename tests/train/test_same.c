@@ -268,8 +268,8 @@ static lk_status train_apart(void *context)
         .callbacks = lk_callbacks(lk_on(batch_end, flip_a_bit, context)), .num_epochs = 3, .seed = 5,
         .check_replicas = i->check, .device = "cpu", .thread_count = 1);
     bool told =
-        status == LK_ERR_PEER && strstr(lk_error(), "the replicas have come apart: rank 1's weights are "
-                                                    "not rank 0's after ");
+        status == LK_ERR_PEER && strstr(lk_error(), "the replicas differ: the weights of rank 1 are not "
+                                                    "those of rank 0 after ");
     lk_runner_free(runner);
     if (told == i->expected) return LK_OK;
     LKI_SCOPED char *text = lki_strdup(status ? lk_error() : "nothing");

@@ -32,7 +32,7 @@ static void ranks_share_a_gpu(void **state)
     const char *logdir = lkt_scratch_folder(name);
     lk_runner *shared = train(RANKS, logdir);
     char *log = lkt_read(lkt_path(logdir, "log.txt"));
-    if (!strstr(log, "GPUs, one a rank")) {
+    if (!strstr(log, "GPUs, one per rank")) {
         lkt_contains(log, "2 ranks share GPU 0");
         lkt_contains(log, "through the host's memory");
     }

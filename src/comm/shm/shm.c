@@ -210,7 +210,8 @@ lk_status lki_comm_shm_create(lk_comm **out, const lki_shm_options *options)
     *out = NULL;
     if (options->size < 1 || options->size > LKI_SHM_MAX_RANKS || options->rank < 0 ||
         options->rank >= options->size)
-        return lki_fail(LK_ERR_INVALID, "shm: rank %d of %d is impossible", options->rank, options->size);
+        return lki_fail(LK_ERR_INVALID, "shm: there is no rank %d among %d ranks", options->rank,
+                        options->size);
     lki_shm_comm *shm = LKI_NEW(lki_shm_comm);
     if (!shm) return LK_ERR_NOMEM;
     shm->base.timeout_ms = options->timeout_ms;

@@ -174,7 +174,7 @@ static void answer_wait(lki_store_server *server, lki_client *client, int64_t no
     } else if (failure) { /* who was to set it may be the one that has failed */
         lki_server_reply(client, LK_ERR_PEER, failure->data, failure->length);
     } else if (now >= client->wait_until_ns) {
-        reply_error(client, lki_fail(LK_ERR_TIMEOUT, "nobody has set \"%.*s\" in time",
+        reply_error(client, lki_fail(LK_ERR_TIMEOUT, "no rank has set \"%.*s\" in time",
                                      (int)client->wait_key.length, (const char *)client->wait_key.data));
     } else {
         return;

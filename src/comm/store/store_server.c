@@ -128,7 +128,7 @@ static void free_client(lki_store_server *server, lki_client *client)
     if (client->stage != LKI_CLIENT_READY) server->stranger_count--;
     if (client->registered && server->joined_count < server->world_size) {
         /* Nobody relies on it yet: started again, it is as good as any. */
-        lki_log(LKI_LOG_WARNING, "rank %d on %s has left before all ranks had joined: it is waited for again",
+        lki_log(LKI_LOG_WARNING, "rank %d on %s left before all ranks had joined: waiting for it again",
                 client->rank, client->from);
         server->joined[client->rank] = 0;
         server->joined_count--;

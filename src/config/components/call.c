@@ -163,7 +163,7 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
         LKI_BOOL("amp", "false", "the same, as older configs say it"),                                       \
         LKI_FLOAT("init_scale", "65536", "fp16: what the loss is multiplied with at first"),                 \
         LKI_FLOAT("growth_factor", "2", "fp16: by how much that grows"),                                     \
-        LKI_FLOAT("backoff_factor", "0.5", "fp16: and shrinks, where gradients are not finite"),             \
+        LKI_FLOAT("backoff_factor", "0.5", "fp16: the scale shrinks by it if gradients are not finite"),     \
         LKI_INT("growth_interval", "2000", "fp16: updates in a row after which it grows"),                   \
         LKI_BOOL("ddp", LKI_OPTIONAL, "ranks on all GPUs, or on all cores"),                                 \
         LKI_BOOL("distributed", "false", "the same, as older configs say it"),                               \
@@ -181,7 +181,7 @@ static const lk_parameter train_parameters[] = {
                 "loaders by key; train... is trained on, valid... and others evaluated"),
     LKI_OBJECT("model", MODULE, LKI_OPTIONAL, "the model; the runner's where left out"),
     LKI_OBJECT("engine", ENGINE, LKI_OPTIONAL, "where it runs; the runner's where left out"),
-    LKI_OBJECTS("criterion", CRITERION, LKI_OPTIONAL, "the loss; several by key for runners of one's own"),
+    LKI_OBJECTS("criterion", CRITERION, LKI_OPTIONAL, "the loss; several by key for your own runners"),
     LKI_OBJECTS("optimizer", OPTIMIZER, LKI_OPTIONAL, "how the weights change; several by key likewise"),
     LKI_OBJECT("scheduler", SCHEDULER, LKI_OPTIONAL, "how the learning rate changes"),
     LKI_OBJECTS("callbacks", CALLBACK, LKI_OPTIONAL, "what else happens, a list or a map"),
@@ -205,7 +205,7 @@ static const lk_parameter train_parameters[] = {
     LKI_BOOL("load_best_on_end", "false", "end with the best epoch's weights"),
     ENGINE_PARAMETERS,
     LKI_CHOICE("autoresume", LKI_OPTIONAL, "last|best",
-               "go on from logdir's own checkpoint, where there is one"),
+               "continue from the checkpoint in the logdir, if there is one"),
     LKI_BOOL("overwrite", "false",
              "replace an earlier run's files in logdir, which are moved to LOGDIR.1 otherwise"),
     LKI_TREE("datasets",

@@ -174,7 +174,7 @@ static const lk_parameter checkpoint_parameters[] = {
     LKI_STRING("resume_model", LKI_OPTIONAL, "weights to load at the start"),
     LKI_STRING("resume_runner", LKI_OPTIONAL, "a run to go on with"),
     LKI_BOOL("load_best_on_end", "false", "end with the best epoch's weights"),
-    LKI_INT("save_every_batches", "0", "also inside an epoch, every so many batches"),
+    LKI_INT("save_every_batches", "0", "also inside an epoch: every N batches"),
     {0},
 };
 

@@ -141,7 +141,7 @@ const lk_component lki_metric_components[] = {
     ENTRY("MAE", "The mean absolute error.", regression, lk_mae_callback_with),
     ENTRY("IOU", "Intersection over union of regions.", region, lk_iou_callback_with),
     ENTRY("Dice", "Twice the intersection over the sum of regions.", region, lk_dice_callback_with),
-    ENTRY("ConfusionMatrix", "Which class is taken for which: a picture and a CSV file an epoch.", confusion,
+    ENTRY("ConfusionMatrix", "Which class is taken for which: a picture and a CSV file per epoch.", confusion,
           lk_confusion_matrix_callback_with),
     {0},
 };

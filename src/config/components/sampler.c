@@ -155,7 +155,7 @@ static lk_status build_mini_epoch(const lk_component *self, lk_args *args, void 
 static const lk_parameter sequential_parameters[] = {DATA_SOURCE, {0}};
 static const lk_parameter random_parameters[] = {
     DATA_SOURCE,
-    LKI_BOOL("replacement", "false", "a sample may come twice"),
+    LKI_BOOL("replacement", "false", "a sample may be drawn twice"),
     LKI_INT64("num_samples", LKI_OPTIONAL, "how many; as many as there are where left out"),
     {0},
 };
@@ -164,7 +164,7 @@ static const lk_parameter subset_random_parameters[] = {LKI_INTS("indices", LKI_
 static const lk_parameter weighted_parameters[] = {
     LKI_TENSOR("weights", LKI_REQUIRED, "a weight for each sample: numbers or a .npy file"),
     LKI_INT64("num_samples", LKI_REQUIRED, "how many to draw"),
-    LKI_BOOL("replacement", "true", "a sample may come twice"),
+    LKI_BOOL("replacement", "true", "a sample may be drawn twice"),
     {0},
 };
 static const lk_parameter distributed_parameters[] = {
@@ -185,7 +185,7 @@ static const lk_parameter batch_balance_parameters[] = {
     LABELS,
     LKI_INT("num_classes", LKI_REQUIRED, "classes in a batch"),
     LKI_INT("num_samples", LKI_REQUIRED, "samples of each"),
-    LKI_INT64("num_batches", LKI_OPTIONAL, "batches in an epoch; as many as the data gives where left out"),
+    LKI_INT64("num_batches", LKI_OPTIONAL, "batches per epoch; by default as many as the data gives"),
     LABELLED,
     {0},
 };

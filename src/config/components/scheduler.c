@@ -224,7 +224,7 @@ static const lk_parameter one_cycle_parameters[] = {
     LKI_FLOAT("max_lr", LKI_REQUIRED, "the highest rate"),
     LKI_INT64("total_steps", LKI_OPTIONAL, "batches in all; or epochs and steps_per_epoch"),
     LKI_INT64("epochs", LKI_OPTIONAL, "epochs in all"),
-    LKI_INT64("steps_per_epoch", LKI_OPTIONAL, "batches of an epoch"),
+    LKI_INT64("steps_per_epoch", LKI_OPTIONAL, "batches per epoch"),
     LKI_FLOAT("pct_start", "0.3", "the part of the way on which the rate rises"),
     LKI_CHOICE("anneal_strategy", "cos", "cos|linear", "the curve"),
     LKI_BOOL("cycle_momentum", "true", "move the momentum the other way"),

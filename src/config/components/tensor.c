@@ -71,7 +71,7 @@ lk_status lki_dataset_labels(lk_dataset *dataset, lk_tensor **out)
     lk_tensor *labels = NULL;
     lk_status status;
     if (field < 0 || lk_shape_count(lk_dataset_field(dataset, field)->shape) != 1)
-        return lki_fail(LK_ERR_CONFIG, "the dataset has no targets of one class a sample");
+        return lki_fail(LK_ERR_CONFIG, "the dataset has no targets with one class per sample");
     LKI_TRY_OUT(allocate_fields(dataset, rooms));
     labels = lk_tensor_create(LK_I64, LK_SHAPE(lk_dataset_length(dataset)));
     LKI_TRY_OUT(labels ? LK_OK : lki_last_status());

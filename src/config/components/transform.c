@@ -206,13 +206,13 @@ static lk_status build_mix(const lk_component *self, lk_args *args, void **out)
 }
 
 #define KEY(default_) LKI_STRING("key", default_, "the field of the sample")
-#define FILL          LKI_FLOAT("fill", "0", "what is put where there is no picture")
+#define FILL          LKI_FLOAT("fill", "0", "the value outside of the picture")
 
 static const lk_parameter compose_parameters[] = {
     LKI_OBJECTS("transforms", TRANSFORM, LKI_REQUIRED, "the transforms, in order"), {0}};
 static const lk_parameter to_tensor_parameters[] = {KEY("features"), {0}};
 static const lk_parameter normalize_parameters[] = {
-    LKI_FLOATS("mean", LKI_REQUIRED, "one for all channels or one a channel"),
+    LKI_FLOATS("mean", LKI_REQUIRED, "one for all channels, or one per channel"),
     LKI_FLOATS("std", LKI_REQUIRED, "likewise"),
     LKI_NO_EFFECT("inplace", "false", "the sample in the file never changes"),
     KEY("features"),

@@ -119,7 +119,7 @@ static lk_status build_upsample(const lk_component *self, lk_args *args, void **
     return lki_built(lk_upsample_with(&options), out);
 }
 
-#define KERNEL   LKI_INTS("kernel_size", LKI_REQUIRED, "the window, one size or one a spatial axis")
+#define KERNEL   LKI_INTS("kernel_size", LKI_REQUIRED, "the window: one size, or one per spatial axis")
 #define DILATION LKI_INTS("dilation", "1", "the distance between the window's points")
 #define MODE                                                                                                 \
     LKI_CHOICE("padding_mode", "zeros", "zeros|reflect|circular|replicate",                                  \
@@ -181,7 +181,7 @@ static const lk_parameter avg_pool1d_parameters[] = {
     {0},
 };
 static const lk_parameter adaptive_parameters[] = {
-    LKI_INTS("output_size", LKI_REQUIRED, "the size of the output, one or one a spatial axis"),
+    LKI_INTS("output_size", LKI_REQUIRED, "the size of the output: one, or one per spatial axis"),
     {0},
 };
 static const lk_parameter upsample_parameters[] = {
