@@ -1,19 +1,20 @@
 /* The shared memory behind the shm backend, and the pipeline over it.
  *
- * Every collective is cut into steps; a step moves at most one slot of data a rank. Steps are numbered
- * through the life of the comm, and since all ranks start the same collectives in the same order, step t is
- * the same step everywhere. Each rank owns SLOT_COUNT slots that it alone writes; step t uses slot t %
- * SLOT_COUNT of each rank and goes through three stages:
+ * Every collective is cut into steps. A step moves at most one slot of data per rank. Steps are numbered
+ * through the life of the comm. All ranks start the same collectives in the same order, so step t is the same
+ * step everywhere. Each rank owns SLOT_COUNT slots, which it alone writes. Step t uses slot t % SLOT_COUNT of
+ * each rank and goes through three stages:
  *
- *     post     once every peer has consumed step t - SLOT_COUNT: copy my data into my slot, set its `posted`
- * to t + 1 reduce   once the peers have posted t: combine what they posted, in rank order gather   once the
- * peers have reduced t (only where each rank reduces a part): copy their parts out; then set my `consumed` to
- * t + 1
+ *     post     when every peer has consumed step t - SLOT_COUNT:
+ *              copy my data into my slot and set its `posted` to t + 1
+ *     reduce   when the peers have posted t: combine what they posted, in rank order
+ *     gather   when the peers have reduced t, if each rank reduces only a part:
+ *              copy their parts out; then set my `consumed` to t + 1
  *
- * Where the data lies in a window (window.h), a step is a whole collective: `post` says that it is there,
- * `reduce` writes this rank's part of the result to everybody, and `gather` waits for theirs.
+ * If the data lies in a window (shared_window.h), a step is a whole collective: `post` announces the data,
+ * `reduce` writes this rank's part of the result to every rank, and `gather` waits for theirs.
  *
- * A rank runs the stages of its steps in order, as far as they go, whenever it starts, tests or waits. */
+ * A rank runs the stages of its steps in order, as far as possible, whenever it starts, tests or waits. */
 #ifndef LKI_COMM_SHM_SHM_H
 #define LKI_COMM_SHM_SHM_H
 
