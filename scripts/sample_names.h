@@ -24,5 +24,6 @@ extern lk_fields *fields;
 extern lk_loader *train_loader, *valid_loader;
 extern const lk_tensor *x, *y, *logits, *targets;
 lk_module *stress_net(int width);
+lk_status epoch_end(lk_callback *callback, lk_runner *runner);
 extern int width;
 extern float *gradient;
