@@ -85,12 +85,14 @@ typedef struct lk_comm_op {
     const void *send;
     void *recv;
     int64_t count;
-    void *stream;  /* of a device (comms with on_device alone): the collective takes its place among the
-                      stream's work, is over for the host at once, and may be recorded. NULL: the memory is
-                      ready now, and the wait is for the end */
+    /* A stream of a device, for comms with on_device: the collective takes its place among the
+     * stream's work, is over for the host at once, and may be recorded. NULL: the memory is ready
+     * now, and a wait waits for the end. */
+    void *stream;
     bool blocking; /* the caller waits at once: there is nothing to overlap with */
-    const lk_comm_window *window; /* optional, all-reduce in place: every rank's data lies at the same place
-                                     of its block of this window, so that the ranks need not copy it */
+    /* Optional, for an all-reduce in place: the data of every rank lies at the same place of its
+     * block of this window, so the ranks need not copy it. */
+    const lk_comm_window *window;
 } lk_comm_op;
 
 typedef enum lk_comm_state {
