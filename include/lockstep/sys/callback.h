@@ -1,13 +1,13 @@
 /* Callbacks: what else happens at the moments of a run.
  *
- * A run calls its callbacks in the order of their `order` (equal ones in the order in which they were given),
- * at Catalyst's moments: experiment { epoch { loader { batch } } }, and at Torchbearer's finer ones inside a
- * training batch: the sample has been loaded, the forward half is done, the loss is known, the gradients are
- * there, the update is made. For *_start the runner's own work comes first; for *_end it follows. A slot that
- * returns a failure ends the run with it.
+ * A run calls its callbacks in the order of their `order` (equal ones in the order in which they
+ * were given), at Catalyst's moments: experiment { epoch { loader { batch } } }, and at
+ * Torchbearer's finer ones inside a training batch: the sample has been loaded, the forward half is
+ * done, the loss is known, the gradients are there, the update is made. For *_start the runner's
+ * own work comes first; for *_end it follows. A slot that returns a failure ends the run with it.
  *
- * Every slot is optional and runs on the thread that trains; in a distributed run on every rank, so that all
- * ranks see the same collectives; what prints or writes files asks runner->is_master. */
+ * Every slot is optional and runs on the thread that trains; in a distributed run on every rank, so
+ * that all ranks see the same collectives; what prints or writes files asks runner->is_master. */
 #ifndef LOCKSTEP_SYS_CALLBACK_H
 #define LOCKSTEP_SYS_CALLBACK_H
 
@@ -72,22 +72,24 @@ struct lk_callback {
     const lk_callback_ops *ops;
     void *context; /* the callback's own */
     int order;
-    /* Says that on_batch_end and on_settled may be called when the next batch is under way already, which
-     * lets a GPU work while the host looks at the last batch. Everything about the batch is as it was (the
-     * runner's counters, lk_runner_tensor, batch_metrics), but nothing may be changed for the next one, the
-     * weights and the optimizer must not be looked at, and of the outputs only those that were asked for at
-     * the first batch of the loader too. Unless all callbacks of a run say so, each batch is waited for. May
-     * be set until the experiment has started. */
+    /* Says that on_batch_end and on_settled may be called when the next batch is under way already,
+     * which lets a GPU work while the host looks at the last batch. Everything about the batch is
+     * as it was (the runner's counters, lk_runner_tensor, batch_metrics), but nothing may be
+     * changed for the next one, the weights and the optimizer must not be looked at, and of the
+     * outputs only those that were asked for at the first batch of the loader too. Unless all
+     * callbacks of a run say so, each batch is waited for. May be set until the experiment has
+     * started. */
     bool may_lag;
-    /* Says that every metric which it sets is declared in on_experiment_start (lk_runner_declare_metric), if
-     * it sets any. If all callbacks say so that have a slot which is called in the loader, a metric that
-     * nobody reports is found before the first batch; a name that differs from a known one by a single letter
-     * inside a word, always. Else it is found when the loader has ended for the first time. */
+    /* Says that every metric which it sets is declared in on_experiment_start
+     * (lk_runner_declare_metric), if it sets any. If all callbacks say so that have a slot which is
+     * called in the loader, a metric that nobody reports is found before the first batch; a name
+     * that differs from a known one by a single letter inside a word, always. Else it is found when
+     * the loader has ended for the first time. */
     bool declares_metrics;
 };
 
-/* A callback of your own. The ops are copied; the context is yours until it succeeds. NULL with the reason on
- * failure. */
+/* A callback of your own. The ops are copied; the context is yours until it succeeds. NULL with the
+ * reason on failure. */
 lk_callback *lk_callback_create(const lk_callback_ops *ops, void *context, int order);
 void lk_callback_free(lk_callback *callback);
 

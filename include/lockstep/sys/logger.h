@@ -1,8 +1,8 @@
 /* What a logger is to those who write one.
  *
- * A logger receives what a run reports: implement lk_logger_ops over a context of your own and hand both to
- * lk_logger_create. The runner owns its loggers and calls them from one thread, on rank 0 alone. A logger
- * that fails reports it through lk_status; the run goes on and says so once. */
+ * A logger receives what a run reports: implement lk_logger_ops over a context of your own and hand
+ * both to lk_logger_create. The runner owns its loggers and calls them from one thread, on rank 0
+ * alone. A logger that fails reports it through lk_status; the run goes on and says so once. */
 #ifndef LOCKSTEP_SYS_LOGGER_H
 #define LOCKSTEP_SYS_LOGGER_H
 
@@ -15,9 +15,9 @@ extern "C" {
 
 /* What the values are over. A set of scopes is their sum. */
 typedef enum lk_log_scope {
-    LK_LOG_BATCH = 1,  /* one batch of step->loader_key */
-    LK_LOG_LOADER = 2, /* one pass over step->loader_key */
-    LK_LOG_EPOCH = 4,  /* the same once the epoch has ended: a call for each loader, then one for "_epoch_" */
+    LK_LOG_BATCH = 1,     /* one batch of step->loader_key */
+    LK_LOG_LOADER = 2,    /* one pass over step->loader_key */
+    LK_LOG_EPOCH = 4,     /* the end of an epoch: once per loader, then for "_epoch_" */
     LK_LOG_EXPERIMENT = 8 /* the whole run; no loader */
 } lk_log_scope;
 
@@ -44,25 +44,27 @@ typedef struct lk_logger_ops {
     /* Optional. A file that the run has written. */
     lk_status (*log_artifact)(void *context, const lk_log_step *step, const char *tag, const char *path);
 
-    /* Optional. Everything logged so far must be readable by others when this returns. Called after every
-     * epoch. */
+    /* Optional. Everything logged so far must be readable by others when this returns. Called after
+     * every epoch. */
     lk_status (*flush)(void *context);
 
     /* Optional. Flushes, and frees the context, also where it fails. Called once. */
     lk_status (*close)(void *context);
 
-    /* Optional. The run goes on with an earlier one: what that logged up to this epoch, and up to this sample
-     * what it logged per batch, is to stay, and what came later to go, for it will be logged again. Called at
-     * most once, before anything is logged; without it the run is a new one. A logger that replaces what it
-     * finds does so when it is first given something to log, and not earlier: a run may fail to start, and
-     * other ranks have the logger, too, without ever using it. */
+    /* Optional. The run goes on with an earlier one: what that logged up to this epoch, and up to
+     * this sample what it logged per batch, is to stay, and what came later to go, for it will be
+     * logged again. Called at most once, before anything is logged; without it the run is a new
+     * one. A logger that replaces what it finds does so when it is first given something to log,
+     * and not earlier: a run may fail to start, and other ranks have the logger, too, without ever
+     * using it. */
     lk_status (*resume)(void *context, int64_t epoch_step, int64_t sample_step);
 } lk_logger_ops;
 
 typedef struct lk_logger lk_logger;
 
-/* A logger over `context`, which it owns from here on, also when NULL is returned. The ops are copied.
- * It is called for the given scopes only: a logger that leaves LK_LOG_BATCH out costs nothing per batch. */
+/* A logger over `context`, which it owns from here on, also when NULL is returned. The ops are
+ * copied. It is called for the given scopes only: a logger that leaves LK_LOG_BATCH out costs
+ * nothing per batch. */
 lk_logger *lk_logger_create(const lk_logger_ops *ops, unsigned scopes, void *context);
 
 #ifdef __cplusplus

@@ -1,9 +1,10 @@
 /* Metrics of your own: what a metric keeps, and how the ranks' states become one.
  *
- * `update` looks at a batch and changes your context, `compute` makes values of it, and `parts` lists what of
- * the context is its state, each with the way it joins. The library does the rest: it resets the parts before
- * each pass over a loader, joins those of all ranks at the loader's end, so that `compute` sees the state of
- * one rank that had seen every batch, and keeps them in a checkpoint inside an epoch:
+ * `update` looks at a batch and changes your context, `compute` makes values of it, and `parts`
+ * lists what of the context is its state, each with the way it joins. The library does the rest: it
+ * resets the parts before each pass over a loader, joins those of all ranks at the loader's end, so
+ * that `compute` sees the state of one rank that had seen every batch, and keeps them in a
+ * checkpoint inside an epoch:
  *
  *     static struct { double highest; int64_t seen; } peak;
  *     static const char *const names[] = {"max_logit", "seen", NULL};
@@ -15,10 +16,10 @@
  *                                                    {LK_JOIN_SUM, LK_I64, &peak.seen, 1}});
  *     lk_train(runner, .callbacks = lk_callbacks(lk_metric_callback(metric, NULL, NULL)));
  *
- * Neither function needs to know of ranks, and padding (lk_batch.padding) never reaches `update`. A sum of
- * doubles depends on the order of its additions, and so on how samples were dealt to the ranks. Keep counts
- * as i64, and sums of fractions as lk_exact_sum: then a metric has the same bits at any number of ranks.
- * Thread rule: a metric belongs to one thread. */
+ * Neither function needs to know of ranks, and padding (lk_batch.padding) never reaches `update`. A
+ * sum of doubles depends on the order of its additions, and so on how samples were dealt to the
+ * ranks. Keep counts as i64, and sums of fractions as lk_exact_sum: then a metric has the same bits
+ * at any number of ranks. Thread rule: a metric belongs to one thread. */
 #ifndef LOCKSTEP_SYS_METRIC_H
 #define LOCKSTEP_SYS_METRIC_H
 
@@ -29,8 +30,8 @@
 extern "C" {
 #endif
 
-/* The sum of any number of doubles, without rounding: the order of the additions does not show, nor who made
- * them. Zeroed memory is the sum of none. */
+/* The sum of any number of doubles, without rounding: the order of the additions does not show, nor
+ * who made them. Zeroed memory is the sum of none. */
 typedef struct lk_exact_sum {
     int64_t words[72]; /* metric/exact.c says what they hold */
 } lk_exact_sum;
@@ -55,12 +56,12 @@ lk_status lk_metric_array_append(lk_metric_array *array, const void *elements, i
 
 /* How a part of the ranks' states becomes one, and what it is before the first batch. */
 typedef enum lk_join {
-    LK_JOIN_SUM,       /* 0. i64: exact. f64: the ranks' numbers are added without rounding, then rounded */
+    LK_JOIN_SUM,       /* 0. f64: added without rounding, then rounded once */
     LK_JOIN_EXACT_SUM, /* the sum of none; data is lk_exact_sum[count], and dtype does not matter */
     LK_JOIN_MAX,       /* the lowest number there is: -inf. i64 or f64; a NaN stays */
     LK_JOIN_MIN,       /* the highest: inf */
-    LK_JOIN_CONCAT /* empty; data is an lk_metric_array of dtype: rank after rank. Its memory is the metric's
-                    */
+    /* Empty; data is an lk_metric_array of dtype: rank after rank. Its memory is the metric's. */
+    LK_JOIN_CONCAT
 } lk_join;
 
 typedef struct lk_metric_part {
@@ -77,18 +78,19 @@ typedef struct lk_custom_metric_options {
     const char *name; /* for error sentences */
     void *context;
     const char *const *value_names; /* at least one; NULL-terminated */
-    /* The batch's samples that count: outputs (samples, ...) and targets, which are NULL where the batch has
-     * none. Called with at least one sample. */
+    /* The batch's samples that count: outputs (samples, ...) and targets, which are NULL where the
+     * batch has none. Called with at least one sample. */
     lk_status (*update)(void *context, const lk_tensor *outputs, const lk_tensor *targets);
     /* Writes one value per name. Also called before any batch was seen. */
     lk_status (*compute)(void *context, double *values);
-    void (*reset)(void *context); /* optional: what is not among the parts; they are reset already */
-    void (*free)(void *context);  /* optional: called once, by lk_metric_free or when the constructor fails */
+    void (*reset)(void *context); /* optional: what is not among the parts */
+    void (*free)(void *context);  /* optional: called once, also if the constructor fails */
     lk_metric_part parts[LK_METRIC_MAX_PARTS];
     const char *prefix, *suffix; /* put around every name */
 } lk_custom_metric_options;
 
-/* NULL with the reason where something is missing or a part cannot be joined so. Texts are copied. */
+/* NULL with the reason where something is missing or a part cannot be joined so. Texts are copied.
+ */
 #define lk_custom_metric(...) LK_CALL0_(lk_custom_metric_with, lk_custom_metric_options, __VA_ARGS__)
 lk_metric *lk_custom_metric_with(const lk_custom_metric_options *options);
 
