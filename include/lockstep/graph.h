@@ -42,7 +42,7 @@ typedef struct lk_param {
     lk_tensor *grad; /* NULL until a step that trains it is compiled */
     bool trainable;
     bool is_buffer;        /* never trained: running statistics */
-    struct lki_home *home; /* the memory of an engine that keeps it there; NULL: the host's; the library's */
+    struct lki_home *home; /* the library's own; NULL: it is in the host's memory */
     bool is_shown;         /* somebody outside the library holds it; the library's */
 } lk_param;
 

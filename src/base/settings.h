@@ -28,7 +28,7 @@ extern "C" {
       "1: with bf16 and fp16, keep activations in 16 bits; 0: in 32 bits")                                   \
     X(MNIST_MIRRORS, TEXT, "the public mirrors", "addresses to download MNIST from, separated by spaces")    \
     X(ONE_KERNEL, SWITCH, "one kernel if it fits",                                                           \
-      "small steps on a GPU: 0: always a CUDA graph; 1: fail if a step is not one kernel")                   \
+      "small steps on a GPU: 0: a CUDA graph; 1: fail if a step is not one kernel")                          \
     X(PLUGIN_PATH, TEXT, "beside the library", "the directory of the plug-ins, liblockstep_*.so")            \
     X(SHM, TEXT, "/dev/shm", "the directory for fields that the ranks of a host share")                      \
     X(TOKEN, SECRET, "", "a secret that the ranks of a job share")

@@ -1,9 +1,10 @@
-/* The ops: what a node of the graph can be. One list; the graph expands it into shape and gradient rules,
- * each engine into kernels, so an op exists in exactly one place and nothing can be forgotten.
+/* The ops: what a node of the graph can be. One list; the graph expands it into shape and gradient
+ * rules, each engine into kernels, so an op exists in exactly one place and nothing can be
+ * forgotten.
  *
- * All operands are contiguous and row-major unless an engine's layout pass said otherwise. "f" stands for any
- * float dtype; the result has the dtype of the first float operand. An optional operand ("?") that is absent
- * has data == NULL. */
+ * All operands are contiguous and row-major unless an engine's layout pass said otherwise. "f"
+ * stands for any float dtype; the result has the dtype of the first float operand. An optional
+ * operand ("?") that is absent has data == NULL. */
 #ifndef LOCKSTEP_SYS_OP_H
 #define LOCKSTEP_SYS_OP_H
 
@@ -15,8 +16,8 @@ extern "C" {
 #endif
 
 /* clang-format off */
-/* X(SYMBOL, name, output_count, FAMILY, flags): lk_op_family says which attributes it reads, lk_op_flag what
- * may be assumed of it. Above a group of ops stands what they take and what they give. */
+/* X(SYMBOL, name, output_count, FAMILY, flags): lk_op_family says which attributes it reads,
+ * lk_op_flag what may be assumed of it. Above a group of ops stands what they take and give. */
 #define LK_OP_LIST(X) \
     /* Leaves: they have storage and no kernel. */ \
     X(INPUT, "input", 1, NONE, LK_OP_IS_LEAF) \
@@ -213,17 +214,18 @@ typedef enum lk_op {
         LK_OP_COUNT
 } lk_op;
 
-/* What a pass or an engine may assume of an op. The two flags of 16 bits follow PyTorch's autocast. */
+/* What a pass or an engine may assume of an op. The two flags of 16 bits follow PyTorch's autocast.
+ */
 typedef enum lk_op_flag {
     LK_OP_IS_LEAF = 1 << 0,         /* it has storage and no kernel */
     LK_OP_IS_VIEW = 1 << 1,         /* its result is the memory of its input: it has no kernel */
-    LK_OP_IS_ELEMENTWISE = 1 << 2,  /* one output, of the shape of the broadcast inputs; it may work in place,
-                                       and may be fused */
+    LK_OP_IS_ELEMENTWISE = 1 << 2,  /* one output, of the shape of the broadcast inputs; it may work
+                                       in place,  and may be fused */
     LK_OP_IS_RANDOM = 1 << 3,       /* it draws random numbers */
     LK_OP_WRITES_OPERANDS = 1 << 4, /* it changes some of its inputs in place */
     LK_OP_HAS_NO_GRADIENT = 1 << 5,
-    LK_OP_IS_OPTIONAL = 1 << 9,   /* passes make one only if the engine wants it: lk_engine_ops.preference */
-    LK_OP_RUNS_ON_HOST = 1 << 6,  /* the graph brings the kernel, for all engines that use host memory */
+    LK_OP_IS_OPTIONAL = 1 << 9,   /* made only if lk_engine_ops.preference wants it */
+    LK_OP_RUNS_ON_HOST = 1 << 6,  /* the graph brings the kernel, for engines on the host */
     LK_OP_WANTS_16_BITS = 1 << 7, /* it gains from 16-bit operands */
     LK_OP_KEEPS_16_BITS = 1 << 8, /* it reads and writes 16-bit numbers and computes in f32 between;
                                      statistics and weights stay f32 */
@@ -242,9 +244,9 @@ typedef enum lk_pad_mode { LK_PAD_CONSTANT, LK_PAD_REFLECT, LK_PAD_CIRCULAR, LK_
 /* "linear" is bilinear in two dimensions and trilinear in three. */
 typedef enum lk_upsample_mode { LK_UPSAMPLE_NEAREST, LK_UPSAMPLE_LINEAR } lk_upsample_mode;
 
-/* With d = x - t: mse d^2; l1 |d|; smooth_l1 and huber with the parameter b; bce -(t log x + (1-t) log(1-x)),
- * logs not below -100; bce_with_logits; kl_div t (log t - x), 0 where t = 0, or with log targets (the
- * parameter is 1) exp(t) (t - x). */
+/* With d = x - t: mse d^2; l1 |d|; smooth_l1 and huber with the parameter b; bce -(t log x + (1-t)
+ * log(1-x)), logs not below -100; bce_with_logits; kl_div t (log t - x), 0 where t = 0, or with log
+ * targets (the parameter is 1) exp(t) (t - x). */
 typedef enum lk_pointwise_loss {
     LK_LOSS_MSE,
     LK_LOSS_L1,
@@ -259,28 +261,29 @@ typedef enum lk_update_rule {
     LK_UPDATE_SGD,     /* state0: momentum buffer, where momentum != 0 */
     LK_UPDATE_ADAM,    /* state0: m, state1: v, state2: max v with amsgrad */
     LK_UPDATE_ADAMW,   /* as adam, with decoupled decay */
-    LK_UPDATE_RMSPROP, /* state0: square average, state1: momentum buffer, state2: gradient average where
-                          centered */
+    LK_UPDATE_RMSPROP, /* state0: square average, state1: momentum buffer, state2: gradient average
+                          where centered */
     LK_UPDATE_ADAGRAD, /* state0: sum of squares */
     LK_UPDATE_LAMB,    /* state0: m, state1: v; one parameter a call, for its two norms */
 } lk_update_rule;
 
-/* The numbers of an update that change between steps. They live in the optimizer; a kernel reads them at
- * every replay. */
+/* The numbers of an update that change between steps. They live in the optimizer; a kernel reads
+ * them at every replay. */
 typedef struct lk_hyper {
     double lr, momentum, dampening, weight_decay, beta1, beta2, eps, alpha, lr_decay;
     bool nesterov, amsgrad, centered, maximize;
-    bool no_debias; /* lamb: averages are not corrected for their start at zero */
-    bool no_trust;  /* lamb: the trust ratio is 1 */
-    bool first;     /* of accumulate: overwrite instead of adding */
-    int64_t step;   /* 1 at the first update */
-    double clip;    /* the largest norm, or the largest magnitude; lamb: what |p| counts as at most, or 0 */
+    bool no_debias;    /* lamb: averages are not corrected for their start at zero */
+    bool no_trust;     /* lamb: the trust ratio is 1 */
+    bool first;        /* of accumulate: overwrite instead of adding */
+    int64_t step;      /* 1 at the first update */
+    double clip;       /* largest norm or magnitude; lamb: bound of |p|, or 0 */
     double grad_scale; /* gradients are multiplied by it first; 0 stands for 1 */
     double grad_norm;  /* out: what clip_norm measured */
 } lk_hyper;
 
-/* What a scaler holds: the factor that a loss in f16 is multiplied with, so that its gradients do not vanish,
- * and what became of it. It lies beside the gradients, so that no host has to be asked whether to update. */
+/* What a scaler holds: the factor that a loss in f16 is multiplied with, so that its gradients do
+ * not vanish, and what became of it. It lies beside the gradients, so that no host has to be asked
+ * whether to update. */
 typedef enum lk_scaler_field {
     LK_SCALER_SCALE,
     LK_SCALER_TRACKER, /* updates since the scale has last changed */
@@ -298,9 +301,9 @@ typedef struct lk_window {
     int64_t divisor;             /* avg_pool's divisor_override; 0 for none */
 } lk_window;
 
-/* The attributes: what an op needs to know besides its operands. Each family of ops has its own struct.
- * Comments name the ops that read a field if not all of the family do. `shape` of a gradient is that of its
- * result. */
+/* The attributes: what an op needs to know besides its operands. Each family of ops has its own
+ * struct. Comments name the ops that read a field if not all of the family do. `shape` of a
+ * gradient is that of its result. */
 
 typedef struct lk_fill_attr {
     double value;
@@ -326,9 +329,9 @@ typedef struct lk_cast_attr {
     lk_dtype dtype;
 } lk_cast_attr;
 
-/* Step i of a fused chain computes an elementwise op of its operands: below input_count an input, else the
- * result of step (operand - input_count). The last step is the result. Inputs broadcast to the output's
- * shape. */
+/* Step i of a fused chain computes an elementwise op of its operands: below input_count an input,
+ * else the result of step (operand - input_count). The last step is the result. Inputs broadcast to
+ * the output's shape. */
 typedef struct lk_fused {
     int input_count, step_count;
     struct {
@@ -417,7 +420,7 @@ typedef struct lk_upsample_attr {
 typedef struct lk_norm_attr {
     double eps;
     double momentum;     /* batch_norm */
-    bool training;       /* batch_norm and its gradient: by the batch instead of the running values */
+    bool training;       /* batch_norm: by the batch, not by the running values */
     int axis_count;      /* layer_norm: how many axes, the last ones, are normalised together */
     int64_t group_count; /* group_norm */
 } lk_norm_attr;
@@ -444,7 +447,7 @@ typedef struct lk_update_attr {
 } lk_update_attr;
 
 typedef struct lk_unscale_attr {
-    double growth_factor, backoff_factor; /* what the scale is multiplied with when it grows or shrinks */
+    double growth_factor, backoff_factor; /* of the scale, when it grows or shrinks */
     int64_t growth_interval;              /* it grows after so many updates with finite gradients */
 } lk_unscale_attr;
 
