@@ -11,9 +11,8 @@
 #include <pthread.h>
 
 typedef struct memory {
+    lki_row_fields fields; /* first: lki_row_fields_gather takes it for the whole */
     int64_t length;
-    int field_count;
-    lki_rows rows[LK_MAX_FIELDS];
     lk_tensor *tensors[LK_MAX_FIELDS];
     /* The latest conversion of each field: two subsets of one dataset share it. */
     pthread_mutex_t casts_lock;
@@ -25,19 +24,9 @@ static int64_t memory_length(void *context)
     return ((memory *)context)->length;
 }
 
-static lk_status memory_gather(void *context, const lk_pass *pass, const int64_t *indices, int64_t count,
-                               void *const *destinations)
-{
-    (void)pass;
-    const memory *self = context;
-    for (int f = 0; f < self->field_count; f++)
-        lki_rows_gather(&self->rows[f], indices, count, destinations[f]);
-    return LK_OK;
-}
-
 static bool memory_storage(void *context, int field, lk_storage *out)
 {
-    const lki_rows *rows = &((memory *)context)->rows[field];
+    const lki_rows *rows = &((memory *)context)->fields.rows[field];
     *out = (lk_storage){rows->data, rows->stored, rows->divisor, rows->mean, rows->std};
     return true;
 }
@@ -45,7 +34,7 @@ static bool memory_storage(void *context, int field, lk_storage *out)
 static void memory_free(void *context)
 {
     memory *self = context;
-    for (int f = 0; f < self->field_count; f++) {
+    for (int f = 0; f < self->fields.count; f++) {
         lk_tensor_free(self->tensors[f]);
         lk_tensor_free(self->casts[f]);
     }
@@ -64,7 +53,7 @@ static lk_tensor *convert_tensor(const memory *self, const lk_field *field, int 
     if (bad < 0 && lki_mapped_check() == LK_OK) return to;
     lk_tensor_free(to);
     if (bad < 0) return NULL;
-    lki_convert_fail(field->name, bad / self->rows[f].width, dtype, from->data, from->dtype, bad);
+    lki_convert_fail(field->name, bad / self->fields.rows[f].width, dtype, from->data, from->dtype, bad);
     return NULL;
 }
 
@@ -87,11 +76,11 @@ static lk_dataset *memory_cast(void *context, const lk_field *fields, int field,
 {
     memory *self = context;
     lki_memory_field cast[LK_MAX_FIELDS];
-    if (self->rows[field].stored != fields[field].dtype)
+    if (self->fields.rows[field].stored != fields[field].dtype)
         return lki_fail_null(LK_ERR_UNSUPPORTED, "field \"%s\" is scaled when it is gathered",
                              fields[field].name);
-    for (int f = 0; f < self->field_count; f++) {
-        const lki_rows *rows = &self->rows[f];
+    for (int f = 0; f < self->fields.count; f++) {
+        const lki_rows *rows = &self->fields.rows[f];
         bool as_stored = rows->stored == rows->dtype;
         cast[f] = (lki_memory_field){.name = fields[f].name,
                                      .tensor = f == field ? NULL : lk_tensor_view(self->tensors[f]),
@@ -104,15 +93,15 @@ static lk_dataset *memory_cast(void *context, const lk_field *fields, int field,
     /* Bytes stay bytes: rows.c widens them for nothing while it gathers, and they take a quarter of the
      * memory.
      */
-    bool widens = self->rows[field].stored == LK_U8 && (dtype == LK_F32 || dtype == LK_I64);
+    bool widens = self->fields.rows[field].stored == LK_U8 && (dtype == LK_F32 || dtype == LK_I64);
     cast[field].tensor =
         widens ? lk_tensor_view(self->tensors[field]) : cast_tensor(self, &fields[field], field, dtype);
-    return lki_memory_dataset_create(cast, self->field_count);
+    return lki_memory_dataset_create(cast, self->fields.count);
 }
 
-static const lk_dataset_ops memory_ops = {LK_SIZE(lk_dataset_ops), .length = memory_length,
-                                          .gather = memory_gather, .storage = memory_storage,
-                                          .free = memory_free,     .cast = memory_cast};
+static const lk_dataset_ops memory_ops = {
+    LK_SIZE(lk_dataset_ops),   .length = memory_length, .gather = lki_row_fields_gather,
+    .storage = memory_storage, .free = memory_free,     .cast = memory_cast};
 
 static lk_status add_field(memory *self, int f, const lki_memory_field *field)
 {
@@ -130,14 +119,14 @@ static lk_status add_field(memory *self, int f, const lki_memory_field *field)
         return lki_fail(LK_ERR_SHAPE, "field \"%s\": a sample of shape %s does not fit the tensor",
                         field->name, lk_shape_format(text, sizeof text, field->shape));
     self->length = length;
-    self->rows[f] = (lki_rows){.data = tensor->data,
-                               .width = width,
-                               .stored = tensor->dtype,
-                               .dtype = field->dtype,
-                               .divisor = field->divisor != 0 ? field->divisor : 1,
-                               .mean = field->mean,
-                               .std = field->std != 0 ? field->std : 1};
-    return lki_rows_check(&self->rows[f], field->name);
+    self->fields.rows[f] = (lki_rows){.data = tensor->data,
+                                      .width = width,
+                                      .stored = tensor->dtype,
+                                      .dtype = field->dtype,
+                                      .divisor = field->divisor != 0 ? field->divisor : 1,
+                                      .mean = field->mean,
+                                      .std = field->std != 0 ? field->std : 1};
+    return lki_rows_check(&self->fields.rows[f], field->name);
 }
 
 static memory *make(const lki_memory_field *fields, int field_count)
@@ -151,7 +140,7 @@ static memory *make(const lki_memory_field *fields, int field_count)
     }
     pthread_mutex_init(&self->casts_lock, NULL);
     for (int f = 0; f < field_count; f++) self->tensors[f] = fields[f].tensor;
-    self->field_count = field_count;
+    self->fields.count = field_count;
     return self;
 }
 

@@ -80,6 +80,16 @@ static void gather_bytes_to_i64(const lki_rows *rows, const int64_t *indices, in
         for (int64_t j = 0; j < width; j++) out[i * width + j] = data[indices[i] * width + j];
 }
 
+lk_status lki_row_fields_gather(void *context, const lk_pass *pass, const int64_t *indices, int64_t count,
+                                void *const *destinations)
+{
+    (void)pass;
+    const lki_row_fields *fields = context;
+    for (int f = 0; f < fields->count; f++)
+        lki_rows_gather(&fields->rows[f], indices, count, destinations[f]);
+    return LK_OK;
+}
+
 void lki_rows_gather_raw(const lki_rows *rows, const int64_t *indices, int64_t count, void *destination)
 {
     const size_t nbytes = (size_t)rows->width * lk_dtype_nbytes(rows->stored);

@@ -34,7 +34,17 @@ lk_status lki_rows_check(const lki_rows *rows, const char *name);
 /* `count` rows, back to back, in the field's dtype. */
 void lki_rows_gather(const lki_rows *rows, const int64_t *indices, int64_t count, void *destination);
 
-/* The same as they are stored. */
+/* All fields of a dataset whose samples lie in memory. */
+typedef struct lki_row_fields {
+    int count;
+    lki_rows rows[LK_MAX_FIELDS];
+} lki_row_fields;
+
+/* lk_dataset_ops.gather of a dataset whose context is, or begins with, an lki_row_fields. */
+lk_status lki_row_fields_gather(void *context, const lk_pass *pass, const int64_t *indices, int64_t count,
+                                void *const *destinations);
+
+/* The same as lki_rows_gather, as they are stored. */
 void lki_rows_gather_raw(const lki_rows *rows, const int64_t *indices, int64_t count, void *destination);
 
 #endif

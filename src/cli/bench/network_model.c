@@ -6,7 +6,7 @@
 
 enum {
     SEGMENTS_IN_FLIGHT = 2,   /* of Gloo's ring */
-    SHM_SPLIT_NBYTES = 16384, /* see shm_steps.c */
+    SHM_SPLIT_NBYTES = 16384, /* see shm.c */
     MAX_SEGMENT_NBYTES = 1 << 20,
     MPI_EAGER_NBYTES = 64 << 10, /* over TCP */
 };

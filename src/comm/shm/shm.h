@@ -134,12 +134,6 @@ static inline lki_shm_work *lki_shm_work_of(lk_comm_request *request)
 lk_status lki_shm_attach(lki_shm_comm *shm, const lki_shm_options *options);
 void lki_shm_detach(lki_shm_comm *shm);
 
-/* shm_steps.c: the three stages of one step; all assume that it is ready. A mismatch of the notes fails. */
-void lki_shm_plan(lki_shm_comm *shm, lk_comm_request *request);
-void lki_shm_post(lki_shm_comm *shm, lk_comm_request *request, uint64_t step);
-lk_status lki_shm_reduce(lki_shm_comm *shm, lk_comm_request *request, uint64_t step);
-void lki_shm_gather(lki_shm_comm *shm, lk_comm_request *request, uint64_t step);
-
 /* Rank r's number in the job, for sentences. */
 static inline int lki_shm_name(const lki_shm_comm *shm, int rank)
 {
