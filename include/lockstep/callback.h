@@ -294,8 +294,8 @@ lk_callback *lk_gradient_norm_callback(void);
 lk_callback *lk_terminate_on_nan_callback(void);
 /* The progress bar. lk_train adds it if verbose is set. */
 lk_callback *lk_progress_callback(void);
-/* Limits the run to so many batches and epochs. The `check` of lk_train is
- * lk_check_run_callback(3, 3). */
+/* Limits the run to so many batches per loader and so many epochs, both at least 1. The `check` of
+ * lk_train is lk_check_run_callback(3, 3). */
 lk_callback *lk_check_run_callback(int batch_count, int epoch_count);
 
 /* ---- Your own, from single functions ---- */

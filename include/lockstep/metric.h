@@ -49,8 +49,8 @@ typedef struct lk_metric_values {
 
 enum { LK_MAX_TOPK = 8 };
 
-/* One struct for all metrics. Each metric reads the fields that it knows. Strings and arrays are
- * copied. */
+/* One struct for all metrics. A metric refuses a field that it does not have. Strings and arrays
+ * are copied. */
 typedef struct lk_metric_options {
     size_t struct_size;
     /* Added to every name: prefix + "accuracy01" + suffix + "/std". */

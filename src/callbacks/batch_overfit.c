@@ -15,10 +15,9 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     const overfit_context *context = callback->context;
     lki_run *run = runner->run;
     for (int i = 0; i < context->count; i++) {
-        int index = lki_run_find_loader(&run->loaders, context->portions[i].loader_key);
-        if (index < 0)
-            return lki_fail(LK_ERR_NOT_FOUND, "BatchOverfitCallback: there is no loader named \"%s\"",
-                            context->portions[i].loader_key);
+        const char *key = context->portions[i].loader_key;
+        LKI_TRY(lki_run_check_loader(&run->loaders, "BatchOverfitCallback", key));
+        int index = lki_run_find_loader(&run->loaders, key);
         run->loaders.items[index].portion = context->portions[i].portion;
         run->loaders.items[index].repeat = true;
     }
@@ -41,6 +40,7 @@ lk_callback *lk_batch_overfit_callback_with(const lk_loader_portion *portions, i
         .on_experiment_start = start,
         .free = free_context,
     };
+    if (count < 1) return lki_fail_null(LK_ERR_INVALID, "BatchOverfitCallback: no loader is named");
     for (int i = 0; i < count; i++)
         if (!(portions[i].portion > 0) || isinf(portions[i].portion) || !portions[i].loader_key)
             return lki_fail_null(LK_ERR_INVALID, "BatchOverfitCallback: a loader's key and a number of "

@@ -40,6 +40,8 @@ typedef struct lki_wrapper lki_wrapper;
 typedef struct lki_wrapper_ops {
     /* Required: whether this moment is passed on. */
     bool (*wants)(lki_wrapper *wrapper, lk_runner *runner, lki_moment moment);
+    /* Optional: before the inner one starts. */
+    lk_status (*start)(lki_wrapper *wrapper, lk_runner *runner);
     /* Optional: what the wrapper itself must remember. */
     lk_status (*save_state)(lki_wrapper *wrapper, lk_state_dict *state, const char *prefix);
     lk_status (*load_state)(lki_wrapper *wrapper, const lk_state_dict *state, const char *prefix);

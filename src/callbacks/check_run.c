@@ -22,12 +22,12 @@ lk_callback *lk_check_run_callback(int batch_count, int epoch_count)
         .on_experiment_start = start,
         .free = lki_callback_free_context,
     };
-    enum { DEFAULT_COUNT = 3 };
-    if (batch_count < 0 || epoch_count < 0)
-        return lki_fail_null(LK_ERR_INVALID, "CheckRunCallback: the counts must not be negative");
+    if (batch_count < 1 || epoch_count < 1)
+        return lki_fail_null(LK_ERR_INVALID,
+                             "CheckRunCallback: expected at least 1 batch and 1 epoch, found %d and %d",
+                             batch_count, epoch_count);
     lk_callback *callback = lki_callback_new(&ops, sizeof(check_context), LK_ORDER_INTERNAL);
     if (!callback) return NULL;
-    *(check_context *)callback->context =
-        (check_context){batch_count ? batch_count : DEFAULT_COUNT, epoch_count ? epoch_count : DEFAULT_COUNT};
+    *(check_context *)callback->context = (check_context){batch_count, epoch_count};
     return callback;
 }

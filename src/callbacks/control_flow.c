@@ -40,6 +40,20 @@ static bool suits_loader(const lk_control_flow_callback_options *options, int64_
     return !options->filter_fn || options->filter_fn("train", epoch, key, options->context);
 }
 
+static lk_status check_loaders(const lk_runner *runner, const char *const *names)
+{
+    for (; names && *names; names++)
+        LKI_TRY(lki_run_check_loader(&runner->run->loaders, "ControlFlowCallback", *names));
+    return LK_OK;
+}
+
+static lk_status start(lki_wrapper *wrapper, lk_runner *runner)
+{
+    const lk_control_flow_callback_options *options = &((control_context *)wrapper->context)->options;
+    LKI_TRY(check_loaders(runner, options->loaders));
+    return check_loaders(runner, options->ignore_loaders);
+}
+
 /* An epoch's start and end depend on the epoch alone; everything between them on the loader too. */
 static bool wants(lki_wrapper *wrapper, lk_runner *runner, lki_moment moment)
 {
@@ -96,16 +110,42 @@ static lk_status copy_lists(lk_control_flow_callback_options *options)
     return LK_OK;
 }
 
+static lk_status check_epochs(const char *what, int period, const int *list)
+{
+    if (period < 0)
+        return lki_fail(LK_ERR_INVALID, "ControlFlowCallback: %s: a period must not be negative, found %d",
+                        what, period);
+    if (list && !*list) return lki_fail(LK_ERR_INVALID, "ControlFlowCallback: %s: the list is empty", what);
+    for (int i = 0; list && list[i]; i++)
+        if (list[i] < 0)
+            return lki_fail(LK_ERR_INVALID, "ControlFlowCallback: %s: there is no epoch %d", what, list[i]);
+    return LK_OK;
+}
+
+static lk_status check_options(const lk_control_flow_callback_options *o)
+{
+    if (!o->epochs && !o->epoch_list && !o->ignore_epochs && !o->ignore_epoch_list && !o->loaders &&
+        !o->ignore_loaders && !o->filter_fn)
+        return lki_fail(LK_ERR_INVALID, "ControlFlowCallback: expected epochs, ignore_epochs, loaders, "
+                                        "ignore_loaders or filter_fn, found none");
+    if (o->loaders && !*o->loaders)
+        return lki_fail(LK_ERR_INVALID, "ControlFlowCallback: loaders: the list is empty");
+    if (o->ignore_loaders && !*o->ignore_loaders)
+        return lki_fail(LK_ERR_INVALID, "ControlFlowCallback: ignore_loaders: the list is empty");
+    LKI_TRY(check_epochs("epochs", o->epochs, o->epoch_list));
+    return check_epochs("ignore_epochs", o->ignore_epochs, o->ignore_epoch_list);
+}
+
 lk_callback *lk_control_flow_callback_with(lk_callback *callback,
                                            const lk_control_flow_callback_options *given)
 {
     lk_control_flow_callback_options options;
     lk_status status = lki_take(&options, sizeof options, given, "lk_control_flow_callback_options");
-    static const lki_wrapper_ops ops = {.wants = wants, .fini = fini, .decides_at_loader_start = true};
+    static const lki_wrapper_ops ops = {
+        .wants = wants, .start = start, .fini = fini, .decides_at_loader_start = true};
     control_context *context = LKI_NEW(control_context);
     if (!context) status = LK_ERR_NOMEM;
-    if (status == LK_OK && (options.epochs < 0 || options.ignore_epochs < 0))
-        status = lki_fail(LK_ERR_INVALID, "ControlFlowCallback: a period of epochs must not be negative");
+    if (status == LK_OK) status = check_options(&options);
     if (status == LK_OK) {
         context->options = options;
         status = copy_lists(&context->options);

@@ -14,6 +14,7 @@ typedef struct created_callback {
 
 lk_callback *lk_callback_create(const lk_callback_ops *given, void *context, int order)
 {
+    if (!given) return lki_fail_null(LK_ERR_INVALID, "lk_callback_create: ops is NULL");
     LKI_TAKE(lk_callback_ops, ops, given, NULL);
     created_callback *made = LKI_NEW(created_callback);
     if (!made) return NULL;
@@ -46,9 +47,22 @@ void lki_callback_free_context(lk_callback *callback)
     lki_free(callback->context);
 }
 
-lk_callback *lk_function_callback(const lk_callback_ops *ops, void *context)
+static bool has_slot(const lk_callback_ops *ops)
 {
-    return lk_callback_create(ops, context, LK_ORDER_EXTERNAL);
+#define X(moment)                                                                                            \
+    if (ops->on_##moment) return true;
+    LK_MOMENT_LIST(X)
+#undef X
+    return false;
+}
+
+lk_callback *lk_function_callback(const lk_callback_ops *given, void *context)
+{
+    LKI_TAKE(lk_callback_ops, ops, given, NULL);
+    if (!has_slot(&ops))
+        return lki_fail_null(LK_ERR_INVALID, "%s: a callback needs a function in at least one slot",
+                             ops.name ? ops.name : "lk_function_callback");
+    return lk_callback_create(given, context, LK_ORDER_EXTERNAL);
 }
 
 lk_status lki_callback_declare_mean(lk_runner *runner, const char *name)

@@ -57,9 +57,8 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     const periodic_context *context = callback->context;
     for (int i = 0; i < context->count; i++)
-        if (lki_run_find_loader(&runner->run->loaders, context->periods[i].loader_key) < 0)
-            return lki_fail(LK_ERR_NOT_FOUND, "PeriodicLoaderCallback: there is no loader named \"%s\"",
-                            context->periods[i].loader_key);
+        LKI_TRY(lki_run_check_loader(&runner->run->loaders, "PeriodicLoaderCallback",
+                                     context->periods[i].loader_key));
     LKI_TRY(check_decides(&context->decides, runner));
     return runner->run->resuming.inside_epoch ? choose(context, runner) : LK_OK;
 }
@@ -96,6 +95,7 @@ lk_callback *lk_periodic_loader_callback_with(const lk_loader_period *periods, i
         LK_SIZE(lk_callback_ops),      .name = "PeriodicLoader", .on_experiment_start = start,
         .on_epoch_start = epoch_start, .free = free_context,
     };
+    if (count < 1) return lki_fail_null(LK_ERR_INVALID, "PeriodicLoaderCallback: no loader is named");
     for (int i = 0; i < count; i++)
         if (periods[i].period < 0 || !periods[i].loader_key)
             return lki_fail_null(

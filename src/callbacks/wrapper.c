@@ -15,6 +15,14 @@ static lki_wrapper *wrapper_of(lk_callback *callback)
     return (lki_wrapper *)callback;
 }
 
+static lk_status start_wrapper(lk_callback *callback, lk_runner *runner)
+{
+    lki_wrapper *wrapper = wrapper_of(callback);
+    lk_callback_slot slot = wrapper->inner->ops->on_experiment_start;
+    if (wrapper->ops->start) LKI_TRY(wrapper->ops->start(wrapper, runner));
+    return slot ? slot(wrapper->inner, runner) : LK_OK;
+}
+
 #define X(moment)                                                                                            \
     static lk_status pass_on_##moment(lk_callback *callback, lk_runner *runner)                              \
     {                                                                                                        \
@@ -79,6 +87,7 @@ lk_callback *lki_wrapper_create(const lki_wrapper_ops *ops, lk_callback *inner, 
     if (inner->ops->on_##moment) wrapper->slots.on_##moment = pass_on_##moment;
     LK_MOMENT_LIST(X)
 #undef X
+    wrapper->slots.on_experiment_start = ops->start ? start_wrapper : wrapper->slots.on_experiment_start;
     if (ops->decides_at_loader_start) wrapper->slots.on_loader_start = pass_on_loader_start;
     return &wrapper->callback;
 }

@@ -270,7 +270,8 @@ lk_sampler *lk_mini_epoch_sampler_with(int64_t length, int64_t mini_epoch_length
                  "mini-epoch sampler: shuffle: expected \"per_mini_epoch\" or \"per_epoch\", found \"%s\"",
                  shuffle);
     else if (length < 1 || mini_epoch_length_ < 1)
-        lki_fail(LK_ERR_INVALID, "mini-epoch sampler: expected at least 1 sample, found %lld",
+        lki_fail(LK_ERR_INVALID, "mini-epoch sampler: %s: expected at least 1 sample, found %lld",
+                 length < 1 ? "length" : "mini_epoch_len",
                  (long long)(length < 1 ? length : mini_epoch_length_));
     else
         self = LKI_NEW(mini_epoch);

@@ -115,6 +115,12 @@ lk_dataset *lk_cast_fields_with(lk_dataset *dataset, const lk_field_dtype *dtype
         lk_dataset_free(dataset);
         return NULL;
     }
+    for (int i = 0; i < count; i++) {
+        if (lk_dtype_nbytes(dtypes[i].dtype)) continue;
+        lk_dataset_free(dataset);
+        return lki_fail_null(LK_ERR_DTYPE, "field \"%s\": there is no dtype %d", dtypes[i].field,
+                             (int)dtypes[i].dtype);
+    }
     for (int i = 0; i < count && dataset; i++) {
         lk_dataset *next = lki_dataset_cast(dataset, fields[i], dtypes[i].dtype);
         lk_dataset_free(dataset);

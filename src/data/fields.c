@@ -17,6 +17,20 @@ static int64_t whole_root(int64_t number, int degree)
     return power == number ? root : 0;
 }
 
+lk_status lki_check_field_options(const lk_fields_options *options, int dims)
+{
+    int given;
+    LKI_TRY(lki_count_dims(options->sample_to, "sample_to", &given));
+    if (given && given != dims)
+        return lki_fail(LK_ERR_INVALID, "sample_to: expected %d sizes, found %d", dims, given);
+    if (options->batch_num < 0)
+        return lki_fail(LK_ERR_INVALID, "batch_num: expected at least 1 sub-cube, found %lld",
+                        (long long)options->batch_num);
+    if (options->batch_num && options->batch_size[0])
+        return lki_fail(LK_ERR_INVALID, "batch_num: batch_size says already how a field is cut");
+    return LK_OK;
+}
+
 lk_status lki_choose_cube(int dims, const int64_t *size, const lk_fields_options *options, int64_t *cube)
 {
     int given;
@@ -96,6 +110,7 @@ static lk_status finish(lk_fields *fields, const lk_tensor *features, const lk_t
                         const lk_fields_options *options)
 {
     LKI_TRY(check_tensors(features, targets, &fields->dims));
+    LKI_TRY(lki_check_field_options(options, fields->dims));
     lk_tensor *values = as_f32(features);
     fields->features = values ? prepare(fields, values, options) : NULL;
     lk_tensor_free(values);

@@ -33,6 +33,8 @@ lk_status lki_count_cubes(const lki_box *box, const lki_box *cube, int64_t *coun
 void lki_cut_channels(float *cubes, const float *whole, int64_t channels, int64_t all_channels,
                       const lki_box *box, const lki_box *cube);
 
+/* Sizes of `options` that make no sense for fields of so many dimensions, before anything is read. */
+lk_status lki_check_field_options(const lk_fields_options *options, int dims);
 /* The sub-cube that the options ask for in a field of this size: the whole field where it is not cut. */
 lk_status lki_choose_cube(int dims, const int64_t *size, const lk_fields_options *options, int64_t *cube);
 

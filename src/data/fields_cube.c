@@ -138,7 +138,7 @@ lk_status lki_count_cubes(const lki_box *box, const lki_box *cube, int64_t *coun
 {
     *count = 1;
     for (int i = 0; i < LK_MAX_SPATIAL; i++) {
-        if (cube->size[i] < 1 || box->size[i] % cube->size[i] != 0)
+        if (cube->size[i] < 1 || box->size[i] < 1 || box->size[i] % cube->size[i] != 0)
             return lki_fail(LK_ERR_SHAPE, "%lld points do not divide into sub-cubes of %lld",
                             (long long)box->size[i], (long long)cube->size[i]);
         *count *= box->size[i] / cube->size[i];

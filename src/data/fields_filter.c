@@ -161,6 +161,8 @@ lk_tensor *lk_synthetic_turbulence(int64_t channels, int dims, const int64_t *si
     int64_t samples, found;
     if (dims < 1 || dims > LK_MAX_SPATIAL || channels < 1)
         return lki_fail_null(LK_ERR_INVALID, "turbulence: expected channels in one to three dimensions");
+    if (!isfinite(slope))
+        return lki_fail_null(LK_ERR_INVALID, "turbulence: slope: expected a finite number, found %g", slope);
     lk_shape shape = {.rank = dims + 1, .dim = {channels}};
     memcpy(shape.dim + 1, size, sizeof *size * (size_t)dims);
     lk_tensor *noise = lk_tensor_create(LK_F64, shape), *out = NULL;

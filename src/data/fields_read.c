@@ -170,6 +170,7 @@ static lk_status check_options(const lk_fields_options *options, int *dims)
     LKI_TRY(lki_count_dims(options->input_size, "input_size", dims));
     if (*dims == 0)
         return lki_fail(LK_ERR_INVALID, "input_size: the points of a field along each axis are needed");
+    LKI_TRY(lki_check_field_options(options, *dims));
     if (options->features.count < 1) return lki_fail(LK_ERR_INVALID, "features: there are none");
     LKI_TRY(check_labels("feature_labels", options->features, options->feature_labels));
     return check_labels("target_labels", options->targets, options->target_labels);

@@ -26,6 +26,7 @@ static const lki_hdf5_functions *open_hdf5(const char *path)
 
 lk_tensor *lk_hdf5_read(const char *path, const char *label)
 {
+    if (!path) return lki_fail_null(LK_ERR_INVALID, "HDF5: no path");
     const lki_hdf5_functions *hdf5 = open_hdf5(path);
     return hdf5 ? hdf5->read(path, label) : NULL;
 }

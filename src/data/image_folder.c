@@ -225,7 +225,8 @@ lk_dataset *lk_image_folder_with(const char *root, const lk_image_folder_options
     LKI_TAKE(lk_image_folder_options, options, given, NULL);
     names own = {0}, others = {0};
     lk_dataset *dataset = NULL;
-    lk_status status = check_options(&options);
+    lk_status status =
+        root ? check_options(&options) : lki_fail(LK_ERR_INVALID, "ImageFolder: no root folder");
     if (!status) status = list_folders(&own, root);
     if (!status && options.classes_of) status = list_folders(&others, options.classes_of);
     if (!status) dataset = open_folder(root, &options, &own, options.classes_of ? &others : &own);

@@ -66,6 +66,10 @@ static lk_status check_options(const lk_dataset *dataset, lk_loader_options *opt
                         options->num_workers);
     if (options->prefetch < 0)
         return lki_fail(LK_ERR_INVALID, "prefetch: expected at least 1, found %d", options->prefetch);
+    if (options->prefetch && !options->num_workers)
+        return lki_fail(LK_ERR_INVALID, "prefetch: batches are made ahead by workers: add num_workers");
+    if (options->seed && options->generator)
+        return lki_fail(LK_ERR_INVALID, "seed: the loader has a generator already: leave one of them out");
     if (options->shuffle && options->no_shuffle)
         return lki_fail(LK_ERR_INVALID, "shuffle and no_shuffle exclude each other");
     if (options->raw && options->batch_transforms.count > 0)
@@ -243,6 +247,13 @@ static lk_status check_not_empty(const lk_loader *loader, const lk_pass_size *si
     if (world > 1) snprintf(shared, sizeof shared, ", shared by %d ranks,", world);
     return lki_fail(LK_ERR_INVALID, "%s is empty: %lld samples%s make no batch of %lld, and drop_last is on",
                     called(loader, text, sizeof text), (long long)total, shared, (long long)batch_size);
+}
+
+lk_status lki_loader_check_pass(const lk_loader *loader, const lk_pass_options *pass)
+{
+    lk_pass_size size;
+    LKI_TRY(lk_loader_size(loader, pass, &size));
+    return check_not_empty(loader, &size, pass);
 }
 
 static lk_status make_ring(lk_loader *loader)

@@ -23,4 +23,7 @@ void lki_loader_memory(const lk_loader *loader, void **data, size_t *nbytes);
 /* What the next pass depends on, whatever is left of the current one; for lk_loader_restore. */
 void lki_loader_save_between(const lk_loader *loader, lk_loader_state *out);
 
+/* Fails if such a pass has no batch, without starting it. */
+lk_status lki_loader_check_pass(const lk_loader *loader, const lk_pass_options *pass);
+
 #endif

@@ -10,6 +10,8 @@
 #include "data/idx.h"
 #include "data/memory_dataset.h"
 
+#include <math.h>
+
 enum { CLASS_COUNT = 10 };
 
 static const lki_mnist_file known_files[] = {
@@ -97,6 +99,12 @@ lk_dataset *lk_mnist_with(const char *root, const lk_mnist_options *given)
     lk_tensor *images = NULL, *labels = NULL;
     lk_status status = LK_OK;
     if (!root) return lki_fail_null(LK_ERR_INVALID, "MNIST: no root folder");
+    if (!isfinite(options.mean) || !(options.std >= 0) || isinf(options.std))
+        return lki_fail_null(LK_ERR_INVALID,
+                             "MNIST: mean and std: expected numbers, std above 0, found %g and %g",
+                             (double)options.mean, (double)options.std);
+    if (!options.normalize && (options.mean != 0 || options.std != 0))
+        return lki_fail_null(LK_ERR_INVALID, "MNIST: mean and std have no effect without normalize: add it");
     if (options.download) LKI_TRY_OUT(fetch_missing(root, files));
     LKI_TRY_OUT(find_and_read(&images, &images_path, root, files[0].name, 3));
     LKI_TRY_OUT(find_and_read(&labels, &labels_path, root, files[1].name, 1));

@@ -146,7 +146,8 @@ lk_sampler *lk_random_sampler_with(int64_t length, const lk_random_sampler_optio
 {
     LKI_TAKE(lk_random_sampler_options, options, given, lki_sampler_broken());
     if (length < 1 || options.num_samples < 0) {
-        lki_fail(LK_ERR_INVALID, "random sampler: expected at least 1 sample, found %lld",
+        lki_fail(LK_ERR_INVALID, "random sampler: %s: expected at least 1 sample, found %lld",
+                 length < 1 ? "length" : "num_samples",
                  (long long)(length < 1 ? length : options.num_samples));
         return lki_sampler_broken();
     }
@@ -169,14 +170,14 @@ static lk_status draw_subset(lk_sampler *sampler, const lki_draw *draw, int64_t 
 
 lk_sampler *lk_subset_random_sampler(const int64_t *indices, int64_t count)
 {
-    if (count < 0 || (count > 0 && !indices)) {
+    if (count < 1 || !indices) {
         lki_fail(LK_ERR_INVALID, "subset sampler: no indices");
         return lki_sampler_broken();
     }
     index_list *list = lki_calloc(sizeof *list + (size_t)count * sizeof *indices, "the indices of a sampler");
     if (!list) return lki_sampler_broken();
     list->count = count;
-    if (count) memcpy(list->indices, indices, (size_t)count * sizeof *indices);
+    memcpy(list->indices, indices, (size_t)count * sizeof *indices);
     return lki_sampler_create(count, draw_subset, list, NULL);
 }
 

@@ -140,9 +140,10 @@ static lk_sampler *make_distributed(int64_t length, lk_sampler *inner, lk_distri
     distributed *self = NULL;
     if (options.num_replicas < 0 || options.rank < 0 ||
         (options.num_replicas && options.rank >= options.num_replicas))
-        lki_fail(LK_ERR_INVALID, "distributed sampler: rank %d of %d", options.rank, options.num_replicas);
-    else if (length < 0)
-        lki_fail(LK_ERR_INVALID, "distributed sampler: expected a length of at least 0, found %lld",
+        lki_fail(LK_ERR_INVALID, "distributed sampler: there is no rank %d of num_replicas %d", options.rank,
+                 options.num_replicas);
+    else if (length < 1)
+        lki_fail(LK_ERR_INVALID, "distributed sampler: length: expected at least 1 sample, found %lld",
                  (long long)length);
     else
         self = LKI_NEW(distributed);
@@ -176,7 +177,10 @@ lk_sampler *lk_distributed_sampler_wrapper_with(lk_sampler *sampler,
         lk_sampler_free(sampler);
         return lki_sampler_broken();
     }
-    if (!sampler) return NULL;
+    if (!sampler) {
+        lki_fail(LK_ERR_INVALID, "distributed sampler: there is no sampler to wrap");
+        return lki_sampler_broken();
+    }
     if (sampler->status != LK_OK) return sampler;
     return make_distributed(sampler->length, sampler, options);
 }

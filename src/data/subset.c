@@ -66,7 +66,7 @@ lk_dataset *lk_subset(lk_dataset *dataset, const int64_t *indices, int64_t count
 {
     if (!dataset) return NULL;
     subset *self = NULL;
-    if (count < 0)
+    if (count < 0 || (count && !indices))
         lki_fail(LK_ERR_INVALID, "subset: expected at least 0 indices, found %lld", (long long)count);
     else if (lki_check_indices(indices, count, lk_dataset_length(dataset)) != LK_OK)
         lki_fail_prefix(LK_ERR_RANGE, "subset");

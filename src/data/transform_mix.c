@@ -102,7 +102,7 @@ typedef lk_status (*apply_mix)(const lk_transform *self, lk_batch *batch, lki_ke
 static lk_transform *make_mix(const char *kind, lk_mix_options options, double default_alpha, apply_mix apply)
 {
     options.alpha = lki_number_or(options.alpha, default_alpha);
-    if (!(options.alpha > 0))
+    if (!(options.alpha > 0) || isinf(options.alpha))
         return lki_fail_null(LK_ERR_INVALID, "%s: alpha: expected more than 0, found %g", kind,
                              options.alpha);
     lk_transform *transform = lki_transform_create(kind, NULL, NULL);

@@ -37,6 +37,21 @@ static lk_status check_probability(const char *kind, double p)
     return lki_fail(LK_ERR_INVALID, "%s: p: expected 0 to 1, found %g", kind, p);
 }
 
+static lk_status check_finite(const char *kind, const char *what, double value)
+{
+    if (isfinite(value)) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "%s: %s: expected a finite number, found %g", kind, what, value);
+}
+
+static lk_status check_from_zero(const char *kind, const char *what, double value, double below)
+{
+    if (value >= 0 && value < below) return LK_OK;
+    if (isinf(below))
+        return lki_fail(LK_ERR_INVALID, "%s: %s: expected 0 or more, found %g", kind, what, value);
+    return lki_fail(LK_ERR_INVALID, "%s: %s: expected 0 or more and below %g, found %g", kind, what, below,
+                    value);
+}
+
 /* ---- Random crop ---- */
 
 static lk_status plan_crop(const lk_transform *self, const lk_field *in, lk_field *out)
@@ -74,7 +89,11 @@ lk_transform *lk_random_crop_with(int64_t height, const lk_random_crop_options *
 {
     LKI_TAKE(lk_random_crop_options, options, given, NULL);
     if (height < 1 || options.width < 0 || options.padding < 0)
-        return lki_fail_null(LK_ERR_INVALID, "random_crop: sizes must be positive");
+        return lki_fail_null(LK_ERR_INVALID,
+                             "random_crop: height, width and padding must not be negative, found %lld, %lld "
+                             "and %lld",
+                             (long long)height, (long long)options.width, (long long)options.padding);
+    if (check_finite("random_crop", "fill", options.fill)) return NULL;
     if (options.width == 0) options.width = height;
     lk_transform *transform = picture_transform("random_crop", options.key);
     if (!transform) return NULL;
@@ -198,18 +217,29 @@ static lk_status apply_affine(const lk_transform *self, const lki_sample *in, lk
     return LK_OK;
 }
 
+static lk_status check_affine(const lk_random_affine_options *options)
+{
+    const char *kind = "random_affine";
+    LKI_TRY(check_from_zero(kind, "degrees", options->degrees, INFINITY));
+    LKI_TRY(check_from_zero(kind, "shear", options->shear, 90));
+    LKI_TRY(check_finite(kind, "fill", options->fill));
+    const double moves[] = {options->translate_x, options->translate_y};
+    for (int i = 0; i < 2; i++)
+        if (!(moves[i] >= 0 && moves[i] <= 1))
+            return lki_fail(LK_ERR_INVALID, "%s: translate: expected a fraction from 0 to 1, found %g", kind,
+                            moves[i]);
+    return LK_OK;
+}
+
 lk_transform *lk_random_affine_with(const lk_random_affine_options *given)
 {
     LKI_TAKE(lk_random_affine_options, options, given, NULL);
     options.scale_min = lki_number_or(options.scale_min, 1);
     options.scale_max = lki_number_or(options.scale_max, options.scale_min > 1 ? options.scale_min : 1);
-    if (!(options.scale_min > 0) || options.scale_max < options.scale_min)
+    if (!(options.scale_min > 0) || !(options.scale_max >= options.scale_min) || isinf(options.scale_max))
         return lki_fail_null(LK_ERR_INVALID, "random_affine: scale: expected 0 < min <= max, found %g to %g",
                              options.scale_min, options.scale_max);
-    if (options.degrees < 0 || options.shear < 0 || options.shear >= 90 || options.translate_x < 0 ||
-        options.translate_y < 0)
-        return lki_fail_null(LK_ERR_INVALID,
-                             "random_affine: ranges must not be negative, and shear below 90");
+    if (check_affine(&options)) return NULL;
     lk_transform *transform = picture_transform("random_affine", options.key);
     if (!transform) return NULL;
     transform->options.affine = options;
@@ -249,6 +279,7 @@ lk_transform *lk_cutout_with(int64_t size, const lk_cutout_options *given)
     LKI_TAKE(lk_cutout_options, options, given, NULL);
     if (size < 1 || options.count < 0)
         return lki_fail_null(LK_ERR_INVALID, "cutout: size and count must be at least 1");
+    if (check_finite("cutout", "fill", options.fill)) return NULL;
     if (check_probability("cutout", options.p)) return NULL;
     options.p = lki_number_or(options.p, 1);
     if (options.count == 0) options.count = 1;

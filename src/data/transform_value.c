@@ -6,6 +6,7 @@
 #include "base/take.h"
 #include "tensor/element.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- ToTensor: (H, W[, C]) -> (C, H, W) of f32, bytes divided by 255 ---- */
@@ -84,8 +85,14 @@ lk_transform *lk_normalize_with(const lk_normalize_options *given)
         return lki_fail_null(LK_ERR_INVALID, "normalize: channels: expected 1 to %d, found %d",
                              LK_MAX_CHANNELS, options.channels);
     if (options.channels == 0) options.channels = 1;
-    for (int c = 0; c < options.channels; c++)
+    for (int c = 0; c < options.channels; c++) {
+        if (!isfinite(options.mean[c]) || !(options.std[c] >= 0) || isinf(options.std[c]))
+            return lki_fail_null(
+                LK_ERR_INVALID,
+                "normalize: mean and std: expected numbers, std above 0, found %g and %g for channel %d",
+                (double)options.mean[c], (double)options.std[c], c);
         if (options.std[c] == 0) options.std[c] = 1;
+    }
     lk_transform *transform = lki_transform_create("normalize", options.key, "features");
     if (!transform) return NULL;
     transform->options.normalize = options;

@@ -22,6 +22,12 @@ static lk_status copy_text(const char **text, const char *fallback)
     return *text ? LK_OK : LK_ERR_NOMEM;
 }
 
+static lk_status check_from_zero(const char *name, double value)
+{
+    if (value >= 0 && !isinf(value)) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "%s: expected a number of at least 0, found %g", name, value);
+}
+
 static lk_status check_numbers(const lk_estimator_config *config)
 {
     if (config->n_epochs < 1)
@@ -31,6 +37,21 @@ static lk_status check_numbers(const lk_estimator_config *config)
     if (!(config->lr > 0)) return lki_fail(LK_ERR_INVALID, "lr: expected more than 0, found %g", config->lr);
     if (!(config->min_lr >= 0))
         return lki_fail(LK_ERR_INVALID, "min_lr: expected at least 0, found %g", config->min_lr);
+    if (!isfinite(config->lr + config->min_lr))
+        return lki_fail(LK_ERR_INVALID, "lr and min_lr: expected finite numbers, found %g and %g", config->lr,
+                        config->min_lr);
+    if (config->nproc < 0)
+        return lki_fail(LK_ERR_INVALID, "nproc: expected 0 for the default, or a number above it, found %d",
+                        config->nproc);
+    if (config->nfilters < 1)
+        return lki_fail(LK_ERR_INVALID, "nfilters: expected at least 1, found %d", config->nfilters);
+    LKI_TRY(check_from_zero("min_delta", config->min_delta));
+    LKI_TRY(check_from_zero("sigma", config->sigma));
+    LKI_TRY(check_from_zero("l1_scale", config->l1_scale));
+    LKI_TRY(check_from_zero("ks_scale", config->ks_scale));
+    LKI_TRY(check_from_zero("l1_beta", config->l1_beta));
+    LKI_TRY(check_from_zero("alpha", config->alpha));
+    LKI_TRY(check_from_zero("gamma", config->gamma));
     if (!(config->ks_frac >= 0 && config->ks_frac <= 1))
         return lki_fail(LK_ERR_INVALID, "ks_frac: expected a number between 0 and 1, found %g",
                         config->ks_frac);

@@ -41,6 +41,10 @@ lk_status lk_distributed_run_with(lk_rank_function function, void *context,
     lki_launch_flags flags = *lki_process_flags();
     lki_ranks *ranks = NULL;
     lki_role role;
+    if (!function) return lki_fail(LK_ERR_INVALID, "lk_distributed_run: there is no function to run");
+    if (options.nproc < 0)
+        return lki_fail(LK_ERR_INVALID, "nproc: expected 0 for the default, or a number above it, found %d",
+                        options.nproc);
     if (lki_process_role()->source == LKI_ROLE_FORKED)
         return lki_fail(LK_ERR_INVALID, "rank %d: a rank cannot fork ranks of its own", lk_rank());
     if (options.nproc) flags.nproc = options.nproc;

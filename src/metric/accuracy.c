@@ -132,6 +132,11 @@ static void choose_default_topk(accuracy_metric *metric, int64_t class_count)
 static lk_status topk_set_classes(lk_metric *base, int64_t class_count)
 {
     accuracy_metric *metric = (accuracy_metric *)base;
+    for (int k = 0; class_count && k < metric->topk_count; k++)
+        if (metric->topk[k] > class_count)
+            return lki_fail(LK_ERR_INVALID,
+                            "accuracy: topk: %d of %lld classes is always right: leave it out",
+                            metric->topk[k], (long long)class_count);
     base->class_count = class_count;
     if (base->values.count) return LK_OK;
     if (metric->topk_count == 0) choose_default_topk(metric, class_count);
@@ -154,6 +159,7 @@ static const lki_metric_kind topk_kind = {
     .fini = accuracy_fini,
     .is_sound = accuracy_is_sound,
     .set_classes = topk_set_classes,
+    .reads = LKI_READS_CLASSES | LKI_READS_TOPK,
 };
 
 lk_metric *lk_accuracy_metric_with(const lk_metric_options *given)
@@ -180,6 +186,7 @@ failed:
 
 static const lki_metric_kind multilabel_kind = {
     .name = "multilabel accuracy",
+    .reads = LKI_READS_THRESHOLD,
     .update = multilabel_update,
     .reset = accuracy_reset,
     .parts = accuracy_parts,

@@ -187,6 +187,7 @@ static lk_status auc_set_classes(lk_metric *base, int64_t class_count)
 }
 
 static const lki_metric_kind auc_kind = {
+    .reads = LKI_READS_CLASSES | LKI_READS_PER_CLASS,
     .name = "auc",
     .update = auc_update,
     .reset = auc_reset,

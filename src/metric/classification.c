@@ -5,6 +5,7 @@
 #include "metric/metric.h"
 
 #include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 lki_prf lki_prf_of_counts(int64_t tp, int64_t fp, int64_t fn, double zero_division)
@@ -217,6 +218,10 @@ static lk_status prf_set_classes(lk_metric *base, int64_t class_count)
 
 static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *options)
 {
+    double zero = options->zero_division;
+    if (!isnan(zero) && !(zero >= 0 && zero <= 1))
+        return lki_fail_null(LK_ERR_INVALID, "%s: zero_division: expected 0 to 1, or NaN, found %g",
+                             kind->name, zero);
     prf_metric *metric = (prf_metric *)lki_metric_new(sizeof *metric, kind, options);
     if (!metric) return NULL;
     metric->zero_division = options->zero_division;
@@ -238,6 +243,7 @@ lk_metric *lk_precision_recall_f1_support_metric_with(const lk_metric_options *g
 {
     LKI_TAKE(lk_metric_options, options, given, NULL);
     static const lki_metric_kind kind = {
+        .reads = LKI_READS_CLASSES | LKI_READS_ZERO_DIVISION | LKI_READS_PER_CLASS,
         .name = "precision, recall, f1",
         .update = multiclass_update,
         PRF_REST,
@@ -249,6 +255,7 @@ lk_metric *lk_multilabel_precision_recall_f1_support_metric_with(const lk_metric
 {
     LKI_TAKE(lk_metric_options, options, given, NULL);
     static const lki_metric_kind kind = {
+        .reads = LKI_READS_CLASSES | LKI_READS_ZERO_DIVISION | LKI_READS_PER_CLASS | LKI_READS_THRESHOLD,
         .name = "multilabel precision, recall, f1",
         .update = multilabel_update,
         PRF_REST,

@@ -67,6 +67,7 @@ static lk_status confusion_set_classes(lk_metric *base, int64_t class_count)
 }
 
 static const lki_metric_kind confusion_kind = {
+    .reads = LKI_READS_CLASSES | LKI_READS_CLASS_NAMES | LKI_READS_NORMALIZE,
     .name = "confusion matrix",
     .update = confusion_update,
     .reset = confusion_reset,
@@ -84,7 +85,7 @@ lk_metric *lk_confusion_matrix_metric_with(const lk_metric_options *given)
     if (!metric) return NULL;
     metric->normalize = options.normalize;
     if (options.class_names && options.num_classes == 0) {
-        lki_fail(LK_ERR_INVALID, "confusion matrix: class names need num_classes");
+        lki_fail(LK_ERR_INVALID, "confusion matrix: class_names need num_classes");
         goto failed;
     }
     if (options.class_names) {

@@ -133,6 +133,9 @@ static lk_status check_options(const lk_custom_metric_options *options)
         return lki_fail(LK_ERR_INVALID, "%s: a metric of your own needs update and compute", name);
     if (!options->value_names || !options->value_names[0])
         return lki_fail(LK_ERR_INVALID, "%s: a metric of your own needs value_names", name);
+    for (int i = 0; options->value_names[i]; i++)
+        if (!*options->value_names[i])
+            return lki_fail(LK_ERR_INVALID, "%s: value_names: name %d is empty", name, i);
     if (!options->parts[0].data)
         return lki_fail(LK_ERR_INVALID, "%s: list its state in parts: the ranks cannot join it otherwise",
                         name);

@@ -149,6 +149,7 @@ static const lki_metric_kind mean_kind = {
 lk_metric *lk_mean_metric_with(const char *name, const lk_metric_options *given)
 {
     LKI_TAKE(lk_metric_options, options, given, NULL);
+    if (!name || !*name) return lki_fail_null(LK_ERR_INVALID, "mean: a metric needs a name");
     lk_metric *metric = lki_metric_new(sizeof(mean_metric), &mean_kind, &options);
     if (!metric) return NULL;
     if (lki_spread_init(&((mean_metric *)metric)->spread, 1) || lki_metric_add_value(metric, name, "") ||

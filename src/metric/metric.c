@@ -5,6 +5,7 @@
 #include "tensor/layout.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 lk_status lki_metric_array_reserve(lki_metric_array *array, int64_t extra)
@@ -33,11 +34,37 @@ size_t lki_metric_part_nbytes(const lki_metric_part *part)
     return (size_t)part->count * (part->kind == LKI_METRIC_EXACT ? sizeof(lk_exact_sum) : sizeof(int64_t));
 }
 
+/* One struct serves all metrics: an option that this one does not know would have no effect. */
+static lk_status check_known(const lki_metric_kind *kind, const lk_metric_options *options)
+{
+    const struct {
+        const char *name;
+        bool is_given;
+        unsigned bit;
+    } given[] = {{"num_classes", options->num_classes != 0, LKI_READS_CLASSES},
+                 {"topk", options->topk[0] != 0, LKI_READS_TOPK},
+                 {"threshold", options->threshold != 0, LKI_READS_THRESHOLD},
+                 {"from_logits", options->from_logits, LKI_READS_THRESHOLD},
+                 {"zero_division", options->zero_division != 0, LKI_READS_ZERO_DIVISION},
+                 {"compute_per_class_metrics", options->compute_per_class_metrics, LKI_READS_PER_CLASS},
+                 {"class_names", options->class_names != NULL, LKI_READS_CLASS_NAMES},
+                 {"class_weights", options->class_weights != NULL, LKI_READS_CLASS_WEIGHTS},
+                 {"normalize", options->normalize, LKI_READS_NORMALIZE}};
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (given[i].is_given && !(kind->reads & given[i].bit))
+            return lki_fail(LK_ERR_INVALID, "%s: this metric has no %s", kind->name, given[i].name);
+    return LK_OK;
+}
+
 lk_metric *lki_metric_new(size_t nbytes, const lki_metric_kind *kind, const lk_metric_options *options)
 {
     if (options->num_classes < 0)
         return lki_fail_null(LK_ERR_INVALID, "%s: num_classes: expected at least 1, found %d", kind->name,
                              options->num_classes);
+    if (check_known(kind, options)) return NULL;
+    if (!isfinite(options->threshold))
+        return lki_fail_null(LK_ERR_INVALID, "%s: threshold: expected a finite number, found %g", kind->name,
+                             options->threshold);
     double threshold = options->threshold; /* 0 and LK_ZERO may be had with logits too */
     if (options->from_logits && threshold != 0 && !(threshold > 0 && threshold < 1))
         return lki_fail_null(LK_ERR_INVALID,
@@ -296,10 +323,14 @@ lk_status lki_metric_check_cells(const lk_metric *metric, const lki_metric_batch
 
 lk_status lki_metric_copy_names(char ***out, const char *const *names, int64_t count)
 {
+    for (int64_t i = 0; names && i < count; i++)
+        if (!names[i])
+            return lki_fail(LK_ERR_INVALID, "class_names: expected %lld names, but name %lld is NULL",
+                            (long long)count, (long long)i);
     char **copies = LKI_NEW_ARRAY(char *, count);
     if (!copies) return LK_ERR_NOMEM;
     for (int64_t i = 0; i < count; i++) {
-        copies[i] = names && names[i] ? lki_strdup(names[i]) : lki_format("class_%02lld", (long long)i);
+        copies[i] = names ? lki_strdup(names[i]) : lki_format("class_%02lld", (long long)i);
         if (!copies[i]) {
             lki_metric_free_names(copies, i);
             return LK_ERR_NOMEM;

@@ -51,6 +51,18 @@ typedef struct lki_metric_batch {
     int64_t target_count; /* elements of the targets */
 } lki_metric_batch;
 
+/* Options of lk_metric_options that not all metrics have. */
+typedef enum lki_metric_option {
+    LKI_READS_CLASSES = 1,
+    LKI_READS_TOPK = 2,
+    LKI_READS_THRESHOLD = 4, /* and from_logits */
+    LKI_READS_ZERO_DIVISION = 8,
+    LKI_READS_PER_CLASS = 16,
+    LKI_READS_CLASS_NAMES = 32,
+    LKI_READS_CLASS_WEIGHTS = 64,
+    LKI_READS_NORMALIZE = 128,
+} lki_metric_option;
+
 typedef struct lki_metric_kind {
     const char *name; /* for error sentences */
     lk_status (*update)(lk_metric *metric, const lki_metric_batch *batch);
@@ -69,6 +81,7 @@ typedef struct lki_metric_kind {
     lk_status (*set_classes)(lk_metric *metric, int64_t class_count);
     /* Optional: whether the parts fit each other and the classes. Those of a file may not. */
     bool (*is_sound)(const lk_metric *metric);
+    unsigned reads; /* lki_metric_option: the options that it knows */
 } lki_metric_kind;
 
 typedef struct lki_metric_value_list {

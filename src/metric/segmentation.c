@@ -4,6 +4,7 @@
 #include "metric/metric.h"
 
 #include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct region_metric {
@@ -181,6 +182,20 @@ static lk_status region_set_classes(lk_metric *base, int64_t class_count)
     return LK_OK;
 }
 
+/* "/_weighted" is the sum of the classes' scores times these. */
+static lk_status check_weights(const lk_metric_options *options, const char *name)
+{
+    double sum = 0;
+    for (int c = 0; c < options->num_classes; c++) {
+        double weight = options->class_weights[c];
+        if (!(weight >= 0) || isinf(weight))
+            return lki_fail(LK_ERR_INVALID, "%s: class_weights: expected numbers of at least 0, found %g",
+                            name, weight);
+        sum += weight;
+    }
+    return sum > 0 ? LK_OK : lki_fail(LK_ERR_INVALID, "%s: class_weights: all of them are 0", name);
+}
+
 static lk_status set_options(region_metric *metric, const lk_metric_options *options)
 {
     metric->binarize = lki_number_given(options->threshold);
@@ -188,10 +203,11 @@ static lk_status set_options(region_metric *metric, const lk_metric_options *opt
     if (metric->binarize) metric->cut = lki_metric_cut(options->threshold, options->from_logits);
     if (options->num_classes == 0) {
         if (!options->class_names && !options->class_weights) return LK_OK;
-        return lki_fail(LK_ERR_INVALID, "%s: class names and weights need num_classes",
+        return lki_fail(LK_ERR_INVALID, "%s: class_names and class_weights need num_classes",
                         metric->base.kind->name);
     }
     if (options->class_weights) {
+        LKI_TRY(check_weights(options, metric->base.kind->name));
         metric->class_weights = LKI_NEW_ARRAY(double, options->num_classes);
         if (!metric->class_weights) return LK_ERR_NOMEM;
         memcpy(metric->class_weights, options->class_weights, sizeof(double) * (size_t)options->num_classes);
@@ -215,6 +231,7 @@ static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *o
 
 #define REGION_KIND(metric_name)                                                                             \
     {                                                                                                        \
+        .reads = LKI_READS_CLASSES | LKI_READS_THRESHOLD | LKI_READS_CLASS_NAMES | LKI_READS_CLASS_WEIGHTS,  \
         .name = metric_name, .update = region_update, .reset = region_reset, .parts = region_parts,          \
         .compute = region_compute, .compute_batch = region_compute_batch, .fini = region_fini,               \
         .set_classes = region_set_classes, .is_sound = region_is_sound                                       \

@@ -20,6 +20,8 @@ static void free_modules(lk_module *const *modules, int count)
 static lk_module *numbered(const char *type, lk_module_function forward, lk_module *const *modules, int count)
 {
     bool whole = true;
+    if (count < 0 || (count && !modules))
+        return lki_fail_null(LK_ERR_INVALID, "%s: expected a list of modules, found %d", type, count);
     for (int i = 0; i < count; i++) whole = whole && modules[i];
     lk_module *container = whole ? lki_module_create(type, forward, NULL, 0) : NULL;
     if (!container) {

@@ -7,6 +7,7 @@
 #include "graph/graph.h"
 #include "nn/module.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct builtin_context {
@@ -82,9 +83,28 @@ static void free_builtin(void *context)
     lki_free(own);
 }
 
+static lk_status check_weight(const char *type, const char *what, const lk_tensor *weight)
+{
+    for (int64_t i = 0; weight && i < lk_tensor_count(weight); i++)
+        if (!isfinite(lk_tensor_get(weight, i)))
+            return lki_fail(LK_ERR_INVALID, "%s: %s: expected finite numbers, found %g", type, what,
+                            lk_tensor_get(weight, i));
+    return LK_OK;
+}
+
+/* A weight per class. */
+static lk_status check_class_weight(const char *type, const lk_tensor *weight)
+{
+    if (!weight || weight->shape.rank == 1) return LK_OK;
+    return lki_fail(LK_ERR_SHAPE, "%s: weight: expected one number per class, found a tensor of %d axes",
+                    type, weight->shape.rank);
+}
+
 /* Takes copies of the weights of `draft`. */
 static lk_criterion *create_builtin(const char *type, lk_criterion_function forward, builtin_context draft)
 {
+    if (check_weight(type, "weight", draft.weight) || check_weight(type, "pos_weight", draft.pos_weight))
+        return NULL;
     builtin_context *own = LKI_NEW(builtin_context);
     if (!own) return NULL;
     *own = draft;
@@ -130,6 +150,7 @@ lk_criterion *lk_cross_entropy_loss_with(const lk_cross_entropy_loss_options *gi
 {
     LKI_TAKE(lk_cross_entropy_loss_options, options, given, NULL);
     if (check_reduction("CrossEntropyLoss", options.reduction, false) != LK_OK) return NULL;
+    if (check_class_weight("CrossEntropyLoss", options.weight)) return NULL;
     if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
         return lki_fail_null(LK_ERR_INVALID, "CrossEntropyLoss: label_smoothing: expected 0 to 1, found %g",
                              options.label_smoothing);
@@ -155,6 +176,7 @@ lk_criterion *lk_nll_loss_with(const lk_nll_loss_options *given)
     if (check_reduction("NLLLoss", options.reduction, false) != LK_OK) return NULL;
     int64_t ignored;
     if (lki_whole_or(options.ignore_index, -100, "NLLLoss", "ignore_index", &ignored)) return NULL;
+    if (check_class_weight("NLLLoss", options.weight)) return NULL;
     return create_builtin("NLLLoss", nll_forward,
                           (builtin_context){.weight = (lk_tensor *)options.weight,
                                             .reduction = options.reduction,
@@ -197,9 +219,20 @@ lk_criterion *lk_bce_with_logits_loss_with(const lk_bce_options *given)
                                               .reduction = options.reduction});
 }
 
+/* One struct serves four losses: a number that belongs to another one of them would have no effect. */
+static lk_status check_regression(const char *type, const lk_regression_options *options)
+{
+    if (options->beta != 0 && strcmp(type, "SmoothL1Loss") != 0)
+        return lki_fail(LK_ERR_INVALID, "%s: beta belongs to SmoothL1Loss", type);
+    if (options->delta != 0 && strcmp(type, "HuberLoss") != 0)
+        return lki_fail(LK_ERR_INVALID, "%s: delta belongs to HuberLoss", type);
+    return LK_OK;
+}
+
 lk_criterion *lk_mse_loss_with(const lk_regression_options *given)
 {
     LKI_TAKE(lk_regression_options, options, given, NULL);
+    if (check_regression("MSELoss", &options)) return NULL;
     return create_pointwise("MSELoss",
                             (builtin_context){.kind = LK_LOSS_MSE, .reduction = options.reduction});
 }
@@ -207,6 +240,7 @@ lk_criterion *lk_mse_loss_with(const lk_regression_options *given)
 lk_criterion *lk_l1_loss_with(const lk_regression_options *given)
 {
     LKI_TAKE(lk_regression_options, options, given, NULL);
+    if (check_regression("L1Loss", &options)) return NULL;
     return create_pointwise("L1Loss", (builtin_context){.kind = LK_LOSS_L1, .reduction = options.reduction});
 }
 
@@ -214,7 +248,8 @@ lk_criterion *lk_smooth_l1_loss_with(const lk_regression_options *given)
 {
     LKI_TAKE(lk_regression_options, options, given, NULL);
     double beta = lki_number_or(options.beta, 1);
-    if (beta < 0)
+    if (check_regression("SmoothL1Loss", &options)) return NULL;
+    if (!(beta >= 0) || isinf(beta))
         return lki_fail_null(LK_ERR_INVALID, "SmoothL1Loss: beta: expected 0 or more, found %g", beta);
     return create_pointwise("SmoothL1Loss",
                             (builtin_context){.kind = beta == 0 ? LK_LOSS_L1 : LK_LOSS_SMOOTH_L1,
@@ -226,7 +261,8 @@ lk_criterion *lk_huber_loss_with(const lk_regression_options *given)
 {
     LKI_TAKE(lk_regression_options, options, given, NULL);
     double delta = lki_number_or(options.delta, 1);
-    if (!(delta > 0))
+    if (check_regression("HuberLoss", &options)) return NULL;
+    if (!(delta > 0) || isinf(delta))
         return lki_fail_null(LK_ERR_INVALID, "HuberLoss: delta: expected more than 0, found %g", delta);
     return create_pointwise(
         "HuberLoss",

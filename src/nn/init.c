@@ -36,12 +36,22 @@ lk_status lki_fans(const lk_param *param, double *fan_in, double *fan_out)
 
 lk_status lk_init_uniform(lk_param *param, double from, double to)
 {
+    if (!(from <= to) || !isfinite(to - from))
+        return lki_fail(LK_ERR_INVALID, "lk_init_uniform: expected from <= to, found %g and %g", from, to);
     LKI_TRY(check(param, "lk_init_uniform"));
     return lk_uniform(param->value, from, to, lk_default_generator());
 }
 
+static lk_status check_normal(const char *what, double mean, double std)
+{
+    if (isfinite(mean) && std >= 0 && !isinf(std)) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "%s: expected a finite mean and a std of at least 0, found %g and %g",
+                    what, mean, std);
+}
+
 lk_status lk_init_normal(lk_param *param, double mean, double std)
 {
+    LKI_TRY(check_normal("lk_init_normal", mean, std));
     LKI_TRY(check(param, "lk_init_normal"));
     return lk_normal(param->value, mean, std, lk_default_generator());
 }
@@ -89,6 +99,9 @@ static lk_status kaiming_std(const lk_param *param, lk_kaiming_options options, 
 {
     double fan_in, fan_out;
     LKI_TRY(lki_fans(param, &fan_in, &fan_out));
+    if ((int)options.nonlinearity < 0 || options.nonlinearity > LK_NONLINEARITY_SELU)
+        return lki_fail(LK_ERR_INVALID, "%s: there is no nonlinearity %d", param->name,
+                        (int)options.nonlinearity);
     *std = lk_init_gain(options.nonlinearity, options.a) / sqrt(options.fan_out ? fan_out : fan_in);
     return LK_OK;
 }
@@ -96,7 +109,7 @@ static lk_status kaiming_std(const lk_param *param, lk_kaiming_options options, 
 lk_status lk_init_kaiming_uniform_with(lk_param *param, const lk_kaiming_options *given)
 {
     LKI_TAKE(lk_kaiming_options, options, given, lk_error_status());
-    double std;
+    double std = 0;
     LKI_TRY(check(param, "lk_init_kaiming_uniform"));
     LKI_TRY(kaiming_std(param, options, &std));
     double bound = sqrt(3.0) * std;
@@ -106,7 +119,7 @@ lk_status lk_init_kaiming_uniform_with(lk_param *param, const lk_kaiming_options
 lk_status lk_init_kaiming_normal_with(lk_param *param, const lk_kaiming_options *given)
 {
     LKI_TAKE(lk_kaiming_options, options, given, lk_error_status());
-    double std;
+    double std = 0;
     LKI_TRY(check(param, "lk_init_kaiming_normal"));
     LKI_TRY(kaiming_std(param, options, &std));
     return lk_init_normal(param, 0, std);
@@ -161,6 +174,10 @@ static double normal_cdf(double x)
 
 lk_status lk_init_trunc_normal(lk_param *param, double mean, double std, double low, double high)
 {
+    LKI_TRY(check_normal("lk_init_trunc_normal", mean, std));
+    if (!(low <= high))
+        return lki_fail(LK_ERR_INVALID, "lk_init_trunc_normal: expected low <= high, found %g and %g", low,
+                        high);
     LKI_TRY(check(param, "lk_init_trunc_normal"));
     if (param->value->dtype != LK_F32)
         return lki_fail(LK_ERR_DTYPE, "lk_init_trunc_normal: expected an f32 parameter, found %s",

@@ -46,6 +46,27 @@ static lk_status check_hyper(const char *name, const lk_hyper *hyper)
     return LK_OK;
 }
 
+/* A group may change the numbers that its rule has; another one would have no effect. */
+static lk_status check_group_numbers(const char *name, lk_update_rule rule, int index,
+                                     const lk_param_group *group)
+{
+    bool has_momentum = rule == LK_UPDATE_SGD || rule == LK_UPDATE_RMSPROP;
+    bool has_betas = rule == LK_UPDATE_ADAM || rule == LK_UPDATE_ADAMW || rule == LK_UPDATE_LAMB;
+    const struct {
+        const char *what;
+        double value;
+        bool is_known;
+    } numbers[] = {{"momentum", group->momentum, has_momentum},
+                   {"beta1", group->beta1, has_betas},
+                   {"beta2", group->beta2, has_betas},
+                   {"eps", group->eps, rule != LK_UPDATE_SGD}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!numbers[i].is_known && !(numbers[i].value == 0 && !signbit(numbers[i].value)))
+            return lki_fail(LK_ERR_INVALID, "%s: parameter group %d: it has no %s", name, index,
+                            numbers[i].what);
+    return LK_OK;
+}
+
 static lk_optimizer *create(const char *name, lk_update_rule rule, lk_hyper hyper, lk_param_group_list groups)
 {
     lk_optimizer *optimizer = LKI_NEW(lk_optimizer);
@@ -77,6 +98,15 @@ fail:
     return NULL;
 }
 
+/* One of the library's rules. A rule of the user's own makes of each number what it likes. */
+static lk_optimizer *create_known(const char *name, lk_update_rule rule, lk_hyper hyper,
+                                  lk_param_group_list groups)
+{
+    for (int i = 0; i < groups.count; i++)
+        if (check_group_numbers(name, rule, i, &groups.items[i])) return NULL;
+    return create(name, rule, hyper, groups);
+}
+
 lk_optimizer *lk_sgd_with(const lk_sgd_options *given)
 {
     LKI_TAKE(lk_sgd_options, options, given, NULL);
@@ -87,7 +117,7 @@ lk_optimizer *lk_sgd_with(const lk_sgd_options *given)
                       .weight_decay = lki_number_or(options.weight_decay, 0),
                       .nesterov = options.nesterov,
                       .maximize = options.maximize};
-    return create("SGD", LK_UPDATE_SGD, hyper, options.groups);
+    return create_known("SGD", LK_UPDATE_SGD, hyper, options.groups);
 }
 
 static lk_optimizer *create_adam(const char *name, lk_update_rule rule, double weight_decay, double eps,
@@ -100,7 +130,7 @@ static lk_optimizer *create_adam(const char *name, lk_update_rule rule, double w
                       .weight_decay = lki_number_or(options->weight_decay, weight_decay),
                       .amsgrad = options->amsgrad,
                       .maximize = options->maximize};
-    return create(name, rule, hyper, options->groups);
+    return create_known(name, rule, hyper, options->groups);
 }
 
 lk_optimizer *lk_adam_with(const lk_adam_options *given)
@@ -135,7 +165,7 @@ lk_optimizer *lk_catalyst_lamb_with(const lk_catalyst_lamb_options *given)
                       .no_debias = true,
                       .no_trust = options.adam,
                       .clip = CATALYST_LARGEST_NORM};
-    return create("CatalystLamb", LK_UPDATE_LAMB, hyper, options.groups);
+    return create_known("CatalystLamb", LK_UPDATE_LAMB, hyper, options.groups);
 }
 
 lk_optimizer *lk_rmsprop_with(const lk_rmsprop_options *given)
@@ -148,7 +178,7 @@ lk_optimizer *lk_rmsprop_with(const lk_rmsprop_options *given)
                       .momentum = lki_number_or(options.momentum, 0),
                       .centered = options.centered,
                       .maximize = options.maximize};
-    return create("RMSprop", LK_UPDATE_RMSPROP, hyper, options.groups);
+    return create_known("RMSprop", LK_UPDATE_RMSPROP, hyper, options.groups);
 }
 
 lk_optimizer *lk_adagrad_with(const lk_adagrad_options *given)
@@ -161,7 +191,7 @@ lk_optimizer *lk_adagrad_with(const lk_adagrad_options *given)
                       .maximize = options.maximize};
     if (check_number("Adagrad", "initial_accumulator_value", options.initial_accumulator_value, 0, INFINITY))
         return NULL;
-    lk_optimizer *optimizer = create("Adagrad", LK_UPDATE_ADAGRAD, hyper, options.groups);
+    lk_optimizer *optimizer = create_known("Adagrad", LK_UPDATE_ADAGRAD, hyper, options.groups);
     if (optimizer) optimizer->initial_state = options.initial_accumulator_value;
     return optimizer;
 }

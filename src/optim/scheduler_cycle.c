@@ -98,6 +98,14 @@ static void set_phases(lk_scheduler *own, double max_lr, const lk_one_cycle_lr_o
     own->one_cycle.phase_count = options->three_phase ? 3 : 2;
 }
 
+static lk_status check_momenta(const char *name, double base, double top)
+{
+    if (base >= 0 && base < 1 && top >= 0 && top < 1) return LK_OK; /* 0: the default */
+    return lki_fail(LK_ERR_INVALID,
+                    "%s: base_momentum and max_momentum: expected 0 or more and below 1, found %g and %g",
+                    name, base, top);
+}
+
 lk_scheduler *lk_one_cycle_lr_with(double max_lr, const lk_one_cycle_lr_options *given)
 {
     LKI_TAKE(lk_one_cycle_lr_options, options, given, lki_scheduler_refused());
@@ -112,9 +120,14 @@ lk_scheduler *lk_one_cycle_lr_with(double max_lr, const lk_one_cycle_lr_options 
         return lki_scheduler_refuse(LK_ERR_INVALID, "OneCycleLR: max_lr: expected more than 0, found %g",
                                     max_lr);
     if (options.div_factor < 0 || options.final_div_factor < 0 ||
-        isnan(options.div_factor + options.final_div_factor))
-        return lki_scheduler_refuse(LK_ERR_INVALID,
-                                    "OneCycleLR: div_factor and final_div_factor must not be negative");
+        !isfinite(options.div_factor + options.final_div_factor))
+        return lki_scheduler_refuse(LK_ERR_INVALID, "OneCycleLR: div_factor and final_div_factor must be "
+                                                    "finite and not negative");
+    if ((int)options.anneal_strategy < 0 || options.anneal_strategy > LK_ANNEAL_LINEAR)
+        return lki_scheduler_refuse(LK_ERR_INVALID, "OneCycleLR: there is no anneal_strategy %d",
+                                    (int)options.anneal_strategy);
+    if (check_momenta("OneCycleLR", options.base_momentum, options.max_momentum))
+        return lki_scheduler_refused();
     lk_scheduler *own = lki_scheduler_create("OneCycleLR");
     if (!own) return NULL;
     own->prepare = one_cycle_prepare;
@@ -179,6 +192,13 @@ lk_scheduler *lk_cyclic_lr_with(double base_lr, double max_lr, const lk_cyclic_l
         return lki_scheduler_refuse(LK_ERR_INVALID,
                                     "CyclicLR: base_lr and max_lr: expected at least 0, found %g and %g",
                                     base_lr, max_lr);
+    if (!isfinite(options.gamma))
+        return lki_scheduler_refuse(LK_ERR_INVALID, "CyclicLR: gamma: expected a finite number, found %g",
+                                    options.gamma);
+    if ((int)options.mode < 0 || options.mode > LK_CYCLIC_EXP_RANGE)
+        return lki_scheduler_refuse(LK_ERR_INVALID, "CyclicLR: there is no mode %d", (int)options.mode);
+    if (check_momenta("CyclicLR", options.base_momentum, options.max_momentum))
+        return lki_scheduler_refused();
     lk_scheduler *own = lki_scheduler_create("CyclicLR");
     if (!own) return NULL;
     own->prepare = cyclic_prepare;

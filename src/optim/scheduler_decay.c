@@ -66,6 +66,11 @@ lk_scheduler *lk_multi_step_lr_with(const lk_multi_step_lr_options *given)
     if (options.milestones.count < 1)
         return lki_scheduler_refuse(LK_ERR_INVALID,
                                     "MultiStepLR: milestones: expected at least one epoch, found none");
+    for (int i = 0; i < options.milestones.count; i++)
+        if (options.milestones.items[i] < 1)
+            return lki_scheduler_refuse(LK_ERR_INVALID,
+                                        "MultiStepLR: milestones: expected at least 1, found %lld",
+                                        (long long)options.milestones.items[i]);
     lk_scheduler *scheduler = create("MultiStepLR", multi_step_rate, 0);
     if (scheduler) scheduler->gamma = gamma;
     return lki_scheduler_with_milestones(scheduler, options.milestones);

@@ -61,9 +61,10 @@ lk_scheduler *lk_reduce_lr_on_plateau_with(const lk_reduce_lr_on_plateau_options
     if (!(options.factor >= 0 && options.factor < 1))
         return lki_scheduler_refuse(
             LK_ERR_INVALID, "ReduceLROnPlateau: factor: expected less than 1, found %g", options.factor);
-    if (!isfinite(options.threshold) || !(options.eps >= 0) || !(options.min_lr >= 0))
+    if (!isfinite(options.threshold + options.eps + options.min_lr) || !(options.eps >= 0) ||
+        !(options.min_lr >= 0))
         return lki_scheduler_refuse(LK_ERR_INVALID, "ReduceLROnPlateau: threshold, eps and min_lr: expected "
-                                                    "numbers, the last two of at least 0");
+                                                    "finite numbers, the last two of at least 0");
     if (options.patience < 0 || options.cooldown < 0)
         return lki_scheduler_refuse(LK_ERR_INVALID,
                                     "ReduceLROnPlateau: patience and cooldown must not be negative");

@@ -55,6 +55,12 @@ static lk_status check_parts(const lk_sequential_lr_options *options)
     if (options->schedulers.count < 1 || options->milestones.count != options->schedulers.count - 1)
         return lki_fail(LK_ERR_INVALID, "SequentialLR: %d schedulers need %d milestones, found %d",
                         options->schedulers.count, options->schedulers.count - 1, options->milestones.count);
+    for (int i = 0; i < options->milestones.count; i++)
+        if (options->milestones.items[i] < 1 ||
+            (i && options->milestones.items[i] <= options->milestones.items[i - 1]))
+            return lki_fail(LK_ERR_INVALID,
+                            "SequentialLR: milestones: expected numbers of at least 1 that grow, found %lld",
+                            (long long)options->milestones.items[i]);
     for (int i = 0; i < options->schedulers.count; i++)
         if (lk_scheduler_needs_metric(options->schedulers.items[i]))
             return lki_fail(LK_ERR_INVALID, "SequentialLR: ReduceLROnPlateau cannot be a part of it");
@@ -86,11 +92,12 @@ lk_scheduler *lk_sequential_lr_with(const lk_sequential_lr_options *given)
 lk_scheduler *lk_warmup_lr_with(int64_t steps, const lk_warmup_lr_options *given)
 {
     LKI_TAKE(lk_warmup_lr_options, options, given, fail_with(lk_schedulers(options.then)));
-    lk_scheduler *warmup = lk_linear_lr(.start_factor = options.start_factor, .total_iters = steps);
-    if (!warmup || steps < 1) {
-        if (warmup)
-            lki_fail(LK_ERR_INVALID, "warm-up: expected at least 1 step, found %lld", (long long)steps);
-        lk_scheduler_free(warmup);
+    lk_scheduler *warmup = NULL;
+    if (steps < 1)
+        lki_fail(LK_ERR_INVALID, "warm-up: expected at least 1 step, found %lld", (long long)steps);
+    else
+        warmup = lk_linear_lr(.start_factor = options.start_factor, .total_iters = steps);
+    if (!warmup) {
         lk_scheduler_free(options.then);
         return lki_scheduler_refused();
     }

@@ -50,10 +50,20 @@ static lk_status check_autoresume(const lk_train_options *options)
     return LK_OK;
 }
 
+static lk_status check_hparams(lk_hparam_list hparams)
+{
+    for (int i = 0; i < hparams.count; i++)
+        if (!hparams.items[i].name || !*hparams.items[i].name || !hparams.items[i].value)
+            return lki_fail(LK_ERR_INVALID, "hparams: number %d has no %s", i,
+                            hparams.items[i].value ? "name" : "value");
+    return LK_OK;
+}
+
 lk_status lki_check_train_options(const lk_train_options *options, lk_dtype precision)
 {
     LKI_TRY(check_counts(options));
     LKI_TRY(check_scaler(options, precision));
+    LKI_TRY(check_hparams(options->hparams));
     if (options->datasets.per_gpu_scaling)
         return lki_fail(LK_ERR_INVALID,
                         "datasets.per_gpu_scaling: batch_size and num_workers are each rank's "

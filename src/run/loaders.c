@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/suggest.h"
 #include "run/metrics.h"
 #include "run/run.h"
 
@@ -12,6 +13,16 @@ int lki_run_find_loader(const lki_run_loaders *loaders, const char *key)
     for (int i = 0; i < loaders->count && key; i++)
         if (strcmp(loaders->items[i].key, key) == 0) return i;
     return -1;
+}
+
+lk_status lki_run_check_loader(const lki_run_loaders *loaders, const char *who, const char *key)
+{
+    char hint[160];
+    lki_suggestion near = {.wanted = key};
+    if (lki_run_find_loader(loaders, key) >= 0) return LK_OK;
+    for (int i = 0; i < loaders->count; i++) lki_suggest_offer(&near, loaders->items[i].key);
+    return lki_fail(LK_ERR_NOT_FOUND, "%s: there is no loader named \"%s\"%s", who, key,
+                    lki_suggest_text(&near, hint, sizeof hint));
 }
 
 const char *lki_loader_key_fault(const char *key)

@@ -31,6 +31,8 @@ lk_status lki_run_add_datasets(lki_run_loaders *loaders, const lk_datasets_optio
 void lki_run_free_loaders(lki_run_loaders *loaders);
 /* The index of a loader by its key; -1 if there is none. */
 int lki_run_find_loader(const lki_run_loaders *loaders, const char *key);
+/* Refuses a key that no loader has; the sentence begins with `who`. */
+lk_status lki_run_check_loader(const lki_run_loaders *loaders, const char *who, const char *key);
 /* What is wrong with the key of a loader, which also names files in the logdir; NULL if nothing is. */
 const char *lki_loader_key_fault(const char *key);
 

@@ -13,16 +13,30 @@
 
 #include <string.h>
 
-lk_status lki_run_call_start(lk_runner *runner)
-{
-    LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
-    LKI_TRY(lki_objective_settle(runner));
-    return lki_metric_names_check(runner);
-}
-
 static bool has_prefix(const char *text, const char *prefix)
 {
     return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* A loader without a batch ends the run before the first batch of any loader. */
+static lk_status check_loaders(const lk_runner *runner)
+{
+    const lki_run *run = runner->run;
+    for (int i = 0; i < run->loaders.count; i++) {
+        const lki_run_loader *entry = &run->loaders.items[i];
+        lk_pass_options pass = {LK_SIZE(lk_pass_options), .rank = runner->rank, .world = runner->world_size,
+                                .train = has_prefix(entry->key, "train")};
+        LKI_TRY(lki_loader_check_pass(entry->loader, &pass));
+    }
+    return LK_OK;
+}
+
+lk_status lki_run_call_start(lk_runner *runner)
+{
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
+    LKI_TRY(check_loaders(runner));
+    LKI_TRY(lki_objective_settle(runner));
+    return lki_metric_names_check(runner);
 }
 
 /* A loader that repeats itself starts its first pass again: the same samples in the same order. */

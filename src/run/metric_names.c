@@ -66,16 +66,6 @@ lk_status lki_metric_names_watch(lk_runner *runner, const char *who, const char 
     return watched->loader_key && watched->metric_key ? LK_OK : LK_ERR_NOMEM;
 }
 
-static lk_status no_loader(const lk_runner *runner, const lki_watched *watched)
-{
-    char hint[160];
-    lki_suggestion near = {.wanted = watched->loader_key};
-    for (int i = 0; i < runner->run->loaders.count; i++)
-        lki_suggest_offer(&near, runner->run->loaders.items[i].key);
-    return lki_fail(LK_ERR_NOT_FOUND, "%s: there is no loader named \"%s\"%s", watched->who,
-                    watched->loader_key, lki_suggest_text(&near, hint, sizeof hint));
-}
-
 static lk_status no_metric(const lki_metric_names *names, const lki_watched *watched,
                            const lk_metrics *reported)
 {
@@ -165,8 +155,7 @@ lk_status lki_metric_names_check(lk_runner *runner)
     if (run->given.options.valid_metric && !run->evaluating)
         LKI_TRY(lki_metric_names_watch(runner, "valid_metric", NULL, NULL));
     for (int i = 0; i < names->watched_count; i++) {
-        if (lki_run_find_loader(&run->loaders, names->watched[i].loader_key) < 0)
-            return no_loader(runner, &names->watched[i]);
+        LKI_TRY(lki_run_check_loader(&run->loaders, names->watched[i].who, names->watched[i].loader_key));
         LKI_TRY(check_name(runner, &names->watched[i]));
     }
     return LK_OK;

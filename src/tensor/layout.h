@@ -12,7 +12,7 @@ static inline size_t lki_dtype_nbytes(lk_dtype dtype)
         LK_DTYPE_LIST(X)
 #undef X
     };
-    return sizes[dtype];
+    return (unsigned)dtype < sizeof sizes / sizeof *sizes ? sizes[dtype] : 0; /* 0: there is no such dtype */
 }
 
 static inline bool lki_dtype_is_float(lk_dtype dtype)

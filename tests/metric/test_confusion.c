@@ -144,7 +144,7 @@ static void what_is_no_matrix(void **state)
     assert_null(lk_confusion_matrix_text(early, false));
     lkt_fails(lk_confusion_matrix_save_png(early, "x.png"), LK_ERR_INVALID, "no batch yet");
     assert_null(lk_confusion_matrix_metric(.class_names = animals));
-    lkt_contains(lk_error(), "class names need num_classes");
+    lkt_contains(lk_error(), "class_names need num_classes");
     lk_metric_free(other);
     lk_metric_free(early);
 }

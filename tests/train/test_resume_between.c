@@ -332,19 +332,19 @@ enum { METRIC_KINDS = 11 };
 
 static lk_metric *metric_of_kind(int kind, int num_classes)
 {
-    lk_metric_options options = {LK_SIZE(lk_metric_options), .num_classes = num_classes};
+    const lk_metric_options options = {LK_SIZE(lk_metric_options), .num_classes = num_classes};
     switch (kind) {
     case 0: return lk_accuracy_metric_with(&options);
-    case 1: return lk_multilabel_accuracy_metric_with(&options);
+    case 1: return lk_multilabel_accuracy_metric(); /* some have no classes */
     case 2: return lk_precision_recall_f1_support_metric_with(&options);
     case 3: return lk_multilabel_precision_recall_f1_support_metric_with(&options);
     case 4: return lk_auc_metric_with(&options);
-    case 5: return lk_r2_metric_with(&options);
-    case 6: return lk_mse_metric_with(&options);
+    case 5: return lk_r2_metric();
+    case 6: return lk_mse_metric();
     case 7: return lk_iou_metric_with(&options);
     case 8: return lk_dice_metric_with(&options);
     case 9: return lk_confusion_matrix_metric_with(&options);
-    default: return lk_mean_metric_with("loss", &options);
+    default: return lk_mean_metric("loss");
     }
 }
 
