@@ -246,8 +246,9 @@ void lk_runner_free(lk_runner *runner);
  * Before the first batch, fields whose dtype the model or the criterion does not take are
  * converted (float64 features, int32 or bool labels), and the labels of other loaders are
  * renumbered by the class names of the train loader. The header of the run mentions both. Only
- * the supervised batch converts: your own handle_batch gets the fields as they are stored.
- * lk_cast_fields chooses a dtype explicitly.
+ * the supervised batch converts: your own handle_batch gets the fields as they are stored, and a
+ * step that cannot take them fails with their dtypes in its sentence. lk_cast_fields chooses a
+ * dtype explicitly.
  *
  * Only one run at a time may write to a logdir. Otherwise the call fails with LK_ERR_INVALID, and
  * the error names the process that writes. The files of an earlier run move to LOGDIR.1, .2, ...
@@ -284,7 +285,8 @@ typedef lk_status (*lk_take_prediction)(const lk_tensor *output, const lk_batch 
 #define lk_predict_loader(...) LK_CALL4_(lk_predict_loader_with, lk_evaluate_options, __VA_ARGS__, )
 lk_status lk_predict_loader_with(lk_runner *runner, lk_loader *loader, lk_take_prediction take, void *context,
                                  const lk_evaluate_options *options);
-/* Returns the output of the model for one batch, which the caller frees, or NULL on failure. */
+/* Returns the output of the model for one batch, which the caller frees, or NULL on failure.
+ * Features of a dtype that the model does not take are converted as in a run. */
 lk_tensor *lk_predict_batch(lk_runner *runner, const lk_tensor *features);
 
 /* Returns the weights and buffers of a model under PyTorch's names, as views of them, or NULL on

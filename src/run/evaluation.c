@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "base/take.h"
 #include "resume/model_state.h"
+#include "run/fit_data.h"
 #include "run/loop.h"
 #include "run/run.h"
 
@@ -95,6 +96,20 @@ lk_status lk_predict_loader_with(lk_runner *runner, lk_loader *loader, lk_take_p
     return status;
 }
 
+/* Converts what the model refuses as it is, as a run does with its data. */
+static lk_status evaluate_batch(lk_runner *runner, const lk_tensor *features)
+{
+    lk_input input = {runner->input_key, features};
+    lk_status status = lk_step_evaluate(runner->step, &input, 1);
+    if (status != LK_ERR_DTYPE) return status;
+    lk_tensor *fitted;
+    LKI_TRY(lki_run_fit_input(runner, features, &fitted));
+    if (fitted) input.tensor = fitted; /* else the same refusal again */
+    status = lk_step_evaluate(runner->step, &input, 1);
+    lk_tensor_free(fitted);
+    return status;
+}
+
 lk_tensor *lk_predict_batch(lk_runner *runner, const lk_tensor *features)
 {
     if (!runner->model) return lki_fail_null(LK_ERR_INVALID, "the runner has no model to predict with");
@@ -103,8 +118,7 @@ lk_tensor *lk_predict_batch(lk_runner *runner, const lk_tensor *features)
         if (!runner->engine) return NULL;
         strcpy(runner->run->engine.device, "auto");
     }
-    lk_input input = {runner->input_key, features};
-    if (lki_run_prepare_step(runner) || lk_step_evaluate(runner->step, &input, 1)) return NULL;
+    if (lki_run_prepare_step(runner) || evaluate_batch(runner, features)) return NULL;
     const lk_tensor *output = lk_step_output(runner->step, runner->output_key);
     return output ? lk_tensor_clone(output) : NULL;
 }

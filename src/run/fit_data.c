@@ -100,6 +100,44 @@ static lk_status fit_dtypes(lk_runner *runner, lk_loader *loader)
     return with_target ? convert(runner->run, loader, self.target, self.target_dtype) : LK_OK;
 }
 
+static bool takes_input(const lk_runner *runner, lk_dtype dtype, lk_shape shape)
+{
+    lk_graph *graph = lk_graph_create(false);
+    lk_value *input = graph ? lk_graph_input(graph, runner->input_key, dtype, shape) : NULL;
+    bool accepted = input && lk_module_forward(runner->model, input) && !graph->status;
+    lk_graph_free(graph);
+    return accepted;
+}
+
+static lk_status convert_tensor(const char *name, const lk_tensor *from, lk_dtype dtype, lk_tensor **out)
+{
+    lk_tensor *dense = lk_tensor_is_contiguous(from) ? lk_tensor_view(from) : lk_tensor_clone(from);
+    lk_tensor *made = dense ? lk_tensor_create(dtype, from->shape) : NULL;
+    lk_status status = made ? LK_OK : lki_last_status();
+    int64_t bad =
+        made ? lki_convert(made->data, dtype, dense->data, dense->dtype, lk_tensor_count(dense)) : -1;
+    if (bad >= 0) {
+        int64_t width = lk_tensor_count(dense) / dense->shape.dim[0];
+        status = lki_convert_fail(name, bad / width, dtype, dense->data, dense->dtype, bad);
+        lk_tensor_free(made);
+        made = NULL;
+    }
+    lk_tensor_free(dense);
+    *out = made;
+    return status;
+}
+
+lk_status lki_run_fit_input(const lk_runner *runner, const lk_tensor *features, lk_tensor **out)
+{
+    bool is_float = lk_dtype_is_float(features->dtype);
+    const lk_dtype candidates[] = {is_float ? LK_F32 : LK_I64, is_float ? LK_I64 : LK_F32};
+    *out = NULL;
+    for (int i = 0; i < 2; i++)
+        if (candidates[i] != features->dtype && takes_input(runner, candidates[i], features->shape))
+            return convert_tensor(runner->input_key, features, candidates[i], out);
+    return LK_OK;
+}
+
 /* ---- Classes ---- */
 
 /* The loader whose classes count: the first one to train on, else the first one that has classes. */

@@ -11,6 +11,7 @@
 #include "tensor/layout.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static void set_default_keys(lk_step_options *options)
@@ -255,6 +256,20 @@ static lk_status append_backward(lk_step *step, lk_graph *graph, lk_value *loss,
     return lki_pass_ddp(graph, &step->replicas.ddp);
 }
 
+/* What the graph says; if it is about a dtype, also which ones the batch has and how to change them. */
+static lk_status fail_to_record(const lk_graph *graph, const lk_input *fields, int count)
+{
+    char dtypes[256] = "";
+    size_t used = 0;
+    if (graph->status != LK_ERR_DTYPE || !graph->error)
+        return lki_fail(graph->status, "%s", graph->error ? graph->error : "out of memory");
+    for (int i = 0; i < count && used < sizeof dtypes; i++)
+        used += (size_t)snprintf(dtypes + used, sizeof dtypes - used, "%s%s is %s", i ? ", " : "",
+                                 fields[i].name, lk_dtype_name(fields[i].tensor->dtype));
+    return lki_fail(graph->status, "%s (of the batch, %s: lk_cast_fields or lk_tensor_cast converts them)",
+                    graph->error, dtypes);
+}
+
 static lk_status record_step(lk_step *step, lk_graph *graph, const lk_input *fields, int count, bool training,
                              int *unreached)
 {
@@ -268,7 +283,7 @@ static lk_status record_step(lk_step *step, lk_graph *graph, const lk_input *fie
     lk_value *loss = step->options.function
                          ? step->options.function(graph, names, inputs, count, step->options.context)
                          : record_supervised(step, graph, names, inputs, count);
-    if (graph->status) return lki_fail(graph->status, "%s", graph->error ? graph->error : "out of memory");
+    if (graph->status) return fail_to_record(graph, fields, count);
     if (loss) LKI_TRY(record_samples(step, graph, loss, fields[0].tensor->shape));
     if (loss) LKI_TRY(lk_graph_output(graph, step->options.loss_key, loss));
     if (!training) return LK_OK;

@@ -242,6 +242,61 @@ static void test_named_dtypes_are_kept(void **state)
     assert_string_equal(trained(picked, tensors(LK_F32, LK_I64), NULL), expected());
 }
 
+static void test_predicting_one_batch(void **state)
+{
+    (void)state;
+    lk_runner *runner = lk_supervised_runner();
+    lk_tensor *plain = features_as(LK_F32), *wide = features_as(LK_F64);
+    lkt_ok(lk_train(runner, .model = lk_linear(WIDTH, CLASSES), .criterion = lk_cross_entropy_loss(),
+                    .optimizer = lk_sgd(.lr = 0.1), .device = "cpu",
+                    .loaders = lk_loaders({"train", lk_loader(tensors(LK_F64, LK_I32), .batch_size = 5)})));
+    lk_tensor *expected_output = lk_predict_batch(runner, plain), *output = lk_predict_batch(runner, wide);
+    lkt_not_null(expected_output);
+    lkt_not_null(output);
+    assert_memory_equal(output->data, expected_output->data, lk_tensor_nbytes(output));
+    lk_tensor *bytes = lk_tensor_full(LK_U8, LK_SHAPE(2, WIDTH), 3),
+              *same = lk_tensor_full(LK_F32, LK_SHAPE(2, WIDTH), 3);
+    lk_tensor_free(output);
+    lk_tensor_free(expected_output);
+    output = lk_predict_batch(runner, bytes);
+    expected_output = lk_predict_batch(runner, same);
+    lkt_not_null(output);
+    assert_memory_equal(output->data, expected_output->data, lk_tensor_nbytes(output));
+    lk_tensor_set(wide, 5, 1e300);
+    assert_null(lk_predict_batch(runner, wide));
+    lkt_contains(lk_error(), "field \"features\", sample 1");
+    lk_tensor *others[] = {plain, wide, bytes, same, output, expected_output};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) lk_tensor_free(others[i]);
+    lk_runner_free(runner);
+}
+
+static lk_status as_usual(lk_runner *runner, const lk_batch *batch)
+{
+    return lk_runner_supervised_batch(runner, batch);
+}
+
+/* Only the author of a handle_batch knows what it does with a field: it is told what to convert. */
+static void test_a_step_of_your_own_says_what_it_got(void **state)
+{
+    (void)state;
+    static const lk_runner_ops ops = {LK_SIZE(lk_runner_ops), .handle_batch = as_usual};
+    lk_runner *runner = lk_custom_runner(&ops, NULL);
+    lkt_fails(lk_train(runner, .model = lk_linear(WIDTH, CLASSES), .criterion = lk_cross_entropy_loss(),
+                       .optimizer = lk_sgd(.lr = 0.1), .device = "cpu",
+                       .loaders = lk_loaders({"train", lk_loader(tensors(LK_F64, LK_I32), .batch_size = 5)})),
+              LK_ERR_DTYPE,
+              "features is f64, targets is i32: lk_cast_fields or lk_tensor_cast converts them");
+    lk_runner_free(runner);
+    lk_module *model = lk_linear(WIDTH, CLASSES);
+    lk_tensor *x = features_as(LK_F32), *y = targets_as(LK_U8);
+    lk_step *step = lk_step(.model = model, .criterion = lk_cross_entropy_loss(), .owned = true);
+    const lk_input fields[] = {{"features", x}, {"targets", y}};
+    lkt_fails(lk_step_evaluate(step, fields, 2), LK_ERR_DTYPE, "features is f32, targets is u8");
+    lk_step_free(step);
+    lk_tensor_free(x);
+    lk_tensor_free(y);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +306,8 @@ int main(void)
         cmocka_unit_test(test_own_datasets_are_converted_while_they_are_gathered),
         cmocka_unit_test(test_a_value_that_does_not_fit),
         cmocka_unit_test(test_named_dtypes_are_kept),
+        cmocka_unit_test(test_predicting_one_batch),
+        cmocka_unit_test(test_a_step_of_your_own_says_what_it_got),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
