@@ -22,6 +22,8 @@ typedef struct lkt_case {
     bool keeps_f32[LKT_MAX_INPUTS]; /* an operand that stays f32 where the others become bf16 (a bias) */
     double tolerance;               /* of f32 against f64; 0 for the usual 1e-5 */
     double low_tolerance;           /* of bf16 and f16 against f64; 0 for the usual 2e-2 */
+    bool is_empty;                  /* of cases_empty.c: every number of a result is `outcome` */
+    double outcome;
 } lkt_case;
 
 /* How a case is run. Zero is: as it is, aligned, out of place. */
@@ -105,6 +107,7 @@ void lkt_cases_pool(lkt_case_list *list);
 void lkt_cases_norm(lkt_case_list *list);
 void lkt_cases_loss(lkt_case_list *list);
 void lkt_cases_update(lkt_case_list *list);
+void lkt_cases_empty(lkt_case_list *list);
 /* On both sides of the thresholds of fast paths; only test_fast_paths.c runs these. */
 void lkt_cases_fast(lkt_case_list *list);
 

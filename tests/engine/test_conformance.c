@@ -27,6 +27,7 @@ static int build_cases(void **state)
     lkt_cases_norm(&cases);
     lkt_cases_loss(&cases);
     lkt_cases_update(&cases);
+    lkt_cases_empty(&cases);
     return 0;
 }
 
@@ -47,6 +48,45 @@ static void every_op_has_a_case(void **state)
         for (int i = 0; i < cases.count; i++) found = found || cases.items[i]->op == (lk_op)op;
         if (has_kernel && !found) fail_msg("op %s has no case", lkt_op_name((lk_op)op));
     }
+}
+
+/* Ops that PyTorch refuses for every shape with a zero in it: there is none. */
+static const lk_op never_empty[] = {LK_OP_COUNT};
+
+static bool has_zero(const lk_tensor *tensor)
+{
+    return tensor && lk_tensor_count(tensor) == 0;
+}
+
+static bool is_empty_case(const lkt_case *c)
+{
+    for (int i = 0; i < c->input_count; i++)
+        if (has_zero(c->in[i])) return true;
+    for (int i = 0; i < c->output_count; i++)
+        if (has_zero(c->out[i])) return true;
+    return false;
+}
+
+static bool may_be_empty(lk_op op)
+{
+    for (size_t i = 0; i < sizeof never_empty / sizeof *never_empty; i++)
+        if (never_empty[i] == op) return false;
+    return !(lkt_op_flags(op) & (LK_OP_IS_LEAF | LK_OP_IS_VIEW | LK_OP_RUNS_ON_HOST));
+}
+
+static void every_op_has_an_empty_case(void **state)
+{
+    (void)state;
+    int missing = 0;
+    for (int op = 0; op < LK_OP_COUNT; op++) {
+        bool found = !may_be_empty((lk_op)op);
+        for (int i = 0; i < cases.count && !found; i++)
+            found = cases.items[i]->op == (lk_op)op && is_empty_case(cases.items[i]);
+        if (found) continue;
+        print_error("op %s has no case with a dimension of size zero\n", lkt_op_name((lk_op)op));
+        missing++;
+    }
+    assert_int_equal(missing, 0);
 }
 
 /* What went wrong so far on one engine; a run goes on, so that one look shows everything. */
@@ -154,11 +194,27 @@ static bool can_alias(const lkt_case *c, int i)
            lk_shape_equal(c->in[i]->shape, c->out[0]->shape);
 }
 
+/* What the oracle must give for a case of cases_empty.c: PyTorch's number, and operands that stay. */
+static void check_empty(report *r, const lkt_case *c, const lkt_result *result)
+{
+    for (int i = 0; i < c->output_count; i++)
+        for (int64_t k = 0; result->out[i] && k < lk_tensor_count(result->out[i]); k++) {
+            double value = lk_tensor_get(result->out[i], k);
+            if (isnan(c->outcome) ? isnan(value) : value == c->outcome) continue;
+            complain(r, c, "oracle", "an empty operand gives another number than PyTorch's");
+            return;
+        }
+    for (int i = 0; i < c->input_count; i++)
+        if (c->in[i] && lkt_difference(result->in[i], c->in[i], 0))
+            complain(r, c, "oracle", "an empty batch changes an operand");
+}
+
 static void run_f32(report *r, const lkt_case *c)
 {
     double tolerance = c->tolerance != 0 ? c->tolerance : 1e-5;
     lkt_result expected;
     lkt_ok(lkt_run(oracle, c, (lkt_variant){.cast = true, .dtype = LK_F64, .out_dtype = LK_F64}, &expected));
+    if (c->is_empty) check_empty(r, c, &expected);
     run_variant(r, c, "plain", (lkt_variant){0}, &expected, tolerance, false);
     run_variant(r, c, "moved after prepare", (lkt_variant){.moves = true}, &expected, tolerance, false);
     run_variant(r, c, "misaligned", (lkt_variant){.offset_nbytes = 4}, &expected, tolerance, false);
@@ -219,6 +275,7 @@ static void run_optional(report *r, const lkt_case *c)
     lkt_result expected;
     lkt_ok(lkt_run(oracle, c, (lkt_variant){.cast = true, .dtype = LK_F64, .out_dtype = LK_F64}, &expected));
     double tolerance = c->tolerance != 0 ? c->tolerance : 1e-5;
+    if (c->is_empty) check_empty(r, c, &expected);
     run_variant(r, c, "plain", (lkt_variant){0}, &expected, tolerance, true);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         if (lkt_preference(r->engine, c, forms[i].variant))
@@ -296,9 +353,10 @@ static void bad_indices_are_errors(void **state)
 
 int main(void)
 {
-    enum { MAX_TESTS = 17 };
-    struct CMUnitTest tests[MAX_TESTS] = {cmocka_unit_test(every_op_has_a_case)};
-    size_t count = 1;
+    enum { MAX_TESTS = 18 };
+    struct CMUnitTest tests[MAX_TESTS] = {cmocka_unit_test(every_op_has_a_case),
+                                          cmocka_unit_test(every_op_has_an_empty_case)};
+    size_t count = 2;
     const char *only = getenv("LOCKSTEP_TEST_ENGINE");
     for (const char *const *name = lk_engine_names(); *name && count + 2 <= MAX_TESTS; name++) {
         if (only && strcmp(only, *name)) continue;

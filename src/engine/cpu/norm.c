@@ -80,8 +80,8 @@ static void batch_norm_range(int64_t begin, int64_t end, int thread, void *conte
         double mean, variance;
         if (own) {
             batch_moments(v, c, &mean, &variance);
-            move_running(call, 3, c, mean);
-            move_running(call, 4, c, variance * n / (n - 1));
+            if (n > 0) move_running(call, 3, c, mean);
+            if (n > 0) move_running(call, 4, c, variance * n / (n - 1));
         } else {
             mean = lki_cpu_in(call, 3)[c];
             variance = lki_cpu_in(call, 4)[c];

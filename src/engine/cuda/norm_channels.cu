@@ -86,9 +86,9 @@ finish_channel(const lki_cuda_norm &v, const operands<T, P> &o, int c, lki_cuda_
         lki_cuda_moments(sum, shift_of(v, o.x, c), n, &mean, &variance);
     }
     double istd = 1 / sqrt(variance + v.eps), m = v.momentum;
-    if (writes && !v.has_moments && o.running_mean)
-        o.running_mean[c] = P(A((1 - m) * double(o.running_mean[c]) + m * mean));
-    if (writes && !v.has_moments && o.running_var)
+    bool moves = writes && !v.has_moments && n > 0; /* an empty batch teaches nothing */
+    if (moves && o.running_mean) o.running_mean[c] = P(A((1 - m) * double(o.running_mean[c]) + m * mean));
+    if (moves && o.running_var)
         o.running_var[c] = P(A((1 - m) * double(o.running_var[c]) + m * variance * n / (n - 1)));
     if (writes && o.mean) o.mean[c] = P(A(mean));
     if (writes && o.istd) o.istd[c] = P(A(istd));

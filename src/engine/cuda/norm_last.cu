@@ -199,9 +199,10 @@ static __device__ line finish_forward(const lki_cuda_norm &v, const operands<T> 
         variance = double(o.running_var[c]);
     } else {
         lki_cuda_moments(sum, double(shift), n, &mean, &variance);
-        if (writes && o.running_mean)
+        bool moves = writes && n > 0; /* an empty batch teaches nothing */
+        if (moves && o.running_mean)
             o.running_mean[c] = float((1 - m) * double(o.running_mean[c]) + m * mean);
-        if (writes && o.running_var)
+        if (moves && o.running_var)
             o.running_var[c] = float((1 - m) * double(o.running_var[c]) + m * variance * n / (n - 1));
     }
     float istd = float(1 / sqrt(variance + v.eps));

@@ -115,8 +115,10 @@ lk_status lki_ref_batch_norm(const lk_call *call)
         double mean, variance;
         if (call->attr->norm.training || !running_mean || !running_var) {
             moments(&v, &call->in[0], s, &mean, &variance);
-            blend(running_mean, s, call->attr->norm.momentum, mean);
-            blend(running_var, s, call->attr->norm.momentum, variance * n / (n - 1));
+            if (n > 0) { /* an empty batch teaches nothing */
+                blend(running_mean, s, call->attr->norm.momentum, mean);
+                blend(running_var, s, call->attr->norm.momentum, variance * n / (n - 1));
+            }
         } else {
             mean = lki_ref_get(running_mean, s);
             variance = lki_ref_get(running_var, s);
