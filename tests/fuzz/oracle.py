@@ -175,6 +175,7 @@ class Run:
                               for rank in range(job["ranks"])] for key in self.data}
         self.reached = exact.reached if exact else None
         self.trace.reached = [torch.zeros(p.shape, dtype=torch.bool) for p in self.model.parameters()]
+        self.watch_biases()
         self.accumulated = 0
         self.averages, self.averaged, self.batches = None, 0, 0
 
@@ -194,6 +195,30 @@ class Run:
             if p.grad is not None:
                 size = 6e-8 * max(own, 0.01 * max(largest))
                 p.grad += size * (2 * torch.rand(p.shape, generator=self.noise) - 1) * reached
+
+    def watch_biases(self):
+        """A bias whose gradient is a sum of numbers that cancel exactly here, as behind a norm of two values, is reached too:
+        added in another order they leave rounding."""
+        places = {id(p): i for i, p in enumerate(self.model.parameters())}
+        for module in self.model.modules():
+            bias = getattr(module, "bias", None)
+            if isinstance(bias, torch.nn.Parameter) and hasattr(module, "weight"):
+                module.register_forward_hook(self.bias_watcher(self.trace.reached[places[id(bias)]],
+                                                               isinstance(module, (torch.nn.Linear, torch.nn.LayerNorm))))
+
+    @staticmethod
+    def bias_watcher(reached, is_last):
+        def note(gradient):
+            axes = range(gradient.dim() - reached.dim()) if is_last else [d for d in range(gradient.dim()) if d != 1]
+            terms = (gradient != 0)
+            for axis in sorted(axes, reverse=True):
+                terms = terms.any(axis)
+            reached.logical_or_(terms)
+
+        def watch(_module, _inputs, output):
+            if output.requires_grad:
+                output.register_hook(note)
+        return watch
 
     def callback(self, *names):
         return next((c for c in self.callbacks if c["_target_"] in names), {})
