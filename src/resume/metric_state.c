@@ -110,11 +110,10 @@ static lk_status restore_own(lk_runner *runner, const lk_state_dict *state, cons
     return lki_metric_restore(own->metric, state, prefix);
 }
 
-lk_status lki_own_metrics_restore(lk_runner *runner)
+lk_status lki_own_metrics_restore(lk_runner *runner, const lk_state_dict *state)
 {
-    const lki_resuming *resuming = &runner->run->resuming;
-    const lk_state_dict *state = resuming->rank_state ? resuming->rank_state : resuming->state;
-    for (int64_t i = 0; state && i < lk_state_dict_count(state); i++)
+    lki_own_metrics_forget(&runner->run->pass);
+    for (int64_t i = 0; i < lk_state_dict_count(state); i++)
         LKI_TRY(restore_own(runner, state, lk_state_dict_name(state, i)));
     return LK_OK;
 }

@@ -12,6 +12,6 @@ lk_status lki_metric_restore(lk_metric *metric, const lk_state_dict *state, cons
 
 /* Those of the user's own code (pass_metrics.h): "own_metric.<name>…". */
 lk_status lki_own_metrics_save(const lk_runner *runner, lk_state_dict *state);
-lk_status lki_own_metrics_restore(lk_runner *runner);
+lk_status lki_own_metrics_restore(lk_runner *runner, const lk_state_dict *state);
 
 #endif

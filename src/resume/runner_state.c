@@ -141,6 +141,7 @@ static lk_status restore_state(lk_runner *runner, const lk_state_dict *state, lk
     LKI_TRY(restore_scheduler(state, runner->scheduler));
     LKI_TRY(lki_parts_restore(runner));
     LKI_TRY(restore_callbacks(runner->run, state));
+    LKI_TRY(lki_own_metrics_restore(runner, state));
     LKI_TRY(lki_rank_state_restore(runner, state));
     return lki_terms_restore(runner, state);
 }

@@ -59,16 +59,26 @@ lk_status lki_own_metric_find(lki_pass_metrics *pass, const char *name, lki_own_
 
 /* ---- A loader's life ---- */
 
-lk_status lki_pass_metrics_start(lk_runner *runner)
+void lki_own_metrics_forget(lki_pass_metrics *pass)
 {
-    lki_run *run = runner->run;
-    lki_pass_metrics *pass = &run->pass;
-    for (int i = 0; i < pass->count && !run->resuming.inside_loader; i++) lk_metric_reset(pass->metrics[i]);
     for (int i = 0; i < pass->own_count; i++) {
         pass->own[i].is_seen = false;
         lk_metric_reset(pass->own[i].metric);
     }
-    return run->resuming.inside_loader ? lki_own_metrics_restore(runner) : LK_OK;
+}
+
+/* What rank 0's checkpoint has is back already; each of several ranks has a share of its own. */
+lk_status lki_pass_metrics_start(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    lki_pass_metrics *pass = &run->pass;
+    if (run->resuming.inside_loader) {
+        const lk_state_dict *own = run->resuming.rank_state;
+        return own ? lki_own_metrics_restore(runner, own) : LK_OK;
+    }
+    for (int i = 0; i < pass->count; i++) lk_metric_reset(pass->metrics[i]);
+    lki_own_metrics_forget(pass);
+    return LK_OK;
 }
 
 lk_status lki_own_metrics_update(lk_runner *runner)

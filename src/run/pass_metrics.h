@@ -25,7 +25,7 @@ typedef struct lki_pass_metrics {
 
 /* A metric of a callback's; borrowed. */
 lk_status lki_run_register_metric(lk_runner *runner, lk_metric *metric);
-/* When a loader starts: forgets its last pass or, in the middle of one, restores what a checkpoint has. */
+/* When a loader starts: forgets its last pass unless it goes on in the middle of one. */
 lk_status lki_pass_metrics_start(lk_runner *runner);
 /* After the callbacks have seen a batch, if somebody may report what was not declared. */
 lk_status lki_own_metrics_update(lk_runner *runner);
@@ -35,6 +35,9 @@ void lki_pass_metrics_fini(lki_pass_metrics *pass);
 
 /* The metric of that name, made if there is none yet. */
 lk_status lki_own_metric_find(lki_pass_metrics *pass, const char *name, lki_own_metric **out);
+
+/* Those of the user's own code begin anew. */
+void lki_own_metrics_forget(lki_pass_metrics *pass);
 
 /* A metric's values over the whole pass, by their names. */
 lk_status lki_metric_report(lk_metric *metric, lk_metrics *out);

@@ -31,6 +31,66 @@ static lk_logger_list own_loggers(const char *logdir, bool batch_metrics)
     return (lk_logger_list){loggers, 3};
 }
 
+/* ---- Metrics of the user's own: every way in which states join ---- */
+
+static struct {
+    int64_t seen;
+    lk_exact_sum sum;
+    double highest, lowest;
+    lk_metric_array first; /* the first logit of each batch */
+} own;
+
+static lk_status update_own(void *context, const lk_tensor *outputs, const lk_tensor *targets)
+{
+    (void)context, (void)targets;
+    double first = lk_tensor_get(outputs, 0);
+    for (int64_t i = 0; i < lk_tensor_count(outputs); i++) {
+        double value = lk_tensor_get(outputs, i);
+        lk_exact_sum_add(&own.sum, value);
+        own.highest = fmax(own.highest, value);
+        own.lowest = fmin(own.lowest, value);
+    }
+    own.seen += outputs->shape.dim[0];
+    return lk_metric_array_append(&own.first, &first, 1);
+}
+
+/* The order of what was concatenated shows. */
+static lk_status compute_own(void *context, double *values)
+{
+    (void)context;
+    values[0] = (double)own.seen;
+    values[1] = lk_exact_sum_value(&own.sum);
+    values[2] = own.highest;
+    values[3] = own.lowest;
+    values[4] = 0;
+    for (int64_t i = 0; i < own.first.count; i++)
+        values[4] += (double)(i + 1) * ((const double *)own.first.data)[i];
+    return LK_OK;
+}
+
+static lk_callback *own_metric(void)
+{
+    static const char *const names[] = {"own_seen",   "own_sum",   "own_highest",
+                                        "own_lowest", "own_order", NULL};
+    memset(&own, 0, sizeof own);
+    return lk_metric_callback(lk_custom_metric(.name = "own", .value_names = names, .update = update_own,
+                                               .compute = compute_own,
+                                               .parts = {{LK_JOIN_SUM, LK_I64, &own.seen, 1},
+                                                         {LK_JOIN_EXACT_SUM, LK_F64, &own.sum, 1},
+                                                         {LK_JOIN_MAX, LK_F64, &own.highest, 1},
+                                                         {LK_JOIN_MIN, LK_F64, &own.lowest, 1},
+                                                         {LK_JOIN_CONCAT, LK_F64, &own.first, 0}}),
+                              NULL, NULL);
+}
+
+/* What a callback puts into batch_metrics is averaged by the run. */
+static lk_status report_batch(lk_callback *callback, lk_runner *runner)
+{
+    (void)callback;
+    double first = lk_tensor_get(lk_runner_tensor(runner, "logits"), 0);
+    return lk_metrics_set(runner->batch_metrics, "own_batch", first / 3);
+}
+
 lk_status lkt_whole_run(lkt_run_options *options)
 {
     lk_runner *runner = lk_supervised_runner();
@@ -44,9 +104,11 @@ lk_status lkt_whole_run(lkt_run_options *options)
                                                   .batch_size = batch_size, .shuffle = true)},
                               {"valid", lk_loader(lkt_points(40, 2), .batch_size = batch_size)}),
         .callbacks = lk_callbacks(
-            lk_optimizer_callback(.accumulation_steps = 5, .clip_norm = 0.5),
-            lk_accuracy_callback(.num_classes = 3), lk_auc_callback(.num_classes = 3),
-            lk_gradient_norm_callback(), options->swa ? lk_swa_callback(2) : lk_ema_callback(.decay = 0.9),
+            lk_optimizer_callback(.accumulation_steps = 5, .clip_norm = 0.5,
+                                  .restart_each_epoch = options->restarts),
+            own_metric(), lk_on(batch_end, report_batch, NULL), lk_accuracy_callback(.num_classes = 3),
+            lk_auc_callback(.num_classes = 3), lk_gradient_norm_callback(),
+            options->swa ? lk_swa_callback(2) : lk_ema_callback(.decay = 0.9),
             lk_early_stopping_callback(.patience = 50),
             lk_checkpoint_callback(.topk = 2, .save_every_batches = options->save_every_batches),
             lk_on(batch_end, raise_signal, options)),

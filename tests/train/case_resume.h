@@ -1,5 +1,5 @@
 /* One run with everything that has a state: shuffled loaders, dropout, batch norm, Adam, a schedule, averaged
- * weights, accumulation, clipping and metrics that remember what they saw. */
+ * weights, accumulation, clipping and metrics that remember what they saw, the user's own among them. */
 #ifndef LKT_TRAIN_CASE_RESUME_H
 #define LKT_TRAIN_CASE_RESUME_H
 
@@ -21,6 +21,7 @@ typedef struct lkt_run_options {
     int nproc;       /* ranks */
     bool plateau;    /* a schedule that looks at the metric, instead of MultiStepLR */
     bool swa;        /* instead of EMA */
+    bool restarts;   /* groups of accumulated batches begin anew in each epoch */
     char hash[65];   /* out: the model's weights at the end */
 } lkt_run_options;
 

@@ -27,9 +27,10 @@ static lkt_run_options whole(lkt_run_options like)
 {
     static char usual_folder[sizeof whole_folder];
     static lkt_run_options usual;
-    bool is_usual = !like.plateau && !like.swa && !like.nproc;
+    bool is_usual = !like.plateau && !like.swa && !like.nproc && !like.restarts;
     if (is_usual && usual.logdir) return usual;
-    lkt_run_options options = {.plateau = like.plateau, .swa = like.swa, .nproc = like.nproc};
+    lkt_run_options options = {
+        .plateau = like.plateau, .swa = like.swa, .nproc = like.nproc, .restarts = like.restarts};
     options.logdir =
         is_usual ? fresh(usual_folder, "train_resume_usual") : fresh(whole_folder, "train_resume_whole");
     lkt_ok(lkt_whole_run(&options));
@@ -46,6 +47,7 @@ static void stop_and_go_on(lkt_run_options first)
                               .autoresume = "last",
                               .plateau = first.plateau,
                               .swa = first.swa,
+                              .restarts = first.restarts,
                               .nproc = first.nproc};
     lkt_ok(lkt_whole_run(&second));
     lkt_same_runs(&second, &expected);
@@ -76,6 +78,33 @@ static void with_other_schedules_and_averages(void **state)
     (void)state;
     stop_and_go_on((lkt_run_options){.stop_batch = 40, .plateau = true, .swa = true});
     stop_and_go_on((lkt_run_options){.stop_valid_epoch = 4, .swa = true});
+}
+
+/* Twelve batches in groups of five: two are left over, and stay for the next epoch's first group. */
+static void groups_that_begin_anew_in_each_epoch(void **state)
+{
+    (void)state;
+    stop_and_go_on((lkt_run_options){.stop_batch = 4, .restarts = true});
+    stop_and_go_on((lkt_run_options){.stop_batch = LKT_RUN_BATCHES - 1, .restarts = true});
+    stop_and_go_on((lkt_run_options){.stop_batch = LKT_RUN_BATCHES, .restarts = true});
+    stop_and_go_on((lkt_run_options){.stop_batch = LKT_RUN_BATCHES + 2, .restarts = true});
+    stop_and_go_on((lkt_run_options){.stop_valid_epoch = 2, .restarts = true});
+    /* They are not those that go on from epoch to epoch. */
+    assert_string_not_equal(whole((lkt_run_options){.restarts = true}).hash,
+                            whole((lkt_run_options){0}).hash);
+}
+
+/* The metrics of one's own are in the logs that are compared. */
+static void ones_own_metrics_are_logged(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"own_seen",  "own_sum",   "own_highest",  "own_lowest",
+                                        "own_order", "own_batch", "own_batch/std"};
+    lkt_run_options run = whole((lkt_run_options){0});
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_true(isfinite(lkt_csv(run.logdir, "train", LKT_RUN_EPOCHS, names[i])));
+    assert_true(lkt_csv(run.logdir, "train", 3, "own_seen") == LKT_RUN_BATCHES * 8);
+    assert_true(lkt_csv(run.logdir, "valid", 3, "own_seen") == 40);
 }
 
 /* Each rank has seen batches of its own: its share of the metrics and of the accumulated gradients. */
@@ -483,6 +512,8 @@ int main(void)
         cmocka_unit_test(stopped_at_the_end_of_a_loader),
         cmocka_unit_test(stopped_in_the_valid_loader),
         cmocka_unit_test(with_other_schedules_and_averages),
+        cmocka_unit_test(groups_that_begin_anew_in_each_epoch),
+        cmocka_unit_test(ones_own_metrics_are_logged),
         cmocka_unit_test(several_ranks_go_on_together),
         cmocka_unit_test(stopped_twice),
         cmocka_unit_test(ended_after_an_epoch_and_prolonged),
