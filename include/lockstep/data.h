@@ -258,7 +258,8 @@ typedef struct lk_loader_options {
     size_t struct_size;
     int64_t batch_size; /* 1, or that of a sampler that makes batches */
     bool shuffle;       /* draws a new order in every pass */
-    /* Keeps the order in distributed training too, where shuffling is the default. */
+    /* Keeps the order with two or more ranks too, where train loaders shuffle by default. One rank,
+     * also if ddp finds one core, shuffles only with `shuffle`. */
     bool no_shuffle;
     bool drop_last;
     int num_workers;                    /* threads that make batches; 0: the thread of the caller */

@@ -131,11 +131,13 @@ typedef struct lk_train_options {
     bool check;                 /* a trial: 3 batches per loader, 3 epochs */
     bool overfit;               /* repeats the first batch of each loader */
     bool load_best_on_end;      /* loads the weights of the best epoch at the end */
-    bool ddp;                   /* starts one rank per GPU, or per core */
-    int nproc;                  /* number of ranks on this host; 0: one per GPU or core */
-    const char *comm;           /* "auto", "shm", "gloo", "mpi" or "nccl" */
-    bool sync_batch_norm;       /* batch norms use the batches of all ranks */
-    bool compress_gradients;    /* all-reduces gradients as bf16, with error feedback */
+    /* Starts one rank per GPU, or per core. One core gives an ordinary run, whose loaders shuffle
+     * only if they say so. */
+    bool ddp;
+    int nproc;               /* number of ranks on this host; 0: one per GPU or core */
+    const char *comm;        /* "auto", "shm", "gloo", "mpi" or "nccl" */
+    bool sync_batch_norm;    /* batch norms use the batches of all ranks */
+    bool compress_gradients; /* all-reduces gradients as bf16, with error feedback */
     /* Ranks neither average gradients nor share their initial weights. Callbacks do it instead. */
     bool local_gradients;
     /* Number of updates between two comparisons of the ranks' weights; they are also compared at

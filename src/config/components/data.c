@@ -167,7 +167,8 @@ static lk_status build_tensor(const lk_component *self, lk_args *args, void **ou
 static const lk_parameter loader_parameters[] = {
     LKI_OBJECT("dataset", DATASET, LKI_REQUIRED, "what to load from"),
     LKI_INT("batch_size", "1", "samples in a batch, for each rank; a batch_sampler says it by itself"),
-    LKI_BOOL("shuffle", "false", "a new order for every epoch"),
+    LKI_BOOL("shuffle", "false",
+             "a new order for every epoch; if left out, several ranks shuffle train loaders, one does not"),
     LKI_OBJECT("sampler", SAMPLER, LKI_OPTIONAL, "the order of the samples"),
     LKI_OBJECT("batch_sampler", SAMPLER, LKI_OPTIONAL,
                "the order of the samples, and the size of the batches"),
