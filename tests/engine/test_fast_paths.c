@@ -2,6 +2,7 @@
  * engine gives in f64. The cpu engine runs all cases at each of its vector levels, with one thread and with
  * three. LOCKSTEP_TEST_ENGINE=cuda runs them there instead. */
 #include "case.h"
+#include "case_steps.h"
 
 #include "lktest.h"
 
@@ -144,6 +145,7 @@ static void on_engine(void **state)
     lkt_not_null(engine);
     int failures = run_all(engine, *state);
     if (engine->ops->paths) {
+        failures += lkt_run_fast_steps(engine, *state);
         count_entries(engine);
         failures += report_missed(engine, *state);
     }

@@ -130,6 +130,7 @@ lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call)
                 : is_weight ? LKI_CUDA_PATH_CONV_WEIGHT
                             : LKI_CUDA_PATH_CONV_DIRECT]
         .entered++;
+    if (s->by_cudnn && s->conv.cudnn.folds) cuda->paths[LKI_CUDA_PATH_CONV_FOLDED].entered++;
     if (s->by_cudnn) call->aside = false; /* its handle is the compute stream's, and so must its scratch be */
     if (s->by_cudnn || !s->conv.shape.window.channels_last) return LK_OK;
     return lki_cuda_fail(LK_ERR_UNSUPPORTED,

@@ -1,5 +1,6 @@
 /* The fast paths of the cuda engine, as those of the cpu engine (engine/cpu/paths.h): each is counted when it
- * is chosen, and tests/engine/test_fast_paths.c enters all of them that a call by itself can enter. */
+ * is chosen, and tests/engine/test_fast_paths.c enters all of them: by calls, and by steps those that take
+ * several calls together (tests/engine/case_steps.c). */
 #ifndef LKI_CUDA_PATHS_CUH
 #define LKI_CUDA_PATHS_CUH
 
@@ -28,7 +29,10 @@
     X(REDUCE_BLOCKS, "reductions: a block per result")                                                       \
     X(REDUCE_PARTS, "reductions: in parts")                                                                  \
     X(TRANSPOSE, "permute: tiles of a transpose")                                                            \
-    X(VIEW, "permute: element by element")
+    X(VIEW, "permute: element by element")                                                                   \
+    X(CONV_FOLDED, "convolutions: four places as one")                                                       \
+    X(ONE_KERNEL, "steps: one kernel")                                                                       \
+    X(GRAPH, "steps: a recorded graph")
 
 typedef enum lki_cuda_path {
 #define X(symbol, name) LKI_CUDA_PATH_##symbol,

@@ -36,6 +36,7 @@ static lk_status make_program(lki_cuda *cuda, cudaGraph_t graph, void **out)
         status = lki_cuda_fail(LK_ERR_UNSUPPORTED, "the step is not one kernel: %d ops have a place in one",
                                cuda->notes ? cuda->notes->count : 0);
     if (status == LK_OK && !made->small) status = instantiate(cuda, graph, &made->graph);
+    if (status == LK_OK) cuda->paths[made->small ? LKI_CUDA_PATH_ONE_KERNEL : LKI_CUDA_PATH_GRAPH].entered++;
     if (status == LK_OK)
         *out = made;
     else
