@@ -142,8 +142,8 @@ static lk_sampler *make_distributed(int64_t length, lk_sampler *inner, lk_distri
         (options.num_replicas && options.rank >= options.num_replicas))
         lki_fail(LK_ERR_INVALID, "distributed sampler: there is no rank %d of num_replicas %d", options.rank,
                  options.num_replicas);
-    else if (length < 1)
-        lki_fail(LK_ERR_INVALID, "distributed sampler: length: expected at least 1 sample, found %lld",
+    else if (length < 0) /* 0 if there is no data set: the loader's sentence says why */
+        lki_fail(LK_ERR_INVALID, "distributed sampler: length: expected at least 0, found %lld",
                  (long long)length);
     else
         self = LKI_NEW(distributed);

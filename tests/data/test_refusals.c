@@ -51,7 +51,7 @@ static void samplers(void **state)
     REFUSED_SAMPLER("num_replicas", lk_distributed_sampler(6, .num_replicas = -1));
     REFUSED_SAMPLER("rank", lk_distributed_sampler(6, .num_replicas = 2, .rank = 2));
     REFUSED_SAMPLER("rank", lk_distributed_sampler(6, .num_replicas = 2, .rank = -1));
-    REFUSED_SAMPLER("", lk_distributed_sampler(0));
+    REFUSED_SAMPLER("length", lk_distributed_sampler(-1));
     REFUSED_SAMPLER("", lk_distributed_sampler_wrapper(NULL));
     REFUSED_SAMPLER("draw", lk_custom_sampler(4, NULL, NULL, NULL));
     lkt_all_refused();
