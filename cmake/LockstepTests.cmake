@@ -21,7 +21,7 @@ function(lockstep_add_tests folder)
         if(folder_name MATCHES "^(train|estimator|nn|optim|cli|config)$") # where a test says nothing of the device, on any machine
             list(APPEND variables LOCKSTEP_ENGINE=cpu)
         endif()
-        if(folder_name MATCHES "^(cli|config)$") # what --ddp and --comm nccl do depends on the GPUs of the machine
+        if(name MATCHES "^test_(options|keys_)") # what --ddp and --comm nccl do depends on the GPUs of the machine
             list(APPEND variables CUDA_VISIBLE_DEVICES=)
         endif()
         if(LOCKSTEP_SANITIZE MATCHES "address") # it ends in a crash of its own over the thread-local memory of what was loaded late

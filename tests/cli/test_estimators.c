@@ -195,7 +195,7 @@ static void test_ranks_by_hand(void **state)
             "LOCAL_RANK=$1 '%s/lockstep' run -C '%s' --run/0/estimator/_target_=%s -e 2 > $1.out "
             "2>/dev/null; }; "
             "one 1 & one 0 && wait $!",
-            folder, 20000 + ((int)getpid() + i) % 20000, LK_BUILD_DIR, CONFIG, names[i]);
+            folder, 20000 + ((int)getpid() + i) % 12000, LK_BUILD_DIR, CONFIG, names[i]);
         assert_int_equal(system(command), 0);
         char text[4096];
         read_whole(path_of("0.out"), text, sizeof text);

@@ -184,7 +184,7 @@ static void test_ranks_of_one_run_and_several_at_once(void **state)
                "--run/0/loaders/train/batch_size=16");
     assert_int_equal(access(path_of("two/code/components.c"), R_OK), 0);
     /* By hand: each process loads the same object. */
-    snprintf(port, sizeof port, "%d", 20000 + (int)getpid() % 20000);
+    snprintf(port, sizeof port, "%d", 20000 + (int)getpid() % 12000);
     setenv("LKT_PORT", port, 1);
     lkt_shell_in(folder,
                  "one() { '%s' run -C my/config.yml --expdir my -e 1 --logdir hand --world-size 2 --rank $1 "

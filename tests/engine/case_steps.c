@@ -86,7 +86,6 @@ static const fast_step steps[] = {
     {"more layers than one kernel takes", deep, 14, {2, {7, 33}}, LK_F32, GRAPH, ONE_KERNEL, NULL},
     {"a norm and a ReLU", norm_and_relu, 16, {4, {3, 8, 9, 7}}, LK_BF16, FOLDED_NORM, ONE_KERNEL, "1"},
     {"a norm of odd channels", norm_and_relu, 13, {4, {3, 8, 9, 7}}, LK_BF16, FOLDED_NORM, NULL, "1"},
-    {"a norm and a ReLU in f32", norm_and_relu, 16, {4, {3, 8, 9, 7}}, LK_F32, FOLDED_NORM, NULL, "1"},
     {"norms and sums", norm_and_sum, 16, {4, {3, 8, 5, 7}}, LK_BF16, FOLDED_NORM, ONE_KERNEL, "1"},
     {"norms and sums in f32", norm_and_sum, 16, {4, {3, 8, 5, 7}}, LK_F32, FOLDED_NORM, NULL, "1"},
     {"a norm and a tanh", norm_and_tanh, 16, {4, {3, 8, 9, 7}}, LK_BF16, GRAPH, FOLDED_NORM, "1"},

@@ -48,4 +48,4 @@ def train(rank, out, port):
 
 
 if __name__ == "__main__":
-    multiprocessing.spawn(train, (sys.argv[1], 20000 + os.getpid() % 20000), nprocs=RANKS)
+    multiprocessing.spawn(train, (sys.argv[1], 20000 + os.getpid() % 12000), nprocs=RANKS)
