@@ -70,7 +70,7 @@ static bool is_in(const char *folder, const char *below, const char *file, char 
 
 bool lki_plugin_find(char *path, size_t capacity, const char *file, char *looked, size_t looked_capacity)
 {
-    static const char *const below[] = {"", "/../" LOCKSTEP_LIBDIR, "/.."};
+    static const char *const below[] = {"", ("/../" LOCKSTEP_LIBDIR), "/.."};
     char folder[4096];
     if (looked) *looked = '\0';
     const char *chosen = lki_setting_text(LKI_SETTING_PLUGIN_PATH);

@@ -150,6 +150,7 @@ static lk_status map_descriptor(lk_buffer **out, int fd, const char *path)
 lk_status lki_map_file(lk_buffer **out, const char *path)
 {
     *out = NULL;
+    if (!path) return lki_fail(LK_ERR_INVALID, "there is no path of a file to read");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) return lki_fail(LK_ERR_NOT_FOUND, "%s: no such file", path);
     if (fd < 0) return lki_fail(LK_ERR_IO, "%s: could not open: %s", path, strerror(errno));
