@@ -47,7 +47,7 @@ static int64_t place_in(int64_t place, int64_t size)
 
 lk_value *lk_op_slice(lk_value *x, int axis, int64_t begin, int64_t end, int64_t step)
 {
-    lk_attr attr = {.slice = {{0}}};
+    lk_attr attr = {.slice = {.step = {0}}};
     if (!x) return NULL;
     int sliced = lki_normal_axis(axis, x->shape.rank);
     if (sliced < 0) return fail_axis(x, LK_OP_SLICE, axis);

@@ -171,7 +171,7 @@ lk_status lki_backward_conv(lki_node *node, lk_value *const *grad_out, lk_value 
 static lk_value *fit(lk_value *value, lk_shape shape)
 {
     if (!value || lk_shape_equal(value->shape, shape)) return value;
-    lk_attr attr = {.slice = {{0}}};
+    lk_attr attr = {.slice = {.step = {0}}};
     for (int i = 0; i < shape.rank; i++) {
         attr.slice.end[i] = shape.dim[i];
         attr.slice.step[i] = 1;

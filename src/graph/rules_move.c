@@ -223,7 +223,7 @@ lk_status lki_backward_concat(lki_node *node, lk_value *const *grad_out, lk_valu
     int axis = node->attr.axis.axis;
     for (int i = 0; i < node->input_count; i++) {
         lk_shape shape = node->in[i]->shape;
-        lk_attr attr = {.slice = {{0}}};
+        lk_attr attr = {.slice = {.step = {0}}};
         for (int k = 0; k < shape.rank; k++) {
             attr.slice.end[k] = shape.dim[k];
             attr.slice.step[k] = 1;

@@ -619,8 +619,8 @@ void gloo_free(lk_comm *comm)
 }
 
 const lk_comm_ops gloo_ops = {
-    LK_SIZE(lk_comm_ops), "gloo",    gloo_start, gloo_test, gloo_pause, gloo_progress,
-    gloo_abort,           gloo_free, nullptr,    false,     nullptr,
+    sizeof(lk_comm_ops), "gloo",    gloo_start, gloo_test, gloo_pause, gloo_progress,
+    gloo_abort,          gloo_free, nullptr,    false,     nullptr,
 };
 
 void connect_all(gloo_comm *self, const lki_gloo_options *options)
