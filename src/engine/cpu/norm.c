@@ -333,6 +333,7 @@ static lk_status run_layer_norm_grad(const lk_call *call)
     norm v = describe_rows(call, call->in[1].shape);
     int64_t n = v.channels;
     float *total = call->scratch;
+    if (n == 0) return LK_OK; /* every output is empty, and there is no scratch */
     memset(total, 0, (size_t)(cpu->thread_count * 4 * n) * sizeof(float));
     lki_parallel_for(cpu->pool, v.outer, LKI_CPU_GRAIN / 4 / (n + 1) + 1, layer_norm_grad_range, &v);
     for (int thread = 1; thread < cpu->thread_count; thread++)
