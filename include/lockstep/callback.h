@@ -304,9 +304,17 @@ lk_callback *lk_check_run_callback(int batch_count, int epoch_count);
 #define lk_on(moment, function, context)                                                                     \
     lk_function_callback(LK_OPTIONS(lk_callback_ops, .name = "on_" #moment, .on_##moment = (function)),      \
                          (context))
-/* A callback from slots, which are copied. `context` is passed to the slots as callback->context.
- */
+/* A callback from slots, which are copied and need no size. `context` is passed to the slots as
+ * callback->context. */
 lk_callback *lk_function_callback(const lk_callback_ops *ops, void *context);
+#ifndef __cplusplus
+static inline lk_callback *lk_function_callback_sized_(const lk_callback_ops *ops, void *context)
+{
+    lk_callback_ops room;
+    return lk_function_callback(lk_callback_ops_at_(ops, &room), context);
+}
+#define lk_function_callback lk_function_callback_sized_
+#endif
 
 #ifdef __cplusplus
 }

@@ -238,8 +238,18 @@ typedef struct lk_supervised_runner_options {
     LK_CALL0_(lk_supervised_runner_with, lk_supervised_runner_options, __VA_ARGS__)
 /* Returns a runner over (features, targets), or NULL on failure. */
 lk_runner *lk_supervised_runner_with(const lk_supervised_runner_options *options);
-/* Returns a runner with your own slots, or NULL on failure. `ops` must outlive the runner. */
+/* Returns a runner with your own slots, or NULL on failure. The slots are copied and need no size.
+ */
 lk_runner *lk_custom_runner(const lk_runner_ops *ops, void *context);
+#ifndef __cplusplus
+LK_TAKES_SIZED_(lk_runner_ops)
+static inline lk_runner *lk_custom_runner_sized_(const lk_runner_ops *ops, void *context)
+{
+    lk_runner_ops room;
+    return lk_custom_runner(lk_runner_ops_at_(ops, &room), context);
+}
+#define lk_custom_runner lk_custom_runner_sized_
+#endif
 /* Frees the runner and everything that was handed to it. NULL is allowed. */
 void lk_runner_free(lk_runner *runner);
 
@@ -258,7 +268,12 @@ void lk_runner_free(lk_runner *runner);
  * seed from the checkpoint and everything else from its options. The header has a line for each
  * difference. */
 #define lk_train(...) LK_CALL1_(lk_train_with, lk_train_options, __VA_ARGS__, )
+/* The same with a struct, which needs no size and may also be passed by value. */
 lk_status lk_train_with(lk_runner *runner, const lk_train_options *options);
+#ifndef __cplusplus
+LK_TAKES_SIZED_(lk_train_options)
+#define lk_train_with(runner, ...) lk_train_with((runner), LK_SIZED_(lk_train_options, __VA_ARGS__))
+#endif
 
 /* Options of lk_evaluate_loader and lk_predict_loader. Model, criterion and callbacks are handed
  * over. */
@@ -340,8 +355,14 @@ lk_status lk_runner_add_model(lk_runner *runner, const char *key, lk_module *mod
 lk_status lk_runner_add_criterion(lk_runner *runner, const char *key, lk_criterion *criterion);
 lk_status lk_runner_add_optimizer(lk_runner *runner, const char *key, lk_optimizer *optimizer);
 /* Returns the step with this key, which the first call of a run creates. The runner keeps and
- * frees it. It trains the parameters that are trainable when it is created. */
+ * frees it. It trains the parameters that are trainable when it is created. The options need no
+ * size and may also be passed by value. */
 lk_step *lk_runner_step(lk_runner *runner, const char *key, const lk_step_options *options);
+#ifndef __cplusplus
+LK_TAKES_SIZED_(lk_step_options)
+#define lk_runner_step(runner, key, ...)                                                                     \
+    lk_runner_step((runner), (key), LK_SIZED_(lk_step_options, __VA_ARGS__))
+#endif
 /* Return what was added under a key, or NULL. It belongs to the runner. */
 lk_module *lk_runner_model(const lk_runner *runner, const char *key);
 lk_criterion *lk_runner_criterion(const lk_runner *runner, const char *key);

@@ -12,6 +12,7 @@ typedef struct created_callback {
     lk_callback_ops ops;
 } created_callback;
 
+#undef lk_callback_create /* the header fills in a size that is missing */
 lk_callback *lk_callback_create(const lk_callback_ops *given, void *context, int order)
 {
     if (!given) return lki_fail_null(LK_ERR_INVALID, "lk_callback_create: ops is NULL");
@@ -56,6 +57,7 @@ static bool has_slot(const lk_callback_ops *ops)
     return false;
 }
 
+#undef lk_function_callback /* the header fills in a size that is missing */
 lk_callback *lk_function_callback(const lk_callback_ops *given, void *context)
 {
     LKI_TAKE(lk_callback_ops, ops, given, NULL);

@@ -73,6 +73,7 @@ static lk_status copy_fields(lk_dataset *dataset, const lk_field *fields, int fi
     return LK_OK;
 }
 
+#undef lk_dataset_create /* the header fills in a size that is missing */
 lk_dataset *lk_dataset_create(const lk_dataset_ops *given, const lk_field *fields, int field_count,
                               void *context)
 {

@@ -19,6 +19,7 @@ struct lk_logger {
     int sorted_capacity;
 };
 
+#undef lk_logger_create /* the header fills in a size that is missing */
 lk_logger *lk_logger_create(const lk_logger_ops *given, unsigned scopes, void *context)
 {
     lk_logger_ops ops;

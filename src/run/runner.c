@@ -39,6 +39,7 @@ lk_runner *lk_supervised_runner_with(const lk_supervised_runner_options *given)
     return runner;
 }
 
+#undef lk_custom_runner /* the header fills in a size that is missing */
 lk_runner *lk_custom_runner(const lk_runner_ops *given, void *context)
 {
     LKI_TAKE(lk_runner_ops, ops, given, NULL);

@@ -88,9 +88,18 @@ struct lk_callback {
     bool declares_metrics;
 };
 
-/* A callback of your own. The ops are copied; the context is yours until it succeeds. NULL with the
- * reason on failure. */
+/* A callback of your own. The ops are copied and need no size; the context is yours until it
+ * succeeds. NULL with the reason on failure. */
 lk_callback *lk_callback_create(const lk_callback_ops *ops, void *context, int order);
+#ifndef __cplusplus
+LK_TAKES_SIZED_(lk_callback_ops)
+static inline lk_callback *lk_callback_create_sized_(const lk_callback_ops *ops, void *context, int order)
+{
+    lk_callback_ops room;
+    return lk_callback_create(lk_callback_ops_at_(ops, &room), context, order);
+}
+#define lk_callback_create lk_callback_create_sized_
+#endif
 void lk_callback_free(lk_callback *callback);
 
 #ifdef __cplusplus

@@ -181,8 +181,17 @@ struct lk_comm {
 };
 
 /* A comm over a backend of your own. It owns `context` from here on, also if it fails and returns
- * NULL: `free` gets a comm with that context and frees it. The ops are copied. */
+ * NULL: `free` gets a comm with that context and frees it. The ops are copied and need no size. */
 lk_comm *lk_comm_create(const lk_comm_ops *ops, int rank, int size, void *context);
+#ifndef __cplusplus
+LK_TAKES_SIZED_(lk_comm_ops)
+static inline lk_comm *lk_comm_create_sized_(const lk_comm_ops *ops, int rank, int size, void *context)
+{
+    lk_comm_ops room;
+    return lk_comm_create(lk_comm_ops_at_(ops, &room), rank, size, context);
+}
+#define lk_comm_create lk_comm_create_sized_
+#endif
 
 /* Starts a collective. Errors in the description (a count below 0, AVG of integers, a root that
  * does not exist) are LK_ERR_INVALID or LK_ERR_DTYPE and leave the comm as it was. */

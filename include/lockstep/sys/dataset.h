@@ -82,9 +82,19 @@ typedef struct lk_dataset_ops {
 typedef struct lk_dataset lk_dataset;
 
 /* A dataset over `context`, which it owns from here on, also when NULL is returned. The ops and the
- * fields are copied. */
+ * fields are copied. The ops need no size. */
 lk_dataset *lk_dataset_create(const lk_dataset_ops *ops, const lk_field *fields, int field_count,
                               void *context);
+#ifndef __cplusplus
+LK_TAKES_SIZED_(lk_dataset_ops)
+static inline lk_dataset *lk_dataset_create_sized_(const lk_dataset_ops *ops, const lk_field *fields,
+                                                   int field_count, void *context)
+{
+    lk_dataset_ops room;
+    return lk_dataset_create(lk_dataset_ops_at_(ops, &room), fields, field_count, context);
+}
+#define lk_dataset_create lk_dataset_create_sized_
+#endif
 
 /* Another hold on the same dataset, for a second loader or subset. NULL gives NULL. */
 lk_dataset *lk_dataset_share(lk_dataset *dataset);

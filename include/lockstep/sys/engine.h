@@ -180,8 +180,13 @@ struct lk_engine {
 };
 
 /* Opens an engine by name: "ref", "cpu", "cuda" ("cuda:1" for a GPU by its number), or "auto" for
- * the fastest one here. NULL with the reason otherwise. */
+ * the fastest one here. NULL with the reason otherwise. The options need no size and may also be
+ * passed by value. */
 lk_engine *lk_engine_open(const char *name, const lk_engine_options *options);
+#ifndef __cplusplus
+LK_TAKES_SIZED_(lk_engine_options)
+#define lk_engine_open(name, ...) lk_engine_open((name), LK_SIZED_(lk_engine_options, __VA_ARGS__))
+#endif
 void lk_engine_close(lk_engine *engine);
 const char *lk_engine_name(const lk_engine *engine);
 

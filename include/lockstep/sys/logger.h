@@ -63,9 +63,18 @@ typedef struct lk_logger_ops {
 typedef struct lk_logger lk_logger;
 
 /* A logger over `context`, which it owns from here on, also when NULL is returned. The ops are
- * copied. It is called for the given scopes only: a logger that leaves LK_LOG_BATCH out costs
- * nothing per batch. */
+ * copied and need no size. It is called for the given scopes only: a logger that leaves
+ * LK_LOG_BATCH out costs nothing per batch. */
 lk_logger *lk_logger_create(const lk_logger_ops *ops, unsigned scopes, void *context);
+#ifndef __cplusplus
+LK_TAKES_SIZED_(lk_logger_ops)
+static inline lk_logger *lk_logger_create_sized_(const lk_logger_ops *ops, unsigned scopes, void *context)
+{
+    lk_logger_ops room;
+    return lk_logger_create(lk_logger_ops_at_(ops, &room), scopes, context);
+}
+#define lk_logger_create lk_logger_create_sized_
+#endif
 
 #ifdef __cplusplus
 }
