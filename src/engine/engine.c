@@ -77,7 +77,8 @@ static const lk_engine_ops *find_ops(const char *name, const char *from, int *de
                          from, name, known);
 }
 
-lk_engine *(lk_engine_open)(const char *name, const lk_engine_options *given)
+#undef lk_engine_open /* the header fills in a size that is missing */
+lk_engine *lk_engine_open(const char *name, const lk_engine_options *given)
 {
     LKI_TAKE(lk_engine_options, options, given, NULL);
     const char *from = "";

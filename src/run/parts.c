@@ -97,7 +97,8 @@ lk_status lki_run_check_all_have_batches(const lk_runner *runner)
         runner->loader_key, comm->size);
 }
 
-lk_step *(lk_runner_step)(lk_runner *runner, const char *key, const lk_step_options *given)
+#undef lk_runner_step /* the header fills in a size that is missing */
+lk_step *lk_runner_step(lk_runner *runner, const char *key, const lk_step_options *given)
 {
     LKI_TAKE(lk_step_options, options, given, NULL);
     lki_part *part = find_or_add_part(runner, key);
