@@ -71,6 +71,35 @@ static void without_a_size_it_is_refused(void **state)
     assert_int_equal(taken.struct_size, sizeof taken);
 }
 
+/* The header knows the size where a program of before left it out, by pointer and by value. */
+static void the_header_fills_in_a_size(void **state)
+{
+    (void)state;
+    lk_callback_ops callback = {.name = "mine"};
+    lk_callback *made = lk_callback_create(&callback, NULL, 0);
+    assert_non_null(made);
+    lk_callback_free(made);
+    lk_runner_ops slots = {0};
+    lk_runner *runner = lk_custom_runner(&slots, NULL);
+    assert_non_null(runner);
+    lk_train_options options = {.num_epochs = 1};
+    lkt_fails(lk_train_with(runner, &options), LK_ERR_INVALID, "there are no loaders");
+    lk_runner_free(runner);
+    lk_engine *by_value = lk_engine_open("ref", (lk_engine_options){.thread_count = 1});
+    lk_engine *by_default = lk_engine_open("ref", NULL);
+    assert_non_null(by_value);
+    assert_non_null(by_default);
+    lk_engine_close(by_value);
+    lk_engine_close(by_default);
+}
+
+/* Without the header's help, as from another language. */
+#undef lk_callback_create
+#undef lk_custom_runner
+#undef lk_logger_create
+#undef lk_dataset_create
+#undef lk_comm_create
+
 /* Every kind of constructor says it: those with options, with ops, and those that carry their error along. */
 static void constructors_refuse(void **state)
 {
@@ -194,6 +223,7 @@ int main(void)
         cmocka_unit_test(a_newer_program_may_leave_its_fields_alone),
         cmocka_unit_test(a_newer_field_that_is_set_is_refused),
         cmocka_unit_test(without_a_size_it_is_refused),
+        cmocka_unit_test(the_header_fills_in_a_size),
         cmocka_unit_test(constructors_refuse),
         cmocka_unit_test(a_sampler_that_was_refused_breaks_its_loader),
         cmocka_unit_test(what_was_handed_over_is_freed),
