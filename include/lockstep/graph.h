@@ -158,8 +158,8 @@ lk_value *lk_op_dropout(lk_value *x, double p);
 
 /* One direction of one recurrent layer. `gates` (T, N, G H) is what the inputs give to the gates of
  * each step, with their bias; LK_OP_LIST says what the other operands are. All but weight_hh may be
- * NULL. `last_cell` is of LSTMs; where the pointers are not NULL, they receive the states after each
- * sequence's last step: (N, R) and (N, H). */
+ * NULL. If the pointers are not NULL, they receive the states after each sequence's last step:
+ * (N, R), and of an LSTM its cells (N, H). */
 typedef struct lk_recurrent_operands {
     lk_value *gates, *weight_hh, *bias_hh, *first, *first_cell, *weight_hr, *lengths;
 } lk_recurrent_operands;
