@@ -50,7 +50,6 @@ static lkt_case *add(lkt_case_list *list, lk_op op, const layer *l)
                      (long long)l->batch, (long long)l->hidden);
     c->attr.recurrent = (lk_recurrent_attr){.kind = l->kind, .reverse = l->reverse};
     c->tolerance = 5e-5;
-    c->low_tolerance = 0.2; /* what is rounded goes through all steps */
     return c;
 }
 
