@@ -126,10 +126,14 @@ void lkt_cases_recurrent(lkt_case_list *list)
         }
         cases_of(list, (layer){k, false, true, true, false, false, 1, 1, 1});
         cases_of(list, (layer){k, false, true, false, false, false, 9, 16, 33});
+        /* Narrow vectors pack tiles from 18 sequences on. */
+        cases_of(list, (layer){k, true, true, true, false, true, 2, 45, 70});
+        cases_of(list, (layer){k, false, true, false, false, false, 3, 20, 70});
     }
     for (int reverse = 0; reverse < 2; reverse++) {
         cases_of(list, (layer){LK_RECURRENT_LSTM, reverse, true, true, true, false, 4, 3, 9});
         cases_of(list, (layer){LK_RECURRENT_LSTM, reverse, false, true, true, true, 4, 9, 36});
+        cases_of(list, (layer){LK_RECURRENT_LSTM, reverse, false, true, true, true, 2, 45, 70});
     }
     /* No steps: the first states are the last ones. No sequences: nothing, and gradients of 0. */
     cases_of(list, (layer){LK_RECURRENT_LSTM, false, true, true, false, false, 0, 2, 3});

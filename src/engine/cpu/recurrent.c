@@ -20,8 +20,11 @@ typedef struct layer {
     int64_t steps, batch, hidden, width, rows, saved, state; /* T, N, H, R, G H, S, R [+ H] */
     const float *bias, *h0, *c0, *w_hr;
     const int64_t *lengths;
-    float *panels, *panels_hr;           /* packed weights */
-    float *h, *c, *shares, *raw, *spare; /* (N, R), (N, H), (N, G H), (N, H), (N, G H or R) of scratch */
+    float *panels, *panels_hr;              /* packed weights */
+    float *h, *c, *shares, *raw, *dgates_h; /* (N, R), (N, H), (N, G H), (N, H), (N, G H) of scratch */
+    float *products;                        /* the gemm's scratch, product_count floats for each thread */
+    int64_t product_count;
+    int thread_count;
     /* forward */
     const float *x;
     float *y_out, *last, *saved_out;
@@ -35,6 +38,7 @@ static layer describe(const lk_call *call, int64_t steps, int64_t batch, int64_t
     lk_recurrent kind = call->attr->recurrent.kind;
     int64_t gates = kind == LK_RECURRENT_LSTM ? 4 : kind == LK_RECURRENT_GRU ? 3 : 1;
     layer l = {.kernels = lki_cpu_of(call)->kernels,
+               .thread_count = lki_cpu_of(call)->thread_count,
                .kind = kind,
                .reverse = call->attr->recurrent.reverse,
                .steps = steps,
@@ -44,6 +48,7 @@ static layer describe(const lk_call *call, int64_t steps, int64_t batch, int64_t
                .rows = rows};
     l.saved = gates > 1 ? (gates + 1) * l.hidden : 0;
     l.state = width + (kind == LK_RECURRENT_LSTM ? l.hidden : 0);
+    l.product_count = lki_gemm_scratch_count(PANEL, rows > width ? rows : width);
     return l;
 }
 
@@ -73,8 +78,8 @@ static void pack(float *panels, const float *b, int64_t k, int64_t n, int64_t ro
                 panels[p * PANEL + j] = j0 + j < n ? b[p * row + (j0 + j) * column] : 0;
 }
 
-/* C (m, n) = A (m, k) B, or C += A B. */
-static void multiply(const layer *l, float *c, int64_t c_row, const float *a, int64_t a_row,
+/* C (m, n) = A (m, k) B, or C += A B. Where vectors are narrow, the kernel packs a panel anew. */
+static void multiply(const layer *l, int thread, float *c, int64_t c_row, const float *a, int64_t a_row,
                      const float *panels, int64_t m, int64_t n, int64_t k, const float *bias, bool accumulate)
 {
     for (int64_t j = 0; j < n; j += PANEL) {
@@ -91,7 +96,7 @@ static void multiply(const layer *l, float *c, int64_t c_row, const float *a, in
                       .c_row = c_row,
                       .bias = bias ? bias + j : NULL,
                       .accumulate = accumulate};
-        l->kernels->gemm(&g, 0, m, 0, g.n, l->spare);
+        l->kernels->gemm(&g, 0, m, 0, g.n, l->products + thread * l->product_count);
     }
 }
 
@@ -129,12 +134,12 @@ static void step_sequence(const layer *l, int64_t t, int64_t n)
     if (l->y_out && !l->w_hr) copy_or_zero(l->y_out + at * l->width, row.h, l->width);
 }
 
-/* h = raw w_hr^T, by way of spare: sequences that have ended keep their h. */
-static void project(const layer *l, int64_t t, int64_t begin, int64_t end)
+/* h = raw w_hr^T, by way of the shares: sequences that have ended keep their h. */
+static void project(const layer *l, int thread, int64_t t, int64_t begin, int64_t end)
 {
-    float *fresh = l->shares + begin * l->rows; /* the shares have been used */
-    multiply(l, fresh, l->width, l->raw + begin * l->hidden, l->hidden, l->panels_hr, end - begin, l->width,
-             l->hidden, NULL, false);
+    float *fresh = l->shares + begin * l->rows; /* which have been used */
+    multiply(l, thread, fresh, l->width, l->raw + begin * l->hidden, l->hidden, l->panels_hr, end - begin,
+             l->width, l->hidden, NULL, false);
     for (int64_t n = begin; n < end; n++, fresh += l->width) {
         if (t >= length_of(l, n)) continue;
         copy_or_zero(l->h + n * l->width, fresh, l->width);
@@ -144,7 +149,6 @@ static void project(const layer *l, int64_t t, int64_t begin, int64_t end)
 
 static void run_sequences(int64_t begin, int64_t end, int thread, void *context)
 {
-    (void)thread;
     const layer *l = context;
     int64_t count = end - begin;
     copy_or_zero(l->h + begin * l->width, l->h0 ? l->h0 + begin * l->width : NULL, count * l->width);
@@ -152,10 +156,10 @@ static void run_sequences(int64_t begin, int64_t end, int thread, void *context)
     copy_or_zero(l->raw + begin * l->hidden, NULL, count * l->hidden);
     for (int64_t i = 0; i < l->steps; i++) {
         int64_t t = l->reverse ? l->steps - 1 - i : i;
-        multiply(l, l->shares + begin * l->rows, l->rows, l->h + begin * l->width, l->width, l->panels, count,
-                 l->rows, l->width, l->bias, false);
+        multiply(l, thread, l->shares + begin * l->rows, l->rows, l->h + begin * l->width, l->width,
+                 l->panels, count, l->rows, l->width, l->bias, false);
         for (int64_t n = begin; n < end; n++) step_sequence(l, t, n);
-        if (l->w_hr) project(l, t, begin, end);
+        if (l->w_hr) project(l, thread, t, begin, end);
     }
     for (int64_t n = begin; l->last && n < end; n++) {
         float *last = l->last + n * l->state;
@@ -167,16 +171,18 @@ static void run_sequences(int64_t begin, int64_t end, int thread, void *context)
 /* Divides the scratch; returns how many floats it takes. */
 static int64_t lay_out(layer *l, float *scratch)
 {
-    float **parts[] = {&l->h, &l->c, &l->raw, &l->shares, &l->spare, &l->panels, &l->panels_hr};
+    float **parts[] = {&l->h,        &l->c,      &l->raw,       &l->shares,
+                       &l->dgates_h, &l->panels, &l->panels_hr, &l->products};
     int64_t counts[] = {l->batch * l->width,
                         l->batch * l->hidden,
                         l->batch * l->hidden,
-                        l->batch * (l->rows > l->width ? l->rows : l->width),
+                        l->batch * l->rows,
                         l->batch * l->rows,
                         panel_count(l->width, l->rows) + panel_count(l->rows, l->width),
-                        panel_count(l->width, l->hidden) + panel_count(l->hidden, l->width)};
+                        panel_count(l->width, l->hidden) + panel_count(l->hidden, l->width),
+                        l->product_count * l->thread_count};
     int64_t used = 0;
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         if (scratch) *parts[i] = scratch + used;
         used += (counts[i] + 15) / 16 * 16;
     }
@@ -232,7 +238,7 @@ static float *gates_row(const layer *l, int64_t t, int64_t n)
 static void step_sequence_back(const layer *l, int64_t t, int64_t n)
 {
     int64_t at = t * l->batch + n, length = length_of(l, n);
-    float *dgates = gates_row(l, t, n), *dgates_h = l->spare + n * l->rows;
+    float *dgates = gates_row(l, t, n), *dgates_h = l->dgates_h + n * l->rows;
     if (t >= length) {
         copy_or_zero(dgates, NULL, l->rows);
         copy_or_zero(dgates_h, NULL, l->rows);
@@ -263,10 +269,10 @@ static void step_sequence_back(const layer *l, int64_t t, int64_t n)
 }
 
 /* dh of h before its projection: raw = dh w_hr. What flows to the step before begins at zero. */
-static void project_back(const layer *l, int64_t t, int64_t begin, int64_t end)
+static void project_back(const layer *l, int thread, int64_t t, int64_t begin, int64_t end)
 {
-    multiply(l, l->raw + begin * l->hidden, l->hidden, l->h + begin * l->width, l->width, l->panels_hr,
-             end - begin, l->hidden, l->width, NULL, false);
+    multiply(l, thread, l->raw + begin * l->hidden, l->hidden, l->h + begin * l->width, l->width,
+             l->panels_hr, end - begin, l->hidden, l->width, NULL, false);
     for (int64_t n = begin; n < end; n++) {
         bool is_over = t >= length_of(l, n);
         float *dh = l->h + n * l->width;
@@ -277,7 +283,6 @@ static void project_back(const layer *l, int64_t t, int64_t begin, int64_t end)
 
 static void run_sequences_back(int64_t begin, int64_t end, int thread, void *context)
 {
-    (void)thread;
     const layer *l = context;
     int64_t count = end - begin;
     for (int64_t n = begin; n < end; n++) {
@@ -290,12 +295,12 @@ static void run_sequences_back(int64_t begin, int64_t end, int thread, void *con
         for (int64_t n = begin; l->dy && n < end; n++)
             if (t < length_of(l, n))
                 l->kernels->add_to(l->h + n * l->width, l->dy + (t * l->batch + n) * l->width, l->width);
-        if (l->w_hr) project_back(l, t, begin, end);
+        if (l->w_hr) project_back(l, thread, t, begin, end);
         for (int64_t n = begin; n < end; n++) step_sequence_back(l, t, n);
         const float *dgates =
-            l->kind == LK_RECURRENT_GRU ? l->spare + begin * l->rows : gates_row(l, t, begin);
-        multiply(l, l->h + begin * l->width, l->width, dgates, l->rows, l->panels, count, l->width, l->rows,
-                 NULL, true);
+            l->kind == LK_RECURRENT_GRU ? l->dgates_h + begin * l->rows : gates_row(l, t, begin);
+        multiply(l, thread, l->h + begin * l->width, l->width, dgates, l->rows, l->panels, count, l->width,
+                 l->rows, NULL, true);
     }
     for (int64_t n = begin; l->dfirst && n < end; n++) {
         copy_or_zero(l->dfirst + n * l->state, l->h + n * l->width, l->width);
