@@ -156,6 +156,16 @@ lk_value *lk_op_group_norm(lk_value *x, lk_value *weight, lk_value *bias, int64_
 /* The identity in a graph that is not for training. */
 lk_value *lk_op_dropout(lk_value *x, double p);
 
+/* One direction of one recurrent layer. `gates` (T, N, G H) is what the inputs give to the gates of
+ * each step, with their bias; LK_OP_LIST says what the other operands are. All but weight_hh may be
+ * NULL. If the pointers are not NULL, they receive the states after each sequence's last step:
+ * (N, R), and of an LSTM its cells (N, H). */
+typedef struct lk_recurrent_operands {
+    lk_value *gates, *weight_hh, *bias_hh, *first, *first_cell, *weight_hr, *lengths;
+} lk_recurrent_operands;
+lk_value *lk_op_recurrent(lk_recurrent kind, bool reverse, const lk_recurrent_operands *operands,
+                          lk_value **last, lk_value **last_cell);
+
 /* Losses. Weights may be NULL. */
 lk_value *lk_op_cross_entropy(lk_value *logits, lk_value *target, lk_value *weight, lk_reduction reduction,
                               int64_t ignore_index, double label_smoothing);

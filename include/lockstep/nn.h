@@ -413,6 +413,70 @@ lk_module *lk_transformer_encoder_with(lk_module *layer_owned, int count,
 lk_value *lk_transformer_encoder_forward(lk_module *module, lk_value *x, lk_value *attn_mask,
                                          lk_value *key_padding_mask);
 
+/* ---- recurrent layers ---- */
+
+/* What a recurrent layer gives as a module: the outputs of all steps, or the last state of its top
+ * layer, both directions side by side: (N, R) or (N, 2 R). The last state of a direction is the one
+ * after its last step. */
+typedef enum lk_recurrent_returns { LK_RETURNS_ALL, LK_RETURNS_LAST } lk_recurrent_returns;
+
+typedef struct lk_recurrent_options {
+    size_t struct_size;
+    int64_t num_layers; /* 1 */
+    bool relu;          /* of lk_rnn alone: PyTorch's nonlinearity="relu" instead of "tanh" */
+    bool no_bias;
+    /* (batch, sequence, feature); PyTorch's default is (sequence, batch, feature). */
+    bool batch_first;
+    double dropout; /* of what each layer but the last gives; needs at least 2 layers */
+    bool bidirectional;
+    int64_t proj_size; /* of lk_lstm alone: the width of h; 0: hidden_size */
+    lk_recurrent_returns returns;
+} lk_recurrent_options;
+/* The input is (T, N, input_size), or (T, input_size) for one sequence. */
+#define lk_lstm(...) LK_CALL2_(lk_lstm_with, lk_recurrent_options, __VA_ARGS__, )
+#define lk_gru(...)  LK_CALL2_(lk_gru_with, lk_recurrent_options, __VA_ARGS__, )
+#define lk_rnn(...)  LK_CALL2_(lk_rnn_with, lk_recurrent_options, __VA_ARGS__, )
+lk_module *lk_lstm_with(int64_t input_size, int64_t hidden_size, const lk_recurrent_options *options);
+lk_module *lk_gru_with(int64_t input_size, int64_t hidden_size, const lk_recurrent_options *options);
+lk_module *lk_rnn_with(int64_t input_size, int64_t hidden_size, const lk_recurrent_options *options);
+
+typedef struct lk_recurrent_cell_options {
+    size_t struct_size;
+    bool relu; /* of lk_rnn_cell alone */
+    bool no_bias;
+} lk_recurrent_cell_options;
+/* One step: (N, input_size) -> h (N, hidden_size), from states of zero unless
+ * lk_recurrent_forward gets others. */
+#define lk_lstm_cell(...) LK_CALL2_(lk_lstm_cell_with, lk_recurrent_cell_options, __VA_ARGS__, )
+#define lk_gru_cell(...)  LK_CALL2_(lk_gru_cell_with, lk_recurrent_cell_options, __VA_ARGS__, )
+#define lk_rnn_cell(...)  LK_CALL2_(lk_rnn_cell_with, lk_recurrent_cell_options, __VA_ARGS__, )
+lk_module *lk_lstm_cell_with(int64_t input_size, int64_t hidden_size,
+                             const lk_recurrent_cell_options *options);
+lk_module *lk_gru_cell_with(int64_t input_size, int64_t hidden_size,
+                            const lk_recurrent_cell_options *options);
+lk_module *lk_rnn_cell_with(int64_t input_size, int64_t hidden_size,
+                            const lk_recurrent_cell_options *options);
+
+typedef struct lk_recurrent_forward_options {
+    size_t struct_size;
+    /* The first states, zero if NULL: (layers * directions, N, R), c of an LSTM with its
+     * hidden_size instead of R. Of a cell (N, hidden_size), of one sequence without N. */
+    lk_value *h_0, *c_0;
+    /* i64 (N): how many steps of each sequence count. Outputs are 0 after a sequence's end, its
+     * last states are those at its end, and the reverse direction starts there. In training with
+     * dropout between layers, the numbers that are drawn differ from those of PyTorch's
+     * PackedSequence. */
+    lk_value *lengths;
+    /* If not NULL, receive the last states, in the shape of the first ones. */
+    lk_value **h_n, **c_n;
+} lk_recurrent_forward_options;
+/* Records a recurrent layer or cell with all its inputs and results. Returns what the module gives,
+ * or NULL on failure. */
+#define lk_recurrent_forward(...)                                                                            \
+    LK_CALL2_(lk_recurrent_forward_with, lk_recurrent_forward_options, __VA_ARGS__, )
+lk_value *lk_recurrent_forward_with(lk_module *module, lk_value *x,
+                                    const lk_recurrent_forward_options *options);
+
 /* ---- initialisers: as torch.nn.init, from the default generator ---- */
 
 typedef enum lk_nonlinearity {

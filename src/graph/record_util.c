@@ -121,6 +121,9 @@ static int required_inputs(lk_op op, int input_count)
     case LK_OP_BATCH_NORM_RELU:
     case LK_OP_LAYER_NORM:
     case LK_OP_GROUP_NORM: return 1;
+    case LK_OP_RECURRENT: return 2;
+    case LK_OP_RECURRENT_GRAD:
+    case LK_OP_RECURRENT_GRAD_WEIGHT: return 3;
     case LK_OP_LINEAR:
     case LK_OP_CONV:
     case LK_OP_CONV_TRANSPOSE:

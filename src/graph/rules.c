@@ -110,6 +110,10 @@ const lki_rule lki_rules[LK_OP_COUNT] = {
     BOTH(DROPOUT, I(dropout), B(dropout)),
     RULE(DROPOUT_GRAD, I(dropout_grad)),
 
+    BOTH(RECURRENT, I(recurrent), B(recurrent)),
+    RULE(RECURRENT_GRAD, I(recurrent_grad)),
+    RULE(RECURRENT_GRAD_WEIGHT, I(recurrent_grad_weight)),
+
     BOTH(CROSS_ENTROPY, I(cross_entropy), B(cross_entropy)),
     RULE(CROSS_ENTROPY_GRAD, I(loss_grad)),
     BOTH(NLL, I(nll), B(nll)),

@@ -104,6 +104,12 @@ LKI_INFER(dropout_grad);
 LKI_BACKWARD(norm);
 LKI_BACKWARD(dropout);
 
+/* rules_recurrent.c */
+LKI_INFER(recurrent);
+LKI_INFER(recurrent_grad);
+LKI_INFER(recurrent_grad_weight);
+LKI_BACKWARD(recurrent);
+
 /* rules_loss.c */
 LKI_INFER(cross_entropy);
 LKI_INFER(nll);

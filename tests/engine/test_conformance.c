@@ -25,6 +25,7 @@ static int build_cases(void **state)
     lkt_cases_conv(&cases);
     lkt_cases_pool(&cases);
     lkt_cases_norm(&cases);
+    lkt_cases_recurrent(&cases);
     lkt_cases_loss(&cases);
     lkt_cases_update(&cases);
     lkt_cases_empty(&cases);

@@ -27,7 +27,29 @@ class SelfAttention(nn.MultiheadAttention):
         return super().forward(x, x, x, need_weights=False)[0]
 
 
-OWN = {"Residual": Residual, "MultiheadAttention": SelfAttention}
+def recurrent(base):
+    """The layer as a module with one result: all outputs, or the last states of the top layer."""
+
+    class Layer(base):
+        def __init__(self, *sizes, returns="all", **options):
+            super().__init__(*sizes, **options)
+            self.returns = returns
+
+        def forward(self, x):
+            y, state = super().forward(x)
+            h = state[0] if isinstance(state, tuple) else state
+            return torch.cat(list(h[-(2 if self.bidirectional else 1):]), dim=-1) if self.returns == "last" else y
+
+    return Layer
+
+
+class LSTMCell(nn.LSTMCell):
+    def forward(self, x):
+        return super().forward(x)[0]
+
+
+OWN = {"Residual": Residual, "MultiheadAttention": SelfAttention, "LSTMCell": LSTMCell,
+       **{base.__name__: recurrent(base) for base in (nn.LSTM, nn.GRU, nn.RNN)}}
 
 
 def build(spec):
@@ -193,6 +215,28 @@ class Drawer:
             spec["norm"] = {"_target_": "LayerNorm", "normalized_shape": shape[-1]}
         return spec
 
+    def recurrent(self, shape):
+        hidden = self.width(0.05)
+        if len(shape) == 1:
+            spec = {"_target_": self.rng.choice(["LSTMCell", "GRUCell", "RNNCell"])}
+        else:
+            spec = {"_target_": self.rng.choice(["LSTM", "GRU", "RNN"])}
+        spec.update({"input_size": shape[-1], "hidden_size": hidden})
+        self.maybe(spec, "nonlinearity", ["tanh", "relu"])
+        self.maybe(spec, "bias", [True, False], 0.3)
+        if len(shape) == 1:
+            return spec
+        self.maybe(spec, "batch_first", [True], 0.8)
+        if "batch_first" in spec:
+            self.maybe(spec, "returns", ["all", "last"], 0.4)
+        self.maybe(spec, "bidirectional", [True, False], 0.5)
+        self.maybe(spec, "num_layers", [1, 2, 3], 0.5)
+        if spec.get("num_layers", 1) > 1:
+            self.maybe(spec, "dropout", [0.0, 0.2, 0.5], 0.4)
+        if hidden > 1:
+            self.maybe(spec, "proj_size", [0, 1, hidden // 2, hidden - 1], 0.4)
+        return spec
+
     def residual(self, shape):
         inner = [self.shape_keeping(shape) for _ in range(self.rng.randint(1, 3))]
         return {"_target_": self.rng.choice(["Residual", "Residual", "Sequential"]), "args": inner}
@@ -224,6 +268,8 @@ class Drawer:
             families += [self.plain_convolution] * (4 if self.large else 0)
         if len(shape) == 1 and self.large:
             families += [self.linear] * 6
+        if len(shape) <= 2:
+            families += [self.recurrent] * (3 if len(shape) == 2 else 1)
         if len(shape) == 2:
             families += [self.attention] * 2
         return self.rng.choice(families)(shape)

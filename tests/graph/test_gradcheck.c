@@ -143,6 +143,36 @@ FUNCTION(linear, lk_op_linear(in[0], in[1], in[2]))
 FUNCTION(linear_plain, lk_op_linear(in[0], in[1], NULL))
 FUNCTION(linear_frozen, lk_op_linear(in[0], lk_op_cast(in[1], LK_F64), in[2]))
 
+/* y and the last states of one direction, so that all of its gradients meet. */
+static lk_value *recurrent(lk_recurrent kind, bool reverse, lk_recurrent_operands operands)
+{
+    bool has_cell = kind == LK_RECURRENT_LSTM;
+    lk_value *parts[3] = {NULL};
+    parts[0] = lk_op_recurrent(kind, reverse, &operands, &parts[1], has_cell ? &parts[2] : NULL);
+    for (int i = 0; i < 3; i++) parts[i] = lk_op_reshape(parts[i], LK_SHAPE(-1));
+    return lk_op_concat(parts, has_cell ? 3 : 2, 0);
+}
+#define RECURRENT(kind, reverse, ...)                                                                        \
+    recurrent(LK_RECURRENT_##kind, reverse,                                                                  \
+              (lk_recurrent_operands){.gates = in[0], .weight_hh = in[1], __VA_ARGS__})
+#define BIAS_H(bias, h) .bias_hh = in[bias], .first = in[h]
+#define H_C(h, c)       .first = in[h], .first_cell = in[c]
+#define LENGTHS(index)  .lengths = in[index]
+FUNCTION(lstm, RECURRENT(LSTM, false, .bias_hh = in[2], H_C(3, 4)))
+FUNCTION(lstm_reverse, RECURRENT(LSTM, true, .bias_hh = in[2], H_C(3, 4)))
+FUNCTION(lstm_lengths, RECURRENT(LSTM, false, H_C(2, 3), LENGTHS(4)))
+FUNCTION(lstm_reverse_lengths, RECURRENT(LSTM, true, H_C(2, 3), LENGTHS(4)))
+FUNCTION(lstm_projected, RECURRENT(LSTM, false, H_C(2, 3), .weight_hr = in[4]))
+FUNCTION(lstm_projected_lengths, RECURRENT(LSTM, true, .first = in[2], .weight_hr = in[3], LENGTHS(4)))
+FUNCTION(gru, RECURRENT(GRU, false, BIAS_H(2, 3)))
+FUNCTION(gru_reverse, RECURRENT(GRU, true, BIAS_H(2, 3)))
+FUNCTION(gru_lengths, RECURRENT(GRU, false, BIAS_H(2, 3), LENGTHS(4)))
+FUNCTION(gru_reverse_lengths, RECURRENT(GRU, true, BIAS_H(2, 3), LENGTHS(4)))
+FUNCTION(rnn, RECURRENT(RNN_TANH, false, BIAS_H(2, 3)))
+FUNCTION(rnn_reverse_lengths, RECURRENT(RNN_TANH, true, BIAS_H(2, 3), LENGTHS(4)))
+FUNCTION(rnn_relu, RECURRENT(RNN_RELU, false, BIAS_H(2, 3)))
+FUNCTION(rnn_plain, RECURRENT(RNN_TANH, true, .bias_hh = NULL))
+
 FUNCTION(conv, lk_op_conv(in[0], in[1], in[2], (lk_window){0}))
 FUNCTION(conv_all,
          lk_op_conv(in[0], in[1], in[2],
@@ -398,6 +428,28 @@ static const grad_case cases[] = {
     {"linear of a vector", linear, {ANY(4), ANY(2, 4), ANY(2)}},
     {"linear without bias", linear_plain, {ANY(3, 4), ANY(2, 4)}},
     {"linear of whole weights", linear_frozen, {ANY(3, 4), INDEX(5, 2, 4), ANY(2)}},
+    {"lstm", lstm, {ANY(3, 2, 12), ANY(12, 3), ANY(12), ANY(2, 3), ANY(2, 3)}},
+    {"lstm reverse", lstm_reverse, {ANY(3, 2, 12), ANY(12, 3), ANY(12), ANY(2, 3), ANY(2, 3)}},
+    {"lstm with lengths", lstm_lengths, {ANY(3, 4, 8), ANY(8, 2), ANY(4, 2), ANY(4, 2), INDEX(4, 4)}},
+    {"lstm reverse with lengths",
+     lstm_reverse_lengths,
+     {ANY(3, 4, 8), ANY(8, 2), ANY(4, 2), ANY(4, 2), INDEX(4, 4)}},
+    {"lstm projected", lstm_projected, {ANY(3, 2, 12), ANY(12, 2), ANY(2, 2), ANY(2, 3), ANY(2, 3)}},
+    {"lstm projected with lengths",
+     lstm_projected_lengths,
+     {ANY(3, 4, 12), ANY(12, 2), ANY(4, 2), ANY(2, 3), INDEX(4, 4)}},
+    {"gru", gru, {ANY(3, 2, 9), ANY(9, 3), ANY(9), ANY(2, 3)}},
+    {"gru reverse", gru_reverse, {ANY(3, 2, 9), ANY(9, 3), ANY(9), ANY(2, 3)}},
+    {"gru with lengths", gru_lengths, {ANY(3, 4, 6), ANY(6, 2), ANY(6), ANY(4, 2), INDEX(4, 4)}},
+    {"gru reverse with lengths",
+     gru_reverse_lengths,
+     {ANY(3, 4, 6), ANY(6, 2), ANY(6), ANY(4, 2), INDEX(4, 4)}},
+    {"rnn", rnn, {ANY(3, 2, 3), ANY(3, 3), ANY(3), ANY(2, 3)}},
+    {"rnn reverse with lengths",
+     rnn_reverse_lengths,
+     {ANY(3, 4, 2), ANY(2, 2), ANY(2), ANY(4, 2), INDEX(4, 4)}},
+    {"rnn relu", rnn_relu, {ANY(3, 2, 3), ANY(3, 3), ANY(3), ANY(2, 3)}},
+    {"rnn without bias or first state", rnn_plain, {ANY(3, 2, 3), ANY(3, 3)}},
     {"conv", conv, {ANY(2, 2, 4, 4), ANY(3, 2, 3, 2), ANY(3)}},
     {"conv without batch", conv, {ANY(2, 4, 4), ANY(3, 2, 3, 2), ANY(3)}},
     {"conv with everything", conv_all, {ANY(1, 4, 5, 4), ANY(2, 2, 3, 2), ANY(2)}},

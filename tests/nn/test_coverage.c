@@ -63,11 +63,12 @@ static void every_constructor_is_compared(void **state)
 {
     (void)state;
     char *layers = read_source("tests/nn/test_layers.c"),
-         *criteria = read_source("tests/nn/test_criterion.c");
+         *criteria = read_source("tests/nn/test_criterion.c"),
+         *recurrent = read_source("tests/nn/test_recurrent.c");
     char *init = read_source("tests/nn/test_init.c"),
          *optimizers = read_source("tests/optim/test_optimizer.c");
     char *schedulers = read_source("tests/optim/test_scheduler.c");
-    const char *const of_nn[] = {layers, criteria, NULL};
+    const char *const of_nn[] = {layers, criteria, recurrent, NULL};
     const char *const of_init[] = {init, NULL};
     const char *const of_optim[] = {optimizers, schedulers, NULL};
     assert_in_range(check_header("include/lockstep/nn.h", "lk_module *lk_", of_nn), 46, 100);
@@ -77,6 +78,7 @@ static void every_constructor_is_compared(void **state)
     assert_in_range(check_header("include/lockstep/scheduler.h", "lk_scheduler *lk_", of_optim), 14, 100);
     free(layers);
     free(criteria);
+    free(recurrent);
     free(init);
     free(optimizers);
     free(schedulers);

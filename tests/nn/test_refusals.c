@@ -40,6 +40,18 @@ static void products(void **state)
     REFUSED_LAYER("stride", lk_conv2d(3, 3, 3, .same_padding = true, .stride = 2));
     REFUSED_LAYER("output_padding", lk_conv_transpose2d(3, 3, 3, .output_padding = -1));
     REFUSED_LAYER("padding", lk_conv_transpose1d(3, 3, 3, .same_padding = true));
+    REFUSED_LAYER("input_size", lk_lstm(0, 4));
+    REFUSED_LAYER("hidden_size", lk_gru(4, -1));
+    REFUSED_LAYER("num_layers", lk_rnn(4, 4, .num_layers = -1));
+    REFUSED_LAYER("dropout", lk_lstm(4, 4, .dropout = 0.5));
+    REFUSED_LAYER("dropout", lk_lstm(4, 4, .dropout = NAN, .num_layers = 2));
+    REFUSED_LAYER("proj_size", lk_lstm(4, 4, .proj_size = 4));
+    REFUSED_LAYER("proj_size", lk_lstm(4, 4, .proj_size = -1));
+    REFUSED_LAYER("proj_size", lk_gru(4, 4, .proj_size = 2));
+    REFUSED_LAYER("relu", lk_lstm(4, 4, .relu = true));
+    REFUSED_LAYER("returns", lk_lstm(4, 4, .returns = (lk_recurrent_returns)2));
+    REFUSED_LAYER("relu", lk_gru_cell(4, 4, .relu = true));
+    REFUSED_LAYER("input_size", lk_lstm_cell(0, 4));
     REFUSED_LAYER("embed_dim", lk_multihead_attention(0, 1));
     REFUSED_LAYER("heads", lk_multihead_attention(8, 0));
     REFUSED_LAYER("heads", lk_multihead_attention(8, 3));

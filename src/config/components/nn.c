@@ -217,6 +217,46 @@ static lk_status build_encoder(const lk_component *self, lk_args *args, void **o
     return lki_built(lk_transformer_encoder(layer, lk_arg_int(args, "num_layers"), .norm = norm), out);
 }
 
+/* LSTM, GRU and RNN; a key that a layer lacks is not in its table. */
+typedef struct recurrent {
+    lk_module *(*create)(int64_t input_size, int64_t hidden_size, const lk_recurrent_options *options);
+} recurrent;
+
+static lk_status build_recurrent(const lk_component *self, lk_args *args, void **out)
+{
+    const recurrent *kind = self->context;
+    lk_recurrent_options options = {
+        LK_SIZE(lk_recurrent_options),
+        .num_layers = lk_arg_int64(args, "num_layers"),
+        .no_bias = !lk_arg_bool(args, "bias"),
+        .batch_first = lk_arg_bool(args, "batch_first"),
+        .dropout = lk_arg_float(args, "dropout"),
+        .bidirectional = lk_arg_bool(args, "bidirectional"),
+        .returns = strcmp(lk_arg_string(args, "returns"), "last") ? LK_RETURNS_ALL : LK_RETURNS_LAST,
+    };
+    if (options.num_layers < 1)
+        return lki_fail(LK_ERR_CONFIG, "num_layers: expected at least 1, found %lld",
+                        (long long)options.num_layers);
+    if (kind->create == lk_lstm_with) options.proj_size = lk_arg_int64(args, "proj_size");
+    if (kind->create == lk_rnn_with) options.relu = !strcmp(lk_arg_string(args, "nonlinearity"), "relu");
+    return lki_built(
+        kind->create(lk_arg_int64(args, "input_size"), lk_arg_int64(args, "hidden_size"), &options), out);
+}
+
+typedef struct recurrent_cell {
+    lk_module *(*create)(int64_t input_size, int64_t hidden_size, const lk_recurrent_cell_options *options);
+} recurrent_cell;
+
+static lk_status build_recurrent_cell(const lk_component *self, lk_args *args, void **out)
+{
+    const recurrent_cell *kind = self->context;
+    lk_recurrent_cell_options options = {LK_SIZE(lk_recurrent_cell_options),
+                                         .no_bias = !lk_arg_bool(args, "bias")};
+    if (kind->create == lk_rnn_cell_with) options.relu = !strcmp(lk_arg_string(args, "nonlinearity"), "relu");
+    return lki_built(
+        kind->create(lk_arg_int64(args, "input_size"), lk_arg_int64(args, "hidden_size"), &options), out);
+}
+
 #define INPLACE LKI_NO_EFFECT("inplace", "false", "the plan decides what can be done in place")
 
 static const lk_parameter container_parameters[] = {
@@ -308,6 +348,41 @@ static const lk_parameter encoder_parameters[] = {
     {0},
 };
 
+#define RECURRENT_SIZES                                                                                      \
+    LKI_INT("input_size", LKI_REQUIRED, "size of the input's last axis"),                                    \
+        LKI_INT("hidden_size", LKI_REQUIRED, "units per layer and direction")
+#define RECURRENT_BIAS         LKI_BOOL("bias", "true", "add learned numbers to the gates")
+#define RECURRENT_NONLINEARITY LKI_CHOICE("nonlinearity", "tanh", "tanh|relu", "what makes the new state")
+#define RECURRENT_LAYERS                                                                                     \
+    LKI_INT("num_layers", "1", "layers, each over the outputs of the one before"), RECURRENT_BIAS,           \
+        LKI_BOOL("batch_first", "false", "the input is (batch, sequence, feature)"),                         \
+        LKI_FLOAT("dropout", "0.0", "how many values become zero between layers"),                           \
+        LKI_BOOL("bidirectional", "false", "also run from the last step to the first"),                      \
+        LKI_CHOICE("returns", "all", "all|last",                                                             \
+                   "what the module gives: the outputs of all steps, or the last state of the top layer")
+static const lk_parameter lstm_parameters[] = {
+    RECURRENT_SIZES,
+    RECURRENT_LAYERS,
+    LKI_INT("proj_size", "0", "size that the hidden state is projected to; 0: hidden_size"),
+    {0},
+};
+static const lk_parameter gru_parameters[] = {RECURRENT_SIZES, RECURRENT_LAYERS, {0}};
+static const lk_parameter rnn_parameters[] = {RECURRENT_SIZES, RECURRENT_LAYERS, RECURRENT_NONLINEARITY, {0}};
+static const lk_parameter cell_parameters[] = {RECURRENT_SIZES, RECURRENT_BIAS, {0}};
+static const lk_parameter rnn_cell_parameters[] = {
+    RECURRENT_SIZES, RECURRENT_BIAS, RECURRENT_NONLINEARITY, {0}};
+
+#define RECURRENT(parameters_, create_)                                                                      \
+    .parameters = parameters_, .build = build_recurrent, .context = &(const recurrent)                       \
+    {                                                                                                        \
+        create_                                                                                              \
+    }
+#define RECURRENT_CELL(parameters_, create_)                                                                 \
+    .parameters = parameters_, .build = build_recurrent_cell, .context = &(const recurrent_cell)             \
+    {                                                                                                        \
+        create_                                                                                              \
+    }
+
 #define CONTAINER(create_)                                                                                   \
     .parameters = container_parameters, .rest = "args", .build = build_container,                            \
     .context = &(const container)                                                                            \
@@ -369,6 +444,18 @@ const lk_component lki_module_components[] = {
      .parameters = softmax_parameters, .build = build_softmax},
     {"LogSoftmax", "torch.nn.LogSoftmax", LK_KIND_MODULE, "The logarithm of Softmax.",
      .parameters = softmax_parameters, .build = build_softmax},
+    {"LSTM", "torch.nn.LSTM", LK_KIND_MODULE, "Long short-term memory over a sequence.",
+     RECURRENT(lstm_parameters, lk_lstm_with)},
+    {"GRU", "torch.nn.GRU", LK_KIND_MODULE, "Gated recurrent units over a sequence.",
+     RECURRENT(gru_parameters, lk_gru_with)},
+    {"RNN", "torch.nn.RNN", LK_KIND_MODULE, "Elman's recurrent layer over a sequence.",
+     RECURRENT(rnn_parameters, lk_rnn_with)},
+    {"LSTMCell", "torch.nn.LSTMCell", LK_KIND_MODULE, "One step of an LSTM from states of zero.",
+     RECURRENT_CELL(cell_parameters, lk_lstm_cell_with)},
+    {"GRUCell", "torch.nn.GRUCell", LK_KIND_MODULE, "One step of a GRU from a state of zero.",
+     RECURRENT_CELL(cell_parameters, lk_gru_cell_with)},
+    {"RNNCell", "torch.nn.RNNCell", LK_KIND_MODULE, "One step of an RNN from a state of zero.",
+     RECURRENT_CELL(rnn_cell_parameters, lk_rnn_cell_with)},
     {"MultiheadAttention", "torch.nn.MultiheadAttention", LK_KIND_MODULE,
      "Attention of a sequence to itself.", .parameters = attention_parameters, .build = build_attention},
     {"TransformerEncoderLayer", "torch.nn.TransformerEncoderLayer", LK_KIND_MODULE,

@@ -123,6 +123,21 @@ typedef struct lki_sparse_kernels {
     void (*gradient)(const lki_sparse *s, int64_t k0, int64_t k1, int64_t n0, int64_t columns, int32_t *list);
 } lki_sparse_kernels;
 
+/* One step of one sequence of a recurrent layer with `size` units; rows of gates hold G of these, one after
+ * another. Gates and `extra` are what the gradient needs: an LSTM's c, a GRU's W_hn h + b_hn. */
+typedef struct lki_recurrent_row {
+    lk_recurrent kind;
+    int64_t size;
+    const float *x, *h_gates;   /* forward: the shares of the input and of h in the gates */
+    float *h, *c;               /* forward: old state in, new one out */
+    float *gates, *extra;       /* forward writes them; NULL where nobody needs them */
+    const float *h_old, *c_old; /* backward: the states before the step; NULL: zero */
+    const float *y;             /* backward of an RNN: the new h */
+    float *dh, *dc; /* backward: of the new states in; of the old ones out, but for dh's share of the gates */
+    float *dgates;  /* backward: of x */
+    float *dgates_h; /* backward of a GRU: of h_gates */
+} lki_recurrent_row;
+
 typedef struct lki_cpu_kernels {
     const char *name;
     const lki_tile_fn *tile; /* by op; NULL where an op is not elementwise */
@@ -184,6 +199,9 @@ typedef struct lki_cpu_kernels {
                      const float *b, int64_t n);
     void (*norm_grad_row)(float *dx, const float *dy, const float *x, const float *w, float mean, float istd,
                           float *dw, float *db, int64_t n);
+
+    void (*recurrent_step)(const lki_recurrent_row *row);
+    void (*recurrent_step_back)(const lki_recurrent_row *row);
 
     void (*draw_mask)(uint8_t *mask, lk_generator *generator, uint64_t limit, int64_t n);
     void (*clamp_in_place)(float *x, float limit, int64_t n);

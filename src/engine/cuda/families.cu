@@ -52,6 +52,9 @@ static lki_cuda_prepare family_of(lk_op op, unsigned flags)
     case LK_OP_GROUP_NORM_GRAD: return lki_cuda_prepare_norm;
     case LK_OP_DROPOUT:
     case LK_OP_DROPOUT_GRAD: return lki_cuda_prepare_dropout;
+    case LK_OP_RECURRENT:
+    case LK_OP_RECURRENT_GRAD:
+    case LK_OP_RECURRENT_GRAD_WEIGHT: return lki_cuda_prepare_recurrent;
     case LK_OP_CROSS_ENTROPY:
     case LK_OP_CROSS_ENTROPY_GRAD:
     case LK_OP_NLL:

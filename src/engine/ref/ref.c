@@ -99,6 +99,9 @@ static const lk_kernel kernels[LK_OP_COUNT] = {
     [LK_OP_GROUP_NORM_GRAD] = lki_ref_group_norm_grad,
     [LK_OP_DROPOUT] = lki_ref_dropout,
     [LK_OP_DROPOUT_GRAD] = lki_ref_dropout_grad,
+    [LK_OP_RECURRENT] = lki_ref_recurrent,
+    [LK_OP_RECURRENT_GRAD] = lki_ref_recurrent_grad,
+    [LK_OP_RECURRENT_GRAD_WEIGHT] = lki_ref_recurrent_grad_weight,
     [LK_OP_CROSS_ENTROPY] = lki_ref_cross_entropy,
     [LK_OP_CROSS_ENTROPY_GRAD] = lki_ref_cross_entropy_grad,
     [LK_OP_NLL] = lki_ref_nll,
@@ -160,6 +163,8 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
     if (!kernels[call->op])
         return lki_fail(LK_ERR_UNSUPPORTED, "the ref engine has no kernel for %s", lk_op_name(call->op));
     call->run = kernels[call->op];
+    if (lk_op_family_of(call->op) == LK_FAMILY_RECURRENT)
+        call->scratch_nbytes = lki_ref_recurrent_scratch(call);
     bool is_short = call->output_count && (call->out[0].dtype == LK_BF16 || call->out[0].dtype == LK_F16);
     if (!is_short || !adds_up(call->op)) return LK_OK;
     call->scratch_nbytes = (size_t)lk_tensor_count(&call->out[0]) * sizeof(double);

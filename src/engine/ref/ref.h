@@ -60,6 +60,12 @@ lk_status lki_ref_group_norm(const lk_call *call);
 lk_status lki_ref_group_norm_grad(const lk_call *call);
 lk_status lki_ref_dropout(const lk_call *call);
 lk_status lki_ref_dropout_grad(const lk_call *call);
+size_t lki_ref_recurrent_scratch(const lk_call *call);
+/* LK_ERR_RANGE for a length outside of 0..steps; `lengths` may be NULL. */
+lk_status lki_ref_check_lengths(const lk_tensor *lengths, int64_t steps);
+lk_status lki_ref_recurrent(const lk_call *call);
+lk_status lki_ref_recurrent_grad(const lk_call *call);
+lk_status lki_ref_recurrent_grad_weight(const lk_call *call);
 lk_status lki_ref_cross_entropy(const lk_call *call);
 lk_status lki_ref_cross_entropy_grad(const lk_call *call);
 lk_status lki_ref_nll(const lk_call *call);

@@ -7,6 +7,7 @@
 #include "engine/cpu/kernels/norm.h"
 #include "engine/cpu/kernels/pool.h"
 #include "engine/cpu/kernels/random.h"
+#include "engine/cpu/kernels/recurrent.h"
 #include "engine/cpu/kernels/reduce.h"
 #include "engine/cpu/kernels/sparse.h"
 #include "engine/cpu/kernels/update.h"
@@ -54,6 +55,8 @@ const lki_cpu_kernels LKI_KERNEL_TABLE = {
     .center_scale = center_scale,
     .norm_row = norm_row,
     .norm_grad_row = norm_grad_row,
+    .recurrent_step = recurrent_step,
+    .recurrent_step_back = recurrent_step_back,
     .draw_mask = draw_mask,
     .clamp_in_place = clamp_in_place,
 };
