@@ -30,7 +30,7 @@ static void test_folding(void **state)
 {
     (void)state;
     check_folded("  -e, --epochs N  the number of epochs of the run\n", 40,
-                 "  -e, --epochs N  the number of\n                  epochs of the run\n");
+                 "  -e, --epochs N  the number of epochs\n                  of the run\n");
     check_folded("one two three four five six\nshort\n\nlast", 20,
                  "one two three four\nfive six\nshort\n\nlast");
     /* A word that is longer than the line stays whole. */
