@@ -100,7 +100,8 @@ LK_LIST_TO_END_(lk_hparam_list, lk_hparam)
 
 /* What a run prints to stdout of rank 0. */
 typedef enum lk_show {
-    LK_SHOW_DEFAULT, /* LK_SHOW_ALL if verbose is set, LK_SHOW_EPOCHS if log_every is, else nothing */
+    /* LK_SHOW_ALL if verbose is set, LK_SHOW_EPOCHS if log_every is, else nothing. */
+    LK_SHOW_DEFAULT,
     LK_SHOW_NOTHING,
     /* A header, a progress bar if stdout is a terminal, one line per epoch (`*`: the best so far),
      * and a table at the end. In a pipe, lines begin with the time, and a long epoch has one every

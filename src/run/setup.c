@@ -310,7 +310,7 @@ lk_status lki_run_begin(lk_runner *runner, const lk_train_options *options, lk_s
     return LK_OK;
 }
 
-lk_status (lk_train_with)(lk_runner *runner, const lk_train_options *given)
+lk_status(lk_train_with)(lk_runner *runner, const lk_train_options *given)
 {
     lk_train_options options;
     if (!runner) return lki_last_status();
