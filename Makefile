@@ -24,7 +24,7 @@ build: configure
 
 # Trains the MNIST example on this machine and shows the result.
 run: build
-	@$(BUILD)/lockstep run -C examples/mnist.yml --overwrite --verbose
+	@$(BUILD)/lockstep run -C examples/mnist.yml --overwrite
 
 # Builds everything and runs the fast tests and the checks of style.
 test: bootstrap-tests configure check

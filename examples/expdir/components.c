@@ -1,6 +1,6 @@
 /* Components of one's own for a config: a dataset, a model, a loss, an optimizer and a callback.
  *
- *     lockstep run -C examples/expdir/config.yml --expdir examples/expdir --verbose
+ *     lockstep run -C examples/expdir/config.yml --expdir examples/expdir
  *     lockstep help Spirals WideNet LogCosh Signum --expdir examples/expdir
  *
  * Each is declared once: its name, parameters and help beside the function that builds it. */

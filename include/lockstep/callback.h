@@ -292,7 +292,8 @@ lk_callback *lk_gradient_norm_callback(void);
 
 /* Ends the run when a loss or a metric of a batch is NaN. */
 lk_callback *lk_terminate_on_nan_callback(void);
-/* The progress bar. lk_train adds it if verbose is set. */
+/* A progress bar that stays on the terminal after each loader. lk_train draws one of its own, which
+ * does not stay, unless you give it this one (see lk_show). */
 lk_callback *lk_progress_callback(void);
 /* Limits the run to so many batches per loader and so many epochs, both at least 1. The `check` of
  * lk_train is lk_check_run_callback(3, 3). */

@@ -98,6 +98,18 @@ typedef struct lk_hparam_list {
 LK_LIST_TO_END_(lk_hparam_list, lk_hparam)
 #define lk_hparams(...) lk_hparam_list_to_end((const lk_hparam[]){__VA_ARGS__, {.name = LK_END}})
 
+/* What a run prints to stdout of rank 0. */
+typedef enum lk_show {
+    /* LK_SHOW_ALL if verbose is set, LK_SHOW_EPOCHS if log_every is, else nothing. */
+    LK_SHOW_DEFAULT,
+    LK_SHOW_NOTHING,
+    /* A header, a progress bar if stdout is a terminal, one line per epoch (`*`: the best so far),
+     * and a table at the end. In a pipe, lines begin with the time, and a long epoch has one every
+     * 30 seconds. `lockstep run` asks for this. */
+    LK_SHOW_EPOCHS,
+    LK_SHOW_ALL, /* also the layers, and a table of all metrics per epoch */
+} lk_show;
+
 typedef struct lk_train_options {
     size_t struct_size;
     lk_loader_list loaders;
@@ -126,7 +138,7 @@ typedef struct lk_train_options {
     /* "loss". lk_callback.declares_metrics says when a misspelt name is found. */
     const char *valid_metric;
     bool minimize_valid_metric; /* true if no valid_metric is given */
-    bool verbose;               /* progress and epoch lines on stdout */
+    bool verbose;               /* prints all that there is to stdout: LK_SHOW_ALL */
     bool timeit;                /* adds the times of loading and computing to the metrics */
     bool check;                 /* a trial: 3 batches per loader, 3 epochs */
     bool overfit;               /* repeats the first batch of each loader */
@@ -154,6 +166,11 @@ typedef struct lk_train_options {
     int thread_count;        /* threads of the CPU engine; 0: one per core */
     bool no_checkpoints;     /* adds no checkpoint callback */
     const char *config_text; /* text to write to logdir/config.yml */
+    lk_show show;            /* what is printed, whatever `verbose` says */
+    /* Prints a line every so many train batches, and writes it to logdir/log.txt: loss, norm of the
+     * gradients (if they are clipped by it), learning rate, milliseconds per step, and samples or
+     * tokens per second. 0: none. */
+    int log_every;
 } lk_train_options;
 
 /* What a custom runner does differently. A NULL slot does what the supervised runner does. Slots

@@ -4,7 +4,7 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "run evaluate predict create gtb get-examples test bench hash components help doctor completion version" -- "$word"))
+        COMPREPLY=($(compgen -W "run watch evaluate predict create gtb get-examples test bench hash components help doctor completion version" -- "$word"))
         return
     fi
     case $command:$before in
@@ -23,12 +23,15 @@ _lockstep()
     run:--comm) COMPREPLY=($(compgen -W "auto shm gloo mpi nccl" -- "$word")); return ;;
     run:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
     run:--precision) COMPREPLY=($(compgen -W "fp32 bf16 fp16" -- "$word")); return ;;
+    run:--log-every) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--world-size) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--rank | run:-r) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--host | run:-m) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--master) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--master-addr) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--port) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    watch:--metric | watch:-m) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    watch:--every) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--config | evaluate:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--checkpoint | evaluate:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -59,7 +62,8 @@ _lockstep()
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
-    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --verbose -v --world-size --rank -r --host -m --master --master-addr --port --help" ;;
+    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --log-every --verbose -v --quiet -q --world-size --rank -r --host -m --master --master-addr --port --help" ;;
+    watch) options="--metric -m --every --help" ;;
     evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --verbose -v --help" ;;
     predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
     create) options="--name -n --gtb --get-train-backend --help" ;;

@@ -28,23 +28,47 @@ void lki_print_overview(FILE *out)
                  "lockstep help environment   environment variables\n");
 }
 
+/* ---- As lki_print_for_terminal calls them ---- */
+
+static void print_overview(FILE *out, const void *nothing)
+{
+    (void)nothing;
+    lki_print_overview(out);
+}
+
+static void print_command(FILE *out, const void *command)
+{
+    lki_command_print_help(out, command);
+}
+
+static void print_environment(FILE *out, const void *nothing)
+{
+    (void)nothing;
+    lki_environment_print(out);
+}
+
+static void print_component(FILE *out, const void *component)
+{
+    lki_component_print_help(out, component);
+}
+
 static int run(const void *pointer)
 {
     const help_options *options = pointer;
     int exit_code = lki_load_components(options->expdir);
     if (exit_code) return exit_code;
-    if (!options->names.count) lki_print_overview(stdout);
+    if (!options->names.count) lki_print_for_terminal(print_overview, NULL);
     for (int i = 0; i < options->names.count; i++) {
         const char *name = options->names.items[i];
         const lki_command *command = lki_command_find(name);
         const lk_component *component = lk_component_find(name);
         if (i) putchar('\n');
         if (command)
-            lki_command_print_help(stdout, command);
+            lki_print_for_terminal(print_command, command);
         else if (!strcmp(name, "environment"))
-            lki_environment_print(stdout);
+            lki_print_for_terminal(print_environment, NULL);
         else if (component)
-            lki_component_print_help(stdout, component);
+            lki_print_for_terminal(print_component, component);
         else {
             lki_fail_unknown_component(name);
             return lki_report(LKI_EXIT_WRONG);

@@ -3,9 +3,11 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/suggest.h"
+#include "base/terminal.h"
 #include "config/components/components.h"
 #include "config/tree/tree.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct parser {
@@ -229,6 +231,19 @@ static int option_width(const lki_option *options)
         if (width > widest) widest = width;
     }
     return widest;
+}
+
+void lki_print_for_terminal(void (*print)(FILE *out, const void *what), const void *what)
+{
+    char *text = NULL;
+    size_t nbytes;
+    int columns = lki_fold_columns(stdout);
+    FILE *stream = columns > 0 ? open_memstream(&text, &nbytes) : NULL;
+    print(stream ? stream : stdout, what);
+    if (!stream) return;
+    fclose(stream);
+    lki_print_folded(stdout, text, columns);
+    free(text);
 }
 
 void lki_command_print_help(FILE *out, const lki_command *command)

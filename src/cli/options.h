@@ -76,6 +76,9 @@ void lki_options_free(const lki_command *command, void *options);
 
 void lki_command_print_help(FILE *out, const lki_command *command);
 
+/* What `print` writes, folded to the width of stdout if that is a terminal. */
+void lki_print_for_terminal(void (*print)(FILE *out, const void *what), const void *what);
+
 /* 0 done, 1 the run failed, 2 the command or config is wrong. */
 enum { LKI_EXIT_DONE = 0, LKI_EXIT_FAILED = 1, LKI_EXIT_WRONG = 2 };
 

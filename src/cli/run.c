@@ -1,4 +1,5 @@
 /* lockstep run: builds what a config says and makes its calls. */
+#include "cli/after_run.h"
 #include "cli/commands.h"
 #include "cli/expdir.h"
 #include "cli/load.h"
@@ -12,6 +13,7 @@
 #include "launch/role.h"
 
 #include <lockstep/launch.h>
+#include <lockstep/log.h>
 
 #include <errno.h>
 #include <string.h>
@@ -20,8 +22,9 @@
 typedef struct run_options {
     lki_config_options config;
     const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host;
-    lki_option_int seed, num_epochs, batch_size, num_workers, nproc, max_restarts, world_size, rank, port;
-    bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose, overwrite;
+    lki_option_int seed, num_epochs, batch_size, num_workers, log_every, nproc, max_restarts, world_size,
+        rank, port;
+    bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose, quiet, overwrite;
 } run_options;
 
 #define OFFSET(field) offsetof(run_options, field)
@@ -65,8 +68,11 @@ static const lki_option table[] = {
      "train on the first batch of each loader only", 0},
     {"timeit", 0, LKI_OPTION_FLAG, OFFSET(timeit), NULL, NULL,
      "add the times of loading and computing to the metrics", 0},
-    {"verbose", 'v', LKI_OPTION_FLAG, OFFSET(verbose), NULL, NULL, "print progress and one line per epoch",
-     0},
+    {"log-every", 0, LKI_OPTION_INT, OFFSET(log_every), "N", NULL,
+     "print a line every N train batches: loss, gradient norm, rate, time and throughput", 1},
+    {"verbose", 'v', LKI_OPTION_FLAG, OFFSET(verbose), NULL, NULL,
+     "also print the layers and all metrics of each epoch", 0},
+    {"quiet", 'q', LKI_OPTION_FLAG, OFFSET(quiet), NULL, NULL, "print errors only", 0},
     {"world-size", 0, LKI_OPTION_INT, OFFSET(world_size), "N", NULL,
      "number of ranks in the job that this process joins", 1},
     {"rank", 'r', LKI_OPTION_INT, OFFSET(rank), "N", NULL, "rank of this process", 0},
@@ -151,6 +157,8 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
     LKI_TRY(set_flag(config, call, "overfit", options->overfit));
     LKI_TRY(set_flag(config, call, "timeit", options->timeit));
     LKI_TRY(set_flag(config, call, "overwrite", options->overwrite));
+    LKI_TRY(set_int(config, call, "log_every", &options->log_every));
+    if (options->quiet) return set_int(config, call, "verbose", &(lki_option_int){true, 0});
     return set_flag(config, call, "verbose", options->verbose);
 }
 
@@ -159,7 +167,8 @@ static lk_status apply_to_estimator(lk_config *config, int call, const run_optio
 {
     if (options->resume || options->autoresume || options->precision || options->fp16 || options->tf32 ||
         options->benchmark || options->comm || options->check || options->overfit || options->timeit ||
-        options->overwrite || options->batch_size.given || options->num_workers.given)
+        options->overwrite || options->log_every.given || options->batch_size.given ||
+        options->num_workers.given)
         return lki_fail(LK_ERR_CONFIG,
                         "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp "
                         "and --nproc only");
@@ -168,6 +177,7 @@ static lk_status apply_to_estimator(lk_config *config, int call, const run_optio
     LKI_TRY(set_int(config, call, "estimator/n_epochs", &options->num_epochs));
     LKI_TRY(set_int(config, call, "seed", &options->seed));
     LKI_TRY(set_int(config, call, "estimator/nproc", &options->nproc));
+    if (options->quiet) LKI_TRY(set_int(config, call, "estimator/verbose", &(lki_option_int){true, 0}));
     return set_flag(config, call, "estimator/ddp", options->ddp);
 }
 
@@ -230,41 +240,22 @@ static lk_status keep_code(const lk_config *config, const char *expdir)
     return LK_OK;
 }
 
-static int run_config(lk_config *config, const char *expdir, lk_status *status)
-{
-    lki_plan plan;
-    int exit_code = LKI_EXIT_DONE;
-    *status = lki_config_build(config, &plan);
-    if (!*status) *status = keep_code(config, expdir);
-    if (*status)
-        exit_code = lki_report(lki_build_exit_code(*status));
-    else if ((*status = lki_config_call(config, &plan)))
-        exit_code = lki_report(*status == LK_ERR_CONFIG ? LKI_EXIT_WRONG : LKI_EXIT_FAILED);
-    lki_plan_fini(&plan);
-    return exit_code;
-}
-
-/* ---- Restarts ---- */
-
 enum { MAX_CALLS = 64 };
 
-/* A run that may be started again: what its calls' checkpoints were before it began. */
-typedef struct restarted_run {
+/* A run, which may be started again: what its calls' checkpoints were before it began. */
+typedef struct job {
     lk_config *config;
     const char *expdir;
     int max_restarts;
+    bool quiet;
     struct stat before[MAX_CALLS];
-} restarted_run;
+} job;
 
 /* The checkpoint that a call goes on from, and what is there now; NULL where the call keeps none. */
 static char *last_checkpoint(const lk_config *config, int call, struct stat *found)
 {
-    const lki_node *calls = lki_node_get(config->tree.root, "run");
     *found = (struct stat){0};
-    if (!calls || calls->kind != LKI_NODE_LIST || call >= calls->count) return NULL;
-    const lki_node *logdir = lki_node_get(calls->entries[call].value, "logdir");
-    if (!logdir || logdir->kind != LKI_NODE_SCALAR) return NULL;
-    char *path = lki_format("%s/checkpoints/runner.last.safetensors", logdir->text);
+    char *path = lki_checkpoint_of_call(config, call, "runner.last.safetensors");
     if (path && stat(path, found) != 0) *found = (struct stat){0};
     return path;
 }
@@ -276,7 +267,48 @@ static bool is_new(const struct stat *before, const struct stat *now)
                            now->st_mtim.tv_nsec != before->st_mtim.tv_nsec);
 }
 
-static lk_status go_on_from_last(restarted_run *run, int number)
+/* The place of a run that was asked to stop. */
+static int report_stop(const job *run)
+{
+    char *saved = NULL;
+    lki_report(LKI_EXIT_FAILED);
+    for (int i = 0; i < MAX_CALLS; i++) {
+        struct stat now;
+        char *path = last_checkpoint(run->config, i, &now);
+        bool is_later = path && is_new(&run->before[i], &now);
+        if (is_later) lki_free(saved);
+        if (is_later)
+            saved = path;
+        else
+            lki_free(path);
+    }
+    lki_print_how_to_go_on(run->config, saved);
+    lki_free(saved);
+    return lki_exit_code_of_stop();
+}
+
+static int run_config(const job *run, lk_status *status)
+{
+    lki_plan plan;
+    int exit_code = LKI_EXIT_DONE;
+    *status = lki_config_build(run->config, &plan);
+    if (!*status) *status = keep_code(run->config, run->expdir);
+    plan.show = LK_SHOW_EPOCHS;
+    if (*status)
+        exit_code = lki_report(lki_build_exit_code(*status));
+    else if ((*status = lki_config_call(run->config, &plan)) == LK_ERR_STOPPED)
+        exit_code = report_stop(run);
+    else if (*status)
+        exit_code = lki_report(*status == LK_ERR_CONFIG ? LKI_EXIT_WRONG : LKI_EXIT_FAILED);
+    else if (!run->quiet && lk_rank() == 0)
+        lki_print_best(run->config, run->expdir);
+    lki_plan_fini(&plan);
+    return exit_code;
+}
+
+/* ---- Restarts ---- */
+
+static lk_status go_on_from_last(job *run, int number)
 {
     bool any = false;
     for (int i = 0; i < MAX_CALLS; i++) {
@@ -295,10 +327,10 @@ static lk_status go_on_from_last(restarted_run *run, int number)
 /* In a process of its own. */
 static int attempt_run(void *context, int number)
 {
-    restarted_run *run = context;
+    job *run = context;
     lk_status status;
     if (number > 0 && go_on_from_last(run, number)) return lki_report(LKI_EXIT_FAILED);
-    int exit_code = run_config(run->config, run->expdir, &status);
+    int exit_code = run_config(run, &status);
     if (fflush(stdout) != 0 && exit_code == LKI_EXIT_DONE) {
         lki_fail(LK_ERR_IO, "the output could not be written: %s", strerror(errno));
         exit_code = lki_report(LKI_EXIT_FAILED);
@@ -306,9 +338,8 @@ static int attempt_run(void *context, int number)
     return status == LK_ERR_PEER || status == LK_ERR_TIMEOUT ? LKI_EXIT_PEER : exit_code;
 }
 
-static int run_with_restarts(lk_config *config, const char *expdir, int max_restarts)
+static int run_with_restarts(job *run)
 {
-    static restarted_run run;
     lki_role role;
     int exit_code;
     if (lki_launch_role(&role, lki_process_flags(), NULL, -1)) return lki_report(LKI_EXIT_WRONG);
@@ -319,11 +350,7 @@ static int run_with_restarts(lk_config *config, const char *expdir, int max_rest
                  lki_role_source_name(role.source));
         return lki_report(LKI_EXIT_WRONG);
     }
-    run.config = config;
-    run.expdir = expdir;
-    run.max_restarts = max_restarts;
-    for (int i = 0; i < MAX_CALLS; i++) lki_free(last_checkpoint(config, i, &run.before[i]));
-    if (lki_run_with_restarts(&exit_code, attempt_run, &run, max_restarts))
+    if (lki_run_with_restarts(&exit_code, attempt_run, run, run->max_restarts))
         return lki_report(LKI_EXIT_FAILED);
     return exit_code == LKI_EXIT_PEER ? LKI_EXIT_FAILED : exit_code;
 }
@@ -337,6 +364,8 @@ static lk_status check_together(const run_options *options)
         return lki_fail(LK_ERR_CONFIG,
                         "run: --port needs --world-size and --rank: it is where rank 0 of such a "
                         "job listens");
+    if (options->verbose && options->quiet)
+        return lki_fail(LK_ERR_CONFIG, "run: --verbose and --quiet contradict each other");
     if (options->check && options->overfit)
         return lki_fail(LK_ERR_CONFIG,
                         "run: --check and --overfit are two ways to try a run: give one of them");
@@ -346,19 +375,27 @@ static lk_status check_together(const run_options *options)
 static int run(const void *pointer)
 {
     const run_options *options = pointer;
+    static job job; /* too large for the stack */
     lk_status status;
     if (check_together(options)) return lki_report(LKI_EXIT_WRONG);
     if (apply_launch(options)) return lki_report(LKI_EXIT_WRONG);
+    if (options->quiet) lk_set_log_sink(NULL, NULL);
     int exit_code = lki_load_components(options->config.expdir);
     if (exit_code) return exit_code;
     lk_config *config = lki_load_config("run", &options->config);
     if (!config) return lki_report(LKI_EXIT_WRONG);
-    if (apply_to_calls(config, options))
+    job.config = config;
+    job.expdir = options->config.expdir;
+    job.quiet = options->quiet;
+    job.max_restarts = (int)options->max_restarts.value;
+    lk_status applied = apply_to_calls(config, options);
+    for (int i = 0; i < MAX_CALLS; i++) lki_free(last_checkpoint(config, i, &job.before[i]));
+    if (applied)
         exit_code = lki_report(LKI_EXIT_WRONG);
-    else if (options->max_restarts.value > 0)
-        exit_code = run_with_restarts(config, options->config.expdir, (int)options->max_restarts.value);
+    else if (job.max_restarts > 0)
+        exit_code = run_with_restarts(&job);
     else
-        exit_code = run_config(config, options->config.expdir, &status);
+        exit_code = run_config(&job, &status);
     lk_config_free(config);
     return exit_code;
 }

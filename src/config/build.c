@@ -238,6 +238,7 @@ lk_status lki_object_build(lki_plan *plan, lki_object *object)
         lki_component_dispose(object->component, pointer);
         return args.status;
     }
+    if (status == LK_ERR_STOPPED) return status; /* nothing is wrong with the config */
     if (status) return lki_fail_prefix(status, "%s: %s", args.place, object->called);
     object->pointer = pointer;
     object->built = true;

@@ -40,6 +40,7 @@ typedef struct lki_plan {
     lki_object *runner;    /* the one under `runner:`, once the plan is made */
     lki_object *seeded_by; /* the call whose seed was set before anything was built; NULL: none */
     lki_kept *kept;        /* while objects are being built */
+    int show;              /* an lk_show: what calls print that do not say it themselves */
 } lki_plan;
 
 /* datasets.c: `datasets:` of the calls becomes the `loaders:` that it stands for. */

@@ -1,48 +1,24 @@
-#define _GNU_SOURCE
 #include "logger/progress.h"
 
 #include "base/clock.h"
 #include "base/number_text.h"
+#include "base/terminal.h"
 #include "logger/format.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-enum {
-    DRAW_INTERVAL_NS = 50000000,
-    CLOCK_INTERVAL_NS = 5000000,
-    MAX_LINE = 1024,
-    MIN_BAR = 4,
-    DEFAULT_COLUMNS = 80
-};
-
-static bool locale_is_utf8(void)
-{
-    const char *locale = getenv("LC_ALL");
-    if (!locale || !*locale) locale = getenv("LC_CTYPE");
-    if (!locale || !*locale) locale = getenv("LANG");
-    return locale && (strcasestr(locale, "utf-8") || strcasestr(locale, "utf8"));
-}
-
-static int columns_of(int fd)
-{
-    struct winsize size;
-    return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : DEFAULT_COLUMNS;
-}
+enum { DRAW_INTERVAL_NS = 50000000, CLOCK_INTERVAL_NS = 5000000, MAX_LINE = 1024, MIN_BAR = 4 };
 
 void lki_progress_begin(lki_progress *progress, int fd, const char *label, int64_t total,
                         const char *value_name)
 {
-    const char *terminal = getenv("TERM");
-    bool dumb = terminal && strcmp(terminal, "dumb") == 0;
-    *progress = (lki_progress){.fd = isatty(fd) && !dumb ? fd : -1,
-                               .unicode = locale_is_utf8(),
+    lki_terminal terminal = lki_terminal_of(fd);
+    *progress = (lki_progress){.fd = terminal.is_terminal ? fd : -1,
+                               .unicode = terminal.has_unicode,
                                .total = total,
                                .stride = 1,
                                .value_name = value_name,
@@ -51,7 +27,7 @@ void lki_progress_begin(lki_progress *progress, int fd, const char *label, int64
     snprintf(progress->label, sizeof progress->label, "%s", label);
 }
 
-static const char *format_time(char text[32], double seconds)
+const char *lki_format_duration(char text[32], double seconds)
 {
     if (!(seconds >= 0) || seconds > 359999) return strcpy(text, "?");
     int64_t s = (int64_t)seconds;
@@ -62,22 +38,29 @@ static const char *format_time(char text[32], double seconds)
     return text;
 }
 
+const char *lki_format_rate(char text[48], double rate)
+{
+    strcpy(text, "?it/s");
+    if (rate >= 1)
+        lki_snprintf(text, 48, "%.1fit/s", rate);
+    else if (rate > 0)
+        lki_snprintf(text, 48, "%.1fs/it", 1 / rate);
+    return text;
+}
+
 /* "[00:01<00:02, 650.3it/s, loss=0.512]" */
 static void format_tail(char *text, size_t capacity, const lki_progress *progress, double elapsed_s)
 {
-    char elapsed[32], left[32], rate_text[48] = "?it/s", value[LKI_NUMBER_LENGTH], shown[160] = "";
-    double rate = elapsed_s > 0 ? (double)progress->last_done / elapsed_s : 0;
+    char elapsed[32], left[32], rate_text[48], value[LKI_NUMBER_LENGTH], shown[160] = "";
+    double rate = elapsed_s > 0 ? (double)(progress->last_done - progress->first_done) / elapsed_s : 0;
     double left_s = rate > 0 ? (double)(progress->total - progress->last_done) / rate : NAN;
-    if (rate >= 1)
-        lki_snprintf(rate_text, sizeof rate_text, "%.1fit/s", rate);
-    else if (rate > 0)
-        lki_snprintf(rate_text, sizeof rate_text, "%.1fs/it", 1 / rate);
     if (progress->value_name && !isnan(progress->value)) {
         lki_snprintf(value, sizeof value, "%.3g", progress->value);
         snprintf(shown, sizeof shown, ", %.100s=%s", progress->value_name, value);
     }
     snprintf(text, capacity, "| %" PRId64 "/%" PRId64 " [%s<%s, %s%s]", progress->last_done, progress->total,
-             format_time(elapsed, elapsed_s), format_time(left, left_s), rate_text, shown);
+             lki_format_duration(elapsed, elapsed_s), lki_format_duration(left, left_s),
+             lki_format_rate(rate_text, rate), shown);
 }
 
 /* `width` cells, filled to `share`; on a UTF-8 terminal the last one in eighths. */
@@ -131,7 +114,8 @@ static void draw(lki_progress *progress, int64_t now_ns, const char *suffix)
 {
     char line[MAX_LINE];
     double elapsed_s = (double)(now_ns - progress->start_ns) * 1e-9;
-    lki_progress_format(line, sizeof line, progress, elapsed_s, columns_of(progress->fd));
+    /* Two columns stay free: the terminal writes "^C" there, and the line stays one line. */
+    lki_progress_format(line, sizeof line, progress, elapsed_s, lki_terminal_columns(progress->fd) - 2);
     /* Erasing to the end of the line takes away the rest of a longer one. */
     char ending[16];
     snprintf(ending, sizeof ending, "\x1b[K%s", suffix);
@@ -139,19 +123,26 @@ static void draw(lki_progress *progress, int64_t now_ns, const char *suffix)
     progress->drawn_ns = now_ns;
 }
 
-void lki_progress_draw_if_due(lki_progress *progress)
+bool lki_progress_look(lki_progress *progress)
 {
     int64_t now_ns = lki_now_ns(), elapsed_ns = now_ns - progress->start_ns;
     /* The clock is read again after about five milliseconds' worth of calls, by the rate so far. */
-    if (progress->last_done > 0 && elapsed_ns > 0) {
-        double per_call_ns = (double)elapsed_ns / (double)progress->last_done;
+    int64_t done = progress->last_done - progress->first_done;
+    if (done > 0 && elapsed_ns > 0) {
+        double per_call_ns = (double)elapsed_ns / (double)done;
         progress->stride =
             per_call_ns < CLOCK_INTERVAL_NS ? (int64_t)(CLOCK_INTERVAL_NS / (per_call_ns + 1)) : 1;
         if (progress->stride < 1) progress->stride = 1;
     }
     progress->calls_left = progress->stride;
-    if (progress->drawn_ns == 0 || now_ns - progress->drawn_ns >= DRAW_INTERVAL_NS)
-        draw(progress, now_ns, "");
+    progress->now_ns = now_ns;
+    return progress->fd < 0 || progress->drawn_ns == 0 || now_ns - progress->drawn_ns >= DRAW_INTERVAL_NS;
+}
+
+void lki_progress_draw(lki_progress *progress, double value)
+{
+    progress->value = value;
+    if (progress->fd >= 0) draw(progress, progress->now_ns, "");
 }
 
 void lki_progress_end(lki_progress *progress)

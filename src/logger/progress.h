@@ -16,7 +16,8 @@ typedef struct lki_progress {
     bool unicode;
     char label[128];
     int64_t total;
-    int64_t start_ns, drawn_ns;
+    int64_t start_ns, drawn_ns, now_ns;
+    int64_t first_done;         /* what an earlier run had done: it does not count for the rate */
     int64_t calls_left, stride; /* calls until the clock is read again, and how many that was */
     int64_t last_done;
     const char *value_name;
@@ -28,15 +29,23 @@ typedef struct lki_progress {
 void lki_progress_begin(lki_progress *progress, int fd, const char *label, int64_t total,
                         const char *value_name);
 
-void lki_progress_draw_if_due(lki_progress *progress);
+/* Reads the clock into now_ns. Returns whether the bar is to be drawn again; always, if there is none. */
+bool lki_progress_look(lki_progress *progress);
+void lki_progress_draw(lki_progress *progress, double value);
+
+/* Counts one call, of which `done` is the latest number. Returns whether it is time for lki_progress_look. */
+static inline bool lki_progress_count(lki_progress *progress, int64_t done)
+{
+    progress->last_done = done;
+    return --progress->calls_left <= 0;
+}
 
 /* Says that `done` of the total are done. Call it as often as you like. */
 static inline void lki_progress_update(lki_progress *progress, int64_t done, double value)
 {
     if (progress->fd < 0) return;
-    progress->last_done = done;
     progress->value = value;
-    if (--progress->calls_left <= 0) lki_progress_draw_if_due(progress);
+    if (lki_progress_count(progress, done) && lki_progress_look(progress)) lki_progress_draw(progress, value);
 }
 
 /* Draws the bar a last time and goes to the next line. */
@@ -44,6 +53,10 @@ void lki_progress_end(lki_progress *progress);
 
 /* Takes the bar away, so that a line of text can be printed in its place; the next update draws it again. */
 void lki_progress_clear(lki_progress *progress);
+
+/* "01:05", "1:06:40", or "?"; "650.3it/s", "2.1s/it", or "?it/s". Both return text. */
+const char *lki_format_duration(char text[32], double seconds);
+const char *lki_format_rate(char text[48], double rate);
 
 /* The line for a moment, as it would be drawn on so many columns; for tests and for the drawing itself.
  * Returns text. */

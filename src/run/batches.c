@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "run/metrics.h"
 #include "run/run.h"
+#include "run/signals.h"
 #include "step/backend.h"
 
 #include <string.h>
@@ -124,15 +125,15 @@ static int64_t batches_to_next_look(int64_t ns_a_batch)
     return count < 1 ? 1 : count > STOP_CHECK_BATCHES ? STOP_CHECK_BATCHES : count;
 }
 
-/* Whether any rank was asked to stop. Costs a message, so it is asked every few batches, about four times per
- * second if they are slow, and `at_end` of a train loader. */
-static lk_status stop_asked(lk_runner *runner, bool at_end, bool *out)
+/* The signal by which any rank was asked to stop; 0 for none. Costs a message, so it is asked every few
+ * batches, about four times per second if they are slow, and `at_end` of a train loader. */
+static lk_status stop_asked(lk_runner *runner, bool at_end, int *out)
 {
     lki_run *run = runner->run;
     int64_t asked = run->stop.flag ? *run->stop.flag : 0;
-    *out = asked != 0;
+    *out = (int)asked;
     if (!run->ranks.comm || run->ranks.comm->size == 1) return LK_OK;
-    *out = false;
+    *out = 0;
     /* Only where all ranks take as many batches may all of them ask: in training, and before the rest. */
     if (!runner->is_train_loader && (at_end || runner->loader_batch_step > 0)) return LK_OK;
     if (runner->is_train_loader && !at_end && --run->stop.look.batches_left > 0) return LK_OK;
@@ -143,7 +144,7 @@ static lk_status stop_asked(lk_runner *runner, bool at_end, bool *out)
         run->stop.look.batches = run->stop.look.batches_left = taken ? batches_to_next_look(said[1]) : 1;
         run->stop.look.ns = lki_now_ns();
     }
-    *out = said[0] != 0;
+    *out = (int)said[0];
     return LK_OK;
 }
 
@@ -151,11 +152,12 @@ static lk_status stop_asked(lk_runner *runner, bool at_end, bool *out)
  * exception slot. */
 static lk_status stop_if_asked(lk_runner *runner, bool at_end)
 {
-    bool asked;
+    int asked;
     LKI_TRY(stop_asked(runner, at_end, &asked));
     if (!asked) return LK_OK;
     if (runner->run->batch.under_way) LKI_TRY(land(runner, NULL));
     runner->run->stop.stopped = true;
+    lki_signals_note_stop(asked);
     return lki_fail(LK_ERR_STOPPED, "stopped by a signal in epoch %lld, after batch %lld of loader \"%s\"",
                     (long long)runner->epoch_step, (long long)runner->loader_batch_step, runner->loader_key);
 }

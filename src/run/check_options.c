@@ -13,6 +13,7 @@ static lk_status check_counts(const lk_train_options *options)
         int value;
     } counts[] = {{"num_epochs", options->num_epochs},
                   {"nproc", options->nproc},
+                  {"log_every", options->log_every},
                   {"check_replicas", options->check_replicas},
                   {"thread_count", options->thread_count},
                   {"datasets.batch_size", options->datasets.batch_size},
@@ -63,6 +64,8 @@ lk_status lki_check_train_options(const lk_train_options *options, lk_dtype prec
 {
     LKI_TRY(check_counts(options));
     LKI_TRY(check_scaler(options, precision));
+    if (options->show < LK_SHOW_DEFAULT || options->show > LK_SHOW_ALL)
+        return lki_fail(LK_ERR_INVALID, "show: expected one of lk_show, found %d", (int)options->show);
     LKI_TRY(check_hparams(options->hparams));
     if (options->datasets.per_gpu_scaling)
         return lki_fail(LK_ERR_INVALID,

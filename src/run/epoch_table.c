@@ -182,14 +182,41 @@ static void print_best(FILE *stream, const lki_epoch_table *table, const lk_runn
     fprintf(stream, "\n");
 }
 
-void lki_epoch_table_print(FILE *stream, const lki_epoch_table *table, const lk_runner *runner)
+/* With a limit: the first epochs, the best one and the last ones. */
+static bool is_left_out(const lki_epoch_table *table, int row, int best, int limit)
+{
+    enum { FIRST = 3 };
+    if (limit == 0 || table->row_count <= limit || row == best) return false;
+    return row >= FIRST && row < table->row_count - (limit - FIRST - 1);
+}
+
+bool lki_epoch_table_last_is_best(const lki_epoch_table *table, const lk_runner *runner)
+{
+    return table->row_count > 0 && best_row(table, runner) == table->row_count - 1;
+}
+
+int lki_epoch_table_column(const lki_epoch_table *table, const char *title, double **values)
+{
+    int column = find_column(table, title);
+    *values = column < 0 ? NULL : LKI_NEW_ARRAY(double, table->row_count);
+    if (!*values) return 0;
+    for (int i = 0; i < table->row_count; i++) (*values)[i] = table->rows[i].value[column];
+    return table->row_count;
+}
+
+void lki_epoch_table_print(FILE *stream, const lki_epoch_table *table, const lk_runner *runner, int limit)
 {
     if (table->row_count == 0 || table->column_count == 0) return;
     int best = best_row(table, runner);
     fprintf(stream, "epoch");
     for (int i = 0; i < table->column_count; i++) fprintf(stream, "  %10s", table->title[i]);
     fprintf(stream, "\n");
-    for (int i = 0; i < table->row_count; i++) print_row(stream, table, i, i == best);
+    for (int i = 0; i < table->row_count; i++) {
+        if (!is_left_out(table, i, best, limit))
+            print_row(stream, table, i, i == best);
+        else if (!is_left_out(table, i - 1, best, limit))
+            fprintf(stream, "  ...\n");
+    }
     if (best >= 0) print_best(stream, table, runner, best);
 }
 

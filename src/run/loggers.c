@@ -28,7 +28,7 @@ lk_status lki_run_add_logger(lki_reporting *reporting, lk_logger *logger)
     return LK_OK;
 }
 
-/* LOGDIR/log.txt: what a verbose run shows, for every run. */
+/* LOGDIR/log.txt: the header, each loader and each epoch, for every run. */
 static lk_status open_log_file(lk_runner *runner)
 {
     lki_run *run = runner->run;
@@ -56,11 +56,21 @@ static lk_status add_unless_given(lki_reporting *reporting, lk_logger *logger)
     return lki_run_add_logger(reporting, logger);
 }
 
+/* A console logger that was given prints the epochs to stdout in its own way. */
+static lk_status look_for_console(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    lk_logger_options options = {LK_SIZE(lk_logger_options)};
+    lk_logger *console = lk_console_logger_with(&options);
+    for (int i = 0; i < run->reporting.logger_count && console; i++)
+        if (lki_logger_writes_where(run->reporting.loggers[i], console)) run->screen.has_epochs = true;
+    return console ? lk_logger_close(console) : lki_last_status();
+}
+
 static lk_status add_default_loggers(lk_runner *runner)
 {
     lki_run *run = runner->run;
     lk_logger_options options = {LK_SIZE(lk_logger_options)};
-    if (runner->verbose) LKI_TRY(add_unless_given(&run->reporting, lk_console_logger_with(&options)));
     if (!run->given.logdir) return LK_OK;
     LKI_TRY(check_logs(runner));
     LKI_TRY(lki_make_folders(run->given.logdir));
@@ -137,6 +147,22 @@ static lk_status write_config(const lki_run *run)
                                  strlen(run->given.options.config_text));
 }
 
+/* The same text goes to the screen and to log.txt, but for the table of layers. */
+static lk_status print_header(const lk_runner *runner, const char *gpus)
+{
+    const lki_run *run = runner->run;
+    char *text = NULL;
+    size_t nbytes;
+    FILE *stream = open_memstream(&text, &nbytes);
+    if (!stream) return lki_fail(LK_ERR_NOMEM, "the header: %s", strerror(errno));
+    lki_header_print(stream, runner, gpus, runner->verbose);
+    fclose(stream);
+    lki_screen_header(runner, text);
+    free(text);
+    if (run->reporting.log_file) lki_header_print(run->reporting.log_file, runner, gpus, true);
+    return LK_OK;
+}
+
 lk_status lki_report_run_start(lk_runner *runner)
 {
     lki_run *run = runner->run;
@@ -144,6 +170,7 @@ lk_status lki_report_run_start(lk_runner *runner)
     LKI_TRY(lki_run_describe_gpus(runner, gpus, sizeof gpus));
     if (!runner->is_master) return LK_OK;
     if (run->given.logdir) LKI_TRY(lki_logdir_set_aside(runner, run->given.logdir));
+    LKI_TRY(look_for_console(runner));
     LKI_TRY(add_default_loggers(runner));
     LKI_TRY(resume_loggers(runner));
     for (int i = 0; i < run->reporting.logger_count; i++)
@@ -151,8 +178,7 @@ lk_status lki_report_run_start(lk_runner *runner)
             run->reporting.wants_batch_metrics || lk_logger_wants(run->reporting.loggers[i], LK_LOG_BATCH);
     LKI_TRY(write_hparams(runner));
     LKI_TRY(write_config(run));
-    if (runner->verbose) lki_header_print(stdout, runner, gpus);
-    if (run->reporting.log_file) lki_header_print(run->reporting.log_file, runner, gpus);
+    LKI_TRY(print_header(runner, gpus));
     lki_header_warn_of_idle_options(runner, *gpus != 0);
     if (runner->epoch_step > 0 && !lki_run_has_epochs_left(runner)) lki_header_nothing_left(runner);
     return LK_OK;
@@ -234,17 +260,17 @@ lk_status lki_report_epoch(lk_runner *runner)
                 log_metrics(runner, LK_LOG_EPOCH, run->loaders.items[i].key, run->loaders.items[i].metrics));
     LKI_TRY(log_metrics(runner, LK_LOG_EPOCH, "_epoch_", runner->epoch_metrics));
     LKI_TRY(lki_report_flush(runner));
-    return lki_epoch_table_add(&run->reporting.table, runner);
+    LKI_TRY(lki_epoch_table_add(&run->reporting.table, runner));
+    return lki_screen_epoch(runner);
 }
 
 lk_status lki_report_run_end(lk_runner *runner)
 {
     lki_run *run = runner->run;
     lk_status first = LK_OK;
-    if (runner->verbose && runner->is_master) lki_epoch_table_print(stdout, &run->reporting.table, runner);
+    if (runner->is_master) lki_screen_end(runner);
     if (run->reporting.log_file)
-        lki_epoch_table_print(run->reporting.log_file, &run->reporting.table, runner);
-    fflush(stdout);
+        lki_epoch_table_print(run->reporting.log_file, &run->reporting.table, runner, 0);
     for (int i = 0; i < run->reporting.logger_count; i++) {
         lk_status status = lk_logger_close(run->reporting.loggers[i]);
         if (!first) first = status;

@@ -83,7 +83,7 @@ static const char *precision_name(lk_dtype dtype)
 }
 
 /* Exactly what runs: nobody has to guess what ddp did. */
-void lki_header_print(FILE *stream, const lk_runner *runner, const char *gpus)
+void lki_header_print(FILE *stream, const lk_runner *runner, const char *gpus, bool with_layers)
 {
     const lki_run *run = runner->run;
     char parameters[48], over[96] = "";
@@ -97,16 +97,17 @@ void lki_header_print(FILE *stream, const lk_runner *runner, const char *gpus)
                  runner->engine->ops->kernels(runner->engine));
         note = mixed;
     }
-    print_model(stream, runner);
+    if (with_layers) print_model(stream, runner);
     print_count(parameters, sizeof parameters, runner->model ? lk_module_param_count(runner->model) : 0);
     if (run->ranks.comm) lki_comm_describe(run->ranks.comm, over, sizeof over);
     fprintf(stream,
-            "lockstep %s: %s parameters; device %s%s%s%s, precision %s%s%s; %d rank%s%s%s%s%s%s%s; batch "
+            "lockstep %s: %s%s%s parameters; device %s%s%s%s, precision %s%s%s; %d rank%s%s%s%s%s%s%s; batch "
             "%lld, global "
             "batch %lld; seed %llu\n",
-            lk_version(), parameters, lk_engine_name(runner->engine), *note ? " (" : "", note,
-            *note ? ")" : "", precision_name(run->batch.step_options.precision),
-            tf32 ? " with tf32 products" : "", benchmark ? ", convolutions by trial" : "", runner->world_size,
+            lk_version(), runner->model ? lk_module_type(runner->model) : "", runner->model ? " with " : "",
+            parameters, lk_engine_name(runner->engine), *note ? " (" : "", note, *note ? ")" : "",
+            precision_name(run->batch.step_options.precision), tf32 ? " with tf32 products" : "",
+            benchmark ? ", convolutions by trial" : "", runner->world_size,
             runner->world_size == 1 ? "" : "s", run->ranks.comm ? " over " : "", over,
             staged ? " through the host's memory" : "", run->ranks.launch_note ? " (" : "",
             run->ranks.launch_note ? run->ranks.launch_note : "", run->ranks.launch_note ? ")" : "",

@@ -10,8 +10,9 @@
  * or lines to be freed. */
 lk_status lki_header_note(char **notes, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Exactly what runs. `gpus` is what lki_run_describe_gpus says. */
-void lki_header_print(FILE *stream, const lk_runner *runner, const char *gpus);
+/* Exactly what runs. `gpus` is what lki_run_describe_gpus says; `with_layers` puts the table of layers in
+ * front. */
+void lki_header_print(FILE *stream, const lk_runner *runner, const char *gpus, bool with_layers);
 /* A resumed run that ends at once says why, verbose or not. */
 void lki_header_nothing_left(const lk_runner *runner);
 /* Warns of options that have no effect on this device, or on one rank. */

@@ -81,10 +81,11 @@ static bool has_callback(const lki_run *run, const char *name)
 static lk_status add_default_callbacks(lk_runner *runner)
 {
     lki_run *run = runner->run;
+    LKI_TRY(lki_screen_setup(runner));
     bool own_batches = runner->ops && runner->ops->handle_batch;
     if (runner->criterion && !own_batches && !has_callback(run, "Criterion"))
         LKI_TRY(lki_run_add_callback(runner, lk_criterion_callback()));
-    if (run->given.options.verbose && !has_callback(run, "Progress"))
+    if (run->evaluating && run->given.options.verbose && !has_callback(run, "Progress"))
         LKI_TRY(lki_run_add_callback(runner, lk_progress_callback()));
     if (run->evaluating) return LK_OK;
     if (runner->optimizer && !has_callback(run, "Optimizer"))
@@ -171,7 +172,6 @@ static void set_numbers(lk_runner *runner, const lk_train_options *options)
     runner->num_epochs = options->num_epochs ? options->num_epochs : 1;
     if (options->check && runner->num_epochs > CHECK_EPOCHS) runner->num_epochs = CHECK_EPOCHS;
     runner->minimize_valid_metric = options->minimize_valid_metric || !options->valid_metric;
-    runner->verbose = options->verbose;
     runner->epoch_step = runner->batch_step = runner->sample_step = 0;
     runner->need_early_stop = false;
     runner->exception = LK_OK;

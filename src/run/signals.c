@@ -12,6 +12,7 @@ static int unheard; /* the signal that is to be passed on, or 0 */
 static int waiting; /* SIGUSR1 where it is for the next run, or 0 */
 static struct sigaction previous[CAUGHT_COUNT];
 static int depth;
+static int stopped_by; /* the signal that the latest stopped run gave way to, or 0 */
 
 static void restore_default_and_raise(int number)
 {
@@ -64,4 +65,14 @@ void lki_signals_pass_on(void)
         waiting = number;
     else if (number)
         raise(number);
+}
+
+void lki_signals_note_stop(int number)
+{
+    stopped_by = number;
+}
+
+int lki_signals_stopped_by(void)
+{
+    return stopped_by;
 }

@@ -19,4 +19,9 @@ volatile int *lki_signals_begin(void);
 void lki_signals_end(bool heard);
 void lki_signals_pass_on(void);
 
+/* The signal that stopped the latest run which was stopped by one, on any rank: the caller of the run may
+ * want to end by it too. 0 for none. */
+void lki_signals_note_stop(int number);
+int lki_signals_stopped_by(void);
+
 #endif

@@ -16,6 +16,7 @@ typedef struct option_case {
 } option_case;
 
 #define RUN      "$L run -C ../c.yml"
+#define LOUD     "$L run -C ../e.yml"
 #define TRAINED  RUN " && $L "
 #define MODEL    " -c logs/checkpoints/model.last.safetensors"
 #define EVALUATE TRAINED "evaluate -C ../c.yml" MODEL
@@ -60,13 +61,22 @@ static const option_case cases[] = {
     {"run --overfit", RUN, RUN " --overfit", NULL},
     {"run --overfit", RUN, RUN " --overfit --check", "--check and --overfit"},
     {"run --timeit", RUN, RUN " --timeit", NULL},
-    {"run --verbose", RUN, RUN " -v", NULL},
+    {"run --verbose", RUN, RUN " -v", "loss/std"},
+    {"run --verbose", RUN, RUN " -v -q", "--verbose and --quiet contradict"},
+    {"run --quiet", LOUD " | grep -c .", LOUD " -q | grep -c .", NULL},
+    {"run --quiet", LOUD " --tf32 2>&1 | grep -c tf32", LOUD " --tf32 -q 2>&1 | grep -c tf32", NULL},
+    {"run --log-every", LOUD " | grep -c step", LOUD " --log-every 2 | grep -c step", NULL},
+    {"run --log-every", LOUD, LOUD " --log-every 0", "--log-every: expected at least 1"},
     {"run --world-size", RUN, RUN " --world-size 2", "rank"},
     {"run --rank", RUN, RUN " --world-size 2 --rank 3", "rank"},
     {"run --host", RUN, RUN " --host nowhere", "--host"},
     {"run --master", RUN, RUN " --master nowhere", "--host"},
     {"run --master-addr", RUN, RUN " --master-addr nowhere", "--host"},
     {"run --port", RUN, RUN " --port 12345", "--port"},
+
+    {"watch --metric", TRAINED "watch logs", TRAINED "watch logs -m loss/std", NULL},
+    {"watch --metric", TRAINED "watch logs", TRAINED "watch logs -m nothing", "nothing"},
+    {"watch --every", TRAINED "watch logs", TRAINED "watch logs --every 0", "--every: expected at least 1"},
 
     {"evaluate --config", EVALUATE, EVALUATE " -C ../d.yml", NULL},
     {"evaluate --expdir", EVALUATE, EVALUATE " --expdir nowhere", "nowhere"},
@@ -227,10 +237,12 @@ static int prepare(void **state)
         "../y.npy]}, batch_size: 4}\n"
         "  num_epochs: 4\n"
         "  logdir: logs\n"
+        "  verbose: n\n" /* or else the times in the output would differ, whatever the option does */
         "END\n"
         "echo 'run: [{_call_: train, criterion: CrossEntropyLoss, optimizer: {_target_: SGD, lr: 0.3}, "
         "loaders: {train: {_target_: DataLoader, dataset: {_target_: TensorDataset, args: [../x2.npy, "
-        "../y.npy]}, batch_size: 4}}, logdir: logs}]' > d.yml");
+        "../y.npy]}, batch_size: 4}}, logdir: logs}]' > d.yml\n"
+        "sed /verbose/d c.yml > e.yml");
     return 0;
 }
 

@@ -339,9 +339,17 @@ static void constructors(void **state)
     lk_module_free(model);
 }
 
+static void test_what_is_shown(void **state)
+{
+    (void)state;
+    REFUSED("log_every: expected 0 for the default, or a number above it", .log_every = -1);
+    REFUSED("show: expected one of lk_show", .show = (lk_show)7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_shown),
         cmocka_unit_test(numbers),
         cmocka_unit_test(checkpoints),
         cmocka_unit_test(schedules),

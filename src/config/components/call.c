@@ -39,6 +39,10 @@ static void read_train_values(lk_args *args, lk_train_options *options)
     if (!options->minimize_valid_metric && !options->valid_metric)
         options->valid_metric = lk_args_runner(args)->loss_key;
     options->verbose = lk_arg_bool(args, "verbose");
+    options->show = !lk_arg_given(args, "verbose") ? (lk_show)args->plan->show
+                    : options->verbose             ? LK_SHOW_ALL
+                                                   : LK_SHOW_NOTHING;
+    options->log_every = lk_arg_int(args, "log_every");
     options->timeit = lk_arg_bool(args, "timeit");
     options->check = lk_arg_bool(args, "check");
     options->overfit = lk_arg_bool(args, "overfit");
@@ -196,7 +200,9 @@ static const lk_parameter train_parameters[] = {
     LKI_STRING("valid_loader", LKI_OPTIONAL, "the loader whose metric decides; the first one where left out"),
     LKI_STRING("valid_metric", LKI_OPTIONAL, "the metric that decides; the loss where left out"),
     LKI_BOOL("minimize_valid_metric", LKI_OPTIONAL, "less is better; true for a loss where left out"),
-    LKI_BOOL("verbose", "false", "progress and epoch lines"),
+    LKI_BOOL("verbose", LKI_OPTIONAL,
+             "y: print all metrics of each epoch, n: print nothing; left out, lockstep run prints a line"),
+    LKI_INT("log_every", "0", "print a line every so many train batches; 0: none"),
     LKI_BOOL("timeit", "false", "times of loading and computing among the metrics"),
     LKI_BOOL("check", "false", "3 batches a loader, 3 epochs: does it run at all?"),
     LKI_BOOL("overfit", "false", "the first batch of each loader, over and over"),

@@ -1,0 +1,45 @@
+/* What a run shows while it goes on, on stdout of rank 0: a bar for each loader on a terminal, a line every
+ * 30 seconds elsewhere, a line every log_every steps, a line per epoch, and what came of it at the end.
+ * LOGDIR/ log.txt gets the lines of steps too. It is called by the run's callbacks and by loggers.c. */
+#ifndef LKI_RUN_SCREEN_H
+#define LKI_RUN_SCREEN_H
+
+#include <lockstep/runner.h>
+
+#include "base/terminal.h"
+#include "logger/progress.h"
+
+#include <stdio.h>
+
+enum { LKI_SCREEN_LINE = 1024 };
+
+typedef struct lki_screen {
+    lk_show level;   /* never LK_SHOW_DEFAULT once the run is set up */
+    bool is_idle;    /* nothing is to be shown of the loader that runs */
+    bool has_bar;    /* a callback that was given draws another one */
+    bool has_epochs; /* a logger that was given prints the epochs to stdout */
+    bool is_compact; /* lines of epochs are too long for the terminal in their full form */
+    lki_terminal terminal;
+    lki_progress progress;
+    int64_t line_interval_ns, line_ns; /* without a terminal: between two lines; when the last one came */
+    int64_t epoch_ns;                  /* when the epoch began */
+    struct {
+        int64_t ns, batch_step, sample_step; /* at the last line, or at the start of the loader */
+    } mark;
+} lki_screen;
+
+/* What the options ask for, which the callbacks are added by. Call it when the given callbacks are known. */
+lk_status lki_screen_setup(lk_runner *runner);
+/* The header. `text` is the whole of it. */
+void lki_screen_header(const lk_runner *runner, const char *text);
+
+/* "2026-11-18 19:49:12  " where stdout is no terminal: somebody reads it later. Else nothing. */
+void lki_screen_print_time(const lki_screen *screen);
+
+/* epoch_lines.c: the line of the epoch that has just ended, and with LK_SHOW_ALL its other metrics. The
+ * epoch is in the table of epochs. */
+lk_status lki_screen_epoch(lk_runner *runner);
+/* The table of epochs, the curves of the loss and the best epoch. */
+void lki_screen_end(lk_runner *runner);
+
+#endif
