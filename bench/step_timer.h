@@ -12,12 +12,23 @@
 #include <sys/resource.h>
 #include <zlib.h>
 
+static inline lk_module *lstm_256(void)
+{
+    return lk_lstm(256, 256, .num_layers = 2, .batch_first = true);
+}
+
+static inline lk_criterion *mse(void)
+{
+    return lk_mse_loss();
+}
+
 static const workload workloads[] = {
     {"mnist-linear", mnist_linear, cross_entropy, adam_002, {4, {32, 1, 28, 28}}, {1, {32}}},
     {"toy-mlp", toy_mlp, cross_entropy, sgd, {2, {128, 784}}, {1, {128}}},
     {"cnn3d-16", cnn3d_16, smooth_l1, adam_0001, {5, {8, 3, 16, 16, 16}}, {2, {8, 12288}}},
     {"cnn3d-32", cnn3d_32, smooth_l1, adam_0001, {5, {16, 3, 32, 32, 32}}, {2, {16, 98304}}},
     {"convnet", convnet, cross_entropy, adam_0001, {4, {64, 1, 28, 28}}, {1, {64}}},
+    {"lstm-256", lstm_256, mse, adam_0001, {3, {32, 64, 256}}, {3, {32, 64, 256}}},
 };
 
 /* The first digits of MNIST where the model reads such pictures and the file is there
@@ -111,7 +122,8 @@ static const workload *find_workload(int argc, char **argv)
 {
     for (size_t i = 0; i < sizeof workloads / sizeof *workloads && argc > 1; i++)
         if (strcmp(argv[1], workloads[i].name) == 0) return &workloads[i];
-    fprintf(stderr, "usage: %s mnist-linear|toy-mlp|cnn3d-16|cnn3d-32|convnet [SECONDS [RANKS]]\n", argv[0]);
+    fprintf(stderr, "usage: %s mnist-linear|toy-mlp|cnn3d-16|cnn3d-32|convnet|lstm-256 [SECONDS [RANKS]]\n",
+            argv[0]);
     exit(2);
 }
 

@@ -164,18 +164,6 @@ extern "C" {
     X(DROPOUT, "dropout", 2, DROPOUT, LK_OP_IS_RANDOM | LK_OP_KEEPS_16_BITS) \
     X(DROPOUT_GRAD, "dropout_grad", 1, DROPOUT, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
     \
-    /* Recurrent layers, one direction of one layer over all T steps, with gates G: 4 of an LSTM (i, f, g, o), 3 of a \
-     * GRU (r, z, n), 1 of an RNN. recurrent: (the inputs' share of the gates (T, N, G H), w_hh (G H, R), b_hh? (G H), \
-     * h0? (N, R), c0? (N, H), w_hr? (R, H), lengths? i64 (N)) -> y (T, N, R), the last states (N, R), of an LSTM \
-     * h and c (N, R + H), and what the gradient needs: the gates, and c of an LSTM or W_hn h + b_hn of a GRU \
-     * (T, N, S). R is H, or less if w_hr projects h. Steps at or after a sequence's length leave its state alone \
-     * and give 0; a length outside of 0..T: LK_ERR_RANGE. recurrent_grad: (y, saved, w_hh, dy?, dlast?, h0?, c0?, \
-     * w_hr?, lengths?) -> dgates (T, N, G H), the gradient of the first states (N, R [+ H]), and with w_hr that of \
-     * h (T, N, R). recurrent_grad_weight: (dgates, y, saved, h0?, dh?, lengths?) -> dw_hh, db_hh, dw_hr. */ \
-    X(RECURRENT, "recurrent", 3, RECURRENT, 0) \
-    X(RECURRENT_GRAD, "recurrent_grad", 3, RECURRENT, LK_OP_HAS_NO_GRADIENT) \
-    X(RECURRENT_GRAD_WEIGHT, "recurrent_grad_weight", 3, RECURRENT, LK_OP_HAS_NO_GRADIENT) \
-    \
     /* Losses over classes. cross_entropy: (logits (n, c, s...), target i64 (n, s...) or f of the logits' shape, \
      * weight? (c)) -> loss, log-probabilities (the logits' shape). Its gradient: (dloss, logp, target, weight?) -> \
      * dlogits. nll: (logp, target i64, weight?); its gradient: (dloss, logp, target, weight?) -> dlogp. A target \
@@ -216,7 +204,19 @@ extern "C" {
     X(REDUCE_START, "reduce_start", 0, EXCHANGE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
     X(REDUCE_WAIT, "reduce_wait", 0, EXCHANGE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
     X(ASSIGN, "assign", 0, NONE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
-    X(REDUCE_POLL, "reduce_poll", 0, EXCHANGE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST)
+    X(REDUCE_POLL, "reduce_poll", 0, EXCHANGE, LK_OP_WRITES_OPERANDS | LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
+    \
+    /* Recurrent layers, one direction of one layer over all T steps, with gates G: 4 of an LSTM (i, f, g, o), 3 of a \
+     * GRU (r, z, n), 1 of an RNN. recurrent: (the inputs' share of the gates (T, N, G H), w_hh (G H, R), b_hh? (G H), \
+     * h0? (N, R), c0? (N, H), w_hr? (R, H), lengths? i64 (N)) -> y (T, N, R), the last states (N, R), of an LSTM \
+     * h and c (N, R + H), and what the gradient needs: the gates, and c of an LSTM or W_hn h + b_hn of a GRU \
+     * (T, N, S). R is H, or less if w_hr projects h. Steps at or after a sequence's length leave its state alone \
+     * and give 0; a length outside of 0..T: LK_ERR_RANGE. recurrent_grad: (y, saved, w_hh, dy?, dlast?, h0?, c0?, \
+     * w_hr?, lengths?) -> dgates (T, N, G H), the gradient of the first states (N, R [+ H]), and with w_hr that of \
+     * h (T, N, R). recurrent_grad_weight: (dgates, y, saved, h0?, dh?, lengths?) -> dw_hh, db_hh, dw_hr. */ \
+    X(RECURRENT, "recurrent", 3, RECURRENT, 0) \
+    X(RECURRENT_GRAD, "recurrent_grad", 3, RECURRENT, LK_OP_HAS_NO_GRADIENT) \
+    X(RECURRENT_GRAD_WEIGHT, "recurrent_grad_weight", 3, RECURRENT, LK_OP_HAS_NO_GRADIENT)
 /* clang-format on */
 
 typedef enum lk_op {
@@ -502,12 +502,12 @@ typedef struct lk_exchange_attr {
     X(UPSAMPLE, upsample)                                                                                    \
     X(NORM, norm)                                                                                            \
     X(DROPOUT, dropout)                                                                                      \
-    X(RECURRENT, recurrent)                                                                                  \
     X(CLASS_LOSS, class_loss)                                                                                \
     X(POINTWISE_LOSS, pointwise_loss)                                                                        \
     X(UPDATE, update)                                                                                        \
     X(UNSCALE, unscale)                                                                                      \
-    X(EXCHANGE, exchange)
+    X(EXCHANGE, exchange)                                                                                    \
+    X(RECURRENT, recurrent)
 
 typedef enum lk_op_family {
     LK_FAMILY_NONE, /* it has no attributes */
