@@ -150,6 +150,15 @@ static void print_overrides(FILE *out, const lk_config *config)
     }
 }
 
+static bool lacks_logdir(const lk_config *config)
+{
+    for (int i = 0; i < call_count(config); i++) {
+        const lki_node *call = call_of(config, i);
+        if (is_train(call) && !logdir_of(call)) return true;
+    }
+    return false;
+}
+
 void lki_print_how_to_go_on(const lk_config *config, const char *saved)
 {
     lki_role role;
@@ -158,7 +167,7 @@ void lki_print_how_to_go_on(const lk_config *config, const char *saved)
     if (is_launched && role.rank != 0) return;
     if (!saved) {
         fprintf(stderr, "lockstep: nothing was saved: the run keeps no checkpoints%s\n",
-                logdir_of(call_of(config, 0)) ? "" : " without a logdir");
+                lacks_logdir(config) ? " without a logdir" : "");
         return;
     }
     fprintf(stderr, "lockstep: saved %s; go on with%s:\n  ", saved, is_launched ? ", on the same ranks" : "");

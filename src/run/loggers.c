@@ -261,7 +261,8 @@ lk_status lki_report_epoch(lk_runner *runner)
     LKI_TRY(log_metrics(runner, LK_LOG_EPOCH, "_epoch_", runner->epoch_metrics));
     LKI_TRY(lki_report_flush(runner));
     LKI_TRY(lki_epoch_table_add(&run->reporting.table, runner));
-    return lki_screen_epoch(runner);
+    lki_screen_epoch(runner);
+    return LK_OK;
 }
 
 lk_status lki_report_run_end(lk_runner *runner)

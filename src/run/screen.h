@@ -38,7 +38,7 @@ void lki_screen_print_time(const lki_screen *screen);
 
 /* epoch_lines.c: the line of the epoch that has just ended, and with LK_SHOW_ALL its other metrics. The
  * epoch is in the table of epochs. */
-lk_status lki_screen_epoch(lk_runner *runner);
+void lki_screen_epoch(lk_runner *runner);
 /* The table of epochs, the curves of the loss and the best epoch. */
 void lki_screen_end(lk_runner *runner);
 
