@@ -318,8 +318,8 @@ typedef struct lk_load_weights_options {
     /* Loads only the weights whose names match one of these shell patterns, which commas separate:
      * "features.*, *.bias". NULL: all. */
     const char *names;
-    /* As strict=False in PyTorch: names that are missing in the file or in the model are left alone.
-     * A weight of another shape is refused in any case. */
+    /* As strict=False in PyTorch: names that are missing in the file or in the model are left
+     * alone. A weight of another shape is refused in any case. */
     bool no_strict;
     /* Gets one sentence about what fitted: what is missing, unexpected or of another shape. Free it
      * with lk_text_free. */

@@ -86,7 +86,7 @@ static void test_hash(void **state)
     snprintf(first, sizeof first, "%.64s", r->out);
     assert_int_equal(strspn(first, "0123456789abcdef"), 64);
     assert_non_null(strstr(strchr(r->out, '\n'), first));
-    check_refused(NULL, "hash", 2, "hash: needs a safetensors file");
+    check_refused(NULL, "hash", 2, "hash: needs a file of weights");
     check_refused(NULL, "hash no.safetensors", 1, "no.safetensors");
     snprintf(words, sizeof words, "hash %s/src/cli/hash.c", LK_SOURCE_DIR);
     check_refused(NULL, words, 1, "hash.c");

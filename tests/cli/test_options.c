@@ -68,6 +68,15 @@ static const option_case cases[] = {
     {"run --master-addr", RUN, RUN " --master-addr nowhere", "--host"},
     {"run --port", RUN, RUN " --port 12345", "--port"},
 
+    {"import --output", RUN " && $L import logs/checkpoints/model.last.safetensors",
+     RUN " && $L import logs/checkpoints/model.last.safetensors -o out.safetensors", NULL},
+    {"export --output", RUN " && $L export logs/checkpoints/model.last.safetensors --to pth",
+     RUN " && $L export logs/checkpoints/model.last.safetensors --to pth -o out.pth", NULL},
+    {"export --to", RUN " && $L export logs/checkpoints/model.last.safetensors -o out",
+     RUN " && $L export logs/checkpoints/model.last.safetensors -o out --to npz", NULL},
+    {"export --to", RUN " && $L export logs/checkpoints/model.last.safetensors -o out.pth",
+     RUN " && $L export logs/checkpoints/model.last.safetensors -o out.pth --to npz", NULL},
+
     {"evaluate --config", EVALUATE, EVALUATE " -C ../d.yml", NULL},
     {"evaluate --expdir", EVALUATE, EVALUATE " --expdir nowhere", "nowhere"},
     {"evaluate --checkpoint", EVALUATE, EVALUATE " -c nothing.safetensors", "nothing.safetensors"},
