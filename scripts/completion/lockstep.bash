@@ -55,8 +55,11 @@ _lockstep()
     bench:--nproc) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--seconds) COMPREPLY=($(compgen -f -- "$word")); return ;;
     import:--output | import:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    export:--to) COMPREPLY=($(compgen -W "pth safetensors npz" -- "$word")); return ;;
+    export:--to) COMPREPLY=($(compgen -W "pth safetensors npz onnx" -- "$word")); return ;;
     export:--output | export:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    export:--config | export:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    export:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    export:--checkpoint | export:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--kind | components:-k) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -72,7 +75,7 @@ _lockstep()
     bench) options="--config -C --model -m --simulate --measure --latency-us --bandwidth-gbit --overhead-us --ranks-per-host --max-ranks --backend --bucket-mb --accumulate --compress --compute-ms --nproc --seconds --json --help" ;;
     hash) options="--help" ;;
     import) options="--output -o --help" ;;
-    export) options="--to --output -o --help" ;;
+    export) options="--to --output -o --config -C --expdir --checkpoint -c --help" ;;
     components) options="--kind -k --expdir --names --markdown --help" ;;
     help) options="--expdir --help" ;;
     doctor) options="--help" ;;

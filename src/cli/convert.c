@@ -1,16 +1,20 @@
 /* lockstep import and lockstep export: weights from one file format to another. */
 #include "cli/commands.h"
+#include "cli/load.h"
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "config/config.h"
+#include "config/run_config.h"
 
 #include <lockstep/checkpoint.h>
 
 #include <string.h>
 
 typedef struct convert_options {
-    const char *to, *output;
+    const char *to, *output, *checkpoint;
     lki_texts files;
+    lki_config_options config; /* for ONNX, which needs the model too */
 } convert_options;
 
 #define OFFSET(field) offsetof(convert_options, field)
@@ -21,8 +25,12 @@ typedef struct convert_options {
 
 static const lki_option import_table[] = {OUTPUT, {0}};
 static const lki_option export_table[] = {
-    {"to", 0, LKI_OPTION_TEXT, OFFSET(to), NULL, "pth|safetensors|npz", "the format", 0},
+    {"to", 0, LKI_OPTION_TEXT, OFFSET(to), NULL, "pth|safetensors|npz|onnx", "the format", 0},
     OUTPUT,
+    {"config", 'C', LKI_OPTION_TEXTS, OFFSET(config.files), "FILE", NULL, "for onnx: the config of the model",
+     0},
+    LKI_EXPDIR_OPTION(OFFSET(config.expdir)),
+    {"checkpoint", 'c', LKI_OPTION_TEXT, OFFSET(checkpoint), "FILE", NULL, "for onnx: its weights", 0},
     {0},
 };
 
@@ -70,11 +78,49 @@ static lk_status convert(const char *from, const char *format, const char *to)
     return status;
 }
 
+/* The model is built from its config, and its input has the shape of the config's data. */
+static int export_onnx(const convert_options *options)
+{
+    const lki_evaluation wish = {.checkpoint = options->checkpoint, .device = "cpu", .onnx = options->output};
+    lki_plan plan;
+    int exit_code = lki_load_components(options->config.expdir);
+    if (exit_code) return exit_code;
+    lk_config *config = lki_load_config("export", &options->config);
+    if (!config) return lki_report(LKI_EXIT_WRONG);
+    lk_status status = lki_config_build(config, &plan);
+    if (status)
+        exit_code = lki_report(lki_build_exit_code(status));
+    else if ((status = lki_config_evaluate(config, &plan, &wish)))
+        exit_code = lki_report(status == LK_ERR_CONFIG ? LKI_EXIT_WRONG : LKI_EXIT_FAILED);
+    else
+        printf("%s: opset 17\n", options->output);
+    lki_plan_fini(&plan);
+    lk_config_free(config);
+    return exit_code;
+}
+
+static int run_onnx(const convert_options *options)
+{
+    if (!options->output)
+        lki_fail(LK_ERR_CONFIG, "export: needs --output FILE");
+    else if (!options->config.files.count)
+        lki_fail(LK_ERR_CONFIG, "export: --to onnx needs -C CONFIG, which describes the model");
+    else if (options->files.count + (options->checkpoint != NULL) != 1)
+        lki_fail(LK_ERR_CONFIG, "export: --to onnx takes one checkpoint, -c FILE");
+    else {
+        convert_options own = *options;
+        if (!own.checkpoint) own.checkpoint = own.files.items[0];
+        return export_onnx(&own);
+    }
+    return lki_report(LKI_EXIT_WRONG);
+}
+
 /* An output's ending says its format, if nothing else does. */
 static const char *format_of(const convert_options *options)
 {
     const char *dot = options->output ? strrchr(options->output, '.') : NULL;
     if (options->to) return options->to;
+    if (dot && !strcmp(dot, ".onnx")) return "onnx";
     for (size_t i = 0; dot && i < sizeof formats / sizeof *formats; i++)
         if (strcmp(dot + 1, formats[i].name) == 0) return formats[i].name;
     return NULL;
@@ -99,9 +145,18 @@ static int run_import(const void *options)
     return run_either(options, "import", "safetensors");
 }
 
-static int run_export(const void *options)
+static int run_export(const void *pointer)
 {
-    return run_either(options, "export", format_of(options));
+    const convert_options *options = pointer;
+    const char *format = format_of(options);
+    if (format && !strcmp(format, "onnx")) return run_onnx(options);
+    if (options->config.files.count || options->config.overrides.count || options->config.expdir ||
+        options->checkpoint) {
+        lki_fail(LK_ERR_CONFIG,
+                 "export: --config, --expdir, --checkpoint and overrides are for --to onnx alone");
+        return lki_report(LKI_EXIT_WRONG);
+    }
+    return run_either(options, "export", format);
 }
 
 const lki_command lki_command_import = {
@@ -118,13 +173,14 @@ const lki_command lki_command_import = {
 
 const lki_command lki_command_export = {
     .name = "export",
-    .usage = "CHECKPOINT -o OUTPUT [--to FORMAT]",
-    .summary = "Writes the weights of a checkpoint for PyTorch or NumPy.",
+    .usage = "CHECKPOINT -o OUTPUT [--to FORMAT] | --to onnx -C CONFIG -c CHECKPOINT -o OUTPUT",
+    .summary = "Writes weights for PyTorch or NumPy, or a model for ONNX.",
     .options = export_table,
     .options_nbytes = sizeof(convert_options),
     .positional = "a checkpoint",
     .positional_offset = OFFSET(files),
-    .positional_minimum = 1,
+    .takes_overrides = true,
+    .overrides_offset = OFFSET(config.overrides),
     .notes = "If --to is left out, the ending of OUTPUT says the format.",
     .run = run_export,
 };

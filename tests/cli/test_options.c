@@ -21,6 +21,7 @@ typedef struct option_case {
 #define EVALUATE TRAINED "evaluate -C ../c.yml" MODEL
 #define PREDICT  TRAINED "predict -C ../c.yml" MODEL " -o out.npy"
 #define BENCH    "$L bench --model mnist-linear --simulate"
+#define EXPORT   TRAINED "export logs/checkpoints/model.last.safetensors --to pth -o out.pth"
 #define TERMINAL "script -qec"
 
 static const option_case cases[] = {
@@ -70,12 +71,19 @@ static const option_case cases[] = {
 
     {"import --output", RUN " && $L import logs/checkpoints/model.last.safetensors",
      RUN " && $L import logs/checkpoints/model.last.safetensors -o out.safetensors", NULL},
-    {"export --output", RUN " && $L export logs/checkpoints/model.last.safetensors --to pth",
-     RUN " && $L export logs/checkpoints/model.last.safetensors --to pth -o out.pth", NULL},
+    {"export --output", RUN " && $L export logs/checkpoints/model.last.safetensors --to pth", EXPORT, NULL},
     {"export --to", RUN " && $L export logs/checkpoints/model.last.safetensors -o out",
      RUN " && $L export logs/checkpoints/model.last.safetensors -o out --to npz", NULL},
     {"export --to", RUN " && $L export logs/checkpoints/model.last.safetensors -o out.pth",
      RUN " && $L export logs/checkpoints/model.last.safetensors -o out.pth --to npz", NULL},
+
+    {"export --config", EXPORT, EXPORT " --to onnx", "needs -C CONFIG"},
+    {"export --config", EXPORT, EXPORT " -C ../c.yml", "are for --to onnx alone"},
+    {"export --checkpoint", EXPORT, EXPORT " -c nothing.pth", "are for --to onnx alone"},
+    {"export --checkpoint", EXPORT, EXPORT " --to onnx -C ../c.yml -c nothing.pth",
+     "--to onnx takes one checkpoint"},
+    {"export --expdir", EXPORT, EXPORT " --expdir nowhere", "are for --to onnx alone"},
+    {"export --expdir", EXPORT, EXPORT " --to onnx -C ../c.yml --expdir nowhere", "nowhere"},
 
     {"evaluate --config", EVALUATE, EVALUATE " -C ../d.yml", NULL},
     {"evaluate --expdir", EVALUATE, EVALUATE " --expdir nowhere", "nowhere"},
