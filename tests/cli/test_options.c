@@ -138,6 +138,9 @@ static const option_case cases[] = {
     {"components --markdown", "$L components", "$L components --markdown --names", "--names and --markdown"},
     {"help --expdir", "$L help", "$L help --expdir nowhere", "nowhere"},
     {"completion --list", "$L completion", "$L completion --list", NULL},
+    {"completion --shell", "$L completion", "$L completion --shell fish", NULL},
+    {"completion --shell", "$L completion", "$L completion --shell zsh", NULL},
+    {"completion --shell", "$L completion --list", "$L completion --list --shell zsh", "leave one out"},
 };
 enum { CASE_COUNT = sizeof cases / sizeof *cases };
 
