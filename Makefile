@@ -4,7 +4,7 @@ PRESET ?= release
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
-.PHONY: all configure build bootstrap bootstrap-tests run test check docs bench install clean
+.PHONY: all configure build bootstrap bootstrap-tests run test check docs bench install uninstall clean
 
 all: build
 
@@ -47,6 +47,10 @@ bench: bootstrap-tests configure
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+# Removes what the last `make install` of this build installed.
+uninstall:
+	@scripts/uninstall $(BUILD)
 
 clean:
 	@rm -rf build build-*

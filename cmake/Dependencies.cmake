@@ -64,6 +64,13 @@ pkg_check_modules(FFTW IMPORTED_TARGET fftw3)
 lockstep_feature(FFTW "filters and spectra of fields (FFTW)" "${FFTW_FOUND}" PkgConfig::FFTW)
 pkg_check_modules(PLPLOT IMPORTED_TARGET plplot)
 lockstep_feature(PLPLOT "pictures of fields (PLplot)" "${PLPLOT_FOUND}" PkgConfig::PLPLOT)
+pkg_check_modules(PROTOBUF_C IMPORTED_TARGET libprotobuf-c)
+find_program(PROTOC_C NAMES protoc-c)
+find_path(ONNX_PROTO_DIR NAMES onnx.proto PATH_SUFFIXES onnx)
+if(PROTOBUF_C_FOUND AND PROTOC_C AND ONNX_PROTO_DIR)
+    set(ONNX_OK TRUE)
+endif()
+lockstep_feature(ONNX "ONNX files (protobuf-c, libonnx-dev)" "${ONNX_OK}" PkgConfig::PROTOBUF_C)
 
 # The CUDA toolkit with cuBLAS, cuDNN and NCCL's header. Nothing of it is linked into liblockstep: see src/device/plugin.h.
 #

@@ -46,3 +46,14 @@ endif()
 if(LOCKSTEP_HAVE_PLPLOT)
     lockstep_plugin(plplot estimator/plplot ${LOCKSTEP_PLPLOT_LIBRARIES})
 endif()
+if(LOCKSTEP_HAVE_ONNX)
+    # The messages' C sources, made from the description in Debian's libonnx-dev.
+    set(onnx_sources ${CMAKE_CURRENT_BINARY_DIR}/onnx_messages)
+    file(MAKE_DIRECTORY ${onnx_sources})
+    add_custom_command(OUTPUT ${onnx_sources}/onnx.pb-c.c ${onnx_sources}/onnx.pb-c.h
+        COMMAND ${PROTOC_C} --c_out=${onnx_sources} -I ${ONNX_PROTO_DIR} ${ONNX_PROTO_DIR}/onnx.proto
+        DEPENDS ${ONNX_PROTO_DIR}/onnx.proto)
+    lockstep_plugin(onnx onnx/protobuf ${LOCKSTEP_ONNX_LIBRARIES})
+    target_sources(lockstep_onnx PRIVATE ${onnx_sources}/onnx.pb-c.c ${onnx_sources}/onnx.pb-c.h)
+    target_include_directories(lockstep_onnx PRIVATE ${onnx_sources})
+endif()

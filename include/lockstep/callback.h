@@ -187,6 +187,11 @@ typedef struct lk_checkpoint_callback_options {
     int save_every_batches;
     const char *resume_model, *resume_runner; /* loaded at the start */
     bool load_best_on_end;
+    /* Of resume_model: load only the weights whose names match one of these shell patterns, which
+     * commas separate. no_strict: leave names alone that are missing in the file or the model. What
+     * did not fit is logged. */
+    const char *resume_names;
+    bool no_strict;
 } lk_checkpoint_callback_options;
 #define lk_checkpoint_callback(...)                                                                          \
     LK_CALL0_(lk_checkpoint_callback_with, lk_checkpoint_callback_options, __VA_ARGS__)

@@ -59,9 +59,23 @@ lk_status lk_save_safetensors(const char *path, const lk_state_dict *dict);
  * the tensor. */
 lk_state_dict *lk_load_safetensors(const char *path);
 
-/* The content hash of the tensors: SHA-256 over names (sorted), dtypes, shapes and bytes, as 64
- * hex digits. It does not depend on the order of the names, nor on strings, nor on the file they
- * came from. */
+/* Reads a file of weights, whoever wrote it: a safetensors file, what torch.save wrote (since 1.6
+ * or before) or what numpy.savez wrote. The content tells which. Nothing in the file is run: a
+ * pickle that asks for more than tensors and plain values is refused.
+ *
+ * Of PyTorch's files the dict has the weights: the state dict that the file is, or the one under
+ * "state_dict", "model_state_dict" or "model". The prefixes "_orig_mod." and "module." of
+ * torch.compile and DataParallel are taken off. The caller frees the dict. Returns NULL with an
+ * error that names the file. */
+lk_state_dict *lk_load_checkpoint(const char *path);
+/* Writes a file that torch.load reads, also with weights_only=True: an OrderedDict of the tensors,
+ * with the same names, order, dtypes and values. Strings are left out. The file appears
+ * atomically. */
+lk_status lk_save_pth(const char *path, const lk_state_dict *dict);
+/* Writes a file that numpy.load reads. bf16, which NumPy does not have, becomes f32. Strings are
+ * left out. */
+lk_status lk_save_npz(const char *path, const lk_state_dict *dict);
+
 enum { LK_HASH_LENGTH = 64 };
 /* Computes the content hash of the tensors: SHA-256 over sorted names, dtypes, shapes and bytes,
  * as 64 hex digits. It depends neither on the order of the names nor on strings nor on the file. */

@@ -593,6 +593,13 @@ typedef struct lk_custom_criterion_options {
 #define lk_custom_criterion(...) LK_CALL0_(lk_custom_criterion_with, lk_custom_criterion_options, __VA_ARGS__)
 lk_criterion *lk_custom_criterion_with(const lk_custom_criterion_options *options);
 
+/* Writes the model, as it evaluates, to an ONNX file (opset 17) with one input, "input", and one
+ * output, "output". The features give the dtype and the shape of the input; its dimension 0, the
+ * batch, may have any size later. The weights keep PyTorch's names. Fails with LK_ERR_UNSUPPORTED
+ * and the layer's name if ONNX has no standard op for what the layer does, or if the library was
+ * built without ONNX. */
+lk_status lk_export_onnx(lk_module *module, const char *path, const lk_tensor *features);
+
 #ifdef __cplusplus
 }
 #endif

@@ -330,6 +330,25 @@ lk_state_dict *lk_module_state_dict(const lk_module *module);
  * name is missing or has another shape. */
 lk_status lk_module_load_state_dict(lk_module *module, const lk_state_dict *state);
 
+typedef struct lk_load_weights_options {
+    size_t struct_size;
+    /* Loads only the weights whose names match one of these shell patterns, which commas separate:
+     * "features.*, *.bias". NULL: all. */
+    const char *names;
+    /* As strict=False in PyTorch: names that are missing in the file or in the model are left
+     * alone. A weight of another shape is refused in any case. */
+    bool no_strict;
+    /* Gets one sentence about what fitted: what is missing, unexpected or of another shape. Free it
+     * with lk_text_free. */
+    char **report;
+} lk_load_weights_options;
+/* Loads a model's weights from a file, whoever wrote it: see lk_load_checkpoint. Names and shapes
+ * are checked before any weight changes. The error lists all that does not fit, as PyTorch's does.
+ *
+ *     lk_load_weights(model, "resnet18.pth", .names = "layer?.*", .no_strict = true); */
+#define lk_load_weights(...) LK_CALL2_(lk_load_weights_with, lk_load_weights_options, __VA_ARGS__, )
+lk_status lk_load_weights_with(lk_module *module, const char *path, const lk_load_weights_options *options);
+
 /* ---- For handle_batch and callbacks ---- */
 
 /* Does what a supervised runner does with a batch: runs the step, puts the loss into

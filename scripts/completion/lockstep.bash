@@ -4,7 +4,7 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "run watch evaluate predict create gtb get-examples test bench hash components help doctor completion version" -- "$word"))
+        COMPREPLY=($(compgen -W "run evaluate predict create gtb get-examples test bench hash import export components help doctor completion version" -- "$word"))
         return
     fi
     case $command:$before in
@@ -57,9 +57,16 @@ _lockstep()
     bench:--compute-ms) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--nproc) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--seconds) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    import:--output | import:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    export:--to) COMPREPLY=($(compgen -W "pth safetensors npz onnx" -- "$word")); return ;;
+    export:--output | export:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    export:--config | export:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    export:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    export:--checkpoint | export:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--kind | components:-k) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    completion:--shell | completion:-s) COMPREPLY=($(compgen -W "bash fish zsh" -- "$word")); return ;;
     esac
     case $command in
     run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --log-every --verbose -v --quiet -q --world-size --rank -r --host -m --master --master-addr --port --help" ;;
@@ -72,10 +79,12 @@ _lockstep()
     test) options="--help" ;;
     bench) options="--config -C --model -m --simulate --measure --latency-us --bandwidth-gbit --overhead-us --ranks-per-host --max-ranks --backend --bucket-mb --accumulate --compress --compute-ms --nproc --seconds --json --help" ;;
     hash) options="--help" ;;
+    import) options="--output -o --help" ;;
+    export) options="--to --output -o --config -C --expdir --checkpoint -c --help" ;;
     components) options="--kind -k --expdir --names --markdown --help" ;;
     help) options="--expdir --help" ;;
     doctor) options="--help" ;;
-    completion) options="--list --help" ;;
+    completion) options="--list --shell -s --help" ;;
     version) options="--help" ;;
     esac
     if [[ $word == -* ]]; then

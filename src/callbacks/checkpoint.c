@@ -133,6 +133,19 @@ static lk_status load_into(lk_runner *runner, const char *path, bool everything)
     return status;
 }
 
+static lk_status load_weights(const checkpoint_context *context, lk_runner *runner)
+{
+    const lk_checkpoint_callback_options *options = &context->options;
+    if (!options->resume_names && !options->no_strict) return load_into(runner, options->resume_model, false);
+    lk_state_dict *state = lki_load_on_all(runner, options->resume_model);
+    if (!state) return lki_last_status();
+    runner->run->resuming.took_state = true;
+    lk_status status = lki_models_restore_some(runner, state, options->resume_model, options->resume_names,
+                                               !options->no_strict);
+    lk_state_dict_free(state);
+    return status;
+}
+
 /* The folder's checkpoint that `autoresume` asks for; *out stays NULL where there is none. Of the best, that
  * of the callback's own mode comes first. */
 static lk_status find_checkpoint(const checkpoint_context *context, bool last, char **out)
@@ -265,7 +278,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     if (context->folder)
         LKI_TRY(
             lki_metric_names_watch(runner, "CheckpointCallback", options->loader_key, options->metric_key));
-    if (options->resume_model) LKI_TRY(load_into(runner, options->resume_model, false));
+    if (options->resume_model) LKI_TRY(load_weights(context, runner));
     const char *resume = options->resume_runner ? options->resume_runner : runner->run->given.resume;
     if (resume)
         LKI_TRY(load_into(runner, resume, true));
@@ -380,6 +393,7 @@ static void free_context(lk_callback *callback)
     lki_free((char *)options->loader_key);
     lki_free((char *)options->metric_key);
     lki_free((char *)options->resume_model);
+    lki_free((char *)options->resume_names);
     lki_free((char *)options->resume_runner);
     lki_free(context->folder);
     lki_storage_fini(&context->storage);
@@ -388,8 +402,8 @@ static void free_context(lk_callback *callback)
 
 static bool copy_texts(lk_checkpoint_callback_options *options)
 {
-    const char **texts[] = {&options->logdir, &options->loader_key, &options->metric_key,
-                            &options->resume_model, &options->resume_runner};
+    const char **texts[] = {&options->logdir,       &options->loader_key,    &options->metric_key,
+                            &options->resume_model, &options->resume_runner, &options->resume_names};
     bool complete = true;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const char *given = *texts[i];
@@ -413,6 +427,10 @@ lk_callback *lk_checkpoint_callback_with(const lk_checkpoint_callback_options *g
     if (options.topk < 0 || options.save_every_batches < 0)
         return lki_fail_null(LK_ERR_INVALID, "CheckpointCallback: %s must not be negative",
                              options.topk < 0 ? "topk" : "save_every_batches");
+    if ((options.resume_names || options.no_strict) && !options.resume_model)
+        return lki_fail_null(LK_ERR_INVALID,
+                             "CheckpointCallback: %s goes with resume_model, which is not set",
+                             options.resume_names ? "resume_names" : "strict: false");
     if (options.minimize && options.maximize)
         return lki_fail_null(LK_ERR_INVALID,
                              "CheckpointCallback: minimize and maximize are both set: keep one of them");

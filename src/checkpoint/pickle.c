@@ -9,13 +9,16 @@
 typedef struct machine {
     lki_arena *arena;
     const char *name;
-    const uint8_t *at, *end;
+    const uint8_t *begin, *at, *end;
     lki_pickle **stack, **memo;
     int depth, stack_capacity, memo_count;
+    lki_pickle *persistent;
+    int64_t next_memo; /* of an instruction that gives no number */
     int *marks, mark_count, mark_capacity;
 } machine;
 
-enum { MAX_MEMO = 1 << 24 };
+/* A value takes up to 100 times the memory of its instruction. */
+enum { MAX_NBYTES = 128 << 20 };
 
 static lk_status damaged(const machine *m)
 {
@@ -158,6 +161,7 @@ static lk_status push_text(machine *m, lki_pickle_kind kind, const uint8_t *byte
     if (!value || !text) return LK_ERR_NOMEM;
     memcpy(text, bytes, nbytes);
     value->text = text;
+    value->number = (int64_t)nbytes;
     return push(m, value);
 }
 
@@ -180,12 +184,35 @@ static lk_status push_global(machine *m)
     LKI_TRY(push_text(m, LKI_PICKLE_GLOBAL, begin, (size_t)(second - begin)));
     char *text = (char *)m->stack[m->depth - 1]->text;
     text[first - begin] = ' ';
-    return LK_OK;
+    return lki_pickle_check_global(m->name, text);
+}
+
+/* Module and name from the stack. */
+static lk_status push_stack_global(machine *m)
+{
+    const lki_pickle *name = pop(m), *module = pop(m);
+    if (!name || !module || name->kind != LKI_PICKLE_STRING || module->kind != LKI_PICKLE_STRING)
+        return damaged(m);
+    LKI_SCOPED char *text = lki_format("%s %s", module->text, name->text);
+    if (!text) return LK_ERR_NOMEM;
+    LKI_TRY(push_text(m, LKI_PICKLE_GLOBAL, (const uint8_t *)text, strlen(text)));
+    return lki_pickle_check_global(m->name, text);
+}
+
+static lk_status push_bytes(machine *m, size_t length_nbytes)
+{
+    const uint8_t *bytes;
+    int64_t length = 0;
+    LKI_TRY(read_number(m, length_nbytes, false, &length));
+    if (length < 0 || !take(m, (size_t)length, &bytes)) return damaged(m);
+    return push(m, new_value(m, LKI_PICKLE_BYTES));
 }
 
 static lk_status put_memo(machine *m, int64_t index)
 {
-    if (index < 0 || index >= MAX_MEMO || m->depth <= floor_of(m)) return damaged(m);
+    /* Each number has its instruction, so there are fewer of them than bytes. */
+    if (index < 0 || index >= m->end - m->begin || index >= MAX_NBYTES || m->depth <= floor_of(m))
+        return damaged(m);
     if (index >= m->memo_count) {
         int count = (int)index + 64 + m->memo_count;
         lki_pickle **grown = lki_realloc(m->memo, sizeof *grown * (size_t)count, "a pickle's memo");
@@ -195,6 +222,7 @@ static lk_status put_memo(machine *m, int64_t index)
         m->memo_count = count;
     }
     m->memo[index] = m->stack[m->depth - 1];
+    if (index >= m->next_memo) m->next_memo = index + 1;
     return LK_OK;
 }
 
@@ -242,11 +270,24 @@ static lk_status push_call(machine *m)
     return push_items(m, LKI_PICKLE_CALL, 2);
 }
 
+/* As push_call, of keyword arguments too, which nothing here needs. */
+static lk_status push_keyword_call(machine *m)
+{
+    if (!pop(m)) return damaged(m);
+    return push_call(m);
+}
+
+static lk_status push_again(machine *m)
+{
+    return m->depth > floor_of(m) ? push(m, m->stack[m->depth - 1]) : damaged(m);
+}
+
 static lk_status push_persistent(machine *m)
 {
     if (m->depth - floor_of(m) < 1) return damaged(m);
     m->depth -= 1;
-    return push_items(m, LKI_PICKLE_PERSISTENT, 1);
+    LKI_TRY(push_items(m, LKI_PICKLE_PERSISTENT, 1));
+    return add_item(m, m->persistent, m->stack[m->depth - 1]);
 }
 
 static lk_status skip(machine *m, size_t nbytes)
@@ -260,7 +301,7 @@ static lk_status push_long(machine *m, size_t length_nbytes)
 {
     int64_t nbytes = 0;
     LKI_TRY(read_number(m, length_nbytes, false, &nbytes));
-    if (nbytes <= 8) return push_int(m, (size_t)nbytes, true);
+    if (nbytes >= 0 && nbytes <= 8) return push_int(m, (size_t)nbytes, true);
     LKI_TRY(skip(m, (size_t)nbytes));
     return push_number(m, LKI_PICKLE_LARGE_INT, 0);
 }
@@ -282,9 +323,20 @@ static lk_status run_instruction(machine *m, uint8_t code)
     case 'G': return push_float(m);
     case 'X': return push_string(m, 4);
     case 0x8c: return push_string(m, 1);
+    case 0x8d: return push_string(m, 8);
+    case 'U': return push_string(m, 1);
+    case 'T': return push_string(m, 4);
+    case 'C': return push_bytes(m, 1);
+    case 'B': return push_bytes(m, 4);
+    case 0x8e: return push_bytes(m, 8);
+    case 0x96: return push_bytes(m, 8);
     case 'c': return push_global(m);
+    case 0x93: return push_stack_global(m);
     case ')': return push_items(m, LKI_PICKLE_TUPLE, 0);
     case ']': return push_items(m, LKI_PICKLE_TUPLE, 0);
+    case 0x8f: return push_items(m, LKI_PICKLE_TUPLE, 0);
+    case 0x91: return push_items(m, LKI_PICKLE_TUPLE, pop_mark(m));
+    case 'l': return push_items(m, LKI_PICKLE_TUPLE, pop_mark(m));
     case '}': return push_items(m, LKI_PICKLE_DICT, 0);
     case 't': return push_items(m, LKI_PICKLE_TUPLE, pop_mark(m));
     case 0x85: return push_last(m, 1);
@@ -294,12 +346,17 @@ static lk_status run_instruction(machine *m, uint8_t code)
     case 'r': return memo_op(m, 4, true);
     case 'h': return memo_op(m, 1, false);
     case 'j': return memo_op(m, 4, false);
+    case 0x94: return put_memo(m, m->next_memo);
     case 's': return extend_last(m, 2, true);
     case 'u': return extend(m, pop_mark(m), true);
     case 'a': return extend_last(m, 1, false);
     case 'e': return extend(m, pop_mark(m), false);
+    case 0x90: return extend(m, pop_mark(m), false);
     case 'R':
     case 0x81: return push_call(m);
+    case 0x92: return push_keyword_call(m);
+    case '2': return push_again(m);
+    case '1': return pop_mark(m) < 0 ? damaged(m) : LK_OK;
     case 'Q': return push_persistent(m);
     case 'b':
     case '0': return pop(m) ? LK_OK : damaged(m);
@@ -316,16 +373,23 @@ static lk_status run(machine *m, lki_pickle **out)
             *out = pop(m);
             return *out ? LK_OK : damaged(m);
         }
+        if (m->at - m->begin > MAX_NBYTES)
+            return lki_fail(LK_ERR_UNSUPPORTED, "%s: its pickle is larger than %d MiB", m->name,
+                            MAX_NBYTES >> 20);
         LKI_TRY(run_instruction(m, code));
     }
     return damaged(m);
 }
 
 lk_status lki_unpickle(lki_arena *arena, const char *name, const uint8_t *data, size_t nbytes,
-                       lki_pickle **out)
+                       lki_pickled *out)
 {
-    machine m = {.arena = arena, .name = name, .at = data, .end = data + nbytes};
-    lk_status status = run(&m, out);
+    machine m = {.arena = arena, .name = name, .begin = data, .at = data, .end = data + nbytes};
+    *out = (lki_pickled){0};
+    m.persistent = new_value(&m, LKI_PICKLE_TUPLE);
+    lk_status status = m.persistent ? run(&m, &out->root) : LK_ERR_NOMEM;
+    out->persistent = m.persistent;
+    out->nbytes = (size_t)(m.at - data);
     lki_free(m.stack);
     lki_free(m.memo);
     lki_free(m.marks);

@@ -2,8 +2,7 @@
  *
  * A pickle is a program; this runs its building instructions over plain values and calls nothing: a call
  * stays a value that says which function was to be called with what. Values live in the caller's arena and
- * may be shared, even contain themselves. Nested deeper than a limit, or with an instruction that only builds
- * code, it is an error. */
+ * may be shared, even contain themselves. A name outside of a short list is refused (pickle_globals.c). */
 #ifndef LKI_CHECKPOINT_PICKLE_H
 #define LKI_CHECKPOINT_PICKLE_H
 
@@ -19,7 +18,8 @@ typedef enum lki_pickle_kind {
     LKI_PICKLE_INT,
     LKI_PICKLE_LARGE_INT, /* of more than 64 bits: its number is not kept */
     LKI_PICKLE_FLOAT,
-    LKI_PICKLE_STRING,
+    LKI_PICKLE_STRING,     /* text, of `number` bytes */
+    LKI_PICKLE_BYTES,      /* which are not kept */
     LKI_PICKLE_TUPLE,      /* items; lists too */
     LKI_PICKLE_DICT,       /* items: key, value, key, value, ... */
     LKI_PICKLE_GLOBAL,     /* text: "torch._utils _rebuild_tensor_v2" */
@@ -39,8 +39,18 @@ struct lki_pickle {
                           NULL: none */
 };
 
-/* `name` is for messages. */
+typedef struct lki_pickled {
+    lki_pickle *root;
+    lki_pickle *persistent; /* a tuple of all its persistent values */
+    size_t nbytes;          /* its length */
+} lki_pickled;
+
+/* Reads the pickle at the beginning of `data`, which may be followed by something else. `name` is for
+ * messages. */
 lk_status lki_unpickle(lki_arena *arena, const char *name, const uint8_t *data, size_t nbytes,
-                       lki_pickle **out);
+                       lki_pickled *out);
+
+/* LK_ERR_UNSUPPORTED for a global ("os system") that no file of tensors needs. */
+lk_status lki_pickle_check_global(const char *path, const char *name);
 
 #endif

@@ -1,8 +1,9 @@
 #include "checkpoint/torch_zip.h"
 
+#include "base/memory.h"
 #include "base/status.h"
 
-#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -52,27 +53,6 @@ static bool find_directory(lki_zip *zip, const uint8_t *end)
     return true;
 }
 
-lk_status lki_zip_open(lki_zip *zip, const char *path, const void *data, size_t nbytes)
-{
-    *zip = (lki_zip){.path = path, .data = data, .nbytes = nbytes};
-    /* The end record stands last, before a comment of unknown length. */
-    for (size_t back = END_NBYTES; back <= nbytes && back <= END_NBYTES + MAX_COMMENT; back++) {
-        const uint8_t *end = zip->data + nbytes - back;
-        if (u32_at(end) != 0x06054b50) continue;
-        if (!find_directory(zip, end)) break;
-        return LK_OK;
-    }
-    return lki_fail(LK_ERR_FORMAT, "%s: not a file of PyTorch's (no zip archive), or cut off", path);
-}
-
-/* Whether an entry's full name is `name` below one folder. */
-static bool is_named(const uint8_t *full, size_t length, const char *name)
-{
-    const uint8_t *slash = memchr(full, '/', length);
-    size_t below = slash ? length - (size_t)(slash + 1 - full) : 0;
-    return slash && below == strlen(name) && !memcmp(slash + 1, name, below);
-}
-
 /* Replaces the numbers that are all ones, in the order in which the field holds them. */
 static void read_large_field(const uint8_t *field, size_t nbytes, uint64_t *numbers[], int count)
 {
@@ -100,39 +80,146 @@ static void read_extent(const uint8_t *entry, uint64_t *stored, uint64_t *offset
     }
 }
 
-static lk_status read_entry(const lki_zip *zip, const uint8_t *entry, const char *name, const uint8_t **data,
-                            size_t *nbytes)
+/* No archive of tensors needs a name that leads out of its folder; one with such a name is not what it seems.
+ */
+static bool is_safe_name(const char *name, size_t length)
 {
-    uint32_t crc = u32_at(entry + 16);
+    if (length == 0 || name[0] == '/' || memchr(name, 0, length) || memchr(name, '\\', length)) return false;
+    for (size_t begin = 0; begin < length;) {
+        const char *slash = memchr(name + begin, '/', length - begin);
+        size_t end = slash ? (size_t)(slash - name) : length;
+        if (end - begin == 2 && name[begin] == '.' && name[begin + 1] == '.') return false;
+        begin = end + 1;
+    }
+    return true;
+}
+
+static lk_status read_item(const lki_zip *zip, const uint8_t *entry, lki_zip_item *item)
+{
+    const char *name = (const char *)entry + ENTRY_NBYTES;
+    size_t length = u16_at(entry + 28);
     uint64_t stored, offset;
+    if (!is_safe_name(name, length))
+        return lki_fail(LK_ERR_FORMAT, "%s: an entry's name leads out of the archive", zip->path);
+    const char *slash = memchr(name, '/', length);
     read_extent(entry, &stored, &offset);
-    if (u16_at(entry + 10) != 0)
-        return lki_fail(LK_ERR_UNSUPPORTED, "%s: the entry %s is packed, which PyTorch does not do",
-                        zip->path, name);
+    *item = (lki_zip_item){.name = slash ? slash + 1 : name,
+                           .name_length = slash ? length - (size_t)(slash + 1 - name) : length,
+                           .offset = offset,
+                           .nbytes = stored,
+                           .crc = u32_at(entry + 16),
+                           .is_packed = u16_at(entry + 10) != 0};
     if (zip->nbytes < LOCAL_NBYTES || offset > zip->nbytes - LOCAL_NBYTES)
-        return lki_fail(LK_ERR_FORMAT, "%s: the entry %s is damaged", zip->path, name);
+        return lki_fail(LK_ERR_FORMAT, "%s: the entry %.*s is damaged", zip->path, (int)length, name);
     const uint8_t *local = zip->data + offset;
-    size_t begin = offset + LOCAL_NBYTES + u16_at(local + 26) + u16_at(local + 28);
-    if (u32_at(local) != 0x04034b50 || begin > zip->nbytes || stored > zip->nbytes - begin)
-        return lki_fail(LK_ERR_FORMAT, "%s: the entry %s is damaged", zip->path, name);
-    if (crc32_z(crc32_z(0, NULL, 0), zip->data + begin, stored) != crc)
-        return lki_fail(LK_ERR_FORMAT, "%s: the checksum of %s is wrong", zip->path, name);
-    *data = zip->data + begin;
-    *nbytes = stored;
+    item->begin = offset + LOCAL_NBYTES + u16_at(local + 26) + u16_at(local + 28);
+    if (u32_at(local) != 0x04034b50 || item->begin > zip->nbytes || stored > zip->nbytes - item->begin)
+        return lki_fail(LK_ERR_FORMAT, "%s: the entry %.*s is damaged", zip->path, (int)length, name);
     return LK_OK;
 }
 
-lk_status lki_zip_entry(const lki_zip *zip, const char *name, const uint8_t **data, size_t *nbytes)
+static int compare_names(const char *a, size_t a_length, const char *b, size_t b_length)
 {
-    size_t at = zip->directory;
-    while (at + ENTRY_NBYTES <= zip->directory_end) {
+    int order = memcmp(a, b, a_length < b_length ? a_length : b_length);
+    return order ? order : (a_length > b_length) - (a_length < b_length);
+}
+
+static int by_name(const void *left, const void *right)
+{
+    const lki_zip_item *a = left, *b = right;
+    return compare_names(a->name, a->name_length, b->name, b->name_length);
+}
+
+static int by_offset(const void *left, const void *right)
+{
+    const lki_zip_item *a = left, *b = right;
+    return (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+static lk_status check_items(lki_zip *zip)
+{
+    qsort(zip->items, (size_t)zip->count, sizeof *zip->items, by_offset);
+    for (int i = 1; i < zip->count; i++)
+        if (zip->items[i].offset < zip->items[i - 1].begin + zip->items[i - 1].nbytes)
+            return lki_fail(LK_ERR_FORMAT, "%s: two entries of the archive overlap", zip->path);
+    qsort(zip->items, (size_t)zip->count, sizeof *zip->items, by_name);
+    for (int i = 1; i < zip->count; i++)
+        if (by_name(&zip->items[i - 1], &zip->items[i]) == 0)
+            return lki_fail(LK_ERR_FORMAT, "%s: two entries of the archive have one name", zip->path);
+    return LK_OK;
+}
+
+static lk_status list_items(lki_zip *zip)
+{
+    size_t most = (zip->directory_end - zip->directory) / ENTRY_NBYTES;
+    zip->items = LKI_NEW_ARRAY(lki_zip_item, most + 1);
+    if (!zip->items) return LK_ERR_NOMEM;
+    for (size_t at = zip->directory; at + ENTRY_NBYTES <= zip->directory_end;) {
         const uint8_t *entry = zip->data + at;
-        size_t name_length = u16_at(entry + 28);
-        size_t length = ENTRY_NBYTES + name_length + u16_at(entry + 30) + u16_at(entry + 32);
-        if (u32_at(entry) != 0x02014b50 || length > zip->directory_end - at) break;
-        if (is_named(entry + ENTRY_NBYTES, name_length, name))
-            return read_entry(zip, entry, name, data, nbytes);
+        size_t length = ENTRY_NBYTES + u16_at(entry + 28) + u16_at(entry + 30) + u16_at(entry + 32);
+        if (u32_at(entry) != 0x02014b50 || length > zip->directory_end - at)
+            return lki_fail(LK_ERR_FORMAT, "%s: the archive's list of entries is damaged", zip->path);
+        LKI_TRY(read_item(zip, entry, &zip->items[zip->count++]));
         at += length;
     }
-    return lki_fail(LK_ERR_FORMAT, "%s: not a file of PyTorch's (it has no %s)", zip->path, name);
+    return check_items(zip);
+}
+
+lk_status lki_zip_open(lki_zip *zip, const char *path, const void *data, size_t nbytes)
+{
+    *zip = (lki_zip){.path = path, .data = data, .nbytes = nbytes};
+    /* The end record stands last, before a comment of unknown length. */
+    for (size_t back = END_NBYTES; back <= nbytes && back <= END_NBYTES + MAX_COMMENT; back++) {
+        const uint8_t *end = zip->data + nbytes - back;
+        if (u32_at(end) != 0x06054b50) continue;
+        if (!find_directory(zip, end)) break;
+        lk_status status = list_items(zip);
+        if (status) lki_zip_close(zip);
+        return status;
+    }
+    return lki_fail(LK_ERR_FORMAT, "%s: not a file of PyTorch's or NumPy's (no zip archive), or cut off",
+                    path);
+}
+
+void lki_zip_close(lki_zip *zip)
+{
+    lki_free(zip->items);
+    *zip = (lki_zip){0};
+}
+
+static lki_zip_item *find(const lki_zip *zip, const char *name)
+{
+    int low = 0, high = zip->count;
+    size_t length = strlen(name);
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        int order = compare_names(name, length, zip->items[middle].name, zip->items[middle].name_length);
+        if (order == 0) return &zip->items[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+bool lki_zip_has(const lki_zip *zip, const char *name)
+{
+    return find(zip, name) != NULL;
+}
+
+lk_status lki_zip_entry(lki_zip *zip, const char *name, const uint8_t **data, size_t *nbytes)
+{
+    lki_zip_item *item = find(zip, name);
+    if (!item) return lki_fail(LK_ERR_FORMAT, "%s: the archive has no %s", zip->path, name);
+    if (item->is_packed)
+        return lki_fail(LK_ERR_UNSUPPORTED, "%s: the entry %s is packed, which PyTorch does not do",
+                        zip->path, name);
+    if (!item->is_verified &&
+        crc32_z(crc32_z(0, NULL, 0), zip->data + item->begin, item->nbytes) != item->crc)
+        return lki_fail(LK_ERR_FORMAT, "%s: the checksum of %s is wrong", zip->path, name);
+    item->is_verified = true;
+    *data = zip->data + item->begin;
+    *nbytes = item->nbytes;
+    return LK_OK;
 }

@@ -22,8 +22,8 @@ typedef struct evaluate_options {
     }
 #define CHECKPOINT                                                                                           \
     {                                                                                                        \
-        "checkpoint", 'c', LKI_OPTION_TEXT, OFFSET(checkpoint), "FILE", NULL, "weights: a safetensors file", \
-            0                                                                                                \
+        "checkpoint", 'c', LKI_OPTION_TEXT, OFFSET(checkpoint), "FILE", NULL,                                \
+            "weights: a safetensors file, or PyTorch's", 0                                                   \
     }
 #define LOADER                                                                                               \
     {                                                                                                        \

@@ -11,7 +11,7 @@ typedef struct hash_options {
 static int print_hash(const char *path)
 {
     char hash[LK_HASH_LENGTH + 1];
-    lk_state_dict *dict = lk_load_safetensors(path);
+    lk_state_dict *dict = lk_load_checkpoint(path);
     if (!dict) return lki_report(LKI_EXIT_FAILED);
     lk_status status = lk_weights_hash(dict, hash);
     lk_state_dict_free(dict);
@@ -36,7 +36,7 @@ const lki_command lki_command_hash = {
     .usage = "FILE ...",
     .summary = "Prints a hash of the weights in each checkpoint.",
     .options_nbytes = sizeof(hash_options),
-    .positional = "a safetensors file",
+    .positional = "a file of weights: safetensors, PyTorch's or NumPy's",
     .positional_offset = offsetof(hash_options, files),
     .positional_minimum = 1,
     .run = run,

@@ -5,6 +5,8 @@
 #include "config/components/components.h"
 #include "config/config.h"
 #include "config/registry.h"
+#include "config/run_config.h"
+#include "onnx/export.h"
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -58,14 +60,46 @@ static lk_status take_all(lk_args *args, const lki_evaluation *wish, lki_call_li
                           lk_evaluate_options *options)
 {
     lk_train_options engine = {LK_SIZE(lk_train_options)};
+    bool reports = !wish->output && !wish->onnx;
     LKI_TRY(lki_call_read_device(args, &engine));
     options->device = wish->device ? wish->device : engine.device;
     options->resume = wish->checkpoint;
     options->verbose = wish->verbose;
     LKI_TRY(lki_call_take_model(args, &options->model));
-    if (!wish->output) LKI_TRY(lki_call_take_criterion(args, &options->criterion));
-    if (!wish->output) LKI_TRY(take_metrics(args, l, &options->callbacks));
+    if (reports) LKI_TRY(lki_call_take_criterion(args, &options->criterion));
+    if (reports) LKI_TRY(take_metrics(args, l, &options->callbacks));
     return take_loader(args, wish->loader_key, loader);
+}
+
+typedef struct onnx_export {
+    lk_runner *runner;
+    const char *path;
+    bool is_written;
+} onnx_export;
+
+/* The first batch tells what the features look like; no other is needed. */
+static lk_status export_first(const lk_tensor *output, const lk_batch *batch, void *context)
+{
+    onnx_export *own = context;
+    (void)output;
+    const lk_tensor *features = lk_batch_get(batch, own->runner->input_key);
+    if (!features)
+        return lki_fail(LK_ERR_UNSUPPORTED,
+                        "ONNX: a batch has no field \"%s\" to take the input's shape from",
+                        own->runner->input_key);
+    lk_dtype dtype = lk_dtype_is_float(features->dtype) ? LK_F32 : features->dtype;
+    LKI_TRY(lki_onnx_export(own->runner->model, dtype, features->shape, own->path));
+    own->is_written = true;
+    return LK_ERR_STOPPED;
+}
+
+static lk_status export_onnx(lk_runner *runner, lk_loader *loader, lk_evaluate_options options,
+                             const char *path)
+{
+    onnx_export own = {.runner = runner, .path = path};
+    lk_status status = lk_predict_loader_with(runner, loader, export_first, &own, &options);
+    if (own.is_written) return LK_OK;
+    return status ? status : lki_fail(LK_ERR_INVALID, "ONNX: the loader has no samples");
 }
 
 lk_status lki_config_evaluate(lk_config *config, lki_plan *plan, const lki_evaluation *wish)
@@ -82,6 +116,8 @@ lk_status lki_config_evaluate(lk_config *config, lki_plan *plan, const lki_evalu
     lk_status status = take_all(&args, wish, &l, &loader, &options);
     if (status)
         lki_call_drop_evaluation(loader, &options);
+    else if (wish->onnx)
+        status = export_onnx(runner, loader, options, wish->onnx);
     else if (wish->output)
         status = lki_predict_to_file(runner, loader, options, wish->output);
     else

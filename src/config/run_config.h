@@ -33,6 +33,7 @@ typedef struct lki_evaluation {
     const char *loader_key; /* NULL: the run's valid_loader */
     const char *device;     /* NULL: the config's */
     const char *output;     /* predict: the .npy file; NULL: report metrics instead */
+    const char *onnx;       /* export: the ONNX file; nothing is predicted or reported */
     bool verbose;
 } lki_evaluation;
 

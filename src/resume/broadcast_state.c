@@ -107,8 +107,8 @@ static lk_status share_state(lk_comm *comm, lk_state_dict *state)
 lk_state_dict *lki_load_on_all(lk_runner *runner, const char *path)
 {
     lk_comm *comm = runner->run->ranks.comm;
-    if (!has_peers(runner)) return lk_load_safetensors(path);
-    lk_state_dict *state = comm->rank == 0 ? lk_load_safetensors(path) : lk_state_dict_create();
+    if (!has_peers(runner)) return lk_load_checkpoint(path);
+    lk_state_dict *state = comm->rank == 0 ? lk_load_checkpoint(path) : lk_state_dict_create();
     char sentence[SENTENCE_NBYTES] = "";
     int64_t verdict = comm->rank == 0 && !state ? (int64_t)lki_last_status() : LK_OK;
     if (comm->rank == 0 && !state) snprintf(sentence, sizeof sentence, "%s", lk_error());

@@ -14,5 +14,9 @@ lk_state_dict *lki_models_save(const lk_runner *runner);
 /* From a file of weights or a runner's checkpoint; `what` names it in errors. */
 lk_status lki_models_restore(lk_runner *runner, const lk_state_dict *state, const char *what);
 lk_status lki_model_restore(lk_module *model, const lk_state_dict *state, const char *what);
+/* The weights of the runner's one model whose names the patterns select; `strict`: all must be there, and no
+ * further ones. What did not fit is logged. */
+lk_status lki_models_restore_some(lk_runner *runner, const lk_state_dict *state, const char *what,
+                                  const char *names, bool strict);
 
 #endif

@@ -126,7 +126,9 @@ lk_status lki_runner_save(lk_runner *runner, lk_state_dict *state)
 static lk_status restore_state(lk_runner *runner, const lk_state_dict *state, lki_make_step make_step)
 {
     if (!lk_state_dict_has(state, "runner.format"))
-        return lki_fail(LK_ERR_FORMAT, "this file holds weights alone: it can be evaluated, but not resumed");
+        return lki_fail(LK_ERR_FORMAT,
+                        "this file holds weights alone: it can be evaluated, but not resumed; to start "
+                        "a new run from it, give resume_model of CheckpointCallback");
     LKI_TRY(lki_terms_check(runner, state));
     LKI_TRY(lki_place_restore(runner, state));
     /* A runner with batches of its own may never have made the step. */

@@ -28,7 +28,7 @@ static lk_status set_up(lk_runner *runner, lk_train_options *run, const lk_evalu
     runner->verbose = options->verbose;
     runner->epoch_step = 1;
     if (!options->resume) return LK_OK;
-    lk_state_dict *state = lk_load_safetensors(options->resume);
+    lk_state_dict *state = lk_load_checkpoint(options->resume);
     if (!state) return lki_last_status();
     lk_status status = lki_model_restore(runner->model, state, options->resume);
     lk_state_dict_free(state);

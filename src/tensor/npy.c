@@ -171,20 +171,25 @@ static lk_status make_tensor(lk_tensor **out, const char *path, lk_buffer *file,
     return *out ? LK_OK : lki_last_status();
 }
 
+lk_tensor *lki_npy_from(const char *path, lk_buffer *bytes)
+{
+    lk_tensor *tensor = NULL;
+    header h = {0};
+    if (parse_header(path, lki_buffer_data(bytes), lki_buffer_nbytes(bytes), &h) == LK_OK)
+        make_tensor(&tensor, path, bytes, &h);
+    return tensor;
+}
+
 lk_tensor *lki_npy_read(const char *path)
 {
     lk_buffer *file;
-    lk_tensor *tensor = NULL;
-    header h = {0};
     if (lki_map_file(&file, path)) return NULL;
-    if (parse_header(path, lki_buffer_data(file), lki_buffer_nbytes(file), &h) == LK_OK)
-        make_tensor(&tensor, path, file, &h);
+    lk_tensor *tensor = lki_npy_from(path, file);
     lki_buffer_release(file);
     return tensor;
 }
 
-/* The header, padded with spaces and a newline so that the data starts at a multiple of 64. */
-static size_t format_header(char *text, size_t capacity, const lk_tensor *tensor)
+size_t lki_npy_format_header(char *text, size_t capacity, const lk_tensor *tensor)
 {
     static const char *const types[] = {
         [LK_F32] = "<f4", [LK_F64] = "<f8", [LK_BF16] = "<f4", [LK_F16] = "<f2",
@@ -216,7 +221,7 @@ lk_status lki_npy_write(const char *path, const lk_tensor *tensor)
     if (!tensor) return lki_last_status();
     lk_status status = lki_atomic_file_open(&file, path);
     if (status == LK_OK) {
-        lki_atomic_file_write(file, text, format_header(text, sizeof text, tensor));
+        lki_atomic_file_write(file, text, lki_npy_format_header(text, sizeof text, tensor));
         lki_atomic_file_write(file, tensor->data, lk_tensor_nbytes(tensor));
         status = lki_atomic_file_commit(file);
     }

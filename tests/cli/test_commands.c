@@ -86,7 +86,7 @@ static void test_hash(void **state)
     snprintf(first, sizeof first, "%.64s", r->out);
     assert_int_equal(strspn(first, "0123456789abcdef"), 64);
     assert_non_null(strstr(strchr(r->out, '\n'), first));
-    check_refused(NULL, "hash", 2, "hash: needs a safetensors file");
+    check_refused(NULL, "hash", 2, "hash: needs a file of weights");
     check_refused(NULL, "hash no.safetensors", 1, "no.safetensors");
     snprintf(words, sizeof words, "hash %s/src/cli/hash.c", LK_SOURCE_DIR);
     check_refused(NULL, words, 1, "hash.c");
@@ -194,11 +194,18 @@ static void test_the_man_page_names_no_other_option(void **state)
 static void test_the_completion_is_the_printed_one(void **state)
 {
     (void)state;
-    char *script = calloc(1, 262144);
-    read_whole(LK_SOURCE_DIR "/scripts/completion/lockstep.bash", script, 262144);
-    const said *r = lockstep("completion");
-    if (strcmp(r->out, script))
-        fail_msg("scripts/completion/lockstep.bash is old: write it with `lockstep completion`");
+    static const char *const files[][2] = {
+        {"lockstep.bash", "bash"}, {"lockstep.fish", "fish"}, {"_lockstep", "zsh"}};
+    char *script = calloc(1, 262144), path[1200], words[64];
+    for (int i = 0; i < 3; i++) {
+        memset(script, 0, 262144);
+        snprintf(path, sizeof path, LK_SOURCE_DIR "/scripts/completion/%s", files[i][0]);
+        snprintf(words, sizeof words, "completion --shell %s", files[i][1]);
+        read_whole(path, script, 262144);
+        const said *r = lockstep(words);
+        if (strcmp(r->out, script))
+            fail_msg("scripts/completion/%s is old: write it with `lockstep %s`", files[i][0], words);
+    }
     free(script);
 }
 

@@ -22,6 +22,7 @@ typedef struct option_case {
 #define EVALUATE TRAINED "evaluate -C ../c.yml" MODEL
 #define PREDICT  TRAINED "predict -C ../c.yml" MODEL " -o out.npy"
 #define BENCH    "$L bench --model mnist-linear --simulate"
+#define EXPORT   TRAINED "export logs/checkpoints/model.last.safetensors --to pth -o out.pth"
 #define TERMINAL "script -qec"
 
 static const option_case cases[] = {
@@ -77,6 +78,21 @@ static const option_case cases[] = {
     {"watch --metric", TRAINED "watch logs", TRAINED "watch logs -m loss/std", NULL},
     {"watch --metric", TRAINED "watch logs", TRAINED "watch logs -m nothing", "nothing"},
     {"watch --every", TRAINED "watch logs", TRAINED "watch logs --every 0", "--every: expected at least 1"},
+    {"import --output", RUN " && $L import logs/checkpoints/model.last.safetensors",
+     RUN " && $L import logs/checkpoints/model.last.safetensors -o out.safetensors", NULL},
+    {"export --output", RUN " && $L export logs/checkpoints/model.last.safetensors --to pth", EXPORT, NULL},
+    {"export --to", RUN " && $L export logs/checkpoints/model.last.safetensors -o out",
+     RUN " && $L export logs/checkpoints/model.last.safetensors -o out --to npz", NULL},
+    {"export --to", RUN " && $L export logs/checkpoints/model.last.safetensors -o out.pth",
+     RUN " && $L export logs/checkpoints/model.last.safetensors -o out.pth --to npz", NULL},
+
+    {"export --config", EXPORT, EXPORT " --to onnx", "needs -C CONFIG"},
+    {"export --config", EXPORT, EXPORT " -C ../c.yml", "are for --to onnx alone"},
+    {"export --checkpoint", EXPORT, EXPORT " -c nothing.pth", "are for --to onnx alone"},
+    {"export --checkpoint", EXPORT, EXPORT " --to onnx -C ../c.yml -c nothing.pth",
+     "--to onnx takes one checkpoint"},
+    {"export --expdir", EXPORT, EXPORT " --expdir nowhere", "are for --to onnx alone"},
+    {"export --expdir", EXPORT, EXPORT " --to onnx -C ../c.yml --expdir nowhere", "nowhere"},
 
     {"evaluate --config", EVALUATE, EVALUATE " -C ../d.yml", NULL},
     {"evaluate --expdir", EVALUATE, EVALUATE " --expdir nowhere", "nowhere"},
@@ -131,6 +147,9 @@ static const option_case cases[] = {
     {"components --markdown", "$L components", "$L components --markdown --names", "--names and --markdown"},
     {"help --expdir", "$L help", "$L help --expdir nowhere", "nowhere"},
     {"completion --list", "$L completion", "$L completion --list", NULL},
+    {"completion --shell", "$L completion", "$L completion --shell fish", NULL},
+    {"completion --shell", "$L completion", "$L completion --shell zsh", NULL},
+    {"completion --shell", "$L completion --list", "$L completion --list --shell zsh", "leave one out"},
 };
 enum { CASE_COUNT = sizeof cases / sizeof *cases };
 

@@ -104,7 +104,9 @@ static lk_status build_checkpoint(const lk_component *self, lk_args *args, void 
                                             .save_every_batches = lk_arg_int(args, "save_every_batches"),
                                             .resume_model = lk_arg_string(args, "resume_model"),
                                             .resume_runner = lk_arg_string(args, "resume_runner"),
-                                            .load_best_on_end = lk_arg_bool(args, "load_best_on_end")),
+                                            .load_best_on_end = lk_arg_bool(args, "load_best_on_end"),
+                                            .resume_names = lk_arg_string(args, "resume_names"),
+                                            .no_strict = !lk_arg_bool(args, "strict")),
                      out);
 }
 
@@ -172,6 +174,8 @@ static const lk_parameter checkpoint_parameters[] = {
     LKI_BOOL("save_last", "true", "keep model.last"),
     LKI_BOOL("save_best", "true", "keep model.best"),
     LKI_STRING("resume_model", LKI_OPTIONAL, "weights to load at the start"),
+    LKI_STRING("resume_names", LKI_OPTIONAL, "which of them: shell patterns, with commas between"),
+    LKI_BOOL("strict", "true", "false: leave weights alone that are missing in the file or the model"),
     LKI_STRING("resume_runner", LKI_OPTIONAL, "a run to go on with"),
     LKI_BOOL("load_best_on_end", "false", "end with the best epoch's weights"),
     LKI_INT("save_every_batches", "0", "also inside an epoch: every N batches"),

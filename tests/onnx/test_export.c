@@ -1,0 +1,66 @@
+/* ONNX files: what is refused, and that a file is written. tests/oracle/onnx_live.sh runs the files with
+ * onnxruntime. */
+#include "lktest.h"
+
+#include "onnx/protobuf/onnx_plugin.h"
+
+#include <lockstep/lockstep.h>
+
+static void skip_without_plugin(void)
+{
+    if (lki_plugin_open(&lki_onnx)) return;
+    print_message("skipped: %s\n", lk_error());
+    skip();
+}
+
+static lk_status export(lk_module *module, lk_shape shape, const char *path)
+{
+    lk_tensor *features = lk_tensor_full(LK_F32, shape, 0);
+    lkt_not_null(module);
+    lk_status status = lk_export_onnx(module, path, features);
+    lk_tensor_free(features);
+    lk_module_free(module);
+    return status;
+}
+
+static void test_refused_layers(void **state)
+{
+    (void)state;
+    skip_without_plugin();
+    lkt_fails(export(lk_sequential(lk_conv2d(1, 1, 3, .padding = 1, .padding_mode = LK_PAD_CIRCULAR)),
+                     LK_SHAPE(4, 1, 8, 8), "x.onnx"),
+              LK_ERR_UNSUPPORTED,
+              "ONNX: layer 0 (Conv2d): circular padding has no standard op in opset 17 of ONNX");
+    lkt_fails(export(lk_sequential(lk_avg_pool2d(3, .ceil_mode = true)), LK_SHAPE(4, 1, 8, 8), "x.onnx"),
+              LK_ERR_UNSUPPORTED, "0 (AvgPool2d): average pooling with ceil_mode");
+    lkt_fails(export(lk_sequential(lk_adaptive_avg_pool2d(3)), LK_SHAPE(4, 1, 8, 8), "x.onnx"),
+              LK_ERR_UNSUPPORTED, "0 (AdaptiveAvgPool2d): adaptive pooling");
+    lkt_fails(lk_export_onnx(NULL, "x.onnx", NULL), LK_ERR_INVALID, "NULL was passed");
+}
+
+static void test_a_file(void **state)
+{
+    (void)state;
+    skip_without_plugin();
+    char path[1200];
+    snprintf(path, sizeof path, "%s/a.onnx", lkt_scratch_folder("onnx"));
+    lkt_ok(export(lk_sequential(lk_linear(3, 2), lk_relu()), LK_SHAPE(5, 3), path));
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    uint8_t bytes[2];
+    assert_int_equal(fread(bytes, 1, 2, file), 2);
+    fclose(file);
+    assert_int_equal(bytes[0], 0x08); /* field 1, ir_version */
+    assert_int_equal(bytes[1], 8);
+    lkt_fails(export(lk_sequential(lk_linear(3, 2)), LK_SHAPE(5, 3), "/nowhere/a.onnx"), LK_ERR_IO,
+              "/nowhere");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused_layers),
+        cmocka_unit_test(test_a_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
