@@ -118,19 +118,21 @@ static void end_session(void *context)
 static lk_status start_monitor(session *s, const lki_role *role)
 {
     lki_meeting *meeting = s->meeting;
-    lki_store_close(meeting->store); /* the monitor stands for this rank from now on */
-    meeting->store = NULL;
+    lki_store_client *standing = meeting->store;
     lki_store_options where = {.host = meeting->host,
                                .port = meeting->port,
                                .token = role->token,
                                .rank = role->rank,
                                .world_size = role->world_size};
-    LKI_TRY(lki_store_connect(&meeting->store, &where));
+    lki_store_client *plain = NULL;
+    LKI_TRY(lki_store_connect(&plain, &where));
+    meeting->store = plain; /* the other stands for this rank, and is the monitor's from now on */
     lki_monitor_options options = {.host = meeting->host,
                                    .port = meeting->port,
                                    .token = role->token,
                                    .rank = role->rank,
                                    .world_size = role->world_size,
+                                   .standing = standing,
                                    .progress = report_host,
                                    .ranks = meeting->locals,
                                    .rank_count = meeting->local_size,

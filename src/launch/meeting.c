@@ -176,6 +176,17 @@ static lk_status wait_for_all(lki_meeting *meeting, const lki_role *role, int64_
     }
 }
 
+/* The first rank that has waited long enough says for whom. Those that wait with it end with the same
+ * sentence, not with one that counts the ranks that have given up as missing. */
+static lk_status tell_missing(lki_meeting *meeting, lk_status status)
+{
+    bool swapped;
+    lki_error first = {0};
+    lki_error_keep(&first, status);
+    lki_store_compare_set(meeting->store, LKI_STORE_FAILED_KEY, NULL, first.sentence, &swapped);
+    return lki_error_restore(&first);
+}
+
 /* Rank 0 gathers the words of all ranks and hands them to everyone in one piece. */
 static lk_status exchange_words(lki_meeting *meeting, const lki_role *role, const char *terms,
                                 int64_t timeout_ms, char **all)
@@ -254,6 +265,7 @@ static lk_status meet(lki_meeting *meeting, const lki_role *role, const char *te
     if (role->rank == 0) LKI_TRY(open_server(meeting, role));
     LKI_TRY(find_store(meeting, role, deadline_ns));
     lk_status status = wait_for_all(meeting, role, deadline_ns);
+    if (status == LK_ERR_TIMEOUT) status = tell_missing(meeting, status);
     if (status != LK_OK)
         return lki_fail_prefix(status, "waiting at %s:%d for all ranks", meeting->host, meeting->port);
     LKI_TRY(find_own_address(meeting, timeout_ms));

@@ -32,6 +32,7 @@ typedef struct lki_store_server_options {
     int world_size;
     const char *token;        /* copied */
     int handshake_timeout_ms; /* 0: 5 s; also the time a begun message has to end */
+    int return_ms; /* how long a rank that left before all had joined may take to come back; 0: 3 s */
 } lki_store_server_options;
 
 /* Listens on all addresses of the host. LK_ERR_IO names the port where it is taken. */

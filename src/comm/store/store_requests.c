@@ -125,6 +125,7 @@ static bool handle_goodbye(lki_store_server *server, lki_client *client)
 {
     if (client->registered) {
         server->joined[client->rank] = 2;
+        if (server->joined_count < server->world_size) lki_server_note_lost(server, client);
         server->here_count--;
         client->registered = false;
     }
@@ -206,9 +207,14 @@ void lki_server_answer_waiting(lki_store_server *server)
     }
 }
 
+bool lki_server_has_failed(const lki_store_server *server)
+{
+    return lki_table_get(&server->table, LKI_STORE_FAILED_KEY, strlen(LKI_STORE_FAILED_KEY)) != NULL;
+}
+
 void lki_server_publish_failure(lki_store_server *server, const char *sentence)
 {
-    size_t key = strlen(LKI_STORE_FAILED_KEY);
-    if (!lki_table_get(&server->table, LKI_STORE_FAILED_KEY, key))
-        lki_table_set(&server->table, LKI_STORE_FAILED_KEY, key, sentence, strlen(sentence));
+    if (!lki_server_has_failed(server))
+        lki_table_set(&server->table, LKI_STORE_FAILED_KEY, strlen(LKI_STORE_FAILED_KEY), sentence,
+                      strlen(sentence));
 }
