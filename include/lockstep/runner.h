@@ -154,6 +154,9 @@ typedef struct lk_train_options {
     int thread_count;        /* threads of the CPU engine; 0: one per core */
     bool no_checkpoints;     /* adds no checkpoint callback */
     const char *config_text; /* text to write to logdir/config.yml */
+    /* Also saves the run's place within an epoch, after this many train batches. 0: at the end of
+     * each epoch only. */
+    int save_every;
 } lk_train_options;
 
 /* What a custom runner does differently. A NULL slot does what the supervised runner does. Slots

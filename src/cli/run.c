@@ -20,7 +20,8 @@
 typedef struct run_options {
     lki_config_options config;
     const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host;
-    lki_option_int seed, num_epochs, batch_size, num_workers, nproc, max_restarts, world_size, rank, port;
+    lki_option_int save_every, seed, num_epochs, batch_size, num_workers, nproc, max_restarts, world_size,
+        rank, port;
     bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose, overwrite;
 } run_options;
 
@@ -39,6 +40,8 @@ static const lki_option table[] = {
     {"resume", 0, LKI_OPTION_TEXT, OFFSET(resume), "FILE", NULL, "continue from this runner checkpoint", 0},
     {"autoresume", 0, LKI_OPTION_TEXT, OFFSET(autoresume), NULL, "last|best",
      "continue from the checkpoint in the logdir, if there is one", 0},
+    {"save-every", 0, LKI_OPTION_INT, OFFSET(save_every), "N", NULL,
+     "save the run's place every N train batches, not only at the end of each epoch", 1},
     {"overwrite", 0, LKI_OPTION_FLAG, OFFSET(overwrite), NULL, NULL,
      "replace the files of an earlier run instead of moving them to LOGDIR.1", 0},
     {"ddp", 0, LKI_OPTION_FLAG, OFFSET(ddp), NULL, NULL, "one rank per GPU, or per core if there is no GPU",

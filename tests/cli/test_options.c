@@ -38,6 +38,8 @@ static const option_case cases[] = {
     {"run --resume", RUN, RUN " --resume nothing.safetensors", "nothing.safetensors"},
     {"run --autoresume", TRAINED "run -C ../c.yml", TRAINED "run -C ../c.yml --autoresume last",
      "nothing to train"},
+    {"run --save-every", RUN, RUN " --save-every 1", NULL},
+    {"run --save-every", RUN, RUN " --save-every 0", "--save-every: expected at least 1"},
     {"run --overwrite", TRAINED "run -C ../c.yml", TRAINED "run -C ../c.yml --overwrite", NULL},
     {"run --ddp", RUN, RUN " --ddp", NULL},
     {"run --distributed", RUN, RUN " --distributed", NULL},
