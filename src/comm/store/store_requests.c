@@ -14,7 +14,8 @@ enum { NAMED_MISSING = 12 };
 
 void lki_server_reply(lki_client *client, lk_status status, const void *data, size_t nbytes)
 {
-    if (lki_wire_pack(&client->out, (uint8_t)status, &(lki_field){data, nbytes, true}, 1) != LK_OK)
+    if (lki_wire_pack(&client->out, &client->session, (uint8_t)status, &(lki_field){data, nbytes, true}, 1) !=
+        LK_OK)
         client->doomed = true;
 }
 

@@ -221,6 +221,7 @@ static size_t take_proof(lki_store_server *server, lki_client *client)
         client->doomed = true;
         return 0;
     }
+    lki_wire_session_start(&client->session, server->token, true, &client->hello, client->nonce);
     client->stage = LKI_CLIENT_READY;
     client->deadline_ns = 0;
     server->stranger_count--;
@@ -255,11 +256,12 @@ static size_t take_message(lki_store_server *server, lki_client *client)
         client->doomed = true;
         return 0;
     }
-    if (client->in.length < 4 + (size_t)length) return 0;
-    if (!lki_wire_unpack(&message, client->in.data + 4, length) ||
+    if (client->in.length < 4 + (size_t)length + LKI_WIRE_MAC) return 0;
+    if (!lki_wire_is_next(&client->session, client->in.data, 4 + (size_t)length) ||
+        !lki_wire_unpack(&message, client->in.data + 4, length) ||
         !lki_server_handle(server, client, &message))
         client->doomed = true;
-    return 4 + (size_t)length;
+    return 4 + (size_t)length + LKI_WIRE_MAC;
 }
 
 /* Handles whatever is complete in the client's input. */

@@ -23,6 +23,7 @@ typedef struct lki_client {
     char from[64];
     lki_wire_hello hello;
     unsigned char nonce[LKI_WIRE_NONCE];
+    lki_wire_session session; /* from its proof on */
     lki_bytes in, out;
     int64_t deadline_ns;   /* for the handshake or the rest of a message; 0: none */
     lki_wire_verb waiting; /* WAIT or JOIN that is not answered yet, or 0 */
