@@ -27,6 +27,7 @@ _lockstep()
     run:--world-size) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--rank | run:-r) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--host | run:-m) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--token-file) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--master) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--master-addr) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--port) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -60,7 +61,7 @@ _lockstep()
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
-    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --save-every --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --verbose -v --world-size --rank -r --host -m --master --master-addr --port --help" ;;
+    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --save-every --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --verbose -v --world-size --rank -r --host -m --token-file --master --master-addr --port --help" ;;
     evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --verbose -v --help" ;;
     predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
     create) options="--name -n --gtb --get-train-backend --help" ;;

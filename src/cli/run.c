@@ -19,7 +19,7 @@
 
 typedef struct run_options {
     lki_config_options config;
-    const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host;
+    const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host, *token_file;
     lki_option_int save_every, seed, num_epochs, batch_size, num_workers, nproc, max_restarts, world_size,
         rank, port;
     bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose, overwrite;
@@ -74,6 +74,8 @@ static const lki_option table[] = {
      "number of ranks in the job that this process joins", 1},
     {"rank", 'r', LKI_OPTION_INT, OFFSET(rank), "N", NULL, "rank of this process", 0},
     {"host", 'm', LKI_OPTION_TEXT, OFFSET(host), "ADDRESS", NULL, "address of rank 0", 0},
+    {"token-file", 0, LKI_OPTION_TEXT, OFFSET(token_file), "FILE", NULL,
+     "file with the secret of the job, instead of LOCKSTEP_TOKEN", 0},
     {"master", 0, LKI_OPTION_TEXT, OFFSET(host), "ADDRESS", NULL, "the same as --host", 0},
     {"master-addr", 0, LKI_OPTION_TEXT, OFFSET(host), "ADDRESS", NULL, "the same as --host", 0},
     {"port", 0, LKI_OPTION_INT, OFFSET(port), "N", NULL, "port of rank 0 (29500)", 1},
@@ -196,7 +198,7 @@ static lk_status apply_to_calls(lk_config *config, const run_options *options)
 static lk_status apply_launch(const run_options *options)
 {
     char texts[4][24];
-    char *words[12] = {"lockstep"};
+    char *words[14] = {"lockstep"};
     int count = 1;
     const struct {
         const char *flag;
@@ -214,6 +216,10 @@ static lk_status apply_launch(const run_options *options)
     if (options->host) {
         words[count++] = "--host";
         words[count++] = (char *)options->host;
+    }
+    if (options->token_file) {
+        words[count++] = "--token-file";
+        words[count++] = (char *)options->token_file;
     }
     return lk_launch_arguments(&count, words);
 }

@@ -68,6 +68,7 @@ static const option_case cases[] = {
     {"run --verbose", RUN, RUN " -v", NULL},
     {"run --world-size", RUN, RUN " --world-size 2", "rank"},
     {"run --rank", RUN, RUN " --world-size 2 --rank 3", "rank"},
+    {"run --token-file", RUN, RUN " --token-file secret", "--token-file secret needs ranks"},
     {"run --host", RUN, RUN " --host nowhere", "--host"},
     {"run --master", RUN, RUN " --master nowhere", "--host"},
     {"run --master-addr", RUN, RUN " --master-addr nowhere", "--host"},

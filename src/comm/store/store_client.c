@@ -151,7 +151,9 @@ static lk_status shake_hands(lki_store_client *store, const lki_store_options *o
     LKI_TRY(receive_exactly(store, (char *)&answer + 8, sizeof answer - 8, deadline_ns));
     lki_wire_prove(proof, options->token, "server", &hello, answer.nonce);
     if (!lki_wire_equal(proof, answer.proof, sizeof proof))
-        return lki_fail(LK_ERR_PEER, "the store at %s belongs to another job: it has a different job token",
+        return lki_fail(LK_ERR_PEER,
+                        "the store at %s belongs to another job: it has a different job token "
+                        "(LOCKSTEP_TOKEN, --token-file, or the key in the user's home)",
                         store->place);
     lki_wire_session_start(&store->session, options->token, false, &hello, answer.nonce);
     lki_wire_prove(proof, options->token, "client", &hello, answer.nonce);

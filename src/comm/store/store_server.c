@@ -396,10 +396,10 @@ static void free_server(lki_store_server *server)
     lki_free(server);
 }
 
-static lk_status open_server(lki_store_server *server)
+static lk_status open_server(lki_store_server *server, const char *address)
 {
     lki_raise_descriptor_limit();
-    LKI_TRY(lki_net_listen(&server->listener, &server->port));
+    LKI_TRY(lki_net_listen_at(&server->listener, &server->port, address));
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
     server->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct epoll_event on_wakeup = {.events = EPOLLIN, .data.ptr = NULL};
@@ -427,7 +427,7 @@ lk_status lki_store_server_start(lki_store_server **out, const lki_store_server_
     server->lost_rank = -1;
     server->token = lki_strdup(options->token);
     server->joined = LKI_NEW_ARRAY(unsigned char, options->world_size);
-    lk_status status = server->token && server->joined ? open_server(server) : LK_ERR_NOMEM;
+    lk_status status = server->token && server->joined ? open_server(server, options->address) : LK_ERR_NOMEM;
     if (status != LK_OK) {
         free_server(server);
         return status;
