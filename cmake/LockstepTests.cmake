@@ -17,7 +17,7 @@ function(lockstep_add_tests folder)
         add_test(NAME ${folder_name}.${name} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
         # A program writes to scratch folders of its own: where it is more than one test, they take turns.
         set_tests_properties(${folder_name}.${name} PROPERTIES RESOURCE_LOCK ${target})
-        set(variables)
+        set(variables XDG_CONFIG_HOME=${CMAKE_BINARY_DIR}/tests/home) # the key of whoever runs the tests stays as it is
         if(folder_name MATCHES "^(train|estimator|nn|optim|cli|config)$") # where a test says nothing of the device, on any machine
             list(APPEND variables LOCKSTEP_ENGINE=cpu)
         endif()

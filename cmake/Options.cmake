@@ -8,6 +8,12 @@ add_compile_options(-Wall -Wextra $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed> $<$
 if(LOCKSTEP_WERROR)
     add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-Werror>)
 endif()
+option(LOCKSTEP_HARDENED "Stack protector, checked libc calls and read-only relocations" ON)
+if(LOCKSTEP_HARDENED AND NOT LOCKSTEP_SANITIZE) # which check the same, and more
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fstack-protector-strong>)
+    add_compile_options("$<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<NOT:$<CONFIG:Debug>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
+    add_link_options(-Wl,-z,relro,-z,now)
+endif()
 if(LOCKSTEP_SANITIZE)
     add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})

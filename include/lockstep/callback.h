@@ -192,6 +192,9 @@ typedef struct lk_checkpoint_callback_options {
      * did not fit is logged. */
     const char *resume_names;
     bool no_strict;
+    /* How many files can be resumed from: runner.last, and before it runner.last.1 and so on. If
+     * one is damaged, the run continues from the one before it. 2 */
+    int keep_runners;
 } lk_checkpoint_callback_options;
 #define lk_checkpoint_callback(...)                                                                          \
     LK_CALL0_(lk_checkpoint_callback_with, lk_checkpoint_callback_options, __VA_ARGS__)

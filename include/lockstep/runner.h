@@ -171,6 +171,9 @@ typedef struct lk_train_options {
      * gradients (if they are clipped by it), learning rate, milliseconds per step, and samples or
      * tokens per second. 0: none. */
     int log_every;
+    /* Also saves the run's place within an epoch, after this many train batches. 0: at the end of
+     * each epoch only. */
+    int save_every;
 } lk_train_options;
 
 /* What a custom runner does differently. A NULL slot does what the supervised runner does. Slots

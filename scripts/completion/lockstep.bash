@@ -18,6 +18,7 @@ _lockstep()
     run:--seed) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--resume) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--autoresume) COMPREPLY=($(compgen -W "last best" -- "$word")); return ;;
+    run:--save-every) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--nproc) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--max-restarts) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--comm) COMPREPLY=($(compgen -W "auto shm gloo mpi nccl" -- "$word")); return ;;
@@ -27,6 +28,7 @@ _lockstep()
     run:--world-size) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--rank | run:-r) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--host | run:-m) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--token-file) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--master) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--master-addr) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--port) COMPREPLY=($(compgen -f -- "$word")); return ;;

@@ -31,7 +31,7 @@ extern "C" {
       "small steps on a GPU: 0: a CUDA graph; 1: fail if a step is not one kernel")                          \
     X(PLUGIN_PATH, TEXT, "beside the library", "the directory of the plug-ins, liblockstep_*.so")            \
     X(SHM, TEXT, "/dev/shm", "the directory for fields that the ranks of a host share")                      \
-    X(TOKEN, SECRET, "", "a secret that the ranks of a job share")
+    X(TOKEN, SECRET, "the key in the user's home", "the secret that the ranks of a job share")
 
 /* What the tests and scripts of the source tree read, by its beginning; the library and the command read none
  * of it. */

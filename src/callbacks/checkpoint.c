@@ -5,6 +5,7 @@
  *     model.best.safetensors     a link to the best of them: the best epoch's weights, whatever came after
  *     model.last.safetensors     the last epoch's
  *     runner.last.safetensors    everything: of the end of an epoch, or of the place where the run stopped
+ *     runner.last.1.safetensors … the ones before it: what a run goes on from if the newest is damaged
  *     model.storage.json         which files are kept and what they scored
  *
  * In mode "runner" the topk and the best hold everything too, as runner.0003.safetensors and runner.best.
@@ -18,6 +19,7 @@
 #include "base/take.h"
 #include "callbacks/callbacks.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/older_runners.h"
 #include "checkpoint/storage.h"
 #include "resume/broadcast_state.h"
 #include "resume/model_state.h"
@@ -89,7 +91,9 @@ static lk_status write_files(checkpoint_context *context, const lk_runner *runne
         LKI_TRY(save_numbered(context, runner->epoch_step, context->score, state));
         LKI_TRY(link_best(context));
     }
-    return context->options.no_save_runner ? LK_OK : save_as(context, "runner.last.safetensors", state);
+    if (context->options.no_save_runner) return LK_OK;
+    LKI_TRY(lki_age_runners(context->folder, context->options.keep_runners));
+    return save_as(context, "runner.last.safetensors", state);
 }
 
 /* What has been logged so far is on the disk first: a run that goes on from here does not log it again. Where
@@ -119,9 +123,30 @@ static lk_status save_runner(checkpoint_context *context, lk_runner *runner)
 
 /* ---- Start: folders, and what is resumed ---- */
 
-static lk_status load_into(lk_runner *runner, const char *path, bool everything)
+/* All ranks know what rank 0's file is worth, so all go on to the one before it. */
+static lk_state_dict *load_older(lk_runner *runner, const checkpoint_context *context, const char *path)
+{
+    lki_error first = {0};
+    LKI_SCOPED char *older = lki_older_runner(path);
+    lk_status status = lki_error_keep(&first, lki_last_status());
+    if (!older || (status != LK_ERR_FORMAT && status != LK_ERR_IO)) return NULL;
+    lk_state_dict *state = lki_load_on_all(runner, older);
+    if (!state && lki_last_status() != LK_ERR_NOT_FOUND) state = load_older(runner, context, older);
+    if (!state) {
+        lki_error_restore(&first);
+        return NULL;
+    }
+    if (!runner->is_master) return state;
+    lki_log(LKI_LOG_WARNING, "%s: continuing from the checkpoint before it, %s", first.sentence, older);
+    if (context->folder) lki_put_damaged_aside(context->folder, path);
+    return state;
+}
+
+static lk_status load_into(lk_runner *runner, const checkpoint_context *context, const char *path,
+                           bool everything)
 {
     lk_state_dict *state = lki_load_on_all(runner, path);
+    if (!state) state = load_older(runner, context, path);
     if (!state) return lki_last_status();
     runner->run->resuming.took_state = true;
     if (everything) {
@@ -136,7 +161,8 @@ static lk_status load_into(lk_runner *runner, const char *path, bool everything)
 static lk_status load_weights(const checkpoint_context *context, lk_runner *runner)
 {
     const lk_checkpoint_callback_options *options = &context->options;
-    if (!options->resume_names && !options->no_strict) return load_into(runner, options->resume_model, false);
+    if (!options->resume_names && !options->no_strict)
+        return load_into(runner, context, options->resume_model, false);
     lk_state_dict *state = lki_load_on_all(runner, options->resume_model);
     if (!state) return lki_last_status();
     runner->run->resuming.took_state = true;
@@ -153,7 +179,8 @@ static lk_status find_checkpoint(const checkpoint_context *context, bool last, c
     const char *best = "model.best.safetensors", *whole_best = "runner.best.safetensors";
     const char *names[] = {context->whole_runner ? whole_best : best,
                            context->whole_runner ? best : whole_best};
-    if (last) names[0] = names[1] = "runner.last.safetensors";
+    if (last) names[0] = "runner.last.safetensors";
+    if (last) names[1] = "runner.last.1.safetensors"; /* alone if the run died between two steps of a save */
     *out = NULL;
     for (int i = 0; i < 2 && !*out; i++) {
         char *path = file_in(context, names[i]);
@@ -179,7 +206,7 @@ static lk_status autoresume(checkpoint_context *context, lk_runner *runner)
     LKI_TRY(find_checkpoint(context, last, &path));
     int64_t found = path != NULL; /* by rank 0, whose file is read */
     LKI_TRY(lki_take_word_of_master(runner, &found));
-    if (found) return load_into(runner, path ? path : context->folder, last);
+    if (found) return load_into(runner, context, path ? path : context->folder, last);
     if (runner->is_master && lki_has_checkpoints(context->folder))
         lki_log(LKI_LOG_WARNING,
                 "autoresume: none of the checkpoints in %s is a \"%s\": the run starts afresh",
@@ -257,10 +284,34 @@ static bool resumes(const checkpoint_context *context, const lk_runner *runner)
            !options->load_best_on_end;
 }
 
+/* The run's number is for the callback that says nothing of its own. */
+static int saves_every(const checkpoint_context *context, const lk_runner *runner)
+{
+    int own = context->options.save_every_batches;
+    return own ? own : runner->run->given.options.save_every;
+}
+
+static lk_status check_saves(const checkpoint_context *context, const lk_runner *runner)
+{
+    const lk_checkpoint_callback_options *options = &context->options;
+    int every = runner->run->given.options.save_every;
+    if (every && options->no_save_runner)
+        return lki_fail(LK_ERR_INVALID,
+                        "save_every: CheckpointCallback has no_save_runner: leave one of them out");
+    if (every && options->save_every_batches && every != options->save_every_batches)
+        return lki_fail(LK_ERR_INVALID,
+                        "save_every is %d, but save_every_batches of CheckpointCallback is %d: leave one of "
+                        "them out",
+                        every, options->save_every_batches);
+    return LK_OK;
+}
+
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     checkpoint_context *context = callback->context;
     lk_checkpoint_callback_options *options = &context->options;
+    LKI_TRY(check_saves(context, runner));
+    callback->may_lag = saves_every(context, runner) == 0;
     if (!options->logdir && runner->logdir && !(options->logdir = lki_strdup(runner->logdir)))
         return LK_ERR_NOMEM;
     if (!options->logdir && !resumes(context, runner))
@@ -281,7 +332,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     if (options->resume_model) LKI_TRY(load_weights(context, runner));
     const char *resume = options->resume_runner ? options->resume_runner : runner->run->given.resume;
     if (resume)
-        LKI_TRY(load_into(runner, resume, true));
+        LKI_TRY(load_into(runner, context, resume, true));
     else
         LKI_TRY(autoresume(context, runner));
     if (!context->folder || !runner->is_master) return LK_OK;
@@ -333,7 +384,7 @@ static lk_status epoch_end(lk_callback *callback, lk_runner *runner)
 static lk_status settled(lk_callback *callback, lk_runner *runner)
 {
     checkpoint_context *context = callback->context;
-    int every = context->options.save_every_batches;
+    int every = saves_every(context, runner);
     if (!runner->batch) return save_runner(context, runner);
     if (every > 0 && runner->is_train_loader)
         return runner->batch_step % every == 0 ? save_runner(context, runner) : LK_OK;
@@ -424,9 +475,11 @@ lk_callback *lk_checkpoint_callback_with(const lk_checkpoint_callback_options *g
     if (options.mode && strcmp(options.mode, "model") != 0 && strcmp(options.mode, "runner") != 0)
         return lki_fail_null(LK_ERR_INVALID,
                              "CheckpointCallback: mode is \"model\" or \"runner\", not \"%s\"", options.mode);
-    if (options.topk < 0 || options.save_every_batches < 0)
+    if (options.topk < 0 || options.save_every_batches < 0 || options.keep_runners < 0)
         return lki_fail_null(LK_ERR_INVALID, "CheckpointCallback: %s must not be negative",
-                             options.topk < 0 ? "topk" : "save_every_batches");
+                             options.topk < 0                 ? "topk"
+                             : options.save_every_batches < 0 ? "save_every_batches"
+                                                              : "keep_runners");
     if ((options.resume_names || options.no_strict) && !options.resume_model)
         return lki_fail_null(LK_ERR_INVALID,
                              "CheckpointCallback: %s goes with resume_model, which is not set",
@@ -447,6 +500,7 @@ lk_callback *lk_checkpoint_callback_with(const lk_checkpoint_callback_options *g
     context->options = options;
     context->options.mode = NULL;
     if (context->options.topk == 0) context->options.topk = 1;
+    if (context->options.keep_runners == 0) context->options.keep_runners = 2;
     if (!copy_texts(&context->options)) {
         lk_callback_free(callback);
         return NULL;

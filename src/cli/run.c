@@ -21,9 +21,9 @@
 
 typedef struct run_options {
     lki_config_options config;
-    const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host;
-    lki_option_int seed, num_epochs, batch_size, num_workers, log_every, nproc, max_restarts, world_size,
-        rank, port;
+    const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host, *token_file;
+    lki_option_int save_every, seed, num_epochs, batch_size, num_workers, log_every, nproc, max_restarts,
+        world_size, rank, port;
     bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose, quiet, overwrite;
 } run_options;
 
@@ -42,6 +42,8 @@ static const lki_option table[] = {
     {"resume", 0, LKI_OPTION_TEXT, OFFSET(resume), "FILE", NULL, "continue from this runner checkpoint", 0},
     {"autoresume", 0, LKI_OPTION_TEXT, OFFSET(autoresume), NULL, "last|best",
      "continue from the checkpoint in the logdir, if there is one", 0},
+    {"save-every", 0, LKI_OPTION_INT, OFFSET(save_every), "N", NULL,
+     "save the run's place every N train batches, not only at the end of each epoch", 1},
     {"overwrite", 0, LKI_OPTION_FLAG, OFFSET(overwrite), NULL, NULL,
      "replace the files of an earlier run instead of moving them to LOGDIR.1", 0},
     {"ddp", 0, LKI_OPTION_FLAG, OFFSET(ddp), NULL, NULL, "one rank per GPU, or per core if there is no GPU",
@@ -77,6 +79,8 @@ static const lki_option table[] = {
      "number of ranks in the job that this process joins", 1},
     {"rank", 'r', LKI_OPTION_INT, OFFSET(rank), "N", NULL, "rank of this process", 0},
     {"host", 'm', LKI_OPTION_TEXT, OFFSET(host), "ADDRESS", NULL, "address of rank 0", 0},
+    {"token-file", 0, LKI_OPTION_TEXT, OFFSET(token_file), "FILE", NULL,
+     "file with the secret of the job, instead of LOCKSTEP_TOKEN", 0},
     {"master", 0, LKI_OPTION_TEXT, OFFSET(host), "ADDRESS", NULL, "the same as --host", 0},
     {"master-addr", 0, LKI_OPTION_TEXT, OFFSET(host), "ADDRESS", NULL, "the same as --host", 0},
     {"port", 0, LKI_OPTION_INT, OFFSET(port), "N", NULL, "port of rank 0 (29500)", 1},
@@ -203,7 +207,7 @@ static lk_status apply_to_calls(lk_config *config, const run_options *options)
 static lk_status apply_launch(const run_options *options)
 {
     char texts[4][24];
-    char *words[12] = {"lockstep"};
+    char *words[14] = {"lockstep"};
     int count = 1;
     const struct {
         const char *flag;
@@ -221,6 +225,10 @@ static lk_status apply_launch(const run_options *options)
     if (options->host) {
         words[count++] = "--host";
         words[count++] = (char *)options->host;
+    }
+    if (options->token_file) {
+        words[count++] = "--token-file";
+        words[count++] = (char *)options->token_file;
     }
     return lk_launch_arguments(&count, words);
 }

@@ -18,6 +18,7 @@ static const lki_comm_services services = {
     .monitor_fail = lki_monitor_fail,
     .monitor_failure = lki_monitor_failure,
     .monitor_progress = lki_monitor_progress,
+    .monitor_on_failure = lki_monitor_on_failure,
 };
 
 lki_plugin lki_gloo = {

@@ -58,3 +58,9 @@ void lki_monitor_progress(lki_monitor *monitor, int rank, lk_comm_progress *out)
 {
     library()->monitor_progress(monitor, rank, out);
 }
+
+void lki_monitor_on_failure(lki_monitor *monitor, void (*callback)(void *context, const char *sentence),
+                            void *context)
+{
+    library()->monitor_on_failure(monitor, callback, context);
+}

@@ -18,6 +18,7 @@ typedef struct lki_comm_services {
     __typeof__(&lki_monitor_fail) monitor_fail;
     __typeof__(&lki_monitor_failure) monitor_failure;
     __typeof__(&lki_monitor_progress) monitor_progress;
+    __typeof__(&lki_monitor_on_failure) monitor_on_failure;
 } lki_comm_services;
 
 #endif

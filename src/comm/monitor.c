@@ -145,7 +145,7 @@ static lk_status open_monitor(lki_monitor *monitor, const lki_monitor_options *o
                                .world_size = options->world_size};
     LKI_TRY(lki_store_connect(&monitor->asking, &where));
     where.registers = true;
-    LKI_TRY(lki_store_connect(&monitor->watching, &where));
+    if (!monitor->watching) LKI_TRY(lki_store_connect(&monitor->watching, &where));
     monitor->stop_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (monitor->stop_event < 0) return lki_fail(LK_ERR_IO, "could not open an eventfd: %s", strerror(errno));
     lki_store_end_waits_by(monitor->watching, monitor->stop_event);
@@ -158,8 +158,12 @@ lk_status lki_monitor_start(lki_monitor **out, const lki_monitor_options *option
 {
     *out = NULL;
     lki_monitor *monitor = LKI_NEW(lki_monitor);
-    if (!monitor) return LK_ERR_NOMEM;
+    if (!monitor) {
+        lki_store_close(options->standing);
+        return LK_ERR_NOMEM;
+    }
     monitor->options = *options;
+    monitor->watching = options->standing;
     monitor->stop_event = -1;
     snprintf(monitor->host, sizeof monitor->host, "%s", options->host);
     pthread_mutex_init(&monitor->lock, NULL);

@@ -21,6 +21,9 @@ typedef struct lki_monitor_options {
     int port;
     const char *token;
     int rank, world_size;
+    /* Optional: the connection that stands for this rank already. The monitor's own from the call on,
+     * whatever comes of it, so that there is no moment in which nobody would notice the rank's death. */
+    lki_store_client *standing;
     /* Optional: how far `rank` has come, called from the monitor's thread for each of `ranks`. */
     void (*progress)(void *context, int index, lk_comm_progress *out);
     const int *ranks; /* the ranks to publish; borrowed until stop */

@@ -114,19 +114,18 @@ lk_status lki_net_connect(int *fd, const char *host, int port, int64_t deadline_
     }
 }
 
-static int listen_on(int family, int *port)
+/* -1 and errno. */
+static int listen_on(struct sockaddr *address, socklen_t length, int *port)
 {
-    struct sockaddr_in6 any6 = {
-        .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT, .sin6_port = htons((uint16_t)*port)};
-    struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)*port)};
-    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP), on = 1, off = 0;
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP), on = 1,
+        off = 0;
     if (fd < 0) return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    const struct sockaddr *address = family == AF_INET6 ? (struct sockaddr *)&any6 : (struct sockaddr *)&any4;
-    socklen_t length = family == AF_INET6 ? sizeof any6 : sizeof any4;
+    if (address->sa_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    ((struct sockaddr_in *)address)->sin_port =
+        htons((uint16_t)*port); /* at the same place in both families */
     if (bind(fd, address, length) == 0 && listen(fd, LISTEN_BACKLOG) == 0) {
-        struct sockaddr_in6 bound; /* the port lies at the same place in both */
+        struct sockaddr_in6 bound;
         length = sizeof bound;
         if (getsockname(fd, (struct sockaddr *)&bound, &length) == 0) *port = ntohs(bound.sin6_port);
         return fd;
@@ -137,14 +136,36 @@ static int listen_on(int family, int *port)
     return -1;
 }
 
+static int listen_on_all(int *port)
+{
+    struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT};
+    struct sockaddr_in any4 = {.sin_family = AF_INET};
+    int fd = listen_on((struct sockaddr *)&any6, sizeof any6, port);
+    if (fd < 0 && errno != EADDRINUSE && errno != EACCES)
+        fd = listen_on((struct sockaddr *)&any4, sizeof any4, port);
+    return fd;
+}
+
+lk_status lki_net_listen_at(int *fd, int *port, const char *address)
+{
+    struct addrinfo *found = NULL,
+                    hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+    *fd = -1;
+    if (address && getaddrinfo(address, NULL, &hints, &found) != 0)
+        return lki_fail(LK_ERR_NOT_FOUND, "%s is no address to listen on", address);
+    *fd = found ? listen_on(found->ai_addr, found->ai_addrlen, port) : listen_on_all(port);
+    int error = errno;
+    if (found) freeaddrinfo(found);
+    if (*fd >= 0) return LK_OK;
+    if (error == EADDRNOTAVAIL) return lki_fail(LK_ERR_NOT_FOUND, "%s is no address of this host", address);
+    if (error == EADDRINUSE)
+        return lki_fail(LK_ERR_IO, "port %d is in use on this host: choose another with --port", *port);
+    return lki_fail(LK_ERR_IO, "could not listen on port %d: %s", *port, strerror(error));
+}
+
 lk_status lki_net_listen(int *fd, int *port)
 {
-    *fd = listen_on(AF_INET6, port);
-    if (*fd < 0 && errno != EADDRINUSE && errno != EACCES) *fd = listen_on(AF_INET, port);
-    if (*fd >= 0) return LK_OK;
-    if (errno == EADDRINUSE)
-        return lki_fail(LK_ERR_IO, "port %d is in use on this host: choose another with --port", *port);
-    return lki_fail(LK_ERR_IO, "could not listen on port %d: %s", *port, strerror(errno));
+    return lki_net_listen_at(fd, port, NULL);
 }
 
 int lki_net_send(int fd, const void *data, size_t nbytes, int64_t deadline_ns)

@@ -15,6 +15,8 @@ lk_status lki_net_connect(int *fd, const char *host, int port, int64_t deadline_
 
 /* Listens on all addresses of this host, IPv6 and IPv4; port 0 takes a free one and *port says which. */
 lk_status lki_net_listen(int *fd, int *port);
+/* Listens on one address, a numeric one: LK_ERR_NOT_FOUND if it is none of this host's. NULL: on all. */
+lk_status lki_net_listen_at(int *fd, int *port, const char *address);
 
 /* As many descriptors as the system lets this process have: ranks of large jobs need one per peer. */
 void lki_raise_descriptor_limit(void);

@@ -9,6 +9,7 @@
 #include "comm/store/store_wire.h"
 #include "launch/devices.h"
 #include "launch/gpus.h"
+#include "launch/job_key.h"
 #include "launch/meeting.h"
 
 #include <lockstep/version.h>
@@ -118,19 +119,21 @@ static void end_session(void *context)
 static lk_status start_monitor(session *s, const lki_role *role)
 {
     lki_meeting *meeting = s->meeting;
-    lki_store_close(meeting->store); /* the monitor stands for this rank from now on */
-    meeting->store = NULL;
+    lki_store_client *standing = meeting->store;
     lki_store_options where = {.host = meeting->host,
                                .port = meeting->port,
                                .token = role->token,
                                .rank = role->rank,
                                .world_size = role->world_size};
-    LKI_TRY(lki_store_connect(&meeting->store, &where));
+    lki_store_client *plain = NULL;
+    LKI_TRY(lki_store_connect(&plain, &where));
+    meeting->store = plain; /* the other stands for this rank, and is the monitor's from now on */
     lki_monitor_options options = {.host = meeting->host,
                                    .port = meeting->port,
                                    .token = role->token,
                                    .rank = role->rank,
                                    .world_size = role->world_size,
+                                   .standing = standing,
                                    .progress = report_host,
                                    .ranks = meeting->locals,
                                    .rank_count = meeting->local_size,
@@ -295,7 +298,7 @@ static lk_status plan_gpus(lki_gpu_plan *plan, const lki_meeting *meeting, const
     return lki_gpus_agree(plan, meeting, role, options->device, must, options->join_timeout_ms);
 }
 
-static lk_status connect_by_store(lk_comm **out, lki_role *role, const lki_connect_options *options)
+static lk_status meet_and_connect(lk_comm **out, lki_role *role, const lki_connect_options *options)
 {
     lki_meeting *meeting = NULL;
     char terms[TERMS_NBYTES];
@@ -327,6 +330,17 @@ static lk_status connect_by_store(lk_comm **out, lki_role *role, const lki_conne
     return build_hierarchy(out, meeting, role, options);
 }
 
+/* The role itself keeps no secret: it may be shown, and it connects more than once. */
+static lk_status connect_by_store(lk_comm **out, lki_role *role, const lki_connect_options *options)
+{
+    char public_part[sizeof role->token];
+    memcpy(public_part, role->token, sizeof public_part);
+    LKI_TRY(lki_job_key_add(role->token, sizeof role->token, lki_process_flags()->token_file));
+    lk_status status = meet_and_connect(out, role, options);
+    memcpy(role->token, public_part, sizeof public_part);
+    return status;
+}
+
 /* Forked ranks that want NCCL, or Gloo all the same (to try it out): the port of rank 0's store travels
  * through shared memory. */
 static lk_status connect_forked(lk_comm **out, lki_role *role, const lki_connect_options *options)
@@ -345,19 +359,21 @@ static lk_status connect_forked(lk_comm **out, lki_role *role, const lki_connect
     int32_t port = 0;
     LKI_TRY(lki_comm_shm_create(&comm, &shm));
     snprintf(networked.master, sizeof networked.master, "127.0.0.1");
-    snprintf(networked.token, sizeof networked.token, "forked from %d",
-             (int)(role->rank == 0 ? getpid() : getppid()));
+    lk_status status = LK_OK;
     if (role->rank == 0) { /* a free port, found by opening a store and closing it */
         lki_store_server *probe = NULL;
-        lki_store_server_options any = {.world_size = 1, .token = "probe"};
-        if (lki_store_server_start(&probe, &any) == LK_OK) port = lki_store_server_port(probe);
+        lki_store_server_options any = {.world_size = 1, .token = "probe", .address = networked.master};
+        status = lki_job_key_random(networked.token, sizeof networked.token);
+        if (status == LK_OK && lki_store_server_start(&probe, &any) == LK_OK)
+            port = lki_store_server_port(probe);
         lki_store_server_stop(probe, 0);
     }
-    lk_status status = lk_comm_broadcast(comm, &port, 1, LK_I32, 0);
+    if (status == LK_OK) status = lk_comm_broadcast(comm, &port, 1, LK_I32, 0);
+    if (status == LK_OK) status = lk_comm_broadcast(comm, networked.token, sizeof networked.token, LK_U8, 0);
     lk_comm_free(comm);
     networked.port = port;
     networked.port_count = 1;
-    return status == LK_OK ? connect_by_store(out, &networked, options) : status;
+    return status == LK_OK ? meet_and_connect(out, &networked, options) : status;
 }
 
 /* Who is where, through MPI itself. */

@@ -11,15 +11,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum flag_kind { FLAG_NONE, FLAG_WORLD_SIZE, FLAG_RANK, FLAG_HOST, FLAG_PORT, FLAG_NPROC } flag_kind;
+typedef enum flag_kind {
+    FLAG_NONE,
+    FLAG_WORLD_SIZE,
+    FLAG_RANK,
+    FLAG_HOST,
+    FLAG_PORT,
+    FLAG_NPROC,
+    FLAG_TOKEN_FILE
+} flag_kind;
 
 static const struct {
     const char *name;
     flag_kind kind;
 } known_flags[] = {
-    {"--world-size", FLAG_WORLD_SIZE}, {"--rank", FLAG_RANK},        {"-r", FLAG_RANK}, {"--host", FLAG_HOST},
-    {"--master", FLAG_HOST},           {"--master-addr", FLAG_HOST}, {"-m", FLAG_HOST}, {"--port", FLAG_PORT},
+    {"--world-size", FLAG_WORLD_SIZE},
+    {"--rank", FLAG_RANK},
+    {"-r", FLAG_RANK},
+    {"--host", FLAG_HOST},
+    {"--master", FLAG_HOST},
+    {"--master-addr", FLAG_HOST},
+    {"-m", FLAG_HOST},
+    {"--port", FLAG_PORT},
     {"--nproc", FLAG_NPROC},
+    {"--token-file", FLAG_TOKEN_FILE},
 };
 
 /* The flag that an argument is, and its value where it is written "--flag=value". */
@@ -60,6 +75,10 @@ static lk_status apply(lki_launch_flags *flags, flag_kind kind, const char *flag
     case FLAG_HOST:
         if (!*value) return lki_fail(LK_ERR_CONFIG, "%s: expected an address", flag);
         flags->host = value;
+        return LK_OK;
+    case FLAG_TOKEN_FILE:
+        if (!*value) return lki_fail(LK_ERR_CONFIG, "%s: expected a file", flag);
+        flags->token_file = value;
         return LK_OK;
     case FLAG_NONE: break;
     }

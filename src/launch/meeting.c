@@ -10,6 +10,7 @@
 #include "comm/store/store_wire.h"
 #include "launch/ranks.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,14 +89,35 @@ lk_status lki_meeting_sort_hosts(lki_meeting *meeting, int rank, int world_size,
     return status;
 }
 
+/* The one address to listen on. A name may mean another address on each host (Debian's machines call
+ * themselves 127.0.1.1): then it is all of them. */
+static const char *address_to_listen_on(const lki_role *role)
+{
+    struct in6_addr number;
+    if (strcmp(role->master, "localhost") == 0) return "127.0.0.1";
+    bool is_number = inet_pton(AF_INET, role->master, &number) == 1 || strchr(role->master, ':');
+    return is_number ? role->master : NULL;
+}
+
+/* An address that leads here through another machine (a service of Kubernetes) is none of this host's. */
+static lk_status listen_at(lki_meeting *meeting, lki_store_server_options *options)
+{
+    lk_status status = lki_store_server_start(&meeting->server, options);
+    if (status != LK_ERR_NOT_FOUND) return status;
+    options->address = NULL;
+    return lki_store_server_start(&meeting->server, options);
+}
+
 /* Rank 0's store listens at the first port of the role that is free. */
 static lk_status open_server(lki_meeting *meeting, const lki_role *role)
 {
     lk_status status = LK_OK;
     for (int i = 0; i < role->port_count; i++) {
-        lki_store_server_options options = {
-            .port = role->port + i, .world_size = role->world_size, .token = role->token};
-        status = lki_store_server_start(&meeting->server, &options);
+        lki_store_server_options options = {.port = role->port + i,
+                                            .world_size = role->world_size,
+                                            .address = address_to_listen_on(role),
+                                            .token = role->token};
+        status = listen_at(meeting, &options);
         if (status != LK_ERR_IO) return status;
     }
     return status;
@@ -176,6 +198,17 @@ static lk_status wait_for_all(lki_meeting *meeting, const lki_role *role, int64_
     }
 }
 
+/* The first rank that has waited long enough says for whom. Those that wait with it end with the same
+ * sentence, not with one that counts the ranks that have given up as missing. */
+static lk_status tell_missing(lki_meeting *meeting, lk_status status)
+{
+    bool swapped;
+    lki_error first = {0};
+    lki_error_keep(&first, status);
+    lki_store_compare_set(meeting->store, LKI_STORE_FAILED_KEY, NULL, first.sentence, &swapped);
+    return lki_error_restore(&first);
+}
+
 /* Rank 0 gathers the words of all ranks and hands them to everyone in one piece. */
 static lk_status exchange_words(lki_meeting *meeting, const lki_role *role, const char *terms,
                                 int64_t timeout_ms, char **all)
@@ -254,6 +287,7 @@ static lk_status meet(lki_meeting *meeting, const lki_role *role, const char *te
     if (role->rank == 0) LKI_TRY(open_server(meeting, role));
     LKI_TRY(find_store(meeting, role, deadline_ns));
     lk_status status = wait_for_all(meeting, role, deadline_ns);
+    if (status == LK_ERR_TIMEOUT) status = tell_missing(meeting, status);
     if (status != LK_OK)
         return lki_fail_prefix(status, "waiting at %s:%d for all ranks", meeting->host, meeting->port);
     LKI_TRY(find_own_address(meeting, timeout_ms));

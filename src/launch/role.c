@@ -54,8 +54,8 @@ const char *lki_role_source_name(lki_role_source source)
     return names[source];
 }
 
-/* For those who start the ranks by hand: the same on every one of them without being told, and LOCKSTEP_TOKEN
- * where the network is not theirs alone. The world size is no part of it: ranks that were told different
+/* For those who start the ranks by hand: LOCKSTEP_TOKEN; without it the user's key is added when the ranks
+ * connect (job_key.h). The world size is no part of it: ranks that were told different
  * sizes are to hear just that. */
 static void shared_token(lki_role *role, const char *const *environment)
 {
@@ -226,6 +226,11 @@ lk_status lki_launch_role(lki_role *out, const lki_launch_flags *flags, const ch
     lki_role role;
     LKI_TRY(role_from_launcher(&role, flags, environment, gpu_count));
     if (flags->host) LKI_TRY(take_host(&role, flags));
+    if (flags->token_file && role.source == LKI_ROLE_LOCAL)
+        return lki_fail(LK_ERR_CONFIG,
+                        "--token-file %s needs ranks that are started one by one, such as with "
+                        "--rank and --world-size",
+                        flags->token_file);
     if (flags->world_size) LKI_TRY(check_world_size(&role, flags));
     *out = role;
     return LK_OK;

@@ -49,7 +49,7 @@ typedef struct lki_launch_flags {
     int world_size;
     bool has_rank;
     int rank;
-    const char *host;
+    const char *host, *token_file;
     int port;
     int nproc;
     int default_world_size; /* what --rank and --host mean without --world-size; 0: an error */

@@ -16,6 +16,7 @@ static lk_status check_counts(const lk_train_options *options)
                   {"log_every", options->log_every},
                   {"check_replicas", options->check_replicas},
                   {"thread_count", options->thread_count},
+                  {"save_every", options->save_every},
                   {"datasets.batch_size", options->datasets.batch_size},
                   {"datasets.num_workers", options->datasets.num_workers}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -86,12 +87,14 @@ static lk_status check_checkpoints(const lki_run *run)
 {
     const lk_train_options *options = &run->given.options;
     bool given = find(run, "Checkpoint") != NULL;
-    const char *what = options->load_best_on_end ? "load_best_on_end" : "autoresume";
+    const char *what = options->load_best_on_end ? "load_best_on_end"
+                       : options->autoresume     ? "autoresume"
+                                                 : "save_every";
     if (options->load_best_on_end && given)
         return lki_fail(LK_ERR_INVALID,
                         "load_best_on_end: the run has a CheckpointCallback of its own: set its "
                         ".load_best_on_end instead");
-    if ((!options->load_best_on_end && !options->autoresume) || given) return LK_OK;
+    if ((!options->load_best_on_end && !options->autoresume && !options->save_every) || given) return LK_OK;
     if (!run->given.logdir)
         return lki_fail(LK_ERR_INVALID, "%s: the run keeps no checkpoints without a logdir: add one", what);
     if (options->no_checkpoints || options->check || options->overfit || find(run, "SkipCheckpoint"))

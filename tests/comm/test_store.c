@@ -294,6 +294,8 @@ static void a_crowd_of_strangers_keeps_nobody_out(void **state)
 }
 
 /* Someone who knows the token but not the manners. */
+static lki_wire_session raw_session;
+
 static int raw_handshake(lki_store_server *server, const char *token, uint32_t version)
 {
     lki_wire_hello hello = {.magic = htole32(LKI_WIRE_MAGIC),
@@ -307,6 +309,7 @@ static int raw_handshake(lki_store_server *server, const char *token, uint32_t v
     assert_int_equal(lki_net_send(fd, &hello, sizeof hello, deadline_ns), 0);
     assert_int_equal(lki_net_receive(fd, &answer, sizeof answer, deadline_ns), 0);
     assert_int_equal(le32toh(answer.version), LKI_WIRE_VERSION);
+    lki_wire_session_start(&raw_session, token, false, &hello, answer.nonce);
     lki_wire_prove(proof, token, "client", &hello, answer.nonce);
     lki_net_send(fd, proof, sizeof proof, deadline_ns);
     return fd;
@@ -338,11 +341,119 @@ static void garbage_after_the_handshake(void **state)
         lki_net_send(fd, noise, nbytes, lki_now_ns() + 60000000000);
         close(fd);
     }
+    for (int round = 0; round < 200; round++) { /* the same from somebody who has the key */
+        int fd = raw_handshake(server, "secret", LKI_WIRE_VERSION);
+        lki_bytes message = {0};
+        for (size_t i = 0; i < 64; i++) noise[i] = (unsigned char)next_random(&seed);
+        lki_field field = {noise, next_random(&seed) % 64, true};
+        lkt_ok(lki_wire_pack(&message, &raw_session, (uint8_t)(1 + round % 7), &field, round % 2));
+        lki_net_send(fd, message.data, message.length, lki_now_ns() + 60000000000);
+        lki_bytes_fini(&message);
+        close(fd);
+    }
     int half = raw_handshake(server, "secret", LKI_WIRE_VERSION); /* a message that never ends */
     lki_net_send(half, "\x40\0\0\0\x01", 5, lki_now_ns() + 60000000000);
     assert_works(server);
     assert_closed(half);
     assert_works(server);
+    lki_store_server_stop(server, 0);
+}
+
+/* What a message may suffer on its way, to or from the server. */
+typedef enum mischief { CHANGED, REPEATED, SENT_BACK, MISCHIEF_COUNT } mischief;
+
+typedef struct relay {
+    int client, server; /* sockets */
+    mischief how;
+    bool to_client;
+    int at; /* the message, from 0; the handshake comes before them */
+} relay;
+
+static bool pass_on(int from, int to, size_t nbytes)
+{
+    unsigned char text[256];
+    int64_t deadline_ns = lki_now_ns() + 60000000000;
+    return lki_net_receive(from, text, nbytes, deadline_ns) == 0 &&
+           lki_net_send(to, text, nbytes, deadline_ns) == 0;
+}
+
+static bool pass_message(const relay *r, bool to_client, int index)
+{
+    int from = to_client ? r->server : r->client, to = to_client ? r->client : r->server;
+    unsigned char text[4096];
+    uint32_t length;
+    int64_t deadline_ns = lki_now_ns() + 60000000000;
+    if (lki_net_receive(from, text, 4, deadline_ns) != 0) return false;
+    memcpy(&length, text, 4);
+    size_t nbytes = 4 + (size_t)le32toh(length) + LKI_WIRE_MAC;
+    if (nbytes > sizeof text || lki_net_receive(from, text + 4, nbytes - 4, deadline_ns) != 0) return false;
+    bool now = to_client == r->to_client && index == r->at;
+    if (now && r->how == CHANGED) text[nbytes - LKI_WIRE_MAC - 1] ^= 1; /* the end of the last value */
+    if (now && r->how == SENT_BACK) to = from;
+    if (lki_net_send(to, text, nbytes, deadline_ns) != 0) return false;
+    return !(now && r->how == REPEATED) || lki_net_send(to, text, nbytes, deadline_ns) == 0;
+}
+
+/* Between a client and the server. Ends when either closes. */
+static void *relay_all(void *argument)
+{
+    const relay *r = argument;
+    bool goes_on = pass_on(r->client, r->server, sizeof(lki_wire_hello)) &&
+                   pass_on(r->server, r->client, sizeof(lki_wire_answer)) &&
+                   pass_on(r->client, r->server, LKI_WIRE_MAC) && pass_message(r, true, 0);
+    for (int i = 1; i < 5 && goes_on; i++) {
+        goes_on = pass_message(r, false, i);
+        if (goes_on && r->how == SENT_BACK && i == r->at) break;
+        goes_on = goes_on && pass_message(r, true, i);
+    }
+    close(r->client);
+    close(r->server);
+    return NULL;
+}
+
+static void *accept_and_relay(void *argument)
+{
+    relay *r = argument;
+    int listener = r->client;
+    while ((r->client = accept(listener, NULL, NULL)) < 0) continue; /* it does not block */
+    return relay_all(r);
+}
+
+/* The fourth message of one direction suffers. Whatever the client is told before it fails is true. */
+static void interfere(lki_store_server *server, mischief how, bool to_client)
+{
+    int port = 0, listener = -1;
+    char *value = NULL;
+    pthread_t thread;
+    lki_store_client *store = NULL;
+    lki_store_options options = options_of(server, -1, 2);
+    relay r = {.how = how, .to_client = to_client, .at = 3};
+    lkt_ok(lki_net_listen(&listener, &port));
+    r.client = listener;
+    r.server = raw_connect(server);
+    assert_int_equal(pthread_create(&thread, NULL, accept_and_relay, &r), 0);
+    options.port = port;
+    options.registers = false;
+    lkt_ok(lki_store_connect(&store, &options));
+    lk_status status = lki_store_set(store, "key", "right", 5);
+    for (int i = 0; i < 4 && status == LK_OK; i++) {
+        status = lki_store_get(store, "key", &value, NULL);
+        if (status == LK_OK) assert_string_equal(value, "right");
+        lki_free(value);
+    }
+    assert_int_equal(status, LK_ERR_PEER);
+    lki_store_close(store);
+    pthread_join(thread, NULL);
+    close(listener);
+    assert_works(server);
+}
+
+static void a_message_that_is_tampered_with_ends_the_connection(void **state)
+{
+    (void)state;
+    lki_store_server *server = start_server(2);
+    for (mischief how = CHANGED; how < MISCHIEF_COUNT; how++)
+        for (int to_client = 0; to_client < 2; to_client++) interfere(server, how, to_client);
     lki_store_server_stop(server, 0);
 }
 
@@ -361,6 +472,7 @@ int main(void)
         cmocka_unit_test(a_crowd_of_strangers_keeps_nobody_out),
         cmocka_unit_test(a_wrong_proof_or_version_is_cut_off),
         cmocka_unit_test(garbage_after_the_handshake),
+        cmocka_unit_test(a_message_that_is_tampered_with_ends_the_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,10 +157,11 @@ static const char *one_comes_twice(int rank, int size, void *context)
     const plan *p = suite->context;
     lk_comm *comm = NULL;
     lki_store_client *first = NULL;
+    setenv("LOCKSTEP_TOKEN", "of mine", 1);
     if (rank == 1) {
         rank_ok(lki_store_connect(&first, &(lki_store_options){.host = "127.0.0.1",
                                                                .port = p->port,
-                                                               .token = "lockstep by hand ",
+                                                               .token = "lockstep by hand of mine",
                                                                .rank = 1,
                                                                .world_size = size,
                                                                .registers = true}));

@@ -115,7 +115,7 @@ lk_status lkt_whole_run(lkt_run_options *options)
         .num_epochs = options->num_epochs ? options->num_epochs : LKT_RUN_EPOCHS, .seed = 11,
         .loggers = own_loggers(options->logdir, !options->epoch_logs), .logdir = options->logdir,
         .valid_loader = "valid", .autoresume = options->autoresume, .resume = options->resume,
-        .nproc = options->nproc);
+        .nproc = options->nproc, .save_every = options->save_every);
     snprintf(options->hash, sizeof options->hash, "%s", lkt_hash(runner->model));
     lk_runner_free(runner);
     return status;

@@ -15,6 +15,7 @@ typedef struct lkt_run_options {
     int64_t fail_batch;       /* fail at this train batch */
     int signal;               /* SIGTERM */
     int save_every_batches;
+    int save_every; /* the run's */
     const char *autoresume, *resume;
     int batch_size;  /* 8 */
     bool epoch_logs; /* loggers of the caller's own write no batches down */

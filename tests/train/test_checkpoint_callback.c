@@ -73,11 +73,12 @@ static void five_epochs_of_falling_loss(void **state)
     snprintf(logdir, sizeof logdir, "%s", lkt_scratch_folder("train_topk"));
     lk_runner_free(
         run_with_scores(logdir, scores, 5, true, lk_checkpoint_callback(.topk = 2), &copies, LK_OK));
-    static const char *const files[] = {"model.storage.json",     "model.0004.safetensors",
-                                        "model.0005.safetensors", "model.best.safetensors",
-                                        "model.last.safetensors", "runner.last.safetensors"};
-    for (int i = 0; i < 6; i++) assert_true(lkt_exists(lkt_path(logdir, "checkpoints/%s", files[i])));
-    assert_int_equal(count_files(logdir), 6);
+    static const char *const files[] = {"model.storage.json",       "model.0004.safetensors",
+                                        "model.0005.safetensors",   "model.best.safetensors",
+                                        "model.last.safetensors",   "runner.last.safetensors",
+                                        "runner.last.1.safetensors"};
+    for (int i = 0; i < 7; i++) assert_true(lkt_exists(lkt_path(logdir, "checkpoints/%s", files[i])));
+    assert_int_equal(count_files(logdir), 7);
     assert_string_equal(file_hash(logdir, "model.best.safetensors"), copies.hashes[5]);
     assert_string_equal(file_hash(logdir, "model.0004.safetensors"), copies.hashes[4]);
     char *text = lkt_read(lkt_path(logdir, "checkpoints/model.storage.json"));

@@ -12,6 +12,7 @@ extern "C" {
 #include "base/status.h"
 }
 #include "comm/all_reduce_choice.h"
+#include "comm/gloo/gloo_device.h"
 #include "comm/reduction.h"
 
 #include <gloo/allgather.h>
@@ -53,18 +54,21 @@ constexpr std::chrono::milliseconds gloo_patience = std::chrono::hours(24 * 365)
 class RendezvousStore : public gloo::rendezvous::Store
 {
   public:
-    RendezvousStore(lki_store_client *store, const char *prefix, int64_t timeout_ms)
-        : store_(store), prefix_(prefix ? prefix : ""), timeout_ms_(timeout_ms)
+    RendezvousStore(lki_store_client *store, const char *prefix, int64_t timeout_ms, WatchedDevice &device)
+        : store_(store), prefix_(prefix ? prefix : ""), timeout_ms_(timeout_ms), device_(device)
     {
     }
 
+    /* What Gloo publishes are the addresses of its pairs: they exist. */
     void set(const std::string &key, const std::vector<char> &data) override
     {
+        device_.pairs_are_made();
         check(lki_store_set(store_, (prefix_ + key).c_str(), data.data(), data.size()));
     }
 
     std::vector<char> get(const std::string &key) override
     {
+        device_.check();
         char *value = nullptr;
         size_t nbytes = 0;
         check(lki_store_wait(store_, (prefix_ + key).c_str(), timeout_ms_, &value, &nbytes));
@@ -92,6 +96,14 @@ class RendezvousStore : public gloo::rendezvous::Store
     lki_store_client *store_;
     std::string prefix_;
     int64_t timeout_ms_;
+    WatchedDevice &device_;
+};
+
+/* The job has failed, in the monitor's words. */
+class JobFailed : public std::runtime_error
+{
+  public:
+    using std::runtime_error::runtime_error;
 };
 
 /* Keeps signals from this thread and from those it starts meanwhile: they are the program's. Gloo writes to
@@ -459,6 +471,8 @@ void run_next(gloo_comm *self, std::unique_lock<std::mutex> &hold)
     } catch (const std::exception &error) {
         sentence = error.what();
         if (sentence.empty()) sentence = "unknown error";
+    } catch (...) {
+        sentence = "unknown error";
     }
     hold.lock();
     if (!sentence.empty() && !self->failed) {
@@ -594,9 +608,9 @@ void give_up(gloo_comm *self, const char *reason)
 void gloo_abort(lk_comm *comm, const char *reason)
 {
     gloo_comm *self = self_of(comm);
-    if (self->monitor)
-        lki_monitor_fail(self->monitor,
-                         ("rank " + std::to_string(comm->rank) + " gave up: " + reason).c_str());
+    char sentence[512];
+    snprintf(sentence, sizeof sentence, "rank %d gave up: %.450s", comm->rank, reason);
+    if (self->monitor) lki_monitor_fail(self->monitor, sentence);
     give_up(self, reason);
 }
 
@@ -623,6 +637,31 @@ const lk_comm_ops gloo_ops = {
     gloo_abort,          gloo_free, nullptr,    false,     nullptr,
 };
 
+/* While it lives, a failure that the monitor hears of ends what the device connects. */
+class FailureEnds
+{
+  public:
+    FailureEnds(lki_monitor *monitor, WatchedDevice &device) : monitor_(monitor)
+    {
+        if (monitor_) lki_monitor_on_failure(monitor_, end, &device);
+    }
+    ~FailureEnds()
+    {
+        if (monitor_) lki_monitor_on_failure(monitor_, nullptr, nullptr);
+    }
+
+  private:
+    static void end(void *device, const char *)
+    {
+        try {
+            static_cast<WatchedDevice *>(device)->end();
+        } catch (...) { /* a pair that cannot be closed has failed by itself */
+        }
+    }
+
+    lki_monitor *monitor_;
+};
+
 void connect_all(gloo_comm *self, const lki_gloo_options *options)
 {
     int64_t timeout_ms = options->join_timeout_ms ? options->join_timeout_ms : default_join_timeout_ms;
@@ -631,13 +670,23 @@ void connect_all(gloo_comm *self, const lki_gloo_options *options)
         attributes.iface = options->interface;
     else if (options->host)
         attributes.hostname = options->host;
-    auto device = gloo::transport::tcp::CreateDevice(attributes);
-    RendezvousStore store(options->store, options->prefix, timeout_ms);
+    auto watched = std::make_shared<WatchedDevice>(gloo::transport::tcp::CreateDevice(attributes));
+    std::shared_ptr<gloo::transport::Device> device = watched;
+    RendezvousStore store(options->store, options->prefix, timeout_ms, *watched);
     self->context = std::make_shared<Context>(options->rank, options->size);
     self->context->setTimeout(std::chrono::milliseconds(timeout_ms));
     int store_port = lki_store_port(options->store);
     std::vector<connection> before = list_connections(store_port);
-    self->context->connectFullMesh(store, device);
+    try {
+        FailureEnds until_connected(options->monitor, *watched);
+        self->context->connectFullMesh(store, device);
+        watched->release();
+    } catch (const std::exception &) {
+        char text[512]; /* who has died says more than a closed connection */
+        if (self->monitor && lki_monitor_failure(self->monitor, self->name_wait_ms, text, sizeof text))
+            throw JobFailed(text);
+        throw;
+    }
     self->context->watch();
     for (const connection &one : list_connections(store_port))
         if (std::find(before.begin(), before.end(), one) == before.end()) self->connections.push_back(one);
@@ -658,12 +707,16 @@ extern "C" lk_status lki_comm_gloo_create(lk_comm **out, const lki_gloo_options 
         SignalsOff quiet(true);
         connect_all(self, options);
         self->worker = std::thread(work, self);
+        *out = &self->base;
+        return LK_OK;
+    } catch (const JobFailed &error) {
+        lki_fail(LK_ERR_PEER, "%s", error.what());
     } catch (const std::exception &error) {
-        lk_status status = lki_fail(LK_ERR_PEER, "gloo: could not connect rank %d of %d: %s", options->rank,
-                                    options->size, error.what());
-        gloo_free(&self->base);
-        return status;
+        lki_fail(LK_ERR_PEER, "gloo: could not connect rank %d of %d: %s", options->rank, options->size,
+                 error.what());
+    } catch (...) {
+        lki_fail(LK_ERR_PEER, "gloo: could not connect rank %d of %d", options->rank, options->size);
     }
-    *out = &self->base;
-    return LK_OK;
+    gloo_free(&self->base);
+    return LK_ERR_PEER;
 }

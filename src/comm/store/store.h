@@ -30,11 +30,13 @@ typedef struct lki_store_client lki_store_client;
 typedef struct lki_store_server_options {
     int port; /* 0: any free one */
     int world_size;
+    const char *address;      /* the only one to listen on, numeric; NULL: all of the host's */
     const char *token;        /* copied */
     int handshake_timeout_ms; /* 0: 5 s; also the time a begun message has to end */
+    int return_ms; /* how long a rank that left before all had joined may take to come back; 0: 3 s */
 } lki_store_server_options;
 
-/* Listens on all addresses of the host. LK_ERR_IO names the port where it is taken. */
+/* LK_ERR_IO names the port where it is taken. LK_ERR_NOT_FOUND: the address is none of this host's. */
 lk_status lki_store_server_start(lki_store_server **out, const lki_store_server_options *options);
 int lki_store_server_port(const lki_store_server *server);
 /* An address of this host at which another host has reached the server; "" if none has. */

@@ -23,6 +23,7 @@ enum {
     REPLY_TIMEOUT_MS = 20000, /* of a server that answers at once, on a busy host */
     HANDSHAKE_TIMEOUT_MS = 5000,
     RETRY_MS = 20,
+    RETURN_MS = 4000, /* of a server that was there and closed */
 };
 
 struct lki_store_client {
@@ -31,6 +32,7 @@ struct lki_store_client {
     bool was_closed; /* the other side closed it */
     int port;
     char place[300]; /* "host:port", for sentences */
+    lki_wire_session session;
     lki_bytes out, in;
 };
 
@@ -60,18 +62,22 @@ static lk_status receive_message(lki_store_client *store, lki_wire_message *mess
 {
     uint32_t length;
     LKI_TRY(receive_exactly(store, &length, 4, deadline_ns));
-    length = le32toh(length);
-    if (length < 1 || length > LKI_WIRE_MAX_MESSAGE)
+    size_t nbytes = 4 + (size_t)le32toh(length), sealed = nbytes + LKI_WIRE_MAC;
+    if (nbytes < 5 || nbytes > 4 + LKI_WIRE_MAX_MESSAGE)
         return lki_fail(LK_ERR_PEER, "%s does not answer as a lockstep store", store->place);
-    store->in.length = 0;
-    if (store->in.capacity < length) {
-        unsigned char *grown = lki_realloc(store->in.data, length, "a message");
+    if (store->in.capacity < sealed) {
+        unsigned char *grown = lki_realloc(store->in.data, sealed, "a message");
         if (!grown) return LK_ERR_NOMEM;
         store->in.data = grown;
-        store->in.capacity = length;
+        store->in.capacity = sealed;
     }
-    LKI_TRY(receive_exactly(store, store->in.data, length, deadline_ns));
-    if (!lki_wire_unpack(message, store->in.data, length))
+    memcpy(store->in.data, &length, 4);
+    LKI_TRY(receive_exactly(store, store->in.data + 4, sealed - 4, deadline_ns));
+    if (!lki_wire_is_next(&store->session, store->in.data, nbytes))
+        return lki_fail(LK_ERR_PEER,
+                        "a message from rank 0 at %s was changed on its way: who is on the network?",
+                        store->place);
+    if (!lki_wire_unpack(message, store->in.data + 4, nbytes - 4))
         return lki_fail(LK_ERR_PEER, "%s does not answer as a lockstep store", store->place);
     return LK_OK;
 }
@@ -105,7 +111,7 @@ static lk_status exchange(lki_store_client *store, lki_wire_verb verb, const lki
 {
     store->out.length = 0;
     if (store->fd < 0) return lost(store, "the connection is closed");
-    LKI_TRY(lki_wire_pack(&store->out, (uint8_t)verb, fields, field_count));
+    LKI_TRY(lki_wire_pack(&store->out, &store->session, (uint8_t)verb, fields, field_count));
     if (store->out.length > LKI_WIRE_MAX_MESSAGE)
         return lki_fail(LK_ERR_INVALID, "store: a value of %zu bytes is too large", store->out.length);
     lk_status status = send_all(store, store->out.data, store->out.length);
@@ -145,8 +151,11 @@ static lk_status shake_hands(lki_store_client *store, const lki_store_options *o
     LKI_TRY(receive_exactly(store, (char *)&answer + 8, sizeof answer - 8, deadline_ns));
     lki_wire_prove(proof, options->token, "server", &hello, answer.nonce);
     if (!lki_wire_equal(proof, answer.proof, sizeof proof))
-        return lki_fail(LK_ERR_PEER, "the store at %s belongs to another job: it has a different job token",
+        return lki_fail(LK_ERR_PEER,
+                        "the store at %s belongs to another job: it has a different job token "
+                        "(LOCKSTEP_TOKEN, --token-file, or the key in the user's home)",
                         store->place);
+    lki_wire_session_start(&store->session, options->token, false, &hello, answer.nonce);
     lki_wire_prove(proof, options->token, "client", &hello, answer.nonce);
     LKI_TRY(send_all(store, proof, sizeof proof));
     LKI_TRY(receive_message(store, &reply, deadline_ns));
@@ -154,11 +163,18 @@ static lk_status shake_hands(lki_store_client *store, const lki_store_options *o
 }
 
 /* A server that closes during the handshake was busy with others, or just going down for a restart: try
- * again. */
+ * again. But not for long if nobody is there any more: rank 0 has died then. */
 static lk_status reach(lki_store_client *store, const lki_store_options *options, int64_t deadline_ns)
 {
     for (;;) {
-        LKI_TRY(lki_net_connect(&store->fd, options->host, options->port, deadline_ns));
+        int64_t return_ns = lki_now_ns() + RETURN_MS * 1000000LL;
+        bool returns = store->was_closed && options->timeout_ms >= RETURN_MS;
+        lk_status reached =
+            lki_net_connect(&store->fd, options->host, options->port, returns ? return_ns : deadline_ns);
+        if (reached != LK_OK && returns)
+            return lki_fail(LK_ERR_PEER, "rank 0 at %s died while the ranks met: nobody is there any more",
+                            store->place);
+        LKI_TRY(reached);
         store->was_closed = false;
         lk_status status = shake_hands(store, options);
         if (status == LK_OK || !store->was_closed || lki_now_ns() >= deadline_ns) return status;
@@ -200,7 +216,7 @@ void lki_store_close(lki_store_client *store)
 {
     if (store && store->fd >= 0) {
         store->out.length = 0;
-        if (lki_wire_pack(&store->out, LKI_WIRE_GOODBYE, NULL, 0) == LK_OK)
+        if (lki_wire_pack(&store->out, &store->session, LKI_WIRE_GOODBYE, NULL, 0) == LK_OK)
             lki_net_send(store->fd, store->out.data, store->out.length, lki_now_ns() + 1000000000);
     }
     lki_store_drop(store);

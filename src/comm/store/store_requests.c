@@ -14,7 +14,8 @@ enum { NAMED_MISSING = 12 };
 
 void lki_server_reply(lki_client *client, lk_status status, const void *data, size_t nbytes)
 {
-    if (lki_wire_pack(&client->out, (uint8_t)status, &(lki_field){data, nbytes, true}, 1) != LK_OK)
+    if (lki_wire_pack(&client->out, &client->session, (uint8_t)status, &(lki_field){data, nbytes, true}, 1) !=
+        LK_OK)
         client->doomed = true;
 }
 
@@ -125,6 +126,7 @@ static bool handle_goodbye(lki_store_server *server, lki_client *client)
 {
     if (client->registered) {
         server->joined[client->rank] = 2;
+        if (server->joined_count < server->world_size) lki_server_note_lost(server, client);
         server->here_count--;
         client->registered = false;
     }
@@ -206,9 +208,14 @@ void lki_server_answer_waiting(lki_store_server *server)
     }
 }
 
+bool lki_server_has_failed(const lki_store_server *server)
+{
+    return lki_table_get(&server->table, LKI_STORE_FAILED_KEY, strlen(LKI_STORE_FAILED_KEY)) != NULL;
+}
+
 void lki_server_publish_failure(lki_store_server *server, const char *sentence)
 {
-    size_t key = strlen(LKI_STORE_FAILED_KEY);
-    if (!lki_table_get(&server->table, LKI_STORE_FAILED_KEY, key))
-        lki_table_set(&server->table, LKI_STORE_FAILED_KEY, key, sentence, strlen(sentence));
+    if (!lki_server_has_failed(server))
+        lki_table_set(&server->table, LKI_STORE_FAILED_KEY, strlen(LKI_STORE_FAILED_KEY), sentence,
+                      strlen(sentence));
 }

@@ -21,6 +21,7 @@
 
 enum {
     DEFAULT_HANDSHAKE_MS = 5000,
+    DEFAULT_RETURN_MS = 3000,
     TURN_MS = 50, /* the grain of all deadlines here */
     MAX_STRANGERS = 256,
     MAX_OUT = 8 << 20, /* what a client may leave unread */
@@ -122,16 +123,37 @@ static void accept_client(lki_store_server *server)
     watch(server, client, EPOLL_CTL_ADD);
 }
 
+/* Nobody relies on it yet: started again at once, by whatever watches over it, it is as good as any. The
+ * others do not wait longer than a moment: whoever starts ranks by hand starts all of them again. */
+void lki_server_note_lost(lki_store_server *server, const lki_client *client)
+{
+    server->joined[client->rank] = 0;
+    server->joined_count--;
+    if (server->lost_rank >= 0 || lki_server_has_failed(server)) return; /* the first one is told */
+    server->lost_rank = client->rank;
+    snprintf(server->lost_from, sizeof server->lost_from, "%s", client->from);
+    server->lost_until_ns = lki_now_ns() + server->return_ms * 1000000LL;
+    lki_log(LKI_LOG_WARNING, "rank %d on %s left before all ranks had joined: waiting a moment for it",
+            client->rank, client->from);
+}
+
+static void give_up_lost(lki_store_server *server)
+{
+    char sentence[160];
+    if (server->lost_rank < 0 || lki_now_ns() < server->lost_until_ns) return;
+    snprintf(sentence, sizeof sentence,
+             "rank %d on %s died before all ranks had joined: its connection is closed", server->lost_rank,
+             server->lost_from);
+    server->lost_rank = -1;
+    lki_server_publish_failure(server, sentence);
+}
+
 static void free_client(lki_store_server *server, lki_client *client)
 {
     char sentence[160];
     if (client->stage != LKI_CLIENT_READY) server->stranger_count--;
     if (client->registered && server->joined_count < server->world_size) {
-        /* Nobody relies on it yet: started again, it is as good as any. */
-        lki_log(LKI_LOG_WARNING, "rank %d on %s left before all ranks had joined: waiting for it again",
-                client->rank, client->from);
-        server->joined[client->rank] = 0;
-        server->joined_count--;
+        lki_server_note_lost(server, client);
         server->here_count--;
     } else if (client->registered) {
         snprintf(sentence, sizeof sentence, "rank %d on %s died: its connection is closed", client->rank,
@@ -199,6 +221,7 @@ static size_t take_proof(lki_store_server *server, lki_client *client)
         client->doomed = true;
         return 0;
     }
+    lki_wire_session_start(&client->session, server->token, true, &client->hello, client->nonce);
     client->stage = LKI_CLIENT_READY;
     client->deadline_ns = 0;
     server->stranger_count--;
@@ -214,6 +237,7 @@ static size_t take_proof(lki_store_server *server, lki_client *client)
     if (registers) {
         client->registered = true;
         if (server->joined[rank] == 0) server->joined_count++; /* a rank may say goodbye and come back */
+        if (rank == server->lost_rank) server->lost_rank = -1;
         server->joined[rank] = 1;
         server->here_count++;
     }
@@ -232,11 +256,12 @@ static size_t take_message(lki_store_server *server, lki_client *client)
         client->doomed = true;
         return 0;
     }
-    if (client->in.length < 4 + (size_t)length) return 0;
-    if (!lki_wire_unpack(&message, client->in.data + 4, length) ||
+    if (client->in.length < 4 + (size_t)length + LKI_WIRE_MAC) return 0;
+    if (!lki_wire_is_next(&client->session, client->in.data, 4 + (size_t)length) ||
+        !lki_wire_unpack(&message, client->in.data + 4, length) ||
         !lki_server_handle(server, client, &message))
         client->doomed = true;
-    return 4 + (size_t)length;
+    return 4 + (size_t)length + LKI_WIRE_MAC;
 }
 
 /* Handles whatever is complete in the client's input. */
@@ -296,12 +321,14 @@ static void pass_over_stop(lki_store_server *server, int64_t stopped_ns)
         if (client->deadline_ns) client->deadline_ns += stopped_ns;
         client->wait_until_ns += stopped_ns;
     }
+    server->lost_until_ns += stopped_ns;
 }
 
 /* Sends what is ready, drops who is late or done. */
 static void end_turn(lki_store_server *server)
 {
     int64_t now = lki_now_ns();
+    give_up_lost(server);
     lki_server_answer_waiting(server);
     for (lki_client **place = &server->clients; *place;) {
         lki_client *client = *place;
@@ -369,10 +396,10 @@ static void free_server(lki_store_server *server)
     lki_free(server);
 }
 
-static lk_status open_server(lki_store_server *server)
+static lk_status open_server(lki_store_server *server, const char *address)
 {
     lki_raise_descriptor_limit();
-    LKI_TRY(lki_net_listen(&server->listener, &server->port));
+    LKI_TRY(lki_net_listen_at(&server->listener, &server->port, address));
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
     server->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct epoll_event on_wakeup = {.events = EPOLLIN, .data.ptr = NULL};
@@ -396,9 +423,11 @@ lk_status lki_store_server_start(lki_store_server **out, const lki_store_server_
     server->world_size = options->world_size;
     server->handshake_timeout_ms =
         options->handshake_timeout_ms ? options->handshake_timeout_ms : DEFAULT_HANDSHAKE_MS;
+    server->return_ms = options->return_ms ? options->return_ms : DEFAULT_RETURN_MS;
+    server->lost_rank = -1;
     server->token = lki_strdup(options->token);
     server->joined = LKI_NEW_ARRAY(unsigned char, options->world_size);
-    lk_status status = server->token && server->joined ? open_server(server) : LK_ERR_NOMEM;
+    lk_status status = server->token && server->joined ? open_server(server, options->address) : LK_ERR_NOMEM;
     if (status != LK_OK) {
         free_server(server);
         return status;

@@ -23,6 +23,7 @@ typedef struct lki_client {
     char from[64];
     lki_wire_hello hello;
     unsigned char nonce[LKI_WIRE_NONCE];
+    lki_wire_session session; /* from its proof on */
     lki_bytes in, out;
     int64_t deadline_ns;   /* for the handshake or the rest of a message; 0: none */
     lki_wire_verb waiting; /* WAIT or JOIN that is not answered yet, or 0 */
@@ -32,7 +33,7 @@ typedef struct lki_client {
 
 struct lki_store_server {
     int listener, epoll, wakeup; /* wakeup: an eventfd that stop writes to */
-    int port, world_size, handshake_timeout_ms;
+    int port, world_size, handshake_timeout_ms, return_ms;
     char *token;
     pthread_t thread;
     bool running;
@@ -45,6 +46,9 @@ struct lki_store_server {
     char reached[64];      /* an address of this host that others have connected to; "": only this host has */
     unsigned char *joined; /* by rank: 0 never, 1 here, 2 has said goodbye */
     int joined_count, here_count;
+    int lost_rank; /* it left before all had joined; -1: none has, or it is back */
+    char lost_from[64];
+    int64_t lost_until_ns; /* the job has failed if it is not back by then */
     lki_table table;
 };
 
@@ -54,7 +58,10 @@ bool lki_server_handle(lki_store_server *server, lki_client *client, const lki_w
 /* Answers the WAITs and JOINs whose time has come, one way or the other. */
 void lki_server_answer_waiting(lki_store_server *server);
 void lki_server_reply(lki_client *client, lk_status status, const void *data, size_t nbytes);
+/* A rank left before all had joined: it may come back for a moment. */
+void lki_server_note_lost(lki_store_server *server, const lki_client *client);
 /* The first such sentence is what the job failed of. */
 void lki_server_publish_failure(lki_store_server *server, const char *sentence);
+bool lki_server_has_failed(const lki_store_server *server);
 
 #endif

@@ -6,6 +6,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/sha.h>
 
 #include <endian.h>
 #include <errno.h>
@@ -42,7 +43,34 @@ void lki_bytes_fini(lki_bytes *bytes)
     *bytes = (lki_bytes){0};
 }
 
-lk_status lki_wire_pack(lki_bytes *out, uint8_t head, const lki_field *fields, int field_count)
+/* Of message number `number` from one of the sides. */
+static void seal(unsigned char mac[LKI_WIRE_MAC], const lki_wire_session *session, bool from_server,
+                 uint64_t number, const unsigned char *message, size_t nbytes)
+{
+    unsigned char text[16 + SHA256_DIGEST_LENGTH] = {0};
+    unsigned length = LKI_WIRE_MAC;
+    text[0] = from_server ? 's' : 'c';
+    number = htole64(number);
+    memcpy(text + 8, &number, 8);
+    SHA256(message, nbytes, text + 16);
+    HMAC(EVP_sha256(), session->key, sizeof session->key, text, sizeof text, mac, &length);
+}
+
+void lki_wire_session_start(lki_wire_session *session, const char *token, bool is_server,
+                            const lki_wire_hello *hello, const unsigned char *server_nonce)
+{
+    *session = (lki_wire_session){.is_server = is_server};
+    lki_wire_prove(session->key, token, "session", hello, server_nonce);
+}
+
+bool lki_wire_is_next(lki_wire_session *session, const unsigned char *message, size_t nbytes)
+{
+    unsigned char expected[LKI_WIRE_MAC];
+    seal(expected, session, !session->is_server, session->received++, message, nbytes);
+    return lki_wire_equal(expected, message + nbytes, sizeof expected);
+}
+
+static lk_status append_message(lki_bytes *out, uint8_t head, const lki_field *fields, int field_count)
 {
     size_t body = 1;
     for (int i = 0; i < field_count; i++) body += 4 + (fields[i].present ? fields[i].nbytes : 0);
@@ -55,6 +83,16 @@ lk_status lki_wire_pack(lki_bytes *out, uint8_t head, const lki_field *fields, i
         if (fields[i].present) LKI_TRY(lki_bytes_append(out, fields[i].data, fields[i].nbytes));
     }
     return LK_OK;
+}
+
+lk_status lki_wire_pack(lki_bytes *out, lki_wire_session *session, uint8_t head, const lki_field *fields,
+                        int field_count)
+{
+    size_t begin = out->length;
+    unsigned char mac[LKI_WIRE_MAC];
+    LKI_TRY(append_message(out, head, fields, field_count));
+    seal(mac, session, session->is_server, session->sent++, out->data + begin, out->length - begin);
+    return lki_bytes_append(out, mac, sizeof mac);
 }
 
 bool lki_wire_unpack(lki_wire_message *message, const unsigned char *body, size_t nbytes)

@@ -6,6 +6,11 @@
  *     server  message  the first reply: accepted, or why not
  *     client  message  one request at a time; server one reply each, in order
  *
+ * Each message ends with an HMAC by a key of this connection, which follows from the token and both nonces.
+ * It covers the message, the side that sends it and its number. Nobody without the token can therefore
+ * change, repeat, leave out, reorder or send back a message; who tries ends the connection. Values are not
+ * secret.
+ *
  * Integers are little-endian on the wire. */
 #ifndef LKI_COMM_STORE_STORE_WIRE_H
 #define LKI_COMM_STORE_STORE_WIRE_H
@@ -17,7 +22,7 @@
 #include <stdint.h>
 
 enum {
-    LKI_WIRE_VERSION = 2,
+    LKI_WIRE_VERSION = 3,
     LKI_WIRE_NONCE = 32,
     LKI_WIRE_MAC = 32,
     LKI_WIRE_REGISTERS = 1, /* a flag of the hello */
@@ -69,7 +74,21 @@ typedef struct lki_field {
     bool present; /* false is told apart from empty */
 } lki_field;
 
-lk_status lki_wire_pack(lki_bytes *out, uint8_t head, const lki_field *fields, int field_count);
+/* The two directions of a connection, as one side has them. */
+typedef struct lki_wire_session {
+    unsigned char key[LKI_WIRE_MAC];
+    bool is_server;
+    uint64_t sent, received; /* messages */
+} lki_wire_session;
+
+void lki_wire_session_start(lki_wire_session *session, const char *token, bool is_server,
+                            const lki_wire_hello *hello, const unsigned char *server_nonce);
+
+/* Appends a message of this side, its length and its HMAC included. */
+lk_status lki_wire_pack(lki_bytes *out, lki_wire_session *session, uint8_t head, const lki_field *fields,
+                        int field_count);
+/* Whether a received message (length and body; the HMAC follows) is the other side's next one. */
+bool lki_wire_is_next(lki_wire_session *session, const unsigned char *message, size_t nbytes);
 
 enum { LKI_WIRE_MAX_FIELDS = 3 };
 

@@ -47,6 +47,7 @@ static void read_train_values(lk_args *args, lk_train_options *options)
     options->check = lk_arg_bool(args, "check");
     options->overfit = lk_arg_bool(args, "overfit");
     options->load_best_on_end = lk_arg_bool(args, "load_best_on_end");
+    options->save_every = lk_arg_int(args, "save_every");
 }
 
 /* Objects that were taken and then not handed over. */
@@ -212,6 +213,7 @@ static const lk_parameter train_parameters[] = {
     ENGINE_PARAMETERS,
     LKI_CHOICE("autoresume", LKI_OPTIONAL, "last|best",
                "continue from the checkpoint in the logdir, if there is one"),
+    LKI_INT("save_every", "0", "also save the run's place within an epoch, every N train batches"),
     LKI_BOOL("overwrite", "false",
              "replace an earlier run's files in logdir, which are moved to LOGDIR.1 otherwise"),
     LKI_TREE("datasets",

@@ -91,9 +91,10 @@ static lk_status build_early_stopping(const lk_component *self, lk_args *args, v
 static lk_status build_checkpoint(const lk_component *self, lk_args *args, void **out)
 {
     bool given = lk_arg_given(args, "minimize"), minimize = lk_arg_bool(args, "minimize");
-    int topk = lk_arg_int(args, "topk");
+    int topk = lk_arg_int(args, "topk"), keep = lk_arg_int(args, "keep_runners");
     (void)self;
     if (topk < 1) return lki_fail(LK_ERR_CONFIG, "topk: expected at least 1, found %d", topk);
+    if (keep < 1) return lki_fail(LK_ERR_CONFIG, "keep_runners: expected at least 1, found %d", keep);
     return lki_built(lk_checkpoint_callback(.logdir = lk_arg_string(args, "logdir"),
                                             .loader_key = lk_arg_string(args, "loader_key"),
                                             .metric_key = lk_arg_string(args, "metric_key"),
@@ -102,6 +103,7 @@ static lk_status build_checkpoint(const lk_component *self, lk_args *args, void 
                                             .no_save_last = !lk_arg_bool(args, "save_last"),
                                             .no_save_best = !lk_arg_bool(args, "save_best"),
                                             .save_every_batches = lk_arg_int(args, "save_every_batches"),
+                                            .keep_runners = keep,
                                             .resume_model = lk_arg_string(args, "resume_model"),
                                             .resume_runner = lk_arg_string(args, "resume_runner"),
                                             .load_best_on_end = lk_arg_bool(args, "load_best_on_end"),
@@ -179,6 +181,7 @@ static const lk_parameter checkpoint_parameters[] = {
     LKI_STRING("resume_runner", LKI_OPTIONAL, "a run to go on with"),
     LKI_BOOL("load_best_on_end", "false", "end with the best epoch's weights"),
     LKI_INT("save_every_batches", "0", "also inside an epoch: every N batches"),
+    LKI_INT("keep_runners", "2", "how many files can be resumed from: runner.last, runner.last.1, ..."),
     {0},
 };
 
