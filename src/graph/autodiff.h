@@ -12,7 +12,8 @@ typedef struct lki_part {
 } lki_part;
 
 /* Records dx[i], the gradient of sum_k(y[k] dy[k]) with respect to x[i]; NULL where no y depends on it. Each
- * x[i] counts as a variable of its own, even if it is computed from another one. A pair of which y or dy is NULL counts as 0. It may be called while a gradient rule is at work. */
+ * x[i] counts as a variable of its own, even if it is computed from another one. A pair of which y or dy is
+ * NULL counts as 0. It may be called while a gradient rule is at work. */
 lk_status lki_differentiate(lk_graph *graph, lk_value *const *y, lk_value *const *dy, int y_count,
                             lk_value *const *x, int x_count, lk_value **dx);
 

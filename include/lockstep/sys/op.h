@@ -261,7 +261,7 @@ typedef enum lk_op_flag {
     LK_OP_RUNS_ON_HOST = 1 << 6,  /* the graph brings the kernel, for engines on the host */
     LK_OP_WANTS_16_BITS = 1 << 7, /* it gains from 16-bit operands */
     LK_OP_IS_GRADIENT = 1 << 10,  /* made by the gradient rule of another op */
-    LK_OP_IS_FLAT = 1 << 11,      /* small changes of its inputs change nothing: no gradient flows */
+    LK_OP_IS_FLAT = 1 << 11,      /* small changes of its inputs change nothing */
     LK_OP_KEEPS_16_BITS = 1 << 8, /* it reads and writes 16-bit numbers and computes in f32 between;
                                      statistics and weights stay f32 */
 } lk_op_flag;
