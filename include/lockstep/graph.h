@@ -16,6 +16,7 @@
 #ifndef LOCKSTEP_GRAPH_H
 #define LOCKSTEP_GRAPH_H
 
+#include <lockstep/sized.h>
 #include <lockstep/sys/engine.h>
 #include <lockstep/sys/op.h>
 #include <lockstep/tensor.h>
@@ -84,9 +85,14 @@ lk_value *lk_op_div(lk_value *a, lk_value *b);
 lk_value *lk_op_pow(lk_value *a, lk_value *b);
 lk_value *lk_op_maximum(lk_value *a, lk_value *b);
 lk_value *lk_op_minimum(lk_value *a, lk_value *b);
-lk_value *lk_op_greater(lk_value *a, lk_value *b);       /* bool */
-lk_value *lk_op_greater_equal(lk_value *a, lk_value *b); /* bool */
-lk_value *lk_op_equal(lk_value *a, lk_value *b);         /* bool */
+/* Comparisons give bool. Both operands have one dtype, which may be any. */
+lk_value *lk_op_greater(lk_value *a, lk_value *b);
+lk_value *lk_op_greater_equal(lk_value *a, lk_value *b);
+lk_value *lk_op_equal(lk_value *a, lk_value *b);
+lk_value *lk_op_less(lk_value *a, lk_value *b);
+lk_value *lk_op_less_equal(lk_value *a, lk_value *b);
+lk_value *lk_op_not_equal(lk_value *a, lk_value *b);
+lk_value *lk_op_logical_not(lk_value *x); /* x is bool */
 lk_value *lk_op_where(lk_value *condition, lk_value *a, lk_value *b);
 lk_value *lk_op_add_scalar(lk_value *x, double scalar);
 lk_value *lk_op_mul_scalar(lk_value *x, double scalar);
@@ -94,6 +100,11 @@ lk_value *lk_op_pow_scalar(lk_value *x, double exponent);
 lk_value *lk_op_neg(lk_value *x);
 lk_value *lk_op_abs(lk_value *x);
 lk_value *lk_op_sign(lk_value *x);
+lk_value *lk_op_floor(lk_value *x);
+lk_value *lk_op_ceil(lk_value *x);
+lk_value *lk_op_round(lk_value *x); /* halves go to the even neighbour */
+/* `value` wherever the bool mask is true. */
+lk_value *lk_op_masked_fill(lk_value *x, lk_value *mask, double value);
 lk_value *lk_op_exp(lk_value *x);
 lk_value *lk_op_log(lk_value *x);
 lk_value *lk_op_sqrt(lk_value *x);
@@ -119,7 +130,23 @@ lk_value *lk_op_sum(lk_value *x, const int *axes, int axis_count, bool keep_dims
 lk_value *lk_op_mean(lk_value *x, const int *axes, int axis_count, bool keep_dims);
 lk_value *lk_op_max(lk_value *x, const int *axes, int axis_count, bool keep_dims);
 lk_value *lk_op_var(lk_value *x, const int *axes, int axis_count, bool keep_dims, int correction);
+lk_value *lk_op_min(lk_value *x, const int *axes, int axis_count, bool keep_dims);
+lk_value *lk_op_logsumexp(lk_value *x, const int *axes, int axis_count, bool keep_dims);
+/* The p-norm, as torch.linalg.vector_norm. p is at least 0 or INFINITY. */
+lk_value *lk_op_norm(lk_value *x, double p, const int *axes, int axis_count, bool keep_dims);
+/* Whether any, or all, elements differ from 0. They give bool and take any dtype. */
+lk_value *lk_op_any(lk_value *x, const int *axes, int axis_count, bool keep_dims);
+lk_value *lk_op_all(lk_value *x, const int *axes, int axis_count, bool keep_dims);
 lk_value *lk_op_argmax(lk_value *x, int axis, bool keep_dims);
+lk_value *lk_op_argmin(lk_value *x, int axis, bool keep_dims);
+lk_value *lk_op_cumsum(lk_value *x, int axis);
+lk_value *lk_op_cumprod(lk_value *x, int axis);
+/* Sorts each line along the axis. The order is stable, and a NaN counts as the largest number. If
+ * `index` is not NULL, it gets the places that the values came from, as i64. topk gives the first k
+ * of that order, the largest or the smallest. */
+lk_value *lk_op_sort(lk_value *x, int axis, bool descending, lk_value **index);
+lk_value *lk_op_argsort(lk_value *x, int axis, bool descending);
+lk_value *lk_op_topk(lk_value *x, int64_t k, int axis, bool largest, lk_value **index);
 lk_value *lk_op_softmax(lk_value *x, int axis);
 lk_value *lk_op_log_softmax(lk_value *x, int axis);
 
@@ -128,15 +155,95 @@ lk_value *lk_op_reshape(lk_value *x, lk_shape shape);
 lk_value *lk_op_permute(lk_value *x, const int *order);
 lk_value *lk_op_transpose(lk_value *x, int axis_a, int axis_b);
 lk_value *lk_op_expand(lk_value *x, lk_shape shape);
+lk_value *lk_op_unsqueeze(lk_value *x, int axis);
+lk_value *lk_op_squeeze(lk_value *x, int axis); /* x itself if that axis is longer than 1 */
+lk_value *lk_op_flip(lk_value *x, const int *axes, int axis_count);
+lk_value *lk_op_roll(lk_value *x, int64_t shift, int axis);
+/* One number per axis. If there are more numbers than axes, x gets axes of 1 in front. */
+lk_value *lk_op_repeat(lk_value *x, const int64_t *repeats, int count);
+/* The triangle on and above (or below) a diagonal of the last two axes, 0 elsewhere. */
+lk_value *lk_op_triu(lk_value *x, int64_t diagonal);
+lk_value *lk_op_tril(lk_value *x, int64_t diagonal);
 lk_value *lk_op_slice(lk_value *x, int axis, int64_t begin, int64_t end, int64_t step);
+/* Fill `out`, which has room for `count` values, with parts of x: pieces of `size` (the last may be
+ * smaller), of the given sizes, `count` pieces of about equal size, or all places of the axis
+ * without that axis. They fail, with NULL in all of `out`, if x does not have exactly `count` of
+ * them. */
+lk_status lk_op_split(lk_value **out, int count, lk_value *x, int64_t size, int axis);
+lk_status lk_op_split_sizes(lk_value **out, const int64_t *sizes, int count, lk_value *x, int axis);
+lk_status lk_op_chunk(lk_value **out, int count, lk_value *x, int axis);
+lk_status lk_op_unbind(lk_value **out, int count, lk_value *x, int axis);
+lk_value *lk_op_stack(lk_value *const *values, int count, int axis);
 lk_value *lk_op_concat(lk_value *const *values, int count, int axis);
 /* `before` and `after` hold one number per axis. */
 lk_value *lk_op_pad(lk_value *x, const int64_t *before, const int64_t *after, lk_pad_mode mode, double value);
 lk_value *lk_op_gather(lk_value *x, int axis, lk_value *index);
+/* Rows (or other lines) of x by a list of numbers, i64 (n). */
+lk_value *lk_op_index_select(lk_value *x, int axis, lk_value *index);
+/* x with the elements of `source` at the places that lk_op_gather(x, axis, index) reads. If several
+ * elements go to one place, the last one stays; scatter_add and index_add add all of them, in
+ * their order, so the bits do not depend on threads. Only the part of `source` that `index` covers
+ * is read. */
+lk_value *lk_op_scatter(lk_value *x, int axis, lk_value *index, lk_value *source);
+lk_value *lk_op_scatter_add(lk_value *x, int axis, lk_value *index, lk_value *source);
+lk_value *lk_op_index_add(lk_value *x, int axis, lk_value *index, lk_value *source);
+/* i64 of one more axis: 1 at the class, 0 elsewhere, and 0 everywhere for a number that is no
+ * class. */
+lk_value *lk_op_one_hot(lk_value *index, int64_t class_count);
 lk_value *lk_op_embedding(lk_value *weight, lk_value *index, int64_t padding_index);
+
+/* Values that no input determines. arange counts from `start` to before `end`. */
+lk_value *lk_op_full(lk_graph *graph, lk_shape shape, double value, lk_dtype dtype);
+lk_value *lk_op_zeros(lk_graph *graph, lk_shape shape, lk_dtype dtype);
+lk_value *lk_op_ones(lk_graph *graph, lk_shape shape, lk_dtype dtype);
+lk_value *lk_op_full_like(lk_value *x, double value);
+lk_value *lk_op_zeros_like(lk_value *x);
+lk_value *lk_op_ones_like(lk_value *x);
+lk_value *lk_op_arange(lk_graph *graph, double start, double end, double step, lk_dtype dtype);
+
+/* Random numbers, f32 or f64. Every batch draws new ones from the step's generator, in the order in
+ * which they were recorded. On the CPU they are those of tensor.uniform_(from, to),
+ * .normal_(mean, std) and .bernoulli_(p). A GPU draws numbers of its own. */
+lk_value *lk_op_uniform(lk_graph *graph, lk_shape shape, double from, double to, lk_dtype dtype);
+lk_value *lk_op_normal(lk_graph *graph, lk_shape shape, double mean, double std, lk_dtype dtype);
+lk_value *lk_op_bernoulli(lk_graph *graph, lk_shape shape, double p, lk_dtype dtype);
+
+/* The same numbers, through which no gradient flows. */
+lk_value *lk_op_detach(lk_value *x);
+/* The gradient of y with respect to x, as a value that can be used and differentiated like any
+ * other. If y is not one number, it is the gradient of its sum. It is 0 if y does not depend on x.
+ * Fails with LK_ERR_UNSUPPORTED and names the op if one in between has no gradient that is itself
+ * differentiable. A parameter or an input as x must have been used to compute y as that same
+ * value. */
+lk_value *lk_op_grad(lk_value *y, lk_value *x);
+
+/* An op of your own, for engines that compute on the host. Begin it with LK_SIZE(lk_custom_op).
+ * NULL stands for the shape of input 0, or for no gradient. All tensors are contiguous. The
+ * functions are called while a batch is computed, on the thread that trains. They must give the
+ * same results for the same inputs. */
+typedef struct lk_custom_op {
+    size_t struct_size;
+    const char *name; /* for errors */
+    /* Fills in the shape of the result. Its dtype is that of input 0. */
+    lk_status (*shape)(lk_shape *out, const lk_shape *in, int count, void *context);
+    /* Fills `out`. Required. */
+    lk_status (*forward)(lk_tensor *out, const lk_tensor *in, int count, void *context);
+    /* Fills the gradients of the inputs, given the gradient of the result, which has been computed
+     * from `in`. grad_in[i].data is NULL if nobody wants that gradient. There are gradients of the
+     * first three inputs only. */
+    lk_status (*backward)(lk_tensor *grad_in, const lk_tensor *grad_out, const lk_tensor *out,
+                          const lk_tensor *in, int count, void *context);
+} lk_custom_op;
+
+/* Records a call on `count` inputs. `op` and `context` must live as long as the graph. Check your
+ * gradients with lk_gradcheck. */
+lk_value *lk_op_custom(const lk_custom_op *op, lk_value *const *inputs, int count, void *context);
 
 /* Products. `bias` may be NULL. */
 lk_value *lk_op_matmul(lk_value *a, lk_value *b);
+/* torch.einsum of one or two operands, such as "bij,bjk->bik", "ij->ji" or "i,j->ij". Each letter
+ * appears at most once per operand, and there is no "...". */
+lk_value *lk_op_einsum(const char *equation, lk_value *const *values, int count);
 lk_value *lk_op_linear(lk_value *x, lk_value *weight, lk_value *bias);
 /* In a window, a stride, dilation or group count of zero means 1. */
 lk_value *lk_op_conv(lk_value *x, lk_value *weight, lk_value *bias, lk_window window);

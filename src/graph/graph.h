@@ -40,17 +40,18 @@ struct lk_value {
     lk_shape shape;
     bool needs_grad; /* a trainable parameter is upstream */
     lki_storage_kind storage;
-    lk_param *param;      /* LKI_STORAGE_PARAM, LKI_STORAGE_GRAD */
-    lk_tensor *constant;  /* LKI_STORAGE_CONSTANT */
-    const char *name;     /* of an input or an output */
-    bool is_output;       /* must survive until the end of the replay */
-    int layout;           /* lk_layout */
-    lk_value *gradient;   /* autodiff's: the sum of the contributions so far */
-    lk_value *low, *wide; /* precision's: the same value in 16 bits, and in f32 */
-    lk_value *turned;     /* layouts': the same value in the other layout */
-    int use_count;        /* how many node inputs refer to it; kept by lki_graph_count_uses */
-    size_t offset;        /* place's */
-    int first, last;      /* place's: first and last instruction that touch its memory */
+    lk_param *param;        /* LKI_STORAGE_PARAM, LKI_STORAGE_GRAD */
+    lk_tensor *constant;    /* LKI_STORAGE_CONSTANT */
+    const char *name;       /* of an input or an output */
+    bool is_output;         /* must survive until the end of the replay */
+    int layout;             /* lk_layout */
+    lk_value *gradient;     /* autodiff's: the sum of the contributions so far */
+    struct lki_part *parts; /* autodiff's: contributions of slices, which are joined at last */
+    lk_value *low, *wide;   /* precision's: the same value in 16 bits, and in f32 */
+    lk_value *turned;       /* layouts': the same value in the other layout */
+    int use_count;          /* how many node inputs refer to it; kept by lki_graph_count_uses */
+    size_t offset;          /* place's */
+    int first, last;        /* place's: first and last instruction that touch its memory */
 };
 
 struct lki_node {

@@ -61,6 +61,30 @@ lk_value *lk_op_equal(lk_value *a, lk_value *b)
     return binary(LK_OP_EQUAL, a, b);
 }
 
+lk_value *lk_op_less(lk_value *a, lk_value *b)
+{
+    return binary(LK_OP_GREATER, b, a);
+}
+
+lk_value *lk_op_less_equal(lk_value *a, lk_value *b)
+{
+    return binary(LK_OP_GREATER_EQUAL, b, a);
+}
+
+lk_value *lk_op_not_equal(lk_value *a, lk_value *b)
+{
+    return lk_op_logical_not(lk_op_equal(a, b));
+}
+
+lk_value *lk_op_logical_not(lk_value *x)
+{
+    if (!x) return NULL;
+    if (x->dtype != LK_BOOL)
+        return lki_graph_fail(x->graph, LK_ERR_DTYPE, "logical_not: expected bool, found %s",
+                              lk_dtype_name(x->dtype));
+    return lk_op_equal(x, lki_scalar_like(x, 0));
+}
+
 lk_value *lk_op_where(lk_value *condition, lk_value *a, lk_value *b)
 {
     return LKI_EMIT(LK_OP_WHERE, NULL, condition, a, b);
@@ -79,6 +103,26 @@ lk_value *lk_op_abs(lk_value *x)
 lk_value *lk_op_sign(lk_value *x)
 {
     return unary(LK_OP_SIGN, x);
+}
+
+lk_value *lk_op_floor(lk_value *x)
+{
+    return unary(LK_OP_FLOOR, x);
+}
+
+lk_value *lk_op_ceil(lk_value *x)
+{
+    return unary(LK_OP_CEIL, x);
+}
+
+lk_value *lk_op_round(lk_value *x)
+{
+    return unary(LK_OP_ROUND, x);
+}
+
+lk_value *lk_op_detach(lk_value *x)
+{
+    return unary(LK_OP_DETACH, x);
 }
 
 lk_value *lk_op_exp(lk_value *x)

@@ -5,6 +5,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "comm/rank_ops.h"
+#include "graph/custom.h"
 #include "graph/workspace.h"
 
 #include <assert.h>
@@ -247,6 +248,17 @@ static lk_status fail_in_layer(lk_status status, const lki_node *node)
     return node->scope ? lki_fail_prefix(status, "%s", node->scope) : status;
 }
 
+static lk_status prepare_call(lk_call *call, lk_engine *engine, bool on_host)
+{
+    if (lk_op_family_of(call->op) != LK_FAMILY_CUSTOM)
+        return on_host ? lki_host_prepare(call) : engine->ops->prepare(engine, call);
+    if (!on_host)
+        return lki_fail(LK_ERR_UNSUPPORTED, "%s: an op of your own needs an engine on the host, such as cpu",
+                        call->attr->custom.op->name);
+    lki_custom_prepare(call);
+    return LK_OK;
+}
+
 /* Kernels are chosen for the shapes and addresses of the operands; bound inputs have none yet, so they stand
  * in for memory that is aligned no better than one element. */
 static lk_status resolve_kernels(lki_plan *plan)
@@ -259,7 +271,7 @@ static lk_status resolve_kernels(lki_plan *plan)
         lk_call *call = &plan->calls[c];
         bool on_host = (lk_op_flags(call->op) & LK_OP_RUNS_ON_HOST) && !plan->home;
         plan->draws = plan->draws || (lk_op_flags(call->op) & LK_OP_IS_RANDOM);
-        lk_status status = on_host ? lki_host_prepare(call) : engine->ops->prepare(engine, call);
+        lk_status status = prepare_call(call, engine, on_host);
         if (status) return fail_in_layer(status, plan->nodes[c]);
         size_t *most = call->aside ? &plan->aside_nbytes : &plan->scratch_nbytes;
         if (call->scratch_nbytes > *most) *most = call->scratch_nbytes;

@@ -51,7 +51,8 @@ static lk_status widen_operand(lk_graph *graph, lki_node *node, int index)
 static int activation_count(const lki_node *node)
 {
     switch (node->op) {
-    case LK_OP_CONCAT: return node->input_count;
+    case LK_OP_CONCAT:
+    case LK_OP_SLICES_GRAD: return node->input_count;
     case LK_OP_BATCH_NORM_GRAD: return 2;
     default: break;
     }
@@ -70,7 +71,8 @@ static bool is_float_activation(const lki_node *node, int index)
 static bool gets_low(const lki_node *node)
 {
     int low = 0, count = 0, activations = activation_count(node);
-    if (lk_op_flags(node->op) & LK_OP_HAS_NO_GRADIENT) return is_low(node->in[activations - 1]);
+    if (lk_op_flags(node->op) & (LK_OP_HAS_NO_GRADIENT | LK_OP_IS_GRADIENT))
+        return is_low(node->in[activations - 1]);
     for (int i = 0; i < activations; i++) {
         if (!is_float_activation(node, i)) continue;
         count++;

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/number_text.h"
 #include "base/status.h"
+#include "graph/autodiff.h"
 #include "graph/home.h"
 #include "graph/op_info.h"
 #include "tensor/buffer.h"
@@ -249,18 +250,11 @@ lk_status lk_graph_output(lk_graph *graph, const char *name, lk_value *value)
     return LK_OK;
 }
 
-static bool upstream_is_trained(const lki_node *node)
-{
-    for (int i = 0; i < node->input_count; i++)
-        if (node->in[i] && node->in[i]->needs_grad) return true;
-    return false;
-}
-
 /* Shape rule and everything that follows from the inputs. */
 static lk_status complete_node(lki_node *node)
 {
     if (lki_rules[node->op].infer) LKI_TRY(lki_rules[node->op].infer(node));
-    bool needs_grad = lki_rules[node->op].backward && upstream_is_trained(node);
+    bool needs_grad = lki_carries_gradient(node);
     for (int i = 0; i < node->output_count; i++) {
         LKI_TRY(lki_shape_check(node->out[i]->dtype, node->out[i]->shape));
         node->out[i]->needs_grad = needs_grad && lk_dtype_is_float(node->out[i]->dtype);

@@ -71,6 +71,38 @@ LKI_BACKWARD(pad);
 LKI_BACKWARD(gather);
 LKI_BACKWARD(embedding);
 
+LKI_INFER(scatter);
+LKI_BACKWARD(scatter);
+
+/* rules_scan.c */
+LKI_INFER(scan);
+LKI_INFER(sort);
+LKI_INFER(random);
+LKI_BACKWARD(cumsum);
+LKI_BACKWARD(cumprod);
+LKI_BACKWARD(sort);
+
+/* custom.c */
+LKI_INFER(custom);
+LKI_INFER(custom_grad);
+LKI_BACKWARD(custom);
+
+/* rules_second.c */
+LKI_BACKWARD(activation_grad);
+LKI_BACKWARD(max_grad);
+LKI_BACKWARD(softmax_grad);
+LKI_BACKWARD(linear_map);
+LKI_BACKWARD(slices_grad);
+LKI_BACKWARD(embedding_grad);
+LKI_BACKWARD(max_pool_grad);
+LKI_BACKWARD(linear_grad);
+LKI_BACKWARD(conv_grad_input);
+LKI_BACKWARD(conv_grad_weight);
+LKI_BACKWARD(norm_grad);
+LKI_BACKWARD(cross_entropy_grad);
+LKI_BACKWARD(nll_grad);
+LKI_BACKWARD(pointwise_loss_grad);
+
 /* rules_product.c */
 LKI_INFER(matmul);
 LKI_INFER(linear);

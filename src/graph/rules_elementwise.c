@@ -29,10 +29,13 @@ lk_status lki_infer_binary(lki_node *node)
     return LK_OK;
 }
 
+/* Of any one dtype. */
 lk_status lki_infer_compare(lki_node *node)
 {
     lk_shape shape;
-    LKI_TRY(infer_broadcast(node, 0, 1, &shape));
+    LKI_TRY(lki_expect_same_dtype(node, 0, 1));
+    lk_status status = lki_broadcast(&shape, node->in[0]->shape, node->in[1]->shape);
+    if (status) return lki_fail_prefix(status, "%s", lk_op_name(node->op));
     lki_set_output(node, 0, LK_BOOL, shape);
     return LK_OK;
 }

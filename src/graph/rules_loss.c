@@ -167,11 +167,16 @@ static lk_value *soft_target_gradient(const lki_node *node, lk_value *dloss)
 /* With q the (smoothed, weighted) target distribution: dlogits = (softmax sum(q) - q) dloss */
 lk_status lki_backward_cross_entropy(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
 {
-    lk_value *target = node->in[1];
-    if (!grad_out[0]) return LK_OK; /* the log-probabilities are for the gradient alone */
+    lk_value *target = node->in[1], *of_logp = NULL;
+    /* Only the gradient reads the log-probabilities: this is its own gradient. */
+    if (grad_out[1] && node->in[0]->needs_grad)
+        of_logp = LKI_EMIT(LK_OP_LOG_SOFTMAX_GRAD, LKI_ATTR(.axis.axis = 1), grad_out[1], node->out[1]);
+    grad_in[0] = of_logp;
+    if (!grad_out[0]) return lki_recorded(node);
     if (node->in[0]->needs_grad)
         grad_in[0] = LKI_EMIT(LK_OP_CROSS_ENTROPY_GRAD, &node->attr, grad_out[0], node->out[1], target,
                               optional(node, 2));
+    if (of_logp) grad_in[0] = LKI_EMIT(LK_OP_ADD, NULL, grad_in[0], of_logp);
     if (target->needs_grad) grad_in[1] = soft_target_gradient(node, grad_out[0]);
     return lki_recorded(node);
 }

@@ -89,6 +89,7 @@ static lk_shape said_shape(const lki_node *node)
 {
     switch (lk_op_family_of(node->op)) {
     case LK_FAMILY_SLICE: return node->attr.slice.shape;
+    case LK_FAMILY_SLICES: return node->attr.slices.shape;
     case LK_FAMILY_PAD: return node->attr.pad.shape;
     case LK_FAMILY_GATHER: return node->attr.gather.shape;
     case LK_FAMILY_EMBEDDING: return node->attr.embedding.shape;
@@ -161,9 +162,22 @@ lk_status lki_infer_gather(lki_node *node)
     bool fits = shape.rank == index.rank;
     for (int i = 0; fits && i < shape.rank; i++) fits = i == axis || index.dim[i] <= shape.dim[i];
     if (!fits)
-        return lki_fail(LK_ERR_SHAPE, "gather: index %s does not fit input %s along axis %d", LKI_SHOW(index),
-                        LKI_SHOW(shape), axis);
+        return lki_fail(LK_ERR_SHAPE, "%s: index %s does not fit input %s along axis %d",
+                        lk_op_name(node->op), LKI_SHOW(index), LKI_SHOW(shape), axis);
     lki_set_output(node, 0, node->in[0]->dtype, index);
+    return LK_OK;
+}
+
+/* (x, index, source of the index's shape) -> the shape of x */
+lk_status lki_infer_scatter(lki_node *node)
+{
+    LKI_TRY(lki_expect_float(node, 0));
+    LKI_TRY(lki_expect_same_dtype(node, 0, 2));
+    LKI_TRY(lki_infer_gather(node));
+    if (!lk_shape_equal(node->in[1]->shape, node->in[2]->shape))
+        return lki_fail(LK_ERR_SHAPE, "%s: source %s does not fit index %s", lk_op_name(node->op),
+                        LKI_SHOW(node->in[2]->shape), LKI_SHOW(node->in[1]->shape));
+    lki_set_output(node, 0, node->in[0]->dtype, node->in[0]->shape);
     return LK_OK;
 }
 
@@ -252,6 +266,20 @@ lk_status lki_backward_gather(lki_node *node, lk_value *const *grad_out, lk_valu
 {
     lk_attr attr = {.gather = {.axis = node->attr.gather.axis, .shape = node->in[0]->shape}};
     grad_in[0] = LKI_EMIT(LK_OP_GATHER_GRAD, &attr, grad_out[0], node->in[1]);
+    return lki_recorded(node);
+}
+
+/* scatter_add: dx = dy, dsource = dy[index]. scatter: dx is 0 at the places that were written; what a later
+ * element wrote over is still given dy there, as in PyTorch. */
+lk_status lki_backward_scatter(lki_node *node, lk_value *const *grad_out, lk_value **grad_in)
+{
+    lk_value *dy = grad_out[0], *index = node->in[1];
+    lk_attr attr = {.gather.axis = node->attr.gather.axis};
+    if (node->in[0]->needs_grad && node->op == LK_OP_SCATTER)
+        grad_in[0] = LKI_EMIT(LK_OP_SCATTER, &attr, dy, index, lki_full_like(node->in[2], 0));
+    else if (node->in[0]->needs_grad)
+        grad_in[0] = dy;
+    if (node->in[2]->needs_grad) grad_in[2] = LKI_EMIT(LK_OP_GATHER, &attr, dy, index);
     return lki_recorded(node);
 }
 

@@ -43,7 +43,7 @@ struct lkt_gpu_entry { int count; const size_t *nbytes; void (*call)(void **argu
 #define gridDim lkt_gpu_here->grid_size
 extern "C" {
 #define ONE(name) double name(double); float name##f(float);
-ONE(exp) ONE(log) ONE(sqrt) ONE(sin) ONE(cos) ONE(erf) ONE(tanh) ONE(log1p) ONE(expm1) ONE(fabs)
+ONE(exp) ONE(log) ONE(sqrt) ONE(sin) ONE(cos) ONE(erf) ONE(tanh) ONE(log1p) ONE(expm1) ONE(fabs) ONE(floor) ONE(ceil) ONE(rint)
 double pow(double, double);
 float powf(float, float);
 }

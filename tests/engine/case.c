@@ -129,6 +129,8 @@ static lk_shape *said_shape(lkt_case *c)
     case LK_FAMILY_FUSED: return &c->attr.fused.shape;
     case LK_FAMILY_SHAPE: return &c->attr.shape.shape;
     case LK_FAMILY_SLICE: return &c->attr.slice.shape;
+    case LK_FAMILY_SLICES: return &c->attr.slices.shape;
+    case LK_FAMILY_RANDOM: return &c->attr.random.shape;
     case LK_FAMILY_PAD: return &c->attr.pad.shape;
     case LK_FAMILY_GATHER: return &c->attr.gather.shape;
     case LK_FAMILY_EMBEDDING: return &c->attr.embedding.shape;

@@ -101,6 +101,7 @@ unsigned lkt_op_flags(lk_op op);
 void lkt_cases_elementwise(lkt_case_list *list);
 void lkt_cases_reduce(lkt_case_list *list);
 void lkt_cases_movement(lkt_case_list *list);
+void lkt_cases_scan(lkt_case_list *list);
 void lkt_cases_product(lkt_case_list *list);
 void lkt_cases_conv(lkt_case_list *list);
 void lkt_cases_pool(lkt_case_list *list);

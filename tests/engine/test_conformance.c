@@ -21,6 +21,7 @@ static int build_cases(void **state)
     lkt_cases_elementwise(&cases);
     lkt_cases_reduce(&cases);
     lkt_cases_movement(&cases);
+    lkt_cases_scan(&cases);
     lkt_cases_product(&cases);
     lkt_cases_conv(&cases);
     lkt_cases_pool(&cases);
@@ -131,6 +132,32 @@ static void compare(report *r, const lkt_case *c, const char *name, lkt_variant 
         complain(r, c, name, "another grad_norm");
 }
 
+/* The numbers that were drawn lie where they may, with the mean and the spread that was asked for. The wide
+ * oracle draws others. */
+static const char *random_difference(const lkt_case *c, const lkt_result *actual)
+{
+    const lk_random_attr *attr = &c->attr.random;
+    const lk_tensor *y = actual->out[0];
+    int64_t count = lk_tensor_count(y);
+    double sum = 0, square = 0, a = attr->a, b = attr->b;
+    for (int64_t i = 0; i < count; i++) {
+        double value = lk_tensor_get(y, i);
+        bool fits = isfinite(value);
+        if (attr->kind == LK_RANDOM_UNIFORM) fits = value >= a && value < b;
+        if (attr->kind == LK_RANDOM_BERNOULLI) fits = value == 0 || value == 1;
+        if (!fits) return "a number lies where none may";
+        sum += value;
+        square += value * value;
+    }
+    if (count < 100) return NULL;
+    bool uniform = attr->kind == LK_RANDOM_UNIFORM, normal = attr->kind == LK_RANDOM_NORMAL;
+    double mean = uniform ? (a + b) / 2 : a, n = (double)count;
+    double variance = uniform ? (b - a) * (b - a) / 12 : normal ? b * b : a * (1 - a);
+    if (fabs(sum / n - mean) > 6 * sqrt(variance / n)) return "another mean";
+    double spread = square / n - sum / n * (sum / n);
+    return fabs(spread - variance) > 0.3 * variance ? "another variance" : NULL;
+}
+
 /* Engines that record programs draw on their own: which elements a dropout keeps is theirs to say, but all of
  * its results must tell the same story, and as many must be kept as p says, within six deviations. */
 static bool draws_its_own(const report *r, const lkt_case *c)
@@ -163,7 +190,9 @@ static void run_variant(report *r, const lkt_case *c, const char *name, lkt_vari
     lk_status status = lkt_run(r->engine, c, variant, &actual);
     r->runs++;
     const char *difference = NULL;
-    if (status == LK_OK && draws_its_own(r, c))
+    if (status == LK_OK && c->op == LK_OP_RANDOM)
+        difference = random_difference(c, &actual);
+    else if (status == LK_OK && draws_its_own(r, c))
         difference = dropout_difference(c, &actual, tolerance);
     else if (status == LK_OK)
         compare(r, c, name, variant, &actual, expected, tolerance);
@@ -325,19 +354,23 @@ static void bad_indices_are_errors(void **state)
 {
     lk_engine *engine = lk_engine_open(*state, NULL);
     lkt_not_null(engine);
-    static const lk_op ops[] = {LK_OP_CROSS_ENTROPY, LK_OP_NLL, LK_OP_EMBEDDING, LK_OP_GATHER};
+    static const lk_op ops[] = {LK_OP_CROSS_ENTROPY, LK_OP_NLL,     LK_OP_EMBEDDING,
+                                LK_OP_GATHER,        LK_OP_SCATTER, LK_OP_SCATTER_ADD};
     static const int64_t wrong[] = {10, -1};
-    for (int k = 0; k < 8; k++) {
+    for (int k = 0; k < 12; k++) {
         lkt_case *c = lkt_case_create(ops[k / 2]);
         if (c->op == LK_OP_EMBEDDING)
             c->attr.embedding.padding_index = -1;
-        else if (c->op == LK_OP_GATHER)
+        else if (lk_op_family_of(c->op) == LK_FAMILY_GATHER)
             c->attr.gather.axis = 1;
         else
             c->attr.class_loss.ignore_index = -100;
         lkt_in_f32(c, c->op == LK_OP_EMBEDDING ? LK_SHAPE(10, 4) : LK_SHAPE(5, 10), LKT_NORMAL);
-        lk_shape index = c->op == LK_OP_GATHER ? LK_SHAPE(5, 2) : LK_SHAPE(5);
+        bool scatters = c->op == LK_OP_SCATTER || c->op == LK_OP_SCATTER_ADD;
+        lk_shape index = scatters || c->op == LK_OP_GATHER ? LK_SHAPE(5, 2) : LK_SHAPE(5);
         lk_tensor_set(lkt_in_index(c, index, 10), 3, (double)wrong[k % 2]);
+        if (scatters) lkt_in_f32(c, index, LKT_NORMAL);
+        if (scatters) lkt_out_f32(c, LK_SHAPE(5, 10));
         if (c->op == LK_OP_EMBEDDING) lkt_out_f32(c, LK_SHAPE(5, 4));
         if (c->op == LK_OP_GATHER) lkt_out_f32(c, index);
         if (c->op == LK_OP_NLL || c->op == LK_OP_CROSS_ENTROPY) lkt_out_f32(c, lk_scalar_shape());

@@ -40,6 +40,11 @@ enum { MAX_LINE = 1 << 16 };
     X(EMBEDDING, "padding_index", attr.embedding.padding_index, LONG, 1)                                     \
     X(MATMUL, "transpose_a", attr.matmul.transpose_a, FLAG, 1)                                               \
     X(MATMUL, "transpose_b", attr.matmul.transpose_b, FLAG, 1)                                               \
+    X(SCAN, "axis", attr.scan.axis, INT, 1)                                                                  \
+    X(SCAN, "reverse", attr.scan.reverse, FLAG, 1)                                                           \
+    X(SORT, "axis", attr.sort.axis, INT, 1)                                                                  \
+    X(SORT, "descending", attr.sort.descending, FLAG, 1)                                                     \
+    X(SORT, "count", attr.sort.count, LONG, 1)                                                               \
     X(LINEAR, "activation", attr.linear.activation, INT, 1)                                                  \
     X(LINEAR, "wants_bias", attr.linear.wants_bias, FLAG, 1)                                                 \
     X(CONV, "activation", attr.conv.activation, INT, 1)                                                      \
@@ -336,8 +341,8 @@ static void an_op_without_kernel(void **state)
     (void)state;
     lk_engine *engine = lk_engine_open("ref", NULL);
     lkt_not_null(engine);
-    static const lk_op without[] = {LK_OP_INPUT, LK_OP_PARAM, LK_OP_CONSTANT, LK_OP_RESHAPE};
-    for (int i = 0; i < 4; i++) {
+    static const lk_op without[] = {LK_OP_INPUT, LK_OP_PARAM, LK_OP_CONSTANT, LK_OP_RESHAPE, LK_OP_DETACH};
+    for (int i = 0; i < 5; i++) {
         lk_attr attr = {0};
         lk_call call = {.op = without[i], .attr = &attr, .engine = engine};
         lkt_fails(engine->ops->prepare(engine, &call), LK_ERR_UNSUPPORTED, "ref");

@@ -336,7 +336,89 @@ static lk_value *tangled(lk_value *const *in, int count, void *context)
                      lk_op_max(x, LK_AXES(1), false));
 }
 
+/* Ops that are made of others, and those that look at whole lines. */
+static lk_value *i64(lk_value *like, int count, const int64_t *numbers)
+{
+    lk_tensor *tensor = lk_tensor_from(LK_I64, LK_SHAPE(count), numbers);
+    lk_value *value = lk_graph_constant(like->graph, tensor);
+    lk_tensor_free(tensor);
+    return value;
+}
+#define I64(...)                                                                                             \
+    i64(in[0], (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                              \
+        (const int64_t[]){__VA_ARGS__})
+
+FUNCTION(cumsum, lk_op_cumsum(in[0], 1))
+FUNCTION(cumprod, lk_op_cumprod(in[0], 1))
+FUNCTION(sort_up, lk_op_sort(in[0], 1, false, NULL))
+FUNCTION(topk, lk_op_topk(in[0], 2, 0, true, NULL))
+FUNCTION(scatter, lk_op_scatter(in[0], 1, lk_op_reshape(I64(3, 0, 1, 2), LK_SHAPE(2, 2)), in[1]))
+FUNCTION(scatter_add, lk_op_scatter_add(in[0], 1, lk_op_reshape(I64(1, 1, 0, 3), LK_SHAPE(2, 2)), in[1]))
+FUNCTION(index_select, lk_op_index_select(in[0], 0, I64(2, 0, 2)))
+FUNCTION(index_add, lk_op_index_add(in[0], 0, I64(2, 0, 2), in[1]))
+FUNCTION(flip, lk_op_flip(lk_op_exp(in[0]), LK_AXES(0, 1)))
+FUNCTION(roll, lk_op_roll(in[0], -2, 1))
+FUNCTION(repeat, lk_op_repeat(in[0], (const int64_t[]){2, 1, 3}, 3))
+FUNCTION(triu, lk_op_triu(in[0], 1))
+FUNCTION(tril, lk_op_tril(in[0], -1))
+FUNCTION(stack, lk_op_stack(in, 2, -1))
+FUNCTION(masked_fill, lk_op_masked_fill(in[0], lk_op_greater(in[0], lk_op_zeros_like(in[0])), 0.5))
+FUNCTION(minimum_of_rows, lk_op_min(in[0], LK_AXES(1), false))
+FUNCTION(logsumexp, lk_op_logsumexp(in[0], LK_AXES(0, 1), false))
+FUNCTION(norm_1, lk_op_norm(in[0], 1, LK_AXES(1), true))
+FUNCTION(norm_2, lk_op_norm(in[0], 2, LK_ALL_AXES, false))
+FUNCTION(norm_3, lk_op_norm(in[0], 3, LK_AXES(0), false))
+FUNCTION(norm_inf, lk_op_norm(in[0], INFINITY, LK_AXES(1), false))
+FUNCTION(einsum_batched, lk_op_einsum("bij,kjb->bki", in, 2))
+FUNCTION(einsum_outer, lk_op_einsum("i,jk->kij", in, 2))
+FUNCTION(einsum_trace, lk_op_einsum("abc->ca", in, 1))
+FUNCTION(drawn, lk_op_mul(in[0], lk_op_normal(in[0]->graph, LK_SHAPE(3, 2), 1, 0.5, LK_F64)))
+
+/* Slices that overlap, leave gaps and take steps, beside other uses of the same value. */
+static lk_value *slices(lk_value *const *in, int count, void *context)
+{
+    (void)count, (void)context;
+    lk_value *x = lk_op_exp(in[0]), *pair[2];
+    if (lk_op_chunk(pair, 2, x, 1)) return NULL;
+    lk_value *sum = lk_op_add(lk_op_mul(pair[0], pair[1]), lk_op_slice(x, 1, 1, 3, 1));
+    return lk_op_concat((lk_value *[]){sum, lk_op_slice(x, 1, 0, 4, 2), lk_op_sin(x)}, 3, 1);
+}
+
+static lk_value *sliced_once(lk_value *const *in, int count, void *context)
+{
+    (void)count, (void)context;
+    lk_value *row = lk_op_slice(in[0], 0, 1, 2, 1);
+    return lk_op_mul(row, row);
+}
+
 static const grad_case cases[] = {
+    {"cumsum", cumsum, {ANY(2, 4, 2)}},
+    {"cumprod", cumprod, {ANY(2, 4)}},
+    {"sort", sort_up, {APART(2, 5)}},
+    {"topk", topk, {APART(4, 3)}},
+    {"scatter", scatter, {ANY(2, 4), ANY(2, 2)}},
+    {"scatter_add", scatter_add, {ANY(2, 4), ANY(2, 3)}},
+    {"index_select", index_select, {ANY(3, 2)}},
+    {"index_add", index_add, {ANY(3, 2), ANY(3, 2)}},
+    {"flip", flip, {ANY(2, 3)}},
+    {"roll", roll, {ANY(2, 5)}},
+    {"repeat", repeat, {ANY(2, 3)}},
+    {"triu", triu, {ANY(3, 4)}},
+    {"tril", tril, {ANY(2, 3, 3)}},
+    {"stack", stack, {ANY(2, 3), ANY(2, 3)}},
+    {"masked_fill", masked_fill, {ANY(3, 4)}},
+    {"min", minimum_of_rows, {APART(3, 4)}},
+    {"logsumexp", logsumexp, {ANY(2, 3, 2)}},
+    {"norm 1", norm_1, {ANY(2, 3)}},
+    {"norm 2", norm_2, {ANY(2, 3)}},
+    {"norm 3", norm_3, {ANY(2, 3)}},
+    {"norm of infinity", norm_inf, {APART(2, 3)}},
+    {"einsum batched", einsum_batched, {ANY(2, 3, 2), ANY(2, 2, 2)}},
+    {"einsum outer", einsum_outer, {ANY(3), ANY(2, 2)}},
+    {"einsum of one operand", einsum_trace, {ANY(2, 3, 2)}},
+    {"random numbers", drawn, {ANY(3, 2)}},
+    {"slices", slices, {ANY(3, 4)}},
+    {"a slice", sliced_once, {ANY(3, 2)}},
     {"add", do_add, {ANY(2, 3), ANY(2, 3)}},
     {"add broadcast", do_add, {ANY(4, 1, 3), ANY(2, 1)}},
     {"add scalar", do_add, {SCALAR, ANY(2, 2)}},
@@ -574,6 +656,65 @@ static void gradients_equal_central_differences(void **state)
     assert_int_equal(failures, 0);
 }
 
+/* A case, and the input with respect to which its gradient is asked for. */
+typedef struct second {
+    const grad_case *self;
+    int input;
+} second;
+
+/* The gradient of sum(f^2), which is checked in turn: second gradients. */
+static lk_value *gradient_of(lk_value *const *in, int count, void *context)
+{
+    const second *asked = context;
+    lk_value *y = asked->self->function(in, count, NULL);
+    return lk_op_grad(lk_op_mul(y, y), in[asked->input]);
+}
+
+/* What has no second gradient says so. The condition of a selection has none at all. */
+static bool has_second_gradient(const second *asked)
+{
+    lk_graph_function function = asked->self->function;
+    if (function == do_where_mask && asked->input == 0) return false;
+    return function != cumprod && function != do_cast && asked->self->input[asked->input].fill != FILL_INDEX;
+}
+
+static void second_gradients_equal_central_differences(void **state)
+{
+    (void)state;
+    const char *named = getenv("LOCKSTEP_TEST_ENGINE"), *engine = named && *named ? named : "ref";
+    int failures = 0;
+    for (int c = 0; c < CASE_COUNT; c++) {
+        lk_tensor *inputs[MAX_INPUTS];
+        int count = make_inputs(&cases[c], inputs);
+        for (int i = 0; i < count; i++) {
+            second asked = {&cases[c], i};
+            if (!has_second_gradient(&asked)) continue;
+            if (!lki_gradcheck_on(engine, gradient_of, &asked, inputs, count, 1e-6)) continue;
+            print_error("second gradient of %s, input %d: %s\n", cases[c].name, i, lk_error());
+            failures++;
+        }
+        free_inputs(inputs, count);
+    }
+    assert_int_equal(failures, 0);
+}
+
+FUNCTION(through_detach, lk_op_mul(in[0], lk_op_detach(in[0])))
+
+/* d (x stop(x)) / dx = x, which central differences do not see. */
+static void refused_and_stopped_gradients(void **state)
+{
+    (void)state;
+    double numbers[] = {1, 2, 3, 4};
+    lk_tensor *x = lk_tensor_from(LK_F64, LK_SHAPE(2, 2), numbers);
+    lkt_fails(lk_gradcheck(through_detach, NULL, &x, 1, 1e-7), LK_ERR_RANGE,
+              "gradcheck: input 0 at (0, 0): the gradient is ");
+    grad_case twice = {"cumprod", cumprod, {ANY(2, 2)}};
+    second asked = {&twice, 0};
+    lkt_fails(lk_gradcheck(gradient_of, &asked, &x, 1, 1e-6), LK_ERR_UNSUPPORTED,
+              "cumprod_grad: it has no gradient, but one is asked for");
+    lk_tensor_free(x);
+}
+
 /* Records every case and notes which ops it takes gradients through. */
 static void every_differentiable_op_is_checked(void **state)
 {
@@ -590,6 +731,11 @@ static void every_differentiable_op_is_checked(void **state)
             values[i] = lk_graph_param(graph, params[i]);
         }
         if (!cases[c].function(values, count, NULL)) fail_msg("%s: %s", cases[c].name, lk_error());
+        for (int i = 0; i < count; i++) {
+            second asked = {&cases[c], i};
+            if (has_second_gradient(&asked) && !gradient_of(values, count, &asked))
+                fail_msg("%s: %s", cases[c].name, lk_error());
+        }
         for (lki_node *node = graph->first; node; node = node->next)
             if (node->out[0]->needs_grad) seen[node->op] = true;
         lk_graph_free(graph);
@@ -641,6 +787,8 @@ int main(void)
         cmocka_unit_test(every_op_has_its_rules),
         cmocka_unit_test(every_differentiable_op_is_checked),
         cmocka_unit_test(gradients_equal_central_differences),
+        cmocka_unit_test(second_gradients_equal_central_differences),
+        cmocka_unit_test(refused_and_stopped_gradients),
         cmocka_unit_test(it_finds_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,10 +51,11 @@ def flat(value):
 
 
 def case(op, label, ins, outs=(), after=(), **attrs):
-    """attrs: fields of the op's attributes; window_kernel stands for window.kernel, hyper_lr for hyper.lr."""
+    """attrs: fields of the op's attributes; window_kernel stands for window.kernel, hyper_lr for hyper.lr, pad_after for after."""
     lines.append("case %s %s" % (op, label))
     for key, value in attrs.items():
-        lines.append("attr %s %s" % (re.sub("^(window|hyper|softplus|clamp)_", r"\1.", key), flat(value)))
+        key = re.sub("^pad_", "", re.sub("^(window|hyper|softplus|clamp)_", r"\1.", key))
+        lines.append("attr %s %s" % (key, flat(value)))
     lines.extend("in " + tensor_text(t, 11) for t in ins)
     lines.extend("out " + tensor_text(t) for t in outs)
     lines.extend("after %d %s" % (k, tensor_text(t)) for k, t in after)
@@ -188,14 +189,14 @@ def movement():
             begin, end = [0] * len(shape), [0] * len(shape)
             for i in range(rank):
                 begin[-1 - i], end[-1 - i] = pads[2 * i], pads[2 * i + 1]
-            attrs = dict(mode=mode, value=0.5, before=begin, after=end)
+            attrs = dict(mode=mode, value=0.5, pad_before=begin, pad_after=end)
             case("pad", "%s %dd" % (name, rank), [leaf], [y], **attrs)
             case("pad_grad", "%s %dd" % (name, rank), [dy], [dx], **attrs)
     leaf = rand(2, 5, grad=True)
     y = F.pad(leaf, [-1, 2])
     dy, (dx,) = grad_of(y, [leaf])
-    case("pad", "negative", [leaf], [y], mode=0, before=[0, -1], after=[0, 2])
-    case("pad_grad", "negative", [dy], [dx], mode=0, before=[0, -1], after=[0, 2])
+    case("pad", "negative", [leaf], [y], mode=0, pad_before=[0, -1], pad_after=[0, 2])
+    case("pad_grad", "negative", [dy], [dx], mode=0, pad_before=[0, -1], pad_after=[0, 2])
     for axis, size in ((0, (3, 2, 4)), (1, (2, 5, 3)), (2, (1, 3, 6))):
         leaf = rand(2, 3, 4, grad=True)
         index = torch.randint(0, leaf.shape[axis], size)
@@ -562,7 +563,43 @@ def updates():
     case("accumulate", "first", [a, b], [], [(0, b)], hyper_first=1)
 
 
-for family in (elementwise, reductions, movement, products, convolutions, pooling, upsampling, normalisation, losses, updates):
+# --- whole lines -----------------------------------------------------------------------------------------------------
+def lines_of_axes():
+    nan, inf = float("nan"), float("inf")
+    x = torch.tensor([-2.5, -1.5, -0.5, -0.25, 0.0, 0.25, 0.5, 1.5, 2.5, 3.75, nan, inf, -inf])
+    for name, f in (("floor", torch.floor), ("ceil", torch.ceil), ("round", torch.round)):
+        case(name, "plain", [x], [f(x)])
+    for axis in range(3):
+        leaf = rand(2, 3, 4, grad=True)
+        case("cumsum", "axis %d" % axis, [leaf], [leaf.cumsum(axis)], axis=axis)
+        case("cumsum", "reverse axis %d" % axis, [leaf], [leaf.flip(axis).cumsum(axis).flip(axis)], axis=axis, reverse=1)
+        with_zero = leaf.detach().clone()
+        with_zero[0, 1, 2] = with_zero[1, 0, 0] = with_zero[1, 2, 0] = 0
+        for label, leaf in (("plain", leaf), ("zeros", with_zero.requires_grad_())):
+            y = leaf.cumprod(axis)
+            dy, (dx,) = grad_of(y, [leaf])
+            case("cumprod", "%s axis %d" % (label, axis), [leaf], [y], axis=axis)
+            case("cumprod_grad", "%s axis %d" % (label, axis), [dy, leaf], [dx], axis=axis)
+        for descending in (0, 1):
+            t = torch.round(rand(3, 4, 5) * 2) / 2
+            t[0, 0, 0] = t[1, 2, 3] = nan
+            y, index = torch.sort(t, dim=axis, descending=bool(descending), stable=True)
+            case("sort", "axis %d" % axis, [t], [y, index], axis=axis, descending=descending)
+            t = torch.randperm(60).reshape(3, 4, 5) / 4
+            y, index = torch.topk(t, 2, dim=axis, largest=bool(descending))
+            case("sort", "topk axis %d" % axis, [t], [y, index], axis=axis, descending=descending, count=2)
+    for axis, size in ((0, (3, 2, 4)), (1, (2, 5, 3)), (2, (1, 3, 6))):
+        x, source = rand(2, 3, 4), rand(*size)
+        index = torch.randint(0, x.shape[axis], size)
+        case("scatter_add", "axis %d" % axis, [x, index, source], [x.scatter_add(axis, index, source)], axis=axis)
+        size = tuple(min(a, b) for a, b in zip(size, x.shape))
+        index = torch.rand(x.shape).argsort(axis)[tuple(slice(0, n) for n in size)]
+        source = rand(*size)
+        case("scatter", "axis %d" % axis, [x, index, source], [x.scatter(axis, index, source)], axis=axis)
+
+
+for family in (elementwise, reductions, movement, products, convolutions, pooling, upsampling, normalisation, losses, updates,
+               lines_of_axes):
     family()
 with open(OUT, "w") as f:
     f.write("\n".join(lines) + "\n")

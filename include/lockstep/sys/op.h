@@ -25,9 +25,10 @@ extern "C" {
     X(CONSTANT, "constant", 1, NONE, LK_OP_IS_LEAF) \
     \
     /* () -> one value everywhere. */ \
-    X(FULL, "full", 1, FILL, LK_OP_HAS_NO_GRADIENT) \
+    X(FULL, "full", 1, FILL, LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT) \
     \
-    /* Elementwise with broadcasting: (a f, b f) -> f. Comparisons give bool. where: (condition bool, a, b). */ \
+    /* Elementwise with broadcasting: (a f, b f) -> f. Comparisons give bool, and take two operands \
+     * of any one dtype. where: (condition bool, a, b). */ \
     X(ADD, "add", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
     X(SUB, "sub", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
     X(MUL, "mul", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
@@ -43,7 +44,7 @@ extern "C" {
     /* Elementwise: (x f) -> f. */ \
     X(NEG, "neg", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
     X(ABS, "abs", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_KEEPS_16_BITS) \
-    X(SIGN, "sign", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
+    X(SIGN, "sign", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT) \
     X(EXP, "exp", 1, NONE, LK_OP_IS_ELEMENTWISE) \
     X(LOG, "log", 1, NONE, LK_OP_IS_ELEMENTWISE) \
     X(SQRT, "sqrt", 1, NONE, LK_OP_IS_ELEMENTWISE) \
@@ -67,15 +68,15 @@ extern "C" {
     \
     /* Their gradients, with the attributes of the op: (dy, y) of tanh, sigmoid and relu, (dy, x) of the others -> \
      * dx. relu_grad: dy where y > 0. clamp_grad: dy where min <= x <= max. */ \
-    X(TANH_GRAD, "tanh_grad", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
-    X(SIGMOID_GRAD, "sigmoid_grad", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
-    X(RELU_GRAD, "relu_grad", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
-    X(LEAKY_RELU_GRAD, "leaky_relu_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
-    X(ELU_GRAD, "elu_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
-    X(GELU_GRAD, "gelu_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
-    X(SILU_GRAD, "silu_grad", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
-    X(SOFTPLUS_GRAD, "softplus_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
-    X(CLAMP_GRAD, "clamp_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(TANH_GRAD, "tanh_grad", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(SIGMOID_GRAD, "sigmoid_grad", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(RELU_GRAD, "relu_grad", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(LEAKY_RELU_GRAD, "leaky_relu_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(ELU_GRAD, "elu_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(GELU_GRAD, "gelu_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(SILU_GRAD, "silu_grad", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(SOFTPLUS_GRAD, "softplus_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_IS_GRADIENT) \
+    X(CLAMP_GRAD, "clamp_grad", 1, SCALAR, LK_OP_IS_ELEMENTWISE | LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
     \
     /* A chain of elementwise ops, made by the fuse pass: (inputs...) -> f. */ \
     X(FUSED, "fused", 1, FUSED, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT) \
@@ -86,15 +87,15 @@ extern "C" {
     X(MEAN, "mean", 1, REDUCE, 0) \
     X(MAX, "max", 1, REDUCE, 0) \
     X(VAR, "var", 1, REDUCE, 0) \
-    X(MAX_GRAD, "max_grad", 1, NONE, LK_OP_HAS_NO_GRADIENT) \
+    X(MAX_GRAD, "max_grad", 1, NONE, LK_OP_IS_GRADIENT) \
     X(ARGMAX, "argmax", 1, AXIS, LK_OP_HAS_NO_GRADIENT) \
     X(EXPAND, "expand", 1, SHAPE, LK_OP_KEEPS_16_BITS)  /* broadcasts x to the shape */ \
     \
     /* Along one axis. The gradients take (dy, y). */ \
     X(SOFTMAX, "softmax", 1, AXIS, 0) \
     X(LOG_SOFTMAX, "log_softmax", 1, AXIS, 0) \
-    X(SOFTMAX_GRAD, "softmax_grad", 1, AXIS, LK_OP_HAS_NO_GRADIENT) \
-    X(LOG_SOFTMAX_GRAD, "log_softmax_grad", 1, AXIS, LK_OP_HAS_NO_GRADIENT) \
+    X(SOFTMAX_GRAD, "softmax_grad", 1, AXIS, LK_OP_IS_GRADIENT) \
+    X(LOG_SOFTMAX_GRAD, "log_softmax_grad", 1, AXIS, LK_OP_IS_GRADIENT) \
     \
     /* Moving data. The gradients give dx of the attributes' shape; slice_grad's is 0 \
      * outside of the slice. concat: (x0, x1, ...). gather: (x f, index i64 \
@@ -103,40 +104,40 @@ extern "C" {
     X(RESHAPE, "reshape", 1, SHAPE, LK_OP_IS_VIEW | LK_OP_KEEPS_16_BITS)  /* the same memory */ \
     X(PERMUTE, "permute", 1, PERMUTE, LK_OP_KEEPS_16_BITS) \
     X(SLICE, "slice", 1, SLICE, LK_OP_KEEPS_16_BITS) \
-    X(SLICE_GRAD, "slice_grad", 1, SLICE, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(SLICE_GRAD, "slice_grad", 1, SLICE, LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
     X(CONCAT, "concat", 1, AXIS, LK_OP_KEEPS_16_BITS) \
     X(PAD, "pad", 1, PAD, LK_OP_KEEPS_16_BITS) \
-    X(PAD_GRAD, "pad_grad", 1, PAD, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(PAD_GRAD, "pad_grad", 1, PAD, LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
     X(GATHER, "gather", 1, GATHER, 0) \
-    X(GATHER_GRAD, "gather_grad", 1, GATHER, LK_OP_HAS_NO_GRADIENT) \
+    X(GATHER_GRAD, "gather_grad", 1, GATHER, LK_OP_IS_GRADIENT) \
     X(EMBEDDING, "embedding", 1, EMBEDDING, 0) \
-    X(EMBEDDING_GRAD, "embedding_grad", 1, EMBEDDING, LK_OP_HAS_NO_GRADIENT) \
+    X(EMBEDDING_GRAD, "embedding_grad", 1, EMBEDDING, LK_OP_IS_GRADIENT) \
     \
     /* Products. matmul: (a (..., m, k), b (..., k, n)), leading axes broadcast. linear: (x (..., k), w (n, k), \
      * b? (n)) -> (..., n), then the activation. linear_grad: (dy (..., n), x (..., k)) -> dw (n, k), db (n). */ \
     X(MATMUL, "matmul", 1, MATMUL, LK_OP_WANTS_16_BITS) \
     X(LINEAR, "linear", 1, LINEAR, LK_OP_WANTS_16_BITS) \
-    X(LINEAR_GRAD, "linear_grad", 2, LINEAR, LK_OP_HAS_NO_GRADIENT | LK_OP_WANTS_16_BITS) \
+    X(LINEAR_GRAD, "linear_grad", 2, LINEAR, LK_OP_IS_GRADIENT | LK_OP_WANTS_16_BITS) \
     \
     /* Convolutions. conv: (x (n, c, s...), w (o, c/groups, k...), b? (o)), then the activation. conv_grad_input: \
      * (dy, w) -> dx. conv_grad_weight: (dy, x) -> dw, db (o). conv_transpose: (x (n, c, s...), w (c, o/groups, \
      * k...), b? (o)). */ \
     X(CONV, "conv", 1, CONV, LK_OP_WANTS_16_BITS) \
-    X(CONV_GRAD_INPUT, "conv_grad_input", 1, CONV, LK_OP_HAS_NO_GRADIENT | LK_OP_WANTS_16_BITS) \
-    X(CONV_GRAD_WEIGHT, "conv_grad_weight", 2, CONV, LK_OP_HAS_NO_GRADIENT | LK_OP_WANTS_16_BITS) \
+    X(CONV_GRAD_INPUT, "conv_grad_input", 1, CONV, LK_OP_IS_GRADIENT | LK_OP_WANTS_16_BITS) \
+    X(CONV_GRAD_WEIGHT, "conv_grad_weight", 2, CONV, LK_OP_IS_GRADIENT | LK_OP_WANTS_16_BITS) \
     X(CONV_TRANSPOSE, "conv_transpose", 1, CONV, LK_OP_WANTS_16_BITS) \
     \
     /* Pooling over the last axes. max_pool: (x) -> y, index i32: the flat place of the winner (the first of \
      * equals; a NaN wins) inside its (s...) plane, then the activation: if a ReLU lets nothing through, index is \
      * -1. Its gradient: (dy, index) -> dx; nothing flows to an index of -1. The others: (x) -> y, (dy) -> dx. */ \
     X(MAX_POOL, "max_pool", 2, POOL, LK_OP_KEEPS_16_BITS) \
-    X(MAX_POOL_GRAD, "max_pool_grad", 1, POOL, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(MAX_POOL_GRAD, "max_pool_grad", 1, POOL, LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
     X(AVG_POOL, "avg_pool", 1, POOL, LK_OP_KEEPS_16_BITS) \
-    X(AVG_POOL_GRAD, "avg_pool_grad", 1, POOL, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(AVG_POOL_GRAD, "avg_pool_grad", 1, POOL, LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
     X(ADAPTIVE_AVG_POOL, "adaptive_avg_pool", 1, POOL, LK_OP_KEEPS_16_BITS) \
-    X(ADAPTIVE_AVG_POOL_GRAD, "adaptive_avg_pool_grad", 1, POOL, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(ADAPTIVE_AVG_POOL_GRAD, "adaptive_avg_pool_grad", 1, POOL, LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
     X(UPSAMPLE, "upsample", 1, UPSAMPLE, 0) \
-    X(UPSAMPLE_GRAD, "upsample_grad", 1, UPSAMPLE, LK_OP_HAS_NO_GRADIENT) \
+    X(UPSAMPLE_GRAD, "upsample_grad", 1, UPSAMPLE, LK_OP_IS_GRADIENT) \
     \
     /* Normalisation. batch_norm: (x (n, c, ...), weight? (c), bias? (c), running_mean? (c), running_var? (c)) -> \
      * y, mean (c), inverse std (c). In training it normalises by the batch and moves the running values in place \
@@ -144,11 +145,11 @@ extern "C" {
      * mean, inverse std (one per row). group_norm: (x (n, c, ...), w? (c), b? (c)) -> y, mean, inverse std \
      * (n, groups). The gradients: (dy, x, weight?, mean, inverse std) -> dx, dweight, dbias. */ \
     X(BATCH_NORM, "batch_norm", 3, NORM, LK_OP_WRITES_OPERANDS | LK_OP_KEEPS_16_BITS) \
-    X(BATCH_NORM_GRAD, "batch_norm_grad", 3, NORM, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(BATCH_NORM_GRAD, "batch_norm_grad", 3, NORM, LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
     X(LAYER_NORM, "layer_norm", 3, NORM, 0) \
-    X(LAYER_NORM_GRAD, "layer_norm_grad", 3, NORM, LK_OP_HAS_NO_GRADIENT) \
+    X(LAYER_NORM_GRAD, "layer_norm_grad", 3, NORM, LK_OP_IS_GRADIENT) \
     X(GROUP_NORM, "group_norm", 3, NORM, 0) \
-    X(GROUP_NORM_GRAD, "group_norm_grad", 3, NORM, LK_OP_HAS_NO_GRADIENT) \
+    X(GROUP_NORM_GRAD, "group_norm_grad", 3, NORM, LK_OP_IS_GRADIENT) \
     \
     /* A batch norm with the ReLU behind it, made by the fold_norms pass. batch_norm_relu: (the inputs of batch_norm, \
      * addend?, mean? (c), inverse_std? (c), addend_weight? (c), addend_bias? (c)) -> y = relu(batch_norm(x) + \
@@ -162,24 +163,56 @@ extern "C" {
     /* dropout: (x) -> y, mask u8. Draws one f64 per element, in order, from call->generator: keeps an element if \
      * the draw < 1 - p, and scales it by 1 / (1 - p), as PyTorch. dropout_grad: (dy, mask) -> dx. */ \
     X(DROPOUT, "dropout", 2, DROPOUT, LK_OP_IS_RANDOM | LK_OP_KEEPS_16_BITS) \
-    X(DROPOUT_GRAD, "dropout_grad", 1, DROPOUT, LK_OP_HAS_NO_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    X(DROPOUT_GRAD, "dropout_grad", 1, DROPOUT, LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
     \
     /* Losses over classes. cross_entropy: (logits (n, c, s...), target i64 (n, s...) or f of the logits' shape, \
      * weight? (c)) -> loss, log-probabilities (the logits' shape). Its gradient: (dloss, logp, target, weight?) -> \
      * dlogits. nll: (logp, target i64, weight?); its gradient: (dloss, logp, target, weight?) -> dlogp. A target \
      * outside of 0..c-1 that is not ignored: LK_ERR_RANGE. */ \
     X(CROSS_ENTROPY, "cross_entropy", 2, CLASS_LOSS, 0) \
-    X(CROSS_ENTROPY_GRAD, "cross_entropy_grad", 1, CLASS_LOSS, LK_OP_HAS_NO_GRADIENT) \
+    X(CROSS_ENTROPY_GRAD, "cross_entropy_grad", 1, CLASS_LOSS, LK_OP_IS_GRADIENT) \
     X(NLL, "nll", 1, CLASS_LOSS, 0) \
-    X(NLL_GRAD, "nll_grad", 1, CLASS_LOSS, LK_OP_HAS_NO_GRADIENT) \
+    X(NLL_GRAD, "nll_grad", 1, CLASS_LOSS, LK_OP_IS_GRADIENT) \
     \
     /* Losses between numbers: (x f, target f, weight?, pos_weight? of bce_with_logits), all of one shape -> loss. \
      * The gradient: (dloss, x, target, weight?, pos_weight?) -> dx. dloss is a scalar, or of x's shape if the \
      * reduction is none. pointwise_loss_with_grad, if it is not none, made by the join_losses pass: -> loss, and the \
      * dx of a dloss of 1. */ \
     X(POINTWISE_LOSS, "pointwise_loss", 1, POINTWISE_LOSS, 0) \
-    X(POINTWISE_LOSS_GRAD, "pointwise_loss_grad", 1, POINTWISE_LOSS, LK_OP_HAS_NO_GRADIENT) \
+    X(POINTWISE_LOSS_GRAD, "pointwise_loss_grad", 1, POINTWISE_LOSS, LK_OP_IS_GRADIENT) \
     X(POINTWISE_LOSS_WITH_GRAD, "pointwise_loss_with_grad", 2, POINTWISE_LOSS, LK_OP_IS_OPTIONAL | LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* Elementwise: (x f) -> f. round: to the nearest, halves to the even one. detach: the same memory, without its \
+     * gradient. */ \
+    X(FLOOR, "floor", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT) \
+    X(CEIL, "ceil", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT) \
+    X(ROUND, "round", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT) \
+    X(DETACH, "detach", 1, NONE, LK_OP_IS_VIEW | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT | LK_OP_KEEPS_16_BITS) \
+    \
+    /* Along one axis: (x f) -> f. y_k is the sum (or the product) of x_0 to x_k, or with `reverse` of x_k to the \
+     * last. cumprod_grad: (dy, x) -> dx. sort: (x f) -> values, index i64: stable, a NaN counts as the largest; the \
+     * first `count` of them, or all if it is 0. */ \
+    X(CUMSUM, "cumsum", 1, SCAN, 0) \
+    X(CUMPROD, "cumprod", 1, SCAN, 0) \
+    X(CUMPROD_GRAD, "cumprod_grad", 1, SCAN, LK_OP_HAS_NO_GRADIENT) \
+    X(SORT, "sort", 2, SORT, 0) \
+    \
+    /* (x f, index i64 of x's rank, source f of the index's shape) -> x with the source at the places that torch.gather \
+     * would read: the last of equals stays (scatter), or all are added in their order (scatter_add). */ \
+    X(SCATTER, "scatter", 1, GATHER, 0) \
+    X(SCATTER_ADD, "scatter_add", 1, GATHER, 0) \
+    \
+    /* The gradient of many slices of one tensor: (dy0, dy1, ...) -> dx of the attributes' shape: 0, then each is \
+     * added at the place of its slice, in their order. */ \
+    X(SLICES_GRAD, "slices_grad", 1, SLICES, LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    \
+    /* () -> numbers that are drawn at every replay, in order, from call->generator: PyTorch's. */ \
+    X(RANDOM, "random", 1, RANDOM, LK_OP_IS_RANDOM | LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* A function of the program's own (lk_custom_op in <lockstep/graph.h>): (inputs...) -> y. custom_grad: (dy, y, \
+     * inputs...) -> the gradients of the first inputs. */ \
+    X(CUSTOM, "custom", 1, CUSTOM, LK_OP_RUNS_ON_HOST) \
+    X(CUSTOM_GRAD, "custom_grad", 3, CUSTOM, LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
     \
     /* A change of memory layout (lk_layout in <lockstep/sys/engine.h>), also from f32 to 16 bits or back. Made by \
      * the layout pass. */ \
@@ -239,6 +272,8 @@ typedef enum lk_op_flag {
     LK_OP_IS_OPTIONAL = 1 << 9,   /* made only if lk_engine_ops.preference wants it */
     LK_OP_RUNS_ON_HOST = 1 << 6,  /* the graph brings the kernel, for engines on the host */
     LK_OP_WANTS_16_BITS = 1 << 7, /* it gains from 16-bit operands */
+    LK_OP_IS_GRADIENT = 1 << 10,  /* made by the gradient rule of another op */
+    LK_OP_IS_FLAT = 1 << 11,      /* small changes of its inputs change nothing */
     LK_OP_KEEPS_16_BITS = 1 << 8, /* it reads and writes 16-bit numbers and computes in f32 between;
                                      statistics and weights stay f32 */
 } lk_op_flag;
@@ -312,6 +347,9 @@ typedef enum lk_scaler_field {
     LK_SCALER_PENDING, /* an engine's own, 0 between calls */
     LK_SCALER_COUNT = 8
 } lk_scaler_field;
+
+/* uniform in [a, b); normal with mean a and standard deviation b; 1 with probability a, else 0. */
+typedef enum lk_random_kind { LK_RANDOM_UNIFORM, LK_RANDOM_NORMAL, LK_RANDOM_BERNOULLI } lk_random_kind;
 
 typedef struct lk_window {
     int rank; /* spatial dimensions, 1 to 3 */
@@ -466,6 +504,34 @@ typedef struct lk_pointwise_loss_attr {
     double parameter;       /* see lk_pointwise_loss */
 } lk_pointwise_loss_attr;
 
+typedef struct lk_scan_attr {
+    int axis;
+    bool reverse;
+} lk_scan_attr;
+
+typedef struct lk_sort_attr {
+    int axis;
+    bool descending;
+    int64_t count; /* how many of each line are kept; 0: all */
+} lk_sort_attr;
+
+typedef struct lk_slices_attr {
+    const lk_slice_attr *parts; /* one per input */
+    lk_shape shape;
+} lk_slices_attr;
+
+typedef struct lk_random_attr {
+    lk_random_kind kind;
+    double a, b; /* see lk_random_kind */
+    lk_dtype dtype;
+    lk_shape shape;
+} lk_random_attr;
+
+typedef struct lk_custom_attr {
+    const struct lk_custom_op *op;
+    void *context;
+} lk_custom_attr;
+
 typedef struct lk_update_attr {
     lk_update_rule rule; /* update */
     lk_hyper *hyper;
@@ -504,6 +570,11 @@ typedef struct lk_exchange_attr {
     X(DROPOUT, dropout)                                                                                      \
     X(CLASS_LOSS, class_loss)                                                                                \
     X(POINTWISE_LOSS, pointwise_loss)                                                                        \
+    X(SCAN, scan)                                                                                            \
+    X(SORT, sort)                                                                                            \
+    X(SLICES, slices)                                                                                        \
+    X(RANDOM, random)                                                                                        \
+    X(CUSTOM, custom)                                                                                        \
     X(UPDATE, update)                                                                                        \
     X(UNSCALE, unscale)                                                                                      \
     X(EXCHANGE, exchange)                                                                                    \

@@ -55,6 +55,8 @@ lk_status lki_cpu_prepare_argmax(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_permute(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_slice(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_slice_grad(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_slices_grad(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_sort(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_concat(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_pad(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_pad_by_elements(lki_cpu *cpu, lk_call *call);

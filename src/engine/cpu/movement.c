@@ -193,6 +193,63 @@ lk_status lki_cpu_prepare_slice_grad(lki_cpu *cpu, lk_call *call)
     return LK_OK;
 }
 
+/* Slices that share no place: each is a copy. */
+typedef struct parts {
+    bool cover; /* together they are the whole result */
+    box part[];
+} parts;
+
+static lk_status run_parts(const lk_call *call)
+{
+    const parts *p = call->state;
+    if (!p->cover) memset(call->out[0].data, 0, lk_tensor_nbytes(&call->out[0]));
+    for (int k = 0; k < call->input_count; k++) copy_box(&p->part[k], call->out[0].data, call->in[k].data);
+    return LK_OK;
+}
+
+static bool are_apart(const lk_slice_attr *a, const lk_slice_attr *b, int rank)
+{
+    for (int i = 0; i < rank; i++)
+        if (a->end[i] <= b->begin[i] || b->end[i] <= a->begin[i]) return true;
+    return false;
+}
+
+/* Others are added up by the reference engine. */
+static bool all_apart(const lk_call *call)
+{
+    const lk_slice_attr *slices = call->attr->slices.parts;
+    for (int k = 0; k < call->input_count; k++)
+        for (int j = 0; j < k; j++)
+            if (!are_apart(&slices[j], &slices[k], call->out[0].shape.rank)) return false;
+    return true;
+}
+
+lk_status lki_cpu_prepare_slices_grad(lki_cpu *cpu, lk_call *call)
+{
+    (void)cpu;
+    lk_shape whole = call->out[0].shape;
+    int64_t count = 0;
+    for (int k = 0; k < call->input_count; k++)
+        if (call->in[k].dtype != call->out[0].dtype) return LK_OK;
+    if (!all_apart(call)) return LK_OK;
+    parts *p = lki_cpu_new_state(call, sizeof *p + sizeof *p->part * (size_t)call->input_count);
+    if (!p) return LK_ERR_NOMEM;
+    for (int k = 0; k < call->input_count; k++) {
+        box *b = &p->part[k];
+        lk_shape shape = call->in[k].shape;
+        b->rank = shape.rank;
+        memcpy(b->dim, shape.dim, sizeof b->dim);
+        dense_strides(b->from, shape);
+        b->nbytes = lk_dtype_nbytes(call->out[0].dtype);
+        place_slice(b->to, &b->to_offset, &call->attr->slices.parts[k], whole);
+        merge_axes(b);
+        count += lk_shape_count(shape);
+    }
+    p->cover = count == lk_shape_count(whole);
+    call->run = run_parts;
+    return LK_OK;
+}
+
 /* Each input is one run of memory for each place of the axes before the axis. */
 static lk_status run_concat(const lk_call *call)
 {

@@ -352,16 +352,18 @@ lk_status lki_cuda_prepare_elementwise(lki_cuda *cuda,
 lk_status lki_cuda_prepare_reduce(lki_cuda *cuda, lk_call *call);  /* sum, mean, max, var, max_grad, argmax */
 lk_status lki_cuda_prepare_softmax(lki_cuda *cuda, lk_call *call); /* and log_softmax, and their gradients */
 lk_status lki_cuda_prepare_movement(lki_cuda *cuda,
-                                    lk_call *call); /* permute, slice(_grad), concat, pad(_grad) */
-lk_status lki_cuda_prepare_index(lki_cuda *cuda, lk_call *call); /* gather(_grad), embedding(_grad) */
+                                    lk_call *call); /* permute, slice(s)(_grad), concat, pad(_grad) */
+lk_status lki_cuda_prepare_index(lki_cuda *cuda,
+                                 lk_call *call); /* gather, embedding, their gradients, scatter */
+lk_status lki_cuda_prepare_scan(lki_cuda *cuda, lk_call *call); /* cumsum, cumprod, its gradient, sort */
 lk_status lki_cuda_prepare_reorder(lki_cuda *cuda, lk_call *call);
 lk_status lki_cuda_prepare_casts(lki_cuda *cuda, lk_call *call);   /* of parameters, a run of them */
 lk_status lki_cuda_prepare_product(lki_cuda *cuda, lk_call *call); /* matmul, linear, linear_grad */
 lk_status lki_cuda_prepare_conv(lki_cuda *cuda, lk_call *call);    /* conv, its gradients, conv_transpose */
 lk_status lki_cuda_prepare_pool(lki_cuda *cuda, lk_call *call); /* max, avg, adaptive avg, their gradients */
 lk_status lki_cuda_prepare_upsample(lki_cuda *cuda, lk_call *call);
-lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call); /* batch, layer, group, their gradients */
-lk_status lki_cuda_prepare_dropout(lki_cuda *cuda, lk_call *call);
+lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call);      /* batch, layer, group, their gradients */
+lk_status lki_cuda_prepare_dropout(lki_cuda *cuda, lk_call *call);   /* and its gradient, random */
 lk_status lki_cuda_prepare_recurrent(lki_cuda *cuda, lk_call *call); /* recurrent and its gradients */
 lk_status lki_cuda_prepare_loss(lki_cuda *cuda, lk_call *call); /* cross_entropy, nll, pointwise, gradients */
 lk_status lki_cuda_prepare_update(lki_cuda *cuda,

@@ -85,7 +85,8 @@ void set_single(lki_cuda_chain *chain, const lk_call *call)
     bool same = fused->input_count == 1 && call->in[0].dtype == call->out[0].dtype;
     chain->moves =
         op == LK_OP_EXPAND || op == LK_OP_REORDER || (same && (op == LK_OP_COPY || op == LK_OP_CAST));
-    chain->integers = op == LK_OP_CAST && !lki_cuda_is_float(call->in[0].dtype);
+    bool compares = op == LK_OP_EQUAL || op == LK_OP_GREATER || op == LK_OP_GREATER_EQUAL;
+    chain->integers = (op == LK_OP_CAST || compares) && !lki_cuda_is_float(call->in[0].dtype);
     if (chain->moves) return;
     fused->step_count = 1;
     fused->step[0].op = op;

@@ -20,11 +20,14 @@ static lki_cuda_prepare family_of(lk_op op, unsigned flags)
     case LK_OP_PERMUTE:
     case LK_OP_SLICE:
     case LK_OP_SLICE_GRAD:
+    case LK_OP_SLICES_GRAD:
     case LK_OP_CONCAT:
     case LK_OP_PAD:
     case LK_OP_PAD_GRAD: return lki_cuda_prepare_movement;
     case LK_OP_GATHER:
     case LK_OP_GATHER_GRAD:
+    case LK_OP_SCATTER:
+    case LK_OP_SCATTER_ADD:
     case LK_OP_EMBEDDING:
     case LK_OP_EMBEDDING_GRAD: return lki_cuda_prepare_index;
     case LK_OP_MATMUL:
@@ -50,6 +53,11 @@ static lki_cuda_prepare family_of(lk_op op, unsigned flags)
     case LK_OP_LAYER_NORM_GRAD:
     case LK_OP_GROUP_NORM:
     case LK_OP_GROUP_NORM_GRAD: return lki_cuda_prepare_norm;
+    case LK_OP_CUMSUM:
+    case LK_OP_CUMPROD:
+    case LK_OP_CUMPROD_GRAD:
+    case LK_OP_SORT: return lki_cuda_prepare_scan;
+    case LK_OP_RANDOM:
     case LK_OP_DROPOUT:
     case LK_OP_DROPOUT_GRAD: return lki_cuda_prepare_dropout;
     case LK_OP_RECURRENT:

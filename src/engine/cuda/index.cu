@@ -85,6 +85,39 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
     }
 }
 
+/* y = x, but at each place the last element of the source that names it, or with `adds` x and all of them.
+ * Every place looks through the line of the index that may name it. */
+template <typename T>
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK)
+    scatter_kernel(gathering g, indices index, bool adds, const T *x, const T *source, T *y)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    int64_t stride = (int64_t)gridDim.x * LKI_CUDA_BLOCK;
+    for (int64_t i = (int64_t)blockIdx.x * LKI_CUDA_BLOCK + threadIdx.x; i < g.count; i += stride) {
+        int64_t rest = i, first = 0, apart = 0, scale = 1, own = 0;
+        bool has_line = true;
+        for (int k = g.rank - 1; k >= 0; k--) {
+            int64_t next = rest / g.size[k], at = rest - next * g.size[k];
+            rest = next;
+            if (k == g.axis) {
+                own = at;
+                apart = scale;
+            } else {
+                has_line = has_line && at < g.dim[k];
+                first += at * scale;
+            }
+            scale *= g.dim[k];
+        }
+        W value = lki_cuda_widen(x[i]);
+        for (int64_t j = 0; has_line && j < g.dim[g.axis]; j++) {
+            int64_t position = first + j * apart;
+            if (index_at(index, position) == own)
+                value = (adds ? value : (W)0) + lki_cuda_widen(source[position]);
+        }
+        y[i] = lki_cuda_narrow<T>::of(value);
+    }
+}
+
 /* ---- embedding ---- */
 
 /* y[i, :] = weight[index[i], :], in units. */
@@ -220,6 +253,20 @@ lk_status run_gather_grad(const lk_call *call)
     return LK_OK;
 }
 
+lk_status run_scatter(const lk_call *call)
+{
+    const index_state *state = (const index_state *)call->state;
+    if (!state->g.count) return LK_OK;
+    int grid = lki_cuda_grid(state->cuda, state->g.count);
+    LKI_CUDA_FLOAT_SWITCH(call->in[0].dtype, T, {
+        scatter_kernel<T><<<grid, LKI_CUDA_BLOCK, 0, state->cuda->compute>>>(
+            state->g, indices_of(call), call->op == LK_OP_SCATTER_ADD, lki_cuda_in<T>(call, 0),
+            lki_cuda_in<T>(call, 2), lki_cuda_out<T>(call, 0));
+    })
+    LKI_LAUNCHED();
+    return LK_OK;
+}
+
 lk_status run_embedding(const lk_call *call)
 {
     const index_state *state = (const index_state *)call->state;
@@ -340,6 +387,11 @@ lk_status prepare_op(index_state *state, lk_call *call)
         describe_gather(state, call, call->out[0].shape);
         call->run = run_gather_grad;
         return LK_OK;
+    case LK_OP_SCATTER:
+    case LK_OP_SCATTER_ADD:
+        describe_gather(state, call, call->out[0].shape);
+        call->run = run_scatter;
+        return LK_OK;
     case LK_OP_EMBEDDING:
         state->limit = call->in[0].shape.dim[0];
         state->width = call->in[0].shape.dim[1];
@@ -360,7 +412,9 @@ lk_status lki_cuda_prepare_index(lki_cuda *cuda, lk_call *call)
     bool backward = call->op == LK_OP_GATHER_GRAD || call->op == LK_OP_EMBEDDING_GRAD;
     lk_dtype dtype = call->in[0].dtype;
     bool fits = call->out[0].dtype == dtype && lki_cuda_is_index(call->in[1].dtype);
-    if (!fits || (backward && !lki_cuda_is_float(dtype)))
+    bool scatters = call->op == LK_OP_SCATTER || call->op == LK_OP_SCATTER_ADD;
+    if (scatters) fits = fits && call->in[2].dtype == dtype;
+    if (!fits || ((backward || scatters) && !lki_cuda_is_float(dtype)))
         return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel that looks up %s by %s",
                              lki_cuda_dtype_name(dtype), lki_cuda_dtype_name(call->in[1].dtype));
     index_state *state = (index_state *)lki_cuda_new_state(call, sizeof *state);

@@ -243,6 +243,48 @@ lk_status prepare_slice_grad(movement *m, lk_call *call)
     return LK_OK;
 }
 
+/* ---- slices_grad: zeros, then every part is added at its places, one after another ---- */
+
+template <typename T>
+__global__ void __launch_bounds__(LKI_CUDA_BLOCK)
+    part_kernel(lki_cuda_view view, int64_t count, const T *dy, T *dx)
+{
+    int64_t stride = (int64_t)gridDim.x * LKI_CUDA_BLOCK;
+    for (int64_t i = (int64_t)blockIdx.x * LKI_CUDA_BLOCK + threadIdx.x; i < count; i += stride) {
+        int64_t to = lki_cuda_offset<int64_t>(view, i);
+        dx[to] = lki_cuda_narrow<T>::of(lki_cuda_widen(dx[to]) + lki_cuda_widen(dy[i]));
+    }
+}
+
+template <typename T> lk_status add_part(const movement *m, const lk_call *call, int k)
+{
+    lk_shape whole = call->out[0].shape, part = call->in[k].shape;
+    const lk_slice_attr *slice = &call->attr->slices.parts[k];
+    int64_t stride[LK_MAX_DIMS], first = 0, count = lki_cuda_count(&call->in[k]);
+    lki_cuda_view view = {};
+    lki_cuda_strides(whole, stride);
+    for (int i = 0; i < whole.rank; i++) {
+        first += slice->begin[i] * stride[i];
+        lki_cuda_view_add(&view, part.dim[i], stride[i] * slice->step[i]);
+    }
+    if (!count) return LK_OK;
+    part_kernel<T><<<lki_cuda_grid(m->cuda, count), LKI_CUDA_BLOCK, 0, m->cuda->compute>>>(
+        view, count, lki_cuda_in<T>(call, k), lki_cuda_out<T>(call, 0) + first);
+    LKI_LAUNCHED();
+    return LK_OK;
+}
+
+lk_status run_slices_grad(const lk_call *call)
+{
+    const movement *m = (const movement *)call->state;
+    if (!m->count) return LK_OK;
+    LKI_CUDA(cudaMemsetAsync(call->out[0].data, 0, (size_t)m->count * m->nbytes, m->cuda->compute));
+    for (int k = 0; k < call->input_count; k++) {
+        LKI_CUDA_FLOAT_SWITCH(call->out[0].dtype, T, LKI_TRY(add_part<T>(m, call, k)))
+    }
+    return LK_OK;
+}
+
 /* ---- concat ---- */
 
 enum { PARTS = 16 };
@@ -342,6 +384,7 @@ lk_status lki_cuda_prepare_movement(lki_cuda *cuda, lk_call *call)
     case LK_OP_PERMUTE: return prepare_permute(m, call);
     case LK_OP_SLICE: return prepare_slice(m, call);
     case LK_OP_SLICE_GRAD: return prepare_slice_grad(m, call);
+    case LK_OP_SLICES_GRAD: call->run = run_slices_grad; return LK_OK;
     default: call->run = run_concat; return LK_OK;
     }
 }

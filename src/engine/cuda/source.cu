@@ -199,6 +199,9 @@ const char *formula_of(lk_op op, const lk_scalar_attr *attr)
     case LK_OP_NEG: return "-A";
     case LK_OP_ABS: return "F(fabs)(A)";
     case LK_OP_SIGN: return "(C)((A > (C)0) - (A < (C)0))";
+    case LK_OP_FLOOR: return "F(floor)(A)";
+    case LK_OP_CEIL: return "F(ceil)(A)";
+    case LK_OP_ROUND: return "F(rint)(A)";
     case LK_OP_EXP: return "F(exp)(A)";
     case LK_OP_LOG: return "F(log)(A)";
     case LK_OP_SQRT: return "F(sqrt)(A)";

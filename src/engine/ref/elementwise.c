@@ -71,6 +71,9 @@ static double unary(lk_op op, const lk_scalar_attr *attr, double x)
     case LK_OP_NEG: return -x;
     case LK_OP_ABS: return fabs(x);
     case LK_OP_SIGN: return (x > 0) - (x < 0);
+    case LK_OP_FLOOR: return floor(x);
+    case LK_OP_CEIL: return ceil(x);
+    case LK_OP_ROUND: return nearbyint(x);
     case LK_OP_EXP: return exp(x);
     case LK_OP_LOG: return log(x);
     case LK_OP_SQRT: return sqrt(x);
@@ -122,8 +125,34 @@ double lki_ref_scalar(lk_op op, const lk_scalar_attr *attr, double a, double b, 
     }
 }
 
+/* An i64 need not fit in a double. */
+static bool compare_i64(lk_op op, int64_t a, int64_t b)
+{
+    return op == LK_OP_EQUAL ? a == b : op == LK_OP_GREATER ? a > b : a >= b;
+}
+
+static lk_status compare_integers(const lk_call *call)
+{
+    const lk_tensor *out = &call->out[0];
+    lk_tensor a = lki_ref_broadcast(&call->in[0], out->shape),
+              b = lki_ref_broadcast(&call->in[1], out->shape);
+    int64_t count = lk_tensor_count(out);
+    for (int64_t i = 0; i < count; i++)
+        lki_ref_set(out, i,
+                    compare_i64(call->op, lki_ref_get_i64(&a, lki_ref_offset(&a, i)),
+                                lki_ref_get_i64(&b, lki_ref_offset(&b, i))));
+    return LK_OK;
+}
+
+static bool compares_integers(const lk_call *call)
+{
+    bool compares = call->op == LK_OP_EQUAL || call->op == LK_OP_GREATER || call->op == LK_OP_GREATER_EQUAL;
+    return compares && !lk_dtype_is_float(call->in[0].dtype);
+}
+
 lk_status lki_ref_elementwise(const lk_call *call)
 {
+    if (compares_integers(call)) return compare_integers(call);
     const lk_tensor *out = &call->out[0];
     lk_tensor in[3] = {{0}};
     for (int k = 0; k < call->input_count && k < 3; k++) in[k] = lki_ref_broadcast(&call->in[k], out->shape);

@@ -185,3 +185,37 @@ lk_status lki_ref_gather_grad(const lk_call *call)
     }
     return LK_OK;
 }
+
+/* x, and then the source at its places, one after another. x may be narrower than the result
+ * (`adds_up` in ref.c). */
+lk_status lki_ref_scatter(const lk_call *call)
+{
+    const lk_tensor *x = &call->in[0], *index = &call->in[1], *source = &call->in[2];
+    lk_tensor out = dense(&call->out[0]);
+    int64_t count = lk_tensor_count(index), to;
+    for (int64_t i = 0; i < lk_tensor_count(&out); i++) lki_ref_set(&out, i, lki_ref_get(x, i));
+    for (int64_t i = 0; i < count; i++) {
+        LKI_TRY(gather_source(&out, index, call->attr->gather.axis, i, &to));
+        if (call->op == LK_OP_SCATTER_ADD)
+            lki_ref_add(&out, to, lki_ref_get(source, i));
+        else
+            lki_ref_set(&out, to, lki_ref_get(source, i));
+    }
+    return LK_OK;
+}
+
+/* dx = 0, then each dy is added where its slice lies. */
+lk_status lki_ref_slices_grad(const lk_call *call)
+{
+    const lk_tensor *dx = &call->out[0];
+    lki_ref_fill(dx, 0);
+    for (int k = 0; k < call->input_count; k++) {
+        const lk_tensor *dy = &call->in[k];
+        lk_tensor view = slice_of(dx, &call->attr->slices.parts[k], dy->shape);
+        int64_t count = lk_tensor_count(dy), first = (char *)view.data - (char *)dx->data;
+        first /= (int64_t)lk_dtype_nbytes(dx->dtype);
+        for (int64_t i = 0; i < count; i++)
+            lki_ref_add(dx, first + lki_ref_offset(&view, i), lki_ref_get(dy, i));
+    }
+    return LK_OK;
+}

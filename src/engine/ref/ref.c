@@ -109,6 +109,17 @@ static const lk_kernel kernels[LK_OP_COUNT] = {
     [LK_OP_POINTWISE_LOSS] = lki_ref_pointwise_loss,
     [LK_OP_POINTWISE_LOSS_GRAD] = lki_ref_pointwise_loss_grad,
     [LK_OP_POINTWISE_LOSS_WITH_GRAD] = lki_ref_pointwise_loss,
+    [LK_OP_FLOOR] = lki_ref_elementwise,
+    [LK_OP_CEIL] = lki_ref_elementwise,
+    [LK_OP_ROUND] = lki_ref_elementwise,
+    [LK_OP_CUMSUM] = lki_ref_cumsum,
+    [LK_OP_CUMPROD] = lki_ref_cumprod,
+    [LK_OP_CUMPROD_GRAD] = lki_ref_cumprod_grad,
+    [LK_OP_SORT] = lki_ref_sort,
+    [LK_OP_SCATTER] = lki_ref_scatter,
+    [LK_OP_SCATTER_ADD] = lki_ref_scatter,
+    [LK_OP_SLICES_GRAD] = lki_ref_slices_grad,
+    [LK_OP_RANDOM] = lki_ref_random,
     [LK_OP_REORDER] = lki_ref_copy,
     [LK_OP_UPDATE] = lki_ref_update,
     [LK_OP_CLIP_NORM] = lki_ref_clip_norm,
@@ -134,6 +145,8 @@ static bool adds_up(lk_op op)
 {
     switch (op) {
     case LK_OP_PAD_GRAD:
+    case LK_OP_SCATTER_ADD:
+    case LK_OP_SLICES_GRAD:
     case LK_OP_EMBEDDING_GRAD:
     case LK_OP_GATHER_GRAD:
     case LK_OP_MAX_POOL_GRAD:

@@ -51,6 +51,9 @@ BINARY(equal, v_and(v_equal(x, y), one))
 UNARY(neg, -x)
 UNARY(abs, v_abs(x))
 UNARY(sign, v_and(v_less(zero, x), one) - v_and(v_less(x, zero), one))
+UNARY(floor, v_round(x) - v_and(v_less(x, v_round(x)), one))
+UNARY(ceil, v_round(x) + v_and(v_less(v_round(x), x), one))
+UNARY(round, v_round(x))
 UNARY(exp, v_exp(x))
 UNARY(log, v_log(x))
 UNARY(sqrt, v_sqrt(x))
@@ -262,6 +265,9 @@ static const lki_tile_fn tile_functions[LK_OP_COUNT] = {
     [LK_OP_NEG] = tile_neg,
     [LK_OP_ABS] = tile_abs,
     [LK_OP_SIGN] = tile_sign,
+    [LK_OP_FLOOR] = tile_floor,
+    [LK_OP_CEIL] = tile_ceil,
+    [LK_OP_ROUND] = tile_round,
     [LK_OP_EXP] = tile_exp,
     [LK_OP_LOG] = tile_log,
     [LK_OP_SQRT] = tile_sqrt,
