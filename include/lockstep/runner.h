@@ -154,6 +154,10 @@ typedef struct lk_train_options {
     int thread_count;        /* threads of the CPU engine; 0: one per core */
     bool no_checkpoints;     /* adds no checkpoint callback */
     const char *config_text; /* text to write to logdir/config.yml */
+    /* Traces the first batches of each loader in the first epoch, writes LOGDIR/trace.json for
+     * Perfetto and prints a summary. Needs a logdir. */
+    bool profile;
+    int profile_batches; /* of each loader; 50 */
 } lk_train_options;
 
 /* What a custom runner does differently. A NULL slot does what the supervised runner does. Slots

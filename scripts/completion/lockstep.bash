@@ -59,7 +59,7 @@ _lockstep()
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
-    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --verbose -v --world-size --rank -r --host -m --master --master-addr --port --help" ;;
+    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --profile --verbose -v --world-size --rank -r --host -m --master --master-addr --port --help" ;;
     evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --verbose -v --help" ;;
     predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
     create) options="--name -n --gtb --get-train-backend --help" ;;

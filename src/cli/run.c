@@ -22,6 +22,7 @@ typedef struct run_options {
     const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host;
     lki_option_int seed, num_epochs, batch_size, num_workers, nproc, max_restarts, world_size, rank, port;
     bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose, overwrite;
+    bool profile;
 } run_options;
 
 #define OFFSET(field) offsetof(run_options, field)
@@ -65,6 +66,8 @@ static const lki_option table[] = {
      "train on the first batch of each loader only", 0},
     {"timeit", 0, LKI_OPTION_FLAG, OFFSET(timeit), NULL, NULL,
      "add the times of loading and computing to the metrics", 0},
+    {"profile", 0, LKI_OPTION_FLAG, OFFSET(profile), NULL, NULL,
+     "trace the first batches to LOGDIR/trace.json, and say where the time goes", 0},
     {"verbose", 'v', LKI_OPTION_FLAG, OFFSET(verbose), NULL, NULL, "print progress and one line per epoch",
      0},
     {"world-size", 0, LKI_OPTION_INT, OFFSET(world_size), "N", NULL,
@@ -151,6 +154,7 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
     LKI_TRY(set_flag(config, call, "overfit", options->overfit));
     LKI_TRY(set_flag(config, call, "timeit", options->timeit));
     LKI_TRY(set_flag(config, call, "overwrite", options->overwrite));
+    LKI_TRY(set_flag(config, call, "profile", options->profile));
     return set_flag(config, call, "verbose", options->verbose);
 }
 
@@ -159,7 +163,7 @@ static lk_status apply_to_estimator(lk_config *config, int call, const run_optio
 {
     if (options->resume || options->autoresume || options->precision || options->fp16 || options->tf32 ||
         options->benchmark || options->comm || options->check || options->overfit || options->timeit ||
-        options->overwrite || options->batch_size.given || options->num_workers.given)
+        options->profile || options->overwrite || options->batch_size.given || options->num_workers.given)
         return lki_fail(LK_ERR_CONFIG,
                         "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp "
                         "and --nproc only");

@@ -244,6 +244,7 @@ lk_status lki_report_run_end(lk_runner *runner)
     if (runner->verbose && runner->is_master) lki_epoch_table_print(stdout, &run->reporting.table, runner);
     if (run->reporting.log_file)
         lki_epoch_table_print(run->reporting.log_file, &run->reporting.table, runner);
+    lki_profile_print(runner);
     fflush(stdout);
     for (int i = 0; i < run->reporting.logger_count; i++) {
         lk_status status = lk_logger_close(run->reporting.loggers[i]);

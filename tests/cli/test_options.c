@@ -61,6 +61,7 @@ static const option_case cases[] = {
     {"run --overfit", RUN, RUN " --overfit --check", "--check and --overfit"},
     {"run --timeit", RUN, RUN " --timeit", NULL},
     {"run --verbose", RUN, RUN " -v", NULL},
+    {"run --profile", RUN, RUN " --profile", "what to try: "},
     {"run --world-size", RUN, RUN " --world-size 2", "rank"},
     {"run --rank", RUN, RUN " --world-size 2 --rank 3", "rank"},
     {"run --host", RUN, RUN " --host nowhere", "--host"},

@@ -128,7 +128,36 @@ static bool repeats_the_config(const char *name, bool reads_settings)
 {
     if (!strcmp(name, "hparams.json")) return !reads_settings;
     return !strcmp(name, "config.yml") || !strcmp(name, "log.txt") || !strcmp(name, "params.json") ||
-           !strcmp(name, LKI_MODEL_DETAILS);
+           !strcmp(name, "trace.json") || !strcmp(name, "profile.txt") || !strcmp(name, LKI_MODEL_DETAILS);
+}
+
+/* Digits and points become zeros, up to what ends the number. */
+static void hide_number(char *at)
+{
+    for (; *at && strchr("0123456789.", *at); at++) *at = '0';
+}
+
+/* The times of day in the logs: the second column of a CSV, and "time" in JSONL. */
+static void hide_times(char *text, const char *name)
+{
+    size_t length = strlen(name);
+    bool is_csv = length > 4 && !strcmp(name + length - 4, ".csv") && !strncmp(text, "step,time", 9);
+    for (char *line = text; is_csv && (line = strchr(line, '\n')) && line[1]; line++) {
+        char *comma = strchr(line, ',');
+        if (comma) hide_number(comma + 1);
+    }
+    for (char *at = text; (at = strstr(at, "\"time\":"));) hide_number(at += strlen("\"time\":"));
+}
+
+/* Of a profile, all lines but the first are times. */
+static void hide_profile(char *text)
+{
+    char *at = strstr(text, "profile of epoch");
+    char *rest = at ? strchr(at, '\n') : NULL;
+    if (!rest) return;
+    char *next = rest + 1;
+    while (!strncmp(next, "  ", 2) && strchr(next, '\n')) next = strchr(next, '\n') + 1;
+    memmove(rest + 1, next, strlen(next) + 1);
 }
 
 static FILE *listing; /* nftw has no context */
@@ -153,6 +182,7 @@ static int list_file(const char *path, const struct stat *info, int type, struct
     if (is_record && (at->level != 3 || strcmp(name, "meta.yaml") != 0)) return 0; /* random names below */
     if (repeats_the_config(name, listing_settings)) return fprintf(listing, "%s\n", path + listing_root) < 0;
     char *text = read_all(path, &nbytes);
+    if (!events && memchr(text, 0, nbytes) == NULL) hide_times(text, name);
     int length = events ? (int)(events - path - (ptrdiff_t)listing_root) : (int)(strlen(path) - listing_root);
     fprintf(listing, "%.*s %zu %llx\n", length, path + listing_root, nbytes,
             events || is_checkpoint || is_record ? 0ull : (unsigned long long)hash_of(text, nbytes));
@@ -232,6 +262,7 @@ static result run(const job *j)
          *files = lkt_list_results(place, j->reads_settings);
     for (char *time = printed; (time = strstr(time, "runtime: "));)
         for (time += strlen("runtime: "); *time && !strchr(" \n", *time); time++) *time = '0';
+    hide_profile(printed);
     r.text = lki_format("%s%s%s", said, printed, files);
     free(printed), free(said), free(files);
     return r;

@@ -40,6 +40,8 @@ static void read_train_values(lk_args *args, lk_train_options *options)
         options->valid_metric = lk_args_runner(args)->loss_key;
     options->verbose = lk_arg_bool(args, "verbose");
     options->timeit = lk_arg_bool(args, "timeit");
+    options->profile = lk_arg_bool(args, "profile");
+    options->profile_batches = lk_arg_int(args, "profile_batches");
     options->check = lk_arg_bool(args, "check");
     options->overfit = lk_arg_bool(args, "overfit");
     options->load_best_on_end = lk_arg_bool(args, "load_best_on_end");
@@ -200,8 +202,8 @@ static const lk_parameter train_parameters[] = {
     LKI_BOOL("timeit", "false", "times of loading and computing among the metrics"),
     LKI_BOOL("check", "false", "3 batches a loader, 3 epochs: does it run at all?"),
     LKI_BOOL("overfit", "false", "the first batch of each loader, over and over"),
-    LKI_REFUSED("profile", "false",
-                "write timeit: y for times among the metrics, or use lockstep bench -C FILE"),
+    LKI_BOOL("profile", "false", "trace the first batches to LOGDIR/trace.json, and say where time goes"),
+    LKI_INT("profile_batches", "0", "how many batches of each loader are traced; 0: 50"),
     LKI_BOOL("load_best_on_end", "false", "end with the best epoch's weights"),
     ENGINE_PARAMETERS,
     LKI_CHOICE("autoresume", LKI_OPTIONAL, "last|best",
