@@ -34,6 +34,7 @@ _lockstep()
     evaluate:--checkpoint | evaluate:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--loader | evaluate:-l) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
+    evaluate:--output | evaluate:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--config | predict:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--checkpoint | predict:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -60,8 +61,8 @@ _lockstep()
     esac
     case $command in
     run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --profile --verbose -v --world-size --rank -r --host -m --master --master-addr --port --help" ;;
-    evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --verbose -v --help" ;;
-    predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
+    evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --json --output -o --verbose -v --help" ;;
+    predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --json --verbose -v --help" ;;
     create) options="--name -n --gtb --get-train-backend --help" ;;
     gtb) options="--help" ;;
     get-examples) options="--help" ;;

@@ -63,8 +63,8 @@ static lk_status take_all(lk_args *args, const lki_evaluation *wish, lki_call_li
     options->resume = wish->checkpoint;
     options->verbose = wish->verbose;
     LKI_TRY(lki_call_take_model(args, &options->model));
-    if (!wish->output) LKI_TRY(lki_call_take_criterion(args, &options->criterion));
-    if (!wish->output) LKI_TRY(take_metrics(args, l, &options->callbacks));
+    if (!wish->predicts) LKI_TRY(lki_call_take_criterion(args, &options->criterion));
+    if (!wish->predicts) LKI_TRY(take_metrics(args, l, &options->callbacks));
     return take_loader(args, wish->loader_key, loader);
 }
 
@@ -82,8 +82,8 @@ lk_status lki_config_evaluate(lk_config *config, lki_plan *plan, const lki_evalu
     lk_status status = take_all(&args, wish, &l, &loader, &options);
     if (status)
         lki_call_drop_evaluation(loader, &options);
-    else if (wish->output)
-        status = lki_predict_to_file(runner, loader, options, wish->output);
+    else if (wish->predicts)
+        status = lki_predict_to_file(runner, loader, options, wish->target);
     else
         status = lk_evaluate_loader_with(runner, loader, &options);
     lki_call_lists_fini(&l);

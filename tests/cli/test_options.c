@@ -84,7 +84,12 @@ static const option_case cases[] = {
     {"predict --checkpoint", PREDICT, PREDICT " -c nothing.safetensors", "nothing.safetensors"},
     {"predict --loader", PREDICT, PREDICT " -l valid", NULL},
     {"predict --device", PREDICT, PREDICT " --device nothing", "--device: expected one of"},
+    {"evaluate --json", EVALUATE, EVALUATE " --json", NULL},
+    {"evaluate --output", EVALUATE, EVALUATE " -o m.csv", NULL},
+    {"evaluate --output", EVALUATE, EVALUATE " -o m.npy", "metrics are written as .csv or .json"},
     {"predict --output", PREDICT, PREDICT " -o other.npy", NULL},
+    {"predict --output", PREDICT, PREDICT " -o other.xyz", "predictions are written as .npy"},
+    {"predict --json", PREDICT, PREDICT " --json", NULL},
     {"predict --verbose",
      RUN "; " TERMINAL " \"$L predict -o out.npy -C ../c.yml" MODEL "\" out > /dev/null; grep -c Epoch out",
      RUN "; " TERMINAL " \"$L predict -v -o out.npy -C ../c.yml" MODEL

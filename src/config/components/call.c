@@ -136,7 +136,7 @@ static lk_status evaluate(lk_args *args, const char *output)
     if (status)
         lki_call_drop_evaluation(loader, &options);
     else if (output)
-        status = lki_predict_to_file(runner, loader, options, output);
+        status = lki_predict_to_file(runner, loader, options, (lki_prediction_target){.path = output});
     else
         status = lk_evaluate_loader_with(runner, loader, &options);
     if (status == LK_OK && !output) lki_config_report(runner->loader_metrics);
@@ -240,7 +240,8 @@ static const lk_parameter evaluate_parameters[] = {
 static const lk_parameter predict_parameters[] = {
     DATA,
     EVALUATION_PARAMETERS,
-    LKI_STRING("output", LKI_REQUIRED, "the .npy file for the model's outputs, in the loader's order"),
+    LKI_STRING("output", LKI_REQUIRED,
+               "the file for the model's outputs, in the loader's order: .npy, .csv, .json or .jsonl"),
     DEVICE_PARAMETERS,
     NOT_IN_EVALUATIONS,
     {0},
