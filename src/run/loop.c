@@ -237,6 +237,7 @@ lk_status lki_run_loop(lk_runner *runner)
     lki_profile_drop_trace(&runner->run->profile);
     if (status == LK_OK) return LK_OK;
     runner->exception = status;
+    lki_report_failure(runner, status);
     if (clean_up(runner)) {
         runner->run->stop.stopped = false; /* not together */
         return lki_fail(status, "%s (and then: %.511s)", first.sentence, lk_error());

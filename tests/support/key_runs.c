@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* nftw */
 #include "key_cases.h"
+#include "times.h"
 
 #include "lktest.h"
 
@@ -131,24 +132,6 @@ static bool repeats_the_config(const char *name, bool reads_settings)
            !strcmp(name, "trace.json") || !strcmp(name, "profile.txt") || !strcmp(name, LKI_MODEL_DETAILS);
 }
 
-/* Digits and points become zeros, up to what ends the number. */
-static void hide_number(char *at)
-{
-    for (; *at && strchr("0123456789.", *at); at++) *at = '0';
-}
-
-/* The times of day in the logs: the second column of a CSV, and "time" in JSONL. */
-static void hide_times(char *text, const char *name)
-{
-    size_t length = strlen(name);
-    bool is_csv = length > 4 && !strcmp(name + length - 4, ".csv") && !strncmp(text, "step,time", 9);
-    for (char *line = text; is_csv && (line = strchr(line, '\n')) && line[1]; line++) {
-        char *comma = strchr(line, ',');
-        if (comma) hide_number(comma + 1);
-    }
-    for (char *at = text; (at = strstr(at, "\"time\":"));) hide_number(at += strlen("\"time\":"));
-}
-
 /* Of a profile, all lines but the first are times. */
 static void hide_profile(char *text)
 {
@@ -182,7 +165,10 @@ static int list_file(const char *path, const struct stat *info, int type, struct
     if (is_record && (at->level != 3 || strcmp(name, "meta.yaml") != 0)) return 0; /* random names below */
     if (repeats_the_config(name, listing_settings)) return fprintf(listing, "%s\n", path + listing_root) < 0;
     char *text = read_all(path, &nbytes);
-    if (!events && memchr(text, 0, nbytes) == NULL) hide_times(text, name);
+    if (!events && memchr(text, 0, nbytes) == NULL) {
+        lkt_drop_times(text, name);
+        nbytes = strlen(text);
+    }
     int length = events ? (int)(events - path - (ptrdiff_t)listing_root) : (int)(strlen(path) - listing_root);
     fprintf(listing, "%.*s %zu %llx\n", length, path + listing_root, nbytes,
             events || is_checkpoint || is_record ? 0ull : (unsigned long long)hash_of(text, nbytes));
