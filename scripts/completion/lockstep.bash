@@ -4,7 +4,7 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "run evaluate predict create gtb get-examples test bench hash components help doctor completion version" -- "$word"))
+        COMPREPLY=($(compgen -W "run evaluate predict plot create gtb get-examples test bench hash components help doctor completion version" -- "$word"))
         return
     fi
     case $command:$before in
@@ -41,6 +41,9 @@ _lockstep()
     predict:--loader | predict:-l) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
     predict:--output | predict:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    plot:--output | plot:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    plot:--format) COMPREPLY=($(compgen -W "both png svg" -- "$word")); return ;;
+    plot:--metric) COMPREPLY=($(compgen -f -- "$word")); return ;;
     create:--name | create:-n) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--config | bench:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--model | bench:-m) COMPREPLY=($(compgen -W "mnist-linear mlp convnet cnn3d resnet-50" -- "$word")); return ;;
@@ -63,6 +66,7 @@ _lockstep()
     run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --profile --verbose -v --world-size --rank -r --host -m --master --master-addr --port --help" ;;
     evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --json --output -o --verbose -v --help" ;;
     predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --json --verbose -v --help" ;;
+    plot) options="--output -o --format --metric --help" ;;
     create) options="--name -n --gtb --get-train-backend --help" ;;
     gtb) options="--help" ;;
     get-examples) options="--help" ;;

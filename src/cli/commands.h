@@ -7,6 +7,7 @@
 extern const lki_command lki_command_run;
 extern const lki_command lki_command_evaluate;
 extern const lki_command lki_command_predict;
+extern const lki_command lki_command_plot;
 extern const lki_command lki_command_create;
 extern const lki_command lki_command_gtb;
 extern const lki_command lki_command_get_examples;

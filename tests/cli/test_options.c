@@ -20,6 +20,7 @@ typedef struct option_case {
 #define MODEL    " -c logs/checkpoints/model.last.safetensors"
 #define EVALUATE TRAINED "evaluate -C ../c.yml" MODEL
 #define PREDICT  TRAINED "predict -C ../c.yml" MODEL " -o out.npy"
+#define PLOT     TRAINED "plot logs"
 #define BENCH    "$L bench --model mnist-linear --simulate"
 #define TERMINAL "script -qec"
 
@@ -79,6 +80,10 @@ static const option_case cases[] = {
      RUN "; " TERMINAL " \"$L evaluate -C ../c.yml" MODEL "\" out > /dev/null; grep -c Epoch out",
      RUN "; " TERMINAL " \"$L evaluate -v -C ../c.yml" MODEL "\" out > /dev/null; grep -c Epoch out", NULL},
 
+    {"plot --output", PLOT, PLOT " -o there", NULL},
+    {"plot --format", PLOT, PLOT " --format svg", NULL},
+    {"plot --format", PLOT, PLOT " --format jpg", "--format: expected one of"},
+    {"plot --metric", PLOT, PLOT " --metric accuracy01", "accuracy01"},
     {"predict --config", PREDICT, PREDICT " -C ../d.yml", NULL},
     {"predict --expdir", PREDICT, PREDICT " --expdir nowhere", "nowhere"},
     {"predict --checkpoint", PREDICT, PREDICT " -c nothing.safetensors", "nothing.safetensors"},
