@@ -44,7 +44,7 @@ if(LOCKSTEP_HAVE_PNG OR LOCKSTEP_HAVE_JPEG)
     lockstep_plugin(pictures tensor/pictures ${LOCKSTEP_PNG_LIBRARIES} ${LOCKSTEP_JPEG_LIBRARIES})
 endif()
 if(LOCKSTEP_HAVE_PLPLOT)
-    lockstep_plugin(plplot estimator/plplot ${LOCKSTEP_PLPLOT_LIBRARIES})
+    lockstep_plugin(plplot plot/plplot ${LOCKSTEP_PLPLOT_LIBRARIES})
 endif()
 if(LOCKSTEP_HAVE_ONNX)
     # The messages' C sources, made from the description in Debian's libonnx-dev.

@@ -675,6 +675,7 @@ LOCKSTEP_MAKE_(logger_ptr, console_logger, lk_logger_options)
 LOCKSTEP_MAKE_(logger_ptr, csv_logger, lk_logger_options)
 LOCKSTEP_MAKE_(logger_ptr, tensorboard_logger, lk_logger_options)
 LOCKSTEP_MAKE_(logger_ptr, jsonl_logger, lk_logger_options)
+LOCKSTEP_MAKE_(logger_ptr, mlflow_logger, lk_logger_options)
 // runner.h
 LOCKSTEP_MAKE_(runner_ptr, supervised_runner, lk_supervised_runner_options)
 LOCKSTEP_PLAIN_(runner_ptr, custom_runner)

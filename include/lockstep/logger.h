@@ -29,7 +29,8 @@ typedef struct lk_logger_options {
     int64_t resume_epoch;
     /* The same for values per batch: the number of samples seen when the run was saved. */
     int64_t resume_sample;
-    FILE *stream; /* console: NULL means stdout */
+    FILE *stream;                      /* console: NULL means stdout */
+    const char *experiment, *run_name; /* MLflow: "Default", and a name made of the time */
 } lk_logger_options;
 
 /* "train (1/8) accuracy01: 0.8583 | loss: 1.2826" after each loader, "* Epoch (1/8) …" after each
@@ -37,7 +38,8 @@ typedef struct lk_logger_options {
 #define lk_console_logger(...) LK_CALL0_(lk_console_logger_with, lk_logger_options, __VA_ARGS__)
 lk_logger *lk_console_logger_with(const lk_logger_options *options);
 
-/* LOGDIR/csv_logger/{train,valid,_epoch_}.csv with one row per epoch, and LOGDIR/hparams.json. */
+/* LOGDIR/csv_logger/{train,valid,_epoch_}.csv with one row per epoch, and LOGDIR/hparams.json.
+ * The column "time" is in seconds since the epoch. */
 #define lk_csv_logger(...) LK_CALL1_(lk_csv_logger_with, lk_logger_options, __VA_ARGS__, )
 lk_logger *lk_csv_logger_with(const char *logdir, const lk_logger_options *options);
 
@@ -51,6 +53,12 @@ lk_logger *lk_tensorboard_logger_with(const char *logdir, const lk_logger_option
  * runs that may be resumed a file each. */
 #define lk_jsonl_logger(...) LK_CALL1_(lk_jsonl_logger_with, lk_logger_options, __VA_ARGS__, )
 lk_logger *lk_jsonl_logger_with(const char *path, const lk_logger_options *options);
+
+/* MLflow's file store in the folder ROOT ("mlruns"): one run with its settings as params, its
+ * values as metrics ("train/loss", step = epoch) and its pictures as artifacts. `experiment` names
+ * the experiment ("Default"), `run_name` the run. */
+#define lk_mlflow_logger(...) LK_CALL1_(lk_mlflow_logger_with, lk_logger_options, __VA_ARGS__, )
+lk_logger *lk_mlflow_logger_with(const char *root, const lk_logger_options *options);
 
 /* Does what resume_epoch and resume_sample do, before anything is logged. A resumed runner calls
  * it for each of its loggers. */
@@ -72,6 +80,8 @@ lk_status lk_logger_log_image_file(lk_logger *logger, const lk_log_step *step, c
 lk_status lk_logger_log_artifact(lk_logger *logger, const lk_log_step *step, const char *tag,
                                  const char *path);
 lk_status lk_logger_flush(lk_logger *logger);
+/* Says what became of the run. Call it before lk_logger_close. */
+lk_status lk_logger_ended(lk_logger *logger, lk_status status);
 /* Flushes and frees the logger. NULL is allowed. */
 lk_status lk_logger_close(lk_logger *logger);
 

@@ -174,6 +174,10 @@ typedef struct lk_train_options {
     /* Also saves the run's place within an epoch, after this many train batches. 0: at the end of
      * each epoch only. */
     int save_every;
+    /* Traces the first batches of each loader in the first epoch, writes LOGDIR/trace.json for
+     * Perfetto and prints a summary. Needs a logdir. */
+    bool profile;
+    int profile_batches; /* of each loader; 50 */
 } lk_train_options;
 
 /* What a custom runner does differently. A NULL slot does what the supervised runner does. Slots

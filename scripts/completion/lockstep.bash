@@ -39,12 +39,16 @@ _lockstep()
     evaluate:--checkpoint | evaluate:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--loader | evaluate:-l) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
+    evaluate:--output | evaluate:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--config | predict:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--checkpoint | predict:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--loader | predict:-l) COMPREPLY=($(compgen -f -- "$word")); return ;;
     predict:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
     predict:--output | predict:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    plot:--output | plot:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    plot:--format) COMPREPLY=($(compgen -W "both png svg" -- "$word")); return ;;
+    plot:--metric) COMPREPLY=($(compgen -f -- "$word")); return ;;
     create:--name | create:-n) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--config | bench:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--model | bench:-m) COMPREPLY=($(compgen -W "mnist-linear mlp convnet cnn3d resnet-50" -- "$word")); return ;;

@@ -1,4 +1,4 @@
-/* Monotonic time, in the units that names carry. */
+/* Monotonic time, and the time of day, in the units that names carry. */
 #ifndef LKI_BASE_CLOCK_H
 #define LKI_BASE_CLOCK_H
 
@@ -10,6 +10,14 @@ static inline int64_t lki_now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Seconds since the epoch, as logs have them. */
+static inline double lki_wall_time_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 /* A count that goes on with time, at a rate that who reports it finds out by the clock. Where the processor

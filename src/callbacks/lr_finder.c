@@ -1,10 +1,12 @@
 /* Looks for a learning rate: raises it batch by batch from its value to final_lr, keeps what each batch
  * scored, and ends the run. The rate is put back; the weights have been trained with all of them. */
 #include "base/atomic_file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
 #include "callbacks/callbacks.h"
+#include "optim/suggest_lr.h"
 
 #include <math.h>
 #include <string.h>
@@ -95,6 +97,26 @@ static lk_status write_rows(const finder_context *context, const lk_runner *runn
     return status;
 }
 
+/* Says which rate the test speaks for. */
+static lk_status suggest(const finder_context *context, const lk_runner *runner)
+{
+    LKI_SCOPED double *both = LKI_NEW_ARRAY(double, 2 * context->row_count + 1);
+    if (!runner->is_master) return LK_OK;
+    if (!both) return LK_ERR_NOMEM;
+    double *rates = both, *losses = both + context->row_count;
+    for (int64_t i = 0; i < context->row_count; i++) {
+        rates[i] = context->rows[i].lr;
+        losses[i] = context->rows[i].loss;
+    }
+    double rate = lki_suggest_lr(rates, losses, context->row_count, NULL);
+    if (isnan(rate))
+        lki_log(LKI_LOG_INFO,
+                "LRFinder: no rate to suggest: the loss does not fall, or the test is too short");
+    else
+        lki_log(LKI_LOG_INFO, "LRFinder: suggested lr %.3g, where the loss falls most steeply", rate);
+    return LK_OK;
+}
+
 static lk_status loader_end(lk_callback *callback, lk_runner *runner)
 {
     finder_context *context = callback->context;
@@ -102,6 +124,7 @@ static lk_status loader_end(lk_callback *callback, lk_runner *runner)
     if (!runner->need_early_stop) return LK_OK; /* it goes on in the next epoch */
     for (int i = 0; i < lk_optimizer_group_count(context->optimizer); i++)
         lk_optimizer_set_lr(context->optimizer, i, context->initial_lrs[i]);
+    LKI_TRY(suggest(context, runner));
     return write_rows(context, runner);
 }
 

@@ -8,6 +8,7 @@ extern const lki_command lki_command_run;
 extern const lki_command lki_command_watch;
 extern const lki_command lki_command_evaluate;
 extern const lki_command lki_command_predict;
+extern const lki_command lki_command_plot;
 extern const lki_command lki_command_create;
 extern const lki_command lki_command_gtb;
 extern const lki_command lki_command_get_examples;

@@ -12,7 +12,7 @@
 #include "onnx/protobuf/onnx_plugin.h"
 #include "data/hdf5/hdf5_plugin.h"
 #include "engine/cpu/machine.h"
-#include "estimator/plplot/plplot_plugin.h"
+#include "plot/plplot/plplot_plugin.h"
 #include "launch/devices.h"
 #include "launch/role.h"
 #include "tensor/pictures/pictures_plugin.h"

@@ -23,6 +23,7 @@ const lki_command *const lki_commands[] = {
     &lki_command_watch,
     &lki_command_evaluate,
     &lki_command_predict,
+    &lki_command_plot,
     &lki_command_create,
     &lki_command_gtb,
     &lki_command_get_examples,

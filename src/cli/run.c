@@ -25,6 +25,7 @@ typedef struct run_options {
     lki_option_int save_every, seed, num_epochs, batch_size, num_workers, log_every, nproc, max_restarts,
         world_size, rank, port;
     bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose, quiet, overwrite;
+    bool profile;
 } run_options;
 
 #define OFFSET(field) offsetof(run_options, field)
@@ -72,6 +73,8 @@ static const lki_option table[] = {
      "add the times of loading and computing to the metrics", 0},
     {"log-every", 0, LKI_OPTION_INT, OFFSET(log_every), "N", NULL,
      "print a line every N train batches: loss, gradient norm, rate, time and throughput", 1},
+    {"profile", 0, LKI_OPTION_FLAG, OFFSET(profile), NULL, NULL,
+     "trace the first batches to LOGDIR/trace.json, and say where the time goes", 0},
     {"verbose", 'v', LKI_OPTION_FLAG, OFFSET(verbose), NULL, NULL,
      "also print the layers and all metrics of each epoch", 0},
     {"quiet", 'q', LKI_OPTION_FLAG, OFFSET(quiet), NULL, NULL, "print errors only", 0},
@@ -161,6 +164,7 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
     LKI_TRY(set_flag(config, call, "overfit", options->overfit));
     LKI_TRY(set_flag(config, call, "timeit", options->timeit));
     LKI_TRY(set_flag(config, call, "overwrite", options->overwrite));
+    LKI_TRY(set_flag(config, call, "profile", options->profile));
     LKI_TRY(set_int(config, call, "log_every", &options->log_every));
     if (options->quiet) return set_int(config, call, "verbose", &(lki_option_int){true, 0});
     return set_flag(config, call, "verbose", options->verbose);
@@ -171,7 +175,7 @@ static lk_status apply_to_estimator(lk_config *config, int call, const run_optio
 {
     if (options->resume || options->autoresume || options->precision || options->fp16 || options->tf32 ||
         options->benchmark || options->comm || options->check || options->overfit || options->timeit ||
-        options->overwrite || options->log_every.given || options->batch_size.given ||
+        options->profile || options->overwrite || options->log_every.given || options->batch_size.given ||
         options->num_workers.given)
         return lki_fail(LK_ERR_CONFIG,
                         "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp "

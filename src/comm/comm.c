@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
+#include "base/trace.h"
 #include "comm/rank_ops.h"
 #include "tensor/layout.h"
 
@@ -320,8 +321,11 @@ INLINE lk_status wait(lk_comm *comm, lk_comm_request *request)
 INLINE lk_status run(lk_comm *comm, const lk_comm_op *op)
 {
     lk_comm_request *request;
+    int64_t begin_ns = lki_trace_begin();
     LKI_TRY(start(comm, op, true, &request));
-    return wait(comm, request);
+    LKI_TRY(wait(comm, request));
+    lki_trace_end(LKI_TRACE_COMMUNICATION, lk_comm_kind_name(op->kind), begin_ns);
+    return LK_OK;
 }
 
 lk_status lk_comm_wait(lk_comm *comm, lk_comm_request *request)

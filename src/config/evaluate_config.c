@@ -60,7 +60,7 @@ static lk_status take_all(lk_args *args, const lki_evaluation *wish, lki_call_li
                           lk_evaluate_options *options)
 {
     lk_train_options engine = {LK_SIZE(lk_train_options)};
-    bool reports = !wish->output && !wish->onnx;
+    bool reports = !wish->predicts && !wish->onnx;
     LKI_TRY(lki_call_read_device(args, &engine));
     options->device = wish->device ? wish->device : engine.device;
     options->resume = wish->checkpoint;
@@ -118,8 +118,8 @@ lk_status lki_config_evaluate(lk_config *config, lki_plan *plan, const lki_evalu
         lki_call_drop_evaluation(loader, &options);
     else if (wish->onnx)
         status = export_onnx(runner, loader, options, wish->onnx);
-    else if (wish->output)
-        status = lki_predict_to_file(runner, loader, options, wish->output);
+    else if (wish->predicts)
+        status = lki_predict_to_file(runner, loader, options, wish->target);
     else
         status = lk_evaluate_loader_with(runner, loader, &options);
     lki_call_lists_fini(&l);

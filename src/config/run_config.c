@@ -3,8 +3,9 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "config/call_parts.h"
 #include "config/config.h"
-#include "tensor/npy.h"
+#include "config/write_outputs.h"
 
 #include <lockstep/launch.h>
 #include <lockstep/random.h>
@@ -119,17 +120,22 @@ static lk_status drop_prediction(const lk_tensor *output, const lk_batch *batch,
 
 /* The ranks of a job stay alike by predicting too, but there is one file. */
 lk_status lki_predict_to_file(lk_runner *runner, lk_loader *loader, lk_evaluate_options options,
-                              const char *path)
+                              lki_prediction_target target)
 {
     predictions p = {0};
     lk_tensor *written = NULL;
-    lk_status status;
+    lk_status status = target.path ? lki_check_predictions_path(target.path) : LK_OK;
+    if (status) {
+        lki_call_drop_evaluation(loader, &options);
+        return status;
+    }
     if (lk_rank() != 0) return lk_predict_loader_with(runner, loader, drop_prediction, NULL, &options);
     LKI_TRY_OUT(lk_predict_loader_with(runner, loader, keep_prediction, &p, &options));
     LKI_TRY_OUT(p.all ? LK_OK : lki_fail(LK_ERR_INVALID, "the loader has no samples"));
     written = lk_tensor_slice(p.all, 0, 0, p.count);
     LKI_TRY_OUT(written ? LK_OK : lki_last_status());
-    LKI_TRY_OUT(lki_npy_write(path, written));
+    if (target.path) LKI_TRY_OUT(lki_write_predictions(target.path, written, runner->output_key));
+    if (target.json) lki_print_predictions_json(stdout, written);
 out:
     lk_tensor_free(written);
     lk_tensor_free(p.all);

@@ -22,18 +22,26 @@ lk_status lki_config_call(lk_config *config, lki_plan *plan);
 /* The first call of that name under `run:`; NULL where there is none. */
 lki_object *lki_config_find_call(const lk_config *config, const char *name);
 
-/* Runs the model over a loader and writes its outputs, (samples, ...), as a .npy file: of several ranks that
- * call it, rank 0. */
+/* Where predictions go: to a file in the format of its ending (write_outputs.h), as JSON to stdout, or
+ * both. */
+typedef struct lki_prediction_target {
+    const char *path; /* NULL: no file */
+    bool json;
+} lki_prediction_target;
+
+/* Runs the model over a loader and writes its outputs, (samples, ...): of several ranks that call it, rank 0.
+ * An ending without a format is refused before the model runs; the loader is then freed, too. */
 lk_status lki_predict_to_file(lk_runner *runner, lk_loader *loader, lk_evaluate_options options,
-                              const char *path);
+                              lki_prediction_target target);
 
 /* What `lockstep evaluate` and `lockstep predict` do with a training config. */
 typedef struct lki_evaluation {
     const char *checkpoint; /* weights to load; NULL: as they are built */
     const char *loader_key; /* NULL: the run's valid_loader */
     const char *device;     /* NULL: the config's */
-    const char *output;     /* predict: the .npy file; NULL: report metrics instead */
     const char *onnx;       /* export: the ONNX file; nothing is predicted or reported */
+    bool predicts;          /* without onnx; else it reports metrics */
+    lki_prediction_target target;
     bool verbose;
 } lki_evaluation;
 

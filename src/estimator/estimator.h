@@ -5,7 +5,7 @@
 #include <lockstep/config.h>
 #include <lockstep/estimator.h>
 
-#include "estimator/tracking.h"
+#include "logger/tracking.h"
 
 enum { LKI_MAX_ESTIMATOR_LOADERS = 8 };
 

@@ -1,6 +1,6 @@
 /* The pictures of an evaluation. */
 #include "estimator/estimator.h"
-#include "estimator/plot.h"
+#include "plot/plot.h"
 
 #include "base/memory.h"
 #include "base/number_text.h"

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "comm/rank_ops.h"
 #include "graph/custom.h"
+#include "graph/trace_calls.h"
 #include "graph/workspace.h"
 
 #include <assert.h>
@@ -41,6 +42,8 @@ struct lki_plan {
     void **param_data;     /* where each parameter and its gradient lay then, two a parameter */
     uint64_t seen_version; /* of the workspace, when addresses were last looked up */
     bool all_bound, draws;
+    uint64_t traced_by; /* the trace that knows the calls, by its number */
+    int first_site;     /* calls[0] there; the others follow */
 };
 
 static bool has_kernel(const lki_node *node)
@@ -390,6 +393,37 @@ static lk_status check_bound(lki_plan *plan)
     return LK_OK;
 }
 
+/* On a device a call's return does not say that its work is done. */
+static bool is_traced(const lki_plan *plan)
+{
+    return lki_trace_now && !plan->home;
+}
+
+static lk_status announce_calls(lki_plan *plan)
+{
+    static const lki_trace_kind kinds[] = {LKI_TRACE_FORWARD, LKI_TRACE_CRITERION, LKI_TRACE_BACKWARD};
+    if (plan->traced_by == lki_trace_now->number) return LK_OK;
+    for (int c = 0; c < plan->call_count; c++) {
+        const lki_node *node = plan->nodes[c];
+        int site = lki_trace_add_call(lki_trace_now, kinds[node->section], &plan->calls[c], node->scope);
+        if (site < 0) return LK_ERR_NOMEM;
+        if (c == 0) plan->first_site = site;
+    }
+    plan->traced_by = lki_trace_now->number;
+    return LK_OK;
+}
+
+/* The loop of run_calls with a look at the clock before and after each call. */
+static lk_status trace_calls(lki_plan *plan, int *c, int end)
+{
+    for (; *c < end; ++*c) {
+        int64_t begin_ns = lki_now_ns();
+        LKI_TRY(plan->calls[*c].run(&plan->calls[*c]));
+        lki_trace_add(lki_trace_now, plan->first_site + *c, begin_ns, lki_now_ns());
+    }
+    return LK_OK;
+}
+
 static lk_status run_calls(lki_plan *plan, int begin, int end)
 {
     LKI_TRY(check_bound(plan));
@@ -397,13 +431,18 @@ static lk_status run_calls(lki_plan *plan, int begin, int end)
     if (plan->home) plan->home->ops->begin_calls(plan->held);
     lk_engine *engine = plan->options.engine;
     if (engine->ops->enter) LKI_TRY(engine->ops->enter(engine));
+    bool traced = is_traced(plan);
+    if (traced) LKI_TRY(announce_calls(plan));
 #ifndef NDEBUG
     uint64_t allocations = lki_allocation_count();
 #endif
     lki_float_mode mode = lki_float_mode_flush();
     lk_status status = LK_OK;
     int c = begin;
-    while (c < end && !(status = plan->calls[c].run(&plan->calls[c]))) c++;
+    if (traced)
+        status = trace_calls(plan, &c, end);
+    else
+        while (c < end && !(status = plan->calls[c].run(&plan->calls[c]))) c++;
     lki_float_mode_restore(mode);
     if (status) return fail_in_layer(status, plan->nodes[c]);
     assert(lki_allocation_count() == allocations && "a replay must not allocate");

@@ -1,6 +1,7 @@
 #include "logger/csv_logger.h"
 
 #include "base/atomic_file.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
@@ -68,7 +69,7 @@ static lk_status csv_log_metrics(void *context, lk_log_scope scope, const lk_log
     (void)scope;
     lki_csv_table *table;
     LKI_TRY(find_table(context, step->loader_key, &table));
-    return lki_csv_table_add(table, step->epoch_step, values);
+    return lki_csv_table_add(table, step->epoch_step, lki_wall_time_s(), values);
 }
 
 static lk_status csv_log_hparams(void *context, const char *json)

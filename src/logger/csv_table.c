@@ -14,6 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Seconds since the epoch. */
+static const char time_column[] = "time";
+
 typedef struct cell {
     double value;
     bool present;
@@ -182,6 +185,14 @@ static lk_status write_name(lki_atomic_file *file, const char *name)
     return lki_atomic_file_write(file, "\"", 1);
 }
 
+/* Nine digits do not tell one second since the epoch from the next. */
+static const char *format_cell(char text[LKI_NUMBER_LENGTH], const char *column, double value)
+{
+    if (strcmp(column, time_column) != 0 || !(value >= 1e9)) return lki_format_exact(text, value);
+    lki_snprintf(text, LKI_NUMBER_LENGTH, "%.3f", value);
+    return text;
+}
+
 /* A row as a line; *out is freed with lki_free. */
 static lk_status format_row(const lki_csv_table *table, const row *row, char **out)
 {
@@ -190,7 +201,9 @@ static lk_status format_row(const lki_csv_table *table, const row *row, char **o
     char *at = text + sprintf(text, "%" PRId64, row->step);
     for (int i = 0; i < table->column_count; i++) {
         char number[LKI_NUMBER_LENGTH];
-        at += sprintf(at, ",%s", row->cells[i].present ? lki_format_exact(number, row->cells[i].value) : "");
+        at +=
+            sprintf(at, ",%s",
+                    row->cells[i].present ? format_cell(number, table->columns[i], row->cells[i].value) : "");
     }
     *at++ = '\n';
     *out = text;
@@ -283,13 +296,17 @@ static lk_status make_columns(lki_csv_table *table, lk_metric_values values, boo
     return LK_OK;
 }
 
-lk_status lki_csv_table_add(lki_csv_table *table, int64_t step, lk_metric_values values)
+lk_status lki_csv_table_add(lki_csv_table *table, int64_t step, double time_s, lk_metric_values values)
 {
     bool changed = false;
     row *made;
     char *line;
+    const lk_metric_value now = {time_column, time_s};
     LKI_TRY(make_columns(table, values, &changed));
+    LKI_TRY(make_columns(table, (lk_metric_values){&now, 1}, &changed));
     LKI_TRY(insert_row(table, step, &made));
+    for (int at = 0; at < table->column_count; at++)
+        if (strcmp(table->columns[at], time_column) == 0) made->cells[at] = (cell){time_s, true};
     for (int v = 0, at = 0; v < values.count; v++) {
         while (strcmp(table->columns[at], values.items[v].name) != 0) at++;
         made->cells[at] = (cell){values.items[v].value, true};

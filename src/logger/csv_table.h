@@ -15,8 +15,8 @@ lk_status lki_csv_table_check(const char *path);
 /* Where keep_up_to is positive, an existing file is continued: its rows of later steps are dropped, and, with
  * a warning, what is damaged. Otherwise the file starts afresh with its first row. */
 lk_status lki_csv_table_open(lki_csv_table **out, const char *path, int64_t keep_up_to);
-/* Values are sorted by name. */
-lk_status lki_csv_table_add(lki_csv_table *table, int64_t step, lk_metric_values values);
+/* Values are sorted by name. The column "time" has `time_s`, unless there is a value of that name. */
+lk_status lki_csv_table_add(lki_csv_table *table, int64_t step, double time_s, lk_metric_values values);
 lk_status lki_csv_table_flush(lki_csv_table *table);
 /* Flushes and frees, also where the flush fails; NULL is fine. */
 lk_status lki_csv_table_close(lki_csv_table *table);

@@ -1,7 +1,9 @@
 #include <lockstep/logger.h>
 
 #include "base/atomic_file.h"
+#include "base/clock.h"
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "base/take.h"
 #include "logger/append_file.h"
@@ -108,10 +110,19 @@ static lk_status put_string(lki_append_file *file, const char *text)
     return lki_append_file_write(file, "\"", 1);
 }
 
+/* When: in seconds since the epoch. */
+static lk_status put_time(lki_append_file *file)
+{
+    char number[LKI_NUMBER_LENGTH];
+    lki_snprintf(number, sizeof number, "%.6f", lki_wall_time_s());
+    return lki_append_file_printf(file, ",\"time\":%s", number);
+}
+
 static lk_status put_step(lki_append_file *file, const char *kind, const lk_log_step *step)
 {
     LKI_TRY(lki_append_file_printf(file, "{\"scope\":\"%s\",\"loader\":", kind));
     LKI_TRY(step->loader_key ? put_string(file, step->loader_key) : lki_append_file_printf(file, "null"));
+    LKI_TRY(put_time(file));
     return lki_append_file_printf(file, ",\"epoch\":%" PRId64 ",\"batch\":%" PRId64 ",\"sample\":%" PRId64,
                                   step->epoch_step, step->batch_step, step->sample_step);
 }
@@ -151,8 +162,9 @@ static lk_status jsonl_log_hparams(void *context, const char *json)
     char *line = json_dumps(document, JSON_COMPACT);
     json_decref(document);
     if (!line) return lki_fail(LK_ERR_NOMEM, "%s: out of memory", file->path);
-    lk_status status =
-        lki_append_file_printf(file, "{\"scope\":\"hparams\",\"epoch\":0,\"hparams\":%s}\n", line);
+    lk_status status = lki_append_file_printf(file, "{\"scope\":\"hparams\"");
+    if (!status) status = put_time(file);
+    if (!status) status = lki_append_file_printf(file, ",\"epoch\":0,\"hparams\":%s}\n", line);
     free(line);
     return status;
 }

@@ -140,6 +140,11 @@ lk_status lk_logger_flush(lk_logger *logger)
     return logger && logger->ops.flush ? logger->ops.flush(logger->context) : LK_OK;
 }
 
+lk_status lk_logger_ended(lk_logger *logger, lk_status status)
+{
+    return logger && logger->ops.ended ? logger->ops.ended(logger->context, status) : LK_OK;
+}
+
 lk_status lk_logger_close(lk_logger *logger)
 {
     if (!logger) return LK_OK;

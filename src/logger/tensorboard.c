@@ -1,6 +1,7 @@
 #include "logger/logger.h"
 
 #include "base/atomic_file.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
@@ -26,13 +27,6 @@ typedef struct tensorboard_logger {
     int stream_count;
     lki_event_buffer record; /* the one being made */
 } tensorboard_logger;
-
-static double wall_time(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static lk_status write_record(tensorboard_logger *self, stream *to)
 {
@@ -83,7 +77,7 @@ static lk_status open_stream(tensorboard_logger *self, stream *made)
                                        host, (long)getpid(), self->stream_count);
     if (!path) return LK_ERR_NOMEM;
     LKI_TRY(lki_append_file_init(&made->file, path));
-    LKI_TRY(lki_event_put_version(&self->record, wall_time()));
+    LKI_TRY(lki_event_put_version(&self->record, lki_wall_time_s()));
     return write_record(self, made);
 }
 
@@ -128,8 +122,9 @@ static lk_status tensorboard_log_metrics(void *context, lk_log_scope scope, cons
     stream *to;
     LKI_TRY(find_stream(self, step->loader_key, &to));
     if (values.count == 0) return LK_OK;
-    LKI_TRY(lki_event_put_scalars(&self->record, wall_time(), batch ? step->sample_step : step->epoch_step,
-                                  values, batch ? "/batch" : "/epoch"));
+    LKI_TRY(lki_event_put_scalars(&self->record, lki_wall_time_s(),
+                                  batch ? step->sample_step : step->epoch_step, values,
+                                  batch ? "/batch" : "/epoch"));
     return write_record(self, to);
 }
 
@@ -139,7 +134,7 @@ static lk_status tensorboard_log_image(void *context, const lk_log_step *step, c
     tensorboard_logger *self = context;
     stream *to;
     LKI_TRY(find_stream(self, step->loader_key ? step->loader_key : "_epoch_", &to));
-    LKI_TRY(lki_event_put_image(&self->record, wall_time(), step->epoch_step, tag, pixels));
+    LKI_TRY(lki_event_put_image(&self->record, lki_wall_time_s(), step->epoch_step, tag, pixels));
     return write_record(self, to);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "base/trace.h"
 #include "metric/mean.h"
 #include "resume/kept_optimizer.h"
 #include "run/batch_tensor.h"
@@ -240,13 +241,18 @@ bool lki_run_may_launch_batch(lk_runner *runner, const lk_batch *batch)
 lk_status lki_run_launch_batch(lk_runner *runner, const lk_batch *batch)
 {
     lk_input inputs[LK_MAX_FIELDS];
+    int64_t begin_ns = lki_trace_begin();
     LKI_TRY(collect_inputs(runner->step, batch, inputs));
-    return lki_step_launch(runner->step, inputs, batch->field_count, is_training(runner));
+    LKI_TRY(lki_step_launch(runner->step, inputs, batch->field_count, is_training(runner)));
+    lki_trace_end(LKI_TRACE_PROGRAM, "launch of the step", begin_ns);
+    return LK_OK;
 }
 
 lk_status lki_run_land_batch(lk_runner *runner, bool *lost)
 {
+    int64_t begin_ns = lki_trace_begin();
     LKI_TRY(lki_step_land(runner->step, lost));
+    lki_trace_end(LKI_TRACE_PROGRAM, "wait for the step", begin_ns);
     return *lost ? LK_OK : report_losses(runner);
 }
 

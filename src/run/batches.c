@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/trace.h"
 #include "run/metrics.h"
 #include "run/run.h"
 #include "run/signals.h"
@@ -170,10 +171,15 @@ static lk_status go_through(lk_runner *runner)
     bool ahead = may_run_ahead(runner);
     for (bool is_first = true;; is_first = false) {
         lk_batch *batch;
+        lki_profile_next_batch(runner);
         LKI_TRY(stop_if_asked(runner, false));
+        int64_t begin_ns = lki_trace_begin();
         LKI_TRY(next_batch(runner, runner->run->batch.under_way, &batch));
+        lki_trace_end(LKI_TRACE_LOADER, "next batch", begin_ns);
         if (!batch) break;
+        begin_ns = lki_trace_begin();
         LKI_TRY(take_batch(runner, batch, ahead && !is_first));
+        lki_trace_end(LKI_TRACE_BATCH, runner->is_train_loader ? "train batch" : "batch", begin_ns);
     }
     if (runner->run->batch.under_way) LKI_TRY(land(runner, NULL));
     return stop_if_asked(runner, true);

@@ -17,6 +17,7 @@ static lk_status check_counts(const lk_train_options *options)
                   {"check_replicas", options->check_replicas},
                   {"thread_count", options->thread_count},
                   {"save_every", options->save_every},
+                  {"profile_batches", options->profile_batches},
                   {"datasets.batch_size", options->datasets.batch_size},
                   {"datasets.num_workers", options->datasets.num_workers}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -61,6 +62,15 @@ static lk_status check_hparams(lk_hparam_list hparams)
     return LK_OK;
 }
 
+static lk_status check_profile(const lk_train_options *options)
+{
+    if (options->profile && !options->logdir)
+        return lki_fail(LK_ERR_INVALID, "profile: trace.json is written to the logdir: add one");
+    if (options->profile_batches && !options->profile)
+        return lki_fail(LK_ERR_INVALID, "profile_batches: nothing is traced without profile");
+    return LK_OK;
+}
+
 lk_status lki_check_train_options(const lk_train_options *options, lk_dtype precision)
 {
     LKI_TRY(check_counts(options));
@@ -68,6 +78,7 @@ lk_status lki_check_train_options(const lk_train_options *options, lk_dtype prec
     if (options->show < LK_SHOW_DEFAULT || options->show > LK_SHOW_ALL)
         return lki_fail(LK_ERR_INVALID, "show: expected one of lk_show, found %d", (int)options->show);
     LKI_TRY(check_hparams(options->hparams));
+    LKI_TRY(check_profile(options));
     if (options->datasets.per_gpu_scaling)
         return lki_fail(LK_ERR_INVALID,
                         "datasets.per_gpu_scaling: batch_size and num_workers are each rank's "

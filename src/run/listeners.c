@@ -1,6 +1,7 @@
 #include "run/listeners.h"
 
 #include "base/status.h"
+#include "base/trace.h"
 #include "run/parts.h"
 #include "run/run.h"
 
@@ -75,6 +76,16 @@ static bool may_look_at_weights(const lk_callback *callback, lki_moment moment)
     return !callback->may_lag || (moment != LKI_MOMENT_batch_end && moment != LKI_MOMENT_settled);
 }
 
+static const char *moment_name(lki_moment moment)
+{
+    static const char *const names[] = {
+#define X(name) #name,
+        LK_MOMENT_LIST(X)
+#undef X
+    };
+    return names[moment];
+}
+
 lk_status lki_run_call(lk_runner *runner, lki_moment moment)
 {
     lki_moment_listeners *at = &runner->run->listeners.at[moment];
@@ -86,8 +97,10 @@ lk_status lki_run_call(lk_runner *runner, lki_moment moment)
             LKI_TRY(lki_run_show_params(runner));
             are_shown = true;
         }
-        LKI_TRY(lki_fail_if_silent(listener->slot(listener->callback, runner), said, "callback",
-                                   listener->callback->ops->name));
+        const char *name = listener->callback->ops->name;
+        int64_t begin_ns = lki_trace_begin();
+        LKI_TRY(lki_fail_if_silent(listener->slot(listener->callback, runner), said, "callback", name));
+        if (begin_ns) lki_trace_finish(LKI_TRACE_CALLBACK, name, moment_name(moment), begin_ns);
     }
     if (at->has_resting) leave_out_resting(at);
     return LK_OK;

@@ -272,13 +272,24 @@ lk_status lki_report_run_end(lk_runner *runner)
     if (runner->is_master) lki_screen_end(runner);
     if (run->reporting.log_file)
         lki_epoch_table_print(run->reporting.log_file, &run->reporting.table, runner, 0);
+    lki_profile_print(runner);
+    fflush(stdout);
     for (int i = 0; i < run->reporting.logger_count; i++) {
-        lk_status status = lk_logger_close(run->reporting.loggers[i]);
-        if (!first) first = status;
+        lk_status status = lk_logger_ended(run->reporting.loggers[i], LK_OK);
+        lk_status closed = lk_logger_close(run->reporting.loggers[i]);
+        if (!first) first = status ? status : closed;
     }
     run->reporting.logger_count = 0;
     lki_run_close_log(&run->reporting);
     return first;
+}
+
+/* The run has failed already: what a logger has to say of that is nobody's. */
+void lki_report_failure(lk_runner *runner, lk_status status)
+{
+    const lki_reporting *reporting = &runner->run->reporting;
+    for (int i = 0; runner->is_master && i < reporting->logger_count; i++)
+        (void)lk_logger_ended(reporting->loggers[i], status);
 }
 
 void lki_run_close_log(lki_reporting *reporting)

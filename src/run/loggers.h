@@ -33,6 +33,8 @@ lk_status lki_report_epoch(lk_runner *runner);
 /* What was logged so far is readable by others. */
 lk_status lki_report_flush(const lk_runner *runner);
 lk_status lki_report_run_end(lk_runner *runner);
+/* The same for one that has failed, or was stopped. Its loggers are closed when the runner lets go of it. */
+void lki_report_failure(lk_runner *runner, lk_status status);
 void lki_run_close_log(lki_reporting *reporting);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/trace.h"
 #include "data/loader.h"
 #include "resume/frozen_params.h"
 #include "run/batches.h"
@@ -125,11 +126,13 @@ static lk_status make_step_together(lk_runner *runner)
     return comm && comm->size > 1 && !own_batches ? lki_run_prepare_step(runner) : LK_OK;
 }
 
-lk_status lki_run_one_loader(lk_runner *runner, int index)
+static lk_status run_one_loader(lk_runner *runner, int index)
 {
     LKI_TRY(start_loader(runner, index));
     LKI_TRY(make_step_together(runner));
+    lki_profile_begin_pass(runner);
     lk_status status = lki_run_batches(runner);
+    lki_profile_end_pass(runner);
     lki_run_wake(runner);
     if (status) return status;
     runner->batch = NULL;
@@ -141,6 +144,14 @@ lk_status lki_run_one_loader(lk_runner *runner, int index)
     LKI_TRY(lki_metric_names_check_loader(runner));
     runner->run->loaders.items[index].has_metrics = true;
     return lki_report_loader(runner);
+}
+
+lk_status lki_run_one_loader(lk_runner *runner, int index)
+{
+    int64_t begin_ns = lki_trace_begin();
+    LKI_TRY(run_one_loader(runner, index));
+    lki_trace_end(LKI_TRACE_PHASE, runner->loader_key, begin_ns);
+    return LK_OK;
 }
 
 static lk_status run_epoch(lk_runner *runner)
@@ -196,9 +207,13 @@ static lk_status run_epochs(lk_runner *runner)
     LKI_TRY(lki_frozen_look(runner));
     LKI_TRY(lki_report_run_start(runner));
     LKI_TRY(lki_distributed_agree_to_stop(runner));
+    if (lki_run_has_epochs_left(runner)) LKI_TRY(lki_profile_begin(runner));
     while (lki_run_has_epochs_left(runner)) {
         if (!runner->run->resuming.inside_epoch) runner->epoch_step++;
+        int64_t begin_ns = lki_trace_begin();
         LKI_TRY(run_epoch(runner));
+        lki_trace_end(LKI_TRACE_PHASE, "epoch", begin_ns);
+        LKI_TRY(lki_profile_end(runner));
         LKI_TRY(lki_distributed_agree_to_stop(runner)); /* what settles an epoch may stop the run */
     }
     LKI_TRY(compare_replicas(runner));
@@ -219,8 +234,10 @@ lk_status lki_run_loop(lk_runner *runner)
 {
     lki_error first = {0};
     lk_status status = lki_error_keep(&first, run_epochs(runner));
+    lki_profile_drop_trace(&runner->run->profile);
     if (status == LK_OK) return LK_OK;
     runner->exception = status;
+    lki_report_failure(runner, status);
     if (clean_up(runner)) {
         runner->run->stop.stopped = false; /* not together */
         return lki_fail(status, "%s (and then: %.511s)", first.sentence, lk_error());

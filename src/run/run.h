@@ -13,6 +13,7 @@
 #include "run/objective.h"
 #include "run/parts.h"
 #include "run/pass_metrics.h"
+#include "run/profile.h"
 #include "run/run_engine.h"
 #include "run/screen.h"
 #include "run/setup.h"
@@ -29,6 +30,7 @@ typedef struct lki_run {
     lki_metric_names names;
     lki_pass_metrics pass;
     lki_reporting reporting;
+    lki_profile profile;
     lki_screen screen;
     lki_resuming resuming;
     lki_run_stop stop;

@@ -249,6 +249,7 @@ void lki_run_teardown(lk_runner *runner)
     lki_pass_metrics_fini(&run->pass);
     lki_run_close_log(&run->reporting);
     lki_epoch_table_fini(&run->reporting.table);
+    lki_profile_fini(&run->profile);
     lk_state_dict_free(run->resuming.state);
     lk_state_dict_free(run->resuming.rank_state);
     runner->loader = NULL;

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
+#include "base/trace.h"
 #include "nn/module.h"
 #include "step/current_ranks.h"
 #include "step/divided_update.h"
@@ -370,11 +371,13 @@ static lk_status find_or_compile(lk_step *step, const lk_input *fields, int coun
     *out = lki_step_find_plan(step, fields, count, training);
     if (*out) return LK_OK;
     lki_step_plan fresh;
+    int64_t begin_ns = lki_trace_begin();
     lk_status status = compile(step, fields, count, training, &fresh);
     /* What only makes steps faster gives way. */
     while (status == LK_ERR_NOMEM && step->backend->ops->give_way && step->backend->ops->give_way(step))
         status = compile(step, fields, count, training, &fresh);
     LKI_TRY(status);
+    lki_trace_end(LKI_TRACE_COMPILE, "compile", begin_ns);
     *out = place_for_plan(step);
     if (!*out) {
         lki_plan_free(fresh.plan);
@@ -573,10 +576,19 @@ lk_status lk_step_update(lk_step *step)
     return lki_step_show_params(step);
 }
 
+/* As one program. Its kernels cannot be told apart. */
+static lk_status replay(lk_step *step, bool training)
+{
+    int64_t begin_ns = lki_trace_begin();
+    LKI_TRY(step->backend->ops->replay(step, training));
+    lki_trace_end(LKI_TRACE_PROGRAM, "recorded step", begin_ns);
+    return LK_OK;
+}
+
 lk_status lki_step_train(lk_step *step, const lk_input *fields, int count)
 {
     LKI_TRY(lk_step_begin(step, fields, count, true));
-    if (lki_step_records(step)) return step->backend->ops->replay(step, true);
+    if (lki_step_records(step)) return replay(step, true);
     LKI_TRY(run_forward(step, LKI_SECTION_CRITERION));
     LKI_TRY(take_loss(step));
     LKI_TRY(lk_step_backward(step));
@@ -592,7 +604,7 @@ lk_status lk_step_train(lk_step *step, const lk_input *fields, int count)
 lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count)
 {
     LKI_TRY(lk_step_begin(step, fields, count, false));
-    if (lki_step_records(step)) return step->backend->ops->replay(step, false);
+    if (lki_step_records(step)) return replay(step, false);
     LKI_TRY(run_forward(step, LKI_SECTION_CRITERION));
     return take_loss(step);
 }

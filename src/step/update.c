@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "graph/trace_calls.h"
 
 /* Operands of an update; a scaler is the last of them. */
 enum { SCALER = 2 + LKI_MAX_STATES, MAX_OPERANDS, EXTRA_CALLS = 4 };
@@ -326,15 +327,33 @@ void lki_update_fini(lki_update *update)
 /* The engine's kernels flush denormals. A rule of the user's own runs in the mode that the user's program
  * has.
  */
-static lk_status run(lki_update *update, int index)
+static lk_status run_in_its_mode(const lk_call *call)
 {
-    if (index < 0) return LK_OK;
-    const lk_call *call = &update->calls[index];
     if (call->run == run_custom) return call->run(call);
     lki_float_mode mode = lki_float_mode_flush();
     lk_status status = call->run(call);
     lki_float_mode_restore(mode);
     return status;
+}
+
+static lk_status run_traced(const lki_update *update, const lk_call *call)
+{
+    lki_trace *trace = lki_trace_now;
+    int site = lki_trace_find_site(trace, LKI_TRACE_UPDATE, lk_op_name(call->op), call);
+    if (site < 0)
+        site = lki_trace_add_call(trace, LKI_TRACE_UPDATE, call, lk_optimizer_name(update->optimizer));
+    int64_t begin_ns = lki_now_ns();
+    LKI_TRY(run_in_its_mode(call));
+    lki_trace_add(trace, site, begin_ns, lki_now_ns());
+    return LK_OK;
+}
+
+static lk_status run(lki_update *update, int index)
+{
+    if (index < 0) return LK_OK;
+    const lk_call *call = &update->calls[index];
+    bool on_host = update->backend->ops->on_host;
+    return lki_trace_now && on_host ? run_traced(update, call) : run_in_its_mode(call);
 }
 
 /* Whether an update whose batches missed this leaves the parameters of `late` alone. */

@@ -4,7 +4,7 @@
 #include "data/curl/curl_plugin.h"
 #include "data/fftw/fftw_plugin.h"
 #include "data/hdf5/hdf5_plugin.h"
-#include "estimator/plplot/plplot_plugin.h"
+#include "plot/plplot/plplot_plugin.h"
 #include "lktest.h"
 #include "tensor/pictures/pictures_plugin.h"
 

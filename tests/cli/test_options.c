@@ -21,6 +21,7 @@ typedef struct option_case {
 #define MODEL    " -c logs/checkpoints/model.last.safetensors"
 #define EVALUATE TRAINED "evaluate -C ../c.yml" MODEL
 #define PREDICT  TRAINED "predict -C ../c.yml" MODEL " -o out.npy"
+#define PLOT     TRAINED "plot logs"
 #define BENCH    "$L bench --model mnist-linear --simulate"
 #define EXPORT   TRAINED "export logs/checkpoints/model.last.safetensors --to pth -o out.pth"
 #define TERMINAL "script -qec"
@@ -73,6 +74,7 @@ static const option_case cases[] = {
     {"run --quiet", LOUD " --tf32 2>&1 | grep -c tf32", LOUD " --tf32 -q 2>&1 | grep -c tf32", NULL},
     {"run --log-every", LOUD " | grep -c step", LOUD " --log-every 2 | grep -c step", NULL},
     {"run --log-every", LOUD, LOUD " --log-every 0", "--log-every: expected at least 1"},
+    {"run --profile", RUN, RUN " --profile", "what to try: "},
     {"run --world-size", RUN, RUN " --world-size 2", "rank"},
     {"run --rank", RUN, RUN " --world-size 2 --rank 3", "rank"},
     {"run --token-file", RUN, RUN " --token-file secret", "--token-file secret needs ranks"},
@@ -110,12 +112,21 @@ static const option_case cases[] = {
      RUN "; " TERMINAL " \"$L evaluate -C ../c.yml" MODEL "\" out > /dev/null; grep -c Epoch out",
      RUN "; " TERMINAL " \"$L evaluate -v -C ../c.yml" MODEL "\" out > /dev/null; grep -c Epoch out", NULL},
 
+    {"plot --output", PLOT, PLOT " -o there", NULL},
+    {"plot --format", PLOT, PLOT " --format svg", NULL},
+    {"plot --format", PLOT, PLOT " --format jpg", "--format: expected one of"},
+    {"plot --metric", PLOT, PLOT " --metric accuracy01", "accuracy01"},
     {"predict --config", PREDICT, PREDICT " -C ../d.yml", NULL},
     {"predict --expdir", PREDICT, PREDICT " --expdir nowhere", "nowhere"},
     {"predict --checkpoint", PREDICT, PREDICT " -c nothing.safetensors", "nothing.safetensors"},
     {"predict --loader", PREDICT, PREDICT " -l valid", NULL},
     {"predict --device", PREDICT, PREDICT " --device nothing", "--device: expected one of"},
+    {"evaluate --json", EVALUATE, EVALUATE " --json", NULL},
+    {"evaluate --output", EVALUATE, EVALUATE " -o m.csv", NULL},
+    {"evaluate --output", EVALUATE, EVALUATE " -o m.npy", "metrics are written as .csv or .json"},
     {"predict --output", PREDICT, PREDICT " -o other.npy", NULL},
+    {"predict --output", PREDICT, PREDICT " -o other.xyz", "predictions are written as .npy"},
+    {"predict --json", PREDICT, PREDICT " --json", NULL},
     {"predict --verbose",
      RUN "; " TERMINAL " \"$L predict -o out.npy -C ../c.yml" MODEL "\" out > /dev/null; grep -c Epoch out",
      RUN "; " TERMINAL " \"$L predict -v -o out.npy -C ../c.yml" MODEL

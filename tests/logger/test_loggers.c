@@ -1,6 +1,8 @@
 /* Every logger through the same calls, and what each leaves on the disk. */
 #include "lktest.h"
 
+#include "times.h"
+
 #include <lockstep/log.h>
 #include <lockstep/logger.h>
 
@@ -16,6 +18,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static char folder[1100];
@@ -38,6 +41,7 @@ static void expect_file(const char *name, const char *expected)
     LKI_SCOPED char *text = NULL;
     size_t nbytes;
     lkt_ok(lki_read_file(&text, &nbytes, in_folder(name)));
+    lkt_drop_times(text, name);
     assert_string_equal(text, expected);
 }
 
@@ -65,7 +69,7 @@ static void log_epoch(lk_logger *logger, int64_t epoch, double loss)
     lkt_ok(lk_logger_flush(logger));
 }
 
-enum { LOGGER_COUNT = 4 };
+enum { LOGGER_COUNT = 5 };
 
 static lk_logger *make_logger(int which, lk_logger_options options)
 {
@@ -73,7 +77,11 @@ static lk_logger *make_logger(int which, lk_logger_options options)
     case 0: return lk_console_logger_with(&options);
     case 1: return lk_csv_logger_with(folder, &options);
     case 2: return lk_tensorboard_logger_with(folder, &options);
-    default: return lk_jsonl_logger_with(in_folder("log.jsonl"), &options);
+    case 3: return lk_jsonl_logger_with(in_folder("log.jsonl"), &options);
+    default: /* it logs no batches, and goes on with no run */
+        options.log_batch_metrics = false;
+        options.resume_epoch = options.resume_sample = 0;
+        return lk_mlflow_logger_with(in_folder("mlruns"), &options);
     }
 }
 
@@ -111,6 +119,80 @@ static void conformance(void **state)
         lk_tensor_free(bad);
         fclose(stream);
     }
+}
+
+static void mlflow_refuses(void **state)
+{
+    (void)state;
+    assert_null(lk_mlflow_logger(NULL));
+    assert_null(lk_mlflow_logger("runs", .log_batch_metrics = true));
+    lkt_contains(lk_error(), "batches are not logged there");
+    assert_null(lk_mlflow_logger("runs", .resume_epoch = 2));
+    lkt_contains(lk_error(), "a run of its own");
+    assert_null(lk_mlflow_logger("runs", .run_name = "two\nlines"));
+    lkt_contains(lk_error(), "run_name: expected one line of UTF-8 text");
+}
+
+/* A tag of a user's own neither leaves the folder nor hides in it. */
+static void mlflow_stays_in_its_folder(void **state)
+{
+    (void)state;
+    glob_t found;
+    fresh_folder("mlflow_names");
+    lk_logger *logger = lk_mlflow_logger(in_folder("mlruns"), .experiment = "it's mine", .run_name = "one");
+    lk_log_step step = {.loader_key = "../..", .epoch_step = 1};
+    lk_metric_value values[] = {{"../../../x", NAN}, {"a\nb", -1}};
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_EPOCH, &step, (lk_metric_values){values, 2}));
+    lkt_ok(lk_logger_log_hparams(logger, "{\"../p\": \"text\", \"n\": 3}"));
+    lkt_ok(lk_logger_ended(logger, LK_ERR_STOPPED));
+    lkt_ok(lk_logger_close(logger));
+    assert_int_equal(glob(in_folder("mlruns/*/*/metrics/_./_./_._._._._x"), 0, NULL, &found), 0);
+    globfree(&found);
+    assert_int_equal(glob(in_folder("mlruns/*/*/metrics/_./_./a_b"), 0, NULL, &found), 0);
+    globfree(&found);
+    assert_int_equal(glob(in_folder("mlruns/*/*/params/_./p"), 0, NULL, &found), 0);
+    globfree(&found);
+    LKI_SCOPED char *command = lki_format("grep -q 'status: 5' '%s'/mlruns/*/*/meta.yaml", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* Between two looks at the clock. */
+static void times_of_day(void **state)
+{
+    (void)state;
+    struct timespec before, after;
+    fresh_folder("times");
+    clock_gettime(CLOCK_REALTIME, &before);
+    lk_logger *csv = lk_csv_logger(folder), *jsonl = lk_jsonl_logger(in_folder("log.jsonl"));
+    log_epoch(csv, 1, 0.5);
+    log_epoch(jsonl, 1, 0.5);
+    lkt_ok(lk_logger_close(csv));
+    lkt_ok(lk_logger_close(jsonl));
+    clock_gettime(CLOCK_REALTIME, &after);
+    LKI_SCOPED char *table = NULL, *lines = NULL;
+    size_t nbytes;
+    lkt_ok(lki_read_file(&table, &nbytes, in_folder("csv_logger/train.csv")));
+    lkt_ok(lki_read_file(&lines, &nbytes, in_folder("log.jsonl")));
+    lkt_contains(table, "step,accuracy01,loss,time\n");
+    double times[] = {strtod(strrchr(table, ',') + 1, NULL), strtod(strstr(lines, "\"time\":") + 7, NULL)};
+    for (int i = 0; i < 2; i++)
+        assert_true(times[i] >= (double)before.tv_sec - 0.01 && times[i] <= (double)after.tv_sec + 1.01);
+}
+
+/* A user's own value of that name stays. */
+static void a_metric_named_time(void **state)
+{
+    (void)state;
+    fresh_folder("time_metric");
+    lk_logger *logger = lk_csv_logger(folder);
+    lk_log_step step = {.loader_key = "train", .epoch_step = 1};
+    lk_metric_value value = {"time", 0.123456789};
+    lkt_ok(lk_logger_log_metrics(logger, LK_LOG_EPOCH, &step, (lk_metric_values){&value, 1}));
+    lkt_ok(lk_logger_close(logger));
+    LKI_SCOPED char *text = NULL;
+    size_t nbytes;
+    lkt_ok(lki_read_file(&text, &nbytes, in_folder("csv_logger/train.csv")));
+    assert_string_equal(text, "step,time\n1,0.123456789\n");
 }
 
 static void console_lines(void **state)
@@ -487,6 +569,7 @@ static void resumed_after_they_were_made(void **state)
     LKI_SCOPED char *before = NULL;
     size_t nbytes;
     lkt_ok(lki_read_file(&before, &nbytes, in_folder("log.jsonl")));
+    lkt_drop_times(before, "log.jsonl");
     for (int which = 1; which < LOGGER_COUNT; which++) {
         lk_logger *logger = make_logger(which, *LK_OPTIONS(lk_logger_options));
         lkt_ok(lk_logger_flush(logger));
@@ -630,6 +713,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(conformance),
         cmocka_unit_test(console_lines),
+        cmocka_unit_test(mlflow_refuses),
+        cmocka_unit_test(mlflow_stays_in_its_folder),
+        cmocka_unit_test(times_of_day),
+        cmocka_unit_test(a_metric_named_time),
         cmocka_unit_test(numbers),
         cmocka_unit_test(csv_rows),
         cmocka_unit_test(csv_after_a_crash),

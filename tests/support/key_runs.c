@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* nftw */
 #include "key_cases.h"
+#include "times.h"
 
 #include "lktest.h"
 
@@ -128,7 +129,18 @@ static bool repeats_the_config(const char *name, bool reads_settings)
 {
     if (!strcmp(name, "hparams.json")) return !reads_settings;
     return !strcmp(name, "config.yml") || !strcmp(name, "log.txt") || !strcmp(name, "params.json") ||
-           !strcmp(name, LKI_MODEL_DETAILS);
+           !strcmp(name, "trace.json") || !strcmp(name, "profile.txt") || !strcmp(name, LKI_MODEL_DETAILS);
+}
+
+/* Of a profile, all lines but the first are times. */
+static void hide_profile(char *text)
+{
+    char *at = strstr(text, "profile of epoch");
+    char *rest = at ? strchr(at, '\n') : NULL;
+    if (!rest) return;
+    char *next = rest + 1;
+    while (!strncmp(next, "  ", 2) && strchr(next, '\n')) next = strchr(next, '\n') + 1;
+    memmove(rest + 1, next, strlen(next) + 1);
 }
 
 static FILE *listing; /* nftw has no context */
@@ -153,6 +165,10 @@ static int list_file(const char *path, const struct stat *info, int type, struct
     if (is_record && (at->level != 3 || strcmp(name, "meta.yaml") != 0)) return 0; /* random names below */
     if (repeats_the_config(name, listing_settings)) return fprintf(listing, "%s\n", path + listing_root) < 0;
     char *text = read_all(path, &nbytes);
+    if (!events && memchr(text, 0, nbytes) == NULL) {
+        lkt_drop_times(text, name);
+        nbytes = strlen(text);
+    }
     int length = events ? (int)(events - path - (ptrdiff_t)listing_root) : (int)(strlen(path) - listing_root);
     fprintf(listing, "%.*s %zu %llx\n", length, path + listing_root, nbytes,
             events || is_checkpoint || is_record ? 0ull : (unsigned long long)hash_of(text, nbytes));
@@ -246,6 +262,7 @@ static result run(const job *j)
     for (char *time = printed; (time = strstr(time, "runtime: "));)
         for (time += strlen("runtime: "); *time && !strchr(" \n", *time); time++) *time = '0';
     blank_times(printed);
+    hide_profile(printed);
     r.text = lki_format("%s%s%s", said, printed, files);
     free(printed), free(said), free(files);
     return r;

@@ -1,5 +1,7 @@
 #include "case_resume.h"
 
+#include "times.h"
+
 #include "base/status.h"
 #include "logger/tensorboard_read.h"
 
@@ -124,6 +126,8 @@ lk_status lkt_whole_run(lkt_run_options *options)
 static void same_file(const char *a, const char *b, const char *name)
 {
     char *one = lkt_read(lkt_path(a, "%s", name)), *two = lkt_read(lkt_path(b, "%s", name));
+    lkt_drop_times(one, name);
+    lkt_drop_times(two, name);
     if (strcmp(one, two) != 0) fail_msg("%s differs:\n%s\nexpected:\n%s", name, one, two);
     free(one);
     free(two);
@@ -149,6 +153,8 @@ static void same_lines(const char *a, const char *b, const char *name)
 {
     char *one = without_hparams(lkt_read(lkt_path(a, "%s", name)));
     char *two = without_hparams(lkt_read(lkt_path(b, "%s", name)));
+    lkt_drop_times(one, name);
+    lkt_drop_times(two, name);
     if (strcmp(one, two) != 0) fail_msg("%s differs:\n%s\nexpected:\n%s", name, one, two);
     free(one);
     free(two);

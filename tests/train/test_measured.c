@@ -22,7 +22,7 @@ static void check_header(const char *logdir)
         "step,accuracy01,accuracy01/std,accuracy03,accuracy03/std,accuracy05,accuracy05/std,auc,auc/"
         "_macro,auc/"
         "_micro,auc/_weighted,f1/_macro,f1/_micro,f1/_weighted,loss,loss/mean,loss/std,lr,momentum,precision/"
-        "_macro,precision/_micro,precision/_weighted,recall/_macro,recall/_micro,recall/_weighted\n";
+        "_macro,precision/_micro,precision/_weighted,recall/_macro,recall/_micro,recall/_weighted,time\n";
     char *text = lkt_read(lkt_path(logdir, "csv_logger/train.csv"));
     if (strncmp(text, header, strlen(header)) != 0) fail_msg("the header of train.csv is %.400s", text);
     free(text);

@@ -58,6 +58,9 @@ typedef struct lk_logger_ops {
      * and not earlier: a run may fail to start, and other ranks have the logger, too, without ever
      * using it. */
     lk_status (*resume)(void *context, int64_t epoch_step, int64_t sample_step);
+    /* Optional. What became of the run, just before close: LK_OK, LK_ERR_STOPPED after a signal
+     * that ended it in order, or why it failed. A run that is killed says nothing. */
+    lk_status (*ended)(void *context, lk_status status);
 } lk_logger_ops;
 
 typedef struct lk_logger lk_logger;

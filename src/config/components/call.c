@@ -44,6 +44,8 @@ static void read_train_values(lk_args *args, lk_train_options *options)
                                                    : LK_SHOW_NOTHING;
     options->log_every = lk_arg_int(args, "log_every");
     options->timeit = lk_arg_bool(args, "timeit");
+    options->profile = lk_arg_bool(args, "profile");
+    options->profile_batches = lk_arg_int(args, "profile_batches");
     options->check = lk_arg_bool(args, "check");
     options->overfit = lk_arg_bool(args, "overfit");
     options->load_best_on_end = lk_arg_bool(args, "load_best_on_end");
@@ -139,7 +141,7 @@ static lk_status evaluate(lk_args *args, const char *output)
     if (status)
         lki_call_drop_evaluation(loader, &options);
     else if (output)
-        status = lki_predict_to_file(runner, loader, options, output);
+        status = lki_predict_to_file(runner, loader, options, (lki_prediction_target){.path = output});
     else
         status = lk_evaluate_loader_with(runner, loader, &options);
     if (status == LK_OK && !output) lki_config_report(runner->loader_metrics);
@@ -207,8 +209,8 @@ static const lk_parameter train_parameters[] = {
     LKI_BOOL("timeit", "false", "times of loading and computing among the metrics"),
     LKI_BOOL("check", "false", "3 batches a loader, 3 epochs: does it run at all?"),
     LKI_BOOL("overfit", "false", "the first batch of each loader, over and over"),
-    LKI_REFUSED("profile", "false",
-                "write timeit: y for times among the metrics, or use lockstep bench -C FILE"),
+    LKI_BOOL("profile", "false", "trace the first batches to LOGDIR/trace.json, and say where time goes"),
+    LKI_INT("profile_batches", "0", "how many batches of each loader are traced; 0: 50"),
     LKI_BOOL("load_best_on_end", "false", "end with the best epoch's weights"),
     ENGINE_PARAMETERS,
     LKI_CHOICE("autoresume", LKI_OPTIONAL, "last|best",
@@ -246,7 +248,8 @@ static const lk_parameter evaluate_parameters[] = {
 static const lk_parameter predict_parameters[] = {
     DATA,
     EVALUATION_PARAMETERS,
-    LKI_STRING("output", LKI_REQUIRED, "the .npy file for the model's outputs, in the loader's order"),
+    LKI_STRING("output", LKI_REQUIRED,
+               "the file for the model's outputs, in the loader's order: .npy, .csv, .json or .jsonl"),
     DEVICE_PARAMETERS,
     NOT_IN_EVALUATIONS,
     {0},

@@ -39,6 +39,15 @@ static lk_status build_jsonl(const lk_component *self, lk_args *args, void **out
                      out);
 }
 
+static lk_status build_mlflow(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    return lki_built(lk_mlflow_logger(lk_arg_string(args, "root"),
+                                      .experiment = lk_arg_string(args, "experiment"),
+                                      .run_name = lk_arg_string(args, "run_name")),
+                     out);
+}
+
 /* An engine of a config is a wish: the run opens the engine itself, after its ranks have been forked. */
 static lk_status build_engine(const lk_component *self, lk_args *args, void **out)
 {
@@ -85,6 +94,11 @@ static const lk_parameter csv_parameters[] = {LKI_STRING("logdir", LKI_REQUIRED,
 static const lk_parameter tensorboard_parameters[] = {
     LKI_STRING("logdir", LKI_REQUIRED, "the folder"), POSTFIX, BATCHES, EPOCHS, {0}};
 static const lk_parameter jsonl_parameters[] = {LKI_STRING("path", LKI_REQUIRED, "the file"), BATCHES, {0}};
+static const lk_parameter mlflow_parameters[] = {
+    LKI_STRING("root", "mlruns", "the folder of MLflow's file store"),
+    LKI_STRING("experiment", "Default", "the experiment, which is made if it is not there"),
+    LKI_STRING("run_name", LKI_OPTIONAL, "the name of the run; made of the time if left out"),
+    {0}};
 static const lk_parameter engine_parameters[] = {FP16, LKI_TF32_PARAMETERS, {0}};
 static const lk_parameter device_parameters[] = {
     LKI_STRING("device", "auto", "auto, cpu, cuda or ref"), FP16, LKI_TF32_PARAMETERS, {0}};
@@ -124,6 +138,8 @@ const lk_component lki_run_components[] = {
      "Event files for TensorBoard.", .parameters = tensorboard_parameters, .build = build_tensorboard},
     {"JSONLLogger", NULL, LK_KIND_LOGGER, "One JSON object a line.", .parameters = jsonl_parameters,
      .build = build_jsonl},
+    {"MLflowLogger", NULL, LK_KIND_LOGGER, "A run in MLflow's file store.", .parameters = mlflow_parameters,
+     .build = build_mlflow},
     ENGINE("CPUEngine", "This machine's cores, as one process.", .device = "cpu"),
     ENGINE("GPUEngine", "One GPU.", .device = "cuda"),
     ENGINE("DistributedDataParallelEngine", "Ranks on all GPUs, or on all cores.", .ddp = true),

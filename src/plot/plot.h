@@ -1,7 +1,7 @@
 /* Drawing pictures: a page of panels, each with its axes, over PLplot, which has one state for the whole
  * process: a page holds its lock from begin to end. */
-#ifndef LKI_ESTIMATOR_PLOT_H
-#define LKI_ESTIMATOR_PLOT_H
+#ifndef LKI_PLOT_PLOT_H
+#define LKI_PLOT_PLOT_H
 
 #include <lockstep/status.h>
 
@@ -36,5 +36,16 @@ void lki_page_curves(lki_page *page, const lki_panel *panel, const lki_curve *cu
 /* values (rows, columns), rows upwards, as colours from low to high with a bar beside them. */
 void lki_page_image(lki_page *page, const lki_panel *panel, const double *values, int64_t rows,
                     int64_t columns, double low, double high, bool diverging);
+
+/* A square of counts: a row per true class, the first one at the top, a column per predicted one. A cell is
+ * coloured by its share of its row, and carries its text if there are few enough. */
+typedef struct lki_matrix {
+    int64_t classes;
+    const double *shares;     /* (classes, classes), 0 to 1 */
+    const char *const *texts; /* (classes, classes) */
+    const char *const *names; /* (classes) */
+    const char *bar_text;
+} lki_matrix;
+void lki_page_matrix(lki_page *page, const lki_panel *panel, const lki_matrix *matrix);
 
 #endif

@@ -1,4 +1,4 @@
-#include "estimator/plplot/plplot_plugin.h"
+#include "plot/plplot/plplot_plugin.h"
 
 #include "base/memory.h"
 #include "base/number_text.h"
@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 enum { MAX_DEVICES = 64, COLOURS = 256, BAR_STEPS = 128, STROKE_POINTS = 512 };
-enum { BLACK = 1, FIRST_CURVE = 2, GREY = 7 };
+enum { DOT = 17 }; /* of the symbols that PLplot numbers */
+enum { WHITE = 0, BLACK = 1, FIRST_CURVE = 2, GREY = 7 };
 
 struct lki_page {
     char *path, *temporary;
@@ -227,6 +228,7 @@ typedef struct stroke {
 static void end_stroke(stroke *stroke)
 {
     if (stroke->count > 1) plline(stroke->count, stroke->x, stroke->y);
+    if (stroke->count == 1) plpoin(1, stroke->x, stroke->y, DOT); /* a run of one epoch */
     stroke->count = 0;
 }
 
@@ -372,5 +374,97 @@ static void draw_image(lki_page *page, const lki_panel *panel, const double *val
     draw_bar(panel, low, high);
 }
 
+/* ---- A matrix of classes ---- */
+
+enum { MOST_TEXTS = 24, MOST_NAMES = 60 }; /* classes */
+
+/* From white over a light to a dark blue, on which the texts stay readable. */
+static void choose_blues(void)
+{
+    static const double at[] = {0, 0.5, 1};
+    static const double red[] = {0.98, 0.39, 0.04}, green[] = {0.99, 0.63, 0.20}, blue[] = {1, 0.84, 0.46};
+    plscmap1n(COLOURS);
+    plscmap1l(1, 3, at, red, green, blue, NULL);
+}
+
+static double longest_text(const char *const *texts, int64_t count)
+{
+    size_t longest = 1;
+    for (int64_t i = 0; i < count; i++)
+        if (strlen(texts[i]) > longest) longest = strlen(texts[i]);
+    return (double)longest;
+}
+
+/* A size of letters at which a text of that length fits into a part of the page's width. */
+static double letter_size(double length, double room)
+{
+    return fmin(0.85, room / (length * 0.0165));
+}
+
+/* Numbers within the cells; white where the cell is dark. */
+static void draw_matrix_texts(const lki_matrix *m, double cell)
+{
+    plschr(0, letter_size(longest_text(m->texts, m->classes * m->classes), 0.8 * cell));
+    for (int64_t i = 0; i < m->classes * m->classes; i++) {
+        plcol0(m->shares[i] > 0.5 ? WHITE : BLACK);
+        plptex((double)(i % m->classes) + 0.5, (double)(m->classes - 1 - i / m->classes) + 0.5, 1, 0, 0.5,
+               m->texts[i]);
+    }
+    plcol0(BLACK);
+}
+
+/* A name that is wider than its cell stands upright. Of very many classes some are named. */
+static void draw_matrix_names(const lki_matrix *m, double cell, double left)
+{
+    double length = longest_text(m->names, m->classes);
+    int64_t every = 1 + (m->classes - 1) / MOST_NAMES;
+    double size = fmin(letter_size(length, left - 0.06), 0.8);
+    if (m->classes > MOST_TEXTS) size = fmin(size, 0.55);
+    bool upright = length * 0.0165 * size > cell;
+    plschr(0, size);
+    for (int64_t c = 0; c < m->classes; c += every) {
+        double at = ((double)c + 0.5) / (double)m->classes;
+        plmtex(upright ? "bv" : "b", upright ? 0.6 : 1.5, at, upright ? 1 : 0.5, m->names[c]);
+        plmtex("lv", 0.6, 1 - at, 1, m->names[c]);
+    }
+}
+
+/* At the edges of the page: how long the names of the classes are is not known. */
+static void draw_matrix_axes(const lki_panel *panel, const lki_matrix *m)
+{
+    plvpor(0, 1, 0, 1);
+    plwind(0, 1, 0, 1);
+    plschr(0, 0.85);
+    plptex((panel->left + panel->right) / 2, 0.03, 1, 0, 0.5, panel->x_text ? panel->x_text : "");
+    plptex(0.03, (panel->bottom + panel->top) / 2, 0, 1, 0.5, panel->y_text ? panel->y_text : "");
+    plschr(0, 0.7);
+    plptex(0.965, (panel->bottom + panel->top) / 2, 0, 1, 0.5, m->bar_text ? m->bar_text : "");
+}
+
+static void draw_matrix(lki_page *page, const lki_panel *panel, const lki_matrix *m)
+{
+    double cell = (panel->right - panel->left) / (double)m->classes;
+    (void)page;
+    choose_blues();
+    plvpor(panel->left, panel->right, panel->bottom, panel->top);
+    plwind(0, (double)m->classes, 0, (double)m->classes);
+    for (int64_t r = 0; r < m->classes; r++)
+        for (int64_t c = 0; c < m->classes; c++) {
+            double top = (double)(m->classes - r), x[] = {(double)c, (double)c + 1, (double)c + 1, (double)c};
+            double y[] = {top - 1, top - 1, top, top};
+            plcol1(fmin(1, fmax(0, m->shares[r * m->classes + c])));
+            plfill(4, x, y);
+        }
+    plcol0(BLACK);
+    plwidth(1);
+    plbox("bc", 0, 0, "bc", 0, 0);
+    if (m->classes <= MOST_TEXTS) draw_matrix_texts(m, cell);
+    draw_matrix_names(m, cell, panel->left);
+    plschr(0, 0.95);
+    plmtex("t", 1.3, 0.5, 0.5, panel->title ? panel->title : "");
+    draw_bar(panel, 0, 1);
+    draw_matrix_axes(panel, m);
+}
+
 LKI_PLUGIN_EXPORT(plplot, lki_plplot_functions, char, .begin = begin_page, .end = end_page,
-                  .curves = draw_curves, .image = draw_image);
+                  .curves = draw_curves, .image = draw_image, .matrix = draw_matrix);

@@ -1,13 +1,15 @@
-#include "estimator/tracking.h"
+#include "logger/tracking.h"
 
 #include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/number_text.h"
 #include "base/status.h"
+#include "tensor/png.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,20 +173,44 @@ void lki_tracking_free(lki_tracking *tracking)
     lki_free(tracking);
 }
 
+/* FOLDER/KIND/NAME with ENDING, where names are as the layout wants them, and the folders that lead there. */
+static lk_status make_path(const lki_tracking *tracking, const char *kind, const char *name,
+                           const char *ending, char **out)
+{
+    static const char known[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. :/";
+    *out = lki_format("%s/%s/%s%s", tracking->folder, kind, name, ending);
+    if (!*out) return LK_ERR_NOMEM;
+    char *at = *out + strlen(tracking->folder) + strlen(kind) + 2, *slash = NULL;
+    for (char *c = at; *c; c++) {
+        bool climbs = *c == '.' && (c == at || c[-1] == '/' || c[-1] == '.'); /* no way out of the folder */
+        if (!strchr(known, *c) || climbs) *c = '_';
+        if (*c == '/') slash = c;
+    }
+    if (!slash) return LK_OK;
+    *slash = '\0';
+    lk_status status = lki_make_folders(*out);
+    *slash = '/';
+    return status;
+}
+
 lk_status lki_tracking_param(lki_tracking *tracking, const char *name, const char *value)
 {
-    LKI_SCOPED char *file = lki_format("params/%s", name);
-    return file ? write_text(tracking->folder, file, value) : LK_ERR_NOMEM;
+    LKI_SCOPED char *path = NULL;
+    LKI_TRY(make_path(tracking, "params", name, "", &path));
+    return lki_write_file_atomic(path, value, strlen(value));
 }
 
 /* A line "time value step" more. */
 lk_status lki_tracking_metric(lki_tracking *tracking, const char *name, double value, int64_t step)
 {
-    LKI_SCOPED char *path = lki_format("%s/metrics/%s", tracking->folder, name);
-    if (!path) return LK_ERR_NOMEM;
+    LKI_SCOPED char *path = NULL;
+    LKI_TRY(make_path(tracking, "metrics", name, "", &path));
     FILE *file = fopen(path, "a");
     if (!file) return lki_fail(LK_ERR_IO, "tracking: %s: %s", path, strerror(errno));
-    lki_fprintf(file, "%lld %.17g %lld\n", (long long)now_ms(), value, (long long)step);
+    if (isnan(value)) /* printf may give it a sign */
+        fprintf(file, "%lld nan %lld\n", (long long)now_ms(), (long long)step);
+    else
+        lki_fprintf(file, "%lld %.17g %lld\n", (long long)now_ms(), value, (long long)step);
     bool failed = ferror(file);
     if (fclose(file) || failed) return lki_fail(LK_ERR_IO, "tracking: %s: %s", path, strerror(errno));
     return LK_OK;
@@ -202,4 +228,11 @@ lk_status lki_tracking_artifact(lki_tracking *tracking, const char *path)
     lk_status status = lki_write_file_atomic(to, data, nbytes);
     lki_free(data);
     return status;
+}
+
+lk_status lki_tracking_image(lki_tracking *tracking, const char *name, const lk_tensor *pixels)
+{
+    LKI_SCOPED char *path = NULL;
+    LKI_TRY(make_path(tracking, "artifacts", name, ".png", &path));
+    return lki_png_write(path, pixels);
 }

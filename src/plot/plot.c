@@ -1,9 +1,9 @@
 /* Pages of pictures. What draws them is a plug-in: whoever has a page has it open. */
-#include "estimator/plot.h"
+#include "plot/plot.h"
 
 #include "base/plugin.h"
 #include "base/status.h"
-#include "estimator/plplot/plplot_plugin.h"
+#include "plot/plplot/plplot_plugin.h"
 
 lki_plugin lki_plplot = {
     .name = "plplot",
@@ -37,4 +37,9 @@ void lki_page_image(lki_page *page, const lki_panel *panel, const double *values
                     int64_t columns, double low, double high, bool diverging)
 {
     plplot()->image(page, panel, values, rows, columns, low, high, diverging);
+}
+
+void lki_page_matrix(lki_page *page, const lki_panel *panel, const lki_matrix *matrix)
+{
+    plplot()->matrix(page, panel, matrix);
 }

@@ -1,0 +1,34 @@
+/* The profile of a run: what its first epoch's first batches did when, on every rank.
+ *
+ * begin makes a trace (base/trace.h) before the first epoch, and end writes it to LOGDIR/trace.json after
+ * that epoch, with those of all ranks on rank 0's clock; in between, next_batch stops tracing once a loader
+ * has had its batches. From then on a profiled run is like any other. All ranks call begin and end together.
+ * A summary goes to LOGDIR/profile.txt and is printed when the run ends. */
+#ifndef LKI_RUN_PROFILE_H
+#define LKI_RUN_PROFILE_H
+
+#include <lockstep/runner.h>
+
+#include "base/trace.h"
+
+typedef struct lki_profile {
+    lki_trace *trace;               /* NULL: nothing is traced, or no more */
+    int64_t offset_ns;              /* from this rank's clock to rank 0's */
+    int64_t origin_ns;              /* of the trace, on rank 0's clock */
+    int batches_left;               /* of this pass */
+    int64_t traced, seen;           /* train batches of the epoch that is traced */
+    int64_t evaluated, evaluations; /* the other loaders' */
+    char *summary;                  /* on rank 0 */
+} lki_profile;
+
+lk_status lki_profile_begin(lk_runner *runner);
+lk_status lki_profile_end(lk_runner *runner);
+void lki_profile_begin_pass(lk_runner *runner);
+void lki_profile_end_pass(lk_runner *runner);
+/* Before each batch. */
+void lki_profile_next_batch(lk_runner *runner);
+void lki_profile_print(const lk_runner *runner);
+void lki_profile_drop_trace(lki_profile *profile);
+void lki_profile_fini(lki_profile *profile);
+
+#endif
