@@ -64,6 +64,10 @@ pkg_check_modules(FFTW IMPORTED_TARGET fftw3)
 lockstep_feature(FFTW "filters and spectra of fields (FFTW)" "${FFTW_FOUND}" PkgConfig::FFTW)
 pkg_check_modules(PLPLOT IMPORTED_TARGET plplot)
 lockstep_feature(PLPLOT "pictures of fields (PLplot)" "${PLPLOT_FOUND}" PkgConfig::PLPLOT)
+pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd)
+lockstep_feature(HTTP "the live page (libmicrohttpd)" "${MICROHTTPD_FOUND}" PkgConfig::MICROHTTPD)
+include(Uplot)
+lockstep_feature(UPLOT "charts of the live page (uPlot)" "${UPLOT_OK}")
 
 # The CUDA toolkit with cuBLAS, cuDNN and NCCL's header. Nothing of it is linked into liblockstep: see src/device/plugin.h.
 #

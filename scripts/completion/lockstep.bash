@@ -4,7 +4,7 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "run evaluate predict create gtb get-examples test bench hash components help doctor completion version" -- "$word"))
+        COMPREPLY=($(compgen -W "run evaluate predict create gtb get-examples test bench hash board components help doctor completion version" -- "$word"))
         return
     fi
     case $command:$before in
@@ -54,6 +54,7 @@ _lockstep()
     bench:--compute-ms) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--nproc) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--seconds) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    board:--port | board:-p) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--kind | components:-k) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -68,6 +69,7 @@ _lockstep()
     test) options="--help" ;;
     bench) options="--config -C --model -m --simulate --measure --latency-us --bandwidth-gbit --overhead-us --ranks-per-host --max-ranks --backend --bucket-mb --accumulate --compress --compute-ms --nproc --seconds --json --help" ;;
     hash) options="--help" ;;
+    board) options="--port -p --help" ;;
     components) options="--kind -k --expdir --names --markdown --help" ;;
     help) options="--expdir --help" ;;
     doctor) options="--help" ;;
