@@ -30,10 +30,12 @@ void lki_board_answer_config(lki_board *board, const lki_http_request *request, 
 
 void lki_board_answer_log(lki_board *board, const lki_http_request *request, lki_http_answer *answer)
 {
-    size_t nbytes;
+    size_t nbytes = 0;
     const lki_board_run *run = lki_board_queried_run(board, request, answer);
-    char *text = run ? lki_inside_read(run->folder, "log.txt", LOG_END, &nbytes) : NULL;
-    answer->status = 404;
+    if (!run) return;
+    char *text = lki_inside_read(run->folder, "log.txt", LOG_END, &nbytes);
+    if (!text) text = lki_strdup("");
+    answer->status = 500;
     if (text) *answer = (lki_http_answer){200, "text/plain; charset=utf-8", text, nbytes, true};
 }
 

@@ -126,6 +126,7 @@ void lki_board_answer_runs(lki_board *board, const lki_http_request *request, lk
         answer->status = 500;
         return;
     }
+    if (have > board->version) have = 0; /* another board has said it */
     lki_text_out_printf(&out, "{\"version\":%lld", (long long)board->version);
     if (have != board->version) {
         lki_text_out_put(&out, ",\"ids\":[", 8);

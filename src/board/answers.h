@@ -17,7 +17,7 @@ void lki_board_answer_curves(lki_board *board, const lki_http_request *request, 
 
 /* ?run=1: config.yml, flat. */
 void lki_board_answer_config(lki_board *board, const lki_http_request *request, lki_http_answer *answer);
-/* ?run=1: the end of log.txt, as text. */
+/* ?run=1: the end of log.txt, as text; nothing if there is none. */
 void lki_board_answer_log(lki_board *board, const lki_http_request *request, lki_http_answer *answer);
 /* ?run=1: its PNG files and confusion matrices. */
 void lki_board_answer_files(lki_board *board, const lki_http_request *request, lki_http_answer *answer);

@@ -219,7 +219,8 @@ static void nothing_outside_of_the_logdir(void **state)
     assert_int_equal(ask("GET", "/%s/api/picture?run=x", token), 404);
     assert_int_equal(ask("GET", "/%s/api/config", token), 404);
     assert_int_equal(ask("GET", "/%s/api/curves?runs=1", token), 404);
-    assert_int_equal(ask("GET", "/%s/api/log?run=1", token), 404);
+    assert_int_equal(ask("GET", "/%s/api/log?run=1", token), 200);
+    assert_string_equal(body(), "");
     assert_int_equal(ask("GET", "/%s/api/files?run=1", token), 200);
     assert_string_equal(body(), "{\"files\":[\"a.png\",\"fake.png\"]}");
     stop_server();

@@ -54,14 +54,17 @@ export class Chart {
         if (wish === this.drawn) return;
         const { axis, loader, metric } = this.series;
         const runs = this.runs();
+        // Each run has points at places of its own, and each place is a step of the drawing for all of them.
+        const width = Math.min(this.box.clientWidth, 1000) / (runs.length > 4 ? 2 : 1);
         const query = { axis, loader, metric, runs: runs.map((run) => run.id), x: state.x, smooth: state.smooth,
-            buckets: Math.max(100, Math.min(this.box.clientWidth, 1000)) };
+            buckets: Math.max(100, Math.round(width)) };
         if (this.zoom) [query.from, query.to] = this.zoom;
         try {
             const { curves } = await askJson("curves", query);
             if (asked !== this.asked) return; // a later question is under way
             this.curves = curves.filter((curve) => state.runs.has(curve.run));
             this.drawn = wish;
+            if (!this.zoom) this.whole = this.extent();
             this.draw();
         } catch {
             this.drawn = ""; // the next news asks again
@@ -85,7 +88,7 @@ export class Chart {
         const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: "12px system-ui, sans-serif" };
         const spare = state.x === "relative" ? { values: (u, ticks) => ticks.map((tick) => xValue(tick, "relative")) } : {};
         return {
-            width: Math.max(this.box.clientWidth, 120), height, padding: [10, 14, 0, 0],
+            width: Math.max(this.box.clientWidth, 120), height, padding: [10, 30, 0, 0],
             legend: { show: false },
             cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: 24 }, points: { size: 7 }, bind: { dblclick: () => null } },
             focus: { alpha: 0.35 },
@@ -104,7 +107,7 @@ export class Chart {
         const index = colourIndex(line.run);
         const isFew = line.x.length <= 60 && !line.isFaint;
         return { stroke: colourOf(index) + (line.isFaint ? "33" : ""), width: line.isFaint ? 1 : 1.75, dash: line.isFaint ? [] : dashOf(index),
-            spanGaps: true, points: { show: isFew, size: 5 } };
+            spanGaps: true, points: { show: isFew, size: 5, fill: cssColour("--card") } };
     }
 
     draw() {
@@ -177,11 +180,12 @@ export class Chart {
 
     extent() {
         const xs = this.curves.flatMap((curve) => (curve.x.length ? [curve.x[0], curve.x.at(-1)] : []));
-        return this.zoom ?? [Math.min(...xs), Math.max(...xs)];
+        return [Math.min(...xs), Math.max(...xs)];
     }
 
     zoomTo(range) {
-        this.zoom = range && range[1] > range[0] ? range : null;
+        const isWhole = range && this.whole && range[0] <= this.whole[0] && range[1] >= this.whole[1];
+        this.zoom = range && range[1] > range[0] && !isWhole ? range : null;
         this.element.classList.toggle("zoomed", this.zoom !== null);
         if (this.plot && this.zoom) this.plot.setScale("x", { min: this.zoom[0], max: this.zoom[1] });
         this.refine();
@@ -194,7 +198,7 @@ export class Chart {
     }
 
     takeKey(event) {
-        const [from, to] = this.extent(), width = to - from;
+        const [from, to] = this.zoom ?? this.extent(), width = to - from;
         const moves = {
             "+": () => this.zoomTo([from + width / 4, to - width / 4]),
             "=": () => this.zoomTo([from + width / 4, to - width / 4]),

@@ -2,7 +2,8 @@
 
 export function number(value) {
     if (value === null || value === undefined) return "–";
-    if (typeof value === "string") return value; // "NaN", "Infinity"
+    if (typeof value === "object") return JSON.stringify(value);
+    if (typeof value !== "number") return String(value); // "NaN", "Infinity", a setting
     if (Number.isInteger(value) && Math.abs(value) < 1e7) return String(value);
     const size = Math.abs(value);
     if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(3).replace(/\.?0+e/, "e").replace("e+", "e");

@@ -12,7 +12,7 @@ async function draw() {
     if (runs.some((run) => String(run.id) === chosen)) select.value = chosen;
     const isAtEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 8;
     let text = "There is no run.";
-    if (select.value) text = await askText("log", { run: select.value }).catch(() => "This run has no log.txt.");
+    if (select.value) text = await askText("log", { run: select.value }).catch(() => "") || "This run has no log.txt.";
     if (box.textContent === text) return;
     box.textContent = text;
     if (isAtEnd) box.scrollTop = box.scrollHeight;
