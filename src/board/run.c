@@ -162,6 +162,13 @@ static lk_status follow_files(lki_board_run *run, bool *changed)
     return LK_OK;
 }
 
+/* A log may hold any number; one beyond what a double counts exactly is none of ours. */
+static int64_t whole(double value)
+{
+    const double most = 9007199254740992.0;
+    return value >= -most && value <= most ? (int64_t)value : 0;
+}
+
 /* When a file was last written; 0 if there is none. */
 static int64_t time_of(const lki_board_run *run, const char *name)
 {
@@ -182,7 +189,7 @@ static void sum_up_times(lki_board_run *run)
     for (int i = 0; i < run->series.count; i++) {
         const lki_board_series *series = &run->series.items[i];
         if (series->count == 0 || !isfinite(series->time[0])) continue;
-        int64_t first = (int64_t)series->time[0], last = (int64_t)series->time[series->count - 1];
+        int64_t first = whole(series->time[0]), last = whole(series->time[series->count - 1]);
         if (run->started == 0 || first < run->started) run->started = first;
         if (last > run->last) run->last = last;
     }
@@ -195,7 +202,7 @@ static void sum_up(lki_board_run *run)
     for (int i = 0; i < run->series.count; i++) {
         const lki_board_series *series = &run->series.items[i];
         double last = series->count ? series->step[series->count - 1] : 0;
-        if (series->axis == LKI_BOARD_EPOCH && last > (double)run->epochs) run->epochs = (int64_t)last;
+        if (series->axis == LKI_BOARD_EPOCH && whole(last) > run->epochs) run->epochs = whole(last);
     }
     sum_up_times(run);
 }

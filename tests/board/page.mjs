@@ -220,6 +220,9 @@ async function useOnPhone(browser, link) {
     check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "nothing is wider than a phone");
     await page.click("#side summary");
     check(await page.locator("#filter").isVisible(), "the runs fold out");
+    await page.locator('[data-metric="train/loss"]').getByRole("button", { name: "Zoom in" }).tap();
+    await until("a finger zooms", () => page.locator('[data-metric="train/loss"].zoomed').count());
+    await page.tap("#reset-zoom");
     await checkAccess(page, "phone");
     await page.click("#side summary");
     await shot(page, "phone-dark");

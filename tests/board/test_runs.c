@@ -174,6 +174,31 @@ static void thinning_keeps_the_peaks(void **state)
     lki_board_series_fini(&list);
 }
 
+/* Steps that do not grow, and numbers that no run has, are drawn somehow; nothing breaks. */
+static void odd_steps_are_survived(void **state)
+{
+    (void)state;
+    static const double steps[] = {3, -1e300, 1e300, 0, 2, NAN, 1, 4};
+    enum { COUNT = sizeof steps / sizeof *steps };
+    lki_board_series_list list = {0};
+    lki_board_series *series = lki_board_series_claim(&list, LKI_BOARD_JSONL, LKI_BOARD_EPOCH, "", "x");
+    for (int i = 0; i < COUNT; i++) lkt_ok(lki_board_series_add(series, steps[i], 1e300 * i, i));
+    for (int x = LKI_BOARD_X_STEP; x <= LKI_BOARD_X_TIME; x++) {
+        lki_board_view view = {.x = (lki_board_x)x, .from = NAN, .to = NAN, .buckets = 1};
+        json_t *thin = curve(series, &view);
+        assert_true(json_array_size(json_object_get(thin, "x")) <= COUNT);
+        json_decref(thin);
+    }
+    lki_board_series_fini(&list);
+    enter("board-odd");
+    lkt_shell_in(root, "mkdir csv_logger");
+    write_text("csv_logger/train.csv", "step,loss,time\n1e300,1,1e300\n-1e300,2,-1e300\n5,3,inf\n");
+    lki_board *board = open_board();
+    assert_int_equal(points(board->runs[0], "train", "loss"), 3);
+    assert_int_equal(board->runs[0]->epochs, 5);
+    lki_board_close(board);
+}
+
 /* TensorBoard's smoothing of 1, 2, NaN, 3 with 0.5: (w s + (1 - w) y) / (1 - w^n), worked out by hand. */
 static void smoothing_is_tensorboards(void **state)
 {
@@ -219,6 +244,7 @@ int main(void)
         cmocka_unit_test(links_inside_of_runs_are_not_followed),
         cmocka_unit_test(states_follow_the_lock),
         cmocka_unit_test(thinning_keeps_the_peaks),
+        cmocka_unit_test(odd_steps_are_survived),
         cmocka_unit_test(smoothing_is_tensorboards),
         cmocka_unit_test(configs_become_flat),
     };

@@ -28,7 +28,7 @@ export class Chart {
         this.summary = make("p", { class: "hidden-text" });
         this.latest = make("p", { class: "latest" });
         this.element = make("article", { class: "card", "data-metric": shortName(series) },
-            make("h3", {}, title(series)), this.latest, this.box, this.tip, this.summary);
+            make("h3", {}, title(series)), this.latest, this.touchButtons(), this.box, this.tip, this.summary);
         this.box.addEventListener("keydown", (event) => this.takeKey(event));
         this.box.addEventListener("dblclick", () => this.zoomTo(null));
         this.refine = later(120, () => this.load());
@@ -197,19 +197,30 @@ export class Chart {
         u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
     }
 
-    takeKey(event) {
+    // Moves both ends of what is visible by shares of its width.
+    move(left, right) {
         const [from, to] = this.zoom ?? this.extent(), width = to - from;
+        if (width > 0) this.zoomTo([from + left * width, to + right * width]);
+    }
+
+    takeKey(event) {
         const moves = {
-            "+": () => this.zoomTo([from + width / 4, to - width / 4]),
-            "=": () => this.zoomTo([from + width / 4, to - width / 4]),
-            "-": () => this.zoomTo([from - width / 2, to + width / 2]),
-            ArrowLeft: () => this.zoomTo([from - width / 8, to - width / 8]),
-            ArrowRight: () => this.zoomTo([from + width / 8, to + width / 8]),
+            "+": () => this.move(0.25, -0.25),
+            "=": () => this.move(0.25, -0.25), // the same key without shift
+            "-": () => this.move(-0.5, 0.5),
+            ArrowLeft: () => this.move(-0.125, -0.125),
+            ArrowRight: () => this.move(0.125, 0.125),
             0: () => this.zoomTo(null),
         };
-        if (!moves[event.key] || !(width > 0) || event.ctrlKey || event.metaKey || event.altKey) return;
+        if (!moves[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
         event.preventDefault();
         moves[event.key]();
+    }
+
+    // A finger that drags scrolls the page, so it zooms with buttons.
+    touchButtons() {
+        const button = (text, label, action) => make("button", { type: "button", "aria-label": `${label}: ${title(this.series)}`, onclick: action }, text);
+        return make("div", { class: "touch" }, button("−", "Zoom out", () => this.move(-0.5, 0.5)), button("+", "Zoom in", () => this.move(0.25, -0.25)));
     }
 }
 

@@ -20,13 +20,13 @@ const own = [
     { name: "state", value: (run) => run.state, show: badge },
     { name: "epochs", value: (run) => run.epochs, show: (run) => (run.num_epochs ? `${run.epochs} / ${run.num_epochs}` : run.epochs) },
     { name: "duration", value: span, show: (run) => duration(span(run)) },
-    { name: "last written", value: (run) => run.updated, show: (run) => moment(run.updated) },
 ];
+const written = { name: "last written", value: (run) => run.updated, show: (run) => moment(run.updated) };
 
-// Settings that are the same in all runs say nothing here: the tab Config has them.
+// Settings that are the same in all runs which have them say nothing here: the tab Config has them.
 function settingColumns(runs) {
     const names = [...new Set(runs.flatMap((run) => Object.keys(run.hparams)))].filter((name) => name !== "num_epochs");
-    const differs = (name) => new Set(runs.map((run) => JSON.stringify(run.hparams[name]))).size > 1;
+    const differs = (name) => new Set(runs.filter((run) => name in run.hparams).map((run) => JSON.stringify(run.hparams[name]))).size > 1;
     return names.filter(differs).map((name) => ({ name, value: (run) => run.hparams[name], show: (run) => number(run.hparams[name]) }));
 }
 
@@ -82,7 +82,7 @@ function draw() {
         fill(box, make("p", { class: "empty" }, "No run to list."));
         return;
     }
-    const columns = [...own, ...settingColumns(runs), ...metricColumns(runs)];
+    const columns = [...own, ...metricColumns(runs), ...settingColumns(runs), written];
     const rows = runs.sort(compareBy(columns.find((column) => column.name === sortedBy) ?? own[0]));
     const cells = (run) => columns.map((column, at) => (at === 0 ? make("th", { scope: "row" }, column.show(run))
         : make("td", { class: column.isNumber ? "number" : null }, column.show(run))));
