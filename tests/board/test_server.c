@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -43,6 +44,7 @@ static bool start_server(const char *arguments, char *said, size_t capacity)
     snprintf(command, sizeof command, "exec '%s/lockstep' board %s 2>&1", LK_BUILD_DIR, arguments);
     server = fork();
     if (server == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nothing behind */
         dup2(ends[1], 1);
         close(ends[0]);
         close(ends[1]);
@@ -294,6 +296,7 @@ static pid_t start_run(const char *options)
              LK_BUILD_DIR, LK_SOURCE_DIR, root, options, root);
     pid_t run = fork();
     if (run == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(127);
     }
