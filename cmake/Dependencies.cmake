@@ -71,6 +71,10 @@ if(PROTOBUF_C_FOUND AND PROTOC_C AND ONNX_PROTO_DIR)
     set(ONNX_OK TRUE)
 endif()
 lockstep_feature(ONNX "ONNX files (protobuf-c, libonnx-dev)" "${ONNX_OK}" PkgConfig::PROTOBUF_C)
+pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd)
+lockstep_feature(HTTP "the live page (libmicrohttpd)" "${MICROHTTPD_FOUND}" PkgConfig::MICROHTTPD)
+include(Uplot)
+lockstep_feature(UPLOT "charts of the live page (uPlot)" "${UPLOT_OK}")
 
 # The CUDA toolkit with cuBLAS, cuDNN and NCCL's header. Nothing of it is linked into liblockstep: see src/device/plugin.h.
 #

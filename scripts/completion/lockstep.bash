@@ -69,6 +69,7 @@ _lockstep()
     export:--config | export:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
     export:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     export:--checkpoint | export:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    board:--port | board:-p) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--kind | components:-k) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -87,6 +88,7 @@ _lockstep()
     hash) options="--help" ;;
     import) options="--output -o --help" ;;
     export) options="--to --output -o --config -C --expdir --checkpoint -c --help" ;;
+    board) options="--port -p --help" ;;
     components) options="--kind -k --expdir --names --markdown --help" ;;
     help) options="--expdir --help" ;;
     doctor) options="--help" ;;

@@ -14,6 +14,7 @@ extern const lki_command lki_command_gtb;
 extern const lki_command lki_command_get_examples;
 extern const lki_command lki_command_test;
 extern const lki_command lki_command_bench;
+extern const lki_command lki_command_board;
 extern const lki_command lki_command_hash;
 extern const lki_command lki_command_import;
 extern const lki_command lki_command_export;

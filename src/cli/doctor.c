@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/settings.h"
 #include "base/threads.h"
+#include "board/http.h"
 #include "comm/gloo/gloo_plugin.h"
 #include "comm/mpi/mpi_plugin.h"
 #include "data/curl/curl_plugin.h"
@@ -139,7 +140,7 @@ static void print_comms(void)
 static void print_plugins(void)
 {
     lki_plugin *const plugins[] = {&lki_mpi,      &lki_gloo,   &lki_hdf5, &lki_fftw, &lki_curl,
-                                   &lki_pictures, &lki_plplot, &lki_onnx, NULL};
+                                   &lki_pictures, &lki_plplot, &lki_onnx, &lki_http, NULL};
     for (int i = 0; plugins[i]; i++)
         printf("%-12s %s: %s\n", "plug-in", plugins[i]->name,
                lki_plugin_open(plugins[i]) ? "ready" : lk_error());

@@ -1,4 +1,5 @@
 /* Plug-ins: each one of this build opens; one that is missing, damaged or stale is refused in one line. */
+#include "board/http.h"
 #include "comm/gloo/gloo_plugin.h"
 #include "comm/mpi/mpi_plugin.h"
 #include "data/curl/curl_plugin.h"
@@ -15,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static lki_plugin *const plugins[] = {&lki_mpi,  &lki_gloo,     &lki_hdf5,  &lki_fftw,
-                                      &lki_curl, &lki_pictures, &lki_plplot};
+static lki_plugin *const plugins[] = {&lki_mpi,  &lki_gloo,     &lki_hdf5,   &lki_fftw,
+                                      &lki_curl, &lki_pictures, &lki_plplot, &lki_http};
 enum { COUNT = sizeof plugins / sizeof *plugins };
 
 /* LKT_PLUGINS lists those of this build: " mpi gloo ". */

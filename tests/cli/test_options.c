@@ -157,6 +157,8 @@ static const option_case cases[] = {
     {"bench --seconds", BENCH, BENCH " --seconds 1", "--seconds"},
     {"bench --json", BENCH, BENCH " --json", NULL},
 
+    {"board --port", "$L board ../c.yml", "$L board ../c.yml --port 70000", "--port: expected at most 65535"},
+
     {"components --kind", "$L components", "$L components -k module", NULL},
     {"components --expdir", "$L components", "$L components --expdir nowhere", "nowhere"},
     {"components --names", "$L components", "$L components --names", NULL},
