@@ -20,6 +20,8 @@ OURS = {
     "rand": {"size"},
     "randn": {"size"},
     "tensor": {"data"},
+    "NAdam": {"maximize"},  # as in PyTorch 2
+    "RAdam": {"maximize"},
 }
 # PyTorch's own that nothing here can mean: devices and dtypes, closures, and switches of its implementation.
 THEIRS = {
