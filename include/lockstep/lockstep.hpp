@@ -582,6 +582,8 @@ LOCKSTEP_MAKE_(scheduler_ptr, cyclic_lr, lk_cyclic_lr_options)
 LOCKSTEP_MAKE_(scheduler_ptr, reduce_lr_on_plateau, lk_reduce_lr_on_plateau_options)
 LOCKSTEP_MAKE_(scheduler_ptr, sequential_lr, lk_sequential_lr_options)
 LOCKSTEP_MAKE_(scheduler_ptr, warmup_lr, lk_warmup_lr_options)
+LOCKSTEP_MAKE_(scheduler_ptr, chained_scheduler, lk_chained_scheduler_options)
+LOCKSTEP_PLAIN_(scheduler_ptr, multiplicative_lr)
 LOCKSTEP_PLAIN_(scheduler_ptr, exponential_lr)
 LOCKSTEP_PLAIN_(scheduler_ptr, lambda_lr)
 // data.h

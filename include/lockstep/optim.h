@@ -135,7 +135,7 @@ typedef struct lk_radam_options {
 typedef lk_radam_options lk_adamax_options;
 /* Adam that follows the average gradient alone until its second moment is known well enough. */
 #define lk_radam(...) LK_CALL0_(lk_radam_with, lk_radam_options, __VA_ARGS__)
-/* Adam that divides by the largest gradient so far, which fades, instead of by a root mean square. */
+/* Adam that divides by the largest gradient so far, which fades. */
 #define lk_adamax(...) LK_CALL0_(lk_adamax_with, lk_adamax_options, __VA_ARGS__)
 lk_optimizer *lk_radam_with(const lk_radam_options *options);
 lk_optimizer *lk_adamax_with(const lk_adamax_options *options);
@@ -160,7 +160,7 @@ typedef struct lk_rprop_options {
     bool maximize;
     lk_param_group_list groups;
 } lk_rprop_options;
-/* Steps by the sign of the gradient, longer as long as the sign stays. For whole-dataset batches. */
+/* Steps by the sign of the gradient, longer while the sign stays. For whole-dataset batches. */
 #define lk_rprop(...) LK_CALL0_(lk_rprop_with, lk_rprop_options, __VA_ARGS__)
 lk_optimizer *lk_rprop_with(const lk_rprop_options *options);
 

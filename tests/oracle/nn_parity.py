@@ -511,6 +511,12 @@ def warmup_cyclic(optimizer):
         lr_scheduler.CyclicLR(optimizer, 0.02, 0.2, step_size_up=5, max_momentum=0.8, base_momentum=0.6)], milestones=[8])
 
 
+def chained(optimizer):
+    return lr_scheduler.ChainedScheduler([
+        lr_scheduler.ConstantLR(optimizer, factor=0.1, total_iters=4), lr_scheduler.ExponentialLR(optimizer, 0.95),
+        lr_scheduler.MultiStepLR(optimizer, [10, 30], gamma=0.5)])
+
+
 S = lr_scheduler
 SCHEDULERS = [
     ("step_lr", lambda o: S.StepLR(o, 7)),
@@ -528,6 +534,8 @@ SCHEDULERS = [
     ("cosine_annealing_warm_restarts_options",
      lambda o: S.CosineAnnealingWarmRestarts(o, 4, T_mult=2, eta_min=0.001)),
     ("lambda_lr", lambda o: S.LambdaLR(o, lambda epoch: 0.95 ** epoch)),
+    ("multiplicative_lr", lambda o: S.MultiplicativeLR(o, lambda epoch: 0.95 + 0.001 * epoch)),
+    ("chained_scheduler", chained),
     ("one_cycle_lr", lambda o: S.OneCycleLR(o, 0.5, total_steps=60)),
     ("one_cycle_lr_options", lambda o: S.OneCycleLR(
         o, 0.5, epochs=6, steps_per_epoch=10, pct_start=0.25, anneal_strategy="linear", base_momentum=0.7,
