@@ -272,7 +272,8 @@ typedef enum lk_update_rule {
     LK_UPDATE_ADAMAX,   /* state0: m, state1: the largest gradient, which fades */
     LK_UPDATE_RPROP,    /* state0: last gradient, state1: step size; alpha, lr_decay: etas; eps,
                            clip: bounds of a step */
-    LK_UPDATE_ASGD,     /* state0: averaged parameter, state1: eta; lr_decay: lambd; dampening: t0 */
+    LK_UPDATE_ASGD,     /* state0: averaged parameter, state1: eta; lr_decay: lambd, dampening:
+                           t0 */
     LK_UPDATE_LION,     /* state0: m */
     LK_UPDATE_COUNT
 } lk_update_rule;

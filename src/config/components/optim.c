@@ -379,7 +379,7 @@ static const lk_parameter rprop_parameters[] = {
     PARAMS,
     LKI_FLOAT("lr", "1e-2", "the first size of each step"),
     LKI_FLOATS("etas", "[0.5, 1.2]", "by how much a step shrinks and grows"),
-    LKI_FLOATS("step_sizes", "[1e-6, 50]", "the smallest and the largest step"),
+    LKI_FLOATS("step_sizes", "[0.000001, 50]", "the smallest and the largest step"),
     MAXIMIZE,
     {0},
 };
