@@ -635,6 +635,44 @@ typedef struct lk_kl_div_loss_options {
 #define lk_kl_div_loss(...) LK_CALL0_(lk_kl_div_loss_with, lk_kl_div_loss_options, __VA_ARGS__)
 lk_criterion *lk_kl_div_loss_with(const lk_kl_div_loss_options *options);
 
+typedef struct lk_margin_loss_options {
+    size_t struct_size;
+    double margin; /* of hinge_embedding; 1 */
+    lk_reduction reduction;
+} lk_margin_loss_options;
+/* Targets of 1 and -1. */
+#define lk_soft_margin_loss(...) LK_CALL0_(lk_soft_margin_loss_with, lk_margin_loss_options, __VA_ARGS__)
+#define lk_hinge_embedding_loss(...)                                                                         \
+    LK_CALL0_(lk_hinge_embedding_loss_with, lk_margin_loss_options, __VA_ARGS__)
+lk_criterion *lk_soft_margin_loss_with(const lk_margin_loss_options *options);
+lk_criterion *lk_hinge_embedding_loss_with(const lk_margin_loss_options *options);
+
+typedef struct lk_poisson_nll_loss_options {
+    size_t struct_size;
+    bool no_log_input; /* the prediction is the rate itself, not its logarithm */
+    bool full;         /* with Stirling's approximation of log(target!) */
+    double eps;        /* 1e-8; of the logarithm of a rate */
+    lk_reduction reduction;
+} lk_poisson_nll_loss_options;
+#define lk_poisson_nll_loss(...) LK_CALL0_(lk_poisson_nll_loss_with, lk_poisson_nll_loss_options, __VA_ARGS__)
+lk_criterion *lk_poisson_nll_loss_with(const lk_poisson_nll_loss_options *options);
+
+typedef struct lk_multi_margin_loss_options {
+    size_t struct_size;
+    int p;                   /* of multi_margin: 1 or 2; 1 */
+    double margin;           /* of multi_margin; 1 */
+    const lk_tensor *weight; /* (classes); copied */
+    lk_reduction reduction;
+} lk_multi_margin_loss_options;
+/* Predictions (N, C) and i64 classes (N). */
+#define lk_multi_margin_loss(...)                                                                            \
+    LK_CALL0_(lk_multi_margin_loss_with, lk_multi_margin_loss_options, __VA_ARGS__)
+/* Logits against 0 and 1, averaged over the classes. */
+#define lk_multi_label_soft_margin_loss(...)                                                                 \
+    LK_CALL0_(lk_multi_label_soft_margin_loss_with, lk_multi_margin_loss_options, __VA_ARGS__)
+lk_criterion *lk_multi_margin_loss_with(const lk_multi_margin_loss_options *options);
+lk_criterion *lk_multi_label_soft_margin_loss_with(const lk_multi_margin_loss_options *options);
+
 typedef struct lk_custom_criterion_options {
     size_t struct_size;
     const char *type; /* "Custom" */

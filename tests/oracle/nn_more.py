@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""As nn_parity.py, for the layers that are compositions of a few ops and for the losses of loss_more.c.
+"""As nn_parity.py, for the layers that are compositions of a few ops and for the losses of criterion_more.c.
 
     nn_more.py [FOLDER [SHIFT]]
 
-Writes nn/more_layers.lkg and nn/more_losses.lkg for tests/nn/test_more_layers.c and test_more_losses.c.
+Writes nn/more_layers.lkg and nn/more_losses.lkg for tests/nn/test_more_layers.c and test_criterion.c.
 """
 import os
 import sys
@@ -13,7 +13,7 @@ import torch.nn as nn
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from nn_golden import Golden  # noqa: E402
-from nn_parity import I1, I2, I3, layer  # noqa: E402
+from nn_parity import I1, I2, I3, WEIGHT3, WEIGHT4, classes, floats, layer, loss  # noqa: E402
 
 
 def edges(*numbers):
@@ -74,6 +74,25 @@ LAYERS = [
     ("pixel_unshuffle", lambda: nn.PixelUnshuffle(3), (2, 2, 6, 9)),
 ]
 
+signs = floats(5, 3, f=lambda t: t.sign())
+zero_one = floats(5, 3, f=lambda t: (t > 0).float())
+counts = floats(5, 3, f=lambda t: (3 * t.abs()).floor())
+LOSSES = [
+    ("soft_margin", nn.Identity, lambda: nn.SoftMarginLoss(), (5, 3), signs),
+    ("soft_margin_none", nn.Identity, lambda: nn.SoftMarginLoss(reduction="none"), (5, 3), signs),
+    ("hinge_embedding", nn.Identity, lambda: nn.HingeEmbeddingLoss(), (5, 3), signs),
+    ("hinge_embedding_margin", nn.Identity, lambda: nn.HingeEmbeddingLoss(0.3, reduction="sum"), (5, 3), signs),
+    ("poisson_nll", nn.Identity, lambda: nn.PoissonNLLLoss(), (5, 3), counts),
+    ("poisson_nll_full", nn.Identity, lambda: nn.PoissonNLLLoss(full=True, reduction="sum"), (5, 3), counts),
+    ("poisson_nll_rate", nn.Sigmoid, lambda: nn.PoissonNLLLoss(log_input=False, eps=1e-3), (5, 3), counts),
+    ("multi_label_soft_margin", nn.Identity, lambda: nn.MultiLabelSoftMarginLoss(), (5, 3), zero_one),
+    ("multi_label_soft_margin_weight", nn.Identity,
+     lambda: nn.MultiLabelSoftMarginLoss(weight=WEIGHT3, reduction="none"), (5, 3), zero_one),
+    ("multi_margin", nn.Identity, lambda: nn.MultiMarginLoss(), (6, 4), classes(6)),
+    ("multi_margin_options", nn.Identity, lambda: nn.MultiMarginLoss(2, 0.7, WEIGHT4), (6, 4), classes(6)),
+    ("multi_margin_none", nn.Identity, lambda: nn.MultiMarginLoss(margin=0.0, reduction="none"), (6, 4), classes(6)),
+]
+
 
 def main():
     folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden")
@@ -82,6 +101,10 @@ def main():
     for case in LAYERS:
         layer(golden, *case)
     golden.write(os.path.join(folder, "nn/more_layers.lkg"))
+    golden = Golden()
+    for case in LOSSES:
+        loss(golden, *case)
+    golden.write(os.path.join(folder, "nn/more_losses.lkg"))
 
 
 if __name__ == "__main__":
