@@ -278,6 +278,11 @@ static lk_status build_lion(const lk_component *self, lk_args *args, void **out)
 #define BETAS                  LKI_FLOATS("betas", "[0.9, 0.999]", "how long the gradient and its square are remembered")
 #define MAXIMIZE               LKI_BOOL("maximize", "false", "climb instead of descend")
 
+/* How PyTorch divides an update into kernels, which does not change its result. */
+#define SWITCHES                                                                                             \
+    LKI_NO_EFFECT("foreach", "false", "one call updates all parameters of a group"),                         \
+        LKI_NO_EFFECT("fused", "false", "one call updates all parameters of a group")
+
 static const lk_parameter group_parameters[] = {
     LKI_OBJECT("params", PARAMETERS, LKI_REQUIRED, "whose parameters, as in {_var_: head.parameters}"),
     LKI_FLOAT("lr", LKI_OPTIONAL, "the group's learning rate"),
@@ -295,6 +300,7 @@ static const lk_parameter sgd_parameters[] = {
     WEIGHT_DECAY("0"),
     LKI_BOOL("nesterov", "false", "look ahead along the momentum"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
 static const lk_parameter adam_parameters[] = {
@@ -305,6 +311,7 @@ static const lk_parameter adam_parameters[] = {
     WEIGHT_DECAY("0"),
     LKI_BOOL("amsgrad", "false", "use the largest second moment so far"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
 static const lk_parameter adamw_parameters[] = {
@@ -315,6 +322,7 @@ static const lk_parameter adamw_parameters[] = {
     WEIGHT_DECAY("1e-2"),
     LKI_BOOL("amsgrad", "false", "use the largest second moment so far"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
 static const lk_parameter lamb_parameters[] = {
@@ -337,6 +345,7 @@ static const lk_parameter rmsprop_parameters[] = {
     LKI_FLOAT("momentum", "0", "how long the direction is remembered"),
     LKI_BOOL("centered", "false", "divide by the deviation instead of the root mean square"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
 static const lk_parameter adagrad_parameters[] = {
@@ -347,6 +356,7 @@ static const lk_parameter adagrad_parameters[] = {
     LKI_FLOAT("initial_accumulator_value", "0", "the sum of squares at the start"),
     EPS("1e-10"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
 
@@ -358,14 +368,25 @@ static const lk_parameter nadam_parameters[] = {
     WEIGHT_DECAY("0"),
     LKI_FLOAT("momentum_decay", "4e-3", "how fast the momentum grows to its full size"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
-static const lk_parameter radam_parameters[] = {
-    PARAMS, LKI_FLOAT("lr", "1e-3", "the learning rate"), BETAS, EPS("1e-8"), WEIGHT_DECAY("0"), MAXIMIZE,
-    {0}};
-static const lk_parameter adamax_parameters[] = {
-    PARAMS, LKI_FLOAT("lr", "2e-3", "the learning rate"), BETAS, EPS("1e-8"), WEIGHT_DECAY("0"), MAXIMIZE,
-    {0}};
+static const lk_parameter radam_parameters[] = {PARAMS,
+                                                LKI_FLOAT("lr", "1e-3", "the learning rate"),
+                                                BETAS,
+                                                EPS("1e-8"),
+                                                WEIGHT_DECAY("0"),
+                                                MAXIMIZE,
+                                                SWITCHES,
+                                                {0}};
+static const lk_parameter adamax_parameters[] = {PARAMS,
+                                                 LKI_FLOAT("lr", "2e-3", "the learning rate"),
+                                                 BETAS,
+                                                 EPS("1e-8"),
+                                                 WEIGHT_DECAY("0"),
+                                                 MAXIMIZE,
+                                                 SWITCHES,
+                                                 {0}};
 static const lk_parameter adadelta_parameters[] = {
     PARAMS,
     LKI_FLOAT("lr", "1.0", "the learning rate"),
@@ -373,6 +394,7 @@ static const lk_parameter adadelta_parameters[] = {
     EPS("1e-6"),
     WEIGHT_DECAY("0"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
 static const lk_parameter rprop_parameters[] = {
@@ -381,6 +403,7 @@ static const lk_parameter rprop_parameters[] = {
     LKI_FLOATS("etas", "[0.5, 1.2]", "by how much a step shrinks and grows"),
     LKI_FLOATS("step_sizes", "[0.000001, 50]", "the smallest and the largest step"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
 static const lk_parameter asgd_parameters[] = {
@@ -391,6 +414,7 @@ static const lk_parameter asgd_parameters[] = {
     LKI_FLOAT("t0", "1e6", "the update at which averaging begins"),
     WEIGHT_DECAY("0"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
 static const lk_parameter lion_parameters[] = {
