@@ -350,6 +350,123 @@ lk_module *lk_flatten_with(const lk_flatten_options *options);
 /* Divides one axis: lk_unflatten(1, LK_SHAPE(2, -1)). One of the sizes may be -1. */
 lk_module *lk_unflatten(int dim, lk_shape sizes);
 
+/* ---- more activations ---- */
+
+lk_module *lk_relu6(void);
+lk_module *lk_hardsigmoid(void);
+lk_module *lk_hardswish(void);
+lk_module *lk_mish(void);
+lk_module *lk_selu(void);
+lk_module *lk_log_sigmoid(void);
+lk_module *lk_softsign(void);
+lk_module *lk_tanhshrink(void);
+lk_module *lk_softmin(int dim);
+/* `value` where x is not above `threshold`. */
+lk_module *lk_threshold(double threshold, double value);
+
+typedef struct lk_glu_options {
+    size_t struct_size;
+    double dim; /* -1; a whole number: the axis that is halved */
+} lk_glu_options;
+#define lk_glu(...) LK_CALL0_(lk_glu_with, lk_glu_options, __VA_ARGS__)
+lk_module *lk_glu_with(const lk_glu_options *options);
+
+typedef struct lk_hardtanh_options {
+    size_t struct_size;
+    double min_val, max_val; /* -1, 1 */
+} lk_hardtanh_options;
+#define lk_hardtanh(...) LK_CALL0_(lk_hardtanh_with, lk_hardtanh_options, __VA_ARGS__)
+lk_module *lk_hardtanh_with(const lk_hardtanh_options *options);
+
+typedef struct lk_celu_options {
+    size_t struct_size;
+    double alpha; /* 1 */
+} lk_celu_options;
+#define lk_celu(...) LK_CALL0_(lk_celu_with, lk_celu_options, __VA_ARGS__)
+lk_module *lk_celu_with(const lk_celu_options *options);
+
+typedef struct lk_shrink_options {
+    size_t struct_size;
+    double lambd; /* 0.5 */
+} lk_shrink_options;
+#define lk_hardshrink(...) LK_CALL0_(lk_hardshrink_with, lk_shrink_options, __VA_ARGS__)
+#define lk_softshrink(...) LK_CALL0_(lk_softshrink_with, lk_shrink_options, __VA_ARGS__)
+lk_module *lk_hardshrink_with(const lk_shrink_options *options);
+lk_module *lk_softshrink_with(const lk_shrink_options *options);
+
+typedef struct lk_prelu_options {
+    size_t struct_size;
+    int64_t num_parameters; /* 1, or the number of channels on axis 1 */
+    double init;            /* 0.25 */
+} lk_prelu_options;
+#define lk_prelu(...) LK_CALL0_(lk_prelu_with, lk_prelu_options, __VA_ARGS__)
+lk_module *lk_prelu_with(const lk_prelu_options *options);
+
+/* ---- channels and places ---- */
+
+typedef struct lk_instance_norm_options {
+    size_t struct_size;
+    double eps; /* 1e-5 */
+    bool affine;
+} lk_instance_norm_options;
+/* By the statistics of each sample, also in evaluation: PyTorch's track_running_stats=False. */
+#define lk_instance_norm1d(...) LK_CALL1_(lk_instance_norm1d_with, lk_instance_norm_options, __VA_ARGS__, )
+#define lk_instance_norm2d(...) LK_CALL1_(lk_instance_norm2d_with, lk_instance_norm_options, __VA_ARGS__, )
+#define lk_instance_norm3d(...) LK_CALL1_(lk_instance_norm3d_with, lk_instance_norm_options, __VA_ARGS__, )
+lk_module *lk_instance_norm1d_with(int64_t features, const lk_instance_norm_options *options);
+lk_module *lk_instance_norm2d_with(int64_t features, const lk_instance_norm_options *options);
+lk_module *lk_instance_norm3d_with(int64_t features, const lk_instance_norm_options *options);
+
+/* Drop whole channels of samples. */
+#define lk_dropout1d(...) LK_CALL0_(lk_dropout1d_with, lk_dropout_options, __VA_ARGS__)
+#define lk_dropout2d(...) LK_CALL0_(lk_dropout2d_with, lk_dropout_options, __VA_ARGS__)
+#define lk_dropout3d(...) LK_CALL0_(lk_dropout3d_with, lk_dropout_options, __VA_ARGS__)
+lk_module *lk_dropout1d_with(const lk_dropout_options *options);
+lk_module *lk_dropout2d_with(const lk_dropout_options *options);
+lk_module *lk_dropout3d_with(const lk_dropout_options *options);
+
+#define lk_adaptive_max_pool1d(...)                                                                          \
+    LK_CALL1_(lk_adaptive_max_pool1d_with, lk_adaptive_pool_options, __VA_ARGS__, )
+#define lk_adaptive_max_pool2d(...)                                                                          \
+    LK_CALL1_(lk_adaptive_max_pool2d_with, lk_adaptive_pool_options, __VA_ARGS__, )
+#define lk_adaptive_max_pool3d(...)                                                                          \
+    LK_CALL1_(lk_adaptive_max_pool3d_with, lk_adaptive_pool_options, __VA_ARGS__, )
+lk_module *lk_adaptive_max_pool1d_with(int64_t output_size, const lk_adaptive_pool_options *options);
+lk_module *lk_adaptive_max_pool2d_with(int64_t output_size, const lk_adaptive_pool_options *options);
+lk_module *lk_adaptive_max_pool3d_with(int64_t output_size, const lk_adaptive_pool_options *options);
+
+/* Adds places around the spatial axes: `padding` on all sides, or PyTorch's order in `paddings`
+ * (left, right, top, bottom, front, back), which is used if any of it is not zero. */
+typedef struct lk_pad_options {
+    size_t struct_size;
+    int64_t paddings[6];
+    double value; /* 0; of constant pads */
+} lk_pad_options;
+#define lk_zero_pad2d(...)        LK_CALL1_(lk_zero_pad2d_with, lk_pad_options, __VA_ARGS__, )
+#define lk_constant_pad1d(...)    LK_CALL1_(lk_constant_pad1d_with, lk_pad_options, __VA_ARGS__, )
+#define lk_constant_pad2d(...)    LK_CALL1_(lk_constant_pad2d_with, lk_pad_options, __VA_ARGS__, )
+#define lk_constant_pad3d(...)    LK_CALL1_(lk_constant_pad3d_with, lk_pad_options, __VA_ARGS__, )
+#define lk_reflection_pad1d(...)  LK_CALL1_(lk_reflection_pad1d_with, lk_pad_options, __VA_ARGS__, )
+#define lk_reflection_pad2d(...)  LK_CALL1_(lk_reflection_pad2d_with, lk_pad_options, __VA_ARGS__, )
+#define lk_reflection_pad3d(...)  LK_CALL1_(lk_reflection_pad3d_with, lk_pad_options, __VA_ARGS__, )
+#define lk_replication_pad1d(...) LK_CALL1_(lk_replication_pad1d_with, lk_pad_options, __VA_ARGS__, )
+#define lk_replication_pad2d(...) LK_CALL1_(lk_replication_pad2d_with, lk_pad_options, __VA_ARGS__, )
+#define lk_replication_pad3d(...) LK_CALL1_(lk_replication_pad3d_with, lk_pad_options, __VA_ARGS__, )
+lk_module *lk_zero_pad2d_with(int64_t padding, const lk_pad_options *options);
+lk_module *lk_constant_pad1d_with(int64_t padding, const lk_pad_options *options);
+lk_module *lk_constant_pad2d_with(int64_t padding, const lk_pad_options *options);
+lk_module *lk_constant_pad3d_with(int64_t padding, const lk_pad_options *options);
+lk_module *lk_reflection_pad1d_with(int64_t padding, const lk_pad_options *options);
+lk_module *lk_reflection_pad2d_with(int64_t padding, const lk_pad_options *options);
+lk_module *lk_reflection_pad3d_with(int64_t padding, const lk_pad_options *options);
+lk_module *lk_replication_pad1d_with(int64_t padding, const lk_pad_options *options);
+lk_module *lk_replication_pad2d_with(int64_t padding, const lk_pad_options *options);
+lk_module *lk_replication_pad3d_with(int64_t padding, const lk_pad_options *options);
+
+/* (..., C r r, H, W) to (..., C, H r, W r), and back. */
+lk_module *lk_pixel_shuffle(int64_t upscale_factor);
+lk_module *lk_pixel_unshuffle(int64_t downscale_factor);
+
 /* ---- attention ---- */
 
 typedef struct lk_multihead_attention_options {
@@ -581,6 +698,44 @@ typedef struct lk_kl_div_loss_options {
 } lk_kl_div_loss_options;
 #define lk_kl_div_loss(...) LK_CALL0_(lk_kl_div_loss_with, lk_kl_div_loss_options, __VA_ARGS__)
 lk_criterion *lk_kl_div_loss_with(const lk_kl_div_loss_options *options);
+
+typedef struct lk_margin_loss_options {
+    size_t struct_size;
+    double margin; /* of hinge_embedding; 1 */
+    lk_reduction reduction;
+} lk_margin_loss_options;
+/* Targets of 1 and -1. */
+#define lk_soft_margin_loss(...) LK_CALL0_(lk_soft_margin_loss_with, lk_margin_loss_options, __VA_ARGS__)
+#define lk_hinge_embedding_loss(...)                                                                         \
+    LK_CALL0_(lk_hinge_embedding_loss_with, lk_margin_loss_options, __VA_ARGS__)
+lk_criterion *lk_soft_margin_loss_with(const lk_margin_loss_options *options);
+lk_criterion *lk_hinge_embedding_loss_with(const lk_margin_loss_options *options);
+
+typedef struct lk_poisson_nll_loss_options {
+    size_t struct_size;
+    bool no_log_input; /* the prediction is the rate itself, not its logarithm */
+    bool full;         /* with Stirling's approximation of log(target!) */
+    double eps;        /* 1e-8; of the logarithm of a rate */
+    lk_reduction reduction;
+} lk_poisson_nll_loss_options;
+#define lk_poisson_nll_loss(...) LK_CALL0_(lk_poisson_nll_loss_with, lk_poisson_nll_loss_options, __VA_ARGS__)
+lk_criterion *lk_poisson_nll_loss_with(const lk_poisson_nll_loss_options *options);
+
+typedef struct lk_multi_margin_loss_options {
+    size_t struct_size;
+    int p;                   /* of multi_margin: 1 or 2; 1 */
+    double margin;           /* of multi_margin; 1 */
+    const lk_tensor *weight; /* (classes); copied */
+    lk_reduction reduction;
+} lk_multi_margin_loss_options;
+/* Predictions (N, C) and i64 classes (N). */
+#define lk_multi_margin_loss(...)                                                                            \
+    LK_CALL0_(lk_multi_margin_loss_with, lk_multi_margin_loss_options, __VA_ARGS__)
+/* Logits against 0 and 1, averaged over the classes. */
+#define lk_multi_label_soft_margin_loss(...)                                                                 \
+    LK_CALL0_(lk_multi_label_soft_margin_loss_with, lk_multi_margin_loss_options, __VA_ARGS__)
+lk_criterion *lk_multi_margin_loss_with(const lk_multi_margin_loss_options *options);
+lk_criterion *lk_multi_label_soft_margin_loss_with(const lk_multi_margin_loss_options *options);
 
 typedef struct lk_custom_criterion_options {
     size_t struct_size;

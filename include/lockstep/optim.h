@@ -109,6 +109,88 @@ typedef struct lk_adagrad_options {
 #define lk_adagrad(...) LK_CALL0_(lk_adagrad_with, lk_adagrad_options, __VA_ARGS__)
 lk_optimizer *lk_adagrad_with(const lk_adagrad_options *options);
 
+typedef struct lk_nadam_options {
+    size_t struct_size;
+    double lr;             /* 2e-3 */
+    double beta1, beta2;   /* 0.9, 0.999 */
+    double eps;            /* 1e-8 */
+    double weight_decay;   /* 0 */
+    double momentum_decay; /* 4e-3 */
+    bool maximize;
+    lk_param_group_list groups;
+} lk_nadam_options;
+/* Adam with Nesterov's momentum. */
+#define lk_nadam(...) LK_CALL0_(lk_nadam_with, lk_nadam_options, __VA_ARGS__)
+lk_optimizer *lk_nadam_with(const lk_nadam_options *options);
+
+typedef struct lk_radam_options {
+    size_t struct_size;
+    double lr;           /* RAdam 1e-3, Adamax 2e-3 */
+    double beta1, beta2; /* 0.9, 0.999 */
+    double eps;          /* 1e-8 */
+    double weight_decay; /* 0 */
+    bool maximize;
+    lk_param_group_list groups;
+} lk_radam_options;
+typedef lk_radam_options lk_adamax_options;
+/* Adam that follows the average gradient alone until its second moment is known well enough. */
+#define lk_radam(...) LK_CALL0_(lk_radam_with, lk_radam_options, __VA_ARGS__)
+/* Adam that divides by the largest gradient so far, which fades. */
+#define lk_adamax(...) LK_CALL0_(lk_adamax_with, lk_adamax_options, __VA_ARGS__)
+lk_optimizer *lk_radam_with(const lk_radam_options *options);
+lk_optimizer *lk_adamax_with(const lk_adamax_options *options);
+
+typedef struct lk_adadelta_options {
+    size_t struct_size;
+    double lr;           /* 1 */
+    double rho;          /* 0.9 */
+    double eps;          /* 1e-6 */
+    double weight_decay; /* 0 */
+    bool maximize;
+    lk_param_group_list groups;
+} lk_adadelta_options;
+#define lk_adadelta(...) LK_CALL0_(lk_adadelta_with, lk_adadelta_options, __VA_ARGS__)
+lk_optimizer *lk_adadelta_with(const lk_adadelta_options *options);
+
+typedef struct lk_rprop_options {
+    size_t struct_size;
+    double lr;                           /* 1e-2: the first size of each step */
+    double eta_minus, eta_plus;          /* 0.5, 1.2: by how much a step shrinks and grows */
+    double step_size_min, step_size_max; /* 1e-6, 50 */
+    bool maximize;
+    lk_param_group_list groups;
+} lk_rprop_options;
+/* Steps by the sign of the gradient, longer while the sign stays. For whole-dataset batches. */
+#define lk_rprop(...) LK_CALL0_(lk_rprop_with, lk_rprop_options, __VA_ARGS__)
+lk_optimizer *lk_rprop_with(const lk_rprop_options *options);
+
+typedef struct lk_asgd_options {
+    size_t struct_size;
+    double lr;           /* 1e-2 */
+    double lambd;        /* 1e-4: the decay term */
+    double alpha;        /* 0.75: the power by which the rate falls */
+    double t0;           /* 1e6: the update at which averaging begins */
+    double weight_decay; /* 0 */
+    bool maximize;
+    lk_param_group_list groups;
+} lk_asgd_options;
+/* Averaged gradient descent. As in PyTorch, the average is part of the state ("ax"), and the model
+ * keeps the parameters themselves. */
+#define lk_asgd(...) LK_CALL0_(lk_asgd_with, lk_asgd_options, __VA_ARGS__)
+lk_optimizer *lk_asgd_with(const lk_asgd_options *options);
+
+typedef struct lk_lion_options {
+    size_t struct_size;
+    double lr;           /* 1e-4 */
+    double beta1, beta2; /* 0.9, 0.99 */
+    double weight_decay; /* 0; apart from the gradient, as AdamW's */
+    bool maximize;
+    lk_param_group_list groups;
+} lk_lion_options;
+/* The sign of an interpolated momentum (Chen et al., 2023). One state instead of Adam's two. */
+#define lk_lion(...) LK_CALL0_(lk_lion_with, lk_lion_options, __VA_ARGS__)
+lk_optimizer *lk_lion_with(const lk_lion_options *options);
+
 /* A rule of your own, in C, for engines that compute in host memory (device "cpu"):
  *
  *     static void sign_sgd(const lk_update *u)

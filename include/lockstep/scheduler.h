@@ -129,6 +129,9 @@ typedef double (*lk_lr_function)(int64_t epoch, int group, void *context);
 /* initial lr * function(epoch). `context` is borrowed and must outlive the scheduler. */
 lk_scheduler *lk_lambda_lr(lk_lr_function function, void *context);
 
+/* The rate times function(epoch) at every epoch but the first. `context` as for lk_lambda_lr. */
+lk_scheduler *lk_multiplicative_lr(lk_lr_function function, void *context);
+
 typedef enum lk_anneal { LK_ANNEAL_COS, LK_ANNEAL_LINEAR } lk_anneal;
 
 /* Rises from max_lr / div_factor to max_lr and falls to almost zero, with momentum in the
@@ -199,6 +202,16 @@ typedef struct lk_sequential_lr_options {
 } lk_sequential_lr_options;
 #define lk_sequential_lr(...) LK_CALL0_(lk_sequential_lr_with, lk_sequential_lr_options, __VA_ARGS__)
 lk_scheduler *lk_sequential_lr_with(const lk_sequential_lr_options *options);
+
+/* Several schedules at once: each step is a step of all of them, in their order. They are owned.
+ * Use schedules that multiply the current rate. */
+typedef struct lk_chained_scheduler_options {
+    size_t struct_size;
+    lk_scheduler_list schedulers; /* lk_schedulers(first, second); owned */
+} lk_chained_scheduler_options;
+#define lk_chained_scheduler(...)                                                                            \
+    LK_CALL0_(lk_chained_scheduler_with, lk_chained_scheduler_options, __VA_ARGS__)
+lk_scheduler *lk_chained_scheduler_with(const lk_chained_scheduler_options *options);
 
 /* A linear warm-up over `steps` (epochs or batches, as the other schedule counts), then that
  * schedule. It is LinearLR and SequentialLR in one. */

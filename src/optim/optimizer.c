@@ -46,12 +46,21 @@ static lk_status check_hyper(const char *name, const lk_hyper *hyper)
     return LK_OK;
 }
 
+bool lki_rule_has_betas(lk_update_rule rule)
+{
+    return rule == LK_UPDATE_ADAM || rule == LK_UPDATE_ADAMW || rule == LK_UPDATE_LAMB ||
+           rule == LK_UPDATE_NADAM || rule == LK_UPDATE_RADAM || rule == LK_UPDATE_ADAMAX ||
+           rule == LK_UPDATE_LION;
+}
+
 /* A group may change the numbers that its rule has; another one would have no effect. */
 static lk_status check_group_numbers(const char *name, lk_update_rule rule, int index,
                                      const lk_param_group *group)
 {
-    bool has_momentum = rule == LK_UPDATE_SGD || rule == LK_UPDATE_RMSPROP;
-    bool has_betas = rule == LK_UPDATE_ADAM || rule == LK_UPDATE_ADAMW || rule == LK_UPDATE_LAMB;
+    bool has_momentum = rule == LK_UPDATE_SGD || rule == LK_UPDATE_RMSPROP,
+         has_betas = lki_rule_has_betas(rule);
+    bool has_eps =
+        rule != LK_UPDATE_SGD && rule != LK_UPDATE_RPROP && rule != LK_UPDATE_ASGD && rule != LK_UPDATE_LION;
     const struct {
         const char *what;
         double value;
@@ -59,7 +68,8 @@ static lk_status check_group_numbers(const char *name, lk_update_rule rule, int 
     } numbers[] = {{"momentum", group->momentum, has_momentum},
                    {"beta1", group->beta1, has_betas},
                    {"beta2", group->beta2, has_betas},
-                   {"eps", group->eps, rule != LK_UPDATE_SGD}};
+                   {"weight_decay", group->weight_decay, rule != LK_UPDATE_RPROP},
+                   {"eps", group->eps, has_eps}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!numbers[i].is_known && !(numbers[i].value == 0 && !signbit(numbers[i].value)))
             return lki_fail(LK_ERR_INVALID, "%s: parameter group %d: it has no %s", name, index,
@@ -196,6 +206,104 @@ lk_optimizer *lk_adagrad_with(const lk_adagrad_options *given)
     return optimizer;
 }
 
+/* ---- Those of the fewer users. Numbers that lk_hyper has no field for lie in one that the rule does not
+ * need. ---- */
+
+lk_optimizer *lk_nadam_with(const lk_nadam_options *given)
+{
+    LKI_TAKE(lk_nadam_options, options, given, NULL);
+    lk_hyper hyper = {.lr = lki_number_or(options.lr, 2e-3),
+                      .beta1 = lki_number_or(options.beta1, 0.9),
+                      .beta2 = lki_number_or(options.beta2, 0.999),
+                      .eps = lki_number_or(options.eps, 1e-8),
+                      .weight_decay = lki_number_or(options.weight_decay, 0),
+                      .lr_decay = lki_number_or(options.momentum_decay, 4e-3),
+                      .maximize = options.maximize};
+    if (check_number("NAdam", "momentum_decay", hyper.lr_decay, 0, INFINITY)) return NULL;
+    return create_known("NAdam", LK_UPDATE_NADAM, hyper, options.groups);
+}
+
+static lk_optimizer *create_radam(const char *name, lk_update_rule rule, double lr,
+                                  const lk_radam_options *options)
+{
+    lk_hyper hyper = {.lr = lki_number_or(options->lr, lr),
+                      .beta1 = lki_number_or(options->beta1, 0.9),
+                      .beta2 = lki_number_or(options->beta2, 0.999),
+                      .eps = lki_number_or(options->eps, 1e-8),
+                      .weight_decay = lki_number_or(options->weight_decay, 0),
+                      .maximize = options->maximize};
+    return create_known(name, rule, hyper, options->groups);
+}
+
+lk_optimizer *lk_radam_with(const lk_radam_options *given)
+{
+    LKI_TAKE(lk_radam_options, options, given, NULL);
+    return create_radam("RAdam", LK_UPDATE_RADAM, 1e-3, &options);
+}
+
+lk_optimizer *lk_adamax_with(const lk_adamax_options *given)
+{
+    LKI_TAKE(lk_adamax_options, options, given, NULL);
+    return create_radam("Adamax", LK_UPDATE_ADAMAX, 2e-3, &options);
+}
+
+lk_optimizer *lk_adadelta_with(const lk_adadelta_options *given)
+{
+    LKI_TAKE(lk_adadelta_options, options, given, NULL);
+    lk_hyper hyper = {.lr = lki_number_or(options.lr, 1),
+                      .alpha = lki_number_or(options.rho, 0.9),
+                      .eps = lki_number_or(options.eps, 1e-6),
+                      .weight_decay = lki_number_or(options.weight_decay, 0),
+                      .maximize = options.maximize};
+    if (!(hyper.alpha >= 0 && hyper.alpha <= 1))
+        return lki_fail_null(LK_ERR_INVALID, "Adadelta: rho must be in [0, 1], not %g", hyper.alpha);
+    return create_known("Adadelta", LK_UPDATE_ADADELTA, hyper, options.groups);
+}
+
+lk_optimizer *lk_rprop_with(const lk_rprop_options *given)
+{
+    LKI_TAKE(lk_rprop_options, options, given, NULL);
+    lk_hyper hyper = {.lr = lki_number_or(options.lr, 1e-2),
+                      .alpha = lki_number_or(options.eta_minus, 0.5),
+                      .lr_decay = lki_number_or(options.eta_plus, 1.2),
+                      .eps = lki_number_or(options.step_size_min, 1e-6),
+                      .clip = lki_number_or(options.step_size_max, 50),
+                      .maximize = options.maximize};
+    if (!(hyper.alpha > 0 && hyper.alpha < 1 && hyper.lr_decay > 1 && hyper.lr_decay < INFINITY))
+        return lki_fail_null(LK_ERR_INVALID, "Rprop: etas must be 0 < %g < 1 < %g", hyper.alpha,
+                             hyper.lr_decay);
+    if (!(hyper.eps >= 0 && hyper.clip >= hyper.eps && hyper.clip < INFINITY))
+        return lki_fail_null(LK_ERR_INVALID, "Rprop: step_sizes must be 0 <= %g <= %g", hyper.eps,
+                             hyper.clip);
+    return create_known("Rprop", LK_UPDATE_RPROP, hyper, options.groups);
+}
+
+lk_optimizer *lk_asgd_with(const lk_asgd_options *given)
+{
+    LKI_TAKE(lk_asgd_options, options, given, NULL);
+    lk_hyper hyper = {.lr = lki_number_or(options.lr, 1e-2),
+                      .lr_decay = lki_number_or(options.lambd, 1e-4),
+                      .alpha = lki_number_or(options.alpha, 0.75),
+                      .dampening = lki_number_or(options.t0, 1e6),
+                      .weight_decay = lki_number_or(options.weight_decay, 0),
+                      .maximize = options.maximize};
+    if (check_number("ASGD", "lambd", hyper.lr_decay, 0, INFINITY) ||
+        check_number("ASGD", "t0", hyper.dampening, 0, INFINITY))
+        return NULL;
+    return create_known("ASGD", LK_UPDATE_ASGD, hyper, options.groups);
+}
+
+lk_optimizer *lk_lion_with(const lk_lion_options *given)
+{
+    LKI_TAKE(lk_lion_options, options, given, NULL);
+    lk_hyper hyper = {.lr = lki_number_or(options.lr, 1e-4),
+                      .beta1 = lki_number_or(options.beta1, 0.9),
+                      .beta2 = lki_number_or(options.beta2, 0.99),
+                      .weight_decay = lki_number_or(options.weight_decay, 0),
+                      .maximize = options.maximize};
+    return create_known("Lion", LK_UPDATE_LION, hyper, options.groups);
+}
+
 static lk_status check_custom(const char *name, const lk_custom_optimizer_options *options)
 {
     if (!options->update) return lki_fail(LK_ERR_INVALID, "%s: an update function is needed", name);
@@ -275,7 +383,15 @@ int lki_optimizer_state_count(const lk_optimizer *optimizer)
     case LK_UPDATE_ADAMW: return hyper->amsgrad ? 3 : 2;
     case LK_UPDATE_RMSPROP: return hyper->centered ? 3 : momentum ? 2 : 1;
     case LK_UPDATE_ADAGRAD: return 1;
-    case LK_UPDATE_LAMB: return 2;
+    case LK_UPDATE_NADAM: return 3;
+    case LK_UPDATE_LION: return 1;
+    case LK_UPDATE_LAMB:
+    case LK_UPDATE_RADAM:
+    case LK_UPDATE_ADADELTA:
+    case LK_UPDATE_ADAMAX:
+    case LK_UPDATE_RPROP:
+    case LK_UPDATE_ASGD: return 2;
+    case LK_UPDATE_COUNT: break;
     }
     return 0;
 }
@@ -289,6 +405,13 @@ const char *lki_optimizer_state_name(const lk_optimizer *optimizer, int state)
         [LK_UPDATE_RMSPROP] = {"square_avg", "momentum_buffer", "grad_avg"},
         [LK_UPDATE_ADAGRAD] = {"sum"},
         [LK_UPDATE_LAMB] = {"exp_avg", "exp_avg_sq"},
+        [LK_UPDATE_NADAM] = {"exp_avg", "exp_avg_sq", "mu_product"},
+        [LK_UPDATE_RADAM] = {"exp_avg", "exp_avg_sq"},
+        [LK_UPDATE_ADADELTA] = {"square_avg", "acc_delta"},
+        [LK_UPDATE_ADAMAX] = {"exp_avg", "exp_inf"},
+        [LK_UPDATE_RPROP] = {"prev", "step_size"},
+        [LK_UPDATE_ASGD] = {"ax", "eta"},
+        [LK_UPDATE_LION] = {"exp_avg"},
     };
     static const char *const own_names[LK_MAX_UPDATE_STATES] = {"state0", "state1", "state2"};
     return optimizer->update ? own_names[state] : names[optimizer->rule][state];
@@ -297,9 +420,7 @@ const char *lki_optimizer_state_name(const lk_optimizer *optimizer, int state)
 double *lki_group_momentum(const lk_optimizer *optimizer, int group)
 {
     lk_hyper *hyper = &optimizer->groups[group].hyper;
-    bool adam = optimizer->rule == LK_UPDATE_ADAM || optimizer->rule == LK_UPDATE_ADAMW ||
-                optimizer->rule == LK_UPDATE_LAMB;
-    return adam ? &hyper->beta1 : &hyper->momentum;
+    return lki_rule_has_betas(optimizer->rule) ? &hyper->beta1 : &hyper->momentum;
 }
 
 int lk_optimizer_group_count(const lk_optimizer *optimizer)

@@ -36,7 +36,10 @@ int lki_optimizer_group_of(const lk_optimizer *optimizer, const char *path, cons
 int lki_optimizer_state_count(const lk_optimizer *optimizer);
 const char *lki_optimizer_state_name(const lk_optimizer *optimizer, int state);
 
-/* Momentum in the sense of cyclic schedules: SGD's and RMSprop's momentum, Adam's beta1. */
+/* Whether it has Adam's two betas. */
+bool lki_rule_has_betas(lk_update_rule rule);
+
+/* Momentum in the sense of cyclic schedules: SGD's and RMSprop's momentum, beta1 of Adam and its kin. */
 double *lki_group_momentum(const lk_optimizer *optimizer, int group);
 
 #endif

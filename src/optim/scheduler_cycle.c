@@ -58,7 +58,7 @@ static lk_status check_momentum(const lk_scheduler *own, bool allows_betas)
     const lk_optimizer *optimizer = own->optimizer;
     lk_update_rule rule = optimizer->rule;
     bool has_momentum = rule == LK_UPDATE_SGD || rule == LK_UPDATE_RMSPROP;
-    bool has_betas = rule == LK_UPDATE_ADAM || rule == LK_UPDATE_ADAMW || rule == LK_UPDATE_LAMB;
+    bool has_betas = lki_rule_has_betas(rule);
     if (!has_momentum && !(allows_betas && has_betas))
         return lki_fail(
             LK_ERR_INVALID,

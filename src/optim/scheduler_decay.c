@@ -240,3 +240,19 @@ lk_scheduler *lk_lambda_lr(lk_lr_function function, void *context)
     scheduler->lambda.context = context;
     return scheduler;
 }
+
+static double multiplicative_rate(const lk_scheduler *own, int group, double lr)
+{
+    if (own->last_epoch == 0) return lr;
+    return lr * own->lambda.function(own->last_epoch, group, own->lambda.context);
+}
+
+lk_scheduler *lk_multiplicative_lr(lk_lr_function function, void *context)
+{
+    if (!function) return lki_scheduler_refuse(LK_ERR_INVALID, "MultiplicativeLR: the function is NULL");
+    lk_scheduler *scheduler = create("MultiplicativeLR", multiplicative_rate, 0);
+    if (!scheduler) return NULL;
+    scheduler->lambda.function = function;
+    scheduler->lambda.context = context;
+    return scheduler;
+}

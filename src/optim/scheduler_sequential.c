@@ -1,4 +1,4 @@
-/* Schedules one after the other. */
+/* Schedules one after the other, and several at once. */
 #include "optim/scheduler.h"
 
 #include "base/memory.h"
@@ -67,6 +67,20 @@ static lk_status check_parts(const lk_sequential_lr_options *options)
     return LK_OK;
 }
 
+/* Gives the parts to `own`, which is freed with them where that fails. */
+static lk_scheduler *own_parts(lk_scheduler *own, lk_scheduler_list schedulers)
+{
+    if (!own) return fail_with(schedulers);
+    own->parts = LKI_NEW_ARRAY(lk_scheduler *, schedulers.count);
+    if (!own->parts) {
+        lk_scheduler_free(own);
+        return fail_with(schedulers);
+    }
+    for (int i = 0; i < schedulers.count; i++) own->parts[i] = schedulers.items[i];
+    own->part_count = schedulers.count;
+    return own;
+}
+
 lk_scheduler *lk_sequential_lr_with(const lk_sequential_lr_options *given)
 {
     LKI_TAKE(lk_sequential_lr_options, options, given, fail_with(options.schedulers));
@@ -75,17 +89,53 @@ lk_scheduler *lk_sequential_lr_with(const lk_sequential_lr_options *given)
     if (check_parts(&options) != LK_OK) return fail_with(options.schedulers);
     lk_scheduler *own =
         lki_scheduler_with_milestones(lki_scheduler_create("SequentialLR"), options.milestones);
-    if (!own) return fail_with(options.schedulers);
-    own->parts = LKI_NEW_ARRAY(lk_scheduler *, options.schedulers.count);
-    if (!own->parts) {
-        lk_scheduler_free(own);
-        return fail_with(options.schedulers);
-    }
-    for (int i = 0; i < options.schedulers.count; i++) own->parts[i] = options.schedulers.items[i];
-    own->part_count = options.schedulers.count;
+    own = own_parts(own, options.schedulers);
+    if (!own) return NULL;
     own->prepare = sequential_prepare;
     own->advance = sequential_advance;
     own->restart = sequential_restart;
+    return own;
+}
+
+static lk_status chained_prepare(lk_scheduler *own)
+{
+    for (int i = 0; i < own->part_count; i++) LKI_TRY(lki_scheduler_bind(own->parts[i], own->optimizer));
+    return LK_OK;
+}
+
+static void chained_restart(lk_scheduler *own)
+{
+    for (int i = 0; i < own->part_count; i++) lki_scheduler_begin(own->parts[i]);
+}
+
+static lk_status chained_advance(lk_scheduler *own, const double *metric)
+{
+    (void)metric;
+    for (int i = 0; i < own->part_count; i++) LKI_TRY(lk_scheduler_step(own->parts[i]));
+    return LK_OK;
+}
+
+static lk_status check_chain(lk_scheduler_list schedulers)
+{
+    if (schedulers.count < 1)
+        return lki_fail(LK_ERR_INVALID, "ChainedScheduler: expected at least one schedule");
+    for (int i = 0; i < schedulers.count; i++)
+        if (lk_scheduler_needs_metric(schedulers.items[i]))
+            return lki_fail(LK_ERR_INVALID, "ChainedScheduler: ReduceLROnPlateau cannot be a part of it");
+    return LK_OK;
+}
+
+lk_scheduler *lk_chained_scheduler_with(const lk_chained_scheduler_options *given)
+{
+    LKI_TAKE(lk_chained_scheduler_options, options, given, fail_with(options.schedulers));
+    for (int i = 0; i < options.schedulers.count; i++)
+        if (!options.schedulers.items[i]) return fail_with(options.schedulers);
+    if (check_chain(options.schedulers)) return fail_with(options.schedulers);
+    lk_scheduler *own = own_parts(lki_scheduler_create("ChainedScheduler"), options.schedulers);
+    if (!own) return NULL;
+    own->prepare = chained_prepare;
+    own->advance = chained_advance;
+    own->restart = chained_restart;
     return own;
 }
 

@@ -54,6 +54,7 @@ static void describe_group(FILE *out, const lk_hyper *hyper, int group)
                    {"eps", hyper->eps},
                    {"alpha", hyper->alpha},
                    {"lr_decay", hyper->lr_decay},
+                   {"clip", hyper->clip},
                    {"nesterov", hyper->nesterov},
                    {"amsgrad", hyper->amsgrad},
                    {"centered", hyper->centered},

@@ -47,6 +47,39 @@ static const lk_hyper lambs[] = {
     {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .no_debias = true, .no_trust = true, .clip = 10},
 };
 
+static const lk_hyper nadams[] = {
+    {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .lr_decay = 4e-3},
+    {.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1, .lr_decay = 0.5},
+    {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .maximize = true, .grad_scale = 0.125},
+};
+static const lk_hyper radams[] = {
+    {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.5, .eps = 1e-8},
+    {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1},
+    {.lr = 0.01, .beta1 = 0.8, .beta2 = 0.8, .eps = 1e-6, .maximize = true, .grad_scale = 0.5},
+};
+static const lk_hyper adadeltas[] = {
+    {.lr = 1, .alpha = 0.9, .eps = 1e-6},
+    {.lr = 0.5, .alpha = 0.8, .eps = 1e-4, .weight_decay = 0.1, .maximize = true, .grad_scale = 0.5},
+};
+static const lk_hyper rprops[] = {
+    {.lr = 0.01, .alpha = 0.5, .lr_decay = 1.2, .eps = 1e-6, .clip = 50},
+    {.lr = 0.01,
+     .alpha = 0.3,
+     .lr_decay = 1.5,
+     .eps = 1e-6,
+     .clip = 0.5,
+     .maximize = true,
+     .grad_scale = 0.5},
+};
+static const lk_hyper asgds[] = {
+    {.lr = 0.01, .lr_decay = 1e-4, .alpha = 0.75, .dampening = 1e6},
+    {.lr = 0.1, .lr_decay = 0.1, .alpha = 0.5, .dampening = 1, .weight_decay = 0.1, .grad_scale = 0.5},
+};
+static const lk_hyper lions[] = {
+    {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99},
+    {.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.1, .maximize = true, .grad_scale = 0.5},
+};
+
 /* Which of state0..2 a rule has under these options. */
 static bool has_state(lk_update_rule rule, const lk_hyper *h, int state)
 {
@@ -56,7 +89,15 @@ static bool has_state(lk_update_rule rule, const lk_hyper *h, int state)
     case LK_UPDATE_ADAMW: return state < 2 || h->amsgrad;
     case LK_UPDATE_RMSPROP: return state == 0 || (state == 1 ? h->momentum != 0 : h->centered);
     case LK_UPDATE_ADAGRAD: return state == 0;
-    case LK_UPDATE_LAMB: return state < 2;
+    case LK_UPDATE_LION: return state == 0;
+    case LK_UPDATE_LAMB:
+    case LK_UPDATE_RADAM:
+    case LK_UPDATE_ADADELTA:
+    case LK_UPDATE_ADAMAX:
+    case LK_UPDATE_RPROP:
+    case LK_UPDATE_ASGD: return state < 2;
+    case LK_UPDATE_NADAM: return true;
+    case LK_UPDATE_COUNT: break;
     }
     return false;
 }
@@ -66,7 +107,9 @@ static bool has_state(lk_update_rule rule, const lk_hyper *h, int state)
 static lkt_fill fill_of(lk_update_rule rule, int state, bool first)
 {
     if (first) return LKT_ZERO;
-    bool signed_state = (state == 0 && rule != LK_UPDATE_RMSPROP && rule != LK_UPDATE_ADAGRAD) ||
+    if (rule == LK_UPDATE_NADAM && state == 2) return LKT_ZERO;
+    bool signed_state = (state == 0 && rule != LK_UPDATE_RMSPROP && rule != LK_UPDATE_ADAGRAD &&
+                         rule != LK_UPDATE_ADADELTA) ||
                         (state == 1 && rule == LK_UPDATE_RMSPROP);
     return signed_state ? LKT_NORMAL : state == 2 && rule == LK_UPDATE_RMSPROP ? LKT_ZERO : LKT_POSITIVE;
 }
@@ -166,9 +209,10 @@ static void add_scaler(lkt_case *c, double scale, double tracker, double found, 
  */
 static void scaled(lkt_case_list *list)
 {
-    static const lk_hyper *const hypers[] = {&sgds[3],     &adams[0],    &adams[1],
-                                             &rmsprops[0], &adagrads[1], &lambs[0]};
-    for (int rule = LK_UPDATE_SGD; rule <= LK_UPDATE_LAMB; rule++)
+    static const lk_hyper *const hypers[LK_UPDATE_COUNT] = {
+        &sgds[3],   &adams[0],     &adams[1], &rmsprops[0], &adagrads[1], &lambs[0], &nadams[0],
+        &radams[0], &adadeltas[1], &adams[1], &rprops[0],   &asgds[1],    &lions[1]};
+    for (int rule = 0; rule < LK_UPDATE_COUNT; rule++)
         for (int found = 0; found < 2; found++)
             for (int64_t step = 4; step < 7; step += 2) {
                 lkt_case *c = lkt_case_add(list, LK_OP_UPDATE, "rule %d scaled found %d step %lld", rule,
@@ -227,6 +271,13 @@ void lkt_cases_update(lkt_case_list *list)
     updates(list, LK_UPDATE_RMSPROP, rmsprops, COUNT(rmsprops));
     updates(list, LK_UPDATE_ADAGRAD, adagrads, COUNT(adagrads));
     updates(list, LK_UPDATE_LAMB, lambs, COUNT(lambs));
+    updates(list, LK_UPDATE_NADAM, nadams, COUNT(nadams));
+    updates(list, LK_UPDATE_RADAM, radams, COUNT(radams));
+    updates(list, LK_UPDATE_ADADELTA, adadeltas, COUNT(adadeltas));
+    updates(list, LK_UPDATE_ADAMAX, adams, 2);
+    updates(list, LK_UPDATE_RPROP, rprops, COUNT(rprops));
+    updates(list, LK_UPDATE_ASGD, asgds, COUNT(asgds));
+    updates(list, LK_UPDATE_LION, lions, COUNT(lions));
     zero_parameter(list);
     extreme_denominators(list);
     clips(list);

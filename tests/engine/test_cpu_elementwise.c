@@ -354,7 +354,7 @@ static void pointwise_losses(void **state)
 static void updates(void **state)
 {
     (void)state;
-    for (int rule = LK_UPDATE_SGD; rule <= LK_UPDATE_LAMB; rule++)
+    for (int rule = LK_UPDATE_SGD; rule < LK_UPDATE_COUNT; rule++)
         for (int form = 0; form < 16; form++) {
             lk_hyper hyper = {.lr = 0.01,
                               .momentum = form & 1 ? 0.9 : 0,
@@ -366,13 +366,14 @@ static void updates(void **state)
             hyper.maximize = form & 8;
             hyper.grad_scale = form & 8 ? 0.5 : 0;
             hyper.step = form % 3 + 1;
+            if (rule == LK_UPDATE_RPROP) hyper.clip = 50;
             trial t = {.op = LK_OP_UPDATE, .input_count = 5, .tolerance = 1e-6};
             t.attr.update.rule = (lk_update_rule)rule;
             t.attr.update.hyper = &hyper;
             lk_shape shape = form & 1 ? LK_SHAPE(7850) : LK_SHAPE(37);
             for (int i = 0; i < 5; i++) t.in[i] = random_tensor(LK_F32, shape, i < 2 ? -1 : 0.5, 1);
-            if (rule ==
-                LK_UPDATE_RMSPROP) /* a gradient average whose square stays below the average of squares */
+            /* A gradient average whose square stays below the average of squares; a product far from 1. */
+            if (rule == LK_UPDATE_RMSPROP || rule == LK_UPDATE_NADAM)
                 for (int64_t i = 0; i < lk_tensor_count(t.in[4]); i++) lk_tensor_set(t.in[4], i, 0.1);
             finish_trial(&t);
         }

@@ -61,6 +61,19 @@ static lk_value *fourth_power(lk_value *prediction, lk_value *target, void *cont
     X(kl_div_batchmean, lk_log_softmax(1), lk_kl_div_loss(.reduction = LK_REDUCTION_BATCH_MEAN)) \
     X(kl_div_log, lk_log_softmax(1), lk_kl_div_loss(.reduction = LK_REDUCTION_BATCH_MEAN, .log_target = true)) \
     X(custom, lk_identity(), lk_custom_criterion(.type = "FourthPower", .forward = fourth_power))
+#define MORE_LOSSES(X) \
+    X(soft_margin, lk_identity(), lk_soft_margin_loss()) \
+    X(soft_margin_none, lk_identity(), lk_soft_margin_loss(.reduction = LK_REDUCTION_NONE)) \
+    X(hinge_embedding, lk_identity(), lk_hinge_embedding_loss()) \
+    X(hinge_embedding_margin, lk_identity(), lk_hinge_embedding_loss(.margin = 0.3, .reduction = LK_REDUCTION_SUM)) \
+    X(poisson_nll, lk_identity(), lk_poisson_nll_loss()) \
+    X(poisson_nll_full, lk_identity(), lk_poisson_nll_loss(.full = true, .reduction = LK_REDUCTION_SUM)) \
+    X(poisson_nll_rate, lk_sigmoid(), lk_poisson_nll_loss(.no_log_input = true, .eps = 1e-3)) \
+    X(multi_label_soft_margin, lk_identity(), lk_multi_label_soft_margin_loss()) \
+    X(multi_label_soft_margin_weight, lk_identity(), lk_multi_label_soft_margin_loss(.weight = THREE, .reduction = LK_REDUCTION_NONE)) \
+    X(multi_margin, lk_identity(), lk_multi_margin_loss()) \
+    X(multi_margin_options, lk_identity(), lk_multi_margin_loss(.p = 2, .margin = 0.7, .weight = FOUR)) \
+    X(multi_margin_none, lk_identity(), lk_multi_margin_loss(.margin = LK_ZERO, .reduction = LK_REDUCTION_NONE))
 /* clang-format on */
 
 #define X(symbol, before, ...)                                                                               \
@@ -73,6 +86,7 @@ static lk_value *fourth_power(lk_value *prediction, lk_value *target, void *cont
         return __VA_ARGS__;                                                                                  \
     }
 LOSSES(X)
+MORE_LOSSES(X)
 #undef X
 
 static const parity_case cases[] = {
@@ -80,7 +94,12 @@ static const parity_case cases[] = {
     LOSSES(X)
 #undef X
 };
-enum { CASE_COUNT = sizeof cases / sizeof *cases };
+static const parity_case more_cases[] = {
+#define X(symbol, ...) {.name = #symbol, .make = before_##symbol, .criterion = make_##symbol},
+    MORE_LOSSES(X)
+#undef X
+};
+enum { CASE_COUNT = sizeof cases / sizeof *cases, MORE_CASE_COUNT = sizeof more_cases / sizeof *more_cases };
 
 static void check_value_and_gradients(const parity_case *test, lk_module *probe, lk_step *step,
                                       const lk_input *fields)
@@ -136,6 +155,16 @@ static void bad_arguments(void **state)
     lkt_contains(lk_error(), "SmoothL1Loss: beta");
     assert_null(lk_bce_loss(.pos_weight = THREE));
     lkt_contains(lk_error(), "pos_weight belongs to BCEWithLogitsLoss");
+    assert_null(lk_soft_margin_loss(.margin = 1));
+    lkt_contains(lk_error(), "SoftMarginLoss: it has no margin");
+    assert_null(lk_hinge_embedding_loss(.margin = NAN));
+    lkt_contains(lk_error(), "HingeEmbeddingLoss: margin");
+    assert_null(lk_poisson_nll_loss(.eps = -1));
+    lkt_contains(lk_error(), "PoissonNLLLoss: eps: expected 0 or more, found -1");
+    assert_null(lk_multi_margin_loss(.p = 3));
+    lkt_contains(lk_error(), "MultiMarginLoss: p: expected 1 or 2, found 3");
+    assert_null(lk_multi_label_soft_margin_loss(.p = 1));
+    lkt_contains(lk_error(), "it has no margin and no p");
     assert_null(lk_custom_criterion(.type = "Mine"));
     lkt_contains(lk_error(), "Mine: the criterion has no function");
 }
@@ -166,6 +195,9 @@ int main(void)
     const struct CMUnitTest plain[] = {cmocka_unit_test(bad_arguments),
                                        cmocka_unit_test(errors_name_the_loss)};
     int failed = run_parity_cases("losses", cases, CASE_COUNT, golden, loss_equals_pytorch);
+    lkt_golden_free(golden);
+    golden = lkt_golden_open("nn/more_losses.lkg");
+    failed += run_parity_cases("more losses", more_cases, MORE_CASE_COUNT, golden, loss_equals_pytorch);
     failed += cmocka_run_group_tests(plain, NULL, NULL);
     lkt_golden_free(golden);
     return failed;

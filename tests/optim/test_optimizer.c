@@ -48,6 +48,30 @@ typedef struct descent {
     X(catalyst_lamb_options, lk_catalyst_lamb(.lr = 0.02, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-5, .weight_decay = 0.1)) \
     X(catalyst_lamb_large, lk_catalyst_lamb(.lr = 0.02, .eps = 1e-2, .weight_decay = 0.1)) \
     X(catalyst_lamb_adam, lk_catalyst_lamb(.lr = 0.02, .weight_decay = 0.1, .adam = true)) \
+    X(nadam, lk_nadam()) \
+    X(nadam_options, lk_nadam(.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-4, .weight_decay = 0.05, .momentum_decay = 0.05)) \
+    X(radam, lk_radam()) \
+    X(radam_options, lk_radam(.lr = 0.02, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1)) \
+    X(adamax, lk_adamax()) \
+    X(adamax_options, lk_adamax(.lr = 0.02, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1)) \
+    X(adamax_maximize, lk_adamax(.maximize = true)) \
+    X(adadelta, lk_adadelta()) \
+    X(adadelta_options, lk_adadelta(.lr = 0.5, .rho = 0.8, .eps = 1e-4, .weight_decay = 0.1)) \
+    X(adadelta_maximize, lk_adadelta(.maximize = true)) \
+    X(rprop, lk_rprop()) \
+    X(rprop_options, lk_rprop(.lr = 0.02, .eta_minus = 0.3, .eta_plus = 1.4, .step_size_min = 1e-3, .step_size_max = 0.05)) \
+    X(rprop_maximize, lk_rprop(.lr = 1e-3, .maximize = true)) \
+    X(asgd, lk_asgd(.lr = 0.1)) \
+    X(asgd_options, lk_asgd(.lr = 0.2, .lambd = 0.05, .alpha = 0.5, .t0 = 4, .weight_decay = 0.1)) \
+    X(asgd_maximize, lk_asgd(.maximize = true)) \
+    X(lion, lk_lion(.lr = 1e-3)) \
+    X(lion_options, lk_lion(.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.1)) \
+    X(nadam_clip_norm, lk_nadam(.lr = 0.02)) \
+    X(asgd_cosine, lk_asgd(.lr = 0.1)) \
+    X(radam_one_cycle, lk_radam()) \
+    X(nadam_one_cycle, lk_nadam()) \
+    X(accumulate_adamax, lk_adamax(.lr = 0.02)) \
+    X(rprop_groups, lk_rprop(.groups = lk_param_groups({.prefix = "0.", .lr = 0.05}))) \
     X(groups, lk_adamw(.lr = 0.01, .groups = lk_param_groups({.prefix = "0.", .lr = 0.05, .weight_decay = 0.3}))) \
     X(clip_norm, lk_sgd(.lr = 0.2, .momentum = 0.9)) \
     X(clip_value, lk_sgd(.lr = 0.2, .momentum = 0.9)) \
@@ -86,7 +110,7 @@ static lk_scheduler *schedule_cosine(void)
 static descent describe(const char *name, lk_optimizer *(*make)(void))
 {
     descent test = {.name = name, .make = make, .accumulation_steps = 1};
-    if (strcmp(name, "clip_norm") == 0) test.clip_norm = 0.3;
+    if (strstr(name, "clip_norm")) test.clip_norm = 0.3;
     if (strcmp(name, "clip_value") == 0) test.clip_value = 0.05;
     if (strncmp(name, "accumulate", 10) == 0) test.accumulation_steps = 3;
     if (strcmp(name, "accumulate_norm") == 0) test.clip_norm = 0.3;
@@ -94,7 +118,8 @@ static descent describe(const char *name, lk_optimizer *(*make)(void))
     if (strstr(name, "_large")) test.factor = 12;
     if (strcmp(name, "one_cycle") == 0) test.schedule = schedule_one_cycle;
     if (strcmp(name, "one_cycle_adam") == 0) test.schedule = schedule_one_cycle_adam;
-    if (strcmp(name, "cosine") == 0) test.schedule = schedule_cosine;
+    if (strstr(name, "adam_one_cycle")) test.schedule = schedule_one_cycle_adam;
+    if (strstr(name, "cosine")) test.schedule = schedule_cosine;
     return test;
 }
 

@@ -26,6 +26,16 @@ static void optimizers(void **state)
         REFUSED_OPTIMIZER("momentum", lk_rmsprop(.momentum = bad[i]));
         REFUSED_OPTIMIZER("eps", lk_adagrad(.eps = bad[i]));
         REFUSED_OPTIMIZER("lr_decay", lk_adagrad(.lr_decay = bad[i]));
+        REFUSED_OPTIMIZER("momentum_decay", lk_nadam(.momentum_decay = bad[i]));
+        REFUSED_OPTIMIZER("beta2", lk_radam(.beta2 = bad[i]));
+        REFUSED_OPTIMIZER("eps", lk_adamax(.eps = bad[i]));
+        REFUSED_OPTIMIZER("rho", lk_adadelta(.rho = bad[i]));
+        REFUSED_OPTIMIZER("etas", lk_rprop(.eta_minus = bad[i]));
+        REFUSED_OPTIMIZER("etas", lk_rprop(.eta_plus = bad[i]));
+        REFUSED_OPTIMIZER("step_sizes", lk_rprop(.step_size_max = bad[i]));
+        REFUSED_OPTIMIZER("lambd", lk_asgd(.lambd = bad[i]));
+        REFUSED_OPTIMIZER("t0", lk_asgd(.t0 = bad[i]));
+        REFUSED_OPTIMIZER("beta1", lk_lion(.beta1 = bad[i]));
         REFUSED_OPTIMIZER("lr", lk_sgd(.lr = 1, .groups = lk_param_groups({.prefix = "a", .lr = bad[i]})));
         REFUSED_OPTIMIZER("momentum",
                           lk_sgd(.lr = 1, .groups = lk_param_groups({.prefix = "a", .momentum = bad[i]})));
@@ -41,6 +51,9 @@ static void optimizers(void **state)
     REFUSED_OPTIMIZER("nesterov", lk_sgd(.lr = 1, .momentum = 0.9, .dampening = 0.5, .nesterov = true));
     REFUSED_OPTIMIZER("group", lk_sgd(.lr = 1, .groups = lk_param_groups({.lr = 2})));
     REFUSED_OPTIMIZER("beta1", lk_sgd(.lr = 1, .groups = lk_param_groups({.prefix = "a", .beta1 = 0.5})));
+    REFUSED_OPTIMIZER("weight_decay",
+                      lk_rprop(.groups = lk_param_groups({.prefix = "a", .weight_decay = 0.5})));
+    REFUSED_OPTIMIZER("eps", lk_lion(.groups = lk_param_groups({.prefix = "a", .eps = 0.5})));
     REFUSED_OPTIMIZER("momentum", lk_adam(.groups = lk_param_groups({.prefix = "a", .momentum = 0.5})));
     lkt_all_refused();
 }

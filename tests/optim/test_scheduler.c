@@ -15,6 +15,12 @@ static double power_of_epoch(int64_t epoch, int group, void *context)
     return pow(*(double *)context, (double)epoch);
 }
 
+static double rising(int64_t epoch, int group, void *context)
+{
+    (void)group, (void)context;
+    return 0.95 + 0.001 * (double)epoch;
+}
+
 static double ninety_five = 0.95;
 
 /* clang-format off */
@@ -33,6 +39,10 @@ static double ninety_five = 0.95;
     X(cosine_annealing_warm_restarts, lk_cosine_annealing_warm_restarts(7)) \
     X(cosine_annealing_warm_restarts_options, lk_cosine_annealing_warm_restarts(4, .t_mult = 2, .eta_min = 0.001)) \
     X(lambda_lr, lk_lambda_lr(power_of_epoch, &ninety_five)) \
+    X(multiplicative_lr, lk_multiplicative_lr(rising, NULL)) \
+    X(chained_scheduler, lk_chained_scheduler(.schedulers = lk_schedulers( \
+        lk_constant_lr(.factor = 0.1, .total_iters = 4), lk_exponential_lr(0.95), \
+        lk_multi_step_lr(.milestones = lk_milestones(10, 30), .gamma = 0.5)))) \
     X(one_cycle_lr, lk_one_cycle_lr(0.5, .total_steps = 60)) \
     X(one_cycle_lr_options, lk_one_cycle_lr(0.5, .epochs = 6, .steps_per_epoch = 10, .pct_start = 0.25, \
         .anneal_strategy = LK_ANNEAL_LINEAR, .base_momentum = 0.7, .max_momentum = 0.99, .div_factor = 10, \
@@ -226,6 +236,11 @@ static void bad_arguments(void **state)
     assert_null(lk_cosine_annealing_lr(-2));
     assert_null(lk_cosine_annealing_warm_restarts(4, .t_mult = -1));
     assert_null(lk_lambda_lr(NULL, NULL));
+    assert_null(lk_multiplicative_lr(NULL, NULL));
+    assert_null(lk_chained_scheduler());
+    lkt_contains(lk_error(), "at least one");
+    assert_null(lk_chained_scheduler(.schedulers = lk_schedulers(lk_step_lr(2), lk_reduce_lr_on_plateau())));
+    lkt_contains(lk_error(), "ReduceLROnPlateau cannot be a part");
     assert_null(lk_one_cycle_lr(0.1));
     lkt_contains(lk_error(), "OneCycleLR: expected total_steps");
     assert_null(lk_one_cycle_lr(0.1, .total_steps = 4, .pct_start = 2));

@@ -20,6 +20,8 @@ OURS = {
     "rand": {"size"},
     "randn": {"size"},
     "tensor": {"data"},
+    "NAdam": {"maximize"},  # as in PyTorch 2
+    "RAdam": {"maximize"},
 }
 # PyTorch's own that nothing here can mean: devices and dtypes, closures, and switches of its implementation.
 THEIRS = {
@@ -29,6 +31,9 @@ THEIRS = {
 }
 # Where the default differs on purpose: the optimizer and its parameters are known to the run.
 FREE_DEFAULTS = {"params", "optimizer", "prefetch_factor", "num_samples", "dim", "indices", "scale_factor"}
+SWITCHES = {"foreach", "fused"}  # of optimizers: accepted without an effect, also where PyTorch 1.13 has none
+# Parameters without an effect have no default.
+NO_EFFECT = {("InstanceNorm%dd" % i, "momentum") for i in (1, 2, 3)}
 
 
 def ours(text):
@@ -81,13 +86,13 @@ def main():
             continue  # a builtin function
         theirs = {k: p for k, p in signature.parameters.items() if k not in THEIRS}
         variadic = {k for k, p in theirs.items() if p.kind == p.VAR_POSITIONAL}
-        mine = [row for row in rows if row[0] not in OURS.get(name, ())]
+        mine = [row for row in rows if row[0] not in OURS.get(name, ()) and row[0] not in SWITCHES]
         checked += 1
         for parameter, default in mine:
             if parameter not in theirs:
                 if parameter != "args":
                     problems.append(f"{full}: it has no {parameter}")
-            elif parameter not in variadic and parameter not in FREE_DEFAULTS:
+            elif parameter not in variadic and parameter not in FREE_DEFAULTS and (name, parameter) not in NO_EFFECT:
                 if not same_default(default, theirs[parameter].default):
                     problems.append(f"{full}: {parameter}: {default}, there {theirs[parameter].default}")
         missing = [k for k in theirs if k not in dict(mine) and k not in variadic]

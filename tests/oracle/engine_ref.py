@@ -19,6 +19,9 @@ import sys
 import torch
 import torch.nn.functional as F
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from nn_lion import Lion  # noqa: E402
+
 torch.manual_seed(7)
 torch.set_default_dtype(torch.float64)
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "engine", "ref.txt")
@@ -488,6 +491,7 @@ def update_case(label, mode, optimizer_of, states, **hyper):
                for k in states]
         optimizer.step()
         new = [optimizer.state[p][k].clone() if k else None for k in states]
+        old, new = ([s if s is None else s.expand(4).clone() for s in states_] for states_ in (old, new))
         case("update", "%s step %d" % (label, step), [before, g] + old, [],
              [(0, p)] + [(2 + i, s) for i, s in enumerate(new) if s is not None], rule=mode, hyper_step=step,
              **{"hyper_" + k: v for k, v in hyper.items()})
@@ -598,8 +602,26 @@ def lines_of_axes():
         case("scatter", "axis %d" % axis, [x, index, source], [x.scatter(axis, index, source)], axis=axis)
 
 
+def more_updates():
+    O = torch.optim
+    moments = ["exp_avg", "exp_avg_sq"]
+    betas = dict(beta1=0.8, beta2=0.75, eps=1e-8)
+    update_case("nadam", 6, lambda p: O.NAdam(p, 0.05, (0.8, 0.75), 1e-8, 0.1, 0.02), moments + ["mu_product"], lr=0.05,
+                weight_decay=0.1, lr_decay=0.02, **betas)
+    update_case("radam", 7, lambda p: O.RAdam(p, 0.05, (0.8, 0.75), 1e-8, 0.1), moments, lr=0.05, weight_decay=0.1, **betas)
+    update_case("adadelta", 8, lambda p: O.Adadelta(p, 0.5, 0.8, 1e-4, 0.1, maximize=True), ["square_avg", "acc_delta"], lr=0.5,
+                alpha=0.8, eps=1e-4, weight_decay=0.1, maximize=1)
+    update_case("adamax", 9, lambda p: O.Adamax(p, 0.05, (0.8, 0.75), 1e-8, 0.1), ["exp_avg", "exp_inf"], lr=0.05, weight_decay=0.1,
+                **betas)
+    update_case("rprop", 10, lambda p: O.Rprop(p, 0.05, (0.5, 1.3), (1e-3, 0.06)), ["prev", "step_size"], lr=0.05, alpha=0.5,
+                lr_decay=1.3, eps=1e-3, clip=0.06)
+    update_case("asgd", 11, lambda p: O.ASGD(p, 0.1, 0.05, 0.5, 1, 0.1), ["ax", "eta"], lr=0.1, lr_decay=0.05, alpha=0.5, dampening=1,
+                weight_decay=0.1)
+    update_case("lion", 12, lambda p: Lion(p, 0.05, (0.8, 0.75), 0.1), ["exp_avg"], lr=0.05, beta1=0.8, beta2=0.75, weight_decay=0.1)
+
+
 for family in (elementwise, reductions, movement, products, convolutions, pooling, upsampling, normalisation, losses, updates,
-               lines_of_axes):
+               lines_of_axes, more_updates):
     family()
 with open(OUT, "w") as f:
     f.write("\n".join(lines) + "\n")

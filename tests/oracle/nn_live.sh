@@ -17,7 +17,8 @@ export LOCKSTEP_GOLDEN
 rm -rf "$LOCKSTEP_GOLDEN"
 /usr/bin/python3 -W ignore "$root/tests/oracle/nn_parity.py" "$LOCKSTEP_GOLDEN" "${2:-0}"
 /usr/bin/python3 -W ignore "$root/tests/oracle/nn_recurrent.py" "$LOCKSTEP_GOLDEN" "${2:-0}"
-for test in nn_test_layers nn_test_recurrent nn_test_criterion nn_test_init optim_test_optimizer optim_test_scheduler; do
+/usr/bin/python3 -W ignore "$root/tests/oracle/nn_more.py" "$LOCKSTEP_GOLDEN" "${2:-0}"
+for test in nn_test_layers nn_test_more_layers nn_test_recurrent nn_test_criterion nn_test_init optim_test_optimizer optim_test_scheduler; do
     "$build/tests/$test" >"$build/tests/$test.live.log" 2>&1 || {
         grep -E 'ERROR|FAILED' "$build/tests/$test.live.log"
         exit 1

@@ -21,6 +21,7 @@ from torch.optim import lr_scheduler
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from nn_golden import Golden  # noqa: E402
 from nn_lamb import CatalystLamb, Lamb  # noqa: E402
+from nn_lion import Lion  # noqa: E402
 
 STEPS = 20
 torch.set_num_threads(1)
@@ -386,6 +387,24 @@ OPTIMIZERS = [
      lambda p: CatalystLamb(p, lr=0.02, betas=(0.8, 0.95), eps=1e-5, weight_decay=0.1)),
     ("catalyst_lamb_large", lambda p: CatalystLamb(p, lr=0.02, eps=1e-2, weight_decay=0.1)),
     ("catalyst_lamb_adam", lambda p: CatalystLamb(p, lr=0.02, weight_decay=0.1, adam=True)),
+    ("nadam", lambda p: optim.NAdam(p)),
+    ("nadam_options", lambda p: optim.NAdam(p, lr=0.01, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.05, momentum_decay=0.05)),
+    ("radam", lambda p: optim.RAdam(p)),
+    ("radam_options", lambda p: optim.RAdam(p, lr=0.02, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)),
+    ("adamax", lambda p: optim.Adamax(p)),
+    ("adamax_options", lambda p: optim.Adamax(p, lr=0.02, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)),
+    ("adamax_maximize", lambda p: optim.Adamax(p, maximize=True)),
+    ("adadelta", lambda p: optim.Adadelta(p)),
+    ("adadelta_options", lambda p: optim.Adadelta(p, lr=0.5, rho=0.8, eps=1e-4, weight_decay=0.1)),
+    ("adadelta_maximize", lambda p: optim.Adadelta(p, maximize=True)),
+    ("rprop", lambda p: optim.Rprop(p)),
+    ("rprop_options", lambda p: optim.Rprop(p, lr=0.02, etas=(0.3, 1.4), step_sizes=(1e-3, 0.05))),
+    ("rprop_maximize", lambda p: optim.Rprop(p, lr=1e-3, maximize=True)),
+    ("asgd", lambda p: optim.ASGD(p, lr=0.1)),
+    ("asgd_options", lambda p: optim.ASGD(p, lr=0.2, lambd=0.05, alpha=0.5, t0=4, weight_decay=0.1)),
+    ("asgd_maximize", lambda p: optim.ASGD(p, maximize=True)),
+    ("lion", lambda p: Lion(p, lr=1e-3)),
+    ("lion_options", lambda p: Lion(p, lr=0.01, betas=(0.8, 0.95), weight_decay=0.1)),
 ]
 
 
@@ -442,6 +461,17 @@ def optimizers(golden):
             scheduler=lambda o: lr_scheduler.OneCycleLR(o, 0.05, total_steps=20))
     descend(golden, "cosine", lambda model: optim.Adam(model.parameters(), lr=0.05),
             scheduler=lambda o: lr_scheduler.CosineAnnealingLR(o, 10))
+    descend(golden, "nadam_clip_norm", lambda model: optim.NAdam(model.parameters(), lr=0.02),
+            clip=lambda p: nn.utils.clip_grad_norm_(p, 0.3))
+    descend(golden, "asgd_cosine", lambda model: optim.ASGD(model.parameters(), lr=0.1),
+            scheduler=lambda o: lr_scheduler.CosineAnnealingLR(o, 10))
+    descend(golden, "radam_one_cycle", lambda model: optim.RAdam(model.parameters()),
+            scheduler=lambda o: lr_scheduler.OneCycleLR(o, 0.05, total_steps=20))
+    descend(golden, "nadam_one_cycle", lambda model: optim.NAdam(model.parameters()),
+            scheduler=lambda o: lr_scheduler.OneCycleLR(o, 0.05, total_steps=20))
+    descend(golden, "accumulate_adamax", lambda model: optim.Adamax(model.parameters(), lr=0.02), accumulate=3)
+    descend(golden, "rprop_groups", lambda model: optim.Rprop([
+        {"params": model[0].parameters(), "lr": 0.05}, {"params": model[2].parameters()}]))
 
 
 def sequential(optimizer):
@@ -481,6 +511,12 @@ def warmup_cyclic(optimizer):
         lr_scheduler.CyclicLR(optimizer, 0.02, 0.2, step_size_up=5, max_momentum=0.8, base_momentum=0.6)], milestones=[8])
 
 
+def chained(optimizer):
+    return lr_scheduler.ChainedScheduler([
+        lr_scheduler.ConstantLR(optimizer, factor=0.1, total_iters=4), lr_scheduler.ExponentialLR(optimizer, 0.95),
+        lr_scheduler.MultiStepLR(optimizer, [10, 30], gamma=0.5)])
+
+
 S = lr_scheduler
 SCHEDULERS = [
     ("step_lr", lambda o: S.StepLR(o, 7)),
@@ -498,6 +534,8 @@ SCHEDULERS = [
     ("cosine_annealing_warm_restarts_options",
      lambda o: S.CosineAnnealingWarmRestarts(o, 4, T_mult=2, eta_min=0.001)),
     ("lambda_lr", lambda o: S.LambdaLR(o, lambda epoch: 0.95 ** epoch)),
+    ("multiplicative_lr", lambda o: S.MultiplicativeLR(o, lambda epoch: 0.95 + 0.001 * epoch)),
+    ("chained_scheduler", chained),
     ("one_cycle_lr", lambda o: S.OneCycleLR(o, 0.5, total_steps=60)),
     ("one_cycle_lr_options", lambda o: S.OneCycleLR(
         o, 0.5, epochs=6, steps_per_epoch=10, pct_start=0.25, anneal_strategy="linear", base_momentum=0.7,

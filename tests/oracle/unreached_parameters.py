@@ -34,6 +34,9 @@ OPTIMIZERS = {
     "adam": lambda p: torch.optim.Adam(p, lr=0.05, weight_decay=0.05),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.05, weight_decay=0.1),
     "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.9, weight_decay=0.05),
+    "nadam": lambda p: torch.optim.NAdam(p, lr=0.05, weight_decay=0.05),
+    "asgd": lambda p: torch.optim.ASGD(p, lr=0.05, lambd=0.1, t0=2),
+    "rprop": lambda p: torch.optim.Rprop(p, lr=0.05),
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1, lr_decay=0.1, weight_decay=0.05, initial_accumulator_value=0.1),
 }
 

@@ -42,6 +42,41 @@ static lk_optimizer *adagrad(void)
     return lk_adagrad(.lr = 0.05, .initial_accumulator_value = 0.1);
 }
 
+static lk_optimizer *nadam(void)
+{
+    return lk_nadam(.lr = 0.02);
+}
+
+static lk_optimizer *radam(void)
+{
+    return lk_radam(.lr = 0.02, .beta2 = 0.8);
+}
+
+static lk_optimizer *adadelta(void)
+{
+    return lk_adadelta();
+}
+
+static lk_optimizer *adamax(void)
+{
+    return lk_adamax(.weight_decay = 0.01);
+}
+
+static lk_optimizer *rprop(void)
+{
+    return lk_rprop();
+}
+
+static lk_optimizer *asgd(void)
+{
+    return lk_asgd(.lr = 0.05, .t0 = 2);
+}
+
+static lk_optimizer *lion(void)
+{
+    return lk_lion(.lr = 0.01, .weight_decay = 0.01);
+}
+
 static lk_optimizer *lamb(void)
 {
     return lk_lamb(.lr = 0.01);
@@ -106,8 +141,9 @@ static void expect_same(job divided)
 static void every_rule_gives_the_same_bits(void **state)
 {
     (void)state;
-    lk_optimizer *(*optimizers[])(void) = {plain_sgd, nesterov, amsgrad, adamw, rmsprop, adagrad};
-    for (int i = 0; i < 6; i++)
+    lk_optimizer *(*optimizers[])(void) = {plain_sgd, nesterov, amsgrad, adamw, rmsprop, adagrad, nadam,
+                                           radam,     adadelta, adamax,  rprop, asgd,    lion};
+    for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
         for (int ranks = 2; ranks <= 3; ranks++)
             expect_same((job){.ranks = ranks, .optimizer = optimizers[i]});
 }

@@ -48,6 +48,9 @@ static lk_optimizer *make_optimizer(const char *name)
     if (!strcmp(name, "adamw")) return lk_adamw(.lr = 0.05, .weight_decay = 0.1);
     if (!strcmp(name, "rmsprop")) return lk_rmsprop(.lr = 0.01, .momentum = 0.9, .weight_decay = 0.05);
     if (!strcmp(name, "lamb")) return lk_lamb(.lr = 0.05, .weight_decay = 0.1);
+    if (!strcmp(name, "nadam")) return lk_nadam(.lr = 0.05, .weight_decay = 0.05);
+    if (!strcmp(name, "asgd")) return lk_asgd(.lr = 0.05, .lambd = 0.1, .t0 = 2);
+    if (!strcmp(name, "rprop")) return lk_rprop(.lr = 0.05);
     return lk_adagrad(.lr = 0.1, .lr_decay = 0.1, .weight_decay = 0.05, .initial_accumulator_value = 0.1);
 }
 

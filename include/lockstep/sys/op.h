@@ -320,6 +320,17 @@ typedef enum lk_update_rule {
                           where centered */
     LK_UPDATE_ADAGRAD, /* state0: sum of squares */
     LK_UPDATE_LAMB,    /* state0: m, state1: v; one parameter a call, for its two norms */
+    /* These read a number that they share with no other rule from a field that they do not need. */
+    LK_UPDATE_NADAM,    /* state0: m, state1: v, state2: product of mu; lr_decay: momentum decay */
+    LK_UPDATE_RADAM,    /* state0: m, state1: v */
+    LK_UPDATE_ADADELTA, /* state0: square average, state1: that of changes; alpha: rho */
+    LK_UPDATE_ADAMAX,   /* state0: m, state1: the largest gradient, which fades */
+    LK_UPDATE_RPROP,    /* state0: last gradient, state1: step size; alpha, lr_decay: etas; eps,
+                           clip: bounds of a step */
+    LK_UPDATE_ASGD,     /* state0: averaged parameter, state1: eta; lr_decay: lambd, dampening:
+                           t0 */
+    LK_UPDATE_LION,     /* state0: m */
+    LK_UPDATE_COUNT
 } lk_update_rule;
 
 /* The numbers of an update that change between steps. They live in the optimizer; a kernel reads
@@ -331,7 +342,7 @@ typedef struct lk_hyper {
     bool no_trust;     /* lamb: the trust ratio is 1 */
     bool first;        /* of accumulate: overwrite instead of adding */
     int64_t step;      /* 1 at the first update */
-    double clip;       /* largest norm or magnitude; lamb: bound of |p|, or 0 */
+    double clip;       /* largest norm or magnitude; lamb: bound of |p|, or 0; rprop: of a step */
     double grad_scale; /* gradients are multiplied by it first; 0 stands for 1 */
     double grad_norm;  /* out: what clip_norm measured */
 } lk_hyper;

@@ -94,6 +94,45 @@ static lk_status build_kl_div(const lk_component *self, lk_args *args, void **ou
     return lki_built(lk_kl_div_loss_with(&options), out);
 }
 
+static lk_status build_margin(const lk_component *self, lk_args *args, void **out)
+{
+    bool has_margin = !strcmp(self->name, "HingeEmbeddingLoss");
+    lk_margin_loss_options options = {LK_SIZE(lk_margin_loss_options)};
+    options.reduction = reduction_of(args);
+    if (!has_margin) return lki_built(lk_soft_margin_loss_with(&options), out);
+    options.margin = lki_number_meant(lk_arg_float(args, "margin"));
+    return lki_built(lk_hinge_embedding_loss_with(&options), out);
+}
+
+static lk_status build_poisson_nll(const lk_component *self, lk_args *args, void **out)
+{
+    lk_poisson_nll_loss_options options = {
+        LK_SIZE(lk_poisson_nll_loss_options), .no_log_input = !lk_arg_bool(args, "log_input"),
+        .full = lk_arg_bool(args, "full"), .eps = lki_number_meant(lk_arg_float(args, "eps"))};
+    (void)self;
+    options.reduction = reduction_of(args);
+    return lki_built(lk_poisson_nll_loss_with(&options), out);
+}
+
+static lk_status build_multi_margin(const lk_component *self, lk_args *args, void **out)
+{
+    bool has_margin = !strcmp(self->name, "MultiMarginLoss");
+    lk_multi_margin_loss_options options = {LK_SIZE(lk_multi_margin_loss_options)};
+    lk_tensor *weight = NULL;
+    options.reduction = reduction_of(args);
+    if (has_margin) {
+        options.p = lk_arg_int(args, "p");
+        options.margin = lki_number_meant(lk_arg_float(args, "margin"));
+        if (options.p < 1) return lki_fail(LK_ERR_CONFIG, "p: expected 1 or 2, found %d", options.p);
+    }
+    LKI_TRY(lki_arg_tensor(args, "weight", &weight));
+    options.weight = weight;
+    lk_criterion *criterion =
+        has_margin ? lk_multi_margin_loss_with(&options) : lk_multi_label_soft_margin_loss_with(&options);
+    lk_tensor_free(weight);
+    return lki_built(criterion, out);
+}
+
 /* In PyTorch's positional order, with the two that it keeps for the sake of old programs. */
 #define SIZE_AVERAGE LKI_REFUSED("size_average", NULL, "write reduction: mean, sum or none")
 #define REDUCE       LKI_REFUSED("reduce", NULL, "write reduction: mean, sum or none")
@@ -143,6 +182,29 @@ static const lk_parameter kl_div_parameters[] = {
     {0},
 };
 
+static const lk_parameter hinge_parameters[] = {
+    LKI_FLOAT("margin", "1.0", "how far apart samples of -1 must be"), SIZE_AVERAGE, REDUCE, REDUCTION, {0}};
+static const lk_parameter poisson_nll_parameters[] = {
+    LKI_BOOL("log_input", "true", "the prediction is the logarithm of the rate"),
+    LKI_BOOL("full", "false", "add Stirling's approximation of log(target!)"),
+    SIZE_AVERAGE,
+    LKI_FLOAT("eps", "1e-8", "added to a rate before its logarithm"),
+    REDUCE,
+    REDUCTION,
+    {0},
+};
+static const lk_parameter multi_label_parameters[] = {
+    LKI_TENSOR("weight", LKI_OPTIONAL, "a weight for each class"), SIZE_AVERAGE, REDUCE, REDUCTION, {0}};
+static const lk_parameter multi_margin_parameters[] = {
+    LKI_INT("p", "1", "the power: 1 or 2"),
+    LKI_FLOAT("margin", "1.0", "by how much the right class must win"),
+    LKI_TENSOR("weight", LKI_OPTIONAL, "a weight for each class"),
+    SIZE_AVERAGE,
+    REDUCE,
+    REDUCTION,
+    {0},
+};
+
 const lk_component lki_criterion_components[] = {
     {"CrossEntropyLoss", "torch.nn.CrossEntropyLoss", LK_KIND_CRITERION,
      "Logits against classes or probabilities.", .parameters = cross_entropy_parameters,
@@ -168,5 +230,18 @@ const lk_component lki_criterion_components[] = {
     {"KLDivLoss", "torch.nn.KLDivLoss", LK_KIND_CRITERION,
      "The Kullback-Leibler divergence of log-probabilities.", .parameters = kl_div_parameters,
      .build = build_kl_div},
+    {"SoftMarginLoss", "torch.nn.SoftMarginLoss", LK_KIND_CRITERION, "The logistic loss against 1 and -1.",
+     .parameters = plain_parameters, .build = build_margin},
+    {"HingeEmbeddingLoss", "torch.nn.HingeEmbeddingLoss", LK_KIND_CRITERION,
+     "Distances that should be small for 1 and large for -1.", .parameters = hinge_parameters,
+     .build = build_margin},
+    {"PoissonNLLLoss", "torch.nn.PoissonNLLLoss", LK_KIND_CRITERION, "Rates against counts.",
+     .parameters = poisson_nll_parameters, .build = build_poisson_nll},
+    {"MultiLabelSoftMarginLoss", "torch.nn.MultiLabelSoftMarginLoss", LK_KIND_CRITERION,
+     "Logits against 0 and 1, averaged over the classes.", .parameters = multi_label_parameters,
+     .build = build_multi_margin},
+    {"MultiMarginLoss", "torch.nn.MultiMarginLoss", LK_KIND_CRITERION,
+     "The right class must win against each other by a margin.", .parameters = multi_margin_parameters,
+     .build = build_multi_margin},
     {0},
 };

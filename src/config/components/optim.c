@@ -159,6 +159,113 @@ static lk_status build_adagrad(const lk_component *self, lk_args *args, void **o
     return lki_built(lk_adagrad_with(&options), out);
 }
 
+static lk_status build_nadam(const lk_component *self, lk_args *args, void **out)
+{
+    lk_param_group groups[MAX_GROUPS];
+    lk_nadam_options options = {
+        LK_SIZE(lk_nadam_options),
+        .lr = lki_number_meant(lk_arg_float(args, "lr")),
+        .eps = lki_number_meant(lk_arg_float(args, "eps")),
+        .weight_decay = lk_arg_float(args, "weight_decay"),
+        .momentum_decay = lki_number_meant(lk_arg_float(args, "momentum_decay")),
+        .maximize = lk_arg_bool(args, "maximize"),
+    };
+    (void)self;
+    LKI_TRY(read_betas(args, &options.beta1, &options.beta2));
+    LKI_TRY(read_groups(args, groups, &options.groups));
+    return lki_built(lk_nadam_with(&options), out);
+}
+
+typedef lk_optimizer *radam_function(const lk_radam_options *options);
+
+static lk_status build_radam(const lk_component *self, lk_args *args, void **out)
+{
+    radam_function *const *create = self->context;
+    lk_param_group groups[MAX_GROUPS];
+    lk_radam_options options = {
+        LK_SIZE(lk_radam_options),
+        .lr = lki_number_meant(lk_arg_float(args, "lr")),
+        .eps = lki_number_meant(lk_arg_float(args, "eps")),
+        .weight_decay = lk_arg_float(args, "weight_decay"),
+        .maximize = lk_arg_bool(args, "maximize"),
+    };
+    LKI_TRY(read_betas(args, &options.beta1, &options.beta2));
+    LKI_TRY(read_groups(args, groups, &options.groups));
+    return lki_built((*create)(&options), out);
+}
+
+static lk_status build_adadelta(const lk_component *self, lk_args *args, void **out)
+{
+    lk_param_group groups[MAX_GROUPS];
+    lk_adadelta_options options = {
+        LK_SIZE(lk_adadelta_options),
+        .lr = lki_number_meant(lk_arg_float(args, "lr")),
+        .rho = lki_number_meant(lk_arg_float(args, "rho")),
+        .eps = lki_number_meant(lk_arg_float(args, "eps")),
+        .weight_decay = lk_arg_float(args, "weight_decay"),
+        .maximize = lk_arg_bool(args, "maximize"),
+    };
+    (void)self;
+    LKI_TRY(read_groups(args, groups, &options.groups));
+    return lki_built(lk_adadelta_with(&options), out);
+}
+
+static lk_status read_pair(lk_args *args, const char *name, double *first, double *second)
+{
+    int count = lk_arg_count(args, name);
+    if (count != 2) return lki_fail(LK_ERR_CONFIG, "%s: expected two numbers, found %d", name, count);
+    *first = lki_number_meant(lk_arg_float_at(args, name, 0));
+    *second = lki_number_meant(lk_arg_float_at(args, name, 1));
+    return LK_OK;
+}
+
+static lk_status build_rprop(const lk_component *self, lk_args *args, void **out)
+{
+    lk_param_group groups[MAX_GROUPS];
+    lk_rprop_options options = {
+        LK_SIZE(lk_rprop_options),
+        .lr = lki_number_meant(lk_arg_float(args, "lr")),
+        .maximize = lk_arg_bool(args, "maximize"),
+    };
+    (void)self;
+    LKI_TRY(read_pair(args, "etas", &options.eta_minus, &options.eta_plus));
+    LKI_TRY(read_pair(args, "step_sizes", &options.step_size_min, &options.step_size_max));
+    LKI_TRY(read_groups(args, groups, &options.groups));
+    return lki_built(lk_rprop_with(&options), out);
+}
+
+static lk_status build_asgd(const lk_component *self, lk_args *args, void **out)
+{
+    lk_param_group groups[MAX_GROUPS];
+    lk_asgd_options options = {
+        LK_SIZE(lk_asgd_options),
+        .lr = lki_number_meant(lk_arg_float(args, "lr")),
+        .lambd = lki_number_meant(lk_arg_float(args, "lambd")),
+        .alpha = lki_number_meant(lk_arg_float(args, "alpha")),
+        .t0 = lki_number_meant(lk_arg_float(args, "t0")),
+        .weight_decay = lk_arg_float(args, "weight_decay"),
+        .maximize = lk_arg_bool(args, "maximize"),
+    };
+    (void)self;
+    LKI_TRY(read_groups(args, groups, &options.groups));
+    return lki_built(lk_asgd_with(&options), out);
+}
+
+static lk_status build_lion(const lk_component *self, lk_args *args, void **out)
+{
+    lk_param_group groups[MAX_GROUPS];
+    lk_lion_options options = {
+        LK_SIZE(lk_lion_options),
+        .lr = lki_number_meant(lk_arg_float(args, "lr")),
+        .weight_decay = lk_arg_float(args, "weight_decay"),
+        .maximize = lk_arg_bool(args, "maximize"),
+    };
+    (void)self;
+    LKI_TRY(read_betas(args, &options.beta1, &options.beta2));
+    LKI_TRY(read_groups(args, groups, &options.groups));
+    return lki_built(lk_lion_with(&options), out);
+}
+
 #define PARAMS                                                                                               \
     {                                                                                                        \
         .name = "params", .type = LK_PARAMETER_OBJECTS, .kind = LK_KIND_PARAMETERS,                          \
@@ -170,6 +277,11 @@ static lk_status build_adagrad(const lk_component *self, lk_args *args, void **o
 #define EPS(default_)          LKI_FLOAT("eps", default_, "added to the denominator")
 #define BETAS                  LKI_FLOATS("betas", "[0.9, 0.999]", "how long the gradient and its square are remembered")
 #define MAXIMIZE               LKI_BOOL("maximize", "false", "climb instead of descend")
+
+/* How PyTorch divides an update into kernels, which does not change its result. */
+#define SWITCHES                                                                                             \
+    LKI_NO_EFFECT("foreach", "false", "one call updates all parameters of a group"),                         \
+        LKI_NO_EFFECT("fused", "false", "one call updates all parameters of a group")
 
 static const lk_parameter group_parameters[] = {
     LKI_OBJECT("params", PARAMETERS, LKI_REQUIRED, "whose parameters, as in {_var_: head.parameters}"),
@@ -188,6 +300,7 @@ static const lk_parameter sgd_parameters[] = {
     WEIGHT_DECAY("0"),
     LKI_BOOL("nesterov", "false", "look ahead along the momentum"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
 static const lk_parameter adam_parameters[] = {
@@ -198,6 +311,7 @@ static const lk_parameter adam_parameters[] = {
     WEIGHT_DECAY("0"),
     LKI_BOOL("amsgrad", "false", "use the largest second moment so far"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
 static const lk_parameter adamw_parameters[] = {
@@ -208,6 +322,7 @@ static const lk_parameter adamw_parameters[] = {
     WEIGHT_DECAY("1e-2"),
     LKI_BOOL("amsgrad", "false", "use the largest second moment so far"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
 static const lk_parameter lamb_parameters[] = {
@@ -230,6 +345,7 @@ static const lk_parameter rmsprop_parameters[] = {
     LKI_FLOAT("momentum", "0", "how long the direction is remembered"),
     LKI_BOOL("centered", "false", "divide by the deviation instead of the root mean square"),
     MAXIMIZE,
+    SWITCHES,
     {0},
 };
 static const lk_parameter adagrad_parameters[] = {
@@ -239,6 +355,74 @@ static const lk_parameter adagrad_parameters[] = {
     WEIGHT_DECAY("0"),
     LKI_FLOAT("initial_accumulator_value", "0", "the sum of squares at the start"),
     EPS("1e-10"),
+    MAXIMIZE,
+    SWITCHES,
+    {0},
+};
+
+static const lk_parameter nadam_parameters[] = {
+    PARAMS,
+    LKI_FLOAT("lr", "2e-3", "the learning rate"),
+    BETAS,
+    EPS("1e-8"),
+    WEIGHT_DECAY("0"),
+    LKI_FLOAT("momentum_decay", "4e-3", "how fast the momentum grows to its full size"),
+    MAXIMIZE,
+    SWITCHES,
+    {0},
+};
+static const lk_parameter radam_parameters[] = {PARAMS,
+                                                LKI_FLOAT("lr", "1e-3", "the learning rate"),
+                                                BETAS,
+                                                EPS("1e-8"),
+                                                WEIGHT_DECAY("0"),
+                                                MAXIMIZE,
+                                                SWITCHES,
+                                                {0}};
+static const lk_parameter adamax_parameters[] = {PARAMS,
+                                                 LKI_FLOAT("lr", "2e-3", "the learning rate"),
+                                                 BETAS,
+                                                 EPS("1e-8"),
+                                                 WEIGHT_DECAY("0"),
+                                                 MAXIMIZE,
+                                                 SWITCHES,
+                                                 {0}};
+static const lk_parameter adadelta_parameters[] = {
+    PARAMS,
+    LKI_FLOAT("lr", "1.0", "the learning rate"),
+    LKI_FLOAT("rho", "0.9", "how long the squares of the gradient and of the change are remembered"),
+    EPS("1e-6"),
+    WEIGHT_DECAY("0"),
+    MAXIMIZE,
+    SWITCHES,
+    {0},
+};
+static const lk_parameter rprop_parameters[] = {
+    PARAMS,
+    LKI_FLOAT("lr", "1e-2", "the first size of each step"),
+    LKI_FLOATS("etas", "[0.5, 1.2]", "by how much a step shrinks and grows"),
+    LKI_FLOATS("step_sizes", "[0.000001, 50]", "the smallest and the largest step"),
+    MAXIMIZE,
+    SWITCHES,
+    {0},
+};
+static const lk_parameter asgd_parameters[] = {
+    PARAMS,
+    LKI_FLOAT("lr", "1e-2", "the learning rate"),
+    LKI_FLOAT("lambd", "1e-4", "the decay term"),
+    LKI_FLOAT("alpha", "0.75", "the power by which the learning rate falls"),
+    LKI_FLOAT("t0", "1e6", "the update at which averaging begins"),
+    WEIGHT_DECAY("0"),
+    MAXIMIZE,
+    SWITCHES,
+    {0},
+};
+static const lk_parameter lion_parameters[] = {
+    PARAMS,
+    LKI_FLOAT("lr", "1e-4", "the learning rate"),
+    LKI_FLOATS("betas", "[0.9, 0.99]",
+               "how much of the momentum steps follow, and how long it is remembered"),
+    WEIGHT_DECAY("0"),
     MAXIMIZE,
     {0},
 };
@@ -261,5 +445,23 @@ const lk_component lki_optimizer_components[] = {
      .parameters = rmsprop_parameters, .build = build_rmsprop},
     {"Adagrad", "torch.optim.Adagrad", LK_KIND_OPTIMIZER, "The gradient over the root of its squares' sum.",
      .parameters = adagrad_parameters, .build = build_adagrad},
+    {"NAdam", "torch.optim.NAdam", LK_KIND_OPTIMIZER, "Adam with Nesterov's momentum.",
+     .parameters = nadam_parameters, .build = build_nadam},
+    {"RAdam", "torch.optim.RAdam", LK_KIND_OPTIMIZER,
+     "Adam that adapts only when its second moment is known well enough.", .parameters = radam_parameters,
+     .build = build_radam, .context = &(radam_function *const){lk_radam_with}},
+    {"Adamax", "torch.optim.Adamax", LK_KIND_OPTIMIZER, "Adam by the largest gradient so far, which fades.",
+     .parameters = adamax_parameters, .build = build_radam,
+     .context = &(radam_function *const){lk_adamax_with}},
+    {"Adadelta", "torch.optim.Adadelta", LK_KIND_OPTIMIZER,
+     "The gradient, scaled by how large changes and gradients have been.", .parameters = adadelta_parameters,
+     .build = build_adadelta},
+    {"Rprop", "torch.optim.Rprop", LK_KIND_OPTIMIZER, "Steps by the gradient's sign, of sizes that adapt.",
+     .parameters = rprop_parameters, .build = build_rprop},
+    {"ASGD", "torch.optim.ASGD", LK_KIND_OPTIMIZER,
+     "Averaged gradient descent; the average is kept beside the parameters, as in PyTorch.",
+     .parameters = asgd_parameters, .build = build_asgd},
+    {"Lion", NULL, LK_KIND_OPTIMIZER, "Steps by the sign of an interpolated momentum.",
+     .parameters = lion_parameters, .build = build_lion},
     {0},
 };

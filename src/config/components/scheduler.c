@@ -169,6 +169,18 @@ static lk_status build_sequential(const lk_component *self, lk_args *args, void 
     return lki_built(lk_sequential_lr_with(&options), out);
 }
 
+static lk_status build_chained(const lk_component *self, lk_args *args, void **out)
+{
+    int count = lk_arg_count(args, "schedulers");
+    LKI_SCOPED lk_scheduler **schedulers = LKI_NEW_ARRAY(lk_scheduler *, count + 1);
+    lk_chained_scheduler_options options = {LK_SIZE(lk_chained_scheduler_options),
+                                            .schedulers = {schedulers, count}};
+    (void)self;
+    if (!schedulers) return LK_ERR_NOMEM;
+    for (int i = 0; i < count; i++) schedulers[i] = lk_arg_take_at(args, "schedulers", i);
+    return lki_built(lk_chained_scheduler_with(&options), out);
+}
+
 static lk_status build_warmup(const lk_component *self, lk_args *args, void **out)
 {
     lk_warmup_lr_options options = {LK_SIZE(lk_warmup_lr_options),
@@ -269,6 +281,8 @@ static const lk_parameter sequential_parameters[] = {
     MILESTONES,
     LAST,
     {0}};
+static const lk_parameter chained_parameters[] = {
+    LKI_OBJECTS("schedulers", SCHEDULER, LKI_REQUIRED, "the schedules; each multiplies the rate"), {0}};
 static const lk_parameter warmup_parameters[] = {
     OPTIMIZER,
     LKI_INT64("steps", LKI_REQUIRED, "of the warm-up: epochs, or batches where `then` counts those"),
@@ -297,6 +311,7 @@ const lk_component lki_scheduler_components[] = {
     ENTRY("CyclicLR", "The rate back and forth; counts batches.", cyclic),
     ENTRY("ReduceLROnPlateau", "The rate times a factor when a metric gets no better.", plateau),
     ENTRY("SequentialLR", "Schedules one after the other, all by epochs or all by batches.", sequential),
+    ENTRY("ChainedScheduler", "Several schedules at once, all by epochs or all by batches.", chained),
     {.name = "WarmupLR",
      .kind = LK_KIND_SCHEDULER,
      .help = "A linear warm-up, then another schedule.",

@@ -47,8 +47,10 @@ typedef struct lki_update_args {
     float *state[3];
     float grad_scale; /* its sign carries maximize */
     float lr, momentum, keep, weight_decay, beta1, beta2, rest1, rest2, eps, inverse_root,
-        decay; /* rest: 1 - beta */
-    bool nesterov, first, amsgrad, centered;
+        decay;       /* rest: 1 - beta */
+    float mu, next;  /* nadam: mu of this step and the next; asgd: mu of this step, eta of the next */
+    float low, high; /* rprop: the bounds of a step */
+    bool nesterov, first, amsgrad, centered, rectifies;
 } lki_update_args;
 
 /* One group of one sample of a convolution, always with three spatial axes: (channels, in...) to (out...). */
@@ -182,7 +184,7 @@ typedef struct lki_cpu_kernels {
     double (*loss)(const lki_loss_args *args, float *out, int64_t begin, int64_t end);
     void (*loss_grad)(const lki_loss_args *args, float *dx, int64_t begin, int64_t end);
 
-    void (*update[LK_UPDATE_LAMB + 1])(const lki_update_args *args, int64_t begin, int64_t end);
+    void (*update[LK_UPDATE_COUNT])(const lki_update_args *args, int64_t begin, int64_t end);
     /* Windows over one plane (in...) to (out...); with NaN and ties as op.h says. y or index may be NULL.
      * sum_pool leaves the division to the caller. */
     void (*max_pool_plane)(float *y, int32_t *index, const lki_conv *c, const float *x);

@@ -20,6 +20,49 @@ static float scaler_at(const lk_call *call, int index, lk_scaler_field field)
     return scaler ? scaler[field] : 0;
 }
 
+/* rho = 2 / (1 - beta2) - 1, rho_t = rho - 2 t beta2^t / (1 - beta2^t); from rho_t > 5 on r^2 = (rho_t - 4)
+ * (rho_t - 2) rho /
+ * ((rho - 4) (rho - 2) rho_t), and the rate is lr r sqrt(1 - beta2^t) / (1 - beta1^t). */
+static void ready_radam(const lk_hyper *h, double step, lki_update_args *args)
+{
+    double left = pow(h->beta2, step), rate = h->lr / (1 - pow(h->beta1, step));
+    double most = 2 / (1 - h->beta2) - 1, now = most - 2 * step * left / (1 - left);
+    args->rectifies = now > 5;
+    if (args->rectifies)
+        rate *= sqrt((now - 4) * (now - 2) * most / ((most - 4) * (most - 2) * now) * (1 - left));
+    args->lr = (float)rate;
+}
+
+static void ready_more(lk_update_rule rule, const lk_hyper *h, double step, lki_update_args *args)
+{
+    args->amsgrad = false;
+    switch (rule) {
+    case LK_UPDATE_NADAM:
+        args->mu = (float)(h->beta1 * (1 - 0.5 * pow(0.96, step * h->lr_decay)));
+        args->next = (float)(h->beta1 * (1 - 0.5 * pow(0.96, (step + 1) * h->lr_decay)));
+        args->inverse_root = (float)(1 / sqrt(1 - pow(h->beta2, step)));
+        break;
+    case LK_UPDATE_RADAM: ready_radam(h, step, args); break;
+    case LK_UPDATE_ADADELTA:
+        args->beta1 = (float)h->alpha;
+        args->rest1 = (float)(1 - h->alpha);
+        break;
+    case LK_UPDATE_ADAMAX: args->lr = (float)(h->lr / (1 - pow(h->beta1, step))); break;
+    case LK_UPDATE_RPROP:
+        args->beta1 = (float)h->alpha;
+        args->beta2 = (float)h->lr_decay;
+        args->low = (float)h->eps;
+        args->high = (float)h->clip;
+        break;
+    case LK_UPDATE_ASGD:
+        args->beta1 = (float)h->lr_decay;
+        args->mu = (float)(1 / fmax(1, step - 1 - h->dampening));
+        args->next = (float)(h->lr / pow(1 + h->lr_decay * h->lr * step, h->alpha));
+        break;
+    default: break;
+    }
+}
+
 /* The numbers that a rule's formula needs, rounded once to f32 from doubles, as PyTorch's scalars are. */
 static lki_update_args ready(const lk_call *call)
 {
@@ -58,6 +101,7 @@ static lki_update_args ready(const lk_call *call)
         break;
     case LK_UPDATE_ADAGRAD: args.lr = (float)(h->lr / (1 + (step - 1) * h->lr_decay)); break;
     case LK_UPDATE_SGD: break;
+    default: ready_more(call->attr->update.rule, h, step, &args); break;
     }
     return args;
 }
@@ -86,7 +130,7 @@ static lk_status run_update(const lk_call *call)
 lk_status lki_cpu_prepare_update(lki_cpu *cpu, lk_call *call)
 {
     int rule = (int)call->attr->update.rule;
-    if (rule < 0 || rule > LK_UPDATE_LAMB || !cpu->kernels->update[rule] || !lki_cpu_all_f32(call, 0))
+    if (rule < 0 || rule >= LK_UPDATE_COUNT || !cpu->kernels->update[rule] || !lki_cpu_all_f32(call, 0))
         return LK_OK;
     call->run = run_update;
     return LK_OK;

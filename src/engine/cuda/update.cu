@@ -4,6 +4,7 @@
  * parameters; where live->skip is set, or the scaler says that the gradients were not finite, every kernel
  * returns at once. */
 #include "engine/cuda/small/small.cuh"
+#include "engine/cuda/update_more.cuh"
 #include "engine/cuda/update_rules.cuh"
 
 namespace
@@ -96,6 +97,15 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK) update_kernel(slices s)
     if (skips<T>(s)) return;
     const lki_cuda_numbers<W> n = read_numbers<T>(s, RULE);
     over_slices<T, N, PARAM | STATES>(s, [&](lki_cuda_element<W> &e) { lki_cuda_apply_rule<W, RULE>(n, e); });
+}
+
+template <typename T, int N, int RULE> __global__ void __launch_bounds__(LKI_CUDA_BLOCK) more_kernel(slices s)
+{
+    using W = typename lki_cuda_wide<T>::type;
+    if (skips<T>(s)) return;
+    const lki_cuda_more_numbers<W> n =
+        lki_cuda_more_numbers_of<W>(&s.live->hyper[s.slot], (double)scaler_at<T>(s, LK_SCALER_SKIPPED), RULE);
+    over_slices<T, N, PARAM | STATES>(s, [&](lki_cuda_element<W> &e) { lki_cuda_apply_more<W, RULE>(n, e); });
 }
 
 /* ---- lamb ---- */
@@ -238,6 +248,16 @@ lk_status launch_rule(const lk_call *call, const slices &s, int grid, cudaStream
         lamb_average_kernel<T, N><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s, partial);
         if (grid > 1) lamb_apply_kernel<T, N><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s, partial, grid);
         break;
+    case LK_UPDATE_NADAM: more_kernel<T, N, LK_UPDATE_NADAM><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
+    case LK_UPDATE_RADAM: more_kernel<T, N, LK_UPDATE_RADAM><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
+    case LK_UPDATE_ADADELTA:
+        more_kernel<T, N, LK_UPDATE_ADADELTA><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s);
+        break;
+    case LK_UPDATE_ADAMAX: more_kernel<T, N, LK_UPDATE_ADAMAX><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
+    case LK_UPDATE_RPROP: more_kernel<T, N, LK_UPDATE_RPROP><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
+    case LK_UPDATE_ASGD: more_kernel<T, N, LK_UPDATE_ASGD><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
+    case LK_UPDATE_LION: more_kernel<T, N, LK_UPDATE_LION><<<grid, LKI_CUDA_BLOCK, 0, stream>>>(s); break;
+    case LK_UPDATE_COUNT: break;
     }
     LKI_LAUNCHED();
     return LK_OK;
@@ -289,7 +309,7 @@ template <typename T> lk_status run_typed(const lk_call *call, const slices &s, 
 void take_note(const lk_call *call, const slices &s, lki_cuda *cuda)
 {
     bool fits = call->op == LK_OP_UPDATE && call->in[0].dtype == LK_F32 && !s.scaler &&
-                call->attr->update.rule != LK_UPDATE_LAMB && s.count <= MOST_NOTED;
+                call->attr->update.rule < LK_UPDATE_LAMB && s.count <= MOST_NOTED;
     lki_cuda_note *note =
         fits ? lki_cuda_take_note(cuda, LKI_CUDA_SMALL_UPDATE, 1, (s.count + 1023) / 1024) : NULL;
     if (!note) return;
@@ -342,7 +362,7 @@ lk_status lki_cuda_prepare_update(lki_cuda *cuda, lk_call *call)
         return lki_cuda_fail(LK_ERR_UNSUPPORTED, "the cuda engine has no kernel for updates of %s",
                              lki_cuda_dtype_name(dtype));
     if (call->op == LK_OP_UPDATE &&
-        (call->attr->update.rule < LK_UPDATE_SGD || call->attr->update.rule > LK_UPDATE_LAMB))
+        (call->attr->update.rule < LK_UPDATE_SGD || call->attr->update.rule >= LK_UPDATE_COUNT))
         return lki_cuda_fail(LK_ERR_UNSUPPORTED, "there is no update rule %d", (int)call->attr->update.rule);
     int slot = lki_cuda_hyper_slot(cuda, call->attr->update.hyper, call->op == LK_OP_CLIP_NORM);
     if (slot < 0) return LK_ERR_UNSUPPORTED;

@@ -161,6 +161,138 @@ static void lamb(const lk_call *call, int64_t count)
         lki_ref_set(param, i, lki_ref_get(param, i) - h->lr * ratio * lamb_direction(call, i));
 }
 
+/* mu_t = beta1 (1 - 0.96^(t decay) / 2). */
+static double nadam_mu(const lk_hyper *h, double step)
+{
+    return h->beta1 * (1 - 0.5 * pow(0.96, step * h->lr_decay));
+}
+
+/* m and v as adam's, P the product of mu_1 ... mu_t, d = sqrt(v / (1 - beta2^t)) + eps; p -= lr ((1 - mu_t) /
+ * (1 - P) g + mu_(t+1) / (1 - P mu_t mu_(t+1)) m) / d. PyTorch 1.13 counts mu_t twice there. */
+static void nadam(const lk_call *call, int64_t count)
+{
+    const lk_hyper *h = call->attr->update.hyper;
+    const lk_tensor *param = &call->in[0];
+    double step = step_of(call), mu = nadam_mu(h, step), next = nadam_mu(h, step + 1);
+    for (int64_t i = 0; i < count; i++) {
+        double p = lki_ref_get(param, i), g = gradient_at(call, i) + h->weight_decay * p;
+        double m = average(&call->in[2], i, h->beta1, g), v = average(&call->in[3], i, h->beta2, g * g);
+        double product = (step <= 1 ? 1 : lki_ref_get(&call->in[4], i)) * mu;
+        lki_ref_set(&call->in[4], i, product);
+        double direction = (1 - mu) / (1 - product) * g + next / (1 - product * mu * next) * m;
+        lki_ref_set(param, i, p - h->lr * direction / (sqrt(v / (1 - pow(h->beta2, step))) + h->eps));
+    }
+}
+
+typedef struct radam_rate {
+    double rate;
+    bool rectifies; /* the second moment is known well enough */
+} radam_rate;
+
+/* rho = 2 / (1 - beta2) - 1, rho_t = rho - 2 t beta2^t / (1 - beta2^t); from rho_t > 5 on r^2 = (rho_t - 4)
+ * (rho_t - 2) rho /
+ * ((rho - 4) (rho - 2) rho_t). */
+static radam_rate radam_rate_at(const lk_hyper *h, double step)
+{
+    double left = pow(h->beta2, step), rate = h->lr / (1 - pow(h->beta1, step));
+    double most = 2 / (1 - h->beta2) - 1, now = most - 2 * step * left / (1 - left);
+    if (!(now > 5)) return (radam_rate){rate, false};
+    double square = (now - 4) * (now - 2) * most / ((most - 4) * (most - 2) * now);
+    return (radam_rate){rate * sqrt(square * (1 - left)), true};
+}
+
+/* p -= rate m / (sqrt(v) + eps) with rate = lr r sqrt(1 - beta2^t) / (1 - beta1^t); as long as r is not
+ * known, p -= lr / (1 - beta1^t) m. */
+static void radam(const lk_call *call, int64_t count)
+{
+    const lk_hyper *h = call->attr->update.hyper;
+    const lk_tensor *param = &call->in[0];
+    radam_rate rate = radam_rate_at(h, step_of(call));
+    for (int64_t i = 0; i < count; i++) {
+        double p = lki_ref_get(param, i), g = gradient_at(call, i) + h->weight_decay * p;
+        double m = average(&call->in[2], i, h->beta1, g), v = average(&call->in[3], i, h->beta2, g * g);
+        lki_ref_set(param, i, p - rate.rate * (rate.rectifies ? m / (sqrt(v) + h->eps) : m));
+    }
+}
+
+/* s is an average of g^2; d = sqrt(a + eps) / sqrt(s + eps) g, a is an average of d^2; p -= lr d. */
+static void adadelta(const lk_call *call, int64_t count)
+{
+    const lk_hyper *h = call->attr->update.hyper;
+    const lk_tensor *param = &call->in[0];
+    for (int64_t i = 0; i < count; i++) {
+        double p = lki_ref_get(param, i), g = gradient_at(call, i) + h->weight_decay * p;
+        double s = average(&call->in[2], i, h->alpha, g * g), a = lki_ref_get(&call->in[3], i);
+        double change = sqrt(a + h->eps) / sqrt(s + h->eps) * g;
+        average(&call->in[3], i, h->alpha, change * change);
+        lki_ref_set(param, i, p - h->lr * change);
+    }
+}
+
+/* u = max(beta2 u, |g| + eps); p -= lr / (1 - beta1^t) m / u. */
+static void adamax(const lk_call *call, int64_t count)
+{
+    const lk_hyper *h = call->attr->update.hyper;
+    const lk_tensor *param = &call->in[0];
+    double rate = h->lr / (1 - pow(h->beta1, step_of(call)));
+    for (int64_t i = 0; i < count; i++) {
+        double p = lki_ref_get(param, i), g = gradient_at(call, i) + h->weight_decay * p;
+        double m = average(&call->in[2], i, h->beta1, g);
+        double u = fmax(h->beta2 * lki_ref_get(&call->in[3], i), fabs(g) + h->eps);
+        lki_ref_set(&call->in[3], i, u);
+        lki_ref_set(param, i, p - rate * m / u);
+    }
+}
+
+/* s = lr at the first step; it grows where g has the sign of the last g, and shrinks where g has the other
+ * one, which then counts as 0; p -= sign(g) s. */
+static void rprop(const lk_call *call, int64_t count)
+{
+    const lk_hyper *h = call->attr->update.hyper;
+    const lk_tensor *param = &call->in[0];
+    bool first = step_of(call) <= 1;
+    for (int64_t i = 0; i < count; i++) {
+        double g = gradient_at(call, i), turn = first ? 0 : g * lki_ref_get(&call->in[2], i);
+        double s = first ? h->lr : lki_ref_get(&call->in[3], i);
+        s = fmin(fmax(s * (turn > 0 ? h->lr_decay : turn < 0 ? h->alpha : 1), h->eps), h->clip);
+        if (turn < 0) g = 0;
+        lki_ref_set(&call->in[2], i, g);
+        lki_ref_set(&call->in[3], i, s);
+        lki_ref_set(param, i, lki_ref_get(param, i) - ((g > 0) - (g < 0)) * s);
+    }
+}
+
+/* p = (1 - lambd eta) p - eta g, with the eta that the last step left; ax moves by mu = 1 / max(1, t - 1 -
+ * t0) towards p; eta = lr / (1 + lambd lr t)^alpha. */
+static void asgd(const lk_call *call, int64_t count)
+{
+    const lk_hyper *h = call->attr->update.hyper;
+    const lk_tensor *param = &call->in[0], *ax = &call->in[2], *eta = &call->in[3];
+    double step = step_of(call), mu = 1 / fmax(1, step - 1 - h->dampening);
+    double next = h->lr / pow(1 + h->lr_decay * h->lr * step, h->alpha);
+    for (int64_t i = 0; i < count; i++) {
+        double p = lki_ref_get(param, i), g = gradient_at(call, i) + h->weight_decay * p;
+        double rate = step <= 1 ? h->lr : lki_ref_get(eta, i), old = lki_ref_get(ax, i);
+        p = (1 - h->lr_decay * rate) * p - rate * g;
+        lki_ref_set(param, i, p);
+        lki_ref_set(ax, i, mu == 1 ? p : old + (p - old) * mu);
+        lki_ref_set(eta, i, next);
+    }
+}
+
+/* c = beta1 m + (1 - beta1) g; p = (1 - lr decay) p - lr sign(c); m is an average of g by beta2. */
+static void lion(const lk_call *call, int64_t count)
+{
+    const lk_hyper *h = call->attr->update.hyper;
+    const lk_tensor *param = &call->in[0];
+    for (int64_t i = 0; i < count; i++) {
+        double p = lki_ref_get(param, i), g = gradient_at(call, i);
+        double c = h->beta1 * lki_ref_get(&call->in[2], i) + (1 - h->beta1) * g;
+        average(&call->in[2], i, h->beta2, g);
+        lki_ref_set(param, i, p * (1 - h->lr * h->weight_decay) - h->lr * ((c > 0) - (c < 0)));
+    }
+}
+
 lk_status lki_ref_update(const lk_call *call)
 {
     int64_t count = lk_tensor_count(&call->in[0]);
@@ -172,6 +304,14 @@ lk_status lki_ref_update(const lk_call *call)
     case LK_UPDATE_RMSPROP: rmsprop(call, count); return LK_OK;
     case LK_UPDATE_ADAGRAD: adagrad(call, count); return LK_OK;
     case LK_UPDATE_LAMB: lamb(call, count); return LK_OK;
+    case LK_UPDATE_NADAM: nadam(call, count); return LK_OK;
+    case LK_UPDATE_RADAM: radam(call, count); return LK_OK;
+    case LK_UPDATE_ADADELTA: adadelta(call, count); return LK_OK;
+    case LK_UPDATE_ADAMAX: adamax(call, count); return LK_OK;
+    case LK_UPDATE_RPROP: rprop(call, count); return LK_OK;
+    case LK_UPDATE_ASGD: asgd(call, count); return LK_OK;
+    case LK_UPDATE_LION: lion(call, count); return LK_OK;
+    case LK_UPDATE_COUNT: break;
     }
     return lki_fail(LK_ERR_UNSUPPORTED, "there is no update rule %d", (int)call->attr->update.rule);
 }

@@ -101,6 +101,87 @@ INLINE void adagrad_step(const lki_update_args *u, span s)
     put(u->param, v_fma(v_set(-u->lr), g / (v_sqrt(total) + v_set(u->eps)), p), s);
 }
 
+/* PyTorch 1.13 counts mu twice in the second denominator. */
+INLINE void nadam_step(const lki_update_args *u, span s)
+{
+    v p = get(u->param, s), g = decayed_gradient(u, p, s), m, second, one = v_set(1.0f), mu = v_set(u->mu),
+      next = v_set(u->next);
+    adam_moments(u, g, &m, &second, s);
+    v product = u->first ? mu : get(u->state[2], s) * mu;
+    put(u->state[2], product, s);
+    v direction = (one - mu) / (one - product) * g + next / (one - product * mu * next) * m;
+    v denominator = v_fma(v_sqrt(second), v_set(u->inverse_root), v_set(u->eps));
+    put(u->param, v_fma(v_set(-u->lr), direction / denominator, p), s);
+}
+
+INLINE void radam_step(const lki_update_args *u, span s)
+{
+    v p = get(u->param, s), m, second;
+    adam_moments(u, decayed_gradient(u, p, s), &m, &second, s);
+    v rectified = m / (v_sqrt(second) + v_set(u->eps));
+    put(u->param, v_fma(v_set(-u->lr), u->rectifies ? rectified : m, p), s);
+}
+
+INLINE void adadelta_step(const lki_update_args *u, span s)
+{
+    v p = get(u->param, s), g = decayed_gradient(u, p, s), rho = v_set(u->beta1), rest = v_set(u->rest1),
+      eps = v_set(u->eps), changes = get(u->state[1], s);
+    v square = v_fma(get(u->state[0], s), rho, g * g * rest);
+    v change = v_sqrt(changes + eps) / v_sqrt(square + eps) * g;
+    put(u->state[0], square, s);
+    put(u->state[1], v_fma(changes, rho, change * change * rest), s);
+    put(u->param, v_fma(v_set(-u->lr), change, p), s);
+}
+
+INLINE void adamax_step(const lki_update_args *u, span s)
+{
+    v p = get(u->param, s), g = decayed_gradient(u, p, s);
+    v m = v_fma(get(u->state[0], s), v_set(u->beta1), g * v_set(u->rest1));
+    v largest = v_max(get(u->state[1], s) * v_set(u->beta2), v_abs(g) + v_set(u->eps));
+    put(u->state[0], m, s);
+    put(u->state[1], largest, s);
+    put(u->param, v_fma(v_set(-u->lr), m / largest, p), s);
+}
+
+/* 1, 0 or -1. */
+INLINE v sign_of(v x)
+{
+    v zero = v_set(0.0f), one = v_set(1.0f);
+    return v_and(v_less(zero, x), one) - v_and(v_less(x, zero), one);
+}
+
+INLINE void rprop_step(const lki_update_args *u, span s)
+{
+    v zero = v_set(0.0f), g = get(u->grad, s) * v_set(u->grad_scale);
+    v turn = u->first ? zero : sign_of(g) * sign_of(get(u->state[0], s));
+    v size = u->first ? v_set(u->lr) : get(u->state[1], s);
+    v factor = v_select(v_less(zero, turn), v_set(u->beta2),
+                        v_select(v_less(turn, zero), v_set(u->beta1), v_set(1.0f)));
+    size = v_min(v_max(size * factor, v_set(u->low)), v_set(u->high));
+    g = v_select(v_less(turn, zero), zero, g);
+    put(u->state[0], g, s);
+    put(u->state[1], size, s);
+    put(u->param, v_fma(-sign_of(g), size, get(u->param, s)), s);
+}
+
+INLINE void asgd_step(const lki_update_args *u, span s)
+{
+    v p = get(u->param, s), g = decayed_gradient(u, p, s), old = get(u->state[0], s);
+    v eta = u->first ? v_set(u->lr) : get(u->state[1], s);
+    p = v_fma(-eta, g, p * v_fma(v_set(-u->beta1), eta, v_set(1.0f)));
+    put(u->param, p, s);
+    put(u->state[0], u->mu == 1 ? p : v_fma(p - old, v_set(u->mu), old), s);
+    put(u->state[1], v_set(u->next), s);
+}
+
+INLINE void lion_step(const lki_update_args *u, span s)
+{
+    v g = get(u->grad, s) * v_set(u->grad_scale), m = get(u->state[0], s);
+    v sign = sign_of(v_fma(m, v_set(u->beta1), g * v_set(u->rest1)));
+    put(u->state[0], v_fma(m, v_set(u->beta2), g * v_set(u->rest2)), s);
+    put(u->param, v_fma(v_set(-u->lr), sign, get(u->param, s) * v_set(u->decay)), s);
+}
+
 #define UPDATE(rule)                                                                                         \
     static void rule##_update(const lki_update_args *args, int64_t begin, int64_t end)                       \
     {                                                                                                        \
@@ -114,6 +195,13 @@ UPDATE(adam)
 UPDATE(adamw)
 UPDATE(rmsprop)
 UPDATE(adagrad)
+UPDATE(nadam)
+UPDATE(radam)
+UPDATE(adadelta)
+UPDATE(adamax)
+UPDATE(rprop)
+UPDATE(asgd)
+UPDATE(lion)
 
 static void clamp_in_place(float *x, float limit, int64_t n)
 {

@@ -1,0 +1,111 @@
+#!/usr/bin/python3
+"""As nn_parity.py, for the layers that are compositions of a few ops and for the losses of criterion_more.c.
+
+    nn_more.py [FOLDER [SHIFT]]
+
+Writes nn/more_layers.lkg and nn/more_losses.lkg for tests/nn/test_more_layers.c and test_criterion.c.
+"""
+import os
+import sys
+
+import torch
+import torch.nn as nn
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from nn_golden import Golden  # noqa: E402
+from nn_parity import I1, I2, I3, WEIGHT3, WEIGHT4, classes, floats, layer, loss  # noqa: E402
+
+
+def edges(*numbers):
+    """Numbers at which slopes change, among others."""
+    return torch.tensor([list(numbers), [n + 0.3 for n in numbers], [n - 0.4 for n in numbers]])
+
+
+V = (4, 6)
+LAYERS = [
+    ("relu6", lambda: nn.ReLU6(), edges(-1, 0, 3, 6, 7, 0.5)),
+    ("hardsigmoid", lambda: nn.Hardsigmoid(), edges(-4, -2, 0, 2, 4, 1)),
+    ("hardswish", lambda: nn.Hardswish(), edges(-4, -2, 0, 2, 4, 1)),
+    ("mish", lambda: nn.Mish(), V),
+    ("selu", lambda: nn.SELU(), V),
+    ("log_sigmoid", lambda: nn.LogSigmoid(), V),
+    ("softsign", lambda: nn.Softsign(), V),
+    ("tanhshrink", lambda: nn.Tanhshrink(), V),
+    ("softmin", lambda: nn.Softmin(1), V),
+    ("threshold", lambda: nn.Threshold(0.1, -2.0), V),
+    ("glu", lambda: nn.GLU(), V),
+    ("glu_dim", lambda: nn.GLU(0), V),
+    ("hardtanh", lambda: nn.Hardtanh(), edges(-1, 0, 1, 2, -2, 0.5)),
+    ("hardtanh_options", lambda: nn.Hardtanh(-0.5, 0.25), V),
+    ("celu", lambda: nn.CELU(), V),
+    ("celu_options", lambda: nn.CELU(0.7), V),
+    ("hardshrink", lambda: nn.Hardshrink(), V),
+    ("hardshrink_options", lambda: nn.Hardshrink(0.2), edges(-0.2, 0, 0.2, 1, -1, 0.5)),
+    ("softshrink", lambda: nn.Softshrink(), V),
+    ("softshrink_options", lambda: nn.Softshrink(0.2), V),
+    ("prelu", lambda: nn.PReLU(), edges(-1, 0, 1, 2, -2, 0.5)),
+    ("prelu_channels", lambda: nn.PReLU(4, 0.1), I2),
+    ("instance_norm1d", lambda: nn.InstanceNorm1d(4), I1),
+    ("instance_norm2d", lambda: nn.InstanceNorm2d(4, affine=True), I2),
+    ("instance_norm3d", lambda: nn.InstanceNorm3d(4, eps=1e-3), I3),
+    ("instance_norm1d_unbatched", lambda: nn.InstanceNorm1d(4), (4, 7)),
+    ("dropout1d", lambda: nn.Dropout1d(), I1),
+    ("dropout1d_unbatched", lambda: nn.Dropout1d(), (4, 7)),
+    ("dropout2d", lambda: nn.Dropout2d(0.3), I2),
+    ("dropout3d", lambda: nn.Dropout3d(0.3), I3),
+    ("adaptive_max_pool1d", lambda: nn.AdaptiveMaxPool1d(4), I1),
+    ("adaptive_max_pool2d", lambda: nn.AdaptiveMaxPool2d((3, 4)), I2),
+    ("adaptive_max_pool2d_whole", lambda: nn.AdaptiveMaxPool2d((7, 2)), I2),
+    ("adaptive_max_pool2d_none", lambda: nn.AdaptiveMaxPool2d((None, 4)), I2),
+    ("adaptive_max_pool2d_ties", lambda: nn.AdaptiveMaxPool2d(2), torch.zeros(1, 2, 5, 5)),
+    ("adaptive_max_pool3d", lambda: nn.AdaptiveMaxPool3d((2, 3, 4)), I3),
+    ("zero_pad2d", lambda: nn.ZeroPad2d((1, 2, 0, 3)), I2),
+    ("constant_pad1d", lambda: nn.ConstantPad1d(2, 0.5), I1),
+    ("constant_pad2d", lambda: nn.ConstantPad2d((1, 0, 2, 1), -1.5), I2),
+    ("constant_pad2d_negative", lambda: nn.ConstantPad2d((-1, 2, 0, -2), 0.5), I2),
+    ("constant_pad3d", lambda: nn.ConstantPad3d(1, 0.5), I3),
+    ("reflection_pad1d", lambda: nn.ReflectionPad1d((3, 1)), I1),
+    ("reflection_pad2d", lambda: nn.ReflectionPad2d(2), I2),
+    ("reflection_pad3d", lambda: nn.ReflectionPad3d((1, 2, 2, 1, 0, 1)), I3),
+    ("replication_pad1d", lambda: nn.ReplicationPad1d(3), I1),
+    ("replication_pad2d", lambda: nn.ReplicationPad2d((1, 2, 3, 0)), I2),
+    ("replication_pad3d", lambda: nn.ReplicationPad3d(1), I3),
+    ("pixel_shuffle", lambda: nn.PixelShuffle(2), (2, 8, 3, 5)),
+    ("pixel_unshuffle", lambda: nn.PixelUnshuffle(3), (2, 2, 6, 9)),
+]
+
+signs = floats(5, 3, f=lambda t: t.sign())
+zero_one = floats(5, 3, f=lambda t: (t > 0).float())
+counts = floats(5, 3, f=lambda t: (3 * t.abs()).floor())
+LOSSES = [
+    ("soft_margin", nn.Identity, lambda: nn.SoftMarginLoss(), (5, 3), signs),
+    ("soft_margin_none", nn.Identity, lambda: nn.SoftMarginLoss(reduction="none"), (5, 3), signs),
+    ("hinge_embedding", nn.Identity, lambda: nn.HingeEmbeddingLoss(), (5, 3), signs),
+    ("hinge_embedding_margin", nn.Identity, lambda: nn.HingeEmbeddingLoss(0.3, reduction="sum"), (5, 3), signs),
+    ("poisson_nll", nn.Identity, lambda: nn.PoissonNLLLoss(), (5, 3), counts),
+    ("poisson_nll_full", nn.Identity, lambda: nn.PoissonNLLLoss(full=True, reduction="sum"), (5, 3), counts),
+    ("poisson_nll_rate", nn.Sigmoid, lambda: nn.PoissonNLLLoss(log_input=False, eps=1e-3), (5, 3), counts),
+    ("multi_label_soft_margin", nn.Identity, lambda: nn.MultiLabelSoftMarginLoss(), (5, 3), zero_one),
+    ("multi_label_soft_margin_weight", nn.Identity,
+     lambda: nn.MultiLabelSoftMarginLoss(weight=WEIGHT3, reduction="none"), (5, 3), zero_one),
+    ("multi_margin", nn.Identity, lambda: nn.MultiMarginLoss(), (6, 4), classes(6)),
+    ("multi_margin_options", nn.Identity, lambda: nn.MultiMarginLoss(2, 0.7, WEIGHT4), (6, 4), classes(6)),
+    ("multi_margin_none", nn.Identity, lambda: nn.MultiMarginLoss(margin=0.0, reduction="none"), (6, 4), classes(6)),
+]
+
+
+def main():
+    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden")
+    assert torch.__version__.startswith("1.13"), "the oracle is PyTorch 1.13, not " + torch.__version__
+    golden = Golden()
+    for case in LAYERS:
+        layer(golden, *case)
+    golden.write(os.path.join(folder, "nn/more_layers.lkg"))
+    golden = Golden()
+    for case in LOSSES:
+        loss(golden, *case)
+    golden.write(os.path.join(folder, "nn/more_losses.lkg"))
+
+
+if __name__ == "__main__":
+    main()
