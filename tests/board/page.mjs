@@ -162,6 +162,7 @@ async function turnControls(page) {
     await page.selectOption("#x-axis", "relative");
     await until("the axis is time", async () => (await pictureOf(page, "valid/loss")) !== plain);
     await page.selectOption("#x-axis", "step");
+    await until("and epochs again", async () => (await pictureOf(page, "valid/loss")) === plain);
 
     const over = page.locator('[data-metric="valid/loss"] .u-over'), box = await over.boundingBox();
     await page.mouse.move(box.x + box.width * 0.3, box.y + 50);
