@@ -154,6 +154,7 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
     LKI_TRY(set_text(config, call, "comm", options->comm));
     LKI_TRY(set_int(config, call, "num_epochs", &options->num_epochs));
     LKI_TRY(set_int(config, call, "seed", &options->seed));
+    LKI_TRY(set_int(config, call, "save_every", &options->save_every));
     LKI_TRY(set_int(config, call, "nproc", &options->nproc));
     LKI_TRY(set_flag(config, call, "ddp", options->ddp));
     LKI_TRY(set_flag(config, call, "fp16", options->fp16));
@@ -175,8 +176,8 @@ static lk_status apply_to_estimator(lk_config *config, int call, const run_optio
 {
     if (options->resume || options->autoresume || options->precision || options->fp16 || options->tf32 ||
         options->benchmark || options->comm || options->check || options->overfit || options->timeit ||
-        options->profile || options->overwrite || options->log_every.given || options->batch_size.given ||
-        options->num_workers.given)
+        options->profile || options->overwrite || options->save_every.given || options->log_every.given ||
+        options->batch_size.given || options->num_workers.given)
         return lki_fail(LK_ERR_CONFIG,
                         "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp "
                         "and --nproc only");
