@@ -4,7 +4,7 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "run evaluate predict create gtb get-examples test bench hash import export components help doctor completion version" -- "$word"))
+        COMPREPLY=($(compgen -W "run watch evaluate predict plot board create gtb get-examples test bench hash import export components help doctor completion version" -- "$word"))
         return
     fi
     case $command:$before in
@@ -49,6 +49,7 @@ _lockstep()
     plot:--output | plot:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
     plot:--format) COMPREPLY=($(compgen -W "both png svg" -- "$word")); return ;;
     plot:--metric) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    board:--port | board:-p) COMPREPLY=($(compgen -f -- "$word")); return ;;
     create:--name | create:-n) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--config | bench:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--model | bench:-m) COMPREPLY=($(compgen -W "mnist-linear mlp convnet cnn3d resnet-50" -- "$word")); return ;;
@@ -69,17 +70,18 @@ _lockstep()
     export:--config | export:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
     export:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     export:--checkpoint | export:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    board:--port | board:-p) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--kind | components:-k) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     completion:--shell | completion:-s) COMPREPLY=($(compgen -W "bash fish zsh" -- "$word")); return ;;
     esac
     case $command in
-    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --log-every --verbose -v --quiet -q --world-size --rank -r --host -m --master --master-addr --port --help" ;;
+    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --save-every --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --log-every --profile --verbose -v --quiet -q --world-size --rank -r --host -m --token-file --master --master-addr --port --help" ;;
     watch) options="--metric -m --every --help" ;;
-    evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --verbose -v --help" ;;
-    predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --verbose -v --help" ;;
+    evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --json --output -o --verbose -v --help" ;;
+    predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --json --verbose -v --help" ;;
+    plot) options="--output -o --format --metric --help" ;;
+    board) options="--port -p --help" ;;
     create) options="--name -n --gtb --get-train-backend --help" ;;
     gtb) options="--help" ;;
     get-examples) options="--help" ;;
@@ -88,7 +90,6 @@ _lockstep()
     hash) options="--help" ;;
     import) options="--output -o --help" ;;
     export) options="--to --output -o --config -C --expdir --checkpoint -c --help" ;;
-    board) options="--port -p --help" ;;
     components) options="--kind -k --expdir --names --markdown --help" ;;
     help) options="--expdir --help" ;;
     doctor) options="--help" ;;

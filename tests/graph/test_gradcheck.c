@@ -670,11 +670,33 @@ static lk_value *gradient_of(lk_value *const *in, int count, void *context)
     return lk_op_grad(lk_op_mul(y, y), in[asked->input]);
 }
 
+static bool is_recurrent(lk_graph_function function)
+{
+    static const lk_graph_function all[] = {lstm,
+                                            lstm_reverse,
+                                            lstm_lengths,
+                                            lstm_reverse_lengths,
+                                            lstm_projected,
+                                            lstm_projected_lengths,
+                                            gru,
+                                            gru_reverse,
+                                            gru_lengths,
+                                            gru_reverse_lengths,
+                                            rnn,
+                                            rnn_reverse_lengths,
+                                            rnn_relu,
+                                            rnn_plain};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (function == all[i]) return true;
+    return false;
+}
+
 /* What has no second gradient says so. The condition of a selection has none at all. */
 static bool has_second_gradient(const second *asked)
 {
     lk_graph_function function = asked->self->function;
     if (function == do_where_mask && asked->input == 0) return false;
+    if (is_recurrent(function)) return false;
     return function != cumprod && function != do_cast && asked->self->input[asked->input].fill != FILL_INDEX;
 }
 

@@ -22,6 +22,9 @@ OURS = {
     "tensor": {"data"},
     "NAdam": {"maximize"},  # as in PyTorch 2
     "RAdam": {"maximize"},
+    "LSTM": {"returns"},
+    "GRU": {"returns"},
+    "RNN": {"returns", "nonlinearity"},  # in PyTorch 1.13 one of **kwargs
 }
 # PyTorch's own that nothing here can mean: devices and dtypes, closures, and switches of its implementation.
 THEIRS = {
@@ -56,6 +59,16 @@ def locate(full):
     return thing
 
 
+def parameters_of(name, target):
+    """Recurrent layers hand *args and **kwargs on to their base class."""
+    if name not in ("LSTM", "GRU", "RNN"):
+        return inspect.signature(target).parameters
+    theirs = dict(inspect.signature(torch.nn.RNNBase).parameters)
+    for other in ("mode",) if name == "LSTM" else ("mode", "proj_size"):  # only an LSTM has projections
+        del theirs[other]
+    return theirs
+
+
 def same_default(text, theirs):
     if text == "required":
         return theirs is inspect.Parameter.empty or repr(theirs) == "<required parameter>"
@@ -81,10 +94,10 @@ def main():
     for name, (full, rows) in ours(sys.stdin.read()).items():
         target = locate(full)
         try:
-            signature = inspect.signature(target)
+            parameters = parameters_of(name, target)
         except ValueError:
             continue  # a builtin function
-        theirs = {k: p for k, p in signature.parameters.items() if k not in THEIRS}
+        theirs = {k: p for k, p in parameters.items() if k not in THEIRS}
         variadic = {k for k, p in theirs.items() if p.kind == p.VAR_POSITIONAL}
         mine = [row for row in rows if row[0] not in OURS.get(name, ()) and row[0] not in SWITCHES]
         checked += 1
