@@ -63,8 +63,9 @@ static void count_batch(lk_runner *runner, const lk_batch *batch)
 
 static lk_status end_batch(lk_runner *runner)
 {
-    const lki_run *run = runner->run;
+    lki_run *run = runner->run;
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_batch_end));
+    if (lki_screen_count(&run->screen, runner)) LKI_TRY(lki_screen_after_batch(runner));
     if (run->names.has_strangers) LKI_TRY(lki_own_metrics_update(runner));
     if (runner->is_master && run->reporting.wants_batch_metrics) LKI_TRY(lki_report_batch(runner));
     return lki_run_call(runner, LKI_MOMENT_settled);
@@ -171,7 +172,7 @@ static lk_status go_through(lk_runner *runner)
     bool ahead = may_run_ahead(runner);
     for (bool is_first = true;; is_first = false) {
         lk_batch *batch;
-        lki_profile_next_batch(runner);
+        if (runner->run->profile.trace) lki_profile_next_batch(runner);
         LKI_TRY(stop_if_asked(runner, false));
         int64_t begin_ns = lki_trace_begin();
         LKI_TRY(next_batch(runner, runner->run->batch.under_way, &batch));

@@ -76,7 +76,6 @@ void lki_profile_next_batch(lk_runner *runner)
 {
     lki_profile *profile = &runner->run->profile;
     lki_trace *trace = profile->trace;
-    if (!trace) return;
     int64_t number = runner->loader_batch_step + 1 + (runner->run->batch.under_way != NULL);
     bool goes_on = profile->batches_left > 0 && !trace->left_out;
     bool is_batch = number <= runner->loader_batch_len;

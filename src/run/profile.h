@@ -25,7 +25,7 @@ lk_status lki_profile_begin(lk_runner *runner);
 lk_status lki_profile_end(lk_runner *runner);
 void lki_profile_begin_pass(lk_runner *runner);
 void lki_profile_end_pass(lk_runner *runner);
-/* Before each batch. */
+/* Before each batch while there is a trace. */
 void lki_profile_next_batch(lk_runner *runner);
 void lki_profile_print(const lk_runner *runner);
 void lki_profile_drop_trace(lki_profile *profile);

@@ -139,11 +139,10 @@ static lk_status loader_start(lk_callback *callback, lk_runner *runner)
     bool shows = screen->level != LK_SHOW_NOTHING;
     bool logs_steps = runner->is_train_loader && runner->run->given.options.log_every > 0;
     bool draws = shows && (!screen->terminal.is_terminal || !screen->has_bar);
+    (void)callback;
     screen->is_idle = !runner->is_master || (!draws && !logs_steps);
-    if (screen->is_idle) {
-        lki_run_rest(runner, callback, LKI_MOMENT_batch_end);
-        return LK_OK;
-    }
+    if (screen->is_idle) return LK_OK;
+    screen->step_lines = logs_steps ? runner->run->given.options.log_every : 0;
     snprintf(label, sizeof label, "%" PRId64 "/%" PRId64 " * Epoch (%s)", runner->epoch_step,
              runner->num_epochs, runner->loader_key);
     fflush(stdout);
@@ -167,15 +166,12 @@ static void look(lki_screen *screen, const lk_runner *runner)
         print_position(screen, runner);
 }
 
-static lk_status batch_end(lk_callback *callback, lk_runner *runner)
+lk_status lki_screen_after_batch(lk_runner *runner)
 {
     lki_screen *screen = &runner->run->screen;
-    int every = runner->run->given.options.log_every;
-    (void)callback;
-    if (screen->is_idle) return LK_OK;
-    if (lki_progress_count(&screen->progress, runner->loader_batch_step)) look(screen, runner);
-    return every > 0 && runner->is_train_loader && runner->batch_step % every == 0 ? report_step(runner)
-                                                                                   : LK_OK;
+    if (screen->progress.calls_left <= 0) look(screen, runner);
+    return screen->step_lines > 0 && runner->batch_step % screen->step_lines == 0 ? report_step(runner)
+                                                                                  : LK_OK;
 }
 
 /* The line of the epoch comes where the bar was. */
@@ -185,6 +181,7 @@ static lk_status take_bar_away(lk_callback *callback, lk_runner *runner)
     (void)callback;
     lki_progress_clear(&screen->progress);
     screen->progress.fd = -1;
+    screen->is_idle = true;
     return LK_OK;
 }
 
@@ -210,13 +207,13 @@ static lk_show level_of(const lk_train_options *options)
 
 lk_status lki_screen_setup(lk_runner *runner)
 {
-    static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops),      .name = "Screen",
-                                        .on_epoch_start = epoch_start, .on_loader_start = loader_start,
-                                        .on_batch_end = batch_end,     .on_loader_end = take_bar_away,
-                                        .on_exception = take_bar_away};
+    static const lk_callback_ops ops = {LK_SIZE(lk_callback_ops),       .name = "Screen",
+                                        .on_epoch_start = epoch_start,  .on_loader_start = loader_start,
+                                        .on_loader_end = take_bar_away, .on_exception = take_bar_away};
     lki_run *run = runner->run;
     const lk_train_options *options = &run->given.options;
     run->screen = (lki_screen){.level = level_of(options),
+                               .is_idle = true,
                                .has_bar = has_callback(run, "Progress"),
                                .terminal = lki_terminal_of(STDOUT_FILENO),
                                .progress = {.fd = -1},

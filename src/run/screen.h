@@ -15,7 +15,8 @@ enum { LKI_SCREEN_LINE = 1024 };
 
 typedef struct lki_screen {
     lk_show level;   /* never LK_SHOW_DEFAULT once the run is set up */
-    bool is_idle;    /* nothing is to be shown of the loader that runs */
+    bool is_idle;    /* nothing is to be shown of the batches of the loader that runs */
+    int step_lines;  /* a line after so many batches of this loader; 0: none */
     bool has_bar;    /* a callback that was given draws another one */
     bool has_epochs; /* a logger that was given prints the epochs to stdout */
     bool is_compact; /* lines of epochs are too long for the terminal in their full form */
@@ -35,6 +36,15 @@ void lki_screen_header(const lk_runner *runner, const char *text);
 
 /* "2026-11-18 19:49:12  " where stdout is no terminal: somebody reads it later. Else nothing. */
 void lki_screen_print_time(const lki_screen *screen);
+
+/* Counts a batch. Returns whether something may be due to be shown: see lki_screen_after_batch. */
+static inline bool lki_screen_count(lki_screen *screen, const lk_runner *runner)
+{
+    if (screen->is_idle) return false;
+    bool looks = lki_progress_count(&screen->progress, runner->loader_batch_step);
+    return looks || (screen->step_lines > 0 && runner->batch_step % screen->step_lines == 0);
+}
+lk_status lki_screen_after_batch(lk_runner *runner);
 
 /* epoch_lines.c: the line of the epoch that has just ended, and with LK_SHOW_ALL its other metrics. The
  * epoch is in the table of epochs. */
