@@ -132,6 +132,7 @@ void lki_print_best(const lk_config *config, const char *expdir)
     for (int i = 0; i < call_count(config); i++) {
         const lki_node *call = call_of(config, i);
         LKI_SCOPED char *best = lki_checkpoint_of_call(config, i, "model.best.safetensors");
+        if (is_set_to(call, "check", true) || is_set_to(call, "overfit", true)) continue; /* keeps none */
         if (!best || !is_train(call) || is_set_to(call, "verbose", false) || access(best, R_OK)) continue;
         print_best_of(logdir_of(call), best, expdir);
     }
@@ -166,8 +167,8 @@ void lki_print_how_to_go_on(const lk_config *config, const char *saved)
         lki_launch_role(&role, lki_process_flags(), NULL, -1) == LK_OK && role.source != LKI_ROLE_LOCAL;
     if (is_launched && role.rank != 0) return;
     if (!saved) {
-        fprintf(stderr, "lockstep: nothing was saved: the run keeps no checkpoints%s\n",
-                lacks_logdir(config) ? " without a logdir" : "");
+        fprintf(stderr, "lockstep: no checkpoint of this run was found%s\n",
+                lacks_logdir(config) ? ": it has no logdir" : " in its logdir");
         return;
     }
     fprintf(stderr, "lockstep: saved %s; go on with%s:\n  ", saved, is_launched ? ", on the same ranks" : "");
@@ -185,9 +186,17 @@ int lki_exit_code_of_stop(void)
     return number == SIGINT || number == SIGTERM ? SIGNAL_CODE + number : LKI_EXIT_FAILED;
 }
 
+static int ending_signal;
+
 void lki_end_by_signal(int exit_code)
 {
-    if (exit_code != SIGNAL_CODE + SIGINT && exit_code != SIGNAL_CODE + SIGTERM) return;
-    signal(exit_code - SIGNAL_CODE, SIG_DFL);
-    raise(exit_code - SIGNAL_CODE);
+    if (exit_code == SIGNAL_CODE + SIGINT || exit_code == SIGNAL_CODE + SIGTERM)
+        ending_signal = exit_code - SIGNAL_CODE;
+}
+
+void lki_raise_ending_signal(void)
+{
+    if (!ending_signal) return;
+    signal(ending_signal, SIG_DFL);
+    raise(ending_signal);
 }

@@ -22,5 +22,7 @@ void lki_print_how_to_go_on(const lk_config *config, const char *saved);
  * stops, too. The exit code for it, and what to do with that code at the very end. */
 int lki_exit_code_of_stop(void);
 void lki_end_by_signal(int exit_code);
+/* For atexit, before all others, so that it runs last: raises the signal that lki_end_by_signal has noted. */
+void lki_raise_ending_signal(void);
 
 #endif

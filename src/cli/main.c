@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -75,6 +76,7 @@ static void log_line(const char *level, const char *line, void *context)
 
 int main(int argc, char **argv)
 {
+    atexit(lki_raise_ending_signal); /* the first to be registered is the last to run: MPI ends before it */
     lk_set_log_sink(log_line, NULL);
     lki_remember_words(argc, argv);
     if (argc < 2) {

@@ -175,18 +175,19 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
 static lk_status apply_to_estimator(lk_config *config, int call, const run_options *options)
 {
     if (options->resume || options->autoresume || options->precision || options->fp16 || options->tf32 ||
-        options->benchmark || options->comm || options->check || options->overfit || options->timeit ||
-        options->profile || options->overwrite || options->save_every.given || options->log_every.given ||
-        options->batch_size.given || options->num_workers.given)
+        options->benchmark || options->deterministic || options->comm || options->check || options->overfit ||
+        options->timeit || options->profile || options->overwrite || options->save_every.given ||
+        options->log_every.given || options->batch_size.given || options->num_workers.given)
         return lki_fail(LK_ERR_CONFIG,
-                        "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp "
-                        "and --nproc only");
+                        "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp, "
+                        "--nproc, --quiet and --verbose only");
     LKI_TRY(set_text(config, call, "estimator/logdir", options->logdir));
     LKI_TRY(set_text(config, call, "estimator/device", options->device));
     LKI_TRY(set_int(config, call, "estimator/n_epochs", &options->num_epochs));
     LKI_TRY(set_int(config, call, "seed", &options->seed));
     LKI_TRY(set_int(config, call, "estimator/nproc", &options->nproc));
     if (options->quiet) LKI_TRY(set_int(config, call, "estimator/verbose", &(lki_option_int){true, 0}));
+    LKI_TRY(set_flag(config, call, "estimator/verbose", options->verbose));
     return set_flag(config, call, "estimator/ddp", options->ddp);
 }
 

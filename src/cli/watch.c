@@ -23,7 +23,7 @@ typedef struct watch_options {
 
 #define OFFSET(field) offsetof(watch_options, field)
 
-enum { MAX_METRICS = 8, PAGE_ROWS = 12, DEFAULT_EVERY_S = 1 };
+enum { MAX_METRICS = 8, PAGE_ROWS = 12, DEFAULT_EVERY_S = 1, MAX_EVERY_S = 86400 };
 
 static const lki_option table[] = {
     {"metric", 'm', LKI_OPTION_TEXTS, OFFSET(metrics), "NAME", NULL,
@@ -45,7 +45,7 @@ static lk_status choose_metrics(const lki_run_logs *logs, const watch_options *o
                                 const char *metrics[MAX_METRICS], int *count)
 {
     *count = 0;
-    for (int i = 0; i < options->metrics.count && i < MAX_METRICS; i++) {
+    for (int i = 0; i < options->metrics.count; i++) {
         const char *name = options->metrics.items[i];
         if (logs->count && !is_logged(logs, name))
             return lki_fail(LK_ERR_NOT_FOUND, "watch: the run has logged no metric \"%.60s\"", name);
@@ -192,6 +192,11 @@ static int run(const void *pointer)
     bool is_running = false;
     if (options->logdirs.count > 1) {
         lki_fail(LK_ERR_CONFIG, "watch: takes one logdir, found %d", options->logdirs.count);
+        return lki_report(LKI_EXIT_WRONG);
+    }
+    if (options->metrics.count > MAX_METRICS || options->every.value > MAX_EVERY_S) {
+        lki_fail(LK_ERR_CONFIG, "watch: takes at most %d metrics, and --every at most %d", MAX_METRICS,
+                 MAX_EVERY_S);
         return lki_report(LKI_EXIT_WRONG);
     }
     lk_status status = make_picture(&text, &is_running, options);

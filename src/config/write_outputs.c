@@ -43,6 +43,8 @@ static void put_number(FILE *out, const lk_tensor *tensor, int64_t index, bool j
     double value = lk_tensor_get(tensor, index);
     if (tensor->dtype == LK_I64)
         fprintf(out, "%" PRId64, ((const int64_t *)tensor->data)[index]);
+    else if (!lk_dtype_is_float(tensor->dtype))
+        fprintf(out, "%.0f", value);
     else if (json && !isfinite(value))
         fputs("null", out);
     else if (isnan(value)) /* printf may give it a sign */
@@ -263,7 +265,7 @@ static void put_metrics_csv(FILE *out, const lk_metrics *metrics)
 /* Through a buffer of the C library's, into a file that appears whole. */
 static ssize_t write_piece(void *file, const char *data, size_t nbytes)
 {
-    return lki_atomic_file_write(file, data, nbytes) == LK_OK ? (ssize_t)nbytes : -1;
+    return lki_atomic_file_write(file, data, nbytes) == LK_OK ? (ssize_t)nbytes : 0;
 }
 
 static lk_status open_stream(const char *path, lki_atomic_file **file, FILE **out)

@@ -64,8 +64,10 @@ static void count_batch(lk_runner *runner, const lk_batch *batch)
 static lk_status end_batch(lk_runner *runner)
 {
     lki_run *run = runner->run;
+    bool is_due = lki_screen_count(&run->screen, runner);
+    if (is_due) lki_screen_note_rate(runner);
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_batch_end));
-    if (lki_screen_count(&run->screen, runner)) LKI_TRY(lki_screen_after_batch(runner));
+    if (is_due) LKI_TRY(lki_screen_after_batch(runner));
     if (run->names.has_strangers) LKI_TRY(lki_own_metrics_update(runner));
     if (runner->is_master && run->reporting.wants_batch_metrics) LKI_TRY(lki_report_batch(runner));
     return lki_run_call(runner, LKI_MOMENT_settled);
@@ -166,6 +168,15 @@ static lk_status stop_if_asked(lk_runner *runner, bool at_end)
 
 /* ---- The loop ---- */
 
+/* Whether the next batch's line of steps shows the norm that clipping measures: that batch is waited for. */
+static bool shows_norm(const lk_runner *runner)
+{
+    const lki_run *run = runner->run;
+    int every = run->screen.step_lines;
+    int64_t number = runner->batch_step + (run->batch.under_way != NULL) + 1;
+    return every > 0 && !run->screen.is_idle && run->batch.step_options.clip_norm > 0 && number % every == 0;
+}
+
 /* The first batch is waited for: it shows which outputs are wanted. */
 static lk_status go_through(lk_runner *runner)
 {
@@ -179,7 +190,7 @@ static lk_status go_through(lk_runner *runner)
         lki_trace_end(LKI_TRACE_LOADER, "next batch", begin_ns);
         if (!batch) break;
         begin_ns = lki_trace_begin();
-        LKI_TRY(take_batch(runner, batch, ahead && !is_first));
+        LKI_TRY(take_batch(runner, batch, ahead && !is_first && !shows_norm(runner)));
         lki_trace_end(LKI_TRACE_BATCH, runner->is_train_loader ? "train batch" : "batch", begin_ns);
     }
     if (runner->run->batch.under_way) LKI_TRY(land(runner, NULL));

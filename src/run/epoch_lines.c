@@ -291,8 +291,11 @@ static void print_curve(const lk_runner *runner, const char *loader)
     int count = lki_epoch_table_column(&runner->run->reporting.table, title, &values);
     if (count < 2) return;
     lki_sparkline(text, values, count, WIDTH, screen->terminal.has_unicode);
-    format_value(first, values[0]);
-    format_value(last, values[count - 1]);
+    int begin = 0, end = count - 1; /* a loader that rests in some epochs has no loss there */
+    while (begin < end && !isfinite(values[begin])) begin++;
+    while (end > begin && !isfinite(values[end])) end--;
+    format_value(first, values[begin]);
+    format_value(last, values[end]);
     if (*text) printf("%s: %s  %s to %s\n", title, text, first, last);
 }
 

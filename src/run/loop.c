@@ -150,7 +150,8 @@ lk_status lki_run_one_loader(lk_runner *runner, int index)
 {
     int64_t begin_ns = lki_trace_begin();
     LKI_TRY(run_one_loader(runner, index));
-    lki_trace_end(LKI_TRACE_PHASE, runner->loader_key, begin_ns);
+    /* The trace keeps the name: that of another runner, which a callback uses, may be freed first. */
+    if (runner->run->profile.trace) lki_trace_end(LKI_TRACE_PHASE, runner->loader_key, begin_ns);
     return LK_OK;
 }
 

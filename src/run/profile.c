@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* 24 MiB of address space; only what is used becomes memory. */
+/* 16 MiB of address space; only what is used becomes memory. */
 enum { SPAN_CAPACITY = 1 << 19, DEFAULT_BATCHES = 50, CLOCK_ROUNDS = 8, IDENTITY_NBYTES = 160 };
 
 /* ---- One time line ---- */
@@ -116,7 +116,7 @@ void lki_profile_print(const lk_runner *runner)
 {
     const lki_run *run = runner->run;
     if (!run->profile.summary) return;
-    fputs(run->profile.summary, stdout);
+    if (run->given.options.show != LK_SHOW_NOTHING) fputs(run->profile.summary, stdout);
     if (run->reporting.log_file) fputs(run->profile.summary, run->reporting.log_file);
 }
 

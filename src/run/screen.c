@@ -86,11 +86,8 @@ static void format_step(char *text, size_t capacity, const lk_runner *runner, in
                          lk_metrics_get(runner->batch_metrics, runner->loss_key));
     double norm = gradient_norm(runner);
     if (!isnan(norm)) used += lki_snprintf(text + used, capacity - (size_t)used, " | norm %.4f", norm);
-    if (runner->optimizer) {
-        int group = lk_optimizer_group_count(runner->optimizer) - 1;
-        used += lki_snprintf(text + used, capacity - (size_t)used, " | lr %.2e",
-                             lk_optimizer_lr(runner->optimizer, group));
-    }
+    if (!isnan(screen->rate))
+        used += lki_snprintf(text + used, capacity - (size_t)used, " | lr %.2e", screen->rate);
     lki_snprintf(text + used, capacity - (size_t)used, " | %.2f ms | %.0f %s/s", 1e3 * seconds / steps,
                  samples * (double)(tokens ? tokens : 1) / seconds, tokens ? "tokens" : "samples");
 }
@@ -164,6 +161,13 @@ static void look(lki_screen *screen, const lk_runner *runner)
     else if (screen->level != LK_SHOW_NOTHING && !screen->terminal.is_terminal &&
              progress->now_ns - progress->drawn_ns >= screen->line_interval_ns)
         print_position(screen, runner);
+}
+
+void lki_screen_note_rate(lk_runner *runner)
+{
+    const lk_optimizer *optimizer = runner->optimizer;
+    runner->run->screen.rate =
+        optimizer ? lk_optimizer_lr(optimizer, lk_optimizer_group_count(optimizer) - 1) : NAN;
 }
 
 lk_status lki_screen_after_batch(lk_runner *runner)

@@ -27,6 +27,7 @@ typedef struct lki_screen {
     struct {
         int64_t ns, batch_step, sample_step; /* at the last line, or at the start of the loader */
     } mark;
+    double rate; /* of the step that a line is due for */
 } lki_screen;
 
 /* What the options ask for, which the callbacks are added by. Call it when the given callbacks are known. */
@@ -37,13 +38,15 @@ void lki_screen_header(const lk_runner *runner, const char *text);
 /* "2026-11-18 19:49:12  " where stdout is no terminal: somebody reads it later. Else nothing. */
 void lki_screen_print_time(const lki_screen *screen);
 
-/* Counts a batch. Returns whether something may be due to be shown: see lki_screen_after_batch. */
+/* Counts a batch. Returns whether something may be due to be shown. Then call note_rate before the callbacks
+ * of the batch's end, one of which may set the rate of the next step, and after_batch behind them. */
 static inline bool lki_screen_count(lki_screen *screen, const lk_runner *runner)
 {
     if (screen->is_idle) return false;
     bool looks = lki_progress_count(&screen->progress, runner->loader_batch_step);
     return looks || (screen->step_lines > 0 && runner->batch_step % screen->step_lines == 0);
 }
+void lki_screen_note_rate(lk_runner *runner);
 lk_status lki_screen_after_batch(lk_runner *runner);
 
 /* epoch_lines.c: the line of the epoch that has just ended, and with LK_SHOW_ALL its other metrics. The

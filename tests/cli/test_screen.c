@@ -201,7 +201,7 @@ static void test_nothing_saved(void **state)
     assert_int_equal(waitpid(shell, &status, 0), shell);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
     read_whole(path_of("err.txt"), text, sizeof text);
-    lkt_contains(text, "nothing was saved: the run keeps no checkpoints without a logdir");
+    lkt_contains(text, "no checkpoint of this run was found: it has no logdir");
 }
 
 /* ---- watch ---- */
