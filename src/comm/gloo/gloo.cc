@@ -59,10 +59,13 @@ class RendezvousStore : public gloo::rendezvous::Store
     {
     }
 
-    /* What Gloo publishes are the addresses of its pairs: they exist. */
+    /* Gloo publishes the host's name before it makes its pairs, and their addresses afterwards. */
     void set(const std::string &key, const std::vector<char> &data) override
     {
-        device_.pairs_are_made();
+        if (key.compare(0, 5, "rank_") == 0)
+            device_.check();
+        else
+            device_.pairs_are_made();
         check(lki_store_set(store_, (prefix_ + key).c_str(), data.data(), data.size()));
     }
 
@@ -653,10 +656,7 @@ class FailureEnds
   private:
     static void end(void *device, const char *)
     {
-        try {
-            static_cast<WatchedDevice *>(device)->end();
-        } catch (...) { /* a pair that cannot be closed has failed by itself */
-        }
+        static_cast<WatchedDevice *>(device)->end();
     }
 
     lki_monitor *monitor_;

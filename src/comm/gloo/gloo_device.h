@@ -61,16 +61,23 @@ class WatchedDevice : public gloo::transport::Device
         connecting_.reset();
     }
     /* Any thread: whoever waits for a connection fails now. */
-    void end()
+    void end() noexcept
     {
         std::lock_guard<std::mutex> hold(lock_);
         if (ended_) return;
         ended_ = true;
         for (int rank = 0; has_pairs_ && connecting_ && rank < size_; rank++)
-            if (rank != rank_) connecting_->getPair(rank)->close();
+            if (rank != rank_) close_pair(rank);
     }
 
   private:
+    void close_pair(int rank)
+    {
+        try {
+            connecting_->getPair(rank)->close();
+        } catch (...) { /* a pair that cannot be closed has failed by itself */
+        }
+    }
     void throw_if_ended() const
     {
         if (ended_) throw std::runtime_error("the job has failed meanwhile");
