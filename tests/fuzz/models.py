@@ -14,7 +14,7 @@ LARGE_WIDTHS, LARGE_CHANNELS = [32, 33, 48, 64, 100, 128] + WIDE, [8, 16, 17, 32
 MOST_NUMBERS, MOST_PARAMETERS = 30000, 700000
 
 # Modules without required keys that are no function of each number alone.
-NO_ACTIVATIONS = {"Sequential", "Residual", "Flatten", "Identity", "Upsample", "Dropout"}
+NO_ACTIVATIONS = {"Sequential", "Residual", "Flatten", "Identity", "Upsample", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d"}
 
 
 class Residual(nn.Sequential):
@@ -124,7 +124,8 @@ class Drawer:
     def dropout(self, shape):
         if self.rng.random() < 0.1:
             return {"_target_": "Identity"}
-        return {"_target_": "Dropout", **self.options("Dropout", chance=0.8)}
+        name = "Dropout%dd" % (len(shape) - 1) if len(shape) > 1 and self.rng.random() < 0.3 else "Dropout"
+        return {"_target_": name, **self.options(name, chance=0.8)}
 
     def linear(self, shape):
         spec = {"_target_": "Linear", "in_features": shape[-1], "out_features": self.width(0.1)}
@@ -143,6 +144,22 @@ class Drawer:
     def group_norm(self, shape):
         spec = {"_target_": "GroupNorm", "num_groups": self.rng.choice(divisors(shape[0], 64)), "num_channels": shape[0]}
         return {**spec, **self.options("GroupNorm", spec)}
+
+    def instance_norm(self, shape):
+        name = "InstanceNorm%dd" % (len(shape) - 1)
+        spec = {"_target_": name, "num_features": shape[0]}
+        self.maybe(spec, "affine", [True])
+        self.maybe(spec, "eps", [1e-3], 0.3)
+        return spec
+
+    def padding(self, shape):
+        dims, kind = len(shape) - 1, self.rng.choice(["Constant", "Reflection", "Replication", "Zero"])
+        if kind == "Zero" and dims != 2:
+            kind = "Constant"
+        spec = {"_target_": "%sPad%dd" % (kind, dims), "padding": self.sizes([0, 1, 2], 2 * dims)}
+        if kind == "Constant":
+            spec["value"] = self.rng.choice([0.0, -0.5, 1.5])
+        return spec
 
     def convolution(self, shape):
         dims, transposed = len(shape) - 1, self.rng.random() < 0.25
@@ -171,7 +188,7 @@ class Drawer:
                 "kernel_size": 3, "padding": self.rng.choice([0, 1])}
 
     def pool(self, shape):
-        dims, name = len(shape) - 1, self.rng.choice(["MaxPool", "AvgPool", "AdaptiveAvgPool"])
+        dims, name = len(shape) - 1, self.rng.choice(["MaxPool", "AvgPool", "AdaptiveAvgPool", "AdaptiveMaxPool"])
         name = "%s%dd" % (name, dims)
         if name.startswith("Adaptive"):
             return {"_target_": name, "output_size": self.sizes([1, 1, 2, 3, 5], dims)}
@@ -264,7 +281,7 @@ class Drawer:
         families = [self.activation] * 4 + [self.linear] * (4 if len(shape) == 1 else 1)
         families += [self.dropout, self.batch_norm, self.layer_norm, self.group_norm, self.residual, self.reshape]
         if len(shape) > 1:
-            families += [self.convolution] * 6 + [self.pool] * 3 + [self.upsample]
+            families += [self.convolution] * 6 + [self.pool] * 3 + [self.upsample, self.instance_norm, self.padding]
             families += [self.plain_convolution] * (4 if self.large else 0)
         if len(shape) == 1 and self.large:
             families += [self.linear] * 6
