@@ -1,5 +1,6 @@
 #include "graph/custom.h"
 
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "base/take.h"
 #include "graph/record_util.h"
@@ -80,11 +81,22 @@ static lk_status name_failure(const lk_call *call, lk_status status)
     return status ? lki_fail_prefix(status, "%s", call->attr->custom.op->name) : LK_OK;
 }
 
+/* The program's functions see denormals, which a replay flushes. */
+static lki_float_mode keep_denormals(void)
+{
+    lki_float_mode replay = lki_float_mode_now();
+    lki_float_mode_restore((lki_float_mode){replay.control & ~(uint64_t)LKI_FLOAT_FLUSH});
+    return replay;
+}
+
 static lk_status run_forward(const lk_call *call)
 {
     const lk_custom_attr *attr = &call->attr->custom;
     lk_tensor out = call->out[0];
-    return name_failure(call, attr->op->forward(&out, call->in, call->input_count, attr->context));
+    lki_float_mode replay = keep_denormals();
+    lk_status status = attr->op->forward(&out, call->in, call->input_count, attr->context);
+    lki_float_mode_restore(replay);
+    return name_failure(call, status);
 }
 
 static lk_status run_backward(const lk_call *call)
@@ -94,8 +106,11 @@ static lk_status run_backward(const lk_call *call)
     int count = call->input_count - 2;
     for (int i = 0; i < count && i < call->output_count; i++)
         if (lk_dtype_is_float(call->in[i + 2].dtype)) gradients[i] = call->out[i];
-    return name_failure(
-        call, attr->op->backward(gradients, &call->in[0], &call->in[1], &call->in[2], count, attr->context));
+    lki_float_mode replay = keep_denormals();
+    lk_status status =
+        attr->op->backward(gradients, &call->in[0], &call->in[1], &call->in[2], count, attr->context);
+    lki_float_mode_restore(replay);
+    return name_failure(call, status);
 }
 
 void lki_custom_prepare(lk_call *call)

@@ -76,7 +76,13 @@ lk_status lk_op_split_sizes(lk_value **out, const int64_t *sizes, int count, lk_
     int64_t begin = 0, total = 0;
     int at = x ? checked_axis(x, "split", axis, x->shape.rank) : -1;
     if (at < 0) return give_up(out, count, x ? x->graph : NULL);
-    for (int i = 0; i < count; i++) total += sizes[i];
+    for (int i = 0; i < count; i++) {
+        if (sizes[i] < 0) {
+            lki_graph_fail(x->graph, LK_ERR_SHAPE, "split: size %lld is negative", (long long)sizes[i]);
+            return give_up(out, count, x->graph);
+        }
+        total += sizes[i];
+    }
     if (total != x->shape.dim[at]) {
         lki_graph_fail(x->graph, LK_ERR_SHAPE,
                        "split: the sizes add up to %lld, which is not axis %d of shape %s", (long long)total,
@@ -95,10 +101,10 @@ static lk_status split(lk_value **out, int count, lk_value *x, int64_t size, int
 {
     int at = x ? checked_axis(x, name, axis, x->shape.rank) : -1;
     if (at < 0) return give_up(out, count, x ? x->graph : NULL);
-    int64_t length = x->shape.dim[at], parts = size > 0 ? (length + size - 1) / size : 0;
+    int64_t length = x->shape.dim[at], parts = size > 0 ? length / size + (length % size != 0) : 0;
     if (parts != count) return fail_count(out, count, x, name, at, parts);
     for (int i = 0; i < count; i++) {
-        int64_t end = (i + 1) * size < length ? (i + 1) * size : length;
+        int64_t end = length - i * size < size ? length : (i + 1) * size;
         out[i] = lk_op_slice(x, at, i * size, end, 1);
         if (!out[i]) return give_up(out, count, x->graph);
     }
@@ -122,7 +128,7 @@ lk_status lk_op_unbind(lk_value **out, int count, lk_value *x, int axis)
     LKI_TRY(split(out, count, x, 1, axis, "unbind"));
     int at = lki_normal_axis(axis, x->shape.rank);
     for (int i = 0; i < count; i++) out[i] = lk_op_squeeze(out[i], at);
-    return out[count - 1] ? LK_OK : give_up(out, count, x->graph);
+    return count == 0 || out[count - 1] ? LK_OK : give_up(out, count, x->graph);
 }
 
 lk_value *lk_op_flip(lk_value *x, const int *axes, int axis_count)

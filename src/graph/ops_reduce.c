@@ -94,6 +94,15 @@ static lk_value *euclidean(lk_value *x, const int *axes, int axis_count, bool ke
     return lk_op_where(is_zero, zero, lk_op_sqrt(lk_op_where(is_zero, one, square)));
 }
 
+/* x^p of x >= 0, whose gradient is 0, not infinite, where x is 0. */
+static lk_value *power_of(lk_value *x, double p)
+{
+    if (!x) return NULL;
+    lk_value *zero = lki_scalar_like(x, 0), *one = lki_scalar_like(x, 1);
+    lk_value *is_zero = lk_op_equal(x, zero);
+    return lk_op_where(is_zero, zero, lk_op_pow_scalar(lk_op_where(is_zero, one, x), p));
+}
+
 lk_value *lk_op_norm(lk_value *x, double p, const int *axes, int axis_count, bool keep_dims)
 {
     if (!x) return NULL;
@@ -106,8 +115,8 @@ lk_value *lk_op_norm(lk_value *x, double p, const int *axes, int axis_count, boo
     if (p == 0)
         return lk_op_sum(lk_op_cast(lk_op_not_equal(x, lki_scalar_like(x, 0)), x->dtype), axes, axis_count,
                          keep_dims);
-    lk_value *sum = lk_op_sum(lk_op_pow_scalar(size, p), axes, axis_count, keep_dims);
-    return lk_op_pow_scalar(sum, 1 / p);
+    lk_value *power = p < 1 ? power_of(size, p) : lk_op_pow_scalar(size, p);
+    return power_of(lk_op_sum(power, axes, axis_count, keep_dims), 1 / p);
 }
 
 /* How many elements are (or are not) 0, as f32: exact enough to be told from 0. */

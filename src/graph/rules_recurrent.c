@@ -51,6 +51,10 @@ static lk_status measure(const lki_node *node, sizes *s)
     if (!lki_has_input(node, FORWARD_PROJECTION) && s->width != s->hidden)
         return lki_fail(LK_ERR_SHAPE, "recurrent: weight %s does not fit a hidden state of %lld",
                         LKI_SHOW(weight), (long long)s->hidden);
+    if (s->width > s->hidden)
+        return lki_fail(LK_ERR_SHAPE,
+                        "recurrent: a projection to %lld is wider than the hidden state of %lld",
+                        (long long)s->width, (long long)s->hidden);
     return LK_OK;
 }
 

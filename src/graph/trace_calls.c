@@ -67,7 +67,8 @@ void lki_call_work(const lk_call *call, double *flops, double *nbytes)
 
 int lki_trace_add_call(lki_trace *trace, lki_trace_kind kind, const lk_call *call, const char *where)
 {
-    bool between_ranks = (lk_op_flags(call->op) & LK_OP_RUNS_ON_HOST) && call->op != LK_OP_ASSIGN;
+    bool between_ranks = (lk_op_flags(call->op) & LK_OP_RUNS_ON_HOST) && call->op != LK_OP_ASSIGN &&
+                         lk_op_family_of(call->op) != LK_FAMILY_CUSTOM;
     lki_trace_site site = {.kind = between_ranks ? LKI_TRACE_COMMUNICATION : kind,
                            .name = lk_op_name(call->op),
                            .where = (char *)where,

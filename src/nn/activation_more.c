@@ -46,7 +46,11 @@ static lk_value *hardsigmoid_forward(lk_module *module, lk_value *x)
 static lk_value *hardswish_forward(lk_module *module, lk_value *x)
 {
     (void)module;
-    return lk_op_mul(x, hardsigmoid(x));
+    if (!x) return NULL;
+    lk_value *low = lki_scalar_like(x, -3), *high = lki_scalar_like(x, 3);
+    lk_value *inner = lk_op_mul(x, lk_op_mul_scalar(lk_op_add_scalar(x, 3), 1.0 / 6));
+    lk_value *above = lk_op_where(lk_op_greater_equal(x, high), x, inner);
+    return lk_op_where(lk_op_greater(low, x), lki_scalar_like(x, 0), above); /* slanted at -3 */
 }
 
 static lk_value *mish_forward(lk_module *module, lk_value *x)

@@ -101,7 +101,7 @@ static lk_value *hinge_embedding_forward(lk_value *x, lk_value *target, void *co
     target = like(x, target);
     if (!target) return NULL;
     lk_value *zero = lki_scalar_like(x, 0);
-    lk_value *apart = lk_op_relu(lk_op_add_scalar(lk_op_neg(x), own->margin));
+    lk_value *apart = lk_op_clamp(lk_op_add_scalar(lk_op_neg(x), own->margin), 0, INFINITY);
     lk_value *far = lk_op_where(lk_op_equal(target, lki_scalar_like(x, 1)), zero, apart);
     lk_value *near = lk_op_where(lk_op_equal(target, lki_scalar_like(x, -1)), zero, x);
     return reduced(own, lk_op_add(far, near));

@@ -30,6 +30,10 @@ static lk_value *pad_forward(lk_module *module, lk_value *x)
         int axis = shape.rank - own->rank + i;
         int64_t begin = own->before[i] < 0 ? -own->before[i] : 0;
         int64_t end = own->after[i] < 0 ? shape.dim[axis] + own->after[i] : shape.dim[axis];
+        if (begin >= end && shape.dim[axis] > 0)
+            return lki_graph_fail(lk_value_graph(x), LK_ERR_SHAPE, "axis %d of %lld places cannot lose %lld",
+                                  axis, (long long)shape.dim[axis],
+                                  (long long)(begin + shape.dim[axis] - end));
         before[axis] = own->before[i] < 0 ? 0 : own->before[i];
         after[axis] = own->after[i] < 0 ? 0 : own->after[i];
         if (begin > 0 || end < shape.dim[axis])
@@ -132,8 +136,9 @@ static lk_value *pixel_unshuffle_forward(lk_module *module, lk_value *x)
 
 static lk_module *create_shuffle(const char *type, lk_module_function forward, int64_t factor)
 {
-    if (factor < 1)
-        return lki_fail_null(LK_ERR_INVALID, "%s: expected a factor of at least 1, found %lld", type,
+    enum { MOST = 1 << 20 };
+    if (factor < 1 || factor > MOST)
+        return lki_fail_null(LK_ERR_INVALID, "%s: expected a factor from 1 to %d, found %lld", type, MOST,
                              (long long)factor);
     return lki_module_create(type, forward, &factor, sizeof factor);
 }

@@ -117,6 +117,8 @@ FUNCTION(norm_0, lk_op_norm(A, 0, LK_AXES(1), false))
 FUNCTION(norm_1, lk_op_norm(A, 1, LK_AXES(1), false))
 FUNCTION(norm_2, lk_op_norm(A, 2, LK_ALL_AXES, false))
 FUNCTION(norm_3, lk_op_norm(A, 3, LK_AXES(0), false))
+FUNCTION(norm_3_zeros, lk_op_norm(lk_op_triu(A, 2), 3, LK_AXES(1), false))
+FUNCTION(norm_half_zeros, lk_op_norm(lk_op_triu(A, 2), 0.5, LK_AXES(1), false))
 FUNCTION(norm_inf, lk_op_norm(A, INFINITY, LK_AXES(1), false))
 FUNCTION(cumsum, lk_op_cumsum(lk_op_mul(A, A), 1))
 FUNCTION(cumprod, lk_op_cumprod(A, 0))
@@ -203,6 +205,8 @@ static const struct {
     {"norm_1", do_norm_1},
     {"norm_2", do_norm_2},
     {"norm_3", do_norm_3},
+    {"norm_3_zeros", do_norm_3_zeros},
+    {"norm_half_zeros", do_norm_half_zeros},
     {"norm_inf", do_norm_inf},
     {"cumsum", do_cumsum},
     {"cumprod", do_cumprod},
@@ -421,6 +425,9 @@ static void bad_input_is_refused(void **state)
         case 13:
             lk_op_repeat(x, (const int64_t[]){2}, 1),
                 sentence = "repeat: shape (3, 4) needs one number per axis";
+            break;
+        case 14:
+            lk_op_split_sizes(out, (int64_t[]){-1, 5}, 2, x, 1), sentence = "split: size -1 is negative";
             break;
         default: break;
         }

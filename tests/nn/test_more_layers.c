@@ -109,7 +109,9 @@ static void bad_arguments(void **state)
     assert_null(lk_constant_pad1d(0, .paddings = {1, 1, 1}));
     lkt_contains(lk_error(), "ConstantPad1d: paddings: expected 2 numbers");
     assert_null(lk_pixel_shuffle(0));
-    lkt_contains(lk_error(), "PixelShuffle: expected a factor of at least 1, found 0");
+    lkt_contains(lk_error(), "PixelShuffle: expected a factor from 1 to 1048576, found 0");
+    assert_null(lk_pixel_unshuffle((int64_t)1 << 32));
+    lkt_contains(lk_error(), "PixelUnshuffle: expected a factor from 1 to 1048576");
 }
 
 static void refuse(lk_module *module, lk_shape shape, const char *fragment)
@@ -133,6 +135,7 @@ static void inputs_that_do_not_fit(void **state)
     refuse(lk_adaptive_max_pool2d(2), LK_SHAPE(2, 3), "expected an input of 4 dimensions, found (2, 3)");
     refuse(lk_zero_pad2d(1), LK_SHAPE(2, 3), "expected an input of 3 or 4 dimensions, found (2, 3)");
     refuse(lk_reflection_pad1d(5), LK_SHAPE(2, 3, 4), "pad");
+    refuse(lk_constant_pad1d(0, .paddings = {0, -5}), LK_SHAPE(2, 3, 3), "axis 2 of 3 places cannot lose 5");
     refuse(lk_pixel_shuffle(2), LK_SHAPE(2, 3, 4, 4), "C divisible by 4, found (2, 3, 4, 4)");
     refuse(lk_pixel_unshuffle(3), LK_SHAPE(2, 3, 4, 4), "H and W divisible by 3");
 }

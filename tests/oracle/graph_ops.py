@@ -59,6 +59,8 @@ CASES = {
     "norm_1": (lambda a, b: torch.linalg.vector_norm(a, 1, 1), 1, 1),
     "norm_2": (lambda a, b: torch.linalg.vector_norm(a, 2, (0, 1)), 1, 1),
     "norm_3": (lambda a, b: torch.linalg.vector_norm(a, 3, 0), 1, 1),
+    "norm_3_zeros": (lambda a, b: torch.linalg.vector_norm(torch.triu(a, 2), 3, 1), 1, 0),
+    "norm_half_zeros": (lambda a, b: torch.linalg.vector_norm(torch.triu(a, 2), 0.5, 1), 1, 0),
     "norm_inf": (lambda a, b: torch.linalg.vector_norm(a, math.inf, 1), 1, 0),
     "cumsum": (lambda a, b: torch.cumsum(a * a, 1), 1, 1),
     "cumprod": (lambda a, b: torch.cumprod(a, 0), 1, 0),

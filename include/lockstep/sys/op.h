@@ -182,38 +182,6 @@ extern "C" {
     X(POINTWISE_LOSS_GRAD, "pointwise_loss_grad", 1, POINTWISE_LOSS, LK_OP_IS_GRADIENT) \
     X(POINTWISE_LOSS_WITH_GRAD, "pointwise_loss_with_grad", 2, POINTWISE_LOSS, LK_OP_IS_OPTIONAL | LK_OP_HAS_NO_GRADIENT) \
     \
-    /* Elementwise: (x f) -> f. round: to the nearest, halves to the even one. detach: the same memory, without its \
-     * gradient. */ \
-    X(FLOOR, "floor", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT) \
-    X(CEIL, "ceil", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT) \
-    X(ROUND, "round", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT) \
-    X(DETACH, "detach", 1, NONE, LK_OP_IS_VIEW | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT | LK_OP_KEEPS_16_BITS) \
-    \
-    /* Along one axis: (x f) -> f. y_k is the sum (or the product) of x_0 to x_k, or with `reverse` of x_k to the \
-     * last. cumprod_grad: (dy, x) -> dx. sort: (x f) -> values, index i64: stable, a NaN counts as the largest; the \
-     * first `count` of them, or all if it is 0. */ \
-    X(CUMSUM, "cumsum", 1, SCAN, 0) \
-    X(CUMPROD, "cumprod", 1, SCAN, 0) \
-    X(CUMPROD_GRAD, "cumprod_grad", 1, SCAN, LK_OP_HAS_NO_GRADIENT) \
-    X(SORT, "sort", 2, SORT, 0) \
-    \
-    /* (x f, index i64 of x's rank, source f of the index's shape) -> x with the source at the places that torch.gather \
-     * would read: the last of equals stays (scatter), or all are added in their order (scatter_add). */ \
-    X(SCATTER, "scatter", 1, GATHER, 0) \
-    X(SCATTER_ADD, "scatter_add", 1, GATHER, 0) \
-    \
-    /* The gradient of many slices of one tensor: (dy0, dy1, ...) -> dx of the attributes' shape: 0, then each is \
-     * added at the place of its slice, in their order. */ \
-    X(SLICES_GRAD, "slices_grad", 1, SLICES, LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
-    \
-    /* () -> numbers that are drawn at every replay, in order, from call->generator: PyTorch's. */ \
-    X(RANDOM, "random", 1, RANDOM, LK_OP_IS_RANDOM | LK_OP_HAS_NO_GRADIENT) \
-    \
-    /* A function of the program's own (lk_custom_op in <lockstep/graph.h>): (inputs...) -> y. custom_grad: (dy, y, \
-     * inputs...) -> the gradients of the first inputs. */ \
-    X(CUSTOM, "custom", 1, CUSTOM, LK_OP_RUNS_ON_HOST) \
-    X(CUSTOM_GRAD, "custom_grad", 3, CUSTOM, LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
-    \
     /* A change of memory layout (lk_layout in <lockstep/sys/engine.h>), also from f32 to 16 bits or back. Made by \
      * the layout pass. */ \
     X(REORDER, "reorder", 1, NONE, LK_OP_HAS_NO_GRADIENT) \
@@ -249,7 +217,39 @@ extern "C" {
      * h (T, N, R). recurrent_grad_weight: (dgates, y, saved, h0?, dh?, lengths?) -> dw_hh, db_hh, dw_hr. */ \
     X(RECURRENT, "recurrent", 3, RECURRENT, 0) \
     X(RECURRENT_GRAD, "recurrent_grad", 3, RECURRENT, LK_OP_HAS_NO_GRADIENT) \
-    X(RECURRENT_GRAD_WEIGHT, "recurrent_grad_weight", 3, RECURRENT, LK_OP_HAS_NO_GRADIENT)
+    X(RECURRENT_GRAD_WEIGHT, "recurrent_grad_weight", 3, RECURRENT, LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* Elementwise: (x f) -> f. round: to the nearest, halves to the even one. detach: the same memory, without its \
+     * gradient. */ \
+    X(FLOOR, "floor", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT) \
+    X(CEIL, "ceil", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT) \
+    X(ROUND, "round", 1, NONE, LK_OP_IS_ELEMENTWISE | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT) \
+    X(DETACH, "detach", 1, NONE, LK_OP_IS_VIEW | LK_OP_HAS_NO_GRADIENT | LK_OP_IS_FLAT | LK_OP_KEEPS_16_BITS) \
+    \
+    /* Along one axis: (x f) -> f. y_k is the sum (or the product) of x_0 to x_k, or with `reverse` of x_k to the \
+     * last. cumprod_grad: (dy, x) -> dx. sort: (x f) -> values, index i64: stable, a NaN counts as the largest; the \
+     * first `count` of them, or all if it is 0. */ \
+    X(CUMSUM, "cumsum", 1, SCAN, 0) \
+    X(CUMPROD, "cumprod", 1, SCAN, 0) \
+    X(CUMPROD_GRAD, "cumprod_grad", 1, SCAN, LK_OP_HAS_NO_GRADIENT) \
+    X(SORT, "sort", 2, SORT, 0) \
+    \
+    /* (x f, index i64 of x's rank, source f of the index's shape) -> x with the source at the places that torch.gather \
+     * would read: the last of equals stays (scatter), or all are added in their order (scatter_add). */ \
+    X(SCATTER, "scatter", 1, GATHER, 0) \
+    X(SCATTER_ADD, "scatter_add", 1, GATHER, 0) \
+    \
+    /* The gradient of many slices of one tensor: (dy0, dy1, ...) -> dx of the attributes' shape: 0, then each is \
+     * added at the place of its slice, in their order. */ \
+    X(SLICES_GRAD, "slices_grad", 1, SLICES, LK_OP_IS_GRADIENT | LK_OP_KEEPS_16_BITS) \
+    \
+    /* () -> numbers that are drawn at every replay, in order, from call->generator: PyTorch's. */ \
+    X(RANDOM, "random", 1, RANDOM, LK_OP_IS_RANDOM | LK_OP_HAS_NO_GRADIENT) \
+    \
+    /* A function of the program's own (lk_custom_op in <lockstep/graph.h>): (inputs...) -> y. custom_grad: (dy, y, \
+     * inputs...) -> the gradients of the first inputs. */ \
+    X(CUSTOM, "custom", 1, CUSTOM, LK_OP_RUNS_ON_HOST) \
+    X(CUSTOM_GRAD, "custom_grad", 3, CUSTOM, LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST)
 /* clang-format on */
 
 typedef enum lk_op {
@@ -581,15 +581,15 @@ typedef struct lk_exchange_attr {
     X(DROPOUT, dropout)                                                                                      \
     X(CLASS_LOSS, class_loss)                                                                                \
     X(POINTWISE_LOSS, pointwise_loss)                                                                        \
+    X(UPDATE, update)                                                                                        \
+    X(UNSCALE, unscale)                                                                                      \
+    X(EXCHANGE, exchange)                                                                                    \
+    X(RECURRENT, recurrent)                                                                                  \
     X(SCAN, scan)                                                                                            \
     X(SORT, sort)                                                                                            \
     X(SLICES, slices)                                                                                        \
     X(RANDOM, random)                                                                                        \
-    X(CUSTOM, custom)                                                                                        \
-    X(UPDATE, update)                                                                                        \
-    X(UNSCALE, unscale)                                                                                      \
-    X(EXCHANGE, exchange)                                                                                    \
-    X(RECURRENT, recurrent)
+    X(CUSTOM, custom)
 
 typedef enum lk_op_family {
     LK_FAMILY_NONE, /* it has no attributes */

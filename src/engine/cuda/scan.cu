@@ -49,7 +49,8 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
         }
         for (int64_t j = 0; j < l.length; j++) {
             int64_t at = place(l, l.length, i, reverse ? l.length - 1 - j : j);
-            dx[at] = lki_cuda_narrow<T>::of(before * lki_cuda_widen(dx[at]));
+            /* what comes after a zero may be infinite by now */
+            dx[at] = lki_cuda_narrow<T>::of(before == 0 ? 0.0 : before * lki_cuda_widen(dx[at]));
             before *= lki_cuda_widen(x[at]);
         }
     }

@@ -64,7 +64,8 @@ lk_status lki_ref_cumprod_grad(const lk_call *call)
         }
         for (int64_t j = 0; j < l.length; j++) {
             int64_t at = place(&l, i, reverse ? l.length - 1 - j : j);
-            lki_ref_set(dx, at, before * lki_ref_get(dx, at));
+            /* what comes after a zero may be infinite by now */
+            lki_ref_set(dx, at, before == 0 ? 0 : before * lki_ref_get(dx, at));
             before *= lki_ref_get(x, at);
         }
     }
