@@ -74,6 +74,7 @@ static lk_status open_zip(lki_torch_file *file)
     lki_pickled pickled;
     LKI_TRY(
         lki_zip_open(&file->zip, file->path, lki_buffer_data(file->bytes), lki_buffer_nbytes(file->bytes)));
+    LKI_TRY(lki_zip_enter_folder(&file->zip));
     if (lki_zip_has(&file->zip, "constants.pkl"))
         return lki_fail(LK_ERR_UNSUPPORTED,
                         "%s: a program of TorchScript: save the model's state_dict() instead", file->path);

@@ -221,6 +221,7 @@ static void damage_pickles(const char *path)
     size_t nbytes = read_bytes(path, whole, sizeof whole), length;
     lki_zip zip;
     lkt_ok(lki_zip_open(&zip, "golden", whole, nbytes));
+    lkt_ok(lki_zip_enter_folder(&zip));
     lkt_ok(lki_zip_entry(&zip, "data.pkl", &pickle, &length));
     for (int round = 0; round < 20000; round++) {
         lki_arena arena = {0};

@@ -142,6 +142,35 @@ static void test_written_files(void **state)
     lk_state_dict_free(dict);
 }
 
+/* JAX's and Keras' weights have such names. */
+static void test_names_with_folders(void **state)
+{
+    (void)state;
+    char command[3000];
+    if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0) {
+        print_message("skipped: /usr/bin/python3 has no numpy\n");
+        skip();
+    }
+    const char *folder = lkt_scratch_folder("weights_folders");
+    snprintf(
+        command, sizeof command,
+        "cd '%s' && /usr/bin/python3 -c 'import numpy as n\n"
+        "n.savez(\"a.npz\", **{\"head/kernel\": [1.0, 2.0], \"embedding/kernel\": [3.0], \"x/y/z\": [4.0]})'"
+        " && cp a.npz a.weights",
+        folder);
+    assert_int_equal(system(command), 0);
+    static const char *const files[] = {"a.npz", "a.weights"};
+    for (int i = 0; i < 2; i++) {
+        lk_state_dict *dict = lk_load_checkpoint(path_in(folder, files[i]));
+        lkt_not_null(dict);
+        assert_int_equal(lk_state_dict_count(dict), 3);
+        CHECK("head/kernel", LK_SHAPE(2), 1, 2);
+        CHECK("embedding/kernel", LK_SHAPE(1), 3);
+        CHECK("x/y/z", LK_SHAPE(1), 4);
+        lk_state_dict_free(dict);
+    }
+}
+
 /* Every byte of a small file changed, and the file cut anywhere: read or refused, never more. */
 static void test_damaged_files(void **state)
 {
@@ -224,7 +253,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights),         cmocka_unit_test(test_harmful_files),
         cmocka_unit_test(test_written_files),   cmocka_unit_test(test_damaged_files),
-        cmocka_unit_test(test_loading_by_name),
+        cmocka_unit_test(test_loading_by_name), cmocka_unit_test(test_names_with_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
