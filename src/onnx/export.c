@@ -90,9 +90,9 @@ const char *lki_onnx_number(lki_onnx_builder *b, lk_dtype dtype, double value)
     return b->status ? NULL : lki_onnx_tensor(b, lk_tensor_full(dtype, lk_scalar_shape(), value));
 }
 
-const char *lki_onnx_vector(lki_onnx_builder *b, int64_t count, double value)
+const char *lki_onnx_vector(lki_onnx_builder *b, lk_dtype dtype, int64_t count, double value)
 {
-    return b->status ? NULL : lki_onnx_tensor(b, lk_tensor_full(LK_F32, LK_SHAPE(count), value));
+    return b->status ? NULL : lki_onnx_tensor(b, lk_tensor_full(dtype, LK_SHAPE(count), value));
 }
 
 const char *lki_onnx_name(lki_onnx_builder *b, const lk_value *value)

@@ -80,7 +80,7 @@ static const char *or_vector(lki_onnx_builder *b, int index, int64_t count, doub
 {
     const lki_node *node = b->node;
     bool is_there = index < node->input_count && node->in[index];
-    return is_there ? lki_onnx_input(b, index) : lki_onnx_vector(b, count, value);
+    return is_there ? lki_onnx_input(b, index) : lki_onnx_vector(b, node->out[0]->dtype, count, value);
 }
 
 static const char *batch_norm(lki_onnx_builder *b)
@@ -102,7 +102,7 @@ static const char *layer_norm(lki_onnx_builder *b)
     const char *weight = lki_onnx_input(b, 1);
     if (!*weight) { /* ones of the normalised shape */
         lk_shape in = node->in[0]->shape;
-        const char *one = lki_onnx_number(b, LK_F32, 1);
+        const char *one = lki_onnx_number(b, node->out[0]->dtype, 1);
         weight =
             EMIT("Expand", NULL, one, lki_onnx_ints(b, in.dim + in.rank - own->axis_count, own->axis_count));
     }
@@ -131,7 +131,7 @@ static const char *group_norm(lki_onnx_builder *b)
     const char *groups = EMIT("Reshape", NULL, X, lki_onnx_ints(b, grouped, 3));
     const char *normal =
         EMIT("InstanceNormalization", LKI_ONNX_ATTRIBUTES(LKI_ONNX_REAL("epsilon", own->eps)), groups,
-             lki_onnx_vector(b, own->group_count, 1), lki_onnx_vector(b, own->group_count, 0));
+             lki_onnx_vector(b, dtype, own->group_count, 1), lki_onnx_vector(b, dtype, own->group_count, 0));
     const char *result = EMIT("Reshape", NULL, normal, lki_onnx_ints(b, dims, node->in[0]->shape.rank));
     if (*lki_onnx_input(b, 1)) result = EMIT("Mul", NULL, result, per_channel(b, 1));
     if (*lki_onnx_input(b, 2)) result = EMIT("Add", NULL, result, per_channel(b, 2));
@@ -140,6 +140,7 @@ static const char *group_norm(lki_onnx_builder *b)
 
 /* ---- Resizing ---- */
 
+    lk_dtype dtype = node->out[0]->dtype;
 static const char *upsample(lki_onnx_builder *b)
 {
     const lk_upsample_attr *own = &b->node->attr.upsample;

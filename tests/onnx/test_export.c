@@ -38,6 +38,33 @@ static void test_refused_layers(void **state)
     lkt_fails(lk_export_onnx(NULL, "x.onnx", NULL), LK_ERR_INVALID, "NULL was passed");
 }
 
+/* onnx's checker looks at the dtypes. */
+static void test_float64(void **state)
+{
+    (void)state;
+    skip_without_plugin();
+    char path[1200], command[1500];
+    snprintf(path, sizeof path, "%s/f64.onnx", lkt_scratch_folder("onnx_f64"));
+    lk_module *module =
+        lk_sequential(lk_group_norm(2, 4, .no_affine = true), lk_batch_norm2d(4, .no_affine = true),
+                      lk_layer_norm(LK_SHAPE(3, 3), .no_affine = true));
+    lk_tensor *features = lk_tensor_full(LK_F64, LK_SHAPE(2, 4, 3, 3), 0);
+    lkt_not_null(module);
+    lkt_ok(lk_module_to(module, LK_F64));
+    lkt_ok(lk_export_onnx(module, path, features));
+    lk_tensor_free(features);
+    lk_module_free(module);
+    if (system("/usr/bin/python3 -c 'import onnx' 2>/dev/null") != 0) {
+        print_message("skipped: /usr/bin/python3 has no onnx\n");
+        skip();
+    }
+    snprintf(
+        command, sizeof command,
+        "/usr/bin/python3 -c 'import onnx; onnx.checker.check_model(onnx.load(\"%s\"), full_check=True)'",
+        path);
+    assert_int_equal(system(command), 0);
+}
+
 static void test_a_file(void **state)
 {
     (void)state;
@@ -61,6 +88,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused_layers),
         cmocka_unit_test(test_a_file),
+        cmocka_unit_test(test_float64),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
