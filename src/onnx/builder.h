@@ -60,6 +60,9 @@ const char *lki_onnx_tensor(lki_onnx_builder *b, lk_tensor *tensor_owned);
 const char *lki_onnx_refuse(lki_onnx_builder *b, const char *why);
 lki_onnx_type lki_onnx_type_of(lk_dtype dtype);
 
+/* twin.c: whether a node of one recording and its twin of the other differ in the batch alone. */
+bool lki_onnx_is_twin(const lki_node *node, const lki_node *twin);
+
 /* translate.c: writes the nodes of one op; the name of its result. */
 const char *lki_onnx_translate(lki_onnx_builder *b);
 /* translate_layers.c: convolutions, pools, norms, resizing. NULL without a failure if the op is none of them.

@@ -177,13 +177,16 @@ static lk_status add_nodes(lki_onnx_builder *b, lk_graph *graph, lk_graph *other
     b->node = alive(graph->first);
     b->twin = alive(other->first);
     for (; b->node; b->node = alive(b->node->next), b->twin = alive(b->twin->next)) {
-        if (!b->twin || b->twin->op != b->node->op)
-            return lki_fail(LK_ERR_UNSUPPORTED, "ONNX: what the model computes depends on the batch size");
+        if (!b->twin || !lki_onnx_is_twin(b->node, b->twin))
+            return lki_onnx_refuse(b, "what it computes depends on the batch size"),
+                   lki_fail_prefix(b->status, "ONNX");
         if (b->node->op == LK_OP_CONSTANT)
             LKI_TRY(add_constant(b));
         else if (!(lk_op_flags(b->node->op) & LK_OP_IS_LEAF))
             LKI_TRY(add_op(b));
     }
+    if (b->twin)
+        return lki_fail(LK_ERR_UNSUPPORTED, "ONNX: what the model computes depends on the batch size");
     return LK_OK;
 }
 

@@ -38,6 +38,38 @@ static void test_refused_layers(void **state)
     lkt_fails(lk_export_onnx(NULL, "x.onnx", NULL), LK_ERR_INVALID, "NULL was passed");
 }
 
+/* The sum over the batch, divided by its size as a number. */
+static lk_value *mean_forward(lk_module *module, lk_value *x)
+{
+    (void)module;
+    return lk_op_mul_scalar(x, 1.0 / (double)lk_value_shape(x).dim[0]);
+}
+
+static lk_value *pad_forward(lk_module *module, lk_value *x)
+{
+    (void)module;
+    int64_t before[] = {0, lk_value_shape(x).dim[0] - 2}, after[] = {0, 3 - lk_value_shape(x).dim[0]};
+    return lk_op_pad(x, before, after, LK_PAD_CONSTANT, 0);
+}
+
+/* Another of the two results before. */
+static lk_value *wire_forward(lk_module *module, lk_value *x)
+{
+    (void)module;
+    lk_value *values[] = {lk_op_exp(x), lk_op_sin(x)};
+    return lk_op_neg(values[lk_value_shape(x).dim[0] % 2]);
+}
+
+static void test_numbers_of_the_batch(void **state)
+{
+    (void)state;
+    skip_without_plugin();
+    lk_value *(*const forwards[])(lk_module *, lk_value *) = {mean_forward, pad_forward, wire_forward};
+    for (int i = 0; i < 3; i++)
+        lkt_fails(export(lk_custom_module(.type = "Odd", .forward = forwards[i]), LK_SHAPE(5, 3), "x.onnx"),
+                  LK_ERR_UNSUPPORTED, "what it computes depends on the batch size");
+}
+
 /* onnx's checker looks at the dtypes. */
 static void test_float64(void **state)
 {
@@ -88,6 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused_layers),
         cmocka_unit_test(test_a_file),
+        cmocka_unit_test(test_numbers_of_the_batch),
         cmocka_unit_test(test_float64),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
