@@ -33,6 +33,9 @@ static void test_refused_layers(void **state)
               "ONNX: layer 0 (Conv2d): circular padding has no standard op in opset 17 of ONNX");
     lkt_fails(export(lk_sequential(lk_avg_pool2d(3, .ceil_mode = true)), LK_SHAPE(4, 1, 8, 8), "x.onnx"),
               LK_ERR_UNSUPPORTED, "0 (AvgPool2d): average pooling with ceil_mode");
+    lkt_fails(export(lk_sequential(lk_max_pool2d(2, .stride = 3, .padding = 1, .ceil_mode = true)),
+                     LK_SHAPE(4, 1, 5, 5), "x.onnx"),
+              LK_ERR_UNSUPPORTED, "0 (MaxPool2d): ONNX counts one window more");
     lkt_fails(export(lk_sequential(lk_adaptive_avg_pool2d(3)), LK_SHAPE(4, 1, 8, 8), "x.onnx"),
               LK_ERR_UNSUPPORTED, "0 (AdaptiveAvgPool2d): adaptive pooling");
     lkt_fails(lk_export_onnx(NULL, "x.onnx", NULL), LK_ERR_INVALID, "NULL was passed");
