@@ -230,7 +230,9 @@ static void damage_pickles(const char *path)
         for (uint32_t i = 0, changes = 1 + draw(&random, 4); i < changes; i++)
             damaged[draw(&random, (uint32_t)length)] = (uint8_t)draw(&random, 256);
         size_t cut = round % 7 ? length : draw(&random, (uint32_t)length);
-        if (lki_unpickle(&arena, "damaged", damaged, cut, &pickled)) lkt_contains(lk_error(), "damaged");
+        int left = LKI_PICKLE_INSTRUCTIONS;
+        if (lki_unpickle(&arena, "damaged", damaged, cut, &left, &pickled))
+            lkt_contains(lk_error(), "damaged");
         lki_arena_fini(&arena);
     }
     lki_zip_close(&zip);

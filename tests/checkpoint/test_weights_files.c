@@ -3,6 +3,8 @@
 
 #include <lockstep/lockstep.h>
 
+#include <unistd.h>
+
 #define GOLDEN LK_SOURCE_DIR "/tests/golden/checkpoint/weights"
 
 /* The path stays valid until the next call. */
@@ -89,6 +91,26 @@ static void test_harmful_files(void **state)
     assert_null(lk_load_checkpoint("/no/such.pth"));
     lkt_contains(lk_error(), "/no/such.pth");
     assert_null(lk_load_checkpoint(NULL));
+}
+
+/* An instruction that does nothing, many times: over the limit only in both pickles together. */
+static void test_many_instructions(void **state)
+{
+    (void)state;
+    static const uint8_t magic[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c, 0x46,
+                                    0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
+    const char *path = path_in(lkt_scratch_folder("weights_many"), "many.pth");
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fwrite(magic, 1, sizeof magic, file);
+    for (int pickle = 0; pickle < 2; pickle++) {
+        for (int i = 0; i < 5 << 20; i++) fwrite("\x80\2", 1, 2, file);
+        fwrite("M\xe9\3.", 1, 4, file); /* 1001 */
+    }
+    assert_int_equal(fclose(file), 0);
+    assert_null(lk_load_checkpoint(path));
+    lkt_contains(lk_error(), "many.pth: its pickles have more than 8388608 instructions");
+    assert_int_equal(unlink(path), 0);
 }
 
 static lk_state_dict *make_dict(void)
@@ -251,9 +273,10 @@ static void test_loading_by_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights),         cmocka_unit_test(test_harmful_files),
-        cmocka_unit_test(test_written_files),   cmocka_unit_test(test_damaged_files),
-        cmocka_unit_test(test_loading_by_name), cmocka_unit_test(test_names_with_folders),
+        cmocka_unit_test(test_weights),           cmocka_unit_test(test_harmful_files),
+        cmocka_unit_test(test_written_files),     cmocka_unit_test(test_damaged_files),
+        cmocka_unit_test(test_loading_by_name),   cmocka_unit_test(test_names_with_folders),
+        cmocka_unit_test(test_many_instructions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
