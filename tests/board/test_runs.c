@@ -174,6 +174,30 @@ static void thinning_keeps_the_peaks(void **state)
     lki_board_series_fini(&list);
 }
 
+/* An axis that begins at 0 again, goes back by one step, or stands still. */
+static void axes_that_go_back_are_thinned(void **state)
+{
+    (void)state;
+    static const int periods[] = {40000, 50000, 2, 1};
+    enum { COUNT = 100000, BUCKETS = 200 };
+    for (int p = 0; p < 4; p++) {
+        bool has_peak = false;
+        lki_board_series_list list = {0};
+        lki_board_series *series =
+            lki_board_series_claim(&list, LKI_BOARD_EVENTS, LKI_BOARD_EPOCH, "train", "loss");
+        for (int i = 0; i < COUNT; i++)
+            lkt_ok(lki_board_series_add(series, i % periods[p], NAN, i == 54321 ? 100 : 1));
+        lki_board_view view = {.from = NAN, .to = NAN, .buckets = BUCKETS};
+        json_t *thin = curve(series, &view);
+        size_t count = json_array_size(json_object_get(thin, "x"));
+        assert_true(count >= BUCKETS && count <= 2 * BUCKETS + 4);
+        for (size_t i = 0; i < count; i++) has_peak = has_peak || item(thin, "y", i) == 100;
+        assert_true(has_peak);
+        json_decref(thin);
+        lki_board_series_fini(&list);
+    }
+}
+
 /* Steps that do not grow, and numbers that no run has, are drawn somehow; nothing breaks. */
 static void odd_steps_are_survived(void **state)
 {
@@ -244,6 +268,7 @@ int main(void)
         cmocka_unit_test(links_inside_of_runs_are_not_followed),
         cmocka_unit_test(states_follow_the_lock),
         cmocka_unit_test(thinning_keeps_the_peaks),
+        cmocka_unit_test(axes_that_go_back_are_thinned),
         cmocka_unit_test(odd_steps_are_survived),
         cmocka_unit_test(smoothing_is_tensorboards),
         cmocka_unit_test(configs_become_flat),
