@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -101,6 +102,15 @@ static void states_follow_the_lock(void **state)
     assert_int_equal(lki_board_run_state(root, 3, 8, now), LKI_RUN_RUNNING);
     /* This process has the number of an older one. */
     write_lock(owner, getpid(), host, 86400);
+    assert_int_equal(lki_board_run_state(root, 3, 8, now), LKI_RUN_DIED);
+    /* It does have the lock, but the file's time is of a clock that is behind. */
+    int fd = open(path_of(".lock"), O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    if (access("/proc/locks", R_OK) == 0)
+        assert_int_equal(lki_board_run_state(root, 3, 8, now), LKI_RUN_RUNNING);
+    else
+        print_message("the kernel does not list its locks here\n");
+    assert_int_equal(close(fd), 0);
     assert_int_equal(lki_board_run_state(root, 3, 8, now), LKI_RUN_DIED);
     pid_t child = fork();
     if (child == 0) _exit(0);
