@@ -65,24 +65,34 @@ static void flush(bucket *b, int64_t *kept, int64_t *count)
     *b = (bucket){-1, -1};
 }
 
-/* Steps need not grow, so a point may lie far outside of the first and the last. */
-static int64_t bucket_of(double place)
+/* Steps need not grow: the logs of another program may begin at 0 again. */
+static bool is_ordered(const curve *c, int64_t begin, int64_t end)
 {
-    return place < 0 ? -1 : place > INT32_MAX ? INT32_MAX : (int64_t)place;
+    double last = x_of(c, begin);
+    for (int64_t i = begin; i < end; i++) {
+        double x = x_of(c, i);
+        if (x < last) return false;
+        if (isfinite(x)) last = x;
+    }
+    return true;
 }
 
-/* The indices of the points that are kept; at most two per bucket, and the first and the last. */
+/* The indices of the points that are kept; at most two per bucket, and the first and the last. A bucket is a
+ * part of the axis, or of the list if the axis goes back. */
 static int64_t thin(const curve *c, int64_t begin, int64_t end, int64_t *kept)
 {
     const double *value = c->series->value;
     double low = x_of(c, begin), width = (x_of(c, end - 1) - low) / c->view->buckets;
     bucket b = {-1, -1};
     int64_t count = 0, number = -2;
-    bool is_few = end - begin <= 2 * (int64_t)c->view->buckets || !(width > 0);
+    bool is_few = end - begin <= 2 * (int64_t)c->view->buckets;
+    bool by_axis = !is_few && width > 0 && isfinite(width) && is_ordered(c, begin, end);
     add_index(kept, &count, begin);
     for (int64_t i = begin; i < end; i++) {
         if (!isfinite(value[i]) || !isfinite(x_of(c, i))) continue;
-        int64_t at = is_few ? i : bucket_of((x_of(c, i) - low) / width);
+        int64_t at = is_few    ? i
+                     : by_axis ? (int64_t)((x_of(c, i) - low) / width)
+                               : (i - begin) * c->view->buckets / (end - begin);
         if (at != number) flush(&b, kept, &count);
         number = at;
         if (b.lowest < 0 || value[i] < value[b.lowest]) b.lowest = i;

@@ -23,6 +23,10 @@ static lk_status add_entry(const lki_board_reading *reading, const json_t *entry
     lki_board_axis axis = is_batch ? LKI_BOARD_SAMPLE : LKI_BOARD_EPOCH;
     double step = number_of(json_object_get(entry, is_batch ? "sample" : "epoch"));
     double time = number_of(json_object_get(entry, "time"));
+    if (!isfinite(step)) {
+        lki_board_note_bad(reading->file, "lines without a step");
+        return LK_OK;
+    }
     json_object_foreach(metrics, name, value)
     {
         lki_board_series *series =

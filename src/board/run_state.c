@@ -15,6 +15,7 @@ typedef struct owner {
     long pid;
     char host[256];
     int64_t since; /* when the lock was taken */
+    ino_t inode;   /* of the lock */
 } owner;
 
 /* "process 1234 on host", as src/run/run_logdir.c writes it. */
@@ -27,8 +28,8 @@ static bool read_lock(const char *logdir, owner *out)
     if (fd < 0) return false;
     bool is_read = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && read(fd, text, sizeof text - 1) >= 0;
     close(fd);
-    *out = (owner){.since = info.st_mtim.tv_sec};
     if (!is_read) return false;
+    *out = (owner){.since = info.st_mtim.tv_sec, .inode = info.st_ino};
     if (sscanf(text, "process %ld on %255s", &out->pid, out->host) != 2) out->host[0] = 0;
     return true;
 }
@@ -58,11 +59,30 @@ static int64_t start_of(long pid)
     return now.tv_sec - up.tv_sec + (int64_t)(ticks / (unsigned long long)sysconf(_SC_CLK_TCK));
 }
 
-/* A process that started after the lock was taken only has the number of the one that took it. */
+/* Whether the kernel says that the process has the lock: "1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF". The
+ * device is not compared, because on some file systems it is not the one that stat gives. */
+static bool has_lock(const owner *owner)
+{
+    char line[256];
+    bool found = false;
+    FILE *file = fopen("/proc/locks", "r");
+    if (!file) return false;
+    while (!found && fgets(line, sizeof line, file)) {
+        long pid;
+        unsigned long long inode;
+        found = sscanf(line, "%*s %*s %*s %*s %ld %*x:%*x:%llu", &pid, &inode) == 2 && pid == owner->pid &&
+                inode == (unsigned long long)owner->inode;
+    }
+    fclose(file);
+    return found;
+}
+
+/* A process that started after the lock was taken only has the number of the one that took it. That holds if
+ * both times are of one clock, which was not set since; a file server has its own. */
 static bool is_alive(const owner *owner)
 {
     int64_t start = start_of(owner->pid);
-    return start > 0 && start <= owner->since + CLOCKS_DIFFER_S;
+    return start > 0 && (start <= owner->since + CLOCKS_DIFFER_S || has_lock(owner));
 }
 
 lki_run_state lki_board_run_state(const char *logdir, int64_t epochs, int64_t num_epochs, int64_t updated)

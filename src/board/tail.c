@@ -8,6 +8,12 @@
 
 enum { FIRST_CHUNK = 1 << 20, MOST_CHUNK = 1 << 28 };
 
+static bool is_replaced(const lki_tail *tail, const struct stat *info)
+{
+    if (tail->inode == 0) return false;
+    return info->st_ino != tail->inode || info->st_dev != tail->device || info->st_size < tail->seen;
+}
+
 lki_tail_news lki_tail_look(const lki_tail *tail, const char *folder)
 {
     struct stat info;
@@ -15,8 +21,7 @@ lki_tail_news lki_tail_look(const lki_tail *tail, const char *folder)
     if (fd < 0) return LKI_TAIL_GONE;
     close(fd);
     if (tail->inode == 0) return LKI_TAIL_GREW;
-    if (info.st_ino != tail->inode || info.st_dev != tail->device || info.st_size < tail->seen)
-        return LKI_TAIL_REPLACED;
+    if (is_replaced(tail, &info)) return LKI_TAIL_REPLACED;
     bool is_same = info.st_size == tail->seen && info.st_mtim.tv_sec == tail->changed.tv_sec &&
                    info.st_mtim.tv_nsec == tail->changed.tv_nsec;
     return is_same ? LKI_TAIL_SAME : LKI_TAIL_GREW;
@@ -57,6 +62,7 @@ lk_status lki_tail_follow(lki_tail *tail, const char *folder, lki_tail_read read
     struct stat info;
     int fd = lki_inside_open(folder, tail->below, &info);
     if (fd < 0) return LK_OK; /* gone meanwhile */
+    if (is_replaced(tail, &info)) return close(fd), LK_OK;
     tail->device = info.st_dev;
     tail->inode = info.st_ino;
     tail->seen = info.st_size;

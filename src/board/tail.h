@@ -31,7 +31,7 @@ typedef enum lki_tail_news {
 /* What has happened to the file since it was last read. Reads nothing. */
 lki_tail_news lki_tail_look(const lki_tail *tail, const char *folder);
 
-/* Reads what is new. */
+/* Reads what is new. Reads nothing of a file that was replaced since the look; the next look says so. */
 lk_status lki_tail_follow(lki_tail *tail, const char *folder, lki_tail_read read, void *context);
 
 /* The next look reads the file from its beginning. */

@@ -29,7 +29,8 @@ static format format_of(const char *path, const lk_buffer *file)
     if (is_zip) {
         lki_zip zip;
         if (lki_zip_open(&zip, path, bytes, nbytes)) return FORMAT_TORCH;
-        bool is_npz = !lki_zip_has(&zip, "data.pkl") && !lki_zip_has(&zip, "constants.pkl");
+        bool is_npz =
+            !lki_zip_has_in_folder(&zip, "data.pkl") && !lki_zip_has_in_folder(&zip, "constants.pkl");
         lki_zip_close(&zip);
         return is_npz ? FORMAT_NPZ : FORMAT_TORCH;
     }

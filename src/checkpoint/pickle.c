@@ -17,7 +17,6 @@ typedef struct machine {
     int *marks, mark_count, mark_capacity;
 } machine;
 
-/* A value takes up to 100 times the memory of its instruction. */
 enum { MAX_NBYTES = 128 << 20 };
 
 static lk_status damaged(const machine *m)
@@ -210,8 +209,9 @@ static lk_status push_bytes(machine *m, size_t length_nbytes)
 
 static lk_status put_memo(machine *m, int64_t index)
 {
-    /* Each number has its instruction, so there are fewer of them than bytes. */
-    if (index < 0 || index >= m->end - m->begin || index >= MAX_NBYTES || m->depth <= floor_of(m))
+    /* Each number has its instruction. */
+    if (index < 0 || index >= m->end - m->begin || index >= LKI_PICKLE_INSTRUCTIONS ||
+        m->depth <= floor_of(m))
         return damaged(m);
     if (index >= m->memo_count) {
         int count = (int)index + 64 + m->memo_count;
@@ -365,7 +365,7 @@ static lk_status run_instruction(machine *m, uint8_t code)
                     m->name, code);
 }
 
-static lk_status run(machine *m, lki_pickle **out)
+static lk_status run(machine *m, int *left, lki_pickle **out)
 {
     while (m->at < m->end) {
         uint8_t code = *m->at++;
@@ -376,18 +376,22 @@ static lk_status run(machine *m, lki_pickle **out)
         if (m->at - m->begin > MAX_NBYTES)
             return lki_fail(LK_ERR_UNSUPPORTED, "%s: its pickle is larger than %d MiB", m->name,
                             MAX_NBYTES >> 20);
+        if (--*left < 0)
+            return lki_fail(LK_ERR_UNSUPPORTED,
+                            "%s: its pickles have more than %d instructions: save the state_dict() alone",
+                            m->name, LKI_PICKLE_INSTRUCTIONS);
         LKI_TRY(run_instruction(m, code));
     }
     return damaged(m);
 }
 
-lk_status lki_unpickle(lki_arena *arena, const char *name, const uint8_t *data, size_t nbytes,
+lk_status lki_unpickle(lki_arena *arena, const char *name, const uint8_t *data, size_t nbytes, int *left,
                        lki_pickled *out)
 {
     machine m = {.arena = arena, .name = name, .begin = data, .at = data, .end = data + nbytes};
     *out = (lki_pickled){0};
     m.persistent = new_value(&m, LKI_PICKLE_TUPLE);
-    lk_status status = m.persistent ? run(&m, &out->root) : LK_ERR_NOMEM;
+    lk_status status = m.persistent ? run(&m, left, &out->root) : LK_ERR_NOMEM;
     out->persistent = m.persistent;
     out->nbytes = (size_t)(m.at - data);
     lki_free(m.stack);

@@ -45,9 +45,13 @@ typedef struct lki_pickled {
     size_t nbytes;          /* its length */
 } lki_pickled;
 
+/* The most instructions that the pickles of one file may have. An instruction of one byte makes a value of
+ * 70, so this bounds the memory. */
+enum { LKI_PICKLE_INSTRUCTIONS = 8 << 20 };
+
 /* Reads the pickle at the beginning of `data`, which may be followed by something else. `name` is for
- * messages. */
-lk_status lki_unpickle(lki_arena *arena, const char *name, const uint8_t *data, size_t nbytes,
+ * messages. `left` is how many instructions it may have; those that it has are subtracted. */
+lk_status lki_unpickle(lki_arena *arena, const char *name, const uint8_t *data, size_t nbytes, int *left,
                        lki_pickled *out);
 
 /* LK_ERR_UNSUPPORTED for a global ("os system") that no file of tensors needs. */

@@ -74,6 +74,7 @@ static lk_status open_zip(lki_torch_file *file)
     lki_pickled pickled;
     LKI_TRY(
         lki_zip_open(&file->zip, file->path, lki_buffer_data(file->bytes), lki_buffer_nbytes(file->bytes)));
+    LKI_TRY(lki_zip_enter_folder(&file->zip));
     if (lki_zip_has(&file->zip, "constants.pkl"))
         return lki_fail(LK_ERR_UNSUPPORTED,
                         "%s: a program of TorchScript: save the model's state_dict() instead", file->path);
@@ -81,7 +82,7 @@ static lk_status open_zip(lki_torch_file *file)
         return lki_fail(LK_ERR_FORMAT, "%s: not a file of PyTorch's (it has no data.pkl)", file->path);
     LKI_TRY(check_byte_order(file));
     LKI_TRY(lki_zip_entry(&file->zip, "data.pkl", &data, &nbytes));
-    LKI_TRY(lki_unpickle(&file->arena, file->path, data, nbytes, &pickled));
+    LKI_TRY(lki_unpickle(&file->arena, file->path, data, nbytes, &file->instructions_left, &pickled));
     file->root = pickled.root;
     return LK_OK;
 }
@@ -113,7 +114,8 @@ static lki_torch_storage *find(const lki_torch_file *file, const char *key)
 static lk_status next_pickle(lki_torch_file *file, size_t *at, lki_pickled *out)
 {
     const uint8_t *bytes = lki_buffer_data(file->bytes);
-    LKI_TRY(lki_unpickle(&file->arena, file->path, bytes + *at, lki_buffer_nbytes(file->bytes) - *at, out));
+    LKI_TRY(lki_unpickle(&file->arena, file->path, bytes + *at, lki_buffer_nbytes(file->bytes) - *at,
+                         &file->instructions_left, out));
     *at += out->nbytes;
     return LK_OK;
 }
@@ -206,7 +208,7 @@ static lk_status open_legacy(lki_torch_file *file)
 
 lk_status lki_torch_file_open(lki_torch_file *file, const char *path)
 {
-    *file = (lki_torch_file){.path = path};
+    *file = (lki_torch_file){.path = path, .instructions_left = LKI_PICKLE_INSTRUCTIONS};
     LKI_TRY(lki_map_file(&file->bytes, path));
     const uint8_t *bytes = lki_buffer_data(file->bytes);
     if (lki_torch_is_legacy(bytes, lki_buffer_nbytes(file->bytes))) return open_legacy(file);

@@ -25,6 +25,7 @@ typedef struct lki_torch_file {
     lki_arena arena;
     const lki_pickle *root;
     lki_zip zip;
+    int instructions_left; /* that its pickles may have */
     bool is_legacy;
     lki_torch_storage *storages; /* by key */
     int storage_count;

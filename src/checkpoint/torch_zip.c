@@ -101,10 +101,9 @@ static lk_status read_item(const lki_zip *zip, const uint8_t *entry, lki_zip_ite
     uint64_t stored, offset;
     if (!is_safe_name(name, length))
         return lki_fail(LK_ERR_FORMAT, "%s: an entry's name leads out of the archive", zip->path);
-    const char *slash = memchr(name, '/', length);
     read_extent(entry, &stored, &offset);
-    *item = (lki_zip_item){.name = slash ? slash + 1 : name,
-                           .name_length = slash ? length - (size_t)(slash + 1 - name) : length,
+    *item = (lki_zip_item){.name = name,
+                           .name_length = length,
                            .offset = offset,
                            .nbytes = stored,
                            .crc = u32_at(entry + 16),
@@ -136,17 +135,22 @@ static int by_offset(const void *left, const void *right)
     return (a->offset > b->offset) - (a->offset < b->offset);
 }
 
+static lk_status sort_by_name(lki_zip *zip)
+{
+    qsort(zip->items, (size_t)zip->count, sizeof *zip->items, by_name);
+    for (int i = 1; i < zip->count; i++)
+        if (by_name(&zip->items[i - 1], &zip->items[i]) == 0)
+            return lki_fail(LK_ERR_FORMAT, "%s: two entries of the archive have one name", zip->path);
+    return LK_OK;
+}
+
 static lk_status check_items(lki_zip *zip)
 {
     qsort(zip->items, (size_t)zip->count, sizeof *zip->items, by_offset);
     for (int i = 1; i < zip->count; i++)
         if (zip->items[i].offset < zip->items[i - 1].begin + zip->items[i - 1].nbytes)
             return lki_fail(LK_ERR_FORMAT, "%s: two entries of the archive overlap", zip->path);
-    qsort(zip->items, (size_t)zip->count, sizeof *zip->items, by_name);
-    for (int i = 1; i < zip->count; i++)
-        if (by_name(&zip->items[i - 1], &zip->items[i]) == 0)
-            return lki_fail(LK_ERR_FORMAT, "%s: two entries of the archive have one name", zip->path);
-    return LK_OK;
+    return sort_by_name(zip);
 }
 
 static lk_status list_items(lki_zip *zip)
@@ -179,6 +183,30 @@ lk_status lki_zip_open(lki_zip *zip, const char *path, const void *data, size_t 
     }
     return lki_fail(LK_ERR_FORMAT, "%s: not a file of PyTorch's or NumPy's (no zip archive), or cut off",
                     path);
+}
+
+static lki_zip_item below_folder(lki_zip_item item)
+{
+    const char *slash = memchr(item.name, '/', item.name_length);
+    if (!slash) return item;
+    item.name_length -= (size_t)(slash + 1 - item.name);
+    item.name = slash + 1;
+    return item;
+}
+
+lk_status lki_zip_enter_folder(lki_zip *zip)
+{
+    for (int i = 0; i < zip->count; i++) zip->items[i] = below_folder(zip->items[i]);
+    return sort_by_name(zip);
+}
+
+bool lki_zip_has_in_folder(const lki_zip *zip, const char *name)
+{
+    for (int i = 0; i < zip->count; i++) {
+        lki_zip_item item = below_folder(zip->items[i]);
+        if (compare_names(item.name, item.name_length, name, strlen(name)) == 0) return true;
+    }
+    return false;
 }
 
 void lki_zip_close(lki_zip *zip)

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 typedef struct lki_zip_item {
-    const char *name; /* below the archive's folder; not terminated */
+    const char *name; /* not terminated */
     size_t name_length;
     uint64_t offset, begin, nbytes; /* of its header, of its bytes */
     uint32_t crc;
@@ -32,8 +32,12 @@ typedef struct lki_zip {
 /* Opens an archive that lies in memory, which must outlive it. After a failure there is nothing to close. */
 lk_status lki_zip_open(lki_zip *zip, const char *path, const void *data, size_t nbytes);
 
-/* The entry whose name is `name` below the archive's folder ("data.pkl", "data/0"), or in an archive without
- * folders; LK_ERR_FORMAT where there is none or it is damaged. */
+/* Leaves the first folder out of all names. PyTorch puts what it writes into one folder, of any name. */
+lk_status lki_zip_enter_folder(lki_zip *zip);
+/* Whether an entry has this name, in any first folder or in none. */
+bool lki_zip_has_in_folder(const lki_zip *zip, const char *name);
+
+/* The entry of this name; LK_ERR_FORMAT where there is none or it is damaged. */
 lk_status lki_zip_entry(lki_zip *zip, const char *name, const uint8_t **data, size_t *nbytes);
 bool lki_zip_has(const lki_zip *zip, const char *name);
 void lki_zip_close(lki_zip *zip);

@@ -50,15 +50,18 @@ const char *lki_onnx_emit(lki_onnx_builder *b, const char *op, const char *const
 /* The name of the translated node's input; "" of one that is absent. */
 const char *lki_onnx_input(lki_onnx_builder *b, int index);
 const char *lki_onnx_name(lki_onnx_builder *b, const lk_value *value);
-/* Constants: a vector of integers, a number of the dtype, and `count` equal f32 numbers. */
+/* Constants: a vector of integers, a number of the dtype, and `count` equal numbers of it. */
 const char *lki_onnx_ints(lki_onnx_builder *b, const int64_t *values, int count);
 const char *lki_onnx_number(lki_onnx_builder *b, lk_dtype dtype, double value);
-const char *lki_onnx_vector(lki_onnx_builder *b, int64_t count, double value);
+const char *lki_onnx_vector(lki_onnx_builder *b, lk_dtype dtype, int64_t count, double value);
 /* A tensor, which is freed. */
 const char *lki_onnx_tensor(lki_onnx_builder *b, lk_tensor *tensor_owned);
 /* Fails: "0 (Conv2d): …". Returns NULL. */
 const char *lki_onnx_refuse(lki_onnx_builder *b, const char *why);
 lki_onnx_type lki_onnx_type_of(lk_dtype dtype);
+
+/* twin.c: whether a node of one recording and its twin of the other differ in the batch alone. */
+bool lki_onnx_is_twin(const lki_node *node, const lki_node *twin);
 
 /* translate.c: writes the nodes of one op; the name of its result. */
 const char *lki_onnx_translate(lki_onnx_builder *b);

@@ -90,9 +90,9 @@ const char *lki_onnx_number(lki_onnx_builder *b, lk_dtype dtype, double value)
     return b->status ? NULL : lki_onnx_tensor(b, lk_tensor_full(dtype, lk_scalar_shape(), value));
 }
 
-const char *lki_onnx_vector(lki_onnx_builder *b, int64_t count, double value)
+const char *lki_onnx_vector(lki_onnx_builder *b, lk_dtype dtype, int64_t count, double value)
 {
-    return b->status ? NULL : lki_onnx_tensor(b, lk_tensor_full(LK_F32, LK_SHAPE(count), value));
+    return b->status ? NULL : lki_onnx_tensor(b, lk_tensor_full(dtype, LK_SHAPE(count), value));
 }
 
 const char *lki_onnx_name(lki_onnx_builder *b, const lk_value *value)
@@ -177,13 +177,16 @@ static lk_status add_nodes(lki_onnx_builder *b, lk_graph *graph, lk_graph *other
     b->node = alive(graph->first);
     b->twin = alive(other->first);
     for (; b->node; b->node = alive(b->node->next), b->twin = alive(b->twin->next)) {
-        if (!b->twin || b->twin->op != b->node->op)
-            return lki_fail(LK_ERR_UNSUPPORTED, "ONNX: what the model computes depends on the batch size");
+        if (!b->twin || !lki_onnx_is_twin(b->node, b->twin))
+            return lki_onnx_refuse(b, "what it computes depends on the batch size"),
+                   lki_fail_prefix(b->status, "ONNX");
         if (b->node->op == LK_OP_CONSTANT)
             LKI_TRY(add_constant(b));
         else if (!(lk_op_flags(b->node->op) & LK_OP_IS_LEAF))
             LKI_TRY(add_op(b));
     }
+    if (b->twin)
+        return lki_fail(LK_ERR_UNSUPPORTED, "ONNX: what the model computes depends on the batch size");
     return LK_OK;
 }
 

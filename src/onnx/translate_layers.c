@@ -38,6 +38,18 @@ static const char *conv(lki_onnx_builder *b)
                 lki_onnx_input(b, 2));
 }
 
+/* PyTorch leaves out a last window that begins in the right padding; ONNX of opset 17 counts it. */
+static bool counts_as_onnx(const lki_onnx_builder *b, const lk_window *w, const int64_t *stride,
+                           const int64_t *dilation)
+{
+    lk_shape in = b->node->in[0]->shape, out = b->node->out[0]->shape;
+    for (int i = 0; i < w->rank; i++) {
+        int64_t room = in.dim[i + 2] + 2 * w->padding[i] - dilation[i] * (w->kernel[i] - 1) - 1;
+        if ((room + stride[i] - 1) / stride[i] + 1 != out.dim[i + 2]) return false;
+    }
+    return true;
+}
+
 static const char *pool(lki_onnx_builder *b)
 {
     const lk_window *w = &b->node->attr.pool.window;
@@ -46,6 +58,8 @@ static const char *pool(lki_onnx_builder *b)
     window_numbers(w, stride, dilation, pads);
     if (!is_max && (w->ceil_mode || w->divisor))
         return lki_onnx_refuse(b, "average pooling with ceil_mode or a divisor has no standard op in ONNX");
+    if (w->ceil_mode && !counts_as_onnx(b, w, stride, dilation))
+        return lki_onnx_refuse(b, "ONNX counts one window more with this ceil_mode and padding");
     const lki_onnx_attribute attributes[] = {
         LKI_ONNX_INTS("kernel_shape", w->kernel, w->rank),
         LKI_ONNX_INTS("strides", stride, w->rank),
@@ -80,7 +94,7 @@ static const char *or_vector(lki_onnx_builder *b, int index, int64_t count, doub
 {
     const lki_node *node = b->node;
     bool is_there = index < node->input_count && node->in[index];
-    return is_there ? lki_onnx_input(b, index) : lki_onnx_vector(b, count, value);
+    return is_there ? lki_onnx_input(b, index) : lki_onnx_vector(b, node->out[0]->dtype, count, value);
 }
 
 static const char *batch_norm(lki_onnx_builder *b)
@@ -102,7 +116,7 @@ static const char *layer_norm(lki_onnx_builder *b)
     const char *weight = lki_onnx_input(b, 1);
     if (!*weight) { /* ones of the normalised shape */
         lk_shape in = node->in[0]->shape;
-        const char *one = lki_onnx_number(b, LK_F32, 1);
+        const char *one = lki_onnx_number(b, node->out[0]->dtype, 1);
         weight =
             EMIT("Expand", NULL, one, lki_onnx_ints(b, in.dim + in.rank - own->axis_count, own->axis_count));
     }
@@ -126,12 +140,13 @@ static const char *group_norm(lki_onnx_builder *b)
 {
     const lki_node *node = b->node;
     const lk_norm_attr *own = &node->attr.norm;
+    lk_dtype dtype = node->out[0]->dtype;
     int64_t grouped[] = {0, own->group_count, -1}, dims[LK_MAX_DIMS];
     if (!lki_onnx_shape(b, dims)) return lki_onnx_refuse(b, "its shape depends on the batch in two places");
     const char *groups = EMIT("Reshape", NULL, X, lki_onnx_ints(b, grouped, 3));
     const char *normal =
         EMIT("InstanceNormalization", LKI_ONNX_ATTRIBUTES(LKI_ONNX_REAL("epsilon", own->eps)), groups,
-             lki_onnx_vector(b, own->group_count, 1), lki_onnx_vector(b, own->group_count, 0));
+             lki_onnx_vector(b, dtype, own->group_count, 1), lki_onnx_vector(b, dtype, own->group_count, 0));
     const char *result = EMIT("Reshape", NULL, normal, lki_onnx_ints(b, dims, node->in[0]->shape.rank));
     if (*lki_onnx_input(b, 1)) result = EMIT("Mul", NULL, result, per_channel(b, 1));
     if (*lki_onnx_input(b, 2)) result = EMIT("Add", NULL, result, per_channel(b, 2));
@@ -146,12 +161,12 @@ static const char *upsample(lki_onnx_builder *b)
     lk_shape in = b->node->in[0]->shape, out = b->node->out[0]->shape;
     float scales[LK_MAX_DIMS] = {0};
     bool is_linear = own->mode == LK_UPSAMPLE_LINEAR;
-    const char *places = !is_linear           ? "asymmetric"
-                         : own->align_corners ? "align_corners"
-                                              : "pytorch_half_pixel";
+    /* Not pytorch_half_pixel, which has another place for the only element of an axis. */
+    const char *places = !is_linear ? "asymmetric" : own->align_corners ? "align_corners" : "half_pixel";
     for (int i = 0; i < in.rank; i++) {
         int spatial = i - (in.rank - own->rank);
-        double scale = spatial >= 0 ? own->scale[spatial] : 1;
+        bool is_copied = spatial < 0 || (is_linear && in.dim[i] == out.dim[i]); /* whatever the factor was */
+        double scale = is_copied ? 1 : own->scale[spatial];
         scales[i] = (float)(scale > 0 ? scale : (double)out.dim[i] / (double)in.dim[i]);
         if (spatial >= 0 && (int64_t)floorf(scales[i] * (float)in.dim[i]) != out.dim[i])
             return lki_onnx_refuse(b, "this change of size cannot be said by a scale, as ONNX needs it");

@@ -1,7 +1,8 @@
 // The page in a real browser, during a live run on two ranks: node tests/board/page.mjs LOCKSTEP FOLDER MODULES
 //
 // LOCKSTEP is the command, FOLDER an empty folder for logs and pictures of the page, MODULES the node_modules that
-// have playwright-core and axe-core. Prints a line per check; exits 1 at the first that fails.
+// have playwright-core and axe-core. Prints a line per check; exits 1 at the first that fails, and 77 if Chromium does
+// not start here.
 import { spawn } from "node:child_process";
 import fs from "node:fs";
 import { createRequire } from "node:module";
@@ -14,6 +15,7 @@ const axeSource = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8"
 const config = path.resolve(path.dirname(script), "../../examples/mnist.yml");
 const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync"];
+const patience = 120000; // ms, for a machine that does much else
 const children = [];
 const complaints = [];
 
@@ -68,11 +70,14 @@ const picture = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACkl
 
 async function open(browser, link, options = {}) {
     const context = await browser.newContext({ viewport: { width: 1400, height: 900 }, colorScheme: "light", ...options });
+    context.setDefaultTimeout(patience);
     const page = await context.newPage();
     page.on("console", (message) => ["error", "warning"].includes(message.type()) && complaints.push(message.text()));
     page.on("pageerror", (error) => complaints.push(String(error)));
     await page.goto(link);
-    await page.waitForSelector(".card canvas");
+    // A chart asks for its curves when it comes into view, and a phone does not show all of them.
+    await page.locator('[data-metric="train/loss"]').scrollIntoViewIfNeeded();
+    await page.waitForSelector('[data-metric="train/loss"] canvas');
     return page;
 }
 
@@ -81,11 +86,11 @@ const pointsOf = (page, metric) => page.evaluate(async (name) => {
     return Math.max(0, ...news.runs.flatMap((run) => run.series).filter((one) => `${one.loader}/${one.metric}` === name).map((one) => one.n));
 }, metric);
 
-// What is painted of a chart, as a text.
-const pictureOf = (page, metric) => page.evaluate((name) => document.querySelector(`[data-metric="${name}"] canvas`).toDataURL(), metric);
+// What is painted of a chart, as a text; null if it has no curves yet.
+const pictureOf = (page, metric) => page.evaluate((name) => document.querySelector(`[data-metric="${name}"] canvas`)?.toDataURL() ?? null, metric);
 
 async function until(what, holds) {
-    for (let i = 0; i < 200; i++) {
+    for (const end = Date.now() + patience; Date.now() < end;) {
         if (await holds()) return check(true, what);
         await new Promise((done) => setTimeout(done, 100));
     }
@@ -94,13 +99,15 @@ async function until(what, holds) {
 
 // The same, once it no longer changes.
 async function settled(page, metric) {
-    for (let last = null, same = 0; ;) {
+    const end = Date.now() + patience;
+    for (let last = null, same = 0; Date.now() < end;) {
         const now = await pictureOf(page, metric);
-        same = now === last ? same + 1 : 0;
+        same = now && now === last ? same + 1 : 0;
         if (same === 3) return now;
         last = now;
         await page.waitForTimeout(150);
     }
+    throw new Error(`the chart of ${metric} does not come to rest`);
 }
 
 async function checkAccess(page, what) {
@@ -265,7 +272,12 @@ async function showLargeRuns(browser) {
 
 let browser, failed = false;
 try {
-    browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: flags });
+    browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: flags, timeout: patience });
+} catch (error) {
+    console.log(error.message);
+    process.exit(77);
+}
+try {
     const page = await watchLiveRun(browser);
     await turnControls(page);
     await walkTabs(page);
@@ -276,7 +288,7 @@ try {
     console.log(`FAILED: ${error.message}`);
     failed = true;
 } finally {
-    await browser?.close();
+    await browser.close();
     for (const child of children) child.kill("SIGKILL");
 }
 process.exit(failed ? 1 : 0);

@@ -92,6 +92,53 @@ static void replaced_files_are_read_anew(void **state)
     lki_board_close(board);
 }
 
+static size_t take_all(void *context, const char *bytes, size_t nbytes)
+{
+    (void)bytes;
+    *(size_t *)context += nbytes;
+    return nbytes;
+}
+
+static void a_file_replaced_after_the_look_is_not_mixed(void **state)
+{
+    (void)state;
+    enter("board-tail");
+    char below[] = "a.csv";
+    lki_tail tail = {.below = below};
+    size_t taken = 0;
+    write_text("a.csv", "12345678");
+    lkt_ok(lki_tail_follow(&tail, root, take_all, &taken));
+    assert_int_equal(taken, 8);
+    append_text("a.csv", "9");
+    assert_int_equal(lki_tail_look(&tail, root), LKI_TAIL_GREW);
+    write_text("new", "a longer one than before");
+    assert_int_equal(rename(path_of("new"), path_of("a.csv")), 0);
+    lkt_ok(lki_tail_follow(&tail, root, take_all, &taken));
+    assert_int_equal(taken, 8);
+    assert_int_equal(lki_tail_look(&tail, root), LKI_TAIL_REPLACED);
+    lki_tail_rewind(&tail);
+    lkt_ok(lki_tail_follow(&tail, root, take_all, &taken));
+    assert_int_equal(taken, 8 + 24);
+}
+
+static void lines_without_a_step_are_left_out(void **state)
+{
+    (void)state;
+    enter("board-no-step");
+    write_text("log.jsonl",
+               "{\"scope\":\"epoch\",\"loader\":\"train\",\"metrics\":{\"loss\":1}}\n"
+               "{\"scope\":\"epoch\",\"loader\":\"train\",\"epoch\":null,\"metrics\":{\"loss\":2}}\n"
+               "{\"scope\":\"batch\",\"loader\":\"train\",\"sample\":\"3\",\"metrics\":{\"loss\":3}}\n"
+               "{\"scope\":\"epoch\",\"loader\":\"train\",\"epoch\":4,\"metrics\":{\"loss\":4}}\n");
+    lki_board *board = open_board();
+    const lki_board_series *loss = shown(board->runs[0], "train", "loss");
+    assert_int_equal(loss->count, 1);
+    assert_true(loss->step[0] == 4);
+    lkt_contains(problem_of(board->runs[0], "log.jsonl"), "without a step");
+    assert_int_equal(board->runs[0]->files[0].bad_entries, 3);
+    lki_board_close(board);
+}
+
 static lki_event_buffer make_events(void)
 {
     lki_event_buffer buffer = {0};
@@ -158,9 +205,13 @@ static void damaged_events_cost_one_record(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(csv_grows_by_whole_rows),        cmocka_unit_test(damaged_rows_are_named),
-        cmocka_unit_test(replaced_files_are_read_anew),   cmocka_unit_test(events_grow_byte_by_byte),
+        cmocka_unit_test(csv_grows_by_whole_rows),
+        cmocka_unit_test(damaged_rows_are_named),
+        cmocka_unit_test(replaced_files_are_read_anew),
+        cmocka_unit_test(events_grow_byte_by_byte),
         cmocka_unit_test(damaged_events_cost_one_record),
+        cmocka_unit_test(lines_without_a_step_are_left_out),
+        cmocka_unit_test(a_file_replaced_after_the_look_is_not_mixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

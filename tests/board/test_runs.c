@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -102,6 +103,15 @@ static void states_follow_the_lock(void **state)
     /* This process has the number of an older one. */
     write_lock(owner, getpid(), host, 86400);
     assert_int_equal(lki_board_run_state(root, 3, 8, now), LKI_RUN_DIED);
+    /* It does have the lock, but the file's time is of a clock that is behind. */
+    int fd = open(path_of(".lock"), O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    if (access("/proc/locks", R_OK) == 0)
+        assert_int_equal(lki_board_run_state(root, 3, 8, now), LKI_RUN_RUNNING);
+    else
+        print_message("the kernel does not list its locks here\n");
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(lki_board_run_state(root, 3, 8, now), LKI_RUN_DIED);
     pid_t child = fork();
     if (child == 0) _exit(0);
     siginfo_t info;
@@ -174,6 +184,30 @@ static void thinning_keeps_the_peaks(void **state)
     lki_board_series_fini(&list);
 }
 
+/* An axis that begins at 0 again, goes back by one step, or stands still. */
+static void axes_that_go_back_are_thinned(void **state)
+{
+    (void)state;
+    static const int periods[] = {40000, 50000, 2, 1};
+    enum { COUNT = 100000, BUCKETS = 200 };
+    for (int p = 0; p < 4; p++) {
+        bool has_peak = false;
+        lki_board_series_list list = {0};
+        lki_board_series *series =
+            lki_board_series_claim(&list, LKI_BOARD_EVENTS, LKI_BOARD_EPOCH, "train", "loss");
+        for (int i = 0; i < COUNT; i++)
+            lkt_ok(lki_board_series_add(series, i % periods[p], NAN, i == 54321 ? 100 : 1));
+        lki_board_view view = {.from = NAN, .to = NAN, .buckets = BUCKETS};
+        json_t *thin = curve(series, &view);
+        size_t count = json_array_size(json_object_get(thin, "x"));
+        assert_true(count >= BUCKETS && count <= 2 * BUCKETS + 4);
+        for (size_t i = 0; i < count; i++) has_peak = has_peak || item(thin, "y", i) == 100;
+        assert_true(has_peak);
+        json_decref(thin);
+        lki_board_series_fini(&list);
+    }
+}
+
 /* Steps that do not grow, and numbers that no run has, are drawn somehow; nothing breaks. */
 static void odd_steps_are_survived(void **state)
 {
@@ -244,6 +278,7 @@ int main(void)
         cmocka_unit_test(links_inside_of_runs_are_not_followed),
         cmocka_unit_test(states_follow_the_lock),
         cmocka_unit_test(thinning_keeps_the_peaks),
+        cmocka_unit_test(axes_that_go_back_are_thinned),
         cmocka_unit_test(odd_steps_are_survived),
         cmocka_unit_test(smoothing_is_tensorboards),
         cmocka_unit_test(configs_become_flat),

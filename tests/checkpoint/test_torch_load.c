@@ -221,6 +221,7 @@ static void damage_pickles(const char *path)
     size_t nbytes = read_bytes(path, whole, sizeof whole), length;
     lki_zip zip;
     lkt_ok(lki_zip_open(&zip, "golden", whole, nbytes));
+    lkt_ok(lki_zip_enter_folder(&zip));
     lkt_ok(lki_zip_entry(&zip, "data.pkl", &pickle, &length));
     for (int round = 0; round < 20000; round++) {
         lki_arena arena = {0};
@@ -229,7 +230,9 @@ static void damage_pickles(const char *path)
         for (uint32_t i = 0, changes = 1 + draw(&random, 4); i < changes; i++)
             damaged[draw(&random, (uint32_t)length)] = (uint8_t)draw(&random, 256);
         size_t cut = round % 7 ? length : draw(&random, (uint32_t)length);
-        if (lki_unpickle(&arena, "damaged", damaged, cut, &pickled)) lkt_contains(lk_error(), "damaged");
+        int left = LKI_PICKLE_INSTRUCTIONS;
+        if (lki_unpickle(&arena, "damaged", damaged, cut, &left, &pickled))
+            lkt_contains(lk_error(), "damaged");
         lki_arena_fini(&arena);
     }
     lki_zip_close(&zip);

@@ -3,6 +3,8 @@
 
 #include <lockstep/lockstep.h>
 
+#include <unistd.h>
+
 #define GOLDEN LK_SOURCE_DIR "/tests/golden/checkpoint/weights"
 
 /* The path stays valid until the next call. */
@@ -91,6 +93,26 @@ static void test_harmful_files(void **state)
     assert_null(lk_load_checkpoint(NULL));
 }
 
+/* An instruction that does nothing, many times: over the limit only in both pickles together. */
+static void test_many_instructions(void **state)
+{
+    (void)state;
+    static const uint8_t magic[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c, 0x46,
+                                    0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
+    const char *path = path_in(lkt_scratch_folder("weights_many"), "many.pth");
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fwrite(magic, 1, sizeof magic, file);
+    for (int pickle = 0; pickle < 2; pickle++) {
+        for (int i = 0; i < 5 << 20; i++) fwrite("\x80\2", 1, 2, file);
+        fwrite("M\xe9\3.", 1, 4, file); /* 1001 */
+    }
+    assert_int_equal(fclose(file), 0);
+    assert_null(lk_load_checkpoint(path));
+    lkt_contains(lk_error(), "many.pth: its pickles have more than 8388608 instructions");
+    assert_int_equal(unlink(path), 0);
+}
+
 static lk_state_dict *make_dict(void)
 {
     lk_state_dict *dict = lk_state_dict_create();
@@ -140,6 +162,35 @@ static void test_written_files(void **state)
     lkt_ok(lk_state_dict_put_i64(dict, "a/b", 1));
     lkt_fails(lk_save_npz("x.npz", dict), LK_ERR_INVALID, "a tensor named \"a/b\" cannot stand in a .npz");
     lk_state_dict_free(dict);
+}
+
+/* JAX's and Keras' weights have such names. */
+static void test_names_with_folders(void **state)
+{
+    (void)state;
+    char command[3000];
+    if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0) {
+        print_message("skipped: /usr/bin/python3 has no numpy\n");
+        skip();
+    }
+    const char *folder = lkt_scratch_folder("weights_folders");
+    snprintf(
+        command, sizeof command,
+        "cd '%s' && /usr/bin/python3 -c 'import numpy as n\n"
+        "n.savez(\"a.npz\", **{\"head/kernel\": [1.0, 2.0], \"embedding/kernel\": [3.0], \"x/y/z\": [4.0]})'"
+        " && cp a.npz a.weights",
+        folder);
+    assert_int_equal(system(command), 0);
+    static const char *const files[] = {"a.npz", "a.weights"};
+    for (int i = 0; i < 2; i++) {
+        lk_state_dict *dict = lk_load_checkpoint(path_in(folder, files[i]));
+        lkt_not_null(dict);
+        assert_int_equal(lk_state_dict_count(dict), 3);
+        CHECK("head/kernel", LK_SHAPE(2), 1, 2);
+        CHECK("embedding/kernel", LK_SHAPE(1), 3);
+        CHECK("x/y/z", LK_SHAPE(1), 4);
+        lk_state_dict_free(dict);
+    }
 }
 
 /* Every byte of a small file changed, and the file cut anywhere: read or refused, never more. */
@@ -222,9 +273,10 @@ static void test_loading_by_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights),         cmocka_unit_test(test_harmful_files),
-        cmocka_unit_test(test_written_files),   cmocka_unit_test(test_damaged_files),
-        cmocka_unit_test(test_loading_by_name),
+        cmocka_unit_test(test_weights),           cmocka_unit_test(test_harmful_files),
+        cmocka_unit_test(test_written_files),     cmocka_unit_test(test_damaged_files),
+        cmocka_unit_test(test_loading_by_name),   cmocka_unit_test(test_names_with_folders),
+        cmocka_unit_test(test_many_instructions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

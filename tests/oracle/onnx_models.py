@@ -61,6 +61,11 @@ MODELS = {
                nn.Sequential(nn.Conv3d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool3d(2),
                              nn.ConvTranspose3d(3, 2, 2, stride=2), nn.Upsample(scale_factor=2, mode="trilinear"),
                              nn.Flatten())),
+    "sizes": ((6, 2, 2, 10), "{_target_: MaxPool2d, args: [[1, 3]], stride: [1, 2], ceil_mode: y},"
+              "{_target_: Upsample, scale_factor: 0.5, mode: bilinear},"
+              "{_target_: Upsample, scale_factor: 1.6, mode: bilinear}, Flatten, {_target_: Linear, args: [6, 3]}",
+              nn.Sequential(nn.MaxPool2d((1, 3), stride=(1, 2), ceil_mode=True), nn.Upsample(scale_factor=0.5, mode="bilinear"),
+                            nn.Upsample(scale_factor=1.6, mode="bilinear"), nn.Flatten(), nn.Linear(6, 3))),
     "words": ((6, 4), "{_target_: Embedding, args: [11, 5]}, Flatten, {_target_: Linear, args: [20, 2]},"
               "{_target_: LogSoftmax, dim: 1}",
               nn.Sequential(nn.Embedding(11, 5), nn.Flatten(), nn.Linear(20, 2), nn.LogSoftmax(1))),
