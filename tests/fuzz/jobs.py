@@ -175,6 +175,7 @@ def draw_optimizer(rng, kinds, criterion, grouped):
     return spec
 
 
+BY_SIGN = {"Rprop"}  # rules that take the sign of a gradient
 KNOWN_OPTIMIZERS = {"SGD", "Adam", "AdamW", "LAMB", "CatalystLamb", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adadelta", "Adamax", "ASGD", "Rprop"}
 
 EPOCH_SCHEDULES = ["StepLR", "MultiStepLR", "ExponentialLR", "ConstantLR", "LinearLR", "PolynomialLR", "CosineAnnealingLR",
@@ -318,6 +319,8 @@ def draw(seed, number, attempt, kinds, most_ranks=(1, 3), levels=("base",), devi
                 else draw_features(rng, numbers, (count + valid,) + shape, layout))
     grouped = bool(body and head) and rng.random() < 0.25 and has_parameters(body) and has_parameters(head)
     flat_classes = targets.dtype == np.int64 and targets.ndim == 1 and "ignore_index" not in criterion
+    if norms_one_number(body + head):
+        kinds = dict(kinds, optimizer={k: v for k, v in kinds["optimizer"].items() if k not in BY_SIGN})
     config = draw_call(rng, numbers, kinds, criterion, flat_classes, ranks, count, valid, grouped, large)
     config["model"] = draw_shell(body, head, grouped)
     arrays = {"X.npy": features[:count], "y.npy": targets[:count]}
@@ -326,6 +329,17 @@ def draw(seed, number, attempt, kinds, most_ranks=(1, 3), levels=("base",), devi
     return {"name": "%d:%d" % (seed, number), "config": config, "ranks": ranks, "layout": layout, "arrays": arrays,
             "device": device or rng.choice(["cpu"] * 5 + ["ref"]), "level": rng.choice(list(levels) + [levels[-1]]),
             "threads": rng.choice([1, 1, 2]), "comm": rng.choice(["shm"] * 4 + list(comms))}
+
+
+def norms_one_number(specs):
+    """Whether a norm may be over one number. Its gradient is 0; PyTorch's is rounding, of which a rule takes the sign."""
+    for spec in specs:
+        width = spec.get("normalized_shape", spec.get("d_model", 0))
+        if int(np.prod(width)) == 1 or spec["_target_"] in ("GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"):
+            return True
+        if norms_one_number(spec.get("args", [])):
+            return True
+    return False
 
 
 def draw_shell(body, head, grouped):

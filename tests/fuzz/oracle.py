@@ -175,7 +175,7 @@ class Run:
                               for rank in range(job["ranks"])] for key in self.data}
         self.reached = exact.reached if exact else None
         self.trace.reached = [torch.zeros(p.shape, dtype=torch.bool) for p in self.model.parameters()]
-        self.watch_biases()
+        self.watch_sums()
         self.accumulated = 0
         self.averages, self.averaged, self.batches = None, 0, 0
 
@@ -193,18 +193,32 @@ class Run:
         largest = [float(p.grad.abs().max()) if p.grad is not None and p.grad.numel() else 0.0 for p in parameters]
         for p, own, reached in zip(parameters, largest, self.reached):
             if p.grad is not None:
-                size = 6e-8 * max(own, 0.01 * max(largest))
+                size = 6e-8 * max(own, 0.1 * max(largest))
                 p.grad += size * (2 * torch.rand(p.shape, generator=self.noise) - 1) * reached
 
-    def watch_biases(self):
+    def watch_sums(self):
         """A bias whose gradient is a sum of numbers that cancel exactly here, as behind a norm of two values, is reached too:
         added in another order they leave rounding."""
         places = {id(p): i for i, p in enumerate(self.model.parameters())}
         for module in self.model.modules():
+            if isinstance(module, torch.nn.Linear):
+                module.register_forward_hook(self.weight_watcher(self.trace.reached[places[id(module.weight)]]))
             bias = getattr(module, "bias", None)
             if isinstance(bias, torch.nn.Parameter) and hasattr(module, "weight"):
                 module.register_forward_hook(self.bias_watcher(self.trace.reached[places[id(bias)]],
                                                                isinstance(module, (torch.nn.Linear, torch.nn.LayerNorm))))
+
+    @staticmethod
+    def weight_watcher(reached):
+        """A linear layer's weight is reached where an input and a gradient meet, also if their products cancel."""
+        def watch(_module, inputs, output):
+            x = (inputs[0].detach() != 0).reshape(-1, reached.shape[1]).float()
+            if output.requires_grad:
+                output.register_hook(lambda g: note(g, x))
+
+        def note(gradient, x):
+            reached.logical_or_((gradient != 0).reshape(-1, reached.shape[0]).float().T @ x > 0)
+        return watch
 
     @staticmethod
     def bias_watcher(reached, is_last):
