@@ -9,6 +9,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -401,10 +402,12 @@ static void *relay_all(void *argument)
     bool goes_on = pass_on(r->client, r->server, sizeof(lki_wire_hello)) &&
                    pass_on(r->server, r->client, sizeof(lki_wire_answer)) &&
                    pass_on(r->client, r->server, LKI_WIRE_MAC) && pass_message(r, true, 0);
-    for (int i = 1; i < 5 && goes_on; i++) {
+    for (int i = 1; goes_on; i++) {
+        bool back = r->how == SENT_BACK && i == r->at;
         goes_on = pass_message(r, false, i);
-        if (goes_on && r->how == SENT_BACK && i == r->at) break;
+        if (back && !r->to_client) continue; /* the server has nothing to answer */
         goes_on = goes_on && pass_message(r, true, i);
+        if (back) goes_on = goes_on && pass_message(r, true, i + 1); /* an answer to its own message */
     }
     close(r->client);
     close(r->server);
@@ -415,8 +418,10 @@ static void *accept_and_relay(void *argument)
 {
     relay *r = argument;
     int listener = r->client;
-    while ((r->client = accept(listener, NULL, NULL)) < 0) continue; /* it does not block */
-    return relay_all(r);
+    struct pollfd knock = {.fd = listener, .events = POLLIN}; /* accept does not block */
+    if (poll(&knock, 1, 60000) == 1 && (r->client = accept(listener, NULL, NULL)) >= 0) return relay_all(r);
+    close(r->server);
+    return NULL;
 }
 
 /* The fourth message of one direction suffers. Whatever the client is told before it fails is true. */
