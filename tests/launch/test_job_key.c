@@ -163,7 +163,8 @@ static void a_token_file(void **state)
     lkt_fails(lki_launch_role(&role, &flags, nothing, 0), LK_ERR_CONFIG, "--token-file secret needs ranks");
 }
 
-/* Rank 1 has another user's home, or the same. */
+/* Ranks 1 and 2 have other users' homes, or the same. Rank 2 has a scheduler's choice of ports: another job
+ * might be at the first, so it looks at all of them as long as it may. */
 typedef struct meeting_plan {
     int port;
     bool strangers;
@@ -174,15 +175,18 @@ static const char *meet(int rank, int size, void *context)
     const meeting_plan *p = context;
     lki_launch_flags flags = {
         .world_size = size, .has_rank = true, .rank = rank, .host = "127.0.0.1", .port = p->port};
-    lki_connect_options options = {.join_timeout_ms = rank == 0 ? 10000 : 60000, .no_pinning = true};
+    int timeouts_ms[] = {10000, 60000, p->strangers ? 8000 : 60000};
+    lki_connect_options options = {.join_timeout_ms = timeouts_ms[rank], .no_pinning = true};
     lki_role role;
     lk_comm *comm = NULL;
-    if (p->strangers && rank == 1) use_new_home("job_key_stranger");
+    if (p->strangers && rank > 0) use_new_home(rank == 1 ? "job_key_stranger" : "job_key_other_stranger");
     rank_ok(lki_launch_role(&role, &flags, NULL, 0));
+    if (rank == 2) role.port_count = 2;
     lk_status status = lki_comm_connect(&comm, &role, &options);
     if (p->strangers) {
         rank_check(status == (rank == 0 ? LK_ERR_TIMEOUT : LK_ERR_PEER));
-        rank_check(strstr(lk_error(), rank == 0 ? "missing: rank 1" : "belongs to another job"));
+        rank_check(strstr(lk_error(), rank == 0 ? "missing: rank 1, 2" : "belongs to another job"));
+        rank_check(rank != 2 || strstr(lk_error(), "none of the ports"));
         return NULL;
     }
     rank_ok(status);
@@ -200,7 +204,7 @@ static void only_ranks_of_one_user_meet(void **state)
         int fd;
         lkt_ok(lki_net_listen(&fd, &p.port));
         close(fd);
-        run_processes(2, meet, &p);
+        run_processes(3, meet, &p);
     }
 }
 
