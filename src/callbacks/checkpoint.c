@@ -28,6 +28,7 @@
 #include "run/run_header.h"
 #include "run/run_logdir.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -126,15 +127,16 @@ static lk_status save_runner(checkpoint_context *context, lk_runner *runner)
 
 /* ---- Start: folders, and what is resumed ---- */
 
-/* All ranks know what rank 0's file is worth, so all go on to the one before it. */
+/* All ranks know what rank 0's file is worth, so all go on to the one before it. A file that cannot be read
+ * now may be whole: it is not passed over. */
 static lk_state_dict *load_older(lk_runner *runner, const checkpoint_context *context, const char *path)
 {
     lki_error first = {0};
     LKI_SCOPED char *older = lki_older_runner(path);
     lk_status status = lki_error_keep(&first, lki_last_status());
-    if (!older || (status != LK_ERR_FORMAT && status != LK_ERR_IO)) return NULL;
+    if (!older || status != LK_ERR_FORMAT) return NULL;
     lk_state_dict *state = lki_load_on_all(runner, older);
-    if (!state && lki_last_status() != LK_ERR_NOT_FOUND) state = load_older(runner, context, older);
+    if (!state && lki_last_status() == LK_ERR_FORMAT) state = load_older(runner, context, older);
     if (!state) {
         lki_error_restore(&first);
         return NULL;
@@ -188,8 +190,8 @@ static lk_status find_checkpoint(const checkpoint_context *context, bool last, c
     for (int i = 0; i < 2 && !*out; i++) {
         char *path = file_in(context, names[i]);
         if (!path) return LK_ERR_NOMEM;
-        if (access(path, F_OK) == 0)
-            *out = path;
+        if (access(path, F_OK) == 0 || errno != ENOENT)
+            *out = path; /* loading says why it cannot be read */
         else
             lki_free(path);
     }

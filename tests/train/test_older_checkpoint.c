@@ -189,6 +189,19 @@ static void if_all_are_damaged_nothing_is_overwritten(void **state)
     assert_int_equal(access(checkpoint("runner.last.1.safetensors"), F_OK), 0);
 }
 
+/* It may be whole, and readable in a moment. A link to itself stands for a file system with a hiccup. */
+static void a_file_that_cannot_be_read_is_not_passed_over(void **state)
+{
+    (void)state;
+    lkt_run_options run = begun(0);
+    const char *newest = checkpoint("runner.last.safetensors");
+    assert_int_equal(unlink(newest), 0);
+    assert_int_equal(symlink(newest, newest), 0);
+    lkt_fails(lkt_whole_run(&run), LK_ERR_IO, "runner.last.safetensors: could not");
+    assert_int_not_equal(access(checkpoint("runner.last.safetensors.damaged"), F_OK), 0);
+    assert_int_equal(access(checkpoint("runner.last.1.safetensors"), F_OK), 0);
+}
+
 static void put(const char *name, const char *text)
 {
     FILE *file = fopen(lkt_path(folder, "%s", name), "w");
@@ -245,6 +258,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(on_ranks_that_see_other_folders),
         cmocka_unit_test(only_the_older_one_is_there),
         cmocka_unit_test(if_all_are_damaged_nothing_is_overwritten),
+        cmocka_unit_test(a_file_that_cannot_be_read_is_not_passed_over),
         cmocka_unit_test(as_many_as_are_wanted),
         cmocka_unit_test(said_twice),
     };
