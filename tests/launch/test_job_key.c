@@ -96,6 +96,7 @@ static void assert_refused(const char *sentence)
     assert_int_not_equal(lki_job_key_add(token, sizeof token, NULL), LK_OK);
     lkt_contains(lk_error(), key_path());
     lkt_contains(lk_error(), sentence);
+    lkt_contains(lk_error(), "no key file is needed if LOCKSTEP_TOKEN or --token-file");
     assert_string_equal(token, "job");
 }
 
@@ -130,6 +131,7 @@ static void a_home_that_cannot_be_written(void **state)
     setenv("XDG_CONFIG_HOME", "/proc/nothing", 1);
     assert_int_not_equal(lki_job_key_add(token, sizeof token, NULL), LK_OK);
     lkt_contains(lk_error(), "/proc/nothing");
+    lkt_contains(lk_error(), "no key file is needed if LOCKSTEP_TOKEN or --token-file");
     setenv("LOCKSTEP_TOKEN", "open sesame", 1); /* part of the role's token already */
     lkt_ok(lki_job_key_add(token, sizeof token, NULL));
     assert_string_equal(token, "job");
