@@ -25,13 +25,15 @@ static void to_hex(char *text, const unsigned char *bytes, int count)
     for (int i = 0; i < count; i++) snprintf(text + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* What stands for the secret in the token: the token has a limited length, the secret has not. */
+/* What stands for the secret in the token: the token has a limited length, the secret has not. If there is
+ * too little room, the rest of the token is cut, never the digest. */
 static void append_digest(char *token, size_t capacity, const char *secret)
 {
     lki_wire_hello blank = {0};
     unsigned char digest[LKI_WIRE_MAC], nonce[LKI_WIRE_NONCE] = {0};
     char text[2 * SHOWN_NBYTES + 1];
-    size_t length = strlen(token);
+    size_t length = strlen(token), most = capacity - sizeof text - 1;
+    if (length > most) length = most;
     lki_wire_prove(digest, secret, "token", &blank, nonce);
     to_hex(text, digest, SHOWN_NBYTES);
     snprintf(token + length, capacity - length, " %s", text);
@@ -141,9 +143,9 @@ static lk_status read_token_file(char text[MAX_NBYTES], const char *path)
 lk_status lki_job_key_add(char *token, size_t capacity, const char *token_file)
 {
     char secret[MAX_NBYTES];
-    if (!token_file && lki_setting_text(LKI_SETTING_TOKEN)) return LK_OK;
-    LKI_TRY(token_file ? read_token_file(secret, token_file) : read_key(secret));
-    append_digest(token, capacity, secret);
+    const char *given = token_file ? NULL : lki_setting_text(LKI_SETTING_TOKEN);
+    if (!given) LKI_TRY(token_file ? read_token_file(secret, token_file) : read_key(secret));
+    append_digest(token, capacity, given ? given : secret);
     explicit_bzero(secret, sizeof secret);
     return LK_OK;
 }

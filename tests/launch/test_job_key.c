@@ -132,9 +132,9 @@ static void a_home_that_cannot_be_written(void **state)
     assert_int_not_equal(lki_job_key_add(token, sizeof token, NULL), LK_OK);
     lkt_contains(lk_error(), "/proc/nothing");
     lkt_contains(lk_error(), "no key file is needed if LOCKSTEP_TOKEN or --token-file");
-    setenv("LOCKSTEP_TOKEN", "open sesame", 1); /* part of the role's token already */
+    setenv("LOCKSTEP_TOKEN", "open sesame", 1);
     lkt_ok(lki_job_key_add(token, sizeof token, NULL));
-    assert_string_equal(token, "job");
+    assert_int_equal(strlen(token), 4 + 40);
     unsetenv("LOCKSTEP_TOKEN");
 }
 
@@ -150,6 +150,9 @@ static void a_token_file(void **state)
     assert_string_equal(token_with(path), first);
     setenv("LOCKSTEP_TOKEN", "another", 1);
     assert_string_equal(token_with(path), first);
+    assert_string_not_equal(token_with(NULL), first);
+    setenv("LOCKSTEP_TOKEN", "open sesame", 1); /* the same secret, wherever it comes from */
+    assert_string_equal(token_with(NULL), first);
     write_file(path, "open sesamf", 0600);
     assert_string_not_equal(token_with(path), first);
     assert_int_not_equal(access(key_path(), F_OK), 0); /* nobody has asked for it */
@@ -163,6 +166,29 @@ static void a_token_file(void **state)
     const char *const nothing[] = {NULL};
     lki_role role;
     lkt_fails(lki_launch_role(&role, &flags, nothing, 0), LK_ERR_CONFIG, "--token-file secret needs ranks");
+}
+
+/* All of a secret counts, and all of its digest is in the token, however much else is. */
+static void nothing_is_cut(void **state)
+{
+    (void)state;
+    char secret[301], tokens[2][TOKEN_NBYTES];
+    for (int i = 0; i < 2; i++) {
+        memset(secret, 'a', 300);
+        strcpy(secret + 299, i ? "b" : "c");
+        setenv("LOCKSTEP_TOKEN", secret, 1);
+        memset(tokens[i], 'x', TOKEN_NBYTES - 1);
+        tokens[i][TOKEN_NBYTES - 1] = 0;
+        lkt_ok(lki_job_key_add(tokens[i], TOKEN_NBYTES, NULL));
+        assert_int_equal(strlen(tokens[i]), TOKEN_NBYTES - 1);
+    }
+    assert_memory_equal(tokens[0], tokens[1], TOKEN_NBYTES - 1 - 40);
+    assert_string_not_equal(tokens[0] + TOKEN_NBYTES - 1 - 40, tokens[1] + TOKEN_NBYTES - 1 - 40);
+    lki_launch_flags flags = {.world_size = 2, .has_rank = true, .host = "h"};
+    lki_role role;
+    lkt_ok(lki_launch_role(&role, &flags, NULL, 0));
+    assert_null(strstr(role.token, "aaa")); /* a role may be shown */
+    unsetenv("LOCKSTEP_TOKEN");
 }
 
 /* Ranks 1 and 2 have other users' homes, or the same. Rank 2 has a scheduler's choice of ports: another job
@@ -246,6 +272,7 @@ int main(void)
         cmocka_unit_test(a_key_that_others_may_know_is_refused),
         cmocka_unit_test(a_home_that_cannot_be_written),
         cmocka_unit_test(a_token_file),
+        cmocka_unit_test(nothing_is_cut),
         cmocka_unit_test(only_ranks_of_one_user_meet),
         cmocka_unit_test(a_store_listens_where_it_was_told),
     };
