@@ -194,6 +194,26 @@ static void a_death_is_published(void **state)
     lki_store_server_stop(server, 1000);
 }
 
+/* Ranks 1 and 2 leave before rank 3 has come, and only rank 1 comes back: nobody waits longer for rank 2. */
+static void each_lost_rank_is_remembered(void **state)
+{
+    (void)state;
+    lki_store_server *server = NULL;
+    lkt_ok(lki_store_server_start(
+        &server, &(lki_store_server_options){.world_size = 4, .token = "secret", .return_ms = 4000}));
+    lki_store_client *zero = connect_to(server, 0, 4), *one = connect_to(server, 1, 4),
+                     *two = connect_to(server, 2, 4);
+    lki_store_drop(one);
+    lkt_fails(lki_store_join(zero, 200), LK_ERR_TIMEOUT, "missing: rank");
+    lki_store_drop(two);
+    lkt_fails(lki_store_join(zero, 200), LK_ERR_TIMEOUT, "missing: rank");
+    one = connect_to(server, 1, 4);
+    lkt_fails(lki_store_join(zero, 60000), LK_ERR_PEER, "rank 2 on 127.0.0.1 died before all ranks had");
+    lki_store_close(one);
+    lki_store_close(zero);
+    lki_store_server_stop(server, 1000);
+}
+
 static void a_lost_server_is_an_error(void **state)
 {
     (void)state;
@@ -470,6 +490,7 @@ int main(void)
         cmocka_unit_test(the_missing_are_named),
         cmocka_unit_test(wrong_claims_are_refused),
         cmocka_unit_test(a_death_is_published),
+        cmocka_unit_test(each_lost_rank_is_remembered),
         cmocka_unit_test(a_lost_server_is_an_error),
         cmocka_unit_test(ports),
         cmocka_unit_test(garbage_before_the_handshake),
