@@ -28,10 +28,14 @@
 #include "run/run_header.h"
 #include "run/run_logdir.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define NEWEST_RUNNER "runner.last.safetensors"
+#define OLDER_RUNNER  "runner.last.1.safetensors"
 
 typedef struct checkpoint_context {
     lk_checkpoint_callback_options options; /* its texts are copies */
@@ -93,7 +97,7 @@ static lk_status write_files(checkpoint_context *context, const lk_runner *runne
     }
     if (context->options.no_save_runner) return LK_OK;
     LKI_TRY(lki_age_runners(context->folder, context->options.keep_runners));
-    return save_as(context, "runner.last.safetensors", state);
+    return save_as(context, NEWEST_RUNNER, state);
 }
 
 /* What has been logged so far is on the disk first: a run that goes on from here does not log it again. Where
@@ -123,15 +127,16 @@ static lk_status save_runner(checkpoint_context *context, lk_runner *runner)
 
 /* ---- Start: folders, and what is resumed ---- */
 
-/* All ranks know what rank 0's file is worth, so all go on to the one before it. */
+/* All ranks know what rank 0's file is worth, so all go on to the one before it. A file that cannot be read
+ * now may be whole: it is not passed over. */
 static lk_state_dict *load_older(lk_runner *runner, const checkpoint_context *context, const char *path)
 {
     lki_error first = {0};
     LKI_SCOPED char *older = lki_older_runner(path);
     lk_status status = lki_error_keep(&first, lki_last_status());
-    if (!older || (status != LK_ERR_FORMAT && status != LK_ERR_IO)) return NULL;
+    if (!older || status != LK_ERR_FORMAT) return NULL;
     lk_state_dict *state = lki_load_on_all(runner, older);
-    if (!state && lki_last_status() != LK_ERR_NOT_FOUND) state = load_older(runner, context, older);
+    if (!state && lki_last_status() == LK_ERR_FORMAT) state = load_older(runner, context, older);
     if (!state) {
         lki_error_restore(&first);
         return NULL;
@@ -179,14 +184,14 @@ static lk_status find_checkpoint(const checkpoint_context *context, bool last, c
     const char *best = "model.best.safetensors", *whole_best = "runner.best.safetensors";
     const char *names[] = {context->whole_runner ? whole_best : best,
                            context->whole_runner ? best : whole_best};
-    if (last) names[0] = "runner.last.safetensors";
-    if (last) names[1] = "runner.last.1.safetensors"; /* alone if the run died between two steps of a save */
+    if (last) names[0] = NEWEST_RUNNER;
+    if (last) names[1] = OLDER_RUNNER; /* alone if the run died between two steps of a save */
     *out = NULL;
     for (int i = 0; i < 2 && !*out; i++) {
         char *path = file_in(context, names[i]);
         if (!path) return LK_ERR_NOMEM;
-        if (access(path, F_OK) == 0)
-            *out = path;
+        if (access(path, F_OK) == 0 || errno != ENOENT)
+            *out = path; /* loading says why it cannot be read */
         else
             lki_free(path);
     }
@@ -204,8 +209,14 @@ static lk_status autoresume(checkpoint_context *context, lk_runner *runner)
         return lki_fail(LK_ERR_INVALID, "autoresume: expected \"last\" or \"best\", found \"%s\"", which);
     LKI_SCOPED char *path = NULL;
     LKI_TRY(find_checkpoint(context, last, &path));
-    int64_t found = path != NULL; /* by rank 0, whose file is read */
+    int64_t found = path ? 1 : 0;
+    if (last && path && strstr(path, "/" OLDER_RUNNER)) found = 2;
     LKI_TRY(lki_take_word_of_master(runner, &found));
+    if (found && last) { /* the name that rank 0 has found: other ranks may see another folder */
+        lki_free(path);
+        path = file_in(context, found == 2 ? OLDER_RUNNER : NEWEST_RUNNER);
+        if (!path) return LK_ERR_NOMEM;
+    }
     if (found) return load_into(runner, context, path ? path : context->folder, last);
     if (runner->is_master && lki_has_checkpoints(context->folder))
         lki_log(LKI_LOG_WARNING,

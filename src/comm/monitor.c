@@ -142,9 +142,10 @@ static lk_status open_monitor(lki_monitor *monitor, const lki_monitor_options *o
                                .port = options->port,
                                .token = options->token,
                                .rank = options->rank,
-                               .world_size = options->world_size};
+                               .world_size = options->world_size,
+                               .was_there = options->standing != NULL};
     LKI_TRY(lki_store_connect(&monitor->asking, &where));
-    where.registers = true;
+    where.registers = where.was_there = true;
     if (!monitor->watching) LKI_TRY(lki_store_connect(&monitor->watching, &where));
     monitor->stop_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (monitor->stop_event < 0) return lki_fail(LK_ERR_IO, "could not open an eventfd: %s", strerror(errno));

@@ -124,7 +124,8 @@ static lk_status start_monitor(session *s, const lki_role *role)
                                .port = meeting->port,
                                .token = role->token,
                                .rank = role->rank,
-                               .world_size = role->world_size};
+                               .world_size = role->world_size,
+                               .was_there = true};
     lki_store_client *plain = NULL;
     LKI_TRY(lki_store_connect(&plain, &where));
     meeting->store = plain; /* the other stands for this rank, and is the monitor's from now on */

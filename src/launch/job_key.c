@@ -18,20 +18,22 @@
 
 enum { KEY_NBYTES = 32, MAX_NBYTES = 4096, SHOWN_NBYTES = 20 };
 
-#define REMEDY "set LOCKSTEP_TOKEN to the same secret on every rank"
+#define REMEDY "no key file is needed if LOCKSTEP_TOKEN or --token-file gives every rank the same secret"
 
 static void to_hex(char *text, const unsigned char *bytes, int count)
 {
     for (int i = 0; i < count; i++) snprintf(text + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* What stands for the secret in the token: the token has a limited length, the secret has not. */
+/* What stands for the secret in the token: the token has a limited length, the secret has not. If there is
+ * too little room, the rest of the token is cut, never the digest. */
 static void append_digest(char *token, size_t capacity, const char *secret)
 {
     lki_wire_hello blank = {0};
     unsigned char digest[LKI_WIRE_MAC], nonce[LKI_WIRE_NONCE] = {0};
     char text[2 * SHOWN_NBYTES + 1];
-    size_t length = strlen(token);
+    size_t length = strlen(token), most = capacity - sizeof text - 1;
+    if (length > most) length = most;
     lki_wire_prove(digest, secret, "token", &blank, nonce);
     to_hex(text, digest, SHOWN_NBYTES);
     snprintf(token + length, capacity - length, " %s", text);
@@ -46,7 +48,7 @@ static char *key_folder(void)
     struct passwd *user = home && *home ? NULL : getpwuid(geteuid());
     if (user) home = user->pw_dir;
     if (home && *home) return lki_format("%s/.config/lockstep", home);
-    return lki_fail_null(LK_ERR_CONFIG, "the user has no home to keep a key in: " REMEDY);
+    return lki_fail_null(LK_ERR_CONFIG, "the user has no home to keep a key in");
 }
 
 static lk_status write_key(int fd, const char *path)
@@ -58,7 +60,7 @@ static lk_status write_key(int fd, const char *path)
     strcat(text, "\n");
     ssize_t length = (ssize_t)strlen(text);
     if (write(fd, text, (size_t)length) == length && fsync(fd) == 0) return LK_OK;
-    return lki_fail(LK_ERR_IO, "%s: could not write: %s: " REMEDY, path, strerror(errno));
+    return lki_fail(LK_ERR_IO, "%s: could not write: %s", path, strerror(errno));
 }
 
 /* Written aside and linked, so that ranks that start at the same time read a whole key, and the same one. */
@@ -68,11 +70,11 @@ static lk_status make_key(const char *folder, const char *path)
     LKI_SCOPED char *aside = lki_format("%s/.key.%ld.XXXXXX", folder, (long)getpid());
     if (!aside) return LK_ERR_NOMEM;
     int fd = mkostemp(aside, O_CLOEXEC); /* O_EXCL, and for the owner alone */
-    if (fd < 0) return lki_fail(LK_ERR_IO, "%s: could not make: %s: " REMEDY, path, strerror(errno));
+    if (fd < 0) return lki_fail(LK_ERR_IO, "%s: could not make: %s", path, strerror(errno));
     lk_status status = write_key(fd, path);
     close(fd);
     if (status == LK_OK && link(aside, path) != 0 && errno != EEXIST)
-        status = lki_fail(LK_ERR_IO, "%s: could not make: %s: " REMEDY, path, strerror(errno));
+        status = lki_fail(LK_ERR_IO, "%s: could not make: %s", path, strerror(errno));
     unlink(aside);
     return status;
 }
@@ -94,15 +96,15 @@ static lk_status check_owner(int fd, const char *path)
 {
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-        return lki_fail(LK_ERR_CONFIG, "%s: is no file: remove it, or " REMEDY, path);
+        return lki_fail(LK_ERR_CONFIG, "%s: is no file: remove it, and a new key is made", path);
     if (info.st_uid != geteuid())
-        return lki_fail(LK_ERR_CONFIG, "%s: belongs to another user: remove it, or " REMEDY, path);
+        return lki_fail(LK_ERR_CONFIG, "%s: belongs to another user: remove it, and a new key is made", path);
     if (info.st_mode & (S_IRWXG | S_IRWXO))
         return lki_fail(LK_ERR_CONFIG, "%s: others can read it: remove it, and a new key is made", path);
     return LK_OK;
 }
 
-static lk_status read_key(char text[MAX_NBYTES])
+static lk_status find_key(char text[MAX_NBYTES])
 {
     LKI_SCOPED char *folder = key_folder();
     LKI_SCOPED char *path = folder ? lki_format("%s/key", folder) : NULL;
@@ -112,11 +114,19 @@ static lk_status read_key(char text[MAX_NBYTES])
         LKI_TRY(make_key(folder, path));
         fd = open(path, flags);
     }
-    if (fd < 0) return lki_fail(LK_ERR_IO, "%s: could not open: %s: " REMEDY, path, strerror(errno));
+    if (fd < 0) return lki_fail(LK_ERR_IO, "%s: could not open: %s", path, strerror(errno));
     lk_status status = check_owner(fd, path);
     if (status == LK_OK) status = read_secret(text, fd, path);
     close(fd);
     return status;
+}
+
+/* A home may be read-only, and some file systems show all files as readable by everyone: no new key helps. */
+static lk_status read_key(char text[MAX_NBYTES])
+{
+    lki_error why = {0};
+    if (lki_error_keep(&why, find_key(text)) == LK_OK) return LK_OK;
+    return lki_fail(why.status, "%s; " REMEDY, why.sentence);
 }
 
 /* ---- The token ---- */
@@ -133,9 +143,9 @@ static lk_status read_token_file(char text[MAX_NBYTES], const char *path)
 lk_status lki_job_key_add(char *token, size_t capacity, const char *token_file)
 {
     char secret[MAX_NBYTES];
-    if (!token_file && lki_setting_text(LKI_SETTING_TOKEN)) return LK_OK;
-    LKI_TRY(token_file ? read_token_file(secret, token_file) : read_key(secret));
-    append_digest(token, capacity, secret);
+    const char *given = token_file ? NULL : lki_setting_text(LKI_SETTING_TOKEN);
+    if (!given) LKI_TRY(token_file ? read_token_file(secret, token_file) : read_key(secret));
+    append_digest(token, capacity, given ? given : secret);
     explicit_bzero(secret, sizeof secret);
     return LK_OK;
 }

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-/* Adds the secret to a role's token. LOCKSTEP_TOKEN is part of that already. */
+/* Adds a digest of the secret to a role's token. */
 lk_status lki_job_key_add(char *token, size_t capacity, const char *token_file);
 
 /* A token for processes that this one forks: nobody else can know it. */

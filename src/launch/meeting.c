@@ -149,8 +149,18 @@ static bool may_be_elsewhere(const lki_meeting *meeting, const lki_role *role)
            (strstr(lk_error(), "another job") || strstr(lk_error(), "no lockstep store"));
 }
 
+/* Who is there without being ours tells more than the last port's silence: perhaps our token is wrong. */
+static lk_status nothing_found(const lki_role *role, const lki_error *foreign, lk_status status)
+{
+    if (!foreign->status) return status;
+    return lki_fail_prefix(lki_error_restore(foreign),
+                           "none of the ports %d to %d of %s has this job's store", role->port,
+                           role->port + role->port_count - 1, role->master);
+}
+
 static lk_status find_store(lki_meeting *meeting, const lki_role *role, int64_t deadline_ns)
 {
+    lki_error foreign = {0};
     int64_t turn_ms = role->port_count > 1 ? 100 : QUIET_MS;
     bool told = role->port_count > 1; /* a scheduler's ranks are many, and rank 0 speaks for them */
     for (;;) {
@@ -160,9 +170,13 @@ static lk_status find_store(lki_meeting *meeting, const lki_role *role, int64_t 
             int64_t left = left_ms(deadline_ns);
             status = try_port(meeting, role, port, turn_ms < left ? turn_ms : left);
             bool may_come = status == LK_ERR_TIMEOUT || status == LK_ERR_NOT_FOUND;
-            if (!may_come && !(status != LK_OK && may_be_elsewhere(meeting, role))) return status;
+            if (may_come) continue;
+            if (status == LK_OK || !may_be_elsewhere(meeting, role)) return status;
+            if (!strstr(foreign.sentence, "another job"))
+                foreign.status = LK_OK; /* that one tells the most */
+            lki_error_keep(&foreign, status);
         }
-        if (lki_now_ns() >= deadline_ns) return status;
+        if (lki_now_ns() >= deadline_ns) return nothing_found(role, &foreign, status);
         if (!told) lki_log(LKI_LOG_INFO, "rank %d goes on trying: %s", role->rank, lk_error());
         told = true;
     }

@@ -1,7 +1,6 @@
 /* A role from an MPI launcher, read from what it leaves in the environment, before MPI itself is started. */
 #include "launch/role.h"
 
-#include "base/settings.h"
 #include "base/status.h"
 
 #include <stdio.h>
@@ -23,14 +22,13 @@ static void choose_token(lki_role *role, const char *const *environment)
 {
     static const char *const names[] = {"OMPI_MCA_orte_precondition_transports", "PMIX_NAMESPACE",
                                         "PMI_JOBID", "OMPI_MCA_ess_base_jobid", "HYDI_CONTROL_FD"};
-    const char *secret = lki_environment_get(environment, lki_settings[LKI_SETTING_TOKEN].name);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = lki_environment_get(environment, names[i]);
         if (!value) continue;
-        snprintf(role->token, sizeof role->token, "mpi %.80s %.64s", value, secret ? secret : "");
+        snprintf(role->token, sizeof role->token, "mpi %.80s", value);
         return;
     }
-    snprintf(role->token, sizeof role->token, "mpi %.64s", secret ? secret : "");
+    snprintf(role->token, sizeof role->token, "mpi");
 }
 
 lk_status lki_mpi_role(lki_role *out, const char *const *environment, bool *found)

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "launch/role.h"
 
-#include "base/settings.h"
 #include "base/status.h"
 #include "comm/store/store.h"
 
@@ -54,13 +53,11 @@ const char *lki_role_source_name(lki_role_source source)
     return names[source];
 }
 
-/* For those who start the ranks by hand: LOCKSTEP_TOKEN; without it the user's key is added when the ranks
- * connect (job_key.h). The world size is no part of it: ranks that were told different
- * sizes are to hear just that. */
-static void shared_token(lki_role *role, const char *const *environment)
+/* For those who start the ranks by hand. The secret is added when the ranks connect (job_key.h). The world
+ * size is no part of it: ranks that were told different sizes are to hear just that. */
+static void shared_token(lki_role *role)
 {
-    const char *secret = lki_environment_get(environment, lki_settings[LKI_SETTING_TOKEN].name);
-    snprintf(role->token, sizeof role->token, "lockstep by hand %.100s", secret ? secret : "");
+    snprintf(role->token, sizeof role->token, "lockstep by hand");
 }
 
 static lk_status role_from_flags(lki_role *out, const lki_launch_flags *flags, const char *const *environment)
@@ -84,7 +81,7 @@ static lk_status role_from_flags(lki_role *out, const lki_launch_flags *flags, c
     LKI_TRY(lki_environment_int(environment, "MASTER_PORT", 1, 65535, &role.port, &found));
     if (flags->port) role.port = flags->port;
     LKI_TRY(lki_environment_int(environment, "LOCAL_RANK", 0, 1000000, &role.local_rank, &found));
-    shared_token(&role, environment);
+    shared_token(&role);
     *out = role;
     return LK_OK;
 }
@@ -100,7 +97,7 @@ static void leave_port_to_agent(lki_role *role, const char *const *environment)
     const char *restart = lki_environment_get(environment, "TORCHELASTIC_RESTART_COUNT");
     size_t length = strlen(role->token);
     if (!holds || strcmp(holds, "True") != 0) return;
-    snprintf(role->token + length, sizeof role->token - length, " %.20s %.4s", run ? run : "",
+    snprintf(role->token + length, sizeof role->token - length, " %.64s %.16s", run ? run : "",
              restart ? restart : "0");
     uint32_t hash = 2166136261u ^ (uint32_t)role->port;
     for (const char *c = run ? run : ""; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
@@ -131,7 +128,7 @@ static lk_status role_from_environment(lki_role *out, const char *const *environ
         return lki_fail(LK_ERR_CONFIG, "RANK is %d of WORLD_SIZE %d, but MASTER_ADDR is not set", role.rank,
                         role.world_size);
     snprintf(role.master, sizeof role.master, "%s", master ? master : "");
-    shared_token(&role, environment);
+    shared_token(&role);
     leave_port_to_agent(&role, environment);
     *out = role;
     return LK_OK;

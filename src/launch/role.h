@@ -38,7 +38,7 @@ typedef struct lki_role {
     int port;         /* of the store in rank 0 */
     int port_count;   /* ports from `port` on that it may be at: a scheduler's choice may be taken by another
                          job */
-    char token[160];  /* proves that we belong to this job */
+    char token[160];  /* names the job; once the secret is added, proves that we belong to it */
     int gpu_count;    /* GPUs that Slurm has given this task; 0: none that we know of */
     int shm_fd;       /* the shared memory of forked ranks that are the whole job; -1: none */
     int shm_round;    /* how often they have connected through it */

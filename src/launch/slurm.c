@@ -4,7 +4,6 @@
 #include "launch/role.h"
 
 #include "base/log.h"
-#include "base/settings.h"
 #include "base/status.h"
 
 #include <limits.h>
@@ -93,16 +92,15 @@ static lk_status read_nodes(lki_role *role, const char *const *environment)
 static lk_status choose_port_and_token(lki_role *role, const char *const *environment)
 {
     static const char *const step_names[] = {"SLURM_STEP_ID", "SLURM_STEPID", NULL};
-    const char *job = lki_environment_get(environment, "SLURM_JOB_ID"),
-               *secret = lki_environment_get(environment, lki_settings[LKI_SETTING_TOKEN].name);
+    const char *job = lki_environment_get(environment, "SLURM_JOB_ID");
     const char *restarts = lki_environment_get(environment, "SLURM_RESTART_COUNT");
     bool found;
     if (!job) job = lki_environment_get(environment, "SLURM_JOBID");
     if (!job) return lki_fail(LK_ERR_CONFIG, "SLURM_PROCID is set, but not SLURM_JOB_ID");
     role->port = FIRST_PORT + (int)(strtoul(job, NULL, 10) % PORT_RANGE);
     role->port_count = PORT_COUNT;
-    snprintf(role->token, sizeof role->token, "slurm %.32s.%.32s.%.16s %.64s", job,
-             first_of(environment, step_names), restarts ? restarts : "0", secret ? secret : "");
+    snprintf(role->token, sizeof role->token, "slurm %.32s.%.32s.%.16s", job,
+             first_of(environment, step_names), restarts ? restarts : "0");
     LKI_TRY(lki_environment_int(environment, "MASTER_PORT", 1, 65535, &role->port, &found));
     if (found) role->port_count = 1;
     const char *master = lki_environment_get(environment, "MASTER_ADDR");

@@ -61,8 +61,31 @@ def children(pid):
     return found
 
 
+def members(session):
+    """The living processes of a session: a command that was started here and whatever it has forked, also once it has ended itself."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            state, _, _, its = open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[:4]
+        except OSError:
+            continue  # it has ended meanwhile
+        if int(its) == session and state not in 'ZX':
+            found.append(int(pid))
+    return found
+
+
 def is_over(processes):
-    return all(p.poll() is not None for p in processes)
+    return all(p.poll() is not None and not members(p.pid) for p in processes)
+
+
+def end(processes):
+    """Kills by session: forked ranks have process groups of their own, and may outlive what has forked them."""
+    for p in processes:
+        while left := members(p.pid):
+            for pid in left:
+                disturb(pid, signal.SIGKILL, None)
+            time.sleep(0.01)
+        p.wait()
 
 
 def wait_until(processes, end):
@@ -85,6 +108,7 @@ class Chaos:
     def __init__(self, command, port, limit):
         self.command, self.port, self.limit = command, port, limit
         self.expected, self.seconds = {}, {}  # by kind and ranks
+        self.started = []  # whatever happens, nothing of these is left
         self.faults = {'SIGKILL': 0, 'SIGSTOP': 0, 'SIGTERM': 0}
 
     def start(self, kind, ranks, logdir, again):
@@ -97,8 +121,17 @@ class Chaos:
             lines = [base + ['--world-size', str(ranks), '--rank', str(r), '--host', '127.0.0.1', '--port', str(self.port),
                              '--comm', 'gloo'] for r in range(ranks)]
         environment = dict(os.environ, LOCKSTEP_JOIN_TIMEOUT=str(JOIN_S), LOCKSTEP_COMM_TIMEOUT='300')
-        return [subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=open(f'{logdir}-{r}.out', 'w'), stderr=subprocess.STDOUT,
-                                 env=environment, start_new_session=True) for r, line in enumerate(lines)]
+        processes = []
+        for r, line in enumerate(lines):
+            with open(f'{logdir}-{r}.out', 'w') as said:
+                processes.append(subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
+                                                  env=environment, start_new_session=True))
+                self.started.append(processes[-1])
+        return processes
+
+    def end_all(self):
+        end(self.started)
+        self.started = []
 
     def hash_of(self, logdir):
         done = subprocess.run([self.command, 'hash', f'{logdir}/checkpoints/model.last.safetensors'], capture_output=True, text=True)
@@ -110,9 +143,12 @@ class Chaos:
         if (kind, ranks) in self.expected:
             return
         logdir, begin = f'undisturbed-{kind}-{ranks}', time.time()
-        processes = self.start(kind, ranks, logdir, False)
-        if not wait_until(processes, begin + self.limit) or any(p.returncode for p in processes):
-            raise Failure(f'the undisturbed job failed: {open(logdir + "-0.out").read()[-300:]}')
+        try:
+            processes = self.start(kind, ranks, logdir, False)
+            if not wait_until(processes, begin + self.limit) or any(p.returncode for p in processes):
+                raise Failure(f'the undisturbed job failed: {open(logdir + "-0.out").read()[-300:]}')
+        finally:
+            self.end_all()
         self.seconds[kind, ranks] = time.time() - begin
         self.expected[kind, ranks] = self.hash_of(logdir)
 
@@ -151,7 +187,8 @@ class Chaos:
                         continue
                 begin = time.time()
                 if not wait_until(processes, begin + self.limit):
-                    raise Failure(f'still there after {self.limit} s: ranks {[r for r, p in enumerate(processes) if p.poll() is None]}')
+                    left = {r: members(p.pid) for r, p in enumerate(processes) if not is_over([p])}
+                    raise Failure(f'still there after {self.limit} s: the processes {left} (by rank, or those of the command)')
                 if attempt < faults:
                     processes = []
             if any(p.returncode for p in processes):
@@ -163,10 +200,7 @@ class Chaos:
             said = '\n'.join(f'    rank {r}: ' + open(f'{logdir}-{r}.out').read()[-400:].strip() for r in range(max(1, len(processes))))
             raise Failure(f'{kind}, {ranks} ranks, {struck}: {failure}\n{said}')
         finally:
-            for p in processes:
-                for pid in [p.pid] + children(p.pid) if p.poll() is None else []:
-                    disturb(pid, signal.SIGKILL, draw)
-                p.wait()
+            self.end_all()
 
 
 def main():
@@ -182,17 +216,20 @@ def main():
     folder, begin, bad = tempfile.mkdtemp(prefix='lockstep-chaos-'), time.time(), 0
     os.environ.setdefault('XDG_CONFIG_HOME', folder)
     os.chdir(folder)
-    write_data()
-    for run in range(options.runs):
-        try:
-            said = chaos.run(options.seed * 1000003 + run)
-            if options.verbose:
-                print(f'run {run}: {said}', flush=True)
-        except Failure as failure:
-            bad += 1
-            print(f'run {run} of seed {options.seed}: {failure}', flush=True)
-    os.chdir('/')
-    shutil.rmtree(folder)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by way of everything that cleans up
+    try:
+        write_data()
+        for run in range(options.runs):
+            try:
+                said = chaos.run(options.seed * 1000003 + run)
+                if options.verbose:
+                    print(f'run {run}: {said}', flush=True)
+            except Failure as failure:
+                bad += 1
+                print(f'run {run} of seed {options.seed}: {failure}', flush=True)
+    finally:
+        os.chdir('/')
+        shutil.rmtree(folder)
     said = ', '.join(f'{count} {name}' for name, count in chaos.faults.items())
     print(f'chaos: {options.runs} jobs, {said}: {bad} failed, {time.time() - begin:.0f} s')
     return bad > 0

@@ -9,6 +9,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -189,6 +190,26 @@ static void a_death_is_published(void **state)
     lkt_contains(value, "rank 2 on 127.0.0.1 died");
     if (!strstr(value, "127.0.0.1")) fail();
     lki_free(value);
+    lki_store_close(zero);
+    lki_store_server_stop(server, 1000);
+}
+
+/* Ranks 1 and 2 leave before rank 3 has come, and only rank 1 comes back: nobody waits longer for rank 2. */
+static void each_lost_rank_is_remembered(void **state)
+{
+    (void)state;
+    lki_store_server *server = NULL;
+    lkt_ok(lki_store_server_start(
+        &server, &(lki_store_server_options){.world_size = 4, .token = "secret", .return_ms = 4000}));
+    lki_store_client *zero = connect_to(server, 0, 4), *one = connect_to(server, 1, 4),
+                     *two = connect_to(server, 2, 4);
+    lki_store_drop(one);
+    lkt_fails(lki_store_join(zero, 200), LK_ERR_TIMEOUT, "missing: rank");
+    lki_store_drop(two);
+    lkt_fails(lki_store_join(zero, 200), LK_ERR_TIMEOUT, "missing: rank");
+    one = connect_to(server, 1, 4);
+    lkt_fails(lki_store_join(zero, 60000), LK_ERR_PEER, "rank 2 on 127.0.0.1 died before all ranks had");
+    lki_store_close(one);
     lki_store_close(zero);
     lki_store_server_stop(server, 1000);
 }
@@ -401,10 +422,12 @@ static void *relay_all(void *argument)
     bool goes_on = pass_on(r->client, r->server, sizeof(lki_wire_hello)) &&
                    pass_on(r->server, r->client, sizeof(lki_wire_answer)) &&
                    pass_on(r->client, r->server, LKI_WIRE_MAC) && pass_message(r, true, 0);
-    for (int i = 1; i < 5 && goes_on; i++) {
+    for (int i = 1; goes_on; i++) {
+        bool back = r->how == SENT_BACK && i == r->at;
         goes_on = pass_message(r, false, i);
-        if (goes_on && r->how == SENT_BACK && i == r->at) break;
+        if (back && !r->to_client) continue; /* the server has nothing to answer */
         goes_on = goes_on && pass_message(r, true, i);
+        if (back) goes_on = goes_on && pass_message(r, true, i + 1); /* an answer to its own message */
     }
     close(r->client);
     close(r->server);
@@ -415,8 +438,10 @@ static void *accept_and_relay(void *argument)
 {
     relay *r = argument;
     int listener = r->client;
-    while ((r->client = accept(listener, NULL, NULL)) < 0) continue; /* it does not block */
-    return relay_all(r);
+    struct pollfd knock = {.fd = listener, .events = POLLIN}; /* accept does not block */
+    if (poll(&knock, 1, 60000) == 1 && (r->client = accept(listener, NULL, NULL)) >= 0) return relay_all(r);
+    close(r->server);
+    return NULL;
 }
 
 /* The fourth message of one direction suffers. Whatever the client is told before it fails is true. */
@@ -465,6 +490,7 @@ int main(void)
         cmocka_unit_test(the_missing_are_named),
         cmocka_unit_test(wrong_claims_are_refused),
         cmocka_unit_test(a_death_is_published),
+        cmocka_unit_test(each_lost_rank_is_remembered),
         cmocka_unit_test(a_lost_server_is_an_error),
         cmocka_unit_test(ports),
         cmocka_unit_test(garbage_before_the_handshake),

@@ -8,6 +8,7 @@
 #include "comm/net.h"
 #include "comm/store/store.h"
 #include "launch/connect.h"
+#include "launch/job_key.h"
 #include "launch/ranks.h"
 
 #include <lockstep/launch.h>
@@ -157,11 +158,13 @@ static const char *one_comes_twice(int rank, int size, void *context)
     const plan *p = suite->context;
     lk_comm *comm = NULL;
     lki_store_client *first = NULL;
+    char token[160] = "lockstep by hand";
     setenv("LOCKSTEP_TOKEN", "of mine", 1);
+    rank_ok(lki_job_key_add(token, sizeof token, NULL));
     if (rank == 1) {
         rank_ok(lki_store_connect(&first, &(lki_store_options){.host = "127.0.0.1",
                                                                .port = p->port,
-                                                               .token = "lockstep by hand of mine",
+                                                               .token = token,
                                                                .rank = 1,
                                                                .world_size = size,
                                                                .registers = true}));

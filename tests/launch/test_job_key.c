@@ -96,6 +96,7 @@ static void assert_refused(const char *sentence)
     assert_int_not_equal(lki_job_key_add(token, sizeof token, NULL), LK_OK);
     lkt_contains(lk_error(), key_path());
     lkt_contains(lk_error(), sentence);
+    lkt_contains(lk_error(), "no key file is needed if LOCKSTEP_TOKEN or --token-file");
     assert_string_equal(token, "job");
 }
 
@@ -130,9 +131,10 @@ static void a_home_that_cannot_be_written(void **state)
     setenv("XDG_CONFIG_HOME", "/proc/nothing", 1);
     assert_int_not_equal(lki_job_key_add(token, sizeof token, NULL), LK_OK);
     lkt_contains(lk_error(), "/proc/nothing");
-    setenv("LOCKSTEP_TOKEN", "open sesame", 1); /* part of the role's token already */
+    lkt_contains(lk_error(), "no key file is needed if LOCKSTEP_TOKEN or --token-file");
+    setenv("LOCKSTEP_TOKEN", "open sesame", 1);
     lkt_ok(lki_job_key_add(token, sizeof token, NULL));
-    assert_string_equal(token, "job");
+    assert_int_equal(strlen(token), 4 + 40);
     unsetenv("LOCKSTEP_TOKEN");
 }
 
@@ -148,6 +150,9 @@ static void a_token_file(void **state)
     assert_string_equal(token_with(path), first);
     setenv("LOCKSTEP_TOKEN", "another", 1);
     assert_string_equal(token_with(path), first);
+    assert_string_not_equal(token_with(NULL), first);
+    setenv("LOCKSTEP_TOKEN", "open sesame", 1); /* the same secret, wherever it comes from */
+    assert_string_equal(token_with(NULL), first);
     write_file(path, "open sesamf", 0600);
     assert_string_not_equal(token_with(path), first);
     assert_int_not_equal(access(key_path(), F_OK), 0); /* nobody has asked for it */
@@ -163,7 +168,31 @@ static void a_token_file(void **state)
     lkt_fails(lki_launch_role(&role, &flags, nothing, 0), LK_ERR_CONFIG, "--token-file secret needs ranks");
 }
 
-/* Rank 1 has another user's home, or the same. */
+/* All of a secret counts, and all of its digest is in the token, however much else is. */
+static void nothing_is_cut(void **state)
+{
+    (void)state;
+    char secret[301], tokens[2][TOKEN_NBYTES];
+    for (int i = 0; i < 2; i++) {
+        memset(secret, 'a', 300);
+        strcpy(secret + 299, i ? "b" : "c");
+        setenv("LOCKSTEP_TOKEN", secret, 1);
+        memset(tokens[i], 'x', TOKEN_NBYTES - 1);
+        tokens[i][TOKEN_NBYTES - 1] = 0;
+        lkt_ok(lki_job_key_add(tokens[i], TOKEN_NBYTES, NULL));
+        assert_int_equal(strlen(tokens[i]), TOKEN_NBYTES - 1);
+    }
+    assert_memory_equal(tokens[0], tokens[1], TOKEN_NBYTES - 1 - 40);
+    assert_string_not_equal(tokens[0] + TOKEN_NBYTES - 1 - 40, tokens[1] + TOKEN_NBYTES - 1 - 40);
+    lki_launch_flags flags = {.world_size = 2, .has_rank = true, .host = "h"};
+    lki_role role;
+    lkt_ok(lki_launch_role(&role, &flags, NULL, 0));
+    assert_null(strstr(role.token, "aaa")); /* a role may be shown */
+    unsetenv("LOCKSTEP_TOKEN");
+}
+
+/* Ranks 1 and 2 have other users' homes, or the same. Rank 2 has a scheduler's choice of ports: another job
+ * might be at the first, so it looks at all of them as long as it may. */
 typedef struct meeting_plan {
     int port;
     bool strangers;
@@ -174,15 +203,18 @@ static const char *meet(int rank, int size, void *context)
     const meeting_plan *p = context;
     lki_launch_flags flags = {
         .world_size = size, .has_rank = true, .rank = rank, .host = "127.0.0.1", .port = p->port};
-    lki_connect_options options = {.join_timeout_ms = rank == 0 ? 10000 : 60000, .no_pinning = true};
+    int timeouts_ms[] = {10000, 60000, p->strangers ? 8000 : 60000};
+    lki_connect_options options = {.join_timeout_ms = timeouts_ms[rank], .no_pinning = true};
     lki_role role;
     lk_comm *comm = NULL;
-    if (p->strangers && rank == 1) use_new_home("job_key_stranger");
+    if (p->strangers && rank > 0) use_new_home(rank == 1 ? "job_key_stranger" : "job_key_other_stranger");
     rank_ok(lki_launch_role(&role, &flags, NULL, 0));
+    if (rank == 2) role.port_count = 2;
     lk_status status = lki_comm_connect(&comm, &role, &options);
     if (p->strangers) {
         rank_check(status == (rank == 0 ? LK_ERR_TIMEOUT : LK_ERR_PEER));
-        rank_check(strstr(lk_error(), rank == 0 ? "missing: rank 1" : "belongs to another job"));
+        rank_check(strstr(lk_error(), rank == 0 ? "missing: rank 1, 2" : "belongs to another job"));
+        rank_check(rank != 2 || strstr(lk_error(), "none of the ports"));
         return NULL;
     }
     rank_ok(status);
@@ -200,7 +232,7 @@ static void only_ranks_of_one_user_meet(void **state)
         int fd;
         lkt_ok(lki_net_listen(&fd, &p.port));
         close(fd);
-        run_processes(2, meet, &p);
+        run_processes(3, meet, &p);
     }
 }
 
@@ -240,6 +272,7 @@ int main(void)
         cmocka_unit_test(a_key_that_others_may_know_is_refused),
         cmocka_unit_test(a_home_that_cannot_be_written),
         cmocka_unit_test(a_token_file),
+        cmocka_unit_test(nothing_is_cut),
         cmocka_unit_test(only_ranks_of_one_user_meet),
         cmocka_unit_test(a_store_listens_where_it_was_told),
     };

@@ -1,11 +1,14 @@
 /* A damaged runner.last is never continued from: the one before it is, and a line says so. */
 #define _GNU_SOURCE
+#include "../comm/ranks.h"
 #include "case_resume.h"
 
 #include "base/status.h"
 #include "checkpoint/older_runners.h"
+#include "comm/net.h"
 
 #include <lockstep/callback.h>
+#include <lockstep/launch.h>
 #include <lockstep/log.h>
 
 #include <sys/stat.h>
@@ -101,6 +104,68 @@ static void on_ranks(void **state)
     goes_on_as_if_nothing_were(run, &expected);
 }
 
+/* Ranks that were started one by one on hosts that share no logdir: only rank 0 has files. */
+typedef struct own_logdirs {
+    lkt_run_options run;
+    const char *expected; /* the weights at the end; NULL: all fail */
+    int port;
+} own_logdirs;
+
+static lk_status whole_run(void *context)
+{
+    return lkt_whole_run(context);
+}
+
+static const char *run_in_own_logdir(int rank, int size, void *context)
+{
+    own_logdirs *own = context;
+    char number[16], other[1100];
+    snprintf(number, sizeof number, "%d", rank);
+    setenv("RANK", number, 1);
+    snprintf(number, sizeof number, "%d", size);
+    setenv("WORLD_SIZE", number, 1);
+    snprintf(number, sizeof number, "%d", own->port);
+    setenv("MASTER_PORT", number, 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    snprintf(other, sizeof other, "%s/of-%d", folder, rank);
+    if (rank > 0) own->run.logdir = other;
+    lk_status status = lk_distributed_run(whole_run, &own->run);
+    if (!own->expected) {
+        rank_check(status == LK_ERR_FORMAT && strstr(lk_error(), "runner.last.safetensors: "));
+        return NULL;
+    }
+    rank_ok(status);
+    rank_check(strcmp(own->run.hash, own->expected) == 0);
+    return NULL;
+}
+
+static void run_in_own_logdirs(const lkt_run_options *run, const char *expected)
+{
+    own_logdirs own = {.run = *run, .expected = expected};
+    int fd;
+    own.run.nproc = 0;
+    lkt_ok(lki_net_listen(&fd, &own.port));
+    close(fd);
+    run_processes(2, run_in_own_logdir, &own);
+}
+
+static void on_ranks_that_see_other_folders(void **state)
+{
+    (void)state;
+    lkt_run_options expected = {.logdir = fresh(whole_folder, "train_older_whole"), .nproc = 2};
+    lkt_ok(lkt_whole_run(&expected));
+    lkt_run_options run = begun(2);
+    spoil(checkpoint("runner.last.safetensors"), HALF);
+    run_in_own_logdirs(&run, expected.hash);
+    run = begun(2);
+    assert_int_equal(unlink(checkpoint("runner.last.safetensors")), 0);
+    run_in_own_logdirs(&run, expected.hash);
+    run = begun(2);
+    spoil(checkpoint("runner.last.safetensors"), HALF);
+    spoil(checkpoint("runner.last.1.safetensors"), EMPTY);
+    run_in_own_logdirs(&run, NULL);
+}
+
 /* The process died between the two steps of a save, on a file system without links. */
 static void only_the_older_one_is_there(void **state)
 {
@@ -121,6 +186,19 @@ static void if_all_are_damaged_nothing_is_overwritten(void **state)
     spoil(checkpoint("runner.last.1.safetensors"), EMPTY);
     lkt_fails(lkt_whole_run(&run), LK_ERR_FORMAT, "runner.last.safetensors: ");
     assert_int_equal(access(checkpoint("runner.last.safetensors"), F_OK), 0);
+    assert_int_equal(access(checkpoint("runner.last.1.safetensors"), F_OK), 0);
+}
+
+/* It may be whole, and readable in a moment. A link to itself stands for a file system with a hiccup. */
+static void a_file_that_cannot_be_read_is_not_passed_over(void **state)
+{
+    (void)state;
+    lkt_run_options run = begun(0);
+    const char *newest = checkpoint("runner.last.safetensors");
+    assert_int_equal(unlink(newest), 0);
+    assert_int_equal(symlink(newest, newest), 0);
+    lkt_fails(lkt_whole_run(&run), LK_ERR_IO, "runner.last.safetensors: could not");
+    assert_int_not_equal(access(checkpoint("runner.last.safetensors.damaged"), F_OK), 0);
     assert_int_equal(access(checkpoint("runner.last.1.safetensors"), F_OK), 0);
 }
 
@@ -177,8 +255,10 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whatever_the_damage),
         cmocka_unit_test(on_ranks),
+        cmocka_unit_test(on_ranks_that_see_other_folders),
         cmocka_unit_test(only_the_older_one_is_there),
         cmocka_unit_test(if_all_are_damaged_nothing_is_overwritten),
+        cmocka_unit_test(a_file_that_cannot_be_read_is_not_passed_over),
         cmocka_unit_test(as_many_as_are_wanted),
         cmocka_unit_test(said_twice),
     };

@@ -50,10 +50,12 @@ typedef struct lki_store_options {
     const char *token;
     int rank, world_size; /* rank below 0: an onlooker, who stands for nobody */
     bool registers;       /* this connection stands for the rank */
+    bool was_there;       /* the server has been spoken to: refused for a moment, it is gone */
     int64_t timeout_ms;   /* to reach the server, tried again and again; 0: 60 s */
 } lki_store_options;
 
-/* LK_ERR_TIMEOUT where nobody answers, LK_ERR_PEER where the other side is no store of this job. */
+/* LK_ERR_TIMEOUT where nobody answers, LK_ERR_PEER where the other side is no store of this job, or has been
+ * there and is gone. */
 lk_status lki_store_connect(lki_store_client **out, const lki_store_options *options);
 /* Says goodbye. NULL is fine. */
 void lki_store_close(lki_store_client *store);

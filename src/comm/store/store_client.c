@@ -23,7 +23,7 @@ enum {
     REPLY_TIMEOUT_MS = 20000, /* of a server that answers at once, on a busy host */
     HANDSHAKE_TIMEOUT_MS = 5000,
     RETRY_MS = 20,
-    RETURN_MS = 4000, /* of a server that was there and closed */
+    RETURN_MS = 4000, /* of a server that was there and is not */
 };
 
 struct lki_store_client {
@@ -162,19 +162,27 @@ static lk_status shake_hands(lki_store_client *store, const lki_store_options *o
     return reply_status(&reply);
 }
 
-/* A server that closes during the handshake was busy with others, or just going down for a restart: try
- * again. But not for long if nobody is there any more: rank 0 has died then. */
+/* A server that was there may just be going down for a restart, but not for long: if its port is refused
+ * after that, rank 0 has died. A host that is busy answers late, but it refuses nobody. */
+static lk_status connect_again(lki_store_client *store, const lki_store_options *options, int64_t deadline_ns)
+{
+    int64_t return_ns = lki_now_ns() + RETURN_MS * 1000000LL;
+    lk_status status = lki_net_connect(&store->fd, options->host, options->port, return_ns);
+    if (status == LK_OK) return LK_OK;
+    if (strstr(lk_error(), strerror(ECONNREFUSED)))
+        return lki_fail(LK_ERR_PEER, "rank 0 at %s died while the ranks met: nobody is there any more",
+                        store->place);
+    return lki_net_connect(&store->fd, options->host, options->port, deadline_ns);
+}
+
+/* A server that closes during the handshake was busy with others, or has gone: try again. */
 static lk_status reach(lki_store_client *store, const lki_store_options *options, int64_t deadline_ns)
 {
+    bool has_time = deadline_ns - lki_now_ns() >= RETURN_MS * 1000000LL;
     for (;;) {
-        int64_t return_ns = lki_now_ns() + RETURN_MS * 1000000LL;
-        bool returns = store->was_closed && options->timeout_ms >= RETURN_MS;
-        lk_status reached =
-            lki_net_connect(&store->fd, options->host, options->port, returns ? return_ns : deadline_ns);
-        if (reached != LK_OK && returns)
-            return lki_fail(LK_ERR_PEER, "rank 0 at %s died while the ranks met: nobody is there any more",
-                            store->place);
-        LKI_TRY(reached);
+        bool returns = (store->was_closed || options->was_there) && has_time;
+        LKI_TRY(returns ? connect_again(store, options, deadline_ns)
+                        : lki_net_connect(&store->fd, options->host, options->port, deadline_ns));
         store->was_closed = false;
         lk_status status = shake_hands(store, options);
         if (status == LK_OK || !store->was_closed || lki_now_ns() >= deadline_ns) return status;

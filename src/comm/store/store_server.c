@@ -129,10 +129,11 @@ void lki_server_note_lost(lki_store_server *server, const lki_client *client)
 {
     server->joined[client->rank] = 0;
     server->joined_count--;
-    if (server->lost_rank >= 0 || lki_server_has_failed(server)) return; /* the first one is told */
-    server->lost_rank = client->rank;
-    snprintf(server->lost_from, sizeof server->lost_from, "%s", client->from);
-    server->lost_until_ns = lki_now_ns() + server->return_ms * 1000000LL;
+    if (lki_server_has_failed(server)) return;
+    lki_lost *lost = &server->lost[client->rank];
+    snprintf(lost->from, sizeof lost->from, "%s", client->from);
+    lost->until_ns = lki_now_ns() + server->return_ms * 1000000LL;
+    if (server->lost_count++ > 0) return; /* the first one is told: a host may have left with all its ranks */
     lki_log(LKI_LOG_WARNING, "rank %d on %s left before all ranks had joined: waiting a moment for it",
             client->rank, client->from);
 }
@@ -140,12 +141,24 @@ void lki_server_note_lost(lki_store_server *server, const lki_client *client)
 static void give_up_lost(lki_store_server *server)
 {
     char sentence[160];
-    if (server->lost_rank < 0 || lki_now_ns() < server->lost_until_ns) return;
-    snprintf(sentence, sizeof sentence,
-             "rank %d on %s died before all ranks had joined: its connection is closed", server->lost_rank,
-             server->lost_from);
-    server->lost_rank = -1;
-    lki_server_publish_failure(server, sentence);
+    int64_t now = lki_now_ns();
+    if (server->lost_count == 0 || lki_server_has_failed(server)) return;
+    for (int rank = 0; rank < server->world_size; rank++) {
+        const lki_lost *lost = &server->lost[rank];
+        if (lost->until_ns == 0 || now < lost->until_ns) continue;
+        snprintf(sentence, sizeof sentence,
+                 "rank %d on %s died before all ranks had joined: its connection is closed", rank,
+                 lost->from);
+        lki_server_publish_failure(server, sentence);
+        return;
+    }
+}
+
+static void note_return(lki_store_server *server, int rank)
+{
+    if (server->lost[rank].until_ns == 0) return;
+    server->lost[rank].until_ns = 0;
+    server->lost_count--;
 }
 
 static void free_client(lki_store_server *server, lki_client *client)
@@ -237,7 +250,7 @@ static size_t take_proof(lki_store_server *server, lki_client *client)
     if (registers) {
         client->registered = true;
         if (server->joined[rank] == 0) server->joined_count++; /* a rank may say goodbye and come back */
-        if (rank == server->lost_rank) server->lost_rank = -1;
+        note_return(server, rank);
         server->joined[rank] = 1;
         server->here_count++;
     }
@@ -321,7 +334,8 @@ static void pass_over_stop(lki_store_server *server, int64_t stopped_ns)
         if (client->deadline_ns) client->deadline_ns += stopped_ns;
         client->wait_until_ns += stopped_ns;
     }
-    server->lost_until_ns += stopped_ns;
+    for (int rank = 0; rank < server->world_size; rank++)
+        if (server->lost[rank].until_ns) server->lost[rank].until_ns += stopped_ns;
 }
 
 /* Sends what is ready, drops who is late or done. */
@@ -392,6 +406,7 @@ static void free_server(lki_store_server *server)
     lki_table_fini(&server->table);
     pthread_mutex_destroy(&server->lock);
     lki_free(server->joined);
+    lki_free(server->lost);
     lki_free(server->token);
     lki_free(server);
 }
@@ -424,10 +439,11 @@ lk_status lki_store_server_start(lki_store_server **out, const lki_store_server_
     server->handshake_timeout_ms =
         options->handshake_timeout_ms ? options->handshake_timeout_ms : DEFAULT_HANDSHAKE_MS;
     server->return_ms = options->return_ms ? options->return_ms : DEFAULT_RETURN_MS;
-    server->lost_rank = -1;
     server->token = lki_strdup(options->token);
     server->joined = LKI_NEW_ARRAY(unsigned char, options->world_size);
-    lk_status status = server->token && server->joined ? open_server(server, options->address) : LK_ERR_NOMEM;
+    server->lost = LKI_NEW_ARRAY(lki_lost, options->world_size);
+    bool enough = server->token && server->joined && server->lost;
+    lk_status status = enough ? open_server(server, options->address) : LK_ERR_NOMEM;
     if (status != LK_OK) {
         free_server(server);
         return status;

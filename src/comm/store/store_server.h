@@ -31,6 +31,12 @@ typedef struct lki_client {
     int64_t wait_until_ns;
 } lki_client;
 
+/* A rank that left before all had joined. */
+typedef struct lki_lost {
+    int64_t until_ns; /* the job has failed if it is not back by then; 0: it is not lost */
+    char from[64];
+} lki_lost;
+
 struct lki_store_server {
     int listener, epoll, wakeup; /* wakeup: an eventfd that stop writes to */
     int port, world_size, handshake_timeout_ms, return_ms;
@@ -46,9 +52,8 @@ struct lki_store_server {
     char reached[64];      /* an address of this host that others have connected to; "": only this host has */
     unsigned char *joined; /* by rank: 0 never, 1 here, 2 has said goodbye */
     int joined_count, here_count;
-    int lost_rank; /* it left before all had joined; -1: none has, or it is back */
-    char lost_from[64];
-    int64_t lost_until_ns; /* the job has failed if it is not back by then */
+    lki_lost *lost; /* by rank */
+    int lost_count;
     lki_table table;
 };
 
