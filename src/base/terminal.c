@@ -16,6 +16,12 @@ static bool locale_is_utf8(void)
     return locale && (strcasestr(locale, "utf-8") || strcasestr(locale, "utf8"));
 }
 
+/* Open MPI gives every rank a terminal of its own, whose lines it forwards to wherever mpirun writes. */
+static bool is_forwarded(void)
+{
+    return getenv("OMPI_COMM_WORLD_RANK") != NULL;
+}
+
 lki_terminal lki_terminal_of(int fd)
 {
     struct winsize size;
@@ -23,7 +29,7 @@ lki_terminal lki_terminal_of(int fd)
     bool is_dumb = kind && strcmp(kind, "dumb") == 0;
     lki_terminal terminal = {
         .has_unicode = locale_is_utf8(), .columns = DEFAULT_COLUMNS, .rows = DEFAULT_ROWS};
-    terminal.is_terminal = isatty(fd) && !is_dumb;
+    terminal.is_terminal = isatty(fd) && !is_dumb && !is_forwarded();
     terminal.has_colour = terminal.is_terminal && !(no_colour && *no_colour);
     if (ioctl(fd, TIOCGWINSZ, &size) != 0) return terminal;
     if (size.ws_col > 0) terminal.columns = size.ws_col;
@@ -40,7 +46,7 @@ int lki_terminal_columns(int fd)
 int lki_fold_columns(FILE *out)
 {
     int fd = fileno(out);
-    return fd >= 0 && isatty(fd) ? lki_terminal_columns(fd) : 0;
+    return fd >= 0 && isatty(fd) && !is_forwarded() ? lki_terminal_columns(fd) : 0;
 }
 
 /* ---- Wrapping ---- */

@@ -1,5 +1,6 @@
 /* What the terminal at a file descriptor can show. Whatever is printed for people asks here. NO_COLOR (if it
- * is set to anything) switches colours off, and a terminal with TERM=dumb gets plain lines. Thread-safe. */
+ * is set to anything) switches colours off, and a terminal with TERM=dumb gets plain lines. What mpirun
+ * forwards is no terminal. Thread-safe. */
 #ifndef LKI_BASE_TERMINAL_H
 #define LKI_BASE_TERMINAL_H
 

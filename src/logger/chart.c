@@ -59,7 +59,7 @@ typedef struct canvas {
     int columns, rows;
     bool braille;
     unsigned char *dots; /* Braille's eight bits */
-    signed char *owners; /* the series that was drawn last; -1 for none */
+    short *owners;       /* the series that was drawn last; -1 for none */
     double x_low, x_high, y_low, y_high;
 } canvas;
 
@@ -87,7 +87,7 @@ static void set_dot(canvas *c, int x, int y, int owner)
     if (x < 0 || y < 0 || x >= c->columns * dots_x || y >= c->rows * dots_y) return;
     int cell = y / dots_y * c->columns + x / dots_x;
     c->dots[cell] |= bits[y % dots_y][x % dots_x];
-    c->owners[cell] = (signed char)owner;
+    c->owners[cell] = (short)owner;
 }
 
 static void draw_line(canvas *c, int x0, int y0, int x1, int y1, int owner)
@@ -207,9 +207,9 @@ lk_status lki_chart_print(FILE *out, const lki_chart *chart)
         return LK_OK;
     }
     LKI_SCOPED unsigned char *dots = LKI_NEW_ARRAY(unsigned char, c.columns *c.rows);
-    LKI_SCOPED signed char *owners = LKI_NEW_ARRAY(signed char, c.columns *c.rows);
+    LKI_SCOPED short *owners = LKI_NEW_ARRAY(short, c.columns *c.rows);
     if (!dots || !owners) return LK_ERR_NOMEM;
-    memset(owners, -1, (size_t)(c.columns * c.rows));
+    memset(owners, -1, sizeof *owners * (size_t)(c.columns * c.rows));
     c.dots = dots;
     c.owners = owners;
     for (int s = 0; s < chart->series_count; s++) draw_series(&c, &chart->series[s], s);
