@@ -96,7 +96,7 @@ void lki_board_answer_files(lki_board *board, const lki_http_request *request, l
 
 void lki_board_answer_picture(lki_board *board, const lki_http_request *request, lki_http_answer *answer)
 {
-    static const char magic[8] = "\x89PNG\r\n\x1a\n";
+    static const unsigned char magic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     size_t nbytes = 0;
     const lki_board_run *run = lki_board_queried_run(board, request, answer);
     const char *path = request->query(request, "path");
