@@ -108,7 +108,7 @@ static const char *reduction(lki_onnx_builder *b)
 {
     int64_t axes[LK_MAX_DIMS];
     int count = axes_of(b->node, axes), rank = b->node->in[0]->shape.rank;
-    bool keep = b->node->attr.reduce.keep_dims;
+    bool keep = lk_op_family_of(b->node->op) == LK_FAMILY_REDUCE && b->node->attr.reduce.keep_dims;
     const lk_axis_attr *along = &b->node->attr.axis;
     int64_t axis = along->axis < 0 ? along->axis + rank : along->axis;
     switch (b->node->op) {

@@ -4,6 +4,7 @@
 
 #include "lktest.h"
 
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,12 @@ typedef struct said {
     int exit_code; /* 128 + signal where it was killed */
     char out[262144], err[16384];
 } said;
+
+/* For a command that is built with a leak checker and draws: fonts stay loaded until it ends. */
+static inline void pass_over_fonts(void)
+{
+    setenv("LSAN_OPTIONS", "print_suppressions=0:suppressions=" LK_SOURCE_DIR "/tests/support/lsan.supp", 1);
+}
 
 static inline void read_whole(const char *path, char *text, size_t capacity)
 {

@@ -264,8 +264,7 @@ static void test_mistakes(void **state)
 
 int main(void)
 {
-    /* For the command, where it is built with a leak checker. */
-    setenv("LSAN_OPTIONS", "print_suppressions=0:suppressions=" LK_SOURCE_DIR "/tests/support/lsan.supp", 1);
+    pass_over_fonts();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernel_ridge_regression),
         cmocka_unit_test(test_every_network),

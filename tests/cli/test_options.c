@@ -286,6 +286,7 @@ static int prepare(void **state)
 
 int main(void)
 {
+    pass_over_fonts();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_option_has_a_case),
         cmocka_unit_test(test_every_option_has_an_effect),

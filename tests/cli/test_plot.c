@@ -150,6 +150,7 @@ static void test_the_suggestion(void **state)
 
 int main(void)
 {
+    pass_over_fonts();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_run),
         cmocka_unit_test(test_learning_rates),
