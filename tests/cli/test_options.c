@@ -74,7 +74,7 @@ static const option_case cases[] = {
     {"run --quiet", LOUD " --tf32 2>&1 | grep -c tf32", LOUD " --tf32 -q 2>&1 | grep -c tf32", NULL},
     {"run --log-every", LOUD " | grep -c step", LOUD " --log-every 2 | grep -c step", NULL},
     {"run --log-every", LOUD, LOUD " --log-every 0", "--log-every: expected at least 1"},
-    {"run --profile", RUN, RUN " --profile", "what to try: "},
+    {"run --profile", LOUD, LOUD " --profile", "what to try: "},
     {"run --world-size", RUN, RUN " --world-size 2", "rank"},
     {"run --rank", RUN, RUN " --world-size 2 --rank 3", "rank"},
     {"run --token-file", RUN, RUN " --token-file secret", "--token-file secret needs ranks"},
