@@ -67,11 +67,12 @@ static lk_status serve(lki_board_site *site, int port)
         if (!site->board->roots[i].is_there)
             lki_log(LKI_LOG_WARNING, "%s is not there yet: the page shows its runs when they come",
                     site->board->roots[i].given);
+    int run_count = site->board->run_count; /* from the start on, the board belongs to the server's thread */
     block_signals(&signals);
     LKI_TRY(http->start(&server, port, &bound, lki_board_answer, site));
     printf("%d run%s. Open this link in a browser on this machine; end with Ctrl-C:\n\n"
            "    http://127.0.0.1:%d/%s/\n\n",
-           site->board->run_count, site->board->run_count == 1 ? "" : "s", bound, site->token);
+           run_count, run_count == 1 ? "" : "s", bound, site->token);
     if (fflush(stdout) == 0) sigwait(&signals, &came);
     http->stop(server);
     return LK_OK;
