@@ -1,7 +1,8 @@
 /* cuBLASLt: products of column-major matrices with their epilogues, by plain loops.
  *
  * As the library does, it has no epilogue for every product: sums of rows and columns only of short floats
- * whose addresses are aligned to 16 bytes, so that callers go both ways. */
+ * whose addresses are aligned to 16 bytes, and a bias only of the result's type, so that callers go both
+ * ways. A description that was told of another bias is refused even if the epilogue does not add it. */
 #include "gpu.h"
 #include "numbers.h"
 
@@ -29,6 +30,7 @@ struct product {
     cublasLtEpilogue_t epilogue;
     void *vector;
     number vector_type;
+    bool has_vector_type;
 };
 
 struct preference {
@@ -160,7 +162,7 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t handle)
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t, cudaDataType_t)
 {
-    *out = (cublasLtMatmulDesc_t) new product{false, false, CUBLASLT_EPILOGUE_DEFAULT, NULL, F32};
+    *out = (cublasLtMatmulDesc_t) new product{false, false, CUBLASLT_EPILOGUE_DEFAULT, NULL, F32, false};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -176,7 +178,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
     case CUBLASLT_MATMUL_DESC_TRANSB: p->turn_b = number != CUBLAS_OP_N; break;
     case CUBLASLT_MATMUL_DESC_EPILOGUE: p->epilogue = (cublasLtEpilogue_t)number; break;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: memcpy(&p->vector, value, sizeof p->vector); break;
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: p->vector_type = number_of((cudaDataType_t)number); break;
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        p->vector_type = number_of((cudaDataType_t)number);
+        p->has_vector_type = true;
+        break;
     default: refuse("attribute %d of a product is not emulated", (int)attribute);
     }
     return CUBLAS_STATUS_SUCCESS;
@@ -224,7 +229,7 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t handle
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t wanted, int,
                                               cublasLtMatmulHeuristicResult_t *out, int *count)
 {
@@ -236,6 +241,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     if (p->epilogue == CUBLASLT_EPILOGUE_BGRADB && (!is_short || w->alignment < 16))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && l->type == F64) return CUBLAS_STATUS_NOT_SUPPORTED;
+    bool sums = p->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    if (p->has_vector_type && !sums && p->vector_type != ((const layout *)d)->type)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     memset(out, 0, sizeof *out);
     out->algo.data[0] = w->alignment;
     out->workspaceSize = WORKSPACE_NBYTES <= w->workspace_nbytes ? WORKSPACE_NBYTES : 0;

@@ -269,6 +269,27 @@ static void low_norm(lkt_case_list *list, lk_op op, int64_t rows, int64_t channe
     lkt_out_f32(c, LK_SHAPE(channels));
 }
 
+/* Factors and results of 16 bits, a bias of f32: what mixed precision makes of a linear layer. */
+static void low_linears(lkt_case_list *list)
+{
+    static const struct {
+        int64_t m, n, k;
+    } sizes[] = {{64, 80, 64}, {33, 129, 65}, {8, 16, 24}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int64_t m = sizes[i].m, n = sizes[i].n, k = sizes[i].k;
+        for (int activation = 0; activation < 2; activation++) {
+            lkt_case *c = lkt_case_add(list, LK_OP_LINEAR, "fast bf16 %d %d %d activation %d", (int)m, (int)n,
+                                       (int)k, activation);
+            c->attr.linear.activation = (lk_activation)activation;
+            c->tolerance = 2e-2;
+            lkt_in(c, LK_BF16, LK_SHAPE(m, k), LKT_NORMAL);
+            lkt_in(c, LK_BF16, LK_SHAPE(n, k), LKT_NORMAL);
+            lkt_in_f32(c, LK_SHAPE(n), LKT_NORMAL);
+            lkt_out(c, LK_BF16, LK_SHAPE(m, n));
+        }
+    }
+}
+
 static void low_norms(lkt_case_list *list)
 {
     static const double outliers[] = {0, 100, 10000, -10000, 1e6};
@@ -381,6 +402,7 @@ void lkt_cases_fast(lkt_case_list *list)
     convs(list);
     softmaxes(list);
     norms(list);
+    low_linears(list);
     low_norms(list);
     reductions(list);
     pools(list);

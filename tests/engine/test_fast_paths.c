@@ -138,6 +138,31 @@ static void at_level(void **state)
     if (failures) fail_msg("%d failures at level %s", failures, level);
 }
 
+static uint64_t entered_path(lk_engine *engine, const char *name)
+{
+    int count;
+    const lk_engine_path *paths = engine->ops->paths(engine, &count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(paths[i].name, name) == 0) return paths[i].entered;
+    return 0;
+}
+
+/* Large linear layers in 16 bits with a bias of f32 are for the library, which has the tensor cores. */
+static int run_low_linears(lk_engine *engine, const char *where)
+{
+    static const char library[] = "product: cuBLASLt";
+    int failures = 0, runs = 0;
+    uint64_t before = entered_path(engine, library);
+    for (int i = 0; i < cases.count; i++) {
+        if (strncmp(cases.items[i]->name, "linear fast bf16 64 80 64", 25) != 0) continue;
+        failures += run_case(engine, i, (lkt_variant){0}, where);
+        runs++;
+    }
+    bool all = runs > 0 && entered_path(engine, library) == before + (uint64_t)runs;
+    if (!all) print_error("%s: of %d linear layers in 16 bits not all entered %s\n", where, runs, library);
+    return failures + !all;
+}
+
 static void on_engine(void **state)
 {
     memset(entered, 0, sizeof entered);
@@ -145,6 +170,7 @@ static void on_engine(void **state)
     lkt_not_null(engine);
     int failures = run_all(engine, *state);
     if (engine->ops->paths) {
+        if (strcmp(*state, "cuda") == 0) failures += run_low_linears(engine, *state);
         failures += lkt_run_fast_steps(engine, *state);
         count_entries(engine);
         failures += report_missed(engine, *state);

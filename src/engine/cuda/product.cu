@@ -248,8 +248,8 @@ static lk_status choose_way(lki_cuda *cuda, lk_call *call, lki_cuda_product *p, 
     LKI_TRY(lki_cuda_plan_lt(cuda, p, &f, &found));
     if (!found) return LK_OK;
     p->way = LKI_CUDA_LT;
-    size_t workspace = p->lt.workspace_nbytes ? p->lt.workspace_nbytes + 256 : 0;
-    if (workspace > call->scratch_nbytes) call->scratch_nbytes = workspace;
+    size_t nbytes = lki_cuda_lt_scratch_nbytes(p);
+    if (nbytes > call->scratch_nbytes) call->scratch_nbytes = nbytes;
     return LK_OK;
 }
 

@@ -43,6 +43,7 @@ typedef struct lki_cuda_lt {
     size_t workspace_nbytes;
     uint32_t alignment;                       /* of every operand; it does not hold: our kernel */
     bool has_bias, has_relu, has_sums;        /* done by the epilogue */
+    bool narrows_bias;                        /* the epilogue adds a copy of the bias in 16 bits */
     int64_t outer_count, outer_axes, strided; /* axes beyond the last are looped over */
 } lki_cuda_lt;
 
@@ -78,9 +79,14 @@ lk_status lki_cuda_run_dots(lki_cuda *cuda, const lki_cuda_shape *shape, const l
 lk_status lki_cuda_finish_product(lki_cuda *cuda, const lki_cuda_product *product,
                                   const lki_cuda_factors *factors, bool bias_and_relu, bool sums);
 
+/* to[j] = the bias of column j in the dtype of the factors. */
+lk_status lki_cuda_narrow_bias(lki_cuda *cuda, const lki_cuda_product *product,
+                               const lki_cuda_factors *factors, void *to);
+
 /* Asks cuBLASLt for an algorithm; *found is false where it has none. */
 lk_status lki_cuda_plan_lt(lki_cuda *cuda, lki_cuda_product *product, const lki_cuda_factors *factors,
                            bool *found);
+size_t lki_cuda_lt_scratch_nbytes(const lki_cuda_product *product);
 /* Whether the addresses of this run are what the algorithm was chosen for. */
 bool lki_cuda_lt_fits(const lki_cuda_product *product, const lki_cuda_factors *factors);
 lk_status lki_cuda_run_lt(lki_cuda *cuda, lki_cuda_product *product, const lki_cuda_factors *factors,

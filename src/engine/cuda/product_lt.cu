@@ -3,8 +3,8 @@
  * shapes then give the same bits in every process. */
 #include "engine/cuda/product.cuh"
 
-/* Workspace that an algorithm may ask for, and how that must be aligned. */
-static const size_t WORKSPACE_NBYTES = (size_t)32 << 20, WORKSPACE_ALIGNMENT = 256;
+/* Workspace that an algorithm may ask for, and how scratch memory must be aligned. */
+static const size_t WORKSPACE_NBYTES = (size_t)32 << 20, SCRATCH_ALIGNMENT = 256;
 
 static cudaDataType_t type_of(lk_dtype dtype)
 {
@@ -86,25 +86,41 @@ static lk_status set_vector(cublasLtMatmulDesc_t desc, const void *vector, cudaD
     return LK_OK;
 }
 
-static lk_status set_epilogue(lki_cuda_product *p, const lki_cuda_factors *f, bool with_epilogue)
+/* The type of the epilogue's vector. */
+static cudaDataType_t vector_type_of(const lki_cuda_product *p, const lki_cuda_factors *f)
+{
+    bool wide = p->lt.has_sums ? f->wide_sums : f->wide_bias && !p->lt.narrows_bias;
+    return wide ? wide_type_of(p->dtype) : type_of(p->dtype);
+}
+
+/* cuBLASLt adds a bias of the result's type alone. A bias in f32 beside results in 16 bits is therefore
+ * rounded to 16 bits first, as PyTorch's autocast does. */
+static lk_status set_epilogue(lki_cuda_product *p, const lki_cuda_factors *f)
 {
     lki_cuda_lt *lt = &p->lt;
-    lt->has_bias = with_epilogue && f->bias;
-    lt->has_relu = with_epilogue && f->relu;
-    lt->has_sums = with_epilogue && f->sums;
+    lt->has_bias = f->bias;
+    lt->has_relu = f->relu;
+    lt->has_sums = f->sums;
+    lt->narrows_bias = f->bias && f->wide_bias && !f->wide_c;
     cublasLtEpilogue_t epilogue = lt->has_sums                   ? CUBLASLT_EPILOGUE_BGRADB
                                   : lt->has_bias && lt->has_relu ? CUBLASLT_EPILOGUE_RELU_BIAS
                                   : lt->has_bias                 ? CUBLASLT_EPILOGUE_BIAS
-                                  : lt->has_relu                 ? CUBLASLT_EPILOGUE_RELU
-                                                                 : CUBLASLT_EPILOGUE_DEFAULT;
+                                                                 : CUBLASLT_EPILOGUE_RELU;
     LKI_CUBLAS(
         cublasLtMatmulDescSetAttribute(lt->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
-    bool wide = lt->has_sums ? f->wide_sums : f->wide_bias;
-    return set_vector(lt->desc,
-                      lt->has_sums   ? f->sums
-                      : lt->has_bias ? f->bias
-                                     : NULL,
-                      wide ? wide_type_of(p->dtype) : type_of(p->dtype));
+    if (!lt->has_bias && !lt->has_sums) return LK_OK;
+    return set_vector(lt->desc, lt->has_sums ? f->sums : f->bias, vector_type_of(p, f));
+}
+
+/* The plain product, with what the epilogue would have done left to lki_cuda_finish_product. The description
+ * is a new one: one that was told of a vector is refused for the vector's type, even if the epilogue does not
+ * use the vector. */
+static lk_status forget_epilogue(const lki_cuda *cuda, lki_cuda_product *p)
+{
+    LKI_CUBLAS(cublasLtMatmulDescDestroy(p->lt.desc));
+    p->lt.desc = NULL;
+    p->lt.has_bias = p->lt.has_relu = p->lt.has_sums = p->lt.narrows_bias = false;
+    return describe(cuda, p);
 }
 
 /* The alignment that every operand has, and every matrix of a batch. */
@@ -164,12 +180,29 @@ lk_status lki_cuda_plan_lt(lki_cuda *cuda, lki_cuda_product *p, const lki_cuda_f
     LKI_TRY(layouts(p, f));
     p->lt.alignment = alignment_of(p, f);
     if (f->bias || f->relu || f->sums) {
-        LKI_TRY(set_epilogue(p, f, true));
+        LKI_TRY(set_epilogue(p, f));
         LKI_TRY(ask(cuda, p, found));
         if (*found) return LK_OK;
+        LKI_TRY(forget_epilogue(cuda, p));
     }
-    LKI_TRY(set_epilogue(p, f, false));
     return ask(cuda, p, found);
+}
+
+static size_t aligned(size_t nbytes)
+{
+    return (nbytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+}
+
+/* The scratch of a run begins with the bias in 16 bits. */
+static size_t bias_nbytes(const lki_cuda_product *p)
+{
+    return p->lt.narrows_bias ? aligned((size_t)p->shape.n * lki_cuda_dtype_nbytes(p->dtype)) : 0;
+}
+
+size_t lki_cuda_lt_scratch_nbytes(const lki_cuda_product *p)
+{
+    size_t nbytes = bias_nbytes(p) + p->lt.workspace_nbytes;
+    return nbytes ? nbytes + SCRATCH_ALIGNMENT : 0;
 }
 
 bool lki_cuda_lt_fits(const lki_cuda_product *p, const lki_cuda_factors *f)
@@ -206,13 +239,14 @@ static void outer_at(const lki_cuda_product *p, int64_t number, int64_t *a, int6
 lk_status lki_cuda_run_lt(lki_cuda *cuda, lki_cuda_product *p, const lki_cuda_factors *f, void *scratch)
 {
     lki_cuda_lt *lt = &p->lt;
-    if (lt->has_bias || lt->has_sums) {
-        bool wide = lt->has_sums ? f->wide_sums : f->wide_bias;
-        LKI_TRY(set_vector(lt->desc, lt->has_sums ? f->sums : f->bias,
-                           wide ? wide_type_of(p->dtype) : type_of(p->dtype)));
-    }
-    void *workspace =
-        (void *)(((uintptr_t)scratch + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT);
+    char *narrow = (char *)aligned((uintptr_t)scratch), *workspace = narrow + bias_nbytes(p);
+    if (lt->narrows_bias) LKI_TRY(lki_cuda_narrow_bias(cuda, p, f, narrow));
+    if (lt->has_bias || lt->has_sums)
+        LKI_TRY(set_vector(lt->desc,
+                           lt->has_sums       ? f->sums
+                           : lt->narrows_bias ? narrow
+                                              : f->bias,
+                           vector_type_of(p, f)));
     size_t nbytes = lki_cuda_dtype_nbytes(p->dtype);
     size_t c_nbytes = f->wide_c && nbytes < sizeof(float) ? sizeof(float) : nbytes;
     int64_t each = p->shape.batch / lt->outer_count * p->shape.m * p->shape.n;

@@ -305,7 +305,23 @@ lk_status lki_cuda_run_dots(lki_cuda *cuda, const lki_cuda_shape *s, const lki_c
     return LK_OK;
 }
 
-/* ---- What cuBLASLt leaves ---- */
+/* ---- What cuBLASLt needs and leaves ---- */
+
+template <typename T> static __global__ void narrow_kernel(const void *bias, T *to, int64_t n)
+{
+    int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (j < n) to[j] = T(((const typename lki_cuda_wide<T>::type *)bias)[j]);
+}
+
+lk_status lki_cuda_narrow_bias(lki_cuda *cuda, const lki_cuda_product *p, const lki_cuda_factors *f, void *to)
+{
+    int64_t n = p->shape.n;
+    unsigned blocks = (unsigned)((n + LKI_CUDA_BLOCK - 1) / LKI_CUDA_BLOCK);
+    LKI_CUDA_FLOAT_SWITCH(
+        p->dtype, T, (narrow_kernel<T><<<blocks, LKI_CUDA_BLOCK, 0, cuda->compute>>>(f->bias, (T *)to, n)));
+    LKI_LAUNCHED();
+    return LK_OK;
+}
 
 template <typename T> static __global__ void bias_kernel(lki_cuda_factors f, int64_t count, int64_t n)
 {
