@@ -208,6 +208,30 @@ struct lk_runner *lk_args_runner(lk_args *args);
 /* Returns the position of the component, "mnist.yml:14", for the messages of a builder. */
 const char *lk_args_place(lk_args *args);
 
+/* ---- One component at a time, for bindings of other languages ---- */
+
+/* An object that exists already. Text names it as {_var_: NAME}. */
+typedef struct lk_given_object {
+    const char *name;
+    lk_component_kind kind;
+    void *object;
+    bool taken; /* set by the call: the object was handed over and belongs to what took it */
+} lk_given_object;
+
+/* Builds what `text` describes, a map of YAML or JSON with _target_, and writes it to *out; it must
+ * be of this kind, and the caller frees it with lk_component_dispose. A map with _call_ makes that
+ * call on the runner among the given objects; `kind` is then ignored and *out stays NULL. Objects
+ * are built in the order of the text, and random numbers come from the default generator. On
+ * failure, what was built is freed, and so are given objects whose `taken` is set.
+ *
+ *     void *layer;
+ *     const char *text = "{_target_: torch.nn.Linear, args: [784, 10]}";
+ *     lk_status status = lk_component_make(text, NULL, 0, LK_KIND_MODULE, &layer); */
+lk_status lk_component_make(const char *text, lk_given_object *given, int count, lk_component_kind kind,
+                            void **out);
+/* Frees an object of a kind. NULL is allowed. */
+void lk_component_dispose(lk_component_kind kind, void *object);
+
 typedef struct lk_config lk_config;
 
 /* Returns an empty config, or NULL if memory runs out. */

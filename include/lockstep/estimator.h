@@ -257,6 +257,11 @@ lk_tensor *lk_smagorinsky_stress_with(const lk_tensor *velocity, int dims,
 lk_tensor *lk_dynamic_smagorinsky_stress(const lk_tensor *velocity, int dims, int64_t ratio, double spacing,
                                          double *c_squared);
 
+/* Adds the estimators, their fields, losses and calls to the components that configs and
+ * lk_component_make may name. `lockstep` does so at its start. Another call does nothing. Not
+ * thread-safe. */
+lk_status lk_estimator_components(void);
+
 /* ---- Pictures, as PNG or SVG by the name of the file. Tensors are (channels, size...). ---- */
 
 /* Plots the densities (logarithmic) of the values, and the distribution functions with their

@@ -23,6 +23,8 @@ extern "C" {
     X(HOST_ID, TEXT, "", "the name of this host, if hosts share one name")                                   \
     X(INTERFACE, TEXT, "", "the network interface for Gloo and NCCL")                                        \
     X(JOIN_TIMEOUT, SECONDS, "120, forked ranks 60", "seconds that ranks wait for each other at the start")  \
+    X(LIBRARY, TEXT, "beside the package, then the system's",                                                \
+      "path of liblockstep.so, for the Python package")                                                      \
     X(LINK_TIMEOUT, SECONDS, "20", "seconds that a link between hosts may be silent")                        \
     X(LOW_ACTIVATIONS, SWITCH, "the engine chooses",                                                         \
       "1: with bf16 and fp16, keep activations in 16 bits; 0: in 32 bits")                                   \

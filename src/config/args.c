@@ -118,7 +118,7 @@ static bool can_be_built_again(lk_component_kind kind)
 /* An object that is used a second time: another one of the same making. */
 static void *take_again(lk_args *args, lki_object *object)
 {
-    if (can_be_built_again(object->component->kind))
+    if (can_be_built_again(object->component->kind) && !object->is_given)
         args->status = lki_object_build(args->plan, object);
     else
         args->status = lki_fail_at(object->node->place, "%s: this %s is used in two places", object->called,

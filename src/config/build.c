@@ -58,7 +58,7 @@ static lk_status new_object(lki_plan *plan, lki_node *node, const lk_component *
     return LK_OK;
 }
 
-static void append(lki_plan *plan, lki_object *object)
+void lki_plan_append(lki_plan *plan, lki_object *object)
 {
     if (plan->last)
         plan->last->next = object;
@@ -116,7 +116,7 @@ static lk_status visit_component(lki_plan *plan, lki_node *node, const lk_compon
     LKI_TRY(lki_object_bind(plan, object));
     LKI_TRY(visit_children(plan, object, node));
     LKI_TRY(lki_object_check(object));
-    append(plan, object);
+    lki_plan_append(plan, object);
     return LK_OK;
 }
 
@@ -173,7 +173,7 @@ static lk_status visit_name(lki_plan *plan, lki_node *node, const lk_parameter *
     }
     LKI_TRY(new_object(plan, node, component, node->text, &object));
     LKI_TRY(lki_object_bind(plan, object));
-    append(plan, object);
+    lki_plan_append(plan, object);
     return LK_OK;
 }
 
@@ -269,7 +269,8 @@ lk_status lki_plan_build(lki_plan *plan)
 {
     lk_status status = LK_OK;
     for (lki_object *object = plan->first; object && !status; object = object->next)
-        if (object->component->kind != LK_KIND_CALL) status = lki_object_build(plan, object);
+        if (object->component->kind != LK_KIND_CALL && !object->is_given)
+            status = lki_object_build(plan, object);
     for (lki_kept *kept = plan->kept; kept; kept = kept->next) kept->free(kept->object);
     plan->kept = NULL;
     return status;
@@ -279,6 +280,7 @@ void lki_plan_fini(lki_plan *plan)
 {
     /* Parents come after children: what a parent holds has been taken and is freed with it. */
     for (lki_object *object = plan->first; object; object = object->next)
-        if (object->built && !object->taken) lki_component_dispose(object->component, object->pointer);
+        if (object->built && !object->taken && !object->is_given)
+            lki_component_dispose(object->component, object->pointer);
     plan->first = plan->last = NULL;
 }

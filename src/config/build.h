@@ -22,6 +22,7 @@ struct lki_object {
     const bool *given;  /* by parameter: said in the file, not the default */
     void *pointer;      /* what was built */
     bool built, taken;
+    bool is_given; /* existed before the plan, which neither builds nor frees it */
 };
 
 /* Something that builders of one plan share, by a text that says what it is. */
@@ -42,6 +43,9 @@ typedef struct lki_plan {
     lki_kept *kept;        /* while objects are being built */
     int show;              /* an lk_show: what calls print that do not say it themselves */
 } lki_plan;
+
+/* Adds an object after those that are there. Its node stands for it from then on. */
+void lki_plan_append(lki_plan *plan, lki_object *object);
 
 /* datasets.c: `datasets:` of the calls becomes the `loaders:` that it stands for. */
 lk_status lki_datasets_to_loaders(lki_tree *tree);

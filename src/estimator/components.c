@@ -175,3 +175,8 @@ lk_status lki_estimator_components_add(void)
         LKI_TRY(lk_component_add(component));
     return LK_OK;
 }
+
+lk_status lk_estimator_components(void)
+{
+    return lk_component_find(lki_estimator_table[0].name) ? LK_OK : lki_estimator_components_add();
+}

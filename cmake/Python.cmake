@@ -1,0 +1,20 @@
+# The Python package is installed beside the library: where Debian's Python looks in /usr and /usr/local, below site-packages
+# elsewhere.
+find_program(LOCKSTEP_PYTHON NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH)
+if(NOT LOCKSTEP_PYTHON)
+    find_program(LOCKSTEP_PYTHON NAMES python3)
+endif()
+if(NOT LOCKSTEP_PYTHON)
+    message(STATUS "lockstep: Python package: off (there is no python3)")
+    return()
+endif()
+execute_process(COMMAND ${LOCKSTEP_PYTHON} -c "import sys; print('python%d.%d' % sys.version_info[:2])"
+                OUTPUT_VARIABLE version OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+    set(packages lib/python3/dist-packages)
+elseif(CMAKE_INSTALL_PREFIX STREQUAL "/usr/local" AND EXISTS /etc/debian_version)
+    set(packages lib/${version}/dist-packages)
+else()
+    set(packages lib/${version}/site-packages)
+endif()
+install(DIRECTORY python/lockstep DESTINATION ${packages} FILES_MATCHING PATTERN "*.py")
