@@ -116,7 +116,10 @@ lk_state_dict *lki_load_on_all(lk_runner *runner, const char *path)
         state || comm->rank == 0 ? lk_comm_broadcast(comm, &verdict, 1, LK_I64, 0) : LK_ERR_NOMEM;
     if (status == LK_OK && verdict) {
         status = lk_comm_broadcast(comm, sentence, sizeof sentence, LK_U8, 0);
-        if (status == LK_OK) lki_fail((lk_status)verdict, "%s", sentence);
+        if (status == LK_OK) {
+            (void)lk_comm_barrier(comm); /* rank 0 leaves, which ends the comm, after all have the sentence */
+            lki_fail((lk_status)verdict, "%s", sentence);
+        }
         status = (lk_status)verdict;
     } else if (status == LK_OK) {
         status = share_state(comm, state);
