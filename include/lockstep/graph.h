@@ -45,11 +45,15 @@ typedef struct lk_param {
     bool is_buffer;        /* never trained: running statistics */
     struct lki_home *home; /* the library's own; NULL: it is in the host's memory */
     bool is_shown;         /* somebody outside the library holds it; the library's */
+    int holder_count;      /* the library's; see lk_param_share */
 } lk_param;
 
 /* Returns a parameter, which owns the tensor from the call on, or NULL on failure. */
 lk_param *lk_param_create(const char *name, lk_tensor *value_owned, bool trainable);
 void lk_param_free(lk_param *param);
+/* Returns the same parameter for one more module, so that both have it: see lk_module_set_param.
+ * NULL passes through. */
+lk_param *lk_param_share(lk_param *param);
 /* Declares that the program has written to param->value. A GPU takes over the new values before
  * its next batch. */
 void lk_param_changed(lk_param *param);

@@ -774,6 +774,10 @@ inline module_ptr module_list(std::initializer_list<detail::item<lk_module>> ite
     auto modules = detail::released(items);
     return module_ptr(lk_module_list_with(modules.data(), static_cast<int>(modules.size())));
 }
+inline module_ptr module_dict(std::initializer_list<named_module> items)
+{
+    return module_ptr(detail::call_plain(lk_module_dict_with, children(items)));
+}
 inline module_ptr named_sequential(std::initializer_list<named_module> items)
 {
     return module_ptr(detail::call_plain(lk_named_sequential_with, children(items)));

@@ -52,10 +52,26 @@ typedef struct lk_named_module_list {
 /* Records the module in the graph of x, in a scope with its name and type, and returns its
  * output. Returns NULL if x is NULL or an op fails. */
 lk_value *lk_module_forward(lk_module *module, lk_value *x);
+/* The same for a module of several values: lk_module_call(net, LK_VALUES(x, mask), y, 2). It fills
+ * in `outputs`, with NULL if it fails. Recurrent layers take x, h_0 and c_0, of which the later
+ * ones may be left out, and give y, h_n and c_n. Any other module takes and gives one. */
+lk_status lk_module_call(lk_module *module, lk_value *const *inputs, int input_count, lk_value **outputs,
+                         int output_count);
+#define LK_VALUES(...)                                                                                       \
+    (lk_value *const[]){__VA_ARGS__}, (int)(sizeof((lk_value *const[]){__VA_ARGS__}) / sizeof(lk_value *))
+/* Computes the outputs of a module of several values from its inputs. Returns what it returned if
+ * an op fails; a NULL among the outputs is a failure, too. */
+typedef lk_status (*lk_module_call_function)(lk_module *module, lk_value *const *inputs, int input_count,
+                                             lk_value **outputs, int output_count);
+
 /* Frees the module and all its children. NULL is allowed. */
 void lk_module_free(lk_module *module);
+/* Returns the same module to hand over once more. Used at several places, it has one set of
+ * parameters, which are trained once and which a checkpoint has under the name of each place, as
+ * in PyTorch: lk_sequential(lk_module_share(tied), lk_relu(), tied). NULL passes through. */
+lk_module *lk_module_share(lk_module *module);
 /* Returns a copy with its own memory and the same weights, which the caller owns, or NULL on
- * failure. */
+ * failure. What is shared inside the module is shared inside the copy. */
 lk_module *lk_module_clone(const lk_module *module);
 
 /* Return the type name, and the context that a custom module was created with. Both belong to the
@@ -69,6 +85,16 @@ lk_status lk_module_add_child(lk_module *module, const char *name, lk_module *ch
 lk_status lk_module_add_param(lk_module *module, lk_param *param_owned);
 /* Adds a parameter that checkpoints keep and the optimizer ignores. */
 lk_status lk_module_add_buffer(lk_module *module, lk_param *buffer_owned);
+
+/* Puts another parameter of the same shape where `path` is. It ties two weights as
+ * `head.weight = embedding.weight` does in PyTorch:
+ *
+ *     lk_param *shared = lk_param_share(lk_module_param(model, "wte.weight"));
+ *     lk_module_set_param(model, "lm_head.weight", shared);
+ *
+ * The parameter belongs to the module from the call on and is freed if the call fails. Do it before
+ * a step or a run uses the module. */
+lk_status lk_module_set_param(lk_module *module, const char *path, lk_param *param_owned);
 
 /* Return a part by name ("weight") or by path ("layers.0.linear1"). It belongs to the module.
  * NULL with LK_ERR_NOT_FOUND if there is none. */
@@ -87,11 +113,26 @@ typedef struct lk_param_list {
     int count;
 } lk_param_list;
 
-/* Lists every parameter and buffer of the tree. Free the list with lk_param_list_free. */
+/* Lists every parameter and buffer of the tree, a shared one once, by the name of its first place.
+ * Free the list with lk_param_list_free. */
 lk_status lk_module_params(const lk_module *module, lk_param_list *out);
 void lk_param_list_free(lk_param_list *list);
 /* Returns the number of elements of all trainable parameters. */
 int64_t lk_module_param_count(const lk_module *module);
+
+/* Hooks: functions that are called whenever the module is recorded, in the order in which they
+ * were registered. A model is recorded once per shape of batch and then replayed, so a hook sees
+ * values, not numbers: it may name one with lk_graph_output, and lk_step_output then gives its
+ * numbers for each batch. It may also replace values: a pre-hook the inputs, a hook the outputs.
+ * What fails in a hook fails the recording. Register hooks before a step or a run uses the
+ * module. `context` is borrowed. Removing takes the same function and context. */
+typedef lk_status (*lk_module_pre_hook)(lk_module *module, lk_value **inputs, int input_count, void *context);
+typedef lk_status (*lk_module_hook)(lk_module *module, lk_value *const *inputs, int input_count,
+                                    lk_value **outputs, int output_count, void *context);
+lk_status lk_module_register_forward_pre_hook(lk_module *module, lk_module_pre_hook hook, void *context);
+lk_status lk_module_register_forward_hook(lk_module *module, lk_module_hook hook, void *context);
+void lk_module_remove_forward_pre_hook(lk_module *module, lk_module_pre_hook hook, void *context);
+void lk_module_remove_forward_hook(lk_module *module, lk_module_hook hook, void *context);
 
 /* Freezes or unfreezes the parameters of the tree. A runner obeys it from the next training batch
  * on, also in the middle of a run; the optimizer state of frozen parameters is kept. All ranks of
@@ -134,6 +175,11 @@ lk_module *lk_module_list_with(lk_module *const *modules_owned, int count);
 LK_CALL_TO_END_(lk_module *, lk_module_list, lk_module *)
 #define lk_module_list(...) lk_module_list_to_end((lk_module *const[]){__VA_ARGS__, LK_END})
 
+/* The same with names, for lk_module_child: lk_module_dict({"encoder", encoder}, {"head",
+ * head}). */
+#define lk_module_dict(...) lk_module_dict_with(LK_NAMED_MODULES_(__VA_ARGS__))
+lk_module *lk_module_dict_with(lk_named_module_list modules_owned);
+
 /* A module from one function. `context` is borrowed and must outlive the module. */
 lk_module *lk_function(lk_value_function function, void *context);
 
@@ -145,6 +191,9 @@ typedef struct lk_custom_module_options {
     void *context;                       /* lk_module_context() returns it */
     void (*free_context)(void *context); /* optional; also called if the constructor fails */
     lk_named_module_list children;       /* lk_children({"conv", lk_conv2d(1, 8, 3)}, ...); owned */
+    /* Instead of `forward`, for several values; how many it takes and gives, 0 for any number. */
+    lk_module_call_function call;
+    int inputs, outputs;
 } lk_custom_module_options;
 #define lk_children(...)      LK_NAMED_MODULES_(__VA_ARGS__)
 #define lk_custom_module(...) LK_CALL0_(lk_custom_module_with, lk_custom_module_options, __VA_ARGS__)

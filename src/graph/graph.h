@@ -87,6 +87,8 @@ struct lk_graph {
     lk_value *seed;             /* the loss's gradient; NULL: one */
     lk_value **inputs, **outputs, **params;
     int input_count, output_count, param_count;
+    lk_param **counters; /* i64 buffers that a training batch adds 1 to, once per entry */
+    int counter_count;
 };
 
 /* Records a node: checks shapes, makes the outputs, appends it. Returns output 0, or NULL with the graph's
@@ -108,6 +110,9 @@ void lki_graph_replace_uses(lk_graph *graph, lk_value *old, lk_value *fresh, lki
  * needs as dead. */
 void lki_graph_count_uses(lk_graph *graph);
 void lki_graph_number(lk_graph *graph);
+
+/* Has each training batch add 1 to an i64 buffer, once more per call. */
+void lki_graph_count_batches(lk_graph *graph, lk_param *counter);
 
 /* The value whose memory this one shares: itself, or the root of a chain of views. */
 lk_value *lki_value_root(lk_value *value);

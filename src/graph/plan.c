@@ -575,6 +575,12 @@ lk_status lki_plan_explain_nan(lki_plan *plan)
     return lki_fail(LK_ERR_NAN, "the loss is not finite");
 }
 
+void lki_plan_count_batches(const lki_plan *plan, int count)
+{
+    for (int i = 0; i < plan->graph->counter_count; i++)
+        *(int64_t *)plan->graph->counters[i]->value->data += count;
+}
+
 bool lki_plan_draws(const lki_plan *plan)
 {
     return plan->draws;

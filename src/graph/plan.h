@@ -65,6 +65,9 @@ lk_status lki_plan_name_layer(const lki_plan *plan, lk_status status, const lk_c
  * made the first value that is not a number. Always fails, with LK_ERR_NAN. */
 lk_status lki_plan_explain_nan(lki_plan *plan);
 
+/* Adds `count` batches to the counters of lki_graph_count_batches. */
+void lki_plan_count_batches(const lki_plan *plan, int count);
+
 bool lki_plan_draws(const lki_plan *plan); /* whether a call of it takes random numbers */
 int lki_plan_call_count(const lki_plan *plan);
 const lk_call *lki_plan_call(const lki_plan *plan, int index);

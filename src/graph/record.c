@@ -26,12 +26,19 @@ lk_param *lk_param_create(const char *name, lk_tensor *value_owned, bool trainab
     param->value = value_owned;
     param->trainable = trainable;
     param->is_shown = true;
+    param->holder_count = 1;
+    return param;
+}
+
+lk_param *lk_param_share(lk_param *param)
+{
+    if (param) param->holder_count++;
     return param;
 }
 
 void lk_param_free(lk_param *param)
 {
-    if (!param) return;
+    if (!param || --param->holder_count > 0) return;
     lk_tensor_free(param->value);
     lk_tensor_free(param->grad);
     lki_free(param->name);
@@ -58,6 +65,7 @@ void lk_graph_free(lk_graph *graph)
     lki_free(graph->inputs);
     lki_free(graph->outputs);
     lki_free(graph->params);
+    lki_free(graph->counters);
     lki_free(graph->error);
     lki_arena_fini(&graph->arena);
     lki_free(graph);
@@ -217,6 +225,18 @@ lk_value *lk_graph_param(lk_graph *graph, lk_param *param)
     if (!append(&graph->params, &graph->param_count, value))
         return lki_graph_fail(graph, LK_ERR_NOMEM, "out of memory");
     return value;
+}
+
+void lki_graph_count_batches(lk_graph *graph, lk_param *counter)
+{
+    size_t nbytes = sizeof *graph->counters * (size_t)(graph->counter_count + 1);
+    lk_param **grown = lki_realloc(graph->counters, nbytes, "the graph");
+    if (!grown) {
+        lki_graph_fail(graph, LK_ERR_NOMEM, "out of memory");
+        return;
+    }
+    graph->counters = grown;
+    grown[graph->counter_count++] = counter;
 }
 
 lk_value *lk_graph_constant(lk_graph *graph, const lk_tensor *tensor)

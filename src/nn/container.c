@@ -7,13 +7,24 @@
 
 #include <stdio.h>
 
-/* What a container owns and has not adopted is freed where it fails. */
+/* What a container owns and has not adopted is freed where it fails: as often as it was handed over, but not
+ * what a parent holds. */
+static void free_handed_over(lk_module *module, int times)
+{
+    int free_holds = module->holder_count - module->place_count;
+    for (int i = 0; i < times && i < free_holds; i++) lk_module_free(module);
+}
+
 static void free_modules(lk_module *const *modules, int count)
 {
     for (int i = 0; i < count; i++) {
-        bool seen = false;
-        for (int j = 0; j < i; j++) seen = seen || modules[j] == modules[i];
-        if (modules[i] && !seen && !modules[i]->name) lk_module_free(modules[i]);
+        int before = 0, times = 0;
+        for (int j = 0; j < count; j++) {
+            if (modules[j] != modules[i]) continue;
+            before += j < i;
+            times++;
+        }
+        if (modules[i] && !before) free_handed_over(modules[i], times);
     }
 }
 
@@ -49,9 +60,13 @@ static void free_named(lk_named_module_list modules)
 {
     for (int i = 0; i < modules.count; i++) {
         lk_module *module = modules.items[i].module;
-        bool seen = false;
-        for (int j = 0; j < i; j++) seen = seen || modules.items[j].module == module;
-        if (module && !seen && !module->name) lk_module_free(module);
+        int before = 0, times = 0;
+        for (int j = 0; j < modules.count; j++) {
+            if (modules.items[j].module != module) continue;
+            before += j < i;
+            times++;
+        }
+        if (module && !before) free_handed_over(module, times);
     }
 }
 
@@ -89,6 +104,11 @@ lk_module *lk_module_list_with(lk_module *const *modules_owned, int count)
     return numbered("ModuleList", NULL, modules_owned, count);
 }
 
+lk_module *lk_module_dict_with(lk_named_module_list modules_owned)
+{
+    return lk_custom_module(.type = "ModuleDict", .children = modules_owned);
+}
+
 typedef struct function_context {
     lk_value_function function;
     void *context;
@@ -112,13 +132,24 @@ lk_module *lk_custom_module_with(const lk_custom_module_options *given)
     lk_custom_module_options options;
     lk_status status = lki_take(&options, sizeof options, given, "lk_custom_module_options");
     lk_module *module = NULL;
+    const char *type = status == LK_OK && options.type ? options.type : "Custom";
+    if (status == LK_OK && options.forward && options.call)
+        status = lki_fail(LK_ERR_INVALID, "%s: forward and call: give one of them", type);
+    else if (status == LK_OK && (options.inputs < 0 || options.outputs < 0))
+        status = lki_fail(LK_ERR_INVALID, "%s: inputs and outputs: expected counts, found %d and %d", type,
+                          options.inputs, options.outputs);
+    else if (status == LK_OK && !options.call && (options.inputs || options.outputs))
+        status = lki_fail(LK_ERR_INVALID, "%s: inputs and outputs: they are those of call", type);
     if (status == LK_OK && all_there(options.children))
-        module = lki_module_create(options.type ? options.type : "Custom", options.forward, NULL, 0);
+        module = lki_module_create(type, options.forward, NULL, 0);
     if (!module) {
         free_named(options.children);
         if (options.free_context) options.free_context(options.context);
         return NULL;
     }
+    module->call = options.call;
+    module->input_count = options.inputs;
+    module->output_count = options.outputs;
     module->context = options.context;
     module->free_context = options.free_context;
     adopt_named(module, options.children);

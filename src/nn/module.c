@@ -14,6 +14,7 @@ lk_module *lki_module_create(const char *type, lk_module_function forward, const
     lk_module *module = LKI_NEW(lk_module);
     if (!module) return NULL;
     module->type = lki_strdup(type);
+    module->holder_count = 1;
     module->forward = forward;
     module->context_nbytes = context_nbytes;
     if (context_nbytes > 0) {
@@ -37,18 +38,29 @@ lk_module *lki_module_checked(lk_module *module)
 
 void lk_module_free(lk_module *module)
 {
-    if (!module) return;
+    if (!module || --module->holder_count > 0) return;
     for (int i = 0; i < module->child_count; i++) {
+        module->children[i].module->place_count--;
         lk_module_free(module->children[i].module);
         lki_free(module->children[i].name);
     }
-    for (int i = 0; i < module->param_count; i++) lk_param_free(module->params[i]);
+    for (int i = 0; i < module->param_count; i++) {
+        lk_param_free(module->params[i].param);
+        lki_free(module->params[i].name);
+    }
     if (module->free_context) module->free_context(module->context);
     lki_free(module->children);
     lki_free(module->params);
+    lki_free(module->hooks);
     lki_free(module->name);
     lki_free(module->type);
     lki_free(module);
+}
+
+lk_module *lk_module_share(lk_module *module)
+{
+    if (module) module->holder_count++;
+    return module;
 }
 
 const char *lk_module_type(const lk_module *module)
@@ -79,9 +91,17 @@ static lk_status check_name(const lk_module *module, const char *name)
         if (strcmp(module->children[i].name, name) == 0)
             return lki_fail(LK_ERR_INVALID, "%s: there is already a child \"%s\"", module->type, name);
     for (int i = 0; i < module->param_count; i++)
-        if (strcmp(module->params[i]->name, name) == 0)
+        if (strcmp(module->params[i].name, name) == 0)
             return lki_fail(LK_ERR_INVALID, "%s: there is already a parameter \"%s\"", module->type, name);
     return LK_OK;
+}
+
+static bool contains(const lk_module *module, const lk_module *part)
+{
+    if (module == part) return true;
+    for (int i = 0; i < module->child_count; i++)
+        if (contains(module->children[i].module, part)) return true;
+    return false;
 }
 
 static lk_status check_child(const lk_module *module, const char *name, const lk_module *child)
@@ -89,9 +109,14 @@ static lk_status check_child(const lk_module *module, const char *name, const lk
     LKI_TRY(check_name(module, name));
     if (child == module)
         return lki_fail(LK_ERR_INVALID, "%s: \"%s\" cannot be its own child", module->type, name);
-    if (child->name)
-        return lki_fail(LK_ERR_INVALID, "%s: \"%s\" (%s) is already the child \"%s\" of a module",
+    if (child->place_count >= child->holder_count)
+        return lki_fail(LK_ERR_INVALID,
+                        "%s: \"%s\" (%s) is already the child \"%s\" of a module: hand over "
+                        "lk_module_share(module) to use it twice",
                         module->type, name, child->type, child->name);
+    if (contains(child, module))
+        return lki_fail(LK_ERR_INVALID, "%s: \"%s\" (%s) contains this module: modules cannot form a circle",
+                        module->type, name, child->type);
     return LK_OK;
 }
 
@@ -102,13 +127,13 @@ static lk_status append_child(lk_module *module, const char *name, lk_module *ch
         lki_realloc(module->children, sizeof *grown * (size_t)(module->child_count + 1), "children");
     if (!grown) return LK_ERR_NOMEM;
     module->children = grown;
-    char *own_name = lki_strdup(name), *child_name = lki_strdup(name);
-    if (!own_name || !child_name) {
+    char *own_name = lki_strdup(name);
+    if (own_name && !child->name) child->name = lki_strdup(name);
+    if (!own_name || !child->name) {
         lki_free(own_name);
-        lki_free(child_name);
         return LK_ERR_NOMEM;
     }
-    child->name = child_name;
+    child->place_count++;
     grown[module->child_count++] = (lki_child){own_name, child};
     return LK_OK;
 }
@@ -121,7 +146,8 @@ lk_status lk_module_add_child(lk_module *module, const char *name, lk_module *ch
     else
         status = append_child(module, name, child_owned);
     /* A child of another module is that one's to free. */
-    if (status != LK_OK && child_owned && child_owned != module && !child_owned->name)
+    if (status != LK_OK && child_owned && child_owned != module &&
+        child_owned->place_count < child_owned->holder_count)
         lk_module_free(child_owned);
     lki_module_note(module, status);
     return status;
@@ -130,14 +156,16 @@ lk_status lk_module_add_child(lk_module *module, const char *name, lk_module *ch
 static lk_status append_param(lk_module *module, lk_param *param)
 {
     LKI_TRY(check_name(module, param->name));
-    lk_param **grown =
+    lki_own_param *grown =
         lki_realloc(module->params, sizeof *grown * (size_t)(module->param_count + 1), "parameters");
     if (!grown) return LK_ERR_NOMEM;
     module->params = grown;
+    char *name = lki_strdup(param->name);
+    if (!name) return LK_ERR_NOMEM;
     int place = module->param_count++;
     if (!param->is_buffer)
-        for (; place > 0 && grown[place - 1]->is_buffer; place--) grown[place] = grown[place - 1];
-    grown[place] = param;
+        for (; place > 0 && grown[place - 1].param->is_buffer; place--) grown[place] = grown[place - 1];
+    grown[place] = (lki_own_param){name, param};
     return LK_OK;
 }
 
@@ -182,84 +210,4 @@ lk_param *lki_module_new_param(lk_module *module, const char *name, lk_shape sha
 lk_param *lki_module_new_buffer(lk_module *module, const char *name, lk_dtype dtype, lk_shape shape)
 {
     return new_tensor(module, name, dtype, shape, true);
-}
-
-/* ---- recording ---- */
-
-void lki_module_enter(lk_module *module, lk_graph *graph)
-{
-    lk_graph_push_scope(graph, module->name ? module->name : "", module->type);
-}
-
-lk_value *lki_module_leave(lk_module *module, lk_graph *graph, lk_value *output)
-{
-    lk_graph_pop_scope(graph);
-    module->was_recorded = output != NULL;
-    if (output) module->output_shape = lk_value_shape(output);
-    return output;
-}
-
-lk_value *lk_module_forward(lk_module *module, lk_value *x)
-{
-    if (!x) return NULL;
-    lk_graph *graph = lk_value_graph(x);
-    if (!module)
-        return lki_graph_fail(graph, lki_last_status() ? lki_last_status() : LK_ERR_INVALID,
-                              "the module is NULL: %s", lk_error());
-    lki_module_enter(module, graph);
-    lk_value *output = module->forward
-                           ? module->forward(module, x)
-                           : lki_graph_fail(graph, LK_ERR_INVALID, "the module has no forward function");
-    return lki_module_leave(module, graph, output);
-}
-
-lk_value *lki_module_chain(lk_module *module, lk_value *x)
-{
-    for (int i = 0; i < module->child_count; i++) x = lk_module_forward(module->children[i].module, x);
-    return x;
-}
-
-lk_value *lki_module_value(const lk_module *module, lk_value *x, const char *name)
-{
-    for (int i = 0; i < module->param_count; i++)
-        if (strcmp(module->params[i]->name, name) == 0)
-            return lk_graph_param(lk_value_graph(x), module->params[i]);
-    return NULL;
-}
-
-/* ---- copying ---- */
-
-static lk_status clone_params(lk_module *copy, const lk_module *module)
-{
-    for (int i = 0; i < module->param_count; i++) {
-        const lk_param *param = module->params[i];
-        LKI_TRY(lki_param_pull(param));
-        lk_tensor *value = lk_tensor_clone(param->value);
-        lk_param *fresh = value ? lk_param_create(param->name, value, param->trainable) : NULL;
-        if (fresh) {
-            fresh->is_buffer = param->is_buffer;
-            fresh->is_shown = false;
-        }
-        LKI_TRY(lk_module_add_param(copy, fresh));
-    }
-    return LK_OK;
-}
-
-lk_module *lk_module_clone(const lk_module *module)
-{
-    if (!module) return NULL;
-    if (module->free_context && module->context_nbytes == 0)
-        return lki_fail_null(LK_ERR_UNSUPPORTED,
-                             "%s: a module that owns a context of its own kind cannot be cloned",
-                             module->type);
-    lk_module *copy =
-        lki_module_create(module->type, module->forward, module->context, module->context_nbytes);
-    if (!copy) return NULL;
-    if (module->context_nbytes == 0) copy->context = module->context;
-    lk_status status = clone_params(copy, module);
-    lki_module_note(copy, status);
-    for (int i = 0; i < module->child_count && status == LK_OK; i++)
-        status =
-            lk_module_add_child(copy, module->children[i].name, lk_module_clone(module->children[i].module));
-    return lki_module_checked(copy);
 }

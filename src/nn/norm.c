@@ -55,6 +55,8 @@ static lk_value *batch_norm_forward(lk_module *module, lk_value *x)
             "larger batch, or drop_last for a last batch of 1",
             lk_shape_format(text, sizeof text, shape));
     }
+    lk_param *counter = lki_module_own_param(module, "num_batches_tracked");
+    if (counter && lk_graph_is_training(graph)) lki_graph_count_batches(graph, counter);
     return lk_op_batch_norm(x, lki_module_value(module, x, "weight"), lki_module_value(module, x, "bias"),
                             lki_module_value(module, x, "running_mean"),
                             lki_module_value(module, x, "running_var"), own->momentum, own->eps);

@@ -14,31 +14,50 @@ static int count_tree(const lk_module *module)
     return count;
 }
 
-static lk_status collect(const lk_module *module, const char *prefix, lk_param_list *list)
+static bool is_listed(const lk_param_list *list, const lk_param *param)
+{
+    for (int i = 0; i < list->count; i++)
+        if (list->items[i].param == param) return true;
+    return false;
+}
+
+static lk_status collect(const lk_module *module, const char *prefix, bool once, lk_param_list *list)
 {
     for (int i = 0; i < module->param_count; i++) {
-        char *path = lki_format("%s%s", prefix, module->params[i]->name);
+        const lki_own_param *own = &module->params[i];
+        if (once && is_listed(list, own->param)) continue;
+        char *path = lki_format("%s%s", prefix, own->name);
         if (!path) return LK_ERR_NOMEM;
-        list->items[list->count++] = (lk_named_param){path, module->params[i]};
+        list->items[list->count++] = (lk_named_param){path, own->param};
     }
     for (int i = 0; i < module->child_count; i++) {
         LKI_SCOPED char *inner = lki_format("%s%s.", prefix, module->children[i].name);
         if (!inner) return LK_ERR_NOMEM;
-        LKI_TRY(collect(module->children[i].module, inner, list));
+        LKI_TRY(collect(module->children[i].module, inner, once, list));
     }
     return LK_OK;
 }
 
-lk_status lki_module_params(const lk_module *module, lk_param_list *out)
+static lk_status list_params(const lk_module *module, bool once, lk_param_list *out)
 {
     *out = (lk_param_list){0};
     if (!module)
         return lki_last_status() ? lki_last_status() : lki_fail(LK_ERR_INVALID, "the module is NULL");
     out->items = LKI_NEW_ARRAY(lk_named_param, count_tree(module));
     if (!out->items) return LK_ERR_NOMEM;
-    lk_status status = collect(module, "", out);
+    lk_status status = collect(module, "", once, out);
     if (status != LK_OK) lk_param_list_free(out);
     return status;
+}
+
+lk_status lki_module_params(const lk_module *module, lk_param_list *out)
+{
+    return list_params(module, true, out);
+}
+
+lk_status lki_module_names(const lk_module *module, lk_param_list *out)
+{
+    return list_params(module, false, out);
 }
 
 /* From here on the program may read it at any time. */
@@ -66,11 +85,12 @@ void lk_param_list_free(lk_param_list *list)
 
 int64_t lk_module_param_count(const lk_module *module)
 {
-    if (!module) return 0;
+    lk_param_list params;
     int64_t count = 0;
-    for (int i = 0; i < module->param_count; i++)
-        if (module->params[i]->trainable) count += lk_tensor_count(module->params[i]->value);
-    for (int i = 0; i < module->child_count; i++) count += lk_module_param_count(module->children[i].module);
+    if (!module || lki_module_params(module, &params) != LK_OK) return 0;
+    for (int i = 0; i < params.count; i++)
+        if (params.items[i].param->trainable) count += lk_tensor_count(params.items[i].param->value);
+    lk_param_list_free(&params);
     return count;
 }
 
@@ -78,69 +98,63 @@ void lk_module_set_trainable(lk_module *module, bool trainable)
 {
     if (!module) return;
     for (int i = 0; i < module->param_count; i++)
-        if (!module->params[i]->is_buffer) module->params[i]->trainable = trainable;
+        if (!module->params[i].param->is_buffer) module->params[i].param->trainable = trainable;
     for (int i = 0; i < module->child_count; i++)
         lk_module_set_trainable(module->children[i].module, trainable);
 }
 
-/* Counts the parameters that change, and refuses what cannot. */
-static lk_status look_at_dtypes(const lk_module *module, lk_dtype dtype, int *count)
+/* ---- another dtype ---- */
+
+static bool needs_cast(const lk_param *param, lk_dtype dtype)
 {
-    for (int i = 0; i < module->param_count; i++) {
-        const lk_param *param = module->params[i];
-        if (!lk_dtype_is_float(param->value->dtype) || param->value->dtype == dtype) continue;
+    return lk_dtype_is_float(param->value->dtype) && param->value->dtype != dtype;
+}
+
+/* Refuses parameters that are trained, and casts the others. */
+static lk_status cast_params(const lk_param_list *params, lk_dtype dtype, lk_tensor **casts)
+{
+    for (int i = 0; i < params->count; i++) {
+        const lk_param *param = params->items[i].param;
+        if (!needs_cast(param, dtype)) continue;
         if (param->home || param->grad)
             return lki_fail(
                 LK_ERR_INVALID,
                 "lk_module_to: parameter %s is trained already: change the dtype before a step is made",
                 param->name);
-        ++*count;
+        casts[i] = lk_tensor_cast(param->value, dtype);
+        if (!casts[i]) return LK_ERR_NOMEM;
     }
-    for (int i = 0; i < module->child_count; i++)
-        LKI_TRY(look_at_dtypes(module->children[i].module, dtype, count));
-    return LK_OK;
-}
-
-/* Casts to *casts, or puts what is there in place and leaves the old values there. */
-static lk_status cast_params(lk_module *module, lk_dtype dtype, lk_tensor ***casts, bool puts)
-{
-    for (int i = 0; i < module->param_count; i++) {
-        lk_param *param = module->params[i];
-        lk_dtype old = param->value->dtype;
-        if (!lk_dtype_is_float(old) || old == dtype) continue;
-        lk_tensor **cast = (*casts)++;
-        if (puts) {
-            lk_tensor *value = param->value;
-            param->value = *cast;
-            *cast = value;
-        } else if (!(*cast = lk_tensor_cast(param->value, dtype))) {
-            return LK_ERR_NOMEM;
-        }
-    }
-    for (int i = 0; i < module->child_count; i++)
-        LKI_TRY(cast_params(module->children[i].module, dtype, casts, puts));
     return LK_OK;
 }
 
 lk_status lk_module_to(lk_module *module, lk_dtype dtype)
 {
-    int count = 0;
+    lk_param_list params = {0};
+    lk_status status;
     if (!module)
         return lki_last_status() ? lki_last_status() : lki_fail(LK_ERR_INVALID, "the module is NULL");
     if (dtype != LK_F32 && dtype != LK_F64)
         return lki_fail(LK_ERR_DTYPE,
                         "lk_module_to: expected f32 or f64, found %s: 16 bits are a run's precision",
                         lk_dtype_name(dtype));
-    LKI_TRY(look_at_dtypes(module, dtype, &count));
-    lk_tensor **casts = LKI_NEW_ARRAY(lk_tensor *, count + 1), **next = casts;
-    if (!casts) return LK_ERR_NOMEM;
-    lk_status status = cast_params(module, dtype, &next, false);
-    next = casts;
-    if (status == LK_OK) cast_params(module, dtype, &next, true);
-    for (int i = 0; i < count; i++) lk_tensor_free(casts[i]);
+    LKI_TRY(lki_module_params(module, &params));
+    lk_tensor **casts = LKI_NEW_ARRAY(lk_tensor *, params.count + 1);
+    status = casts ? cast_params(&params, dtype, casts) : LK_ERR_NOMEM;
+    for (int i = 0; casts && i < params.count; i++) {
+        lk_param *param = params.items[i].param;
+        lk_tensor *old = param->value;
+        if (status == LK_OK && casts[i]) {
+            param->value = casts[i];
+            casts[i] = old;
+        }
+        lk_tensor_free(casts[i]);
+    }
     lki_free(casts);
+    lk_param_list_free(&params);
     return status;
 }
+
+/* ---- parts by path ---- */
 
 static lk_module *direct_child(const lk_module *module, const char *name, size_t length)
 {
@@ -169,13 +183,56 @@ lk_module *lk_module_child(const lk_module *module, const char *path)
     return child ? child : lki_fail_null(LK_ERR_NOT_FOUND, "there is no module \"%s\"", path);
 }
 
-lk_param *lki_module_param(const lk_module *module, const char *path)
+static lki_own_param *own_param(const lk_module *module, const char *path)
 {
     const char *name;
     const lk_module *holder = follow(module, path, &name);
     for (int i = 0; holder && i < holder->param_count; i++)
-        if (strcmp(holder->params[i]->name, name) == 0) return holder->params[i];
+        if (strcmp(holder->params[i].name, name) == 0) return &holder->params[i];
     return lki_fail_null(LK_ERR_NOT_FOUND, "there is no parameter \"%s\"", path);
+}
+
+lk_param *lki_module_param(const lk_module *module, const char *path)
+{
+    const lki_own_param *own = own_param(module, path);
+    return own ? own->param : NULL;
+}
+
+static lk_status check_replacement(const lk_param *old, const char *path, const lk_param *param)
+{
+    char was[160], is[160];
+    if (old->home || old->grad)
+        return lki_fail(LK_ERR_INVALID,
+                        "lk_module_set_param: parameter %s is trained already: share before a step is made",
+                        path);
+    if (!lk_shape_equal(old->value->shape, param->value->shape))
+        return lki_fail(LK_ERR_SHAPE, "lk_module_set_param: %s is %s and cannot be replaced by %s", path,
+                        lk_shape_format(was, sizeof was, old->value->shape),
+                        lk_shape_format(is, sizeof is, param->value->shape));
+    if (old->is_buffer != param->is_buffer)
+        return lki_fail(LK_ERR_INVALID, "lk_module_set_param: %s: a parameter and a buffer cannot be one",
+                        path);
+    return LK_OK;
+}
+
+lk_status lk_module_set_param(lk_module *module, const char *path, lk_param *param_owned)
+{
+    lk_status status = LK_OK;
+    lki_own_param *own = NULL;
+    if (!module || !param_owned)
+        status =
+            lki_last_status() ? lki_last_status() : lki_fail(LK_ERR_INVALID, "a parameter to set is NULL");
+    else if (!(own = own_param(module, path)))
+        status = lki_last_status();
+    else
+        status = check_replacement(own->param, path, param_owned);
+    if (status == LK_OK) {
+        lk_param_free(own->param);
+        own->param = param_owned;
+    } else {
+        lk_param_free(param_owned);
+    }
+    return status;
 }
 
 lk_param *lk_module_param(const lk_module *module, const char *path)

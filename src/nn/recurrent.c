@@ -187,6 +187,27 @@ static lk_value *recurrent_forward(lk_module *module, lk_value *x)
     return record(module, x, &options);
 }
 
+/* x, h_0 and c_0; and y, h_n and c_n. */
+static lk_status recurrent_call(lk_module *module, lk_value *const *inputs, int input_count,
+                                lk_value **outputs, int output_count)
+{
+    const recurrent_context *own = module->context;
+    lk_graph *graph = lk_value_graph(inputs[0]);
+    int most = own->kind == LK_RECURRENT_LSTM ? 3 : 2;
+    if (input_count > most || output_count > most) {
+        lki_graph_fail(graph, LK_ERR_INVALID, "%s takes and gives at most %d values, found %d and %d",
+                       module->type, most, input_count, output_count);
+        return graph->status;
+    }
+    lk_recurrent_forward_options options = {
+        LK_SIZE(lk_recurrent_forward_options),        .h_0 = input_count > 1 ? inputs[1] : NULL,
+        .c_0 = input_count > 2 ? inputs[2] : NULL,    .h_n = output_count > 1 ? &outputs[1] : NULL,
+        .c_n = output_count > 2 ? &outputs[2] : NULL,
+    };
+    outputs[0] = record(module, inputs[0], &options);
+    return outputs[0] ? LK_OK : graph->status;
+}
+
 lk_value *lk_recurrent_forward_with(lk_module *module, lk_value *x, const lk_recurrent_forward_options *given)
 {
     LKI_TAKE(lk_recurrent_forward_options, options, given, NULL);
@@ -196,8 +217,10 @@ lk_value *lk_recurrent_forward_with(lk_module *module, lk_value *x, const lk_rec
     if (module->forward != recurrent_forward)
         return lki_graph_fail(graph, LK_ERR_INVALID, "lk_recurrent_forward: %s is not a recurrent layer",
                               module->type);
-    lki_module_enter(module, graph);
-    return lki_module_leave(module, graph, record(module, x, &options));
+    lk_value *y = NULL;
+    if (lki_module_begin(module, NULL, &x, 1)) return NULL;
+    y = record(module, x, &options);
+    return lki_module_end(module, &x, 1, &y, 1, y ? LK_OK : graph->status) ? NULL : y;
 }
 
 /* ---- constructors ---- */
@@ -216,6 +239,7 @@ static lk_module *create(const char *type, const recurrent_context *own)
 {
     int64_t rows = (own->kind == LK_RECURRENT_LSTM ? 4 : own->kind == LK_RECURRENT_GRU ? 3 : 1) * own->hidden;
     lk_module *module = lki_module_create(type, recurrent_forward, own, sizeof *own);
+    if (module) module->call = recurrent_call;
     for (int64_t layer = 0; module && layer < own->layers; layer++)
         for (int d = 0; d < own->directions; d++) {
             int64_t input = layer ? own->directions * own->width : own->input;

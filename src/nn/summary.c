@@ -58,10 +58,10 @@ static void forget_recording(lk_module *module)
 }
 
 /* "  0 (Linear)", two spaces a level. */
-static int layer_label(char *text, size_t capacity, const lk_module *module, int depth)
+static int layer_label(char *text, size_t capacity, const lk_module *module, const char *name, int depth)
 {
-    if (!module->name) return snprintf(text, capacity, "%s", module->type);
-    return snprintf(text, capacity, "%*s%s (%s)", 2 * depth, "", module->name, module->type);
+    if (!name) return snprintf(text, capacity, "%s", module->type);
+    return snprintf(text, capacity, "%*s%s (%s)", 2 * depth, "", name, module->type);
 }
 
 static const char *shape_label(char *text, size_t capacity, const lk_module *module)
@@ -69,38 +69,45 @@ static const char *shape_label(char *text, size_t capacity, const lk_module *mod
     return module->was_recorded ? lk_shape_format(text, capacity, module->output_shape) : "-";
 }
 
-static void measure(table *out, const lk_module *module, int depth)
+static void measure(table *out, const lk_module *module, const char *name, int depth)
 {
     char text[160];
-    int width = layer_label(text, sizeof text, module, depth);
+    int width = layer_label(text, sizeof text, module, name, depth);
     if (width > out->layer_width) out->layer_width = width;
     width = (int)strlen(shape_label(text, sizeof text, module));
     if (width > out->shape_width) out->shape_width = width;
-    for (int i = 0; i < module->child_count; i++) measure(out, module->children[i].module, depth + 1);
+    for (int i = 0; i < module->child_count; i++)
+        measure(out, module->children[i].module, module->children[i].name, depth + 1);
 }
 
 static int64_t own_param_count(const lk_module *module)
 {
     int64_t count = 0;
     for (int i = 0; i < module->param_count; i++)
-        if (!module->params[i]->is_buffer) count += lk_tensor_count(module->params[i]->value);
+        if (!module->params[i].param->is_buffer) count += lk_tensor_count(module->params[i].param->value);
     return count;
 }
 
-static void list(table *out, const lk_module *module, int depth)
+static void list(table *out, const lk_module *module, const char *name, int depth)
 {
     char layer[160], shape[160], count[32];
-    layer_label(layer, sizeof layer, module, depth);
+    layer_label(layer, sizeof layer, module, name, depth);
     append(out, "%-*s  %-*s  %14s\n", out->layer_width, layer, out->shape_width,
            shape_label(shape, sizeof shape, module),
            with_commas(count, sizeof count, own_param_count(module)));
-    for (int i = 0; i < module->child_count; i++) list(out, module->children[i].module, depth + 1);
+    for (int i = 0; i < module->child_count; i++)
+        list(out, module->children[i].module, module->children[i].name, depth + 1);
 }
 
+/* A shared parameter counts once. */
 static int64_t total_param_count(const lk_module *module)
 {
-    int64_t count = own_param_count(module);
-    for (int i = 0; i < module->child_count; i++) count += total_param_count(module->children[i].module);
+    lk_param_list params;
+    int64_t count = 0;
+    if (lki_module_params(module, &params) != LK_OK) return 0;
+    for (int i = 0; i < params.count; i++)
+        if (!params.items[i].param->is_buffer) count += lk_tensor_count(params.items[i].param->value);
+    lk_param_list_free(&params);
     return count;
 }
 
@@ -113,11 +120,11 @@ static void rule(table *out)
 static void write_table(table *out, const lk_module *module)
 {
     char total[32], trainable[32];
-    measure(out, module, 0);
+    measure(out, module, NULL, 0);
     append(out, "%-*s  %-*s  %14s\n", out->layer_width, "Layer", out->shape_width, "Output shape",
            "Parameters");
     rule(out);
-    list(out, module, 0);
+    list(out, module, NULL, 0);
     rule(out);
     append(out, "Total: %s parameters, %s trainable\n",
            with_commas(total, sizeof total, total_param_count(module)),

@@ -65,6 +65,16 @@ static lk_tensor *find(const fit *f, const char *path)
     return name && lk_state_dict_has(f->state, name) ? lk_state_dict_get(f->state, name) : NULL;
 }
 
+/* Whether the file has a shared parameter under another of its names, as formats that store it once do. */
+static bool has_other_name(const fit *f, int index)
+{
+    for (int i = 0; i < f->params.count; i++)
+        if (i != index && f->params.items[i].param == f->params.items[index].param &&
+            is_selected(f->names, f->params.items[i].path) && find(f, f->params.items[i].path))
+            return true;
+    return false;
+}
+
 static void compare_params(fit *f)
 {
     for (int i = 0; i < f->params.count; i++) {
@@ -74,7 +84,9 @@ static void compare_params(fit *f)
         f->selected++;
         /* As in PyTorch: files of its versions before 0.4.1 do not have it, and it begins at 0. */
         if (!given && ends_with(path, "num_batches_tracked")) continue;
-        if (!given) {
+        if (!given && has_other_name(f, i)) {
+            f->loaded++;
+        } else if (!given) {
             add_misfit(&f->missing, path, "");
         } else if (!lk_shape_equal(given->shape, own->shape)) {
             char detail[400], from[160], to[160];
@@ -141,7 +153,7 @@ lk_status lki_weights_fit(lk_module *module, const lk_state_dict *state, const c
 {
     char text[3 * LIST_NBYTES + 200];
     fit f = {.state = state, .prefix = prefix, .names = names};
-    lk_status status = lki_module_params(module, &f.params);
+    lk_status status = lki_module_names(module, &f.params);
     if (status) return status;
     compare_params(&f);
     LKI_TRY_OUT(find_unexpected(&f));

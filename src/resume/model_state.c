@@ -17,7 +17,7 @@
 lk_status lki_module_save(lk_state_dict *state, const lk_module *module, const char *prefix)
 {
     lk_param_list params;
-    lk_status status = lki_module_params(module, &params);
+    lk_status status = lki_module_names(module, &params);
     if (status) return status;
     for (int i = 0; i < params.count && !status; i++) {
         LKI_SCOPED char *name = lki_format("%s%s", prefix, params.items[i].path);
@@ -30,13 +30,26 @@ lk_status lki_module_save(lk_state_dict *state, const lk_module *module, const c
     return status;
 }
 
+/* Formats that store a shared parameter once have it under one of its names. */
+static bool has_other_name(const lk_state_dict *state, const char *prefix, const lk_param_list *params,
+                           int index)
+{
+    for (int i = 0; i < params->count; i++) {
+        if (i == index || params->items[i].param != params->items[index].param) continue;
+        LKI_SCOPED char *name = lki_format("%s%s", prefix, params->items[i].path);
+        if (name && lk_state_dict_has(state, name)) return true;
+    }
+    return false;
+}
+
 lk_status lki_module_restore(const lk_state_dict *state, lk_module *module, const char *prefix)
 {
     lk_param_list params;
-    lk_status status = lki_module_params(module, &params);
+    lk_status status = lki_module_names(module, &params);
     if (status) return status;
     for (int i = 0; i < params.count && !status; i++) {
         LKI_SCOPED char *name = lki_format("%s%s", prefix, params.items[i].path);
+        if (name && !lk_state_dict_has(state, name) && has_other_name(state, prefix, &params, i)) continue;
         status = lki_param_pull(params.items[i].param);
         if (status) break;
         status = name ? lk_state_dict_copy_to(state, name, params.items[i].param->value) : LK_ERR_NOMEM;

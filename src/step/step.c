@@ -519,17 +519,6 @@ lk_status lk_step_criterion(lk_step *step)
     return take_loss(step);
 }
 
-/* PyTorch counts the batches that a batch norm has seen. */
-void lki_step_count_batches(lk_step *step, int count)
-{
-    for (int i = 0; i < step->params.count; i++) {
-        lk_param *param = step->params.items[i].param;
-        if (param->is_buffer && param->value->dtype == LK_I64 &&
-            strcmp(param->name, "num_batches_tracked") == 0)
-            *(int64_t *)param->value->data += count;
-    }
-}
-
 /* Sums and compressed gradients travel as a whole, and before anybody looks at what the update will use. What
  * is clipped must be the average: then sums travel after every batch. */
 static lk_status average_at_once(lk_step *step)
@@ -544,7 +533,7 @@ static lk_status average_at_once(lk_step *step)
 lk_status lk_step_backward(lk_step *step)
 {
     LKI_TRY(lki_plan_run_sections(step->current->plan, LKI_SECTION_BACKWARD, LKI_SECTION_BACKWARD));
-    lki_step_count_batches(step, 1);
+    lki_plan_count_batches(step->current->plan, 1);
     step->update_due = lki_update_count(&step->update, step->current->unreached);
     LKI_TRY(begin_calls(step, false));
     LKI_TRY(lki_update_accumulate(&step->update));

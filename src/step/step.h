@@ -138,7 +138,6 @@ lk_status lki_step_remake_update(lk_step *step);
 lk_status lki_step_begin(lk_step *step, const lk_input *fields, int count, bool training);
 lki_step_plan *lki_step_find_plan(lk_step *step, const lk_input *fields, int count, bool training);
 lk_status lki_step_check_loss(lk_step *step);
-void lki_step_count_batches(lk_step *step, int count);
 lk_generator *lki_step_generator(const lk_step *step);
 
 #endif

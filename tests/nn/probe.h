@@ -7,6 +7,8 @@
 #include "golden.h"
 #include "lktest.h"
 
+#include <lockstep/checkpoint.h>
+#include <lockstep/runner.h>
 #include <lockstep/step.h>
 #include <lockstep/sys/engine.h>
 
@@ -72,16 +74,17 @@ static void compare_section(const parity_case *test, lk_module *probe, const cha
 /* Every parameter and buffer of the probe must be known to the golden file, and the other way round. */
 static void compare_names(const parity_case *test, const lk_module *probe, const char *section)
 {
-    lk_param_list list;
+    lk_state_dict *names = lk_module_state_dict(probe);
     char prefix[128];
     int expected = 0;
+    lkt_not_null(names);
     snprintf(prefix, sizeof prefix, "%s/%s/", test->name, section);
     for (int i = 0; i < lkt_golden_count(test->golden); i++)
         expected += strncmp(lkt_golden_name(test->golden, i), prefix, strlen(prefix)) == 0;
-    lkt_ok(lk_module_params(probe, &list));
-    assert_int_equal(list.count, expected);
-    for (int i = 0; i < list.count; i++) lkt_golden_get(test->golden, "%s%s", prefix, list.items[i].path);
-    lk_param_list_free(&list);
+    assert_int_equal(lk_state_dict_count(names), expected);
+    for (int i = 0; i < expected; i++)
+        lkt_golden_get(test->golden, "%s%s", prefix, lk_state_dict_name(names, i));
+    lk_state_dict_free(names);
 }
 
 /* y, and either y . cotangent or the criterion as the loss. */

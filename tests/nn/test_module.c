@@ -137,7 +137,7 @@ static void names_are_checked(void **state)
     lkt_contains(lk_error(), "must not contain a dot");
     lk_module *shared = lk_relu(), *first = lk_sequential(shared);
     assert_null(lk_sequential(lk_relu(), shared));
-    lkt_contains(lk_error(), "is already the child \"0\" of a module");
+    lkt_contains(lk_error(), "is already the child \"0\" of a module: hand over lk_module_share(module)");
     lk_module_free(first);
     lk_module *twice = lk_relu();
     assert_null(lk_sequential(twice, twice));

@@ -2,6 +2,20 @@
  * they refuse. */
 #include "layer_parity.h"
 
+/* One module at two places. */
+static lk_module *twice(lk_module *module, lk_module *between)
+{
+    return lk_sequential(lk_module_share(module), between, module);
+}
+
+/* Two layers with one weight and two biases. */
+static lk_module *tied(void)
+{
+    lk_module *module = lk_sequential(lk_linear(6, 6), lk_tanh(), lk_linear(6, 6));
+    lkt_ok(lk_module_set_param(module, "2.weight", lk_param_share(lk_module_param(module, "0.weight"))));
+    return module;
+}
+
 /* clang-format off */
 #define LAYERS(X) \
     X(relu6, lk_relu6()) \
@@ -52,7 +66,11 @@
     X(replication_pad2d, lk_replication_pad2d(0, .paddings = {1, 2, 3, 0})) \
     X(replication_pad3d, lk_replication_pad3d(1)) \
     X(pixel_shuffle, lk_pixel_shuffle(2)) \
-    X(pixel_unshuffle, lk_pixel_unshuffle(3))
+    X(pixel_unshuffle, lk_pixel_unshuffle(3)) \
+    X(shared_linear, twice(lk_linear(6, 6), lk_tanh())) \
+    X(shared_norm, twice(lk_batch_norm1d(6), lk_tanh())) \
+    X(shared_nested, twice(twice(lk_linear(6, 6), lk_tanh()), lk_sigmoid())) \
+    X(tied_weight, tied())
 /* clang-format on */
 
 #define X(symbol, ...)                                                                                       \

@@ -21,6 +21,19 @@ def edges(*numbers):
     return torch.tensor([list(numbers), [n + 0.3 for n in numbers], [n - 0.4 for n in numbers]])
 
 
+def shared(make, *between):
+    """One module at two places."""
+    module = make()
+    return nn.Sequential(module, *between, module)
+
+
+def tied():
+    """Two layers with one weight and two biases."""
+    module = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6))
+    module[2].weight = module[0].weight
+    return module
+
+
 V = (4, 6)
 LAYERS = [
     ("relu6", lambda: nn.ReLU6(), edges(-1, 0, 3, 6, 7, 0.5)),
@@ -72,6 +85,10 @@ LAYERS = [
     ("replication_pad3d", lambda: nn.ReplicationPad3d(1), I3),
     ("pixel_shuffle", lambda: nn.PixelShuffle(2), (2, 8, 3, 5)),
     ("pixel_unshuffle", lambda: nn.PixelUnshuffle(3), (2, 2, 6, 9)),
+    ("shared_linear", lambda: shared(lambda: nn.Linear(6, 6), nn.Tanh()), V),
+    ("shared_norm", lambda: shared(lambda: nn.BatchNorm1d(6), nn.Tanh()), V),
+    ("shared_nested", lambda: shared(lambda: shared(lambda: nn.Linear(6, 6), nn.Tanh()), nn.Sigmoid()), V),
+    ("tied_weight", tied, V),
 ]
 
 signs = floats(5, 3, f=lambda t: t.sign())

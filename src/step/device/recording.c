@@ -132,7 +132,7 @@ lk_status lki_device_start(lk_step *step, bool training)
     if (!training) return start(step, LKI_PROGRAM_EVALUATE);
     bool updates = lki_update_count(&step->update, step->current->unreached);
     if (updates) lki_update_advance(&step->update);
-    lki_step_count_batches(step, 1);
+    lki_plan_count_batches(step->current->plan, 1);
     lk_status status = start(step, updates ? LKI_PROGRAM_UPDATE : LKI_PROGRAM_ACCUMULATE);
     if (status != LK_OK) lki_device_take_back(step, 1);
     lk_status told = lki_device_params_changed(step);
@@ -149,7 +149,7 @@ lk_status lki_device_replay(lk_step *step, bool training)
 void lki_device_take_back(lk_step *step, int count)
 {
     for (int i = 0; i < count; i++) lki_update_retreat(&step->update);
-    lki_step_count_batches(step, -count);
+    lki_plan_count_batches(step->current->plan, -count);
 }
 
 /* How many of those that were started, after a failure; a device that is lost itself may not have said. */
