@@ -4,7 +4,7 @@ PRESET ?= release
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
-.PHONY: all configure build bootstrap bootstrap-tests run test check docs bench install uninstall clean
+.PHONY: all configure build bootstrap bootstrap-tests run test check docs manual bench install uninstall clean
 
 all: build
 
@@ -40,6 +40,12 @@ check:
 docs: build
 	@$(BUILD)/lockstep components --markdown > docs/components.md
 	@scripts/write-environment $(BUILD)/lockstep
+
+# The manual as a static site with a search, in build/manual. Needs Debian's mkdocs.
+manual:
+	@mkdir -p $(BUILD)
+	@scripts/write-manual $(BUILD)/manual
+	@echo "$(BUILD)/manual/index.html"
 
 bench: bootstrap-tests configure
 	@cmake --build $(BUILD) -j $(JOBS) --target product benches

@@ -446,10 +446,18 @@ typedef struct lk_csv_dataset_options {
     /* The first line is data. Columns are then named "0", "1", ... */
     bool no_header;
     const char *target_columns; /* names, separated by commas; the last column */
-    bool class_targets;         /* targets are class numbers: an i64 scalar */
+    /* Targets are classes: an i64 scalar. The column has class numbers, or names of classes, which
+     * are numbered in the order of their bytes. */
+    bool class_targets;
+    const char *feature_columns; /* names, separated by commas; all that are not targets */
+    /* The names of the classes in the order of their numbers, separated by commas. Any other name
+     * in the file is an error. */
+    const char *classes;
 } lk_csv_dataset_options;
 /* "features" (columns) f32, and "targets" (columns), or a scalar if there is one column: f32, or
- * i64 class numbers. NULL with an error that names file and line. */
+ * i64 class numbers. Other columns may hold any text. If the file does not say its own classes by
+ * .classes, a run renumbers them to match those of the train loader: see lk_dataset_set_classes.
+ * NULL with an error that names file and line. */
 lk_dataset *lk_csv_dataset_with(const char *path, const lk_csv_dataset_options *options);
 #define lk_csv_dataset(...) LK_CALL1_(lk_csv_dataset_with, lk_csv_dataset_options, __VA_ARGS__, )
 

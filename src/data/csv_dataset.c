@@ -1,10 +1,11 @@
-/* Tables of numbers in text. */
+/* Tables of numbers, and of names of classes, in text. */
 #include <lockstep/data.h>
 
 #include "base/memory.h"
 #include "base/number_text.h"
 #include "base/status.h"
 #include "base/take.h"
+#include "data/class_names.h"
 #include "data/file.h"
 #include "data/memory_dataset.h"
 #include "tensor/buffer.h"
@@ -13,6 +14,7 @@
 #include <string.h>
 
 enum { MAX_CELL = 128, MAX_COLUMNS = 65536 };
+enum { FEATURE = 1, TARGET = 2 }; /* what a column is for */
 
 typedef struct cell {
     const char *text;
@@ -28,8 +30,10 @@ typedef struct table {
     cell *row;        /* the cells of that row */
     int column_count; /* of the first row; 0 before it */
     char **names;     /* (column_count) */
-    bool *is_target;  /* (column_count) */
-    int target_count;
+    char *roles;      /* (column_count): FEATURE, TARGET, or 0 for a column that is left out */
+    int feature_count, target_count;
+    bool has_names; /* the classes are names */
+    lki_class_names classes;
     double *values; /* (row_count, column_count) */
     int64_t row_count, row_capacity;
 } table;
@@ -105,20 +109,68 @@ static lk_status read_row(table *self, int *count)
 
 /* ---- Numbers ---- */
 
-static lk_status parse_number(const table *self, int column, double *out)
+static bool is_number(const cell *one, double *out)
+{
+    char text[MAX_CELL], *end = text;
+    if (one->length <= 0 || one->length >= MAX_CELL) return false;
+    memcpy(text, one->text, (size_t)one->length);
+    text[one->length] = 0;
+    *out = lki_strtod(text, &end);
+    return *end == 0 && end != text && isfinite(*out);
+}
+
+static lk_status refuse_cell(const table *self, int column, const char *expected, const char *hint)
 {
     const cell *one = &self->row[column];
-    char text[MAX_CELL], *end = text;
-    bool fits = one->length > 0 && one->length < MAX_CELL;
-    if (fits) {
-        memcpy(text, one->text, (size_t)one->length);
-        text[one->length] = 0;
-        *out = lki_strtod(text, &end);
+    return lki_fail(LK_ERR_FORMAT, "%s:%lld: column \"%s\": expected %s, found \"%.*s\"%s", self->path,
+                    (long long)self->line, self->names[column], expected, one->length < 40 ? one->length : 40,
+                    one->text, hint);
+}
+
+static lk_status refuse_text(const table *self, int column)
+{
+    bool is_target = self->roles[column] == TARGET;
+    return refuse_cell(self, column, "a number",
+                       !self->row[column].length                   ? ""
+                       : is_target && !self->options.class_targets ? "; class_targets takes names of classes"
+                       : is_target                                 ? ""
+                                                                   : "; feature_columns chooses columns");
+}
+
+/* A copy of a cell's text, with one quote for each pair. */
+static char *copy_text(const cell *from)
+{
+    char *text = lki_strndup(from->text, (size_t)from->length), *to = text;
+    if (!text || !from->quoted) return text;
+    for (const char *at = text; *at; at++) {
+        if (at[0] == '"' && at[1] == '"') at++;
+        *to++ = *at;
     }
-    if (fits && *end == 0 && end != text && isfinite(*out)) return LK_OK;
-    return lki_fail(LK_ERR_FORMAT, "%s:%lld: column \"%s\": expected a number, found \"%.*s\"", self->path,
-                    (long long)self->line, self->names[column], one->length < 40 ? one->length : 40,
-                    one->text);
+    *to = 0;
+    return text;
+}
+
+static lk_status parse_class(table *self, int column, double *out)
+{
+    LKI_SCOPED char *text = copy_text(&self->row[column]);
+    int number = 0;
+    if (!text) return LK_ERR_NOMEM;
+    if (!*text) return refuse_cell(self, column, "a class", "");
+    lk_status status = lki_class_names_add(&self->classes, text, &number);
+    if (status == LK_ERR_NOT_FOUND) return refuse_cell(self, column, "one of the classes", "");
+    *out = number;
+    return status;
+}
+
+/* The first row tells whether classes are numbers or names. */
+static lk_status parse_cell(table *self, int column, double *out)
+{
+    if (!self->roles[column]) return LK_OK;
+    if (self->roles[column] == TARGET && self->options.class_targets) {
+        if (self->row_count == 0 && !self->has_names) self->has_names = !is_number(&self->row[column], out);
+        if (self->has_names) return parse_class(self, column, out);
+    }
+    return is_number(&self->row[column], out) ? LK_OK : refuse_text(self, column);
 }
 
 static lk_status add_row(table *self, int count)
@@ -135,32 +187,19 @@ static lk_status add_row(table *self, int count)
         self->row_capacity = capacity;
     }
     double *row = self->values + self->row_count * self->column_count;
-    for (int c = 0; c < count; c++) LKI_TRY(parse_number(self, c, &row[c]));
+    for (int c = 0; c < count; c++) LKI_TRY(parse_cell(self, c, &row[c]));
     self->row_count++;
     return LK_OK;
 }
 
 /* ---- Columns ---- */
 
-/* A copy of a cell's text, with one quote for each pair. */
-static char *copy_text(const cell *from)
-{
-    char *text = lki_strndup(from->text, (size_t)from->length), *to = text;
-    if (!text || !from->quoted) return text;
-    for (const char *at = text; *at; at++) {
-        if (at[0] == '"' && at[1] == '"') at++;
-        *to++ = *at;
-    }
-    *to = 0;
-    return text;
-}
-
 static lk_status name_columns(table *self, int count)
 {
     self->column_count = count;
     self->names = LKI_NEW_ARRAY(char *, count);
-    self->is_target = LKI_NEW_ARRAY(bool, count);
-    if (!self->names || !self->is_target) return LK_ERR_NOMEM;
+    self->roles = LKI_NEW_ARRAY(char, count);
+    if (!self->names || !self->roles) return LK_ERR_NOMEM;
     for (int c = 0; c < count; c++) {
         self->names[c] = self->options.no_header ? lki_format("%d", c) : copy_text(&self->row[c]);
         if (!self->names[c]) return LK_ERR_NOMEM;
@@ -168,34 +207,55 @@ static lk_status name_columns(table *self, int count)
     return LK_OK;
 }
 
-static lk_status mark_target(table *self, const char *name, size_t length)
+static lk_status mark_column(table *self, const char *name, size_t length, char role, int *count)
 {
     for (int c = 0; c < self->column_count; c++) {
         if (strlen(self->names[c]) != length || strncmp(self->names[c], name, length) != 0) continue;
-        self->target_count += !self->is_target[c];
-        self->is_target[c] = true;
+        if (self->roles[c] && self->roles[c] != role)
+            return lki_fail(LK_ERR_INVALID, "%s: column \"%s\" cannot be both a feature and a target",
+                            self->path, self->names[c]);
+        *count += !self->roles[c];
+        self->roles[c] = role;
         return LK_OK;
     }
     return lki_fail(LK_ERR_NOT_FOUND, "%s: no column \"%.*s\"", self->path, (int)length, name);
 }
 
-static lk_status choose_targets(table *self)
+static lk_status mark_columns(table *self, const char *names, char role, int *count)
 {
-    if (!self->options.target_columns) {
-        self->is_target[self->column_count - 1] = true;
-        self->target_count = 1;
-    }
-    for (const char *name = self->options.target_columns; name && *name;) {
+    for (const char *name = names; name && *name;) {
         size_t length = strcspn(name, ",");
-        LKI_TRY(mark_target(self, name, length));
+        LKI_TRY(mark_column(self, name, length, role, count));
         name += length + (name[length] == ',');
     }
+    return LK_OK;
+}
+
+static lk_status choose_columns(table *self)
+{
+    if (!self->options.target_columns) {
+        self->roles[self->column_count - 1] = TARGET;
+        self->target_count = 1;
+    }
+    LKI_TRY(mark_columns(self, self->options.target_columns, TARGET, &self->target_count));
+    LKI_TRY(mark_columns(self, self->options.feature_columns, FEATURE, &self->feature_count));
+    for (int c = 0; !self->options.feature_columns && c < self->column_count; c++)
+        if (!self->roles[c]) self->roles[c] = FEATURE, self->feature_count++;
     if (self->options.class_targets && self->target_count != 1)
         return lki_fail(LK_ERR_INVALID, "%s: class_targets needs one target column, not %d", self->path,
                         self->target_count);
-    if (self->target_count == self->column_count)
+    if (self->feature_count == 0)
         return lki_fail(LK_ERR_FORMAT, "%s: no column is left for the features", self->path);
     return LK_OK;
+}
+
+static lk_status take_classes(table *self)
+{
+    if (!self->options.classes || !*self->options.classes) return LK_OK;
+    if (!self->options.class_targets)
+        return lki_fail(LK_ERR_INVALID, "%s: classes needs class_targets", self->path);
+    self->has_names = true;
+    return lki_class_names_take(&self->classes, self->options.classes);
 }
 
 static lk_status read_table(table *self)
@@ -204,7 +264,8 @@ static lk_status read_table(table *self)
     LKI_TRY(read_row(self, &count));
     if (count == 0) return lki_fail(LK_ERR_FORMAT, "%s: no line to read", self->path);
     LKI_TRY(name_columns(self, count));
-    LKI_TRY(choose_targets(self));
+    LKI_TRY(choose_columns(self));
+    LKI_TRY(take_classes(self));
     if (self->options.no_header) LKI_TRY(add_row(self, count));
     for (;;) {
         LKI_TRY(read_row(self, &count));
@@ -215,24 +276,39 @@ static lk_status read_table(table *self)
 
 /* ---- The dataset ---- */
 
-static lk_tensor *take_columns(const table *self, bool targets, lk_dtype dtype)
+static lk_tensor *take_columns(const table *self, char role, lk_dtype dtype)
 {
-    int width = targets ? self->target_count : self->column_count - self->target_count;
-    lk_shape shape = targets && width == 1 ? LK_SHAPE(self->row_count) : LK_SHAPE(self->row_count, width);
+    int width = role == TARGET ? self->target_count : self->feature_count;
+    lk_shape shape =
+        role == TARGET && width == 1 ? LK_SHAPE(self->row_count) : LK_SHAPE(self->row_count, width);
     lk_tensor *tensor = lk_tensor_create(dtype, shape);
     if (!tensor) return NULL;
     int64_t out = 0;
     for (int64_t r = 0; r < self->row_count; r++)
         for (int c = 0; c < self->column_count; c++)
-            if (self->is_target[c] == targets)
+            if (self->roles[c] == role)
                 lk_tensor_set(tensor, out++, self->values[r * self->column_count + c]);
     return tensor;
 }
 
-static lk_status check_classes(const table *self)
+/* Numbers of names become their places. */
+static lk_status place_classes(table *self)
 {
+    LKI_SCOPED int *places = lki_class_names_places(&self->classes);
+    if (!places) return LK_ERR_NOMEM;
     for (int c = 0; c < self->column_count; c++)
-        for (int64_t r = 0; self->is_target[c] && r < self->row_count; r++) {
+        for (int64_t r = 0; self->roles[c] == TARGET && r < self->row_count; r++) {
+            double *value = &self->values[r * self->column_count + c];
+            *value = places[(int)*value];
+        }
+    return LK_OK;
+}
+
+static lk_status check_classes(table *self)
+{
+    if (self->has_names) return place_classes(self);
+    for (int c = 0; c < self->column_count; c++)
+        for (int64_t r = 0; self->roles[c] == TARGET && r < self->row_count; r++) {
             double value = self->values[r * self->column_count + c];
             if (value != floor(value) || value < 0 || value > 1e9)
                 return lki_fail(LK_ERR_FORMAT,
@@ -242,22 +318,38 @@ static lk_status check_classes(const table *self)
     return LK_OK;
 }
 
-static lk_dataset *make_dataset(const table *self)
+/* The classes' names, for runs whose loaders have different ones. */
+static lk_status name_classes(const table *self, lk_dataset *dataset)
+{
+    int count = self->classes.count;
+    LKI_SCOPED int *places = lki_class_names_places(&self->classes);
+    LKI_SCOPED const char **names = LKI_NEW_ARRAY(const char *, count + 1);
+    if (!places || !names) return LK_ERR_NOMEM;
+    for (int i = 0; i < count; i++)
+        names[places[self->classes.items[i].number]] = self->classes.items[i].text;
+    return lk_dataset_set_classes(dataset, "targets", names, count);
+}
+
+static lk_dataset *make_dataset(table *self)
 {
     if (self->options.class_targets && check_classes(self) != LK_OK) return NULL;
     lki_memory_field fields[] = {
-        lki_memory_field_of("features", take_columns(self, false, LK_F32)),
+        lki_memory_field_of("features", take_columns(self, FEATURE, LK_F32)),
         lki_memory_field_of("targets",
-                            take_columns(self, true, self->options.class_targets ? LK_I64 : LK_F32)),
+                            take_columns(self, TARGET, self->options.class_targets ? LK_I64 : LK_F32)),
     };
-    return lki_memory_dataset_create(fields, 2);
+    lk_dataset *dataset = lki_memory_dataset_create(fields, 2);
+    if (!dataset || !self->has_names || name_classes(self, dataset) == LK_OK) return dataset;
+    lk_dataset_free(dataset);
+    return NULL;
 }
 
 static void free_table(table *self)
 {
     for (int c = 0; self->names && c < self->column_count; c++) lki_free(self->names[c]);
     lki_free(self->names);
-    lki_free(self->is_target);
+    lki_free(self->roles);
+    lki_class_names_free(&self->classes);
     lki_free(self->values);
     lki_free(self->row);
 }

@@ -104,6 +104,32 @@ static void safetensors_files(void **state)
 
 /* ---- CSV ---- */
 
+/* Names of classes are numbered in the order of their bytes, or in a given order; columns may be left out. */
+static void csv_tables_of_names(void **state)
+{
+    (void)state;
+    const char *path =
+        write_text("names.csv", "id,bill,kind,note\nA1,1,wren,x\nA2,2,\"an \"\"owl\"\"\",y\nA3,3,robin,\n"
+                                "A4,4,wren,z\n");
+    static const char *const orders[] = {NULL, "wren,robin,an \"owl\""};
+    static const int64_t labels[][4] = {{2, 0, 1, 2}, {0, 2, 1, 0}};
+    for (int i = 0; i < 2; i++) {
+        lk_dataset *dataset = lk_csv_dataset(path, .target_columns = "kind", .class_targets = true,
+                                             .feature_columns = "bill", .classes = orders[i]);
+        assert_non_null(dataset);
+        float features[4];
+        int64_t targets[4];
+        void *const slots[] = {features, targets};
+        assert_int_equal(lk_dataset_gather(dataset, NULL, (int64_t[]){0, 1, 2, 3}, 4, slots), LK_OK);
+        assert_memory_equal(targets, labels[i], sizeof targets);
+        for (int k = 0; k < 4; k++) assert_true(features[k] == (float)(k + 1));
+        assert_int_equal(lk_dataset_class_count(dataset), 3);
+        assert_string_equal(lk_dataset_class_name(dataset, (int)labels[i][0]), "wren");
+        assert_string_equal(lk_dataset_class_name(dataset, (int)labels[i][1]), "an \"owl\"");
+        lk_dataset_free(dataset);
+    }
+}
+
 static void csv_tables(void **state)
 {
     (void)state;
@@ -190,6 +216,21 @@ static void bad_csv_tables(void **state)
                   "no column \"c\"");
     check_bad_csv("a,b\n1,2.5\n", *LK_OPTIONS(lk_csv_dataset_options, .class_targets = true),
                   "row 1: column \"b\": expected a class number");
+    check_bad_csv("a,b\n1,wren\n", plain, "found \"wren\"; class_targets takes names of classes");
+    check_bad_csv("a,b\nwren,1\n", plain, "found \"wren\"; feature_columns chooses columns");
+    lk_csv_dataset_options classes = {LK_SIZE(lk_csv_dataset_options), .class_targets = true};
+    check_bad_csv("a,b\n1,wren\n2,\n", classes, "bad.csv:3: column \"b\": expected a class, found \"\"");
+    check_bad_csv("a,b\n1,0\n2,wren\n", classes,
+                  "bad.csv:3: column \"b\": expected a number, found \"wren\"");
+    classes.classes = "wren,robin";
+    check_bad_csv("a,b\n1,wren\n2,owl\n", classes,
+                  "bad.csv:3: column \"b\": expected one of the classes, found \"owl\"");
+    classes.classes = "wren,wren";
+    check_bad_csv("a,b\n1,wren\n", classes, "classes: \"wren\" is there twice");
+    check_bad_csv("a,b\n1,2\n", *LK_OPTIONS(lk_csv_dataset_options, .classes = "x"),
+                  "classes needs class_targets");
+    check_bad_csv("a,b\n1,2\n", *LK_OPTIONS(lk_csv_dataset_options, .feature_columns = "a,b"),
+                  "column \"b\" cannot be both a feature and a target");
     check_bad_csv("a,b\n1,1e999\n", plain, "bad.csv:2");
     assert_null(lk_csv_dataset("/nowhere/table.csv"));
     lkt_contains(lk_error(), "/nowhere/table.csv: no such file");
@@ -432,6 +473,7 @@ int main(void)
         cmocka_unit_test(safetensors_files),
         cmocka_unit_test(csv_tables),
         cmocka_unit_test(csv_tables_of_spreadsheets),
+        cmocka_unit_test(csv_tables_of_names),
         cmocka_unit_test(bad_csv_tables),
 #if LOCKSTEP_HAVE_PNG && LOCKSTEP_HAVE_JPEG
         cmocka_unit_test(picture_folders),

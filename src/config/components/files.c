@@ -25,14 +25,16 @@ static char *join(lk_args *args, const char *name)
 static lk_status build_csv(const lk_component *self, lk_args *args, void **out)
 {
     const char *delimiter = lk_arg_string(args, "delimiter");
-    LKI_SCOPED char *columns = join(args, "target_columns");
+    LKI_SCOPED char *columns = join(args, "target_columns"), *features = join(args, "feature_columns");
+    LKI_SCOPED char *classes = join(args, "classes");
     (void)self;
-    if (!columns) return LK_ERR_NOMEM;
+    if (!columns || !features || !classes) return LK_ERR_NOMEM;
     if (strlen(delimiter) != 1)
         return lki_fail(LK_ERR_CONFIG, "delimiter: expected one character, found \"%.20s\"", delimiter);
     lk_dataset *dataset = lk_csv_dataset(
         lk_arg_string(args, "path"), .delimiter = delimiter[0], .no_header = !lk_arg_bool(args, "header"),
-        .target_columns = *columns ? columns : NULL, .class_targets = lk_arg_bool(args, "class_targets"));
+        .target_columns = *columns ? columns : NULL, .class_targets = lk_arg_bool(args, "class_targets"),
+        .feature_columns = *features ? features : NULL, .classes = *classes ? classes : NULL);
     return lki_built_with_dtypes(args, dataset, out);
 }
 
@@ -134,10 +136,13 @@ static lk_status build_load(const lk_component *self, lk_args *args, void **out)
 static const lk_parameter csv_parameters[] = {
     LKI_STRING("path", LKI_REQUIRED, "the file"),
     LKI_STRINGS("target_columns", LKI_OPTIONAL, "the targets' columns; the last one where left out"),
-    LKI_BOOL("class_targets", "false", "the targets are class numbers"),
+    LKI_BOOL("class_targets", "false", "the targets are classes: numbers or names"),
     LKI_BOOL("header", "true", "the first line holds the columns' names"),
     LKI_STRING("delimiter", ",", "between two columns"),
     LKI_DTYPE,
+    LKI_STRINGS("feature_columns", LKI_OPTIONAL, "the features' columns; all others where left out"),
+    LKI_STRINGS("classes", LKI_OPTIONAL,
+                "the names of the classes, in their order; without it those of the train loader's file"),
     {0},
 };
 static const lk_parameter image_folder_parameters[] = {
