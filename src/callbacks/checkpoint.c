@@ -26,6 +26,7 @@
 #include "resume/rank_state.h"
 #include "resume/runner_state.h"
 #include "run/run_header.h"
+#include "resume/started_again.h"
 #include "run/run_logdir.h"
 
 #include <errno.h>
@@ -231,6 +232,20 @@ static lk_status rebuild_storage(checkpoint_context *context, lk_runner *runner,
                                  bool is_there)
 {
     const char *why = is_there ? "damaged" : "missing";
+/* A run that was started again goes on from what it has saved itself, whatever it was first told to begin
+ * with. */
+static lk_status go_on_after_restart(const checkpoint_context *context, lk_runner *runner, bool *goes_on)
+{
+    *goes_on = false;
+    if (!lki_is_started_again() || !context->folder) return LK_OK;
+    LKI_SCOPED char *path = file_in(context, NEWEST_RUNNER);
+    if (!path) return LK_ERR_NOMEM;
+    int64_t found = runner->is_master && lki_goes_on_from(path);
+    LKI_TRY(lki_take_word_of_master(runner, &found));
+    *goes_on = found != 0;
+    return found ? load_into(runner, context, path, true) : LK_OK;
+}
+
     lki_storage *storage = &context->storage;
     const char *kind = context->whole_runner ? "runner" : "model";
     if (lki_storage_rebuild(storage, context->folder, kind) && is_there)
@@ -340,12 +355,12 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     if (context->folder)
         LKI_TRY(
             lki_metric_names_watch(runner, "CheckpointCallback", options->loader_key, options->metric_key));
-    if (options->resume_model) LKI_TRY(load_weights(context, runner));
+    bool goes_on;
+    LKI_TRY(go_on_after_restart(context, runner, &goes_on));
+    if (options->resume_model && !goes_on) LKI_TRY(load_weights(context, runner));
     const char *resume = options->resume_runner ? options->resume_runner : runner->run->given.resume;
-    if (resume)
-        LKI_TRY(load_into(runner, context, resume, true));
-    else
-        LKI_TRY(autoresume(context, runner));
+    if (resume && !goes_on) LKI_TRY(load_into(runner, context, resume, true));
+    if (!resume && !goes_on) LKI_TRY(autoresume(context, runner));
     if (!context->folder || !runner->is_master) return LK_OK;
     LKI_TRY(clear_logdir(context, runner));
     return start_storage(context, runner);
