@@ -178,6 +178,9 @@ typedef struct lk_train_options {
      * Perfetto and prints a summary. Needs a logdir. */
     bool profile;
     int profile_batches; /* of each loader; 50 */
+    /* Also saves the run's place within an epoch, each time that this many minutes of training have
+     * passed. 0: never. */
+    double save_every_minutes;
 } lk_train_options;
 
 /* What a custom runner does differently. A NULL slot does what the supervised runner does. Slots

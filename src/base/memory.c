@@ -4,6 +4,7 @@
 #include "base/status.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,6 +17,7 @@ enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 
 static atomic_uint_fast64_t allocation_count;
 static atomic_size_t allocation_limit;
+static _Thread_local bool apart;
 
 static void *out_of_memory(size_t nbytes, const char *what)
 {
@@ -28,7 +30,7 @@ static void *out_of_memory(size_t nbytes, const char *what)
 static int allowed(size_t nbytes)
 {
     size_t limit = atomic_load_explicit(&allocation_limit, memory_order_relaxed);
-    atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
+    if (!apart) atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
     return limit == 0 || nbytes <= limit;
 }
 
@@ -68,6 +70,11 @@ void *lki_realloc(void *block, size_t nbytes, const char *what)
 void lki_free(void *block)
 {
     free(block);
+}
+
+void lki_allocate_apart(void)
+{
+    apart = true;
 }
 
 uint64_t lki_allocation_count(void)

@@ -36,6 +36,8 @@ bool lki_is_utf8(const char *text);
 
 /* How many allocations this process has made through this file so far. */
 uint64_t lki_allocation_count(void);
+/* From here on this thread's do not count: it works beside the training and takes no part in it. */
+void lki_allocate_apart(void);
 
 /* Makes allocations of more than `nbytes` at a time fail, for tests of what happens then; 0 takes the limit
  * away. */

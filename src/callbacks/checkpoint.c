@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/take.h"
 #include "callbacks/callbacks.h"
+#include "callbacks/late_save.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/older_runners.h"
 #include "checkpoint/storage.h"
@@ -25,6 +26,7 @@
 #include "resume/model_state.h"
 #include "resume/rank_state.h"
 #include "resume/runner_state.h"
+#include "resume/started_again.h"
 #include "run/run_header.h"
 #include "run/run_logdir.h"
 
@@ -45,6 +47,7 @@ typedef struct checkpoint_context {
     double score;
     int lock; /* on a logdir of its own, which the run does not hold; -1 for none */
     lki_storage storage;
+    lki_late_save *late; /* the newest runner checkpoint, while it is being written */
 } checkpoint_context;
 
 static char *file_in(const checkpoint_context *context, const char *name)
@@ -96,8 +99,12 @@ static lk_status write_files(checkpoint_context *context, const lk_runner *runne
         LKI_TRY(link_best(context));
     }
     if (context->options.no_save_runner) return LK_OK;
-    LKI_TRY(lki_age_runners(context->folder, context->options.keep_runners));
-    return save_as(context, NEWEST_RUNNER, state);
+    int keep = context->options.keep_runners;
+    /* Between two batches the training waits for the copy alone. */
+    if (runner->batch && !runner->run->stop.stopped)
+        return lki_late_save_start(&context->late, context->folder, keep, state);
+    LKI_TRY(lki_late_save_finish(&context->late));
+    return lki_save_newest_runner(context->folder, keep, state);
 }
 
 /* What has been logged so far is on the disk first: a run that goes on from here does not log it again. Where
@@ -225,6 +232,20 @@ static lk_status autoresume(checkpoint_context *context, lk_runner *runner)
     return LK_OK;
 }
 
+/* A run that was started again goes on from what it has saved itself, whatever it was first told to begin
+ * with. */
+static lk_status go_on_after_restart(const checkpoint_context *context, lk_runner *runner, bool *goes_on)
+{
+    *goes_on = false;
+    if (!lki_is_started_again() || !context->folder) return LK_OK;
+    LKI_SCOPED char *path = file_in(context, NEWEST_RUNNER);
+    if (!path) return LK_ERR_NOMEM;
+    int64_t found = runner->is_master && lki_goes_on_from(path);
+    LKI_TRY(lki_take_word_of_master(runner, &found));
+    *goes_on = found != 0;
+    return found ? load_into(runner, context, path, true) : LK_OK;
+}
+
 /* A list that is damaged or gone is made again: without it a worse model would become the best, and nobody
  * would remove the others. */
 static lk_status rebuild_storage(checkpoint_context *context, lk_runner *runner, const char *path,
@@ -295,6 +316,15 @@ static bool resumes(const checkpoint_context *context, const lk_runner *runner)
            !options->load_best_on_end;
 }
 
+/* Minutes since the last save have passed: rank 0's clock says so, and all ranks hear it together. */
+static bool is_time_to_save(lk_runner *runner)
+{
+    lki_run_stop *stop = &runner->run->stop;
+    bool due = stop->save_due && runner->is_train_loader;
+    if (due) stop->save_due = false;
+    return due;
+}
+
 /* The run's number is for the callback that says nothing of its own. */
 static int saves_every(const checkpoint_context *context, const lk_runner *runner)
 {
@@ -302,10 +332,19 @@ static int saves_every(const checkpoint_context *context, const lk_runner *runne
     return own ? own : runner->run->given.options.save_every;
 }
 
+static bool saves_by_clock(const lk_runner *runner)
+{
+    return runner->run->given.options.save_every_minutes > 0;
+}
+
 static lk_status check_saves(const checkpoint_context *context, const lk_runner *runner)
 {
     const lk_checkpoint_callback_options *options = &context->options;
     int every = runner->run->given.options.save_every;
+    bool by_clock = saves_by_clock(runner);
+    if (by_clock && options->no_save_runner)
+        return lki_fail(LK_ERR_INVALID,
+                        "save_every_minutes: CheckpointCallback has no_save_runner: leave one of them out");
     if (every && options->no_save_runner)
         return lki_fail(LK_ERR_INVALID,
                         "save_every: CheckpointCallback has no_save_runner: leave one of them out");
@@ -322,7 +361,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     checkpoint_context *context = callback->context;
     lk_checkpoint_callback_options *options = &context->options;
     LKI_TRY(check_saves(context, runner));
-    callback->may_lag = saves_every(context, runner) == 0;
+    callback->may_lag = saves_every(context, runner) == 0 && !saves_by_clock(runner);
     if (!options->logdir && runner->logdir && !(options->logdir = lki_strdup(runner->logdir)))
         return LK_ERR_NOMEM;
     if (!options->logdir && !resumes(context, runner))
@@ -340,12 +379,12 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     if (context->folder)
         LKI_TRY(
             lki_metric_names_watch(runner, "CheckpointCallback", options->loader_key, options->metric_key));
-    if (options->resume_model) LKI_TRY(load_weights(context, runner));
+    bool goes_on;
+    LKI_TRY(go_on_after_restart(context, runner, &goes_on));
+    if (options->resume_model && !goes_on) LKI_TRY(load_weights(context, runner));
     const char *resume = options->resume_runner ? options->resume_runner : runner->run->given.resume;
-    if (resume)
-        LKI_TRY(load_into(runner, context, resume, true));
-    else
-        LKI_TRY(autoresume(context, runner));
+    if (resume && !goes_on) LKI_TRY(load_into(runner, context, resume, true));
+    if (!resume && !goes_on) LKI_TRY(autoresume(context, runner));
     if (!context->folder || !runner->is_master) return LK_OK;
     LKI_TRY(clear_logdir(context, runner));
     return start_storage(context, runner);
@@ -397,8 +436,10 @@ static lk_status settled(lk_callback *callback, lk_runner *runner)
     checkpoint_context *context = callback->context;
     int every = saves_every(context, runner);
     if (!runner->batch) return save_runner(context, runner);
-    if (every > 0 && runner->is_train_loader)
-        return runner->batch_step % every == 0 ? save_runner(context, runner) : LK_OK;
+    bool is_due = is_time_to_save(runner);
+    if (every > 0 && runner->is_train_loader) is_due = is_due || runner->batch_step % every == 0;
+    if (is_due) return save_runner(context, runner);
+    if ((every > 0 && runner->is_train_loader) || saves_by_clock(runner)) return LK_OK;
     lki_run_rest(runner, callback, LKI_MOMENT_settled);
     return LK_OK;
 }
@@ -428,6 +469,7 @@ static lk_status end(lk_callback *callback, lk_runner *runner)
 {
     checkpoint_context *context = callback->context;
     if (!context->folder) return LK_OK;
+    LKI_TRY(lki_late_save_finish(&context->late));
     lki_logdir_unlock(context->options.logdir, &context->lock);
     if (runner->is_master && runner->verbose) print_top(context);
     if (!context->options.load_best_on_end && !runner->run->given.options.load_best_on_end) return LK_OK;
@@ -442,6 +484,8 @@ static lk_status exception(lk_callback *callback, lk_runner *runner)
 {
     checkpoint_context *context = callback->context;
     lk_status status = runner->run->stop.stopped ? save_runner(context, runner) : LK_OK;
+    lk_status late = lki_late_save_finish(&context->late);
+    if (status == LK_OK) status = late;
     lki_logdir_unlock(context->options.logdir, &context->lock);
     return status;
 }
@@ -450,6 +494,7 @@ static void free_context(lk_callback *callback)
 {
     checkpoint_context *context = callback->context;
     lk_checkpoint_callback_options *options = &context->options;
+    (void)lki_late_save_finish(&context->late); /* the run has heard of its failure, if it has ended */
     lki_logdir_unlock(options->logdir, &context->lock);
     lki_free((char *)options->logdir);
     lki_free((char *)options->loader_key);

@@ -6,11 +6,14 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "config/config.h"
 #include "config/run_config.h"
+#include "launch/connect.h"
 #include "launch/restart.h"
 #include "launch/role.h"
+#include "resume/started_again.h"
 
 #include <lockstep/launch.h>
 #include <lockstep/log.h>
@@ -22,11 +25,14 @@
 typedef struct run_options {
     lki_config_options config;
     const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host, *token_file;
-    lki_option_int save_every, seed, num_epochs, batch_size, num_workers, log_every, nproc, max_restarts,
-        world_size, rank, port;
+    const char *save_every;
+    lki_option_int seed, num_epochs, batch_size, num_workers, log_every, nproc, max_restarts, world_size,
+        rank, port;
     bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose, quiet, overwrite;
     bool profile;
 } run_options;
+
+enum { MAX_SAVE_EVERY = 1000000 };
 
 #define OFFSET(field) offsetof(run_options, field)
 
@@ -43,8 +49,8 @@ static const lki_option table[] = {
     {"resume", 0, LKI_OPTION_TEXT, OFFSET(resume), "FILE", NULL, "continue from this runner checkpoint", 0},
     {"autoresume", 0, LKI_OPTION_TEXT, OFFSET(autoresume), NULL, "last|best",
      "continue from the checkpoint in the logdir, if there is one", 0},
-    {"save-every", 0, LKI_OPTION_INT, OFFSET(save_every), "N", NULL,
-     "save the run's place every N train batches, not only at the end of each epoch", 1},
+    {"save-every", 0, LKI_OPTION_TEXT, OFFSET(save_every), "N|Nm", NULL,
+     "save the run's place every N train batches, or N minutes, not only at the end of each epoch", 0},
     {"overwrite", 0, LKI_OPTION_FLAG, OFFSET(overwrite), NULL, NULL,
      "replace the files of an earlier run instead of moving them to LOGDIR.1", 0},
     {"ddp", 0, LKI_OPTION_FLAG, OFFSET(ddp), NULL, NULL, "one rank per GPU, or per core if there is no GPU",
@@ -52,7 +58,7 @@ static const lki_option table[] = {
     {"distributed", 0, LKI_OPTION_FLAG, OFFSET(ddp), NULL, NULL, "the same as --ddp", 0},
     {"nproc", 0, LKI_OPTION_INT, OFFSET(nproc), "N", NULL, "number of ranks on this host", 1},
     {"max-restarts", 0, LKI_OPTION_INT, OFFSET(max_restarts), "N", NULL,
-     "restart up to N times from the last checkpoint if a local rank dies", 0},
+     "restart up to N times from the last checkpoint if a rank dies", 0},
     {"comm", 0, LKI_OPTION_TEXT, OFFSET(comm), NULL, "auto|shm|gloo|mpi|nccl", "how the ranks communicate",
      0},
     {"device", 0, LKI_OPTION_TEXT, OFFSET(device), NULL, "auto|cpu|cuda|ref", "the device to run on", 0},
@@ -109,6 +115,23 @@ static lk_status set_flag(lk_config *config, int call, const char *key, bool val
     return value ? set_int(config, call, key, &(lki_option_int){true, 1}) : LK_OK;
 }
 
+/* "500": batches; "10m": minutes. */
+static lk_status set_save_every(lk_config *config, int call, const char *text)
+{
+    if (!text) return LK_OK;
+    char *end = NULL;
+    errno = 0;
+    double number = lki_strtod(text, &end);
+    bool minutes = strcmp(end, "m") == 0, batches = *end == '\0' && number == (int)number;
+    if (end == text || number <= 0 || number > MAX_SAVE_EVERY || !(minutes || batches))
+        return lki_fail(LK_ERR_CONFIG,
+                        "--save-every: expected a number of batches (500) or of minutes (10m), found \"%s\"",
+                        text);
+    if (batches) return set_int(config, call, "save_every", &(lki_option_int){true, (long long)number});
+    LKI_SCOPED char *assignment = lki_format("run/%d/save_every_minutes=%.*s", call, (int)(end - text), text);
+    return assignment ? lk_config_override(config, assignment) : LK_ERR_NOMEM;
+}
+
 /* A loader that the call does not build itself (_var_) has no batch size that could be set here. */
 static lk_status apply_to_loaders(lk_config *config, int call, const lki_node *loaders,
                                   const run_options *options)
@@ -154,7 +177,7 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
     LKI_TRY(set_text(config, call, "comm", options->comm));
     LKI_TRY(set_int(config, call, "num_epochs", &options->num_epochs));
     LKI_TRY(set_int(config, call, "seed", &options->seed));
-    LKI_TRY(set_int(config, call, "save_every", &options->save_every));
+    LKI_TRY(set_save_every(config, call, options->save_every));
     LKI_TRY(set_int(config, call, "nproc", &options->nproc));
     LKI_TRY(set_flag(config, call, "ddp", options->ddp));
     LKI_TRY(set_flag(config, call, "fp16", options->fp16));
@@ -176,7 +199,7 @@ static lk_status apply_to_estimator(lk_config *config, int call, const run_optio
 {
     if (options->resume || options->autoresume || options->precision || options->fp16 || options->tf32 ||
         options->benchmark || options->deterministic || options->comm || options->check || options->overfit ||
-        options->timeit || options->profile || options->overwrite || options->save_every.given ||
+        options->timeit || options->profile || options->overwrite || options->save_every ||
         options->log_every.given || options->batch_size.given || options->num_workers.given)
         return lki_fail(LK_ERR_CONFIG,
                         "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp, "
@@ -261,6 +284,7 @@ typedef struct job {
     lk_config *config;
     const char *expdir;
     int max_restarts;
+    lki_role role; /* of this process; of the first rank that it forks */
     bool quiet;
     struct stat before[MAX_CALLS];
 } job;
@@ -325,17 +349,29 @@ static int run_config(const job *run, lk_status *status)
 static lk_status go_on_from_last(job *run, int number)
 {
     bool any = false;
+    if (run->role.source != LKI_ROLE_LOCAL) lki_started_again();
+    if (run->role.rank != 0) return LK_OK; /* rank 0 has what the others go on from */
     for (int i = 0; i < MAX_CALLS; i++) {
         struct stat now;
         LKI_SCOPED char *path = last_checkpoint(run->config, i, &now);
         if (!path || !is_new(&run->before[i], &now)) continue;
-        LKI_TRY(set_text(run->config, i, "resume", path));
+        LKI_TRY(run->role.source == LKI_ROLE_LOCAL ? set_text(run->config, i, "resume", path)
+                                                   : lki_started_again_from(path));
         LKI_TRY(set_int(run->config, i, "overwrite", &(lki_option_int){true, 0})); /* it has done so */
         lki_log(LKI_LOG_WARNING, "restart %d of %d, from %s", number, run->max_restarts, path);
         any = true;
     }
     if (!any) lki_log(LKI_LOG_WARNING, "restart %d of %d, from the start", number, run->max_restarts);
     return LK_OK;
+}
+
+/* Whether a peer's end is what ended this attempt, and another one may go better. Ranks that never came will
+ * not come to the next one either, and a rank whose own run has failed would fail again. */
+static bool may_go_better(const job *run, lk_status status)
+{
+    if (run->role.source == LKI_ROLE_LOCAL) return status == LK_ERR_PEER || status == LK_ERR_TIMEOUT;
+    if (status == LK_ERR_TIMEOUT) return lki_ranks_have_met();
+    return status == LK_ERR_PEER && !strstr(lk_error(), LKI_RUN_FAILED);
 }
 
 /* In a process of its own. */
@@ -349,22 +385,16 @@ static int attempt_run(void *context, int number)
         lki_fail(LK_ERR_IO, "the output could not be written: %s", strerror(errno));
         exit_code = lki_report(LKI_EXIT_FAILED);
     }
-    return status == LK_ERR_PEER || status == LK_ERR_TIMEOUT ? LKI_EXIT_PEER : exit_code;
+    return may_go_better(run, status) ? LKI_EXIT_PEER : exit_code;
 }
 
 static int run_with_restarts(job *run)
 {
-    lki_role role;
     int exit_code;
-    if (lki_launch_role(&role, lki_process_flags(), NULL, -1)) return lki_report(LKI_EXIT_WRONG);
-    if (role.source != LKI_ROLE_LOCAL) {
-        lki_fail(LK_ERR_CONFIG,
-                 "--max-restarts is for ranks that this process starts itself (--nproc, --ddp), not for "
-                 "ranks that come from %s; requeue a Slurm job instead",
-                 lki_role_source_name(role.source));
-        return lki_report(LKI_EXIT_WRONG);
-    }
-    if (lki_run_with_restarts(&exit_code, attempt_run, run, run->max_restarts))
+    if (lki_launch_role(&run->role, lki_process_flags(), NULL, -1)) return lki_report(LKI_EXIT_WRONG);
+    lki_role met = run->role;
+    if (lki_meet_without_mpi(&met)) return lki_report(LKI_EXIT_WRONG);
+    if (lki_run_with_restarts(&exit_code, attempt_run, run, run->max_restarts, run->role.rank))
         return lki_report(LKI_EXIT_FAILED);
     return exit_code == LKI_EXIT_PEER ? LKI_EXIT_FAILED : exit_code;
 }

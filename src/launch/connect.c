@@ -11,6 +11,7 @@
 #include "launch/gpus.h"
 #include "launch/job_key.h"
 #include "launch/meeting.h"
+#include "launch/restart.h"
 
 #include <lockstep/version.h>
 
@@ -41,6 +42,9 @@ static lk_status check_backend(const lki_connect_options *options, const lki_rol
                         options->backend);
     if (wants(options, "self") && role->world_size > 1)
         return lki_fail(LK_ERR_CONFIG, "--comm self is for one rank, not %d", role->world_size);
+    if (wants(options, "mpi") && lki_restarts_allowed() > 0)
+        return lki_fail(LK_ERR_CONFIG, "--comm mpi: MPI cannot start a lost rank again: leave --comm or "
+                                       "--max-restarts out");
     if (wants(options, "mpi") && role->shm_fd >= 0)
         return lki_fail(LK_ERR_CONFIG, "--comm mpi is not for forked ranks: start them with mpirun or srun");
     return LK_OK;
@@ -462,6 +466,21 @@ static lk_status read_limit(lki_setting setting, int64_t *limit_ms)
     return LK_OK;
 }
 
+static bool have_met;
+
+bool lki_ranks_have_met(void)
+{
+    return have_met;
+}
+
+/* MPI ends a job that has lost a process: ranks that may be started again meet without it. */
+static bool speaks_mpi(const lki_role *role, const lki_connect_options *options)
+{
+    if (lki_restarts_allowed() > 0) return false;
+    return (wants(options, "mpi") && role->source == LKI_ROLE_SLURM) ||
+           (role->source == LKI_ROLE_MPI && !wants(options, "gloo") && !wants(options, "nccl"));
+}
+
 lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_options *given)
 {
     lki_connect_options limited = given ? *given : (lki_connect_options){0}, *options = &limited;
@@ -471,6 +490,7 @@ lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_opti
     LKI_TRY(read_limit(LKI_SETTING_JOIN_TIMEOUT, &limited.join_timeout_ms));
     LKI_TRY(read_limit(LKI_SETTING_COMM_TIMEOUT, &limited.timeout_ms));
     LKI_TRY(lki_setting_check(LKI_SETTING_LINK_TIMEOUT)); /* whoever opens a link cannot fail over it */
+    if (lki_restarts_allowed() > 0) LKI_TRY(lki_meet_without_mpi(role));
     if (role->world_size == 1) {
         role->local_rank = 0;
         role->local_size = 1;
@@ -478,12 +498,12 @@ lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_opti
     }
     if (role->shm_fd >= 0)
         status = connect_forked(out, role, options);
-    else if ((wants(options, "mpi") && role->source == LKI_ROLE_SLURM) ||
-             (role->source == LKI_ROLE_MPI && !wants(options, "gloo") && !wants(options, "nccl")))
+    else if (speaks_mpi(role, options))
         status = connect_by_mpi(out, role, options);
     else
         status = connect_by_store(out, role, options);
     if (status == LK_OK && role->local_size > 0) lki_share_cores(role->local_size);
     if (status == LK_OK) pin_unbound(role, options);
+    have_met = have_met || status == LK_OK;
     return status;
 }

@@ -22,4 +22,7 @@ typedef struct lki_connect_options {
  * cores are pinned to their share. */
 lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_options *options);
 
+/* Whether ranks of this process have connected before: all of them were there once. */
+bool lki_ranks_have_met(void);
+
 #endif

@@ -9,6 +9,7 @@
 #include "comm/net.h"
 #include "comm/store/store_wire.h"
 #include "launch/ranks.h"
+#include "launch/restart.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { DEFAULT_JOIN_TIMEOUT_MS = 120000, GOODBYE_MS = 5000 };
@@ -158,6 +160,13 @@ static lk_status nothing_found(const lki_role *role, const lki_error *foreign, l
                            role->port + role->port_count - 1, role->master);
 }
 
+/* The store of an attempt that has failed takes nobody in. It ends soon, and then comes that of the next one.
+ */
+static void rest(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+}
+
 static lk_status find_store(lki_meeting *meeting, const lki_role *role, int64_t deadline_ns)
 {
     lki_error foreign = {0};
@@ -169,15 +178,19 @@ static lk_status find_store(lki_meeting *meeting, const lki_role *role, int64_t 
             int port = meeting->server ? lki_store_server_port(meeting->server) : role->port + i;
             int64_t left = left_ms(deadline_ns);
             status = try_port(meeting, role, port, turn_ms < left ? turn_ms : left);
-            bool may_come = status == LK_ERR_TIMEOUT || status == LK_ERR_NOT_FOUND;
+            if (status == LK_ERR_STOPPED && lki_restarts_allowed() > 0) rest();
+            bool may_come = status == LK_ERR_TIMEOUT || status == LK_ERR_NOT_FOUND ||
+                            (status == LK_ERR_STOPPED && lki_restarts_allowed() > 0);
             if (may_come) continue;
+            if (status == LK_ERR_STOPPED) return LK_ERR_PEER; /* the sentence is the job's */
             if (status == LK_OK || !may_be_elsewhere(meeting, role)) return status;
             if (!strstr(foreign.sentence, "another job"))
                 foreign.status = LK_OK; /* that one tells the most */
             lki_error_keep(&foreign, status);
         }
         if (lki_now_ns() >= deadline_ns) return nothing_found(role, &foreign, status);
-        if (!told) lki_log(LKI_LOG_INFO, "rank %d goes on trying: %s", role->rank, lk_error());
+        if (!told && status != LK_ERR_STOPPED)
+            lki_log(LKI_LOG_INFO, "rank %d goes on trying: %s", role->rank, lk_error());
         told = true;
     }
 }

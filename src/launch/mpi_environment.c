@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+enum { PORT_COUNT = 16 };
+
 /* The variables of each launcher, the most telling first. */
 typedef struct mpi_names {
     const char *rank, *size, *local_rank, *local_size;
@@ -29,6 +31,24 @@ static void choose_token(lki_role *role, const char *const *environment)
         return;
     }
     snprintf(role->token, sizeof role->token, "mpi");
+}
+
+lk_status lki_meet_without_mpi(lki_role *role)
+{
+    if (role->source != LKI_ROLE_MPI || role->world_size == 1) return LK_OK;
+    if (role->world_size < 1)
+        return lki_fail(LK_ERR_CONFIG,
+                        "--max-restarts: this MPI does not say how many ranks there are before "
+                        "it is started: leave --max-restarts out");
+    if (role->master[0]) return LK_OK;
+    if (role->local_size != role->world_size)
+        return lki_fail(LK_ERR_CONFIG,
+                        "--max-restarts: MPI cannot start a lost rank again, so the ranks meet without it: "
+                        "--host or MASTER_ADDR must give the address of rank 0");
+    snprintf(role->master, sizeof role->master, "127.0.0.1");
+    role->port = lki_port_of_text(role->token, 0);
+    role->port_count = PORT_COUNT;
+    return LK_OK;
 }
 
 lk_status lki_mpi_role(lki_role *out, const char *const *environment, bool *found)

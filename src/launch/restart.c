@@ -25,6 +25,13 @@ static sigset_t watched_signals(void)
     return set;
 }
 
+static int allowed;
+
+int lki_restarts_allowed(void)
+{
+    return allowed;
+}
+
 static _Noreturn void be_the_attempt(lki_attempt attempt, void *context, int number, pid_t parent,
                                      const sigset_t *mask)
 {
@@ -61,8 +68,8 @@ static int wait_for(pid_t pid, const sigset_t *set, bool *told)
 }
 
 /* One attempt; *again says whether another one makes sense. */
-static lk_status run_once(int *exit_code, lki_attempt attempt, void *context, int number, const sigset_t *set,
-                          const sigset_t *mask, bool *again)
+static lk_status run_once(int *exit_code, lki_attempt attempt, void *context, int number, int rank,
+                          const sigset_t *set, const sigset_t *mask, bool *again)
 {
     bool told = false;
     pid_t parent = getpid();
@@ -75,12 +82,14 @@ static lk_status run_once(int *exit_code, lki_attempt attempt, void *context, in
     *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     *again = !told && (WIFSIGNALED(status) || *exit_code == LKI_EXIT_PEER);
     if (!WIFSIGNALED(status)) return LK_OK;
-    return lki_fail(LK_ERR_PEER, "rank 0 (process %d) was killed by signal %d (%s)", (int)pid,
+    return lki_fail(LK_ERR_PEER, "rank %d (process %d) was killed by signal %d (%s)", rank, (int)pid,
                     WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
-lk_status lki_run_with_restarts(int *exit_code, lki_attempt attempt, void *context, int max_restarts)
+lk_status lki_run_with_restarts(int *exit_code, lki_attempt attempt, void *context, int max_restarts,
+                                int rank)
 {
+    allowed = max_restarts;
     sigset_t set = watched_signals(), mask;
     struct sigaction usual = {.sa_handler = SIG_DFL}, before;
     lk_status status;
@@ -88,10 +97,11 @@ lk_status lki_run_with_restarts(int *exit_code, lki_attempt attempt, void *conte
     sigprocmask(SIG_BLOCK, &set, &mask);
     for (int number = 0;; number++) {
         bool again;
-        status = run_once(exit_code, attempt, context, number, &set, &mask, &again);
+        status = run_once(exit_code, attempt, context, number, rank, &set, &mask, &again);
         if (!again || number == max_restarts) break;
         if (status != LK_OK) lki_log(LKI_LOG_WARNING, "%s", lk_error());
     }
+    allowed = 0;
     sigprocmask(SIG_SETMASK, &mask, NULL);
     sigaction(SIGCHLD, &before, NULL);
     return status;

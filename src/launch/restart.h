@@ -1,8 +1,11 @@
-/* Running a job of local ranks again when one of them has died.
+/* Running a job again when one of its ranks has died.
  *
  * Each attempt is a process of its own, forked from this one, so that it starts from nothing but what it
  * reads: also the death of rank 0 is survived. This process only waits, passes on SIGINT, SIGTERM,
- * SIGUSR1 and SIGTSTP, and counts. Call it from the main thread, before other threads exist. */
+ * SIGUSR1 and SIGTSTP, and counts. Call it from the main thread, before other threads exist.
+ *
+ * Ranks that were started one by one have such a process each. All attempts end when a rank dies, and the
+ * ranks of the next attempts meet again. */
 #ifndef LKI_LAUNCH_RESTART_H
 #define LKI_LAUNCH_RESTART_H
 
@@ -14,8 +17,16 @@ enum { LKI_EXIT_PEER = 75 }; /* another rank has died: the process that ends wit
  * attempt. */
 typedef int (*lki_attempt)(void *context, int number);
 
-/* *exit_code is the last attempt's. LK_ERR_PEER where that was killed itself: the sentence says by what. An
- * attempt that ends after this process was told to stop is the last one. */
-lk_status lki_run_with_restarts(int *exit_code, lki_attempt attempt, void *context, int max_restarts);
+/* Whether this process is an attempt that may be followed by another one: how often the ranks may meet again.
+ * 0 in all other processes. */
+int lki_restarts_allowed(void);
+
+/* Begins the reason that a rank gives the others if its own run has failed: no other attempt would help. */
+#define LKI_RUN_FAILED "its run failed: "
+
+/* *exit_code is the last attempt's. LK_ERR_PEER where that was killed itself: the sentence says by what, and
+ * that it was `rank`. An attempt that ends after this process was told to stop is the last one. */
+lk_status lki_run_with_restarts(int *exit_code, lki_attempt attempt, void *context, int max_restarts,
+                                int rank);
 
 #endif

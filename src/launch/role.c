@@ -86,12 +86,20 @@ static lk_status role_from_flags(lki_role *out, const lki_launch_flags *flags, c
     return LK_OK;
 }
 
+int lki_port_of_text(const char *text, int number)
+{
+    enum { FIRST_PORT = 12000, PORT_RANGE = 16000 };
+    uint32_t hash = 2166136261u ^ (uint32_t)number;
+    for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
+    return FIRST_PORT + (int)((hash ^ hash >> 16) % PORT_RANGE);
+}
+
 /* torchrun's agent keeps MASTER_PORT for a store of its own. Every rank finds the same other ports from what
  * the agent told them, below those that systems hand out by themselves. The token tells the job's restarts
  * apart. */
 static void leave_port_to_agent(lki_role *role, const char *const *environment)
 {
-    enum { FIRST_PORT = 12000, PORT_RANGE = 16000, PORT_COUNT = 16 };
+    enum { PORT_COUNT = 16 };
     const char *holds = lki_environment_get(environment, "TORCHELASTIC_USE_AGENT_STORE");
     const char *run = lki_environment_get(environment, "TORCHELASTIC_RUN_ID");
     const char *restart = lki_environment_get(environment, "TORCHELASTIC_RESTART_COUNT");
@@ -99,9 +107,7 @@ static void leave_port_to_agent(lki_role *role, const char *const *environment)
     if (!holds || strcmp(holds, "True") != 0) return;
     snprintf(role->token + length, sizeof role->token - length, " %.64s %.16s", run ? run : "",
              restart ? restart : "0");
-    uint32_t hash = 2166136261u ^ (uint32_t)role->port;
-    for (const char *c = run ? run : ""; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
-    role->port = FIRST_PORT + (int)((hash ^ hash >> 16) % PORT_RANGE);
+    role->port = lki_port_of_text(run ? run : "", role->port);
     role->port_count = PORT_COUNT;
 }
 

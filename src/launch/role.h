@@ -84,5 +84,10 @@ lk_status lki_slurm_role(lki_role *out, const lki_launch_flags *flags, const cha
  * has one: slurm_node.c. */
 void lki_slurm_find_master(lki_role *role);
 lk_status lki_mpi_role(lki_role *out, const char *const *environment, bool *found);
+/* Gives a role that came from MPI a place where its ranks meet by themselves; others stay as they are. */
+lk_status lki_meet_without_mpi(lki_role *role);
+/* A port of the range that is left to jobs which nobody has given one: the same for the same text and number.
+ */
+int lki_port_of_text(const char *text, int number);
 
 #endif

@@ -129,6 +129,19 @@ static int64_t batches_to_next_look(int64_t ns_a_batch)
     return count < 1 ? 1 : count > STOP_CHECK_BATCHES ? STOP_CHECK_BATCHES : count;
 }
 
+/* By rank 0's steady clock, whatever the others' say. */
+static bool is_time_to_save(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    int64_t every_ns = (int64_t)(run->given.options.save_every_minutes * 60e9), now = lki_now_ns();
+    if (run->given.options.save_every_minutes <= 0 || !runner->is_train_loader || runner->rank != 0)
+        return false;
+    if (run->stop.saved_ns == 0) run->stop.saved_ns = now;
+    if (now - run->stop.saved_ns < every_ns) return false;
+    run->stop.saved_ns = now;
+    return true;
+}
+
 /* The signal by which any rank was asked to stop; 0 for none. Costs a message, so it is asked every few
  * batches, about four times per second if they are slow, and `at_end` of a train loader. */
 static lk_status stop_asked(lk_runner *runner, bool at_end, int *out)
@@ -136,14 +149,18 @@ static lk_status stop_asked(lk_runner *runner, bool at_end, int *out)
     lki_run *run = runner->run;
     int64_t asked = run->stop.flag ? *run->stop.flag : 0;
     *out = (int)asked;
-    if (!run->ranks.comm || run->ranks.comm->size == 1) return LK_OK;
+    if (!run->ranks.comm || run->ranks.comm->size == 1) {
+        run->stop.save_due = run->stop.save_due || is_time_to_save(runner);
+        return LK_OK;
+    }
     *out = 0;
     /* Only where all ranks take as many batches may all of them ask: in training, and before the rest. */
     if (!runner->is_train_loader && (at_end || runner->loader_batch_step > 0)) return LK_OK;
     if (runner->is_train_loader && !at_end && --run->stop.look.batches_left > 0) return LK_OK;
     int64_t now = lki_now_ns(), taken = run->stop.look.batches;
-    int64_t said[] = {asked, taken ? (now - run->stop.look.ns) / taken : 0};
-    LKI_TRY(lk_comm_all_reduce(run->ranks.comm, said, 2, LK_I64, LK_REDUCE_MAX));
+    int64_t said[] = {asked, taken ? (now - run->stop.look.ns) / taken : 0, is_time_to_save(runner)};
+    LKI_TRY(lk_comm_all_reduce(run->ranks.comm, said, 3, LK_I64, LK_REDUCE_MAX));
+    run->stop.save_due = run->stop.save_due || said[2];
     if (runner->is_train_loader && !at_end) {
         run->stop.look.batches = run->stop.look.batches_left = taken ? batches_to_next_look(said[1]) : 1;
         run->stop.look.ns = lki_now_ns();

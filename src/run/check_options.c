@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MAX_MINUTES = 1000000 };
+
 static lk_status check_counts(const lk_train_options *options)
 {
     const struct {
@@ -39,6 +41,14 @@ static lk_status check_scaler(const lk_train_options *options, lk_dtype precisio
     return lki_fail(LK_ERR_INVALID,
                     "scaler: only a loss in fp16 is scaled: add .precision = \"fp16\", or leave "
                     "the scaler's numbers out");
+}
+
+static lk_status check_minutes(const lk_train_options *options)
+{
+    double minutes = options->save_every_minutes;
+    if (minutes >= 0 && minutes <= MAX_MINUTES) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "save_every_minutes: expected a number from 0 to %d, found %g",
+                    MAX_MINUTES, minutes);
 }
 
 static lk_status check_autoresume(const lk_train_options *options)
@@ -77,6 +87,7 @@ lk_status lki_check_train_options(const lk_train_options *options, lk_dtype prec
     LKI_TRY(check_scaler(options, precision));
     if (options->show < LK_SHOW_DEFAULT || options->show > LK_SHOW_ALL)
         return lki_fail(LK_ERR_INVALID, "show: expected one of lk_show, found %d", (int)options->show);
+    LKI_TRY(check_minutes(options));
     LKI_TRY(check_hparams(options->hparams));
     LKI_TRY(check_profile(options));
     if (options->datasets.per_gpu_scaling)
@@ -100,12 +111,15 @@ static lk_status check_checkpoints(const lki_run *run)
     bool given = find(run, "Checkpoint") != NULL;
     const char *what = options->load_best_on_end ? "load_best_on_end"
                        : options->autoresume     ? "autoresume"
-                                                 : "save_every";
+                       : options->save_every     ? "save_every"
+                                                 : "save_every_minutes";
+    bool wanted = options->load_best_on_end || options->autoresume || options->save_every ||
+                  options->save_every_minutes > 0;
     if (options->load_best_on_end && given)
         return lki_fail(LK_ERR_INVALID,
                         "load_best_on_end: the run has a CheckpointCallback of its own: set its "
                         ".load_best_on_end instead");
-    if ((!options->load_best_on_end && !options->autoresume && !options->save_every) || given) return LK_OK;
+    if (!wanted || given) return LK_OK;
     if (!run->given.logdir)
         return lki_fail(LK_ERR_INVALID, "%s: the run keeps no checkpoints without a logdir: add one", what);
     if (options->no_checkpoints || options->check || options->overfit || find(run, "SkipCheckpoint"))

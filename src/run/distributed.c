@@ -8,6 +8,7 @@
 #include "launch/connect.h"
 #include "launch/devices.h"
 #include "launch/ranks.h"
+#include "launch/restart.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
 #include "resume/kept_optimizer.h"
@@ -18,6 +19,7 @@
 
 #include <lockstep/launch.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,6 +129,16 @@ static lk_status connect_ranks(lk_comm **comm, const lki_run *run)
     return status;
 }
 
+/* What a rank that ends tells the others. A peer's death ends an attempt; what this rank did wrong itself
+ * ends the job, and a launcher that would start it again must be able to tell: lki_is_end_of_job. */
+static void tell_end(lk_comm *comm, lk_status status, const char *sentence)
+{
+    char reason[sizeof((lki_error *)0)->sentence + sizeof LKI_RUN_FAILED];
+    bool is_peers = status == LK_ERR_PEER || status == LK_ERR_TIMEOUT;
+    snprintf(reason, sizeof reason, "%s%s", is_peers ? "" : LKI_RUN_FAILED, sentence);
+    lk_comm_abort(comm, reason);
+}
+
 static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner *runner))
 {
     lk_comm *comm;
@@ -137,7 +149,7 @@ static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner
     if (status && !runner->run->stop.stopped) {
         lki_error first = {0};
         lki_error_keep(&first, status);
-        lk_comm_abort(comm, first.sentence);
+        tell_end(comm, status, first.sentence);
         lki_error_restore(&first);
     }
     /* Steps hold the comm: a later run on this runner makes its own. */

@@ -189,6 +189,7 @@ static lk_status describe_run(FILE *out, const lk_runner *runner)
     fprintf(out, "num_epochs %lld\n", (long long)runner->num_epochs);
     fprintf(out, "limit of %d batches per epoch\n", run->loaders.batch_limit);
     fprintf(out, "save_every %d\n", run->given.options.save_every);
+    fprintf(out, "save_every_minutes %g\n", run->given.options.save_every_minutes);
     fprintf(out, "profile %s\n", run->given.options.profile ? "on" : "off");
     fprintf(out, "scheduler %s\n", runner->scheduler ? lk_scheduler_name(runner->scheduler) : "none");
     fprintf(out, "%d loaders\n", run->loaders.count);

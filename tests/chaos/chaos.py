@@ -1,9 +1,12 @@
 """Disturbs training jobs of real processes at random moments, and compares their weights with those of undisturbed jobs.
 
 A job is one of:
-  local   forked ranks with --max-restarts: the command itself goes on after each fault
-  gloo    ranks that are started one by one and speak Gloo: after each fault all survivors must end, and all
-          ranks are started again with --autoresume last
+  local      forked ranks with --max-restarts: the command itself goes on after each fault
+  gloo       ranks that are started one by one and speak Gloo: after each fault all survivors must end, and all
+             ranks are started again with --autoresume last
+  hand       ranks that are started one by one with --max-restarts and share memory: the ranks meet again
+  hand-gloo  the same over Gloo
+  mpi        the same under mpirun
 
 A fault is SIGKILL, SIGSTOP for a moment and then SIGCONT, or SIGTERM, to a random rank at a random moment of the job. Job I of seed S is
 always the same schedule; where the moment falls depends on the machine."""
@@ -49,13 +52,13 @@ def write_data():
         file.write(CONFIG)
 
 
-def children(pid):
-    """The processes that `pid` has started, and theirs."""
+def children(pid, depth=9):
+    """The processes that `pid` has started, and theirs, `depth` generations of them."""
     found = []
     try:
         for task in os.listdir(f'/proc/{pid}/task'):
             for child in open(f'/proc/{pid}/task/{task}/children').read().split():
-                found += [int(child)] + children(int(child))
+                found += [int(child)] + (children(int(child), depth - 1) if depth > 1 else [])
     except OSError:
         pass  # it has ended meanwhile
     return found
@@ -105,8 +108,8 @@ def disturb(pid, fault, draw):
 
 
 class Chaos:
-    def __init__(self, command, port, limit):
-        self.command, self.port, self.limit = command, port, limit
+    def __init__(self, command, port, limit, kinds):
+        self.command, self.port, self.limit, self.kinds = command, port, limit, kinds
         self.expected, self.seconds = {}, {}  # by kind and ranks
         self.started = []  # whatever happens, nothing of these is left
         self.faults = {'SIGKILL': 0, 'SIGSTOP': 0, 'SIGTERM': 0}
@@ -114,12 +117,16 @@ class Chaos:
     def start(self, kind, ranks, logdir, again):
         base = [self.command, 'run', '-C', 'config.yml', '--logdir', logdir, '--save-every', '15']
         base += ['--autoresume', 'last'] if again else []
+        restarts = ['--max-restarts', '20']
         if kind == 'local':
-            lines = [base + ['--nproc', str(ranks), '--max-restarts', '20']]
+            lines = [base + ['--nproc', str(ranks)] + restarts]
+        elif kind == 'mpi':
+            lines = [['mpirun', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none', '-np', str(ranks)] + base + restarts]
         else:
             self.port += 1
-            lines = [base + ['--world-size', str(ranks), '--rank', str(r), '--host', '127.0.0.1', '--port', str(self.port),
-                             '--comm', 'gloo'] for r in range(ranks)]
+            comm = ['--comm', 'gloo'] if 'gloo' in kind else []
+            lines = [base + ['--world-size', str(ranks), '--rank', str(r), '--host', '127.0.0.1', '--port', str(self.port)] + comm +
+                     (restarts if 'hand' in kind else []) for r in range(ranks)]
         environment = dict(os.environ, LOCKSTEP_JOIN_TIMEOUT=str(JOIN_S), LOCKSTEP_COMM_TIMEOUT='300')
         processes = []
         for r, line in enumerate(lines):
@@ -152,11 +159,18 @@ class Chaos:
         self.seconds[kind, ranks] = time.time() - begin
         self.expected[kind, ranks] = self.hash_of(logdir)
 
-    def strike(self, processes, draw, seconds):
+    def strike(self, kind, processes, draw, seconds):
         """One fault, at a moment of the job's usual time. Returns its name and the rank."""
         wait_until(processes, time.time() + draw.uniform(0, seconds))
         name = draw.choice(['SIGKILL', 'SIGKILL', 'SIGSTOP', 'SIGTERM'])
-        if len(processes) > 1:
+        if kind != 'local' and kind != 'gloo':  # each command waits for its attempt, which is the rank
+            waiting = [p.pid for p in processes] if len(processes) > 1 else children(processes[0].pid, 1)
+            rank = draw.randrange(len(waiting)) if waiting else 0
+            attempts = children(waiting[rank], 1) if waiting else []
+            pid = attempts[0] if attempts else None
+            if name == 'SIGTERM':
+                name = 'SIGKILL'
+        elif len(processes) > 1:
             rank = draw.randrange(len(processes))
             pid = processes[rank].pid
         else:  # the command waits; its first child is rank 0, and theirs are the others
@@ -172,7 +186,7 @@ class Chaos:
 
     def run(self, seed):
         draw = random.Random(seed)
-        kind, ranks = draw.choice(['local', 'gloo', 'gloo']), draw.choice([2, 3])
+        kind, ranks = draw.choice(self.kinds), draw.choice([2, 3])
         self.expect(kind, ranks)
         logdir, processes, struck, since = 'disturbed', [], [], time.time()
         shutil.rmtree(logdir, ignore_errors=True)
@@ -182,8 +196,8 @@ class Chaos:
                 if not processes:
                     processes = self.start(kind, ranks, logdir, attempt > 0)
                 if attempt < faults:
-                    struck.append(self.strike(processes, draw, self.seconds[kind, ranks]))
-                    if kind == 'local' or struck[-1][0] == 'SIGSTOP':
+                    struck.append(self.strike(kind, processes, draw, self.seconds[kind, ranks]))
+                    if kind != 'gloo' or struck[-1][0] == 'SIGSTOP':
                         continue
                 begin = time.time()
                 if not wait_until(processes, begin + self.limit):
@@ -210,9 +224,11 @@ def main():
     parser.add_argument('--seed', type=int, default=1, help='of the schedules (%(default)s)')
     parser.add_argument('--limit', type=int, default=90, help='seconds that a job may need to end after a fault (%(default)s)')
     parser.add_argument('--port', type=int, default=21000, help='first port for ranks over Gloo (%(default)s)')
+    parser.add_argument('--kinds', default='local,gloo,gloo,hand,hand-gloo,mpi', help='which jobs to draw from (%(default)s)')
     parser.add_argument('--verbose', action='store_true', help='one line per job')
     options = parser.parse_args()
-    chaos = Chaos(os.path.abspath(options.command), options.port, options.limit)
+    kinds = [kind for kind in options.kinds.split(',') if kind != 'mpi' or shutil.which('mpirun')]
+    chaos = Chaos(os.path.abspath(options.command), options.port, options.limit, kinds)
     folder, begin, bad = tempfile.mkdtemp(prefix='lockstep-chaos-'), time.time(), 0
     os.environ.setdefault('XDG_CONFIG_HOME', folder)
     os.chdir(folder)

@@ -2,6 +2,9 @@
  */
 #include "command.h"
 
+#include "comm/comm.h"
+#include "comm/net.h"
+
 #include <lockstep/checkpoint.h>
 
 #include <fcntl.h>
@@ -175,11 +178,161 @@ static void test_ctrl_z(void **state)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 }
 
+/* ---- Ranks that are started one by one: each has a process that waits ---- */
+
+enum { HAND_COUNT = 3 };
+
+static int port_of_test(void)
+{
+    int fd, port = 0;
+    lkt_ok(lki_net_listen(&fd, &port));
+    close(fd);
+    return port;
+}
+
+/* Rank `rank` of a job by hand, its stderr in FOLDER/err-RANK. More words may follow. */
+static pid_t start_by_hand(int rank, int port, const char *const *words)
+{
+    char number[16], port_text[16], err[32];
+    const char *line[32] = {"lockstep",     "run",       "-C",     LK_SOURCE_DIR "/examples/mnist.yml",
+                            "--world-size", "3",         "--rank", number,
+                            "--host",       "127.0.0.1", "--port", port_text};
+    int count = 12;
+    pid_t pid = fork();
+    if (pid != 0) return pid;
+    snprintf(number, sizeof number, "%d", rank);
+    snprintf(port_text, sizeof port_text, "%d", port);
+    snprintf(err, sizeof err, "err-%d", rank);
+    while (*words) line[count++] = *words++;
+    if (chdir(folder) != 0) _exit(3);
+    setenv("LOCKSTEP_TOKEN", "the ranks of test_restart", 1);
+    setenv("LOCKSTEP_JOIN_TIMEOUT", "300", 1);
+    dup2(open(err, O_WRONLY | O_CREAT | O_TRUNC, 0644), STDERR_FILENO);
+    dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+    execv(LK_BUILD_DIR "/lockstep", (char *const *)line);
+    _exit(4);
+}
+
+static void read_err(int rank, char *text, size_t capacity)
+{
+    char path[1300];
+    snprintf(path, sizeof path, "%s/err-%d", folder, rank);
+    read_whole(path, text, capacity);
+}
+
+static void wait_for_hands(const pid_t *runs, int exit_code)
+{
+    char text[16384];
+    for (int rank = 0; rank < HAND_COUNT; rank++) {
+        int status;
+        assert_int_equal(waitpid(runs[rank], &status, 0), runs[rank]);
+        read_err(rank, text, sizeof text);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != exit_code)
+            fail_msg("rank %d, status %d: %s", rank, status, text);
+    }
+}
+
+/* One after the other: rank 1, and rank 0, which has the store and the checkpoints. */
+static void check_by_hand(const char *comm)
+{
+    const char *words[] = {"--logdir",    "hands",          "-e", "8",      "-b", "128",
+                           "--overwrite", "--max-restarts", "3",  "--comm", comm, NULL};
+    char text[16384], expected[LK_HASH_LENGTH + 1], actual[LK_HASH_LENGTH + 1];
+    static const int victims[] = {1, 0};
+    pid_t runs[HAND_COUNT], attempts[HAND_COUNT] = {0};
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("cli_restart"));
+    int port = port_of_test(), status;
+    const char *alone[] = {"--logdir", "alone", "-e", "8", "-b", "128", "--comm", comm, NULL};
+    for (int rank = 0; rank < HAND_COUNT; rank++) runs[rank] = start_by_hand(rank, port, alone);
+    wait_for_hands(runs, 0);
+    weights_of("alone", expected);
+    for (int rank = 0; rank < HAND_COUNT; rank++) runs[rank] = start_by_hand(rank, port, words);
+    for (int i = 0; i < 2; i++) {
+        ino_t before = checkpoint("hands");
+        pid_t attempt = 0;
+        while (checkpoint("hands") == before || attempt == 0 || attempt == attempts[victims[i]]) {
+            assert_false(ended(runs[0], &status));
+            attempt = child_of(runs[victims[i]]);
+            nap();
+        }
+        for (int rank = 0; rank < HAND_COUNT; rank++) attempts[rank] = child_of(runs[rank]);
+        kill(attempt, SIGKILL);
+    }
+    wait_for_hands(runs, 0);
+    read_err(0, text, sizeof text);
+    lkt_contains(text, "rank 0 (process ");
+    lkt_contains(text, "restart 2 of 3, from hands/checkpoints/runner.last.safetensors");
+    weights_of("hands", actual);
+    assert_string_equal(actual, expected);
+}
+
+static void test_by_hand(void **state)
+{
+    (void)state;
+    need_children_files();
+    check_by_hand("auto");
+}
+
+static void test_by_hand_over_gloo(void **state)
+{
+    (void)state;
+    need_children_files();
+    if (!lki_comm_has_gloo()) skip();
+    check_by_hand("gloo");
+}
+
+/* What a rank did wrong itself ends the job: no other attempt is made, and all have its sentence. */
+static void test_own_failure(void **state)
+{
+    (void)state;
+    pid_t runs[HAND_COUNT];
+    char text[16384];
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("cli_restart"));
+    char path[1300];
+    snprintf(path, sizeof path, "%s/no-folder", folder);
+    close(open(path, O_WRONLY | O_CREAT, 0644));
+    const char *words[] = {"--logdir", "no-folder/logs", "--num-epochs", "1", "--max-restarts", "3", NULL};
+    int port = port_of_test();
+    for (int rank = 0; rank < HAND_COUNT; rank++) runs[rank] = start_by_hand(rank, port, words);
+    wait_for_hands(runs, 1);
+    for (int rank = 0; rank < HAND_COUNT; rank++) {
+        read_err(rank, text, sizeof text);
+        lkt_contains(text, "no-folder");
+        assert_null(strstr(text, "restart 1 of"));
+    }
+}
+
+/* Told to stop, one rank tells the others, and no attempt follows. */
+static void test_stop_by_hand(void **state)
+{
+    (void)state;
+    pid_t runs[HAND_COUNT];
+    char text[16384];
+    need_children_files();
+    snprintf(folder, sizeof folder, "%s", lkt_scratch_folder("cli_restart"));
+    const char *words[] = {"--logdir", "hands", "--num-epochs", "100000", "--max-restarts", "3", NULL};
+    int port = port_of_test();
+    for (int rank = 0; rank < HAND_COUNT; rank++) runs[rank] = start_by_hand(rank, port, words);
+    while (!checkpoint("hands")) nap();
+    kill(runs[1], SIGTERM);
+    for (int rank = 0; rank < HAND_COUNT; rank++) {
+        int status;
+        assert_int_equal(waitpid(runs[rank], &status, 0), runs[rank]);
+        read_err(rank, text, sizeof text);
+        lkt_contains(text, "stopped by a signal in epoch");
+        assert_null(strstr(text, "restart 1 of"));
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
-    check_refused(NULL, "run " CONFIG " --max-restarts 2 --rank 0 --world-size 2 --host localhost", 2,
-                  "--max-restarts is for ranks that this process starts itself");
+    const said *r =
+        lockstep("run " CONFIG " --max-restarts 2 --rank 0 --world-size 2 --host localhost --comm mpi");
+    assert_int_equal(r->exit_code, 2);
+    lkt_contains(r->err, "--comm mpi: MPI cannot start a lost rank again");
+    assert_null(strstr(r->err, "restart 1 of"));
     check_refused(NULL, "run " CONFIG " --max-restarts -1", 2, "--max-restarts: expected at least 0");
 }
 
@@ -189,6 +342,10 @@ int main(void)
         cmocka_unit_test(test_killed_ranks),
         cmocka_unit_test(test_no_more_than_so_often),
         cmocka_unit_test(test_ctrl_z),
+        cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_by_hand_over_gloo),
+        cmocka_unit_test(test_own_failure),
+        cmocka_unit_test(test_stop_by_hand),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,7 +55,8 @@ typedef struct lki_store_options {
 } lki_store_options;
 
 /* LK_ERR_TIMEOUT where nobody answers, LK_ERR_PEER where the other side is no store of this job, or has been
- * there and is gone. */
+ * there and is gone. LK_ERR_STOPPED with the job's sentence where it has failed already: a rank cannot
+ * register any more. */
 lk_status lki_store_connect(lki_store_client **out, const lki_store_options *options);
 /* Says goodbye. NULL is fine. */
 void lki_store_close(lki_store_client *store);

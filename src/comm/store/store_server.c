@@ -225,6 +225,15 @@ static lk_status check_claims(const lki_store_server *server, int rank, int worl
     return LK_OK;
 }
 
+/* Who comes now is too late for this job. If it is started again, it is too early for the next one. */
+static void tell_failure(lki_store_server *server, lki_client *client)
+{
+    const lki_bytes *failure =
+        lki_table_get(&server->table, LKI_STORE_FAILED_KEY, strlen(LKI_STORE_FAILED_KEY));
+    lki_server_reply(client, LK_ERR_STOPPED, failure->data, failure->length);
+    client->closing = true;
+}
+
 static size_t take_proof(lki_store_server *server, lki_client *client)
 {
     unsigned char expected[LKI_WIRE_MAC];
@@ -243,6 +252,10 @@ static size_t take_proof(lki_store_server *server, lki_client *client)
     bool registers = le32toh(client->hello.flags) & LKI_WIRE_REGISTERS;
     if (check_claims(server, rank, world_size, registers) != LK_OK) {
         refuse(client);
+        return sizeof expected;
+    }
+    if (registers && lki_server_has_failed(server)) {
+        tell_failure(server, client);
         return sizeof expected;
     }
     client->rank = rank;
