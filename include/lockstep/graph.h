@@ -16,6 +16,7 @@
 #ifndef LOCKSTEP_GRAPH_H
 #define LOCKSTEP_GRAPH_H
 
+#include <lockstep/arguments.h>
 #include <lockstep/sized.h>
 #include <lockstep/sys/engine.h>
 #include <lockstep/sys/op.h>
@@ -266,6 +267,37 @@ lk_value *lk_op_layer_norm(lk_value *x, lk_value *weight, lk_value *bias, int ax
 lk_value *lk_op_group_norm(lk_value *x, lk_value *weight, lk_value *bias, int64_t group_count, double eps);
 /* The identity in a graph that is not for training. */
 lk_value *lk_op_dropout(lk_value *x, double p);
+
+/* torch.nn.functional.scaled_dot_product_attention: softmax(q k^T scale + masks) v of each head,
+ * with memory that grows with the length of the sequences and not with its square. query
+ * (B, H, L, D), key (B, H, S, D), value (B, H, S, E) -> (B, H, L, E), or each without H. Key and
+ * value may have fewer heads: then H / G heads of the query share one.
+ *
+ * With another layout the dimensions come in another order: see lk_attention_layout in
+ * <lockstep/sys/op.h>. With `heads`, operands may have three dimensions, (B, L, H D) or
+ * (L, B, H D). One linear layer may give all three: if value is NULL, key holds the heads of the
+ * key and then those of the value; if key is NULL too, query holds the heads of query, key and
+ * value. None of this copies anything.
+ *
+ * A query that may see no key gives NaN, as in PyTorch. A trainable attn_mask, and `weights`, keep
+ * the whole matrix of weights in memory; so do second gradients, which need p = 0. */
+typedef struct lk_attention_options {
+    size_t struct_size;
+    /* Broadcasts to (B, H, L, S). Of bool: true lets a key take part; else it is added. */
+    lk_value *attn_mask;
+    lk_value *key_padding_mask; /* (B, S), likewise */
+    bool mask_forbids;          /* a true takes a key away, as in MultiheadAttention */
+    bool is_causal;             /* query i sees keys 0 to i */
+    double dropout_p;           /* of the weights, in a training graph */
+    double scale;               /* 0: 1 / sqrt(D) */
+    lk_attention_layout layout;
+    int64_t heads, kv_heads; /* of operands that do not show them; kv_heads 0: heads */
+    lk_value **weights;      /* receives the weights after dropout, (B, H, L, S) */
+} lk_attention_options;
+lk_value *lk_op_scaled_dot_product_attention_with(lk_value *query, lk_value *key, lk_value *value,
+                                                  const lk_attention_options *options);
+#define lk_op_scaled_dot_product_attention(...)                                                              \
+    LK_CALL3_(lk_op_scaled_dot_product_attention_with, lk_attention_options, __VA_ARGS__, )
 
 /* One direction of one recurrent layer. `gates` (T, N, G H) is what the inputs give to the gates of
  * each step, with their bias; LK_OP_LIST says what the other operands are. All but weight_hh may be

@@ -54,6 +54,8 @@ static int activation_count(const lki_node *node)
     case LK_OP_CONCAT:
     case LK_OP_SLICES_GRAD: return node->input_count;
     case LK_OP_BATCH_NORM_GRAD: return 2;
+    case LK_OP_ATTENTION: return 3;      /* q, k, v; masks are added in f32 */
+    case LK_OP_ATTENTION_GRAD: return 5; /* with dy and y before them */
     default: break;
     }
     if (lk_op_flags(node->op) & LK_OP_WANTS_16_BITS) return 2; /* the factors; a bias is added in f32 */
@@ -112,10 +114,12 @@ static lk_status widen_outputs(lk_graph *graph, lki_node *node)
 static lk_status lower_product(lk_graph *graph, lki_node *node, lk_dtype low, bool activations)
 {
     for (int i = 0; i < activation_count(node); i++) LKI_TRY(lower_operand(graph, node, i, low));
-    bool to_low = is_low(node->in[0]) && is_low(node->in[1]) && node->out[0]->dtype == LK_F32;
+    bool to_low =
+        is_low(node->in[0]) && (!node->in[1] || is_low(node->in[1])) && node->out[0]->dtype == LK_F32;
     if (!activations || !to_low || is_stored_gradient(node) || node->out[0]->is_output) return LK_OK;
     if (node->op == LK_OP_LINEAR_GRAD || node->op == LK_OP_CONV_GRAD_WEIGHT) return LK_OK;
     node->out[0]->dtype = low;
+    for (int i = 1; node->op == LK_OP_ATTENTION_GRAD && i < 3; i++) node->out[i]->dtype = low;
     return LK_OK;
 }
 

@@ -122,6 +122,8 @@ static int required_inputs(lk_op op, int input_count)
     case LK_OP_LAYER_NORM:
     case LK_OP_GROUP_NORM: return 1;
     case LK_OP_RECURRENT: return 2;
+    case LK_OP_ATTENTION: return 1;
+    case LK_OP_ATTENTION_GRAD: return 3;
     case LK_OP_RECURRENT_GRAD:
     case LK_OP_RECURRENT_GRAD_WEIGHT: return 3;
     case LK_OP_LINEAR:

@@ -114,6 +114,9 @@ const lki_rule lki_rules[LK_OP_COUNT] = {
     RULE(RECURRENT_GRAD, I(recurrent_grad)),
     RULE(RECURRENT_GRAD_WEIGHT, I(recurrent_grad_weight)),
 
+    BOTH(ATTENTION, I(attention), B(attention)),
+    BOTH(ATTENTION_GRAD, I(attention_grad), B(attention_grad)),
+
     BOTH(CROSS_ENTROPY, I(cross_entropy), B(cross_entropy)),
     BOTH(CROSS_ENTROPY_GRAD, I(loss_grad), B(cross_entropy_grad)),
     BOTH(NLL, I(nll), B(nll)),

@@ -82,6 +82,12 @@ LKI_BACKWARD(cumsum);
 LKI_BACKWARD(cumprod);
 LKI_BACKWARD(sort);
 
+/* rules_attention.c */
+LKI_INFER(attention);
+LKI_INFER(attention_grad);
+LKI_BACKWARD(attention);
+LKI_BACKWARD(attention_grad);
+
 /* custom.c */
 LKI_INFER(custom);
 LKI_INFER(custom_grad);

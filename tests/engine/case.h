@@ -107,6 +107,7 @@ void lkt_cases_conv(lkt_case_list *list);
 void lkt_cases_pool(lkt_case_list *list);
 void lkt_cases_norm(lkt_case_list *list);
 void lkt_cases_recurrent(lkt_case_list *list);
+void lkt_cases_attention(lkt_case_list *list);
 void lkt_cases_loss(lkt_case_list *list);
 void lkt_cases_update(lkt_case_list *list);
 void lkt_cases_empty(lkt_case_list *list);

@@ -407,5 +407,6 @@ void lkt_cases_fast(lkt_case_list *list)
     reductions(list);
     pools(list);
     others(list);
+    lkt_cases_attention(list);
     lkt_cases_recurrent(list); /* on every vector width and several threads */
 }

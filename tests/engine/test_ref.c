@@ -75,6 +75,13 @@ enum { MAX_LINE = 1 << 16 };
     X(NORM, "axis_count", attr.norm.axis_count, INT, 1)                                                      \
     X(NORM, "group_count", attr.norm.group_count, LONG, 1)                                                   \
     X(DROPOUT, "p", attr.dropout.p, REAL, 1)                                                                 \
+    X(ATTENTION, "layout", attr.attention.layout, INT, 1)                                                    \
+    X(ATTENTION, "heads", attr.attention.heads, LONG, 1)                                                     \
+    X(ATTENTION, "kv_heads", attr.attention.kv_heads, LONG, 1)                                               \
+    X(ATTENTION, "scale", attr.attention.scale, REAL, 1)                                                     \
+    X(ATTENTION, "p", attr.attention.p, REAL, 1)                                                             \
+    X(ATTENTION, "is_causal", attr.attention.is_causal, FLAG, 1)                                             \
+    X(ATTENTION, "mask_forbids", attr.attention.mask_forbids, FLAG, 1)                                       \
     X(CLASS_LOSS, "reduction", attr.class_loss.reduction, INT, 1)                                            \
     X(CLASS_LOSS, "ignore_index", attr.class_loss.ignore_index, LONG, 1)                                     \
     X(CLASS_LOSS, "label_smoothing", attr.class_loss.label_smoothing, REAL, 1)                               \

@@ -374,6 +374,21 @@ FUNCTION(einsum_outer, lk_op_einsum("i,jk->kij", in, 2))
 FUNCTION(einsum_trace, lk_op_einsum("abc->ca", in, 1))
 FUNCTION(drawn, lk_op_mul(in[0], lk_op_normal(in[0]->graph, LK_SHAPE(3, 2), 1, 0.5, LK_F64)))
 
+static lk_value *sees_some(lk_value *like, int64_t rows, int64_t keys)
+{
+    lk_value *drawn = lk_op_full(like->graph, LK_SHAPE(rows, keys), 1, LK_BOOL);
+    return lk_op_cast(lk_op_tril(lk_op_cast(drawn, LK_F64), 1), LK_BOOL);
+}
+
+#define ATTENTION(...) lk_op_scaled_dot_product_attention(in[0], in[1], in[2], __VA_ARGS__)
+FUNCTION(attention_scaled, ATTENTION(.scale = 0.7))
+FUNCTION(attention_causal, ATTENTION(.is_causal = true))
+FUNCTION(attention_masked, ATTENTION(.attn_mask = sees_some(in[0], 2, 4)))
+FUNCTION(attention_packed,
+         lk_op_scaled_dot_product_attention(in[0], NULL, NULL, .heads = 2, .kv_heads = 1,
+                                            .layout = LK_ATTENTION_BATCH_FIRST, .is_causal = true))
+FUNCTION(attention_bias, lk_op_scaled_dot_product_attention(in[0], in[1], in[1], .attn_mask = in[2]))
+
 /* Slices that overlap, leave gaps and take steps, beside other uses of the same value. */
 static lk_value *slices(lk_value *const *in, int count, void *context)
 {
@@ -417,6 +432,11 @@ static const grad_case cases[] = {
     {"einsum outer", einsum_outer, {ANY(3), ANY(2, 2)}},
     {"einsum of one operand", einsum_trace, {ANY(2, 3, 2)}},
     {"random numbers", drawn, {ANY(3, 2)}},
+    {"attention op", attention_scaled, {ANY(1, 2, 2, 3), ANY(1, 1, 4, 3), ANY(1, 1, 4, 2)}},
+    {"attention causal", attention_causal, {ANY(2, 3, 2), ANY(2, 2, 2), ANY(2, 2, 2)}},
+    {"attention masked", attention_masked, {ANY(1, 1, 2, 2), ANY(1, 1, 4, 2), ANY(1, 1, 4, 2)}},
+    {"attention packed", attention_packed, {ANY(2, 3, 8)}},
+    {"attention bias", attention_bias, {ANY(1, 2, 2, 2), ANY(1, 2, 3, 2), ANY(2, 2, 3)}},
     {"slices", slices, {ANY(3, 4)}},
     {"a slice", sliced_once, {ANY(3, 2)}},
     {"add", do_add, {ANY(2, 3), ANY(2, 3)}},

@@ -127,8 +127,73 @@ static void gradients_go_through_what_was_kept(void **state)
     for (const char *const *name = lk_engine_names(); *name; name++) check_engine(*name);
 }
 
+enum { HEADS = 2, QUERIES = 70, KEYS = 40 };
+
+/* Attention whose scores are all 0 and whose values are unit vectors: the result is the weights. */
+static lk_value *even_attention(lk_module *module, lk_value *input)
+{
+    lk_graph *graph = lk_value_graph(input);
+    lk_value *query = lk_op_full(graph, LK_SHAPE(1, HEADS, QUERIES, 8), 0, LK_F32);
+    lk_value *key = lk_op_full(graph, LK_SHAPE(1, HEADS, KEYS, 8), 0, LK_F32);
+    lk_value *value = lk_graph_param(graph, lk_module_param(module, "v"));
+    return lk_op_scaled_dot_product_attention(query, key, value, .dropout_p = p);
+}
+
+/* dv is the transposed weights times w: the gradient has drawn what the op had drawn. */
+static void check_weights(const float *y, const float *dv, const float *w, const char *engine)
+{
+    int dropped = 0;
+    for (int i = 0; i < HEADS * QUERIES * KEYS; i++) {
+        dropped += y[i] == 0;
+        if (y[i] != 0) lkt_close(y[i], 1 / (KEYS * (1 - p)), 1e-6);
+    }
+    double share = (double)dropped / (HEADS * QUERIES * KEYS);
+    if (!(fabs(share - p) < 0.04)) fail_msg("%s: attention dropped a share of %g", engine, share);
+    for (int h = 0; h < HEADS; h++)
+        for (int j = 0; j < KEYS; j++)
+            for (int d = 0; d < KEYS; d++) {
+                double sum = 0;
+                for (int i = 0; i < QUERIES; i++)
+                    sum += (double)y[(h * QUERIES + i) * KEYS + j] * w[(h * QUERIES + i) * KEYS + d];
+                lkt_close(dv[(h * KEYS + j) * KEYS + d], sum, 1e-5);
+            }
+}
+
+static void attention_draws_again(void **state)
+{
+    (void)state;
+    for (const char *const *name = lk_engine_names(); *name; name++) {
+        lk_module *held = lk_custom_module(.type = "Even", .forward = even_attention);
+        lkt_not_null(held);
+        lk_tensor *v = lk_tensor_create(LK_F32, LK_SHAPE(1, HEADS, KEYS, KEYS));
+        for (int i = 0; i < HEADS * KEYS; i++) ((float *)v->data)[i * KEYS + i % KEYS] = 1;
+        lkt_ok(lk_module_add_param(held, lk_param_create("v", v, true)));
+        lk_tensor *weights = lk_rand(LK_SHAPE(1, HEADS, QUERIES, KEYS));
+        lk_engine *engine = lk_engine_open(*name, NULL);
+        lkt_not_null(engine);
+        lk_optimizer *optimizer = lk_sgd(.lr = 1e-3);
+        lk_step *step = lk_step(.model = held, .function = weighted_sum, .context = held,
+                                .optimizer = optimizer, .engine = engine);
+        lkt_not_null(step);
+        lk_input fields[] = {{"features", weights}};
+        lkt_ok(lk_step_begin(step, fields, 1, true));
+        lkt_ok(lk_step_forward(step));
+        lkt_ok(lk_step_criterion(step));
+        lkt_ok(lk_step_backward(step));
+        const float *y = lk_step_output(step, "y")->data;
+        lkt_ok(lk_step_pull(step));
+        check_weights(y, lk_module_param(held, "v")->grad->data, weights->data, *name);
+        lk_step_free(step);
+        lk_optimizer_free(optimizer);
+        lk_engine_close(engine);
+        lk_tensor_free(weights);
+        lk_module_free(held);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_go_through_what_was_kept)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_go_through_what_was_kept),
+                                       cmocka_unit_test(attention_draws_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

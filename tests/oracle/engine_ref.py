@@ -620,8 +620,50 @@ def more_updates():
     update_case("lion", 12, lambda p: Lion(p, 0.05, (0.8, 0.75), 0.1), ["exp_avg"], lr=0.05, beta1=0.8, beta2=0.75, weight_decay=0.1)
 
 
+# --- attention -------------------------------------------------------------------------------------------------------
+def attention_case(label, q, k, v, mask=None, key_mask=None, is_causal=False, forbids=False, scale=None, packed=False):
+    """q (B, H, L, D), k and v (B, G, S, D or E); packed: the op gets (B, L, H + 2 G, D)."""
+    heads, kv_heads = q.shape[1], k.shape[1]
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    q, k, v = (t.requires_grad_() for t in (q, k, v))
+    scores = q @ k.repeat_interleave(heads // kv_heads, 1).transpose(2, 3) * scale
+
+    def added(m):
+        if m is None or m.dtype != torch.bool:
+            return 0 if m is None else m
+        return torch.zeros(m.shape).masked_fill(m if forbids else ~m, -math.inf)
+
+    scores = scores + added(mask) + (0 if key_mask is None else added(key_mask)[:, None, None])
+    if is_causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).tril() == 0, -math.inf)
+    y = scores.softmax(-1) @ v.repeat_interleave(heads // kv_heads, 1)
+    sums = scores.logsumexp(-1).where((scores > -math.inf).any(-1), torch.tensor(math.nan))
+    dy, (dq, dk, dv) = grad_of(y, [q, k, v])
+    attrs = dict(layout=1 if packed else 0, heads=heads, kv_heads=kv_heads, scale=scale, is_causal=int(is_causal), mask_forbids=int(forbids))
+    ins, outs, turn = [q, k, v], [dq, dk, dv], (lambda t: t)
+    if packed:
+        turn = lambda t: t.transpose(1, 2)  # noqa: E731
+        ins, outs = ([torch.cat([turn(t) for t in ts], 2), None, None] for ts in (ins, outs))
+    none = torch.zeros(0, dtype=torch.uint8)
+    case("attention", label, ins + [mask, key_mask], [turn(y), sums, none], **attrs)
+    case("attention_grad", label, [turn(dy), turn(y)] + ins + [mask, key_mask, sums, none],
+         [outs[0]] + [torch.zeros(0) if t is None else t for t in outs[1:]], **attrs)
+
+
+def attentions():
+    attention_case("plain", rand(2, 2, 3, 4), rand(2, 2, 5, 4), rand(2, 2, 5, 4))
+    attention_case("causal, width of v, scale", rand(1, 2, 4, 3), rand(1, 2, 3, 3), rand(1, 2, 3, 2), is_causal=True, scale=0.75)
+    attention_case("groups, packed", rand(2, 4, 3, 2), rand(2, 2, 3, 2), rand(2, 2, 3, 2), is_causal=True, packed=True)
+    seen = torch.tensor([[True, False, True], [False, True, True]])
+    attention_case("bool masks", rand(2, 1, 2, 2), rand(2, 1, 3, 2), rand(2, 1, 3, 2), mask=seen[None, None], key_mask=~seen | True)
+    attention_case("forbidding masks", rand(2, 1, 2, 2), rand(2, 1, 3, 2), rand(2, 1, 3, 2), key_mask=seen, forbids=True)
+    attention_case("added masks", rand(2, 2, 2, 2), rand(2, 2, 3, 2), rand(2, 2, 3, 2), mask=rand(1, 2, 2, 3), key_mask=rand(2, 3))
+    nothing = torch.tensor([[True, True, True], [False, False, False]])
+    attention_case("a query without keys", rand(1, 1, 2, 2), rand(1, 1, 3, 2), rand(1, 1, 3, 2), mask=nothing[None, None])
+
+
 for family in (elementwise, reductions, movement, products, convolutions, pooling, upsampling, normalisation, losses, updates,
-               lines_of_axes, more_updates):
+               lines_of_axes, more_updates, attentions):
     family()
 with open(OUT, "w") as f:
     f.write("\n".join(lines) + "\n")

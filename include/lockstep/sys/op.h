@@ -249,7 +249,21 @@ extern "C" {
     /* A function of the program's own (lk_custom_op in <lockstep/graph.h>): (inputs...) -> y. custom_grad: (dy, y, \
      * inputs...) -> the gradients of the first inputs. */ \
     X(CUSTOM, "custom", 1, CUSTOM, LK_OP_RUNS_ON_HOST) \
-    X(CUSTOM_GRAD, "custom_grad", 3, CUSTOM, LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST)
+    X(CUSTOM_GRAD, "custom_grad", 3, CUSTOM, LK_OP_HAS_NO_GRADIENT | LK_OP_RUNS_ON_HOST) \
+    \
+    /* Attention: softmax(scale q k^T + masks) v of each head, without the (L, S) scores in memory. attention: (q, k?, \
+     * v?, mask? (B, H, L, S), key_mask? (B, S)) -> y, the logarithm of each row's sum of exponentials (B, H, L), and \
+     * with 0 < p < 1 where the draws of dropout begin: u8 (B, H, ceil(L / LK_ATTENTION_ROWS), \
+     * sizeof(lk_generator)), else empty. The layout of the attributes says in which order q and y, k and v have \
+     * their dimensions: of q (B, L, H, D), k (B, S, G, D), v (B, S, G, E) and y (B, L, H, E) with H a multiple of \
+     * G. Without v, k holds the heads of k and then those of v (E = D). Without k too, q holds the heads of q, k \
+     * and v: what one linear layer gives for all three is used as it is. A mask is of bool, or numbers that are \
+     * added (f32, or of q's dtype); its first three dimensions may be 1. With is_causal, query i sees keys 0 to i. \
+     * A row without any key is NaN. Dropout draws for all of (B, H, L, S) in order, as `dropout` does; an engine \
+     * that draws by counters writes its key to the first bytes of the third result. attention_grad: (dy, y, q, k?, \
+     * v?, mask?, key_mask?, row logarithms, draws) -> the gradients of q, k and v; of those that are absent, none. */ \
+    X(ATTENTION, "attention", 3, ATTENTION, LK_OP_IS_RANDOM | LK_OP_WANTS_16_BITS) \
+    X(ATTENTION_GRAD, "attention_grad", 3, ATTENTION, LK_OP_IS_GRADIENT | LK_OP_WANTS_16_BITS)
 /* clang-format on */
 
 typedef enum lk_op {
@@ -279,6 +293,7 @@ typedef enum lk_op_flag {
 } lk_op_flag;
 
 enum { LK_MAX_OUTPUTS = 3, LK_MAX_FUSED_STEPS = 16, LK_MAX_FUSED_INPUTS = 8 };
+enum { LK_ATTENTION_ROWS = 64 }; /* so many queries begin with draws of their own */
 
 typedef enum lk_activation { LK_ACTIVATION_NONE, LK_ACTIVATION_RELU } lk_activation;
 typedef enum lk_reduction {
@@ -311,6 +326,13 @@ typedef enum lk_recurrent {
     LK_RECURRENT_RNN_TANH,
     LK_RECURRENT_RNN_RELU
 } lk_recurrent;
+
+/* The order of dimensions: batch, heads, sequence, width of a head. */
+typedef enum lk_attention_layout {
+    LK_ATTENTION_HEADS_FIRST,   /* (B, H, L, D) */
+    LK_ATTENTION_BATCH_FIRST,   /* (B, L, H, D) */
+    LK_ATTENTION_SEQUENCE_FIRST /* (L, B, H, D) */
+} lk_attention_layout;
 
 typedef enum lk_update_rule {
     LK_UPDATE_SGD,     /* state0: momentum buffer, where momentum != 0 */
@@ -503,6 +525,15 @@ typedef struct lk_recurrent_attr {
     bool reverse; /* from the last step to the first */
 } lk_recurrent_attr;
 
+typedef struct lk_attention_attr {
+    lk_attention_layout layout;
+    int64_t heads, kv_heads; /* H of q; G of k and v */
+    double scale;
+    double p; /* the share of the weights that is dropped */
+    bool is_causal;
+    bool mask_forbids; /* a true of a mask takes a key away; else it lets it take part */
+} lk_attention_attr;
+
 typedef struct lk_class_loss_attr {
     lk_reduction reduction; /* mean (weighted), sum or none */
     int64_t ignore_index;
@@ -589,7 +620,8 @@ typedef struct lk_exchange_attr {
     X(SORT, sort)                                                                                            \
     X(SLICES, slices)                                                                                        \
     X(RANDOM, random)                                                                                        \
-    X(CUSTOM, custom)
+    X(CUSTOM, custom)                                                                                        \
+    X(ATTENTION, attention)
 
 typedef enum lk_op_family {
     LK_FAMILY_NONE, /* it has no attributes */

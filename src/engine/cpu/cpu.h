@@ -67,6 +67,8 @@ lk_status lki_cpu_prepare_softmax(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_recurrent(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_recurrent_grad(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_recurrent_grad_weight(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_attention(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_attention_grad(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_cross_entropy(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_cross_entropy_grad(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_pointwise_loss(lki_cpu *cpu, lk_call *call);

@@ -140,6 +140,24 @@ typedef struct lki_recurrent_row {
     float *dgates_h; /* backward of a GRU: of h_gates */
 } lki_recurrent_row;
 
+/* Rows of attention's scores, in the tiles of engine/cpu/attention.c. The added rows may be NULL. */
+typedef struct lki_attention_kernels {
+    /* B (k, n), whose element (p, j) lies at b[p * row + j * column] and one of whose strides is 1, as panels
+     * (k, LKI_GEMM_PANEL), zero beyond n. */
+    void (*pack)(float *panels, const float *b, int64_t k, int64_t n, int64_t row, int64_t column);
+    /* s = s scale + first + second; returns the largest. */
+    float (*score)(float *s, const float *first, const float *second, float scale, int64_t n);
+    /* s = exp(s - largest); returns the sum. */
+    float (*exponentials)(float *s, float largest, int64_t n);
+    /* s, which is what score was given, becomes the weights P = exp(score - log_sum), times `kept` where that
+     * is there. d, the gradients of those, becomes scale P (d kept - delta). */
+    void (*back)(float *s, float *d, const float *first, const float *second, const float *kept, float scale,
+                 float log_sum, float delta, int64_t n);
+    /* a = a b for n numbers, and a = a factor. */
+    void (*multiply)(float *a, const float *b, int64_t n);
+    void (*scale)(float *a, float factor, int64_t n);
+} lki_attention_kernels;
+
 typedef struct lki_cpu_kernels {
     const char *name;
     const lki_tile_fn *tile; /* by op; NULL where an op is not elementwise */
@@ -205,7 +223,10 @@ typedef struct lki_cpu_kernels {
     void (*recurrent_step)(const lki_recurrent_row *row);
     void (*recurrent_step_back)(const lki_recurrent_row *row);
 
+    const lki_attention_kernels *attention;
+
     void (*draw_mask)(uint8_t *mask, lk_generator *generator, uint64_t limit, int64_t n);
+    void (*skip_draws)(lk_generator *generator, int64_t n); /* what draw_mask of n leaves */
     void (*clamp_in_place)(float *x, float limit, int64_t n);
 } lki_cpu_kernels;
 

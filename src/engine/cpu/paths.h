@@ -37,6 +37,8 @@
     X(PAD_ELEMENTS, "pad: by elements", 0)                                                                   \
     X(CHAIN_FLAT, "elementwise: every operand in place", 0)                                                  \
     X(CHAIN_SPREAD, "elementwise: an operand is spread", 0)                                                  \
+    X(ATTENTION_ONE_TILE, "attention: all keys in one tile", 0)                                              \
+    X(ATTENTION_TILES, "attention: tiles of keys", 0)                                                        \
     X(WIDENED, "16-bit operands: widened to f32", 0)
 
 typedef enum lki_cpu_path {

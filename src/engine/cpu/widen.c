@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-enum { MAX_INPUTS = 8 };
+enum { MAX_INPUTS = 10 };
 
 typedef struct widened {
     lk_call call; /* the f32 call */

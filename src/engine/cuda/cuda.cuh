@@ -365,6 +365,7 @@ lk_status lki_cuda_prepare_upsample(lki_cuda *cuda, lk_call *call);
 lk_status lki_cuda_prepare_norm(lki_cuda *cuda, lk_call *call);      /* batch, layer, group, their gradients */
 lk_status lki_cuda_prepare_dropout(lki_cuda *cuda, lk_call *call);   /* and its gradient, random */
 lk_status lki_cuda_prepare_recurrent(lki_cuda *cuda, lk_call *call); /* recurrent and its gradients */
+lk_status lki_cuda_prepare_attention(lki_cuda *cuda, lk_call *call); /* attention and its gradient */
 lk_status lki_cuda_prepare_loss(lki_cuda *cuda, lk_call *call); /* cross_entropy, nll, pointwise, gradients */
 lk_status lki_cuda_prepare_update(lki_cuda *cuda,
                                   lk_call *call); /* update, clip_norm, clip_value, accumulate */

@@ -1,10 +1,6 @@
-/* Dropout, and random numbers, drawn where they are used.
- *
- * Philox4x32-10 (Salmon et al., 2011) makes four numbers of a key and a counter: the key is this step's draw
- * from the generator, which begin_step puts on the device, and the counter is the place of the element and
- * the number of the call. So a program that is replayed draws anew, and the order of the threads means
- * nothing. */
+/* Dropout, and random numbers, drawn where they are used: see philox.cuh. */
 #include "engine/cuda/kernels.cuh"
+#include "engine/cuda/philox.cuh"
 
 namespace
 {
@@ -17,23 +13,6 @@ struct dropout_state {
     double scale;
 };
 
-struct quad {
-    unsigned at[4];
-};
-
-__device__ quad philox(uint2 key, quad counter)
-{
-#pragma unroll
-    for (int round = 0; round < 10; round++) {
-        unsigned low0 = counter.at[0] * 0xD2511F53u, high0 = __umulhi(counter.at[0], 0xD2511F53u);
-        unsigned low1 = counter.at[2] * 0xCD9E8D57u, high1 = __umulhi(counter.at[2], 0xCD9E8D57u);
-        counter = {{high1 ^ counter.at[1] ^ key.x, low1, high0 ^ counter.at[3] ^ key.y, low0}};
-        key.x += 0x9E3779B9u;
-        key.y += 0xBB67AE85u;
-    }
-    return counter;
-}
-
 /* Four elements a thread at a time: as many as one counter has numbers for. */
 template <typename T>
 __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
@@ -44,7 +23,7 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
     uint2 key = make_uint2((unsigned)live->draw, (unsigned)(live->draw >> 32));
     int64_t stride = (int64_t)gridDim.x * LKI_CUDA_BLOCK;
     for (int64_t j = (int64_t)blockIdx.x * LKI_CUDA_BLOCK + threadIdx.x; j * 4 < count; j += stride) {
-        quad random = philox(key, {{(unsigned)j, (unsigned)(j >> 32), state.number, 0}});
+        lki_cuda_quad random = lki_cuda_philox(key, {{(unsigned)j, (unsigned)(j >> 32), state.number, 0}});
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             int64_t i = j * 4 + k;
@@ -77,7 +56,7 @@ __global__ void __launch_bounds__(LKI_CUDA_BLOCK)
     int64_t stride = (int64_t)gridDim.x * LKI_CUDA_BLOCK;
     double a = state.random.a, b = state.random.b;
     for (int64_t j = (int64_t)blockIdx.x * LKI_CUDA_BLOCK + threadIdx.x; j * 2 < count; j += stride) {
-        quad random = philox(key, {{(unsigned)j, (unsigned)(j >> 32), state.number, 1}});
+        lki_cuda_quad random = lki_cuda_philox(key, {{(unsigned)j, (unsigned)(j >> 32), state.number, 1}});
         for (int k = 0; k < 2; k++) {
             int64_t i = j * 2 + k;
             if (i >= count) break;

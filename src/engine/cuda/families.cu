@@ -63,6 +63,8 @@ static lki_cuda_prepare family_of(lk_op op, unsigned flags)
     case LK_OP_RECURRENT:
     case LK_OP_RECURRENT_GRAD:
     case LK_OP_RECURRENT_GRAD_WEIGHT: return lki_cuda_prepare_recurrent;
+    case LK_OP_ATTENTION:
+    case LK_OP_ATTENTION_GRAD: return lki_cuda_prepare_attention;
     case LK_OP_CROSS_ENTROPY:
     case LK_OP_CROSS_ENTROPY_GRAD:
     case LK_OP_NLL:

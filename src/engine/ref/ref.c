@@ -109,6 +109,8 @@ static const lk_kernel kernels[LK_OP_COUNT] = {
     [LK_OP_POINTWISE_LOSS] = lki_ref_pointwise_loss,
     [LK_OP_POINTWISE_LOSS_GRAD] = lki_ref_pointwise_loss_grad,
     [LK_OP_POINTWISE_LOSS_WITH_GRAD] = lki_ref_pointwise_loss,
+    [LK_OP_ATTENTION] = lki_ref_attention,
+    [LK_OP_ATTENTION_GRAD] = lki_ref_attention_grad,
     [LK_OP_FLOOR] = lki_ref_elementwise,
     [LK_OP_CEIL] = lki_ref_elementwise,
     [LK_OP_ROUND] = lki_ref_elementwise,
@@ -178,6 +180,8 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
     call->run = kernels[call->op];
     if (lk_op_family_of(call->op) == LK_FAMILY_RECURRENT)
         call->scratch_nbytes = lki_ref_recurrent_scratch(call);
+    if (lk_op_family_of(call->op) == LK_FAMILY_ATTENTION)
+        call->scratch_nbytes = lki_ref_attention_scratch(call);
     bool is_short = call->output_count && (call->out[0].dtype == LK_BF16 || call->out[0].dtype == LK_F16);
     if (!is_short || !adds_up(call->op)) return LK_OK;
     call->scratch_nbytes = (size_t)lk_tensor_count(&call->out[0]) * sizeof(double);

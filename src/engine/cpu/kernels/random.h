@@ -67,4 +67,21 @@ static void draw_mask(uint8_t *mask, lk_generator *generator, uint64_t limit, in
     generator->left = MT_COUNT + 1 - next;
 }
 
+/* Leaves the generator as draw_mask of n does. */
+static void skip_draws(lk_generator *generator, int64_t n)
+{
+    int next = generator->left > 1 ? generator->next : MT_COUNT;
+    for (int64_t words = 2 * n; words > 0;) {
+        if (next == MT_COUNT) {
+            mt_twist(generator->state);
+            next = 0;
+        }
+        int64_t count = MT_COUNT - next < words ? MT_COUNT - next : words;
+        next += (int)count;
+        words -= count;
+    }
+    generator->next = next;
+    generator->left = MT_COUNT + 1 - next;
+}
+
 #endif

@@ -1,4 +1,5 @@
 /* Ends a level's file: the table of that level's kernels, under the name LKI_KERNEL_TABLE. */
+#include "engine/cpu/kernels/attention.h"
 #include "engine/cpu/kernels/conv.h"
 #include "engine/cpu/kernels/conv_pairs.h"
 #include "engine/cpu/kernels/elementwise.h"
@@ -64,6 +65,8 @@ const lki_cpu_kernels LKI_KERNEL_TABLE = {
     .norm_grad_row = norm_grad_row,
     .recurrent_step = recurrent_step,
     .recurrent_step_back = recurrent_step_back,
+    .attention = &attention_kernels,
     .draw_mask = draw_mask,
+    .skip_draws = skip_draws,
     .clamp_in_place = clamp_in_place,
 };
