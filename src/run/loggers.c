@@ -173,6 +173,7 @@ lk_status lki_report_run_start(lk_runner *runner)
     LKI_TRY(look_for_console(runner));
     LKI_TRY(add_default_loggers(runner));
     LKI_TRY(resume_loggers(runner));
+    LKI_TRY(lki_vitals_open(runner));
     for (int i = 0; i < run->reporting.logger_count; i++)
         run->reporting.wants_batch_metrics =
             run->reporting.wants_batch_metrics || lk_logger_wants(run->reporting.loggers[i], LK_LOG_BATCH);
@@ -280,6 +281,8 @@ lk_status lki_report_run_end(lk_runner *runner)
         if (!first) first = status ? status : closed;
     }
     run->reporting.logger_count = 0;
+    lk_status closed = lki_vitals_close(&run->vitals);
+    if (!first) first = closed;
     lki_run_close_log(&run->reporting);
     return first;
 }
