@@ -8,6 +8,7 @@
 #include "logger/csv_logger.h"
 #include "logger/logger.h"
 #include "run/loop.h"
+#include "run/model_file.h"
 #include "run/run.h"
 #include "run/run_engine.h"
 #include "run/run_header.h"
@@ -179,6 +180,7 @@ lk_status lki_report_run_start(lk_runner *runner)
             run->reporting.wants_batch_metrics || lk_logger_wants(run->reporting.loggers[i], LK_LOG_BATCH);
     LKI_TRY(write_hparams(runner));
     LKI_TRY(write_config(run));
+    LKI_TRY(lki_run_write_model(runner));
     LKI_TRY(print_header(runner, gpus));
     lki_header_warn_of_idle_options(runner, *gpus != 0);
     if (runner->epoch_step > 0 && !lki_run_has_epochs_left(runner)) lki_header_nothing_left(runner);
@@ -202,6 +204,15 @@ lk_status lki_report_image(lk_runner *runner, const char *tag, const lk_tensor *
     lk_log_step step = log_step(runner, runner->loader_key);
     for (int i = 0; i < run->reporting.logger_count; i++)
         LKI_TRY(lk_logger_log_image(run->reporting.loggers[i], &step, tag, pixels));
+    return LK_OK;
+}
+
+lk_status lki_report_histogram(lk_runner *runner, const char *tag, const lk_histogram *histogram)
+{
+    lki_run *run = runner->run;
+    lk_log_step step = log_step(runner, runner->loader_key);
+    for (int i = 0; i < run->reporting.logger_count; i++)
+        LKI_TRY(lk_logger_log_histogram(run->reporting.loggers[i], &step, tag, histogram));
     return LK_OK;
 }
 

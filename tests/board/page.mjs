@@ -123,7 +123,7 @@ const shot = (page, name) => page.screenshot({ path: path.join(folder, `${name}.
 
 async function watchLiveRun(browser) {
     const logs = path.join(folder, "logs");
-    await train("logs/lr-0.01", "-e", "6", "--optimizer/lr=0.01", "--run/0/callbacks/1/compute_per_class_metrics=y").ended;
+    await train("logs/lr-0.01", "-e", "6", "--optimizer/lr=0.01", "--run/0/callbacks/1/compute_per_class_metrics=y", "--run/0/callbacks/2=Histogram").ended;
     await train("logs/lr-0.03", "-e", "6", "--optimizer/lr=0.03").ended;
     fs.mkdirSync(path.join(logs, "lr-0.01/confusion_matrix"));
     fs.writeFileSync(path.join(logs, "lr-0.01/confusion_matrix/valid_0001.png"), picture);
@@ -225,6 +225,19 @@ async function walkTabs(page) {
     check((await page.locator("#classes .bars tbody tr").count()) >= 10, "classes are rows of a table");
     await shot(page, "desktop-classes");
     await checkAccess(page, "classes");
+    await tab(page, "histograms");
+    await until("histograms of the weights are drawn", async () => (await page.locator("#histograms canvas").count()) === 2);
+    check(await page.evaluate(() => [...document.querySelectorAll("#histograms canvas")].every((one) => one.getContext("2d").getImageData(0, 0, one.width, one.height).data.some(Boolean))), "and something is in them");
+    await checkAccess(page, "histograms");
+    await tab(page, "model");
+    await page.selectOption("#model-run", { label: "lr-0.01" });
+    await until("the model has its boxes", async () => (await page.locator("#model-graph .box").count()) === 3);
+    check((await page.locator("#model-graph").textContent()).includes("32 × 784"), "with their shapes");
+    check((await page.locator("#model-layers").textContent()).includes("7,850"), "and its layers their parameters");
+    await page.selectOption("#model-depth", { label: "single ops" });
+    await until("ops are boxes, too", async () => (await page.locator("#model-graph").textContent()).includes("linear"));
+    await shot(page, "desktop-model");
+    await checkAccess(page, "model");
     await tab(page, "pictures");
     await page.waitForSelector("#pictures img");
     await until("a picture is shown", () => page.evaluate(() => document.querySelector("#pictures img").naturalWidth === 1));

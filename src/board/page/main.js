@@ -2,7 +2,9 @@
 import { startCharts } from "./charts.js";
 import { startClasses } from "./classes.js";
 import { startConfig } from "./config.js";
+import { startHistograms } from "./histograms.js";
 import { startLog } from "./log.js";
+import { startModel } from "./model.js";
 import { startParallel } from "./parallel.js";
 import { startPictures } from "./pictures.js";
 import { startPolling } from "./poll.js";
@@ -22,6 +24,8 @@ startTable();
 startParallel();
 startConfig();
 startClasses();
+startHistograms();
+startModel();
 startPictures();
 startLog();
 startTabs();
