@@ -298,6 +298,20 @@ lk_callback *lk_l2_weight_decay_callback(double rate);
  * and grad_norm/std. */
 lk_callback *lk_gradient_norm_callback(void);
 
+typedef struct lk_histogram_callback_options {
+    size_t struct_size;
+    int every; /* epochs; 1. The first epoch has its histograms, too */
+    int bins;  /* 64, at most 1024 */
+    /* Of the last update of the epoch, before clipping. On a GPU no batch then runs ahead. */
+    bool gradients;
+    bool no_weights; /* gradients only */
+} lk_histogram_callback_options;
+/* Gives the loggers a histogram of each parameter after training in an epoch: "weights/NAME", and
+ * "gradients/NAME" if wanted. TensorBoard's files and the live page show them. */
+#define lk_histogram_callback(...)                                                                           \
+    LK_CALL0_(lk_histogram_callback_with, lk_histogram_callback_options, __VA_ARGS__)
+lk_callback *lk_histogram_callback_with(const lk_histogram_callback_options *options);
+
 /* Ends the run when a loss or a metric of a batch is NaN. */
 lk_callback *lk_terminate_on_nan_callback(void);
 /* A progress bar that stays on the terminal after each loader. lk_train draws one of its own, which

@@ -44,7 +44,8 @@ lk_logger *lk_console_logger_with(const lk_logger_options *options);
 lk_logger *lk_csv_logger_with(const char *logdir, const lk_logger_options *options);
 
 /* LOGDIR/tensorboard/{train,valid,_epoch_}/events.out.tfevents.* with the tags "loss/epoch" (step
- * = epoch) and "loss/batch" (step = samples), and pictures. */
+ * = epoch) and "loss/batch" (step = samples), pictures and histograms; and beside these folders the
+ * settings, for the page HPARAMS, and the graph of the model. */
 #define lk_tensorboard_logger(...) LK_CALL1_(lk_tensorboard_logger_with, lk_logger_options, __VA_ARGS__, )
 lk_logger *lk_tensorboard_logger_with(const char *logdir, const lk_logger_options *options);
 
@@ -79,6 +80,9 @@ lk_status lk_logger_log_image_file(lk_logger *logger, const lk_log_step *step, c
                                    const char *path);
 lk_status lk_logger_log_artifact(lk_logger *logger, const lk_log_step *step, const char *tag,
                                  const char *path);
+lk_status lk_logger_log_histogram(lk_logger *logger, const lk_log_step *step, const char *tag,
+                                  const lk_histogram *histogram);
+lk_status lk_logger_log_model(lk_logger *logger, const char *json);
 lk_status lk_logger_flush(lk_logger *logger);
 /* Says what became of the run. Call it before lk_logger_close. */
 lk_status lk_logger_ended(lk_logger *logger, lk_status status);

@@ -6,10 +6,12 @@
 #include "board/inside.h"
 #include "board/run_settings.h"
 
+#include <jansson.h>
 #include <string.h>
 
 enum {
     MAX_CONFIG = 1 << 20,
+    MAX_MODEL = 1 << 24,
     LOG_END = 1 << 16,
     MAX_PICTURE = 1 << 26,
     MAX_TABLE = 1 << 20,
@@ -37,6 +39,31 @@ void lki_board_answer_log(lki_board *board, const lki_http_request *request, lki
     if (!text) text = lki_strdup("");
     answer->status = 500;
     if (text) *answer = (lki_http_answer){200, "text/plain; charset=utf-8", text, nbytes, true};
+}
+
+void lki_board_answer_histograms(lki_board *board, const lki_http_request *request, lki_http_answer *answer)
+{
+    lki_text_out out = {0};
+    const lki_board_run *run = lki_board_queried_run(board, request, answer);
+    if (!run) return;
+    lki_board_put_histograms(&out, &run->histograms);
+    lki_board_send_text(answer, &out, LKI_BOARD_JSON);
+}
+
+/* Half a file would be half a model. */
+void lki_board_answer_model(lki_board *board, const lki_http_request *request, lki_http_answer *answer)
+{
+    size_t nbytes = 0;
+    const lki_board_run *run = lki_board_queried_run(board, request, answer);
+    if (!run) return;
+    char *text = lki_inside_read(run->folder, "model.json", MAX_MODEL, &nbytes);
+    json_t *document = text ? json_loadb(text, nbytes, 0, NULL) : NULL;
+    *answer = (lki_http_answer){200, LKI_BOARD_JSON, "null", 4, false};
+    if (json_is_object(document))
+        *answer = (lki_http_answer){200, LKI_BOARD_JSON, text, nbytes, true};
+    else
+        lki_free(text);
+    json_decref(document);
 }
 
 /* ---- The list ---- */

@@ -19,6 +19,10 @@ void lki_board_answer_curves(lki_board *board, const lki_http_request *request, 
 void lki_board_answer_config(lki_board *board, const lki_http_request *request, lki_http_answer *answer);
 /* ?run=1: the end of log.txt, as text; nothing if there is none. */
 void lki_board_answer_log(lki_board *board, const lki_http_request *request, lki_http_answer *answer);
+/* ?run=1: its histograms. */
+void lki_board_answer_histograms(lki_board *board, const lki_http_request *request, lki_http_answer *answer);
+/* ?run=1: model.json; null if there is none, or it is no JSON object. */
+void lki_board_answer_model(lki_board *board, const lki_http_request *request, lki_http_answer *answer);
 /* ?run=1: its PNG files and confusion matrices. */
 void lki_board_answer_files(lki_board *board, const lki_http_request *request, lki_http_answer *answer);
 /* ?run=1&path=confusion_matrix/valid_0001.png: the picture. */

@@ -12,10 +12,26 @@ static bool ends_with(const char *text, size_t length, const char *suffix)
     return length > suffix_length && !memcmp(text + length - suffix_length, suffix, suffix_length);
 }
 
+static void add_histogram(const lki_event_value *value, lki_board_reading *reading)
+{
+    enum { MOST = 4096 };
+    lk_histogram histogram;
+    LKI_SCOPED double *numbers = LKI_NEW_ARRAY(double, 2 * MOST);
+    LKI_SCOPED char *tag = lki_strndup(value->tag, value->tag_length);
+    reading->status = numbers && tag ? LK_OK : LK_ERR_NOMEM;
+    if (reading->status) return;
+    if (lki_event_histogram(value, &histogram, numbers, numbers + MOST, MOST))
+        lki_board_note_bad(reading->file, "damaged records");
+    else
+        reading->status = lki_board_histogram_add(reading->histograms, reading->file->loader, tag,
+                                                  (double)value->step, &histogram);
+}
+
 static void add_value(const lki_event_value *value, void *context)
 {
     enum { SUFFIX_LENGTH = 6 };
     lki_board_reading *reading = context;
+    if (!reading->status && value->histogram) add_histogram(value, reading);
     if (reading->status || !value->is_scalar) return;
     bool is_epoch = ends_with(value->tag, value->tag_length, "/epoch");
     bool is_batch = ends_with(value->tag, value->tag_length, "/batch");

@@ -4,6 +4,7 @@
 #ifndef LKI_BOARD_READ_LOG_H
 #define LKI_BOARD_READ_LOG_H
 
+#include "board/histograms.h"
 #include "board/series.h"
 #include "board/tail.h"
 
@@ -20,6 +21,7 @@ typedef struct lki_board_reading {
     lki_board_file *file;
     lki_board_series_list *series;
     lk_status status;
+    lki_board_histogram_list *histograms;
 } lki_board_reading;
 
 /* As lki_tail_read; the context is an lki_board_reading. */

@@ -56,7 +56,8 @@ static const struct {
     {"api/runs", lki_board_answer_runs},       {"api/curves", lki_board_answer_curves},
     {"api/config", lki_board_answer_config},   {"api/log", lki_board_answer_log},
     {"api/files", lki_board_answer_files},     {"api/picture", lki_board_answer_picture},
-    {"api/confusion", lki_board_answer_table},
+    {"api/confusion", lki_board_answer_table}, {"api/histograms", lki_board_answer_histograms},
+    {"api/model", lki_board_answer_model},
 };
 
 void lki_board_answer(void *context, const lki_http_request *request, lki_http_answer *answer)

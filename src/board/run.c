@@ -115,6 +115,7 @@ static void visit_log(void *context, const char *name, bool is_folder)
 static void forget_kind(lki_board_run *run, lki_board_kind kind)
 {
     lki_board_series_drop(&run->series, kind);
+    if (kind == LKI_BOARD_EVENTS) lki_board_histograms_fini(&run->histograms);
     for (int i = 0; i < run->file_count; i++) {
         lki_board_file *file = &run->files[i];
         if (file->kind != kind) continue;
@@ -154,7 +155,7 @@ static lk_status follow_files(lki_board_run *run, bool *changed)
     for (int i = 0; i < run->file_count; i++) {
         lki_board_file *file = &run->files[i];
         if (lki_tail_look(&file->tail, run->folder) != LKI_TAIL_GREW) continue;
-        lki_board_reading reading = {file, &run->series, LK_OK};
+        lki_board_reading reading = {file, &run->series, LK_OK, &run->histograms};
         LKI_TRY(lki_tail_follow(&file->tail, run->folder, readers[file->kind], &reading));
         LKI_TRY(reading.status);
         *changed = true;
@@ -243,6 +244,7 @@ void lki_board_run_free(lki_board_run *run)
     if (!run) return;
     for (int i = 0; i < run->file_count; i++) free_file(&run->files[i]);
     lki_board_series_fini(&run->series);
+    lki_board_histograms_fini(&run->histograms);
     lki_free(run->files);
     lki_free(run->hparams);
     lki_free(run->valid_loader);

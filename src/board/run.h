@@ -18,6 +18,7 @@ typedef struct lki_board_run {
     lki_board_file *files;
     int file_count;
     lki_board_series_list series;
+    lki_board_histogram_list histograms; /* of the event files */
 
     char *hparams; /* hparams.json as one line; NULL: none, or damaged */
     /* What the best epoch is chosen by: hparams.json and checkpoints/model.storage.json say it. */

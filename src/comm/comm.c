@@ -282,9 +282,8 @@ static lk_status timed_out(lk_comm *comm, const lk_comm_request *request, int64_
 static __attribute__((noinline)) lk_status wait_on(lk_comm *comm, lk_comm_request *request, lk_status status)
 {
     bool done = false, listened = false;
-    int64_t deadline_ns = 0;
-    for (;;) {
-        int64_t now = lki_now_ns();
+    int64_t deadline_ns = 0, begin_ns = lki_now_ns();
+    for (int64_t now = begin_ns;; now = lki_now_ns()) {
         if (deadline_ns == 0 || now - deadline_ns > STOPPED_MS * 1000000LL)
             deadline_ns = now + comm->timeout_ms * 1000000; /* a job that was stopped begins anew */
         if (status == LK_OK && now >= deadline_ns) status = timed_out(comm, request, &deadline_ns, &listened);
@@ -298,8 +297,14 @@ static __attribute__((noinline)) lk_status wait_on(lk_comm *comm, lk_comm_reques
             comm->ops->abort(comm, comm->own->broken_text); /* spare the others the wait */
         return status;
     }
+    comm->own->waited_ns += lki_now_ns() - begin_ns;
     give_back(comm, request, LK_COMM_DONE);
     return LK_OK;
+}
+
+int64_t lki_comm_waited_ns(const lk_comm *comm)
+{
+    return comm->own->waited_ns;
 }
 
 COLD lk_status give_up(lk_comm *comm, lk_comm_request *request)

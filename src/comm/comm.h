@@ -85,6 +85,9 @@ typedef struct lki_comm_nccl_options {
 } lki_comm_nccl_options;
 lk_status lki_comm_nccl_create(lk_comm **out, const lki_comm_nccl_options *options);
 
+/* How long this rank has stood still for collectives since the comm was made. */
+int64_t lki_comm_waited_ns(const lk_comm *comm);
+
 /* How far this rank is, by what the comm has counted; from any thread, and then a moment old. */
 void lki_comm_progress_of(lk_comm *comm, lk_comm_progress *out);
 

@@ -77,9 +77,56 @@ static bool parse_value(cursor c, lki_event_value *value)
             uint32_t bits = (uint32_t)f.value;
             memcpy(&value->scalar, &bits, sizeof bits);
             value->is_scalar = true;
+        } else if (f.number == 5 && f.wire == 2) {
+            value->histogram = f.bytes.at;
+            value->histogram_nbytes = (size_t)(f.bytes.end - f.bytes.at);
         }
     }
     return !c.bad;
+}
+
+static double as_double(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Doubles, packed or one by one. */
+static bool take_doubles(field *f, double *to, int *count, int capacity)
+{
+    if (f->wire == 1) {
+        if (*count < capacity) to[(*count)++] = as_double(f->value);
+        return true;
+    }
+    while (f->wire == 2 && f->bytes.at < f->bytes.end && !f->bytes.bad) {
+        double value = as_double(take_fixed(&f->bytes, 8));
+        if (*count < capacity) to[(*count)++] = value;
+    }
+    return f->wire == 2 && !f->bytes.bad;
+}
+
+lk_status lki_event_histogram(const lki_event_value *value, lk_histogram *out, double *limits, double *counts,
+                              int capacity)
+{
+    cursor c = {value->histogram, value->histogram + value->histogram_nbytes, false};
+    int limit_count = 0, bucket_count = 0;
+    bool good = true;
+    field f;
+    *out = (lk_histogram){.limits = limits, .counts = counts};
+    while (good && next_field(&c, &f)) {
+        if (f.number == 1 && f.wire == 1) out->min = as_double(f.value);
+        if (f.number == 2 && f.wire == 1) out->max = as_double(f.value);
+        if (f.number == 3 && f.wire == 1) out->count = (int64_t)as_double(f.value);
+        if (f.number == 4 && f.wire == 1) out->sum = as_double(f.value);
+        if (f.number == 5 && f.wire == 1) out->sum_squares = as_double(f.value);
+        if (f.number == 6) good = take_doubles(&f, limits, &limit_count, capacity);
+        if (f.number == 7) good = take_doubles(&f, counts, &bucket_count, capacity);
+    }
+    out->bucket_count = limit_count;
+    if (c.bad || !good || limit_count != bucket_count)
+        return lki_fail(LK_ERR_FORMAT, "the histogram is malformed");
+    return LK_OK;
 }
 
 static bool parse_summary(cursor c, const lki_event_value *common, lki_event_visit visit, void *context)

@@ -135,6 +135,23 @@ lk_status lk_logger_log_artifact(lk_logger *logger, const lk_log_step *step, con
     return logger->ops.log_artifact ? logger->ops.log_artifact(logger->context, step, tag, path) : LK_OK;
 }
 
+lk_status lk_logger_log_histogram(lk_logger *logger, const lk_log_step *step, const char *tag,
+                                  const lk_histogram *histogram)
+{
+    if (!logger || !step || !tag || !histogram) return lki_fail(LK_ERR_INVALID, "logger: NULL was passed");
+    if (!logger->ops.log_histogram) return LK_OK;
+    for (int i = 0; i < histogram->bucket_count; i++)
+        if (!(histogram->limits[i] >= (i ? histogram->limits[i - 1] : histogram->min)))
+            return lki_fail(LK_ERR_INVALID, "histogram %s: limit %d is below the one before it", tag, i);
+    return logger->ops.log_histogram(logger->context, step, tag, histogram);
+}
+
+lk_status lk_logger_log_model(lk_logger *logger, const char *json)
+{
+    if (!logger || !json) return lki_fail(LK_ERR_INVALID, "logger: NULL was passed");
+    return logger->ops.log_model ? logger->ops.log_model(logger->context, json) : LK_OK;
+}
+
 lk_status lk_logger_flush(lk_logger *logger)
 {
     return logger && logger->ops.flush ? logger->ops.flush(logger->context) : LK_OK;

@@ -25,6 +25,7 @@ typedef struct tensorboard_logger {
     int64_t resume_epoch, resume_sample;
     stream *streams;
     int stream_count;
+    bool has_session;        /* the settings were written: the end is, too */
     lki_event_buffer record; /* the one being made */
 } tensorboard_logger;
 
@@ -138,6 +139,46 @@ static lk_status tensorboard_log_image(void *context, const lk_log_step *step, c
     return write_record(self, to);
 }
 
+static lk_status tensorboard_log_histogram(void *context, const lk_log_step *step, const char *tag,
+                                           const lk_histogram *histogram)
+{
+    tensorboard_logger *self = context;
+    stream *to;
+    LKI_TRY(find_stream(self, step->loader_key ? step->loader_key : "_epoch_", &to));
+    LKI_TRY(lki_event_put_histogram(&self->record, lki_wall_time_s(), step->epoch_step, tag, histogram));
+    return write_record(self, to);
+}
+
+/* The settings and the graph lie beside the loaders' folders: readers find the metrics below them. */
+static lk_status tensorboard_log_hparams(void *context, const char *json)
+{
+    tensorboard_logger *self = context;
+    stream *to;
+    LKI_TRY(find_stream(self, ".", &to));
+    self->has_session = true;
+    LKI_TRY(lki_event_put_session(&self->record, lki_wall_time_s(), json));
+    return write_record(self, to);
+}
+
+static lk_status tensorboard_log_model(void *context, const char *json)
+{
+    tensorboard_logger *self = context;
+    stream *to;
+    LKI_TRY(find_stream(self, ".", &to));
+    LKI_TRY(lki_event_put_graph(&self->record, lki_wall_time_s(), json));
+    return write_record(self, to);
+}
+
+static lk_status tensorboard_ended(void *context, lk_status ended)
+{
+    tensorboard_logger *self = context;
+    stream *to;
+    if (!self->has_session) return LK_OK;
+    LKI_TRY(find_stream(self, ".", &to));
+    LKI_TRY(lki_event_put_session_end(&self->record, lki_wall_time_s(), ended));
+    return write_record(self, to);
+}
+
 static lk_status tensorboard_flush(void *context)
 {
     tensorboard_logger *self = context;
@@ -170,10 +211,14 @@ lk_logger *lk_tensorboard_logger_with(const char *logdir, const lk_logger_option
     LKI_TAKE(lk_logger_options, options, given, NULL);
     static const lk_logger_ops ops = {LK_SIZE(lk_logger_ops),
                                       .log_metrics = tensorboard_log_metrics,
+                                      .log_hparams = tensorboard_log_hparams,
                                       .log_image = tensorboard_log_image,
                                       .flush = tensorboard_flush,
                                       .close = tensorboard_close,
-                                      .resume = tensorboard_resume};
+                                      .resume = tensorboard_resume,
+                                      .ended = tensorboard_ended,
+                                      .log_histogram = tensorboard_log_histogram,
+                                      .log_model = tensorboard_log_model};
     if (!logdir) return lki_fail_null(LK_ERR_INVALID, "TensorBoard logger: no logdir");
     tensorboard_logger *self = LKI_NEW(tensorboard_logger);
     if (!self) return NULL;

@@ -70,7 +70,8 @@ static lk_status end_batch(lk_runner *runner)
     if (is_due) LKI_TRY(lki_screen_after_batch(runner));
     if (run->names.has_strangers) LKI_TRY(lki_own_metrics_update(runner));
     if (runner->is_master && run->reporting.wants_batch_metrics) LKI_TRY(lki_report_batch(runner));
-    return lki_run_call(runner, LKI_MOMENT_settled);
+    LKI_TRY(lki_run_call(runner, LKI_MOMENT_settled));
+    return lki_vitals_after_batch(runner);
 }
 
 static lk_status handle_batch(lk_runner *runner, const lk_batch *batch)
@@ -164,6 +165,7 @@ static lk_status stop_asked(lk_runner *runner, bool at_end, int *out)
     if (runner->is_train_loader && !at_end) {
         run->stop.look.batches = run->stop.look.batches_left = taken ? batches_to_next_look(said[1]) : 1;
         run->stop.look.ns = lki_now_ns();
+        run->vitals.agreed_ns += said[1] * taken;
     }
     *out = (int)said[0];
     return LK_OK;
@@ -202,8 +204,9 @@ static lk_status go_through(lk_runner *runner)
         lk_batch *batch;
         if (runner->run->profile.trace) lki_profile_next_batch(runner);
         LKI_TRY(stop_if_asked(runner, false));
-        int64_t begin_ns = lki_trace_begin();
+        int64_t begin_ns = lki_trace_begin(), wait_ns = lki_vitals_begin_wait(&runner->run->vitals);
         LKI_TRY(next_batch(runner, runner->run->batch.under_way, &batch));
+        lki_vitals_end_wait(&runner->run->vitals, wait_ns);
         lki_trace_end(LKI_TRACE_LOADER, "next batch", begin_ns);
         if (!batch) break;
         begin_ns = lki_trace_begin();

@@ -8,6 +8,7 @@
 #include "logger/csv_logger.h"
 #include "logger/logger.h"
 #include "run/loop.h"
+#include "run/model_file.h"
 #include "run/run.h"
 #include "run/run_engine.h"
 #include "run/run_header.h"
@@ -173,11 +174,13 @@ lk_status lki_report_run_start(lk_runner *runner)
     LKI_TRY(look_for_console(runner));
     LKI_TRY(add_default_loggers(runner));
     LKI_TRY(resume_loggers(runner));
+    LKI_TRY(lki_vitals_open(runner));
     for (int i = 0; i < run->reporting.logger_count; i++)
         run->reporting.wants_batch_metrics =
             run->reporting.wants_batch_metrics || lk_logger_wants(run->reporting.loggers[i], LK_LOG_BATCH);
     LKI_TRY(write_hparams(runner));
     LKI_TRY(write_config(run));
+    LKI_TRY(lki_run_write_model(runner));
     LKI_TRY(print_header(runner, gpus));
     lki_header_warn_of_idle_options(runner, *gpus != 0);
     if (runner->epoch_step > 0 && !lki_run_has_epochs_left(runner)) lki_header_nothing_left(runner);
@@ -201,6 +204,15 @@ lk_status lki_report_image(lk_runner *runner, const char *tag, const lk_tensor *
     lk_log_step step = log_step(runner, runner->loader_key);
     for (int i = 0; i < run->reporting.logger_count; i++)
         LKI_TRY(lk_logger_log_image(run->reporting.loggers[i], &step, tag, pixels));
+    return LK_OK;
+}
+
+lk_status lki_report_histogram(lk_runner *runner, const char *tag, const lk_histogram *histogram)
+{
+    lki_run *run = runner->run;
+    lk_log_step step = log_step(runner, runner->loader_key);
+    for (int i = 0; i < run->reporting.logger_count; i++)
+        LKI_TRY(lk_logger_log_histogram(run->reporting.loggers[i], &step, tag, histogram));
     return LK_OK;
 }
 
@@ -280,6 +292,8 @@ lk_status lki_report_run_end(lk_runner *runner)
         if (!first) first = status ? status : closed;
     }
     run->reporting.logger_count = 0;
+    lk_status closed = lki_vitals_close(&run->vitals);
+    if (!first) first = closed;
     lki_run_close_log(&run->reporting);
     return first;
 }

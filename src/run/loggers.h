@@ -29,6 +29,7 @@ lk_status lki_report_batch(lk_runner *runner);
 lk_status lki_report_loader(lk_runner *runner);
 /* A picture (height, width, 1 or 3) of u8 of the loader that runs. */
 lk_status lki_report_image(lk_runner *runner, const char *tag, const lk_tensor *pixels);
+lk_status lki_report_histogram(lk_runner *runner, const char *tag, const lk_histogram *histogram);
 lk_status lki_report_epoch(lk_runner *runner);
 /* What was logged so far is readable by others. */
 lk_status lki_report_flush(const lk_runner *runner);

@@ -131,7 +131,9 @@ static lk_status run_one_loader(lk_runner *runner, int index)
     LKI_TRY(start_loader(runner, index));
     LKI_TRY(make_step_together(runner));
     lki_profile_begin_pass(runner);
+    lki_vitals_begin_pass(runner);
     lk_status status = lki_run_batches(runner);
+    if (!status) status = lki_vitals_end_pass(runner);
     lki_profile_end_pass(runner);
     lki_run_wake(runner);
     if (status) return status;

@@ -17,6 +17,7 @@
 #include "run/run_engine.h"
 #include "run/screen.h"
 #include "run/setup.h"
+#include "run/vitals.h"
 
 typedef struct lki_run {
     lki_run_given given;
@@ -32,6 +33,7 @@ typedef struct lki_run {
     lki_reporting reporting;
     lki_profile profile;
     lki_screen screen;
+    lki_vitals vitals;
     lki_resuming resuming;
     lki_run_stop stop;
     bool running;      /* its callbacks may be at work */

@@ -98,6 +98,15 @@ lk_status lki_run_describe_gpus(const lk_runner *runner, char *text, size_t capa
     return LK_OK;
 }
 
+double lki_run_gpu_memory_mb(const lk_runner *runner)
+{
+    lki_cuda_device gpu = {0};
+    if (!runner->engine || strcmp(lk_engine_name(runner->engine), "cuda") != 0) return -1;
+    const lki_cuda_plugin *plugin = lki_cuda_plugin_get();
+    if (!plugin || plugin->describe(runner->run->engine.options.device, &gpu) != LK_OK) return -1;
+    return (double)(gpu.memory_nbytes - gpu.free_nbytes) / 1048576;
+}
+
 /* ---- Opening and closing ---- */
 
 lk_status lki_run_close_engine(lk_runner *runner)

@@ -17,6 +17,8 @@ lk_status lki_run_open_engine(lk_runner *runner);
 /* With all steps that were compiled for it. */
 lk_status lki_run_close_engine(lk_runner *runner);
 /* "2 ranks share GPU 0: NVIDIA H200"; "" if no rank computes on a GPU. Collective. */
+/* What is taken of this rank's GPU, by all who use it; below 0 for none. */
+double lki_run_gpu_memory_mb(const lk_runner *runner);
 lk_status lki_run_describe_gpus(const lk_runner *runner, char *text, size_t capacity);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "comm/comm.h"
 #include "run/loop.h"
+#include "run/model_file.h"
 #include "run/run.h"
 
 #include <lockstep/version.h>
@@ -52,27 +53,12 @@ static void print_count(char *text, size_t capacity, int64_t count)
     text[used] = 0;
 }
 
-/* The shape of a batch of the first loader, for the table of layers. */
-static bool batch_shape(const lk_runner *runner, lk_dtype *dtype, lk_shape *shape)
-{
-    const lk_loader *loader = runner->run->loaders.items[0].loader;
-    const lk_dataset *dataset = lk_loader_dataset(loader);
-    int position = lk_dataset_find_field(dataset, runner->input_key);
-    const lk_field *field = position < 0 ? NULL : lk_dataset_field(dataset, position);
-    if (!field || field->shape.rank == LK_MAX_DIMS) return false;
-    *dtype = field->dtype;
-    shape->rank = field->shape.rank + 1;
-    shape->dim[0] = lk_loader_batch_size(loader);
-    memcpy(shape->dim + 1, field->shape.dim, sizeof *shape->dim * (size_t)field->shape.rank);
-    return true;
-}
-
 static void print_model(FILE *stream, const lk_runner *runner)
 {
     lk_dtype dtype;
     lk_shape shape;
     char *text = NULL;
-    if (!runner->model || !batch_shape(runner, &dtype, &shape)) return;
+    if (!runner->model || !lki_run_batch_shape(runner, &dtype, &shape)) return;
     if (lk_module_summary(runner->model, dtype, shape, &text) == LK_OK) fprintf(stream, "%s", text);
     lk_text_free(text);
 }

@@ -96,8 +96,9 @@ void lki_logdir_unlock(const char *logdir, int *lock)
 
 /* ---- What an earlier run has left ---- */
 
-static const char *const names[] = {"log.txt",    "config.yml",  "hparams.json", "checkpoints",
-                                    "csv_logger", "tensorboard", "trace.json",   "profile.txt"};
+static const char *const names[] = {"log.txt",      "config.yml",  "hparams.json", "checkpoints",
+                                    "csv_logger",   "tensorboard", "trace.json",   "profile.txt",
+                                    "system.jsonl", "model.json"};
 enum { NAME_COUNT = sizeof names / sizeof *names };
 
 static bool has_run_before(const char *logdir)

@@ -33,7 +33,7 @@ void lki_screen_header(const lk_runner *runner, const char *text)
 /* ---- Lines of steps ---- */
 
 /* How many numbers a sample has if they are tokens: integers in a row. Else 0. */
-static int64_t tokens_per_sample(const lk_runner *runner)
+int64_t lki_tokens_per_sample(const lk_runner *runner)
 {
     for (int i = 0; runner->batch && i < runner->batch->field_count; i++) {
         const lk_batch_field *field = &runner->batch->fields[i];
@@ -74,7 +74,7 @@ static double gradient_norm(const lk_runner *runner)
 static void format_step(char *text, size_t capacity, const lk_runner *runner, int64_t now_ns)
 {
     const lki_screen *screen = &runner->run->screen;
-    int64_t total = total_steps(runner), tokens = tokens_per_sample(runner);
+    int64_t total = total_steps(runner), tokens = lki_tokens_per_sample(runner);
     double seconds = (double)(now_ns - screen->mark.ns) * 1e-9;
     double steps = (double)(runner->batch_step - screen->mark.batch_step);
     double samples = (double)(runner->sample_step - screen->mark.sample_step);

@@ -49,6 +49,9 @@ static inline bool lki_screen_count(lki_screen *screen, const lk_runner *runner)
 void lki_screen_note_rate(lk_runner *runner);
 lk_status lki_screen_after_batch(lk_runner *runner);
 
+/* How many numbers a sample of the batch has if they are tokens: integers in a row. Else 0. */
+int64_t lki_tokens_per_sample(const lk_runner *runner);
+
 /* epoch_lines.c: the line of the epoch that has just ended, and with LK_SHOW_ALL its other metrics. The
  * epoch is in the table of epochs. */
 void lki_screen_epoch(lk_runner *runner);

@@ -250,6 +250,7 @@ void lki_run_teardown(lk_runner *runner)
     lki_run_close_log(&run->reporting);
     lki_epoch_table_fini(&run->reporting.table);
     lki_profile_fini(&run->profile);
+    (void)lki_vitals_close(&run->vitals);
     lk_state_dict_free(run->resuming.state);
     lk_state_dict_free(run->resuming.rank_state);
     runner->loader = NULL;

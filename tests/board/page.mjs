@@ -123,7 +123,7 @@ const shot = (page, name) => page.screenshot({ path: path.join(folder, `${name}.
 
 async function watchLiveRun(browser) {
     const logs = path.join(folder, "logs");
-    await train("logs/lr-0.01", "-e", "6", "--optimizer/lr=0.01").ended;
+    await train("logs/lr-0.01", "-e", "6", "--optimizer/lr=0.01", "--run/0/callbacks/1/compute_per_class_metrics=y", "--run/0/callbacks/2=Histogram").ended;
     await train("logs/lr-0.03", "-e", "6", "--optimizer/lr=0.03").ended;
     fs.mkdirSync(path.join(logs, "lr-0.01/confusion_matrix"));
     fs.writeFileSync(path.join(logs, "lr-0.01/confusion_matrix/valid_0001.png"), picture);
@@ -137,6 +137,8 @@ async function watchLiveRun(browser) {
 
     await until("the live run is shown as running", () => page.locator("#runs .badge.running").count());
     const before = await pointsOf(page, "train/loss"), painted = await pictureOf(page, "train/loss");
+    await until("the time of both ranks is shown", async () => (await page.locator("#ranks tbody tr").count()) >= 4);
+    check(await page.locator('[data-metric="system/communication_share"]').count(), "the share of communication is a chart");
     await until("its curve grows", async () => (await pointsOf(page, "train/loss")) > before + 2 && (await pictureOf(page, "train/loss")) !== painted);
     check((await page.locator("#runs li").count()) === 4, "all four runs are listed");
     check((await page.locator("img[src=x]").count()) === 0, "a run's name stays text");
@@ -200,10 +202,42 @@ async function walkTabs(page) {
     check((await page.locator('th[aria-sort="descending"]').count()) === 1, "and says so");
     await checkAccess(page, "table");
     await shot(page, "desktop-table");
+    await tab(page, "parallel");
+    await until("there is a line per run", async () => (await page.locator("#parallel polyline").count()) === 4);
+    const axis = await page.locator("#parallel .grip").first().boundingBox();
+    await page.mouse.move(axis.x + axis.width / 2, axis.y + axis.height * 0.7);
+    await page.mouse.down();
+    await page.mouse.move(axis.x + axis.width / 2, axis.y + axis.height - 1, { steps: 4 });
+    await page.mouse.up();
+    await until("dragging along an axis keeps some of them", () => page.locator("#parallel polyline.away").count());
+    await shot(page, "desktop-parallel");
+    await page.click("#parallel-reset");
+    await until("and all again", async () => (await page.locator("#parallel polyline.away").count()) === 0);
+    await checkAccess(page, "parallel coordinates");
     await tab(page, "config");
     await page.waitForSelector("#config tr.differs");
     check((await page.locator("#config").textContent()).includes("optimizer/lr"), "the difference of the configs is shown");
     await checkAccess(page, "config");
+    await tab(page, "classes");
+    await page.waitForSelector("#classes .confusion td");
+    check((await page.locator("#classes .confusion td").allTextContents()).join() === "5,1,2,7", "a confusion matrix is a table");
+    await page.waitForSelector("#classes .bars");
+    check((await page.locator("#classes .bars tbody tr").count()) >= 10, "classes are rows of a table");
+    await shot(page, "desktop-classes");
+    await checkAccess(page, "classes");
+    await tab(page, "histograms");
+    await until("histograms of the weights are drawn", async () => (await page.locator("#histograms canvas").count()) === 2);
+    check(await page.evaluate(() => [...document.querySelectorAll("#histograms canvas")].every((one) => one.getContext("2d").getImageData(0, 0, one.width, one.height).data.some(Boolean))), "and something is in them");
+    await checkAccess(page, "histograms");
+    await tab(page, "model");
+    await page.selectOption("#model-run", { label: "lr-0.01" });
+    await until("the model has its boxes", async () => (await page.locator("#model-graph .box").count()) === 3);
+    check((await page.locator("#model-graph").textContent()).includes("32 × 784"), "with their shapes");
+    check((await page.locator("#model-layers").textContent()).includes("7,850"), "and its layers their parameters");
+    await page.selectOption("#model-depth", { label: "single ops" });
+    await until("ops are boxes, too", async () => (await page.locator("#model-graph").textContent()).includes("linear"));
+    await shot(page, "desktop-model");
+    await checkAccess(page, "model");
     await tab(page, "pictures");
     await page.waitForSelector("#pictures img");
     await until("a picture is shown", () => page.evaluate(() => document.querySelector("#pictures img").naturalWidth === 1));

@@ -202,6 +202,42 @@ static void damaged_events_cost_one_record(void **state)
     lki_event_buffer_fini(&buffer);
 }
 
+/* A long series is thinned to every second one and so on; many buckets become fewer; and a file that was
+ * replaced takes its histograms along. */
+static void histograms_are_kept_in_bounds(void **state)
+{
+    (void)state;
+    enum { STEPS = 200, BUCKETS = 300 };
+    double limits[BUCKETS], counts[BUCKETS], all = 0;
+    lki_event_buffer buffer = {0};
+    const char *name = "tensorboard/train/events.out.tfevents.1.host.2.0";
+    enter("board-histograms");
+    lkt_shell_in(root, "mkdir -p tensorboard/train");
+    for (int i = 0; i < BUCKETS; i++) limits[i] = i + 1, counts[i] = i % 3;
+    lk_histogram histogram = {
+        .min = 0, .max = BUCKETS, .count = 300, .bucket_count = BUCKETS, .limits = limits, .counts = counts};
+    lkt_ok(lki_event_put_version(&buffer, 1000));
+    for (int step = 1; step <= STEPS; step++)
+        lkt_ok(lki_event_put_histogram(&buffer, 1000 + step, step, "weights/w", &histogram));
+    write_bytes(name, "w", buffer.data, buffer.used);
+    lki_board *board = open_board();
+    const lki_board_histogram_list *list = &board->runs[0]->histograms;
+    assert_int_equal(list->count, 1);
+    assert_in_range(list->items[0]->count, LKI_BOARD_MAX_HISTOGRAMS / 2, LKI_BOARD_MAX_HISTOGRAMS);
+    assert_string_equal(list->items[0]->loader, "train");
+    assert_true(list->items[0]->items[0].step == 1 && list->items[0]->items[1].step == 5);
+    const lki_board_histogram *one = &list->items[0]->items[0];
+    assert_in_range(one->bucket_count, 2, LKI_BOARD_MAX_BUCKETS);
+    assert_true(one->limits[one->bucket_count - 1] == BUCKETS);
+    for (int i = 0; i < one->bucket_count; i++) all += one->counts[i];
+    assert_true(all == 300);
+    write_text(name, "");
+    lkt_ok(lki_board_refresh(board, 0));
+    assert_int_equal(board->runs[0]->histograms.count, 0);
+    lki_board_close(board);
+    lki_event_buffer_fini(&buffer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +246,7 @@ int main(void)
         cmocka_unit_test(replaced_files_are_read_anew),
         cmocka_unit_test(events_grow_byte_by_byte),
         cmocka_unit_test(damaged_events_cost_one_record),
+        cmocka_unit_test(histograms_are_kept_in_bounds),
         cmocka_unit_test(lines_without_a_step_are_left_out),
         cmocka_unit_test(a_file_replaced_after_the_look_is_not_mixed),
     };

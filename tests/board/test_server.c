@@ -223,6 +223,15 @@ static void nothing_outside_of_the_logdir(void **state)
     assert_int_equal(ask("GET", "/%s/api/curves?runs=1", token), 404);
     assert_int_equal(ask("GET", "/%s/api/log?run=1", token), 200);
     assert_string_equal(body(), "");
+    assert_int_equal(ask("GET", "/%s/api/histograms?run=1", token), 200);
+    assert_int_equal(ask("GET", "/%s/api/histograms?run=2", token), 404);
+    static const char *const models[] = {"", "[1]", "{\"layers\":", "{\"layers\":[],\"nodes\":[]}"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        write_text("logs/a/model.json", models[i]);
+        assert_int_equal(ask("GET", "/%s/api/model?run=1", token), 200);
+        assert_string_equal(body(), i < 3 ? "null" : models[i]);
+    }
+    assert_int_equal(ask("GET", "/%s/api/model?run=2", token), 404);
     assert_int_equal(ask("GET", "/%s/api/files?run=1", token), 200);
     assert_string_equal(body(), "{\"files\":[\"a.png\",\"fake.png\"]}");
     stop_server();

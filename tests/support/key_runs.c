@@ -129,7 +129,8 @@ static bool repeats_the_config(const char *name, bool reads_settings)
 {
     if (!strcmp(name, "hparams.json")) return !reads_settings;
     return !strcmp(name, "config.yml") || !strcmp(name, "log.txt") || !strcmp(name, "params.json") ||
-           !strcmp(name, "trace.json") || !strcmp(name, "profile.txt") || !strcmp(name, LKI_MODEL_DETAILS);
+           !strcmp(name, "trace.json") || !strcmp(name, "profile.txt") || !strcmp(name, "system.jsonl") ||
+           !strcmp(name, "model.json") || !strcmp(name, LKI_MODEL_DETAILS);
 }
 
 /* Of a profile, all lines but the first are times. */
@@ -163,6 +164,9 @@ static int list_file(const char *path, const struct stat *info, int type, struct
     (void)info;
     if (type != FTW_F) return 0;
     if (is_record && (at->level != 3 || strcmp(name, "meta.yaml") != 0)) return 0; /* random names below */
+    if (events && strstr(path, "/tensorboard/events.out") && !listing_settings)    /* settings and model */
+        return fprintf(listing, "%.*s\n", (int)(events - path - (ptrdiff_t)listing_root),
+                       path + listing_root) < 0;
     if (repeats_the_config(name, listing_settings)) return fprintf(listing, "%s\n", path + listing_root) < 0;
     char *text = read_all(path, &nbytes);
     if (!events && memchr(text, 0, nbytes) == NULL) {

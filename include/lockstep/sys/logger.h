@@ -29,6 +29,16 @@ typedef struct lk_log_step {
     int64_t loader_batch_step, loader_batch_count;
 } lk_log_step;
 
+/* How numbers are spread: counts[i] of them lie above limits[i - 1] (or at min, for the first) and
+ * not above limits[i]. Limits grow; the last one is max. Numbers that are not finite are left out.
+ */
+typedef struct lk_histogram {
+    double min, max, sum, sum_squares;
+    int64_t count;
+    int bucket_count;
+    const double *limits, *counts;
+} lk_histogram;
+
 typedef struct lk_logger_ops {
     size_t struct_size;
     /* Required. Values are sorted by name, and belong to the caller as everything here does. */
@@ -61,6 +71,13 @@ typedef struct lk_logger_ops {
     /* Optional. What became of the run, just before close: LK_OK, LK_ERR_STOPPED after a signal
      * that ended it in order, or why it failed. A run that is killed says nothing. */
     lk_status (*ended)(void *context, lk_status status);
+    /* Optional. How a parameter's values or gradients are spread. */
+    lk_status (*log_histogram)(void *context, const lk_log_step *step, const char *tag,
+                               const lk_histogram *histogram);
+    /* Optional. The model, before its first batch, as the JSON object of LOGDIR/model.json: the
+     * "layers" (path, type, shape, parameters) and "nodes" (name, op, layer, inputs, shape, dtype),
+     * each node after those it reads. */
+    lk_status (*log_model)(void *context, const char *json);
 } lk_logger_ops;
 
 typedef struct lk_logger lk_logger;

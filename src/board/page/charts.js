@@ -1,7 +1,7 @@
 // All charts: one per metric, made when the metric first appears and drawn while it is in sight.
 import { Chart } from "./chart.js";
 import { byId, fill, later } from "./dom.js";
-import { allMetrics, isMain, keyOf, shortName } from "./metrics.js";
+import { allMetrics, isMain, isRankTime, isSystem, keyOf, shortName } from "./metrics.js";
 import { shownRuns } from "./shown.js";
 import { announce, on, remember, state } from "./state.js";
 
@@ -49,9 +49,12 @@ function sayNone(runs, count) {
 function draw() {
     const runs = shownRuns();
     const wanted = allMetrics(runs).filter((series) => shortName(series).toLowerCase().includes(state.metricFilter.toLowerCase()));
-    const main = wanted.filter(isMain).map(chartOf), more = wanted.filter((series) => !isMain(series)).map(chartOf);
+    const main = wanted.filter(isMain).map(chartOf), more = wanted.filter((series) => !isMain(series) && !isSystem(series)).map(chartOf);
+    const system = wanted.filter((series) => isSystem(series) && !isRankTime(series)).map(chartOf);
     place(byId("charts"), main);
     place(byId("more-charts"), more);
+    place(byId("system-charts"), system);
+    byId("system").hidden = system.length === 0;
     byId("more").hidden = more.length === 0;
     byId("more-count").textContent = more.length;
     sayNone(runs, wanted.length);

@@ -1,7 +1,7 @@
 // The pictures of the shown runs, side by side: those that differ only by a number are one picture over epochs.
 import { askJson, askText, pictureAddress } from "./api.js";
+import { confusionTable } from "./classes.js";
 import { byId, fill, make } from "./dom.js";
-import { number } from "./format.js";
 import { shownRuns } from "./shown.js";
 import { on, state } from "./state.js";
 
@@ -23,25 +23,6 @@ function series(files) {
         found.get(name)[kind].push({ path, at });
     }
     return found;
-}
-
-function cellsOf(text) {
-    return text.trim().split("\n").map((line) => line.split(",").map((cell) => cell.replace(/^"|"$/g, "")));
-}
-
-// A confusion matrix as a table, which a screen reader can walk through.
-function confusionTable(text, caption) {
-    const [head, ...rows] = cellsOf(text);
-    const counts = rows.map((row) => row.slice(1).map(Number));
-    const top = Math.max(...counts.flat(), 1);
-    const cell = (value) => {
-        const element = make("td", { class: "number" }, number(value));
-        element.style.setProperty("--share", `${Math.round(60 * value / top)}%`);
-        return element;
-    };
-    return make("table", { class: "confusion" }, make("caption", {}, caption),
-        make("thead", {}, make("tr", {}, head.map((name) => make("th", { scope: "col" }, name)))),
-        make("tbody", {}, rows.map((row, at) => make("tr", {}, make("th", { scope: "row" }, row[0]), counts[at].map(cell)))));
 }
 
 function figure(run, name, group) {

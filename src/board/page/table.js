@@ -1,7 +1,7 @@
 // The table of runs: its settings and metrics, sorted by any of them.
 import { byId, fill, make } from "./dom.js";
 import { duration, moment, number } from "./format.js";
-import { allMetrics, best, find, isMain, isSmallerBetter, keyOf, shortName } from "./metrics.js";
+import { allMetrics, best, find, isMain, isRankTime, isSmallerBetter, keyOf, shortName } from "./metrics.js";
 import { badge, span } from "./run-list.js";
 import { colourIndex, listedRuns } from "./shown.js";
 import { on, state } from "./state.js";
@@ -32,7 +32,7 @@ function settingColumns(runs) {
 
 function metricColumns(runs) {
     const wantsBest = byId("table-value").value === "best", wantsAll = byId("table-more").checked;
-    return allMetrics(runs).filter((series) => wantsAll || isMain(series)).map((series) => {
+    return allMetrics(runs).filter((series) => (wantsAll ? !isRankTime(series) : isMain(series))).map((series) => {
         const key = keyOf(series);
         const value = (run) => {
             const found = find(run, key);

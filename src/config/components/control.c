@@ -121,6 +121,16 @@ static lk_status build_aggregation(const lk_component *self, lk_args *args, void
                      out);
 }
 
+static lk_status build_histogram(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    return lki_built(lk_histogram_callback(.every = lk_arg_int(args, "every"),
+                                           .bins = lk_arg_int(args, "bins"),
+                                           .gradients = lk_arg_bool(args, "gradients"),
+                                           .no_weights = !lk_arg_bool(args, "weights")),
+                     out);
+}
+
 static lk_status build_ema(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
@@ -197,6 +207,12 @@ static const lk_parameter aggregation_parameters[] = {
     LKI_CHOICE("scope", "batch", "batch|loader", "of each batch or of the loader"),
     {0},
 };
+static const lk_parameter histogram_parameters[] = {
+    LKI_INT("every", "1", "epochs"),
+    LKI_INT("bins", "64", "buckets of a histogram"),
+    LKI_BOOL("weights", "true", "of the parameters"),
+    LKI_BOOL("gradients", "false", "of the last update of the epoch, before clipping"),
+    {0}};
 static const lk_parameter ema_parameters[] = {LKI_FLOAT("decay", "0.999", "how long weights are remembered"),
                                               LKI_INT("update_every", "1", "batches"),
                                               {0}};
@@ -252,6 +268,7 @@ const lk_component lki_control_components[] = {
      .parameters = weight_decay_parameters,
      .build = build_weight_decay,
      .context = &(const weight_decay){lk_l2_weight_decay_callback}},
+    LKI_CALLBACK("Histogram", "Gives the loggers histograms of weights and gradients.", histogram),
     LKI_PLAIN_CALLBACK("GradientNorm", "Reports the norm of the gradients.", lk_gradient_norm_callback),
     {0},
 };
