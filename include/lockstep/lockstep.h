@@ -14,6 +14,7 @@
 #include <lockstep/logger.h>
 #include <lockstep/metric.h>
 #include <lockstep/nn.h>
+#include <lockstep/nodes.h>
 #include <lockstep/optim.h>
 #include <lockstep/random.h>
 #include <lockstep/runner.h>
