@@ -3,10 +3,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/take.h"
 #include "graph/graph.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,8 +18,8 @@ bool lki_module_takes_several(const lk_module *module)
     return (module->call && module->input_count != 1) || lki_is_attention(module);
 }
 
-static lk_module *several(const char *type, lk_module_call_function call, int input_count,
-                          const void *context, size_t nbytes)
+lk_module *lki_module_of_several(const char *type, lk_module_call_function call, int input_count,
+                                 const void *context, size_t nbytes)
 {
     lk_module *module = lki_module_create(type, NULL, context, nbytes);
     if (!module) return NULL;
@@ -50,7 +48,7 @@ static lk_status arithmetic_call(lk_module *module, lk_value *const *inputs, int
 static lk_module *make_arithmetic(const char *type, lk_value *(*op)(lk_value *a, lk_value *b),
                                   int input_count)
 {
-    return several(type, arithmetic_call, input_count, &(arithmetic){op}, sizeof(arithmetic));
+    return lki_module_of_several(type, arithmetic_call, input_count, &(arithmetic){op}, sizeof(arithmetic));
 }
 
 lk_module *lk_add(void)
@@ -94,87 +92,12 @@ static lk_status join_call(lk_module *module, lk_value *const *inputs, int count
 
 lk_module *lk_cat(int dim)
 {
-    return several("Concat", join_call, 0, &(join){lk_op_concat, dim}, sizeof(join));
+    return lki_module_of_several("Concat", join_call, 0, &(join){lk_op_concat, dim}, sizeof(join));
 }
 
 lk_module *lk_stack(int dim)
 {
-    return several("Stack", join_call, 0, &(join){lk_op_stack, dim}, sizeof(join));
-}
-
-/* ---- attention without parameters ---- */
-
-typedef struct attend_context {
-    int64_t heads;
-    bool is_causal;
-    double dropout;
-} attend_context;
-
-/* (N, S, E) -> (N, H, S, E / H). */
-static lk_value *to_heads(const attend_context *own, lk_value *x, const char *what)
-{
-    char text[128];
-    lk_shape shape = lk_value_shape(x);
-    if (shape.rank != 3 || shape.dim[2] % own->heads)
-        return lki_graph_fail(lk_value_graph(x), LK_ERR_SHAPE,
-                              "%s: expected 3 dimensions, the last a multiple of %lld heads, found %s", what,
-                              (long long)own->heads, lk_shape_format(text, sizeof text, shape));
-    x = lk_op_reshape(x, LK_SHAPE(shape.dim[0], shape.dim[1], own->heads, shape.dim[2] / own->heads));
-    return lk_op_transpose(x, 1, 2);
-}
-
-/* 0 on and below the diagonal, minus infinity above: (L, S), from the last place of both. */
-static lk_value *causal_mask(lk_graph *graph, lk_shape scores, lk_dtype dtype)
-{
-    int64_t rows = scores.dim[2], columns = scores.dim[3];
-    lk_tensor *mask = lk_tensor_create(dtype, LK_SHAPE(rows, columns));
-    if (!mask) return lki_graph_fail(graph, LK_ERR_NOMEM, "%s", lk_error());
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = i + 1; j < columns; j++) lk_tensor_set(mask, i * columns + j, -INFINITY);
-    lk_value *value = lk_graph_constant(graph, mask);
-    lk_tensor_free(mask);
-    return value;
-}
-
-static lk_value *attend(const attend_context *own, lk_value *const *inputs)
-{
-    lk_graph *graph = lk_value_graph(inputs[0]);
-    lk_value *q = to_heads(own, inputs[0], "query"), *k = to_heads(own, inputs[1], "key"),
-             *v = to_heads(own, inputs[2], "value");
-    if (!q || !k || !v) return NULL;
-    lk_shape shape = lk_value_shape(q); /* (N, H, L, d) */
-    q = lk_op_mul_scalar(q, 1 / sqrt((double)shape.dim[3]));
-    lk_value *scores = lk_op_matmul(q, lk_op_transpose(k, 2, 3));
-    if (!scores) return NULL;
-    if (own->is_causal)
-        scores = lk_op_add(scores, causal_mask(graph, lk_value_shape(scores), lk_value_dtype(scores)));
-    lk_value *weights = lk_op_softmax(scores, -1);
-    if (own->dropout > 0) weights = lk_op_dropout(weights, own->dropout);
-    lk_value *mixed = lk_op_transpose(lk_op_matmul(weights, v), 1, 2);
-    if (!mixed) return NULL;
-    shape = lk_value_shape(mixed);
-    return lk_op_reshape(mixed, LK_SHAPE(shape.dim[0], shape.dim[1], shape.dim[2] * shape.dim[3]));
-}
-
-static lk_status attend_call(lk_module *module, lk_value *const *inputs, int count, lk_value **outputs,
-                             int output_count)
-{
-    (void)count, (void)output_count;
-    outputs[0] = attend(module->context, inputs);
-    return LK_OK;
-}
-
-lk_module *lk_attend_with(const lk_attend_options *given)
-{
-    LKI_TAKE(lk_attend_options, options, given, NULL);
-    attend_context own = {options.num_heads ? options.num_heads : 1, options.is_causal, options.dropout};
-    if (own.heads < 1)
-        return lki_fail_null(LK_ERR_INVALID, "Attend: num_heads: expected at least 1, found %lld",
-                             (long long)own.heads);
-    if (!(own.dropout >= 0 && own.dropout <= 1))
-        return lki_fail_null(LK_ERR_INVALID, "Attend: dropout: expected a probability, found %g",
-                             own.dropout);
-    return several("Attend", attend_call, 3, &own, sizeof own);
+    return lki_module_of_several("Stack", join_call, 0, &(join){lk_op_stack, dim}, sizeof(join));
 }
 
 /* ---- one input for several modules ---- */

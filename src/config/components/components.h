@@ -114,6 +114,7 @@ lk_status lki_build_plain_callback(const lk_component *self, lk_args *args, void
 extern const lk_component lki_module_components[];
 extern const lk_component lki_window_components[];
 extern const lk_component lki_node_components[];
+extern const lk_component lki_zoo_components[];
 extern const lk_component lki_more_module_components[];
 extern const lk_component lki_criterion_components[];
 extern const lk_component lki_optimizer_components[];
