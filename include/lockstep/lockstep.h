@@ -13,7 +13,9 @@
 #include <lockstep/log.h>
 #include <lockstep/logger.h>
 #include <lockstep/metric.h>
+#include <lockstep/models.h>
 #include <lockstep/nn.h>
+#include <lockstep/nodes.h>
 #include <lockstep/optim.h>
 #include <lockstep/random.h>
 #include <lockstep/runner.h>

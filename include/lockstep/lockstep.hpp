@@ -599,6 +599,35 @@ LOCKSTEP_PLAIN_(module_ptr, softsign)
 LOCKSTEP_PLAIN_(module_ptr, tanhshrink)
 LOCKSTEP_PLAIN_(module_ptr, softmin)
 LOCKSTEP_PLAIN_(module_ptr, threshold)
+// models.h
+LOCKSTEP_MAKE_(module_ptr, resnet, lk_resnet_options)
+LOCKSTEP_MAKE_(module_ptr, vgg, lk_vgg_options)
+LOCKSTEP_MAKE_(module_ptr, mobilenet_v2, lk_mobilenet_options)
+LOCKSTEP_MAKE_(module_ptr, mobilenet_v3_small, lk_mobilenet_options)
+LOCKSTEP_MAKE_(module_ptr, mobilenet_v3_large, lk_mobilenet_options)
+LOCKSTEP_MAKE_(module_ptr, efficientnet_b0, lk_efficientnet_options)
+LOCKSTEP_MAKE_(module_ptr, unet, lk_unet_options)
+LOCKSTEP_MAKE_(module_ptr, vit_b_16, lk_vit_options)
+LOCKSTEP_MAKE_(module_ptr, gpt2, lk_gpt2_options)
+LOCKSTEP_MAKE_(module_ptr, bert, lk_bert_options)
+LOCKSTEP_MAKE_(module_ptr, char_lstm, lk_char_lstm_options)
+// nodes.h
+LOCKSTEP_MAKE_(module_ptr, attend, lk_attend_options)
+LOCKSTEP_PLAIN_(module_ptr, add)
+LOCKSTEP_PLAIN_(module_ptr, sub)
+LOCKSTEP_PLAIN_(module_ptr, mul)
+LOCKSTEP_PLAIN_(module_ptr, div)
+LOCKSTEP_PLAIN_(module_ptr, matmul)
+LOCKSTEP_PLAIN_(module_ptr, cat)
+LOCKSTEP_PLAIN_(module_ptr, stack)
+LOCKSTEP_PLAIN_(module_ptr, permute)
+LOCKSTEP_PLAIN_(module_ptr, transpose)
+LOCKSTEP_PLAIN_(module_ptr, reshape)
+LOCKSTEP_PLAIN_(module_ptr, mean)
+LOCKSTEP_PLAIN_(module_ptr, select)
+LOCKSTEP_PLAIN_(module_ptr, slice)
+LOCKSTEP_PLAIN_(module_ptr, places)
+LOCKSTEP_PLAIN_(module_ptr, lambda)
 LOCKSTEP_PLAIN_(module_ptr, pixel_shuffle)
 LOCKSTEP_PLAIN_(module_ptr, pixel_unshuffle)
 // optim.h
@@ -769,6 +798,45 @@ inline module_ptr residual(std::initializer_list<detail::item<lk_module>> items)
 {
     auto modules = detail::released(items);
     return module_ptr(lk_residual_with(modules.data(), static_cast<int>(modules.size())));
+}
+// parallel({cat(1), linear(8, 4), linear(8, 4)}): what comes first joins what the others give.
+inline module_ptr parallel(std::initializer_list<detail::item<lk_module>> items)
+{
+    auto modules = detail::released(items);
+    if (modules.empty()) throw std::invalid_argument("parallel: expected what joins, and modules");
+    return module_ptr(lk_parallel_with(modules[0], modules.data() + 1, static_cast<int>(modules.size()) - 1));
+}
+// shortcut({linear(8, 4), linear(8, 4), relu()}): what comes first runs beside the others.
+inline module_ptr shortcut(std::initializer_list<detail::item<lk_module>> items)
+{
+    auto modules = detail::released(items);
+    if (modules.empty()) throw std::invalid_argument("shortcut: expected a shortcut, and modules");
+    return module_ptr(lk_shortcut_with(modules[0], modules.data() + 1, static_cast<int>(modules.size()) - 1));
+}
+// node_graph({{"conv", conv2d(4, 4, 1)}, {"sum", add(), "conv x"}}); a node without a module uses
+// that of the node `same_as`.
+struct node {
+    node(const char *name_given, module_ptr &&given, const char *inputs_given = nullptr)
+        : name(name_given), module(std::move(given)), inputs(inputs_given)
+    {
+    }
+    node(const char *name_given, const char *same_as_given, const char *inputs_given)
+        : name(name_given), inputs(inputs_given), same_as(same_as_given)
+    {
+    }
+    const char *name;
+    mutable module_ptr module;
+    const char *inputs = nullptr, *same_as = nullptr;
+};
+inline module_ptr node_graph(std::initializer_list<node> items, const char *inputs = nullptr,
+                             const char *outputs = nullptr)
+{
+    std::vector<lk_node> raw;
+    raw.reserve(items.size());
+    for (const node &item : items)
+        raw.push_back({item.name, item.module.release(), item.inputs, item.same_as});
+    lk_node_graph_options options{sizeof(lk_node_graph_options), inputs, outputs};
+    return module_ptr(lk_node_graph_with({raw.data(), static_cast<int>(raw.size())}, &options));
 }
 inline module_ptr module_list(std::initializer_list<detail::item<lk_module>> items)
 {

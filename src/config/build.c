@@ -177,20 +177,32 @@ static lk_status visit_name(lki_plan *plan, lki_node *node, const lk_parameter *
     return LK_OK;
 }
 
+static lk_status visit(lki_plan *plan, lki_node *node, const lk_parameter *parameter);
+
+/* An item of a map with keys of its own may be the map that a component is implied by. */
+static lk_status visit_item(lki_plan *plan, lki_node *item, const lk_parameter *parameter)
+{
+    bool is_named = lki_node_get(item, "_target_") || lki_node_get(item, "_var_");
+    if (item->kind != LKI_NODE_MAP || is_named || !parameter || !parameter->takes_keys || !parameter->implied)
+        return visit(plan, item, parameter);
+    item->object = NULL;
+    return visit_component(plan, item, lk_component_find(parameter->implied), parameter->implied);
+}
+
 static lk_status visit(lki_plan *plan, lki_node *node, const lk_parameter *parameter)
 {
     node->object = NULL; /* of an earlier plan */
     if (node->kind == LKI_NODE_SCALAR) return visit_name(plan, node, parameter);
     if (lki_node_get(node, "_target_")) return visit_target(plan, node, "_target_");
     if (lki_node_get(node, "_var_")) return visit_reference(plan, node);
-    if (node->kind == LKI_NODE_MAP && parameter && parameter->implied)
+    if (node->kind == LKI_NODE_MAP && parameter && parameter->implied && !parameter->takes_keys)
         return visit_component(plan, node, lk_component_find(parameter->implied), parameter->implied);
     /* The items of a list of objects may be names; what lies deeper may not. */
     const lk_parameter *inner = parameter && parameter->type == LK_PARAMETER_OBJECTS ? parameter : NULL;
     for (int i = 0; i < node->count; i++) {
         lki_node *item = node->entries[i].value;
         bool is_deeper = is_group(item) && !(inner && inner->implied);
-        LKI_TRY(visit(plan, item, is_deeper ? NULL : inner));
+        LKI_TRY(visit_item(plan, item, is_deeper ? NULL : inner));
     }
     return LK_OK;
 }

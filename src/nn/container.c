@@ -15,7 +15,7 @@ static void free_handed_over(lk_module *module, int times)
     for (int i = 0; i < times && i < free_holds; i++) lk_module_free(module);
 }
 
-static void free_modules(lk_module *const *modules, int count)
+void lki_free_modules(lk_module *const *modules, int count)
 {
     for (int i = 0; i < count; i++) {
         int before = 0, times = 0;
@@ -36,7 +36,7 @@ static lk_module *numbered(const char *type, lk_module_function forward, lk_modu
     for (int i = 0; i < count; i++) whole = whole && modules[i];
     lk_module *container = whole ? lki_module_create(type, forward, NULL, 0) : NULL;
     if (!container) {
-        free_modules(modules, count);
+        lki_free_modules(modules, count);
         return NULL;
     }
     int added = 0;
@@ -45,7 +45,7 @@ static lk_module *numbered(const char *type, lk_module_function forward, lk_modu
         snprintf(name, sizeof name, "%d", added);
         status = lk_module_add_child(container, name, modules[added]);
     }
-    if (container->failed) free_modules(modules + added, count - added);
+    if (container->failed) lki_free_modules(modules + added, count - added);
     return lki_module_checked(container);
 }
 

@@ -34,11 +34,24 @@ lk_status lki_fans(const lk_param *param, double *fan_in, double *fan_out)
     return LK_OK;
 }
 
+static __thread bool draws_nothing;
+
+void lk_skip_init(bool skip)
+{
+    draws_nothing = skip;
+}
+
+bool lki_init_skipped(void)
+{
+    return draws_nothing;
+}
+
 lk_status lk_init_uniform(lk_param *param, double from, double to)
 {
     if (!(from <= to) || !isfinite(to - from))
         return lki_fail(LK_ERR_INVALID, "lk_init_uniform: expected from <= to, found %g and %g", from, to);
     LKI_TRY(check(param, "lk_init_uniform"));
+    if (draws_nothing) return LK_OK;
     return lk_uniform(param->value, from, to, lk_default_generator());
 }
 
@@ -53,6 +66,7 @@ lk_status lk_init_normal(lk_param *param, double mean, double std)
 {
     LKI_TRY(check_normal("lk_init_normal", mean, std));
     LKI_TRY(check(param, "lk_init_normal"));
+    if (draws_nothing) return LK_OK;
     return lk_normal(param->value, mean, std, lk_default_generator());
 }
 
@@ -182,6 +196,7 @@ lk_status lk_init_trunc_normal(lk_param *param, double mean, double std, double 
     if (param->value->dtype != LK_F32)
         return lki_fail(LK_ERR_DTYPE, "lk_init_trunc_normal: expected an f32 parameter, found %s",
                         lk_dtype_name(param->value->dtype));
+    if (draws_nothing) return LK_OK;
     double from = 2 * normal_cdf((low - mean) / std) - 1, to = 2 * normal_cdf((high - mean) / std) - 1;
     LKI_TRY(lk_init_uniform(param, from, to));
     float *data = param->value->data;
@@ -224,6 +239,7 @@ lk_status lk_init_orthogonal(lk_param *param, double gain)
     if (shape.rank < 2)
         return lki_fail(LK_ERR_SHAPE, "lk_init_orthogonal: expected at least 2 dimensions, found %d",
                         shape.rank);
+    if (draws_nothing) return LK_OK;
     int64_t count = lk_shape_count(shape), outer = shape.dim[0], inner = outer > 0 ? count / outer : 0;
     bool wide = outer < inner;
     int64_t rows = wide ? inner : outer, columns = wide ? outer : inner;

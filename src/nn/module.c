@@ -1,9 +1,10 @@
-#include "nn/module.h"
+#include "nn/init.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "graph/graph.h"
 #include "graph/home.h"
+#include "tensor/buffer.h"
 
 #include <math.h>
 #include <string.h>
@@ -191,11 +192,28 @@ lk_status lk_module_add_buffer(lk_module *module, lk_param *buffer_owned)
     return lk_module_add_param(module, buffer_owned);
 }
 
+/* As lk_tensor_create, but pages that nobody writes to take no memory. */
+static lk_tensor *unwritten_tensor(lk_dtype dtype, lk_shape shape)
+{
+    if (lki_shape_check(dtype, shape)) return NULL;
+    size_t nbytes = (size_t)lk_shape_count(shape) * lk_dtype_nbytes(dtype);
+    if (nbytes < 1 << 20) return lk_tensor_create(dtype, shape);
+    void *data = lki_alloc_aligned(nbytes, "a parameter");
+    lk_buffer *buffer = data ? lki_buffer_adopt(data, nbytes, NULL, NULL) : NULL;
+    if (!buffer) {
+        lki_free(data);
+        return NULL;
+    }
+    lk_tensor *tensor = lki_tensor_over(buffer, 0, dtype, shape);
+    lki_buffer_release(buffer);
+    return tensor;
+}
+
 static lk_param *new_tensor(lk_module *module, const char *name, lk_dtype dtype, lk_shape shape,
                             bool is_buffer)
 {
     if (!module || module->failed) return NULL;
-    lk_tensor *value = lk_tensor_create(dtype, shape);
+    lk_tensor *value = lki_init_skipped() ? unwritten_tensor(dtype, shape) : lk_tensor_create(dtype, shape);
     lk_param *param = value ? lk_param_create(name, value, !is_buffer) : NULL;
     if (param) param->is_shown = false;
     lk_status status = is_buffer ? lk_module_add_buffer(module, param) : lk_module_add_param(module, param);

@@ -57,6 +57,9 @@ lk_module *lki_module_create(const char *type, lk_module_function forward, const
 /* The module, or NULL after freeing it where a helper failed on it. */
 lk_module *lki_module_checked(lk_module *module);
 
+/* What a constructor got and has not handed on is freed where it fails. NULLs are allowed. */
+void lki_free_modules(lk_module *const *modules, int count);
+
 /* lk_module_params and lk_module_param for the library itself: the values are not brought up to date, and
  * nobody outside holds the parameters because of it. */
 lk_status lki_module_params(const lk_module *module, lk_param_list *out);

@@ -113,6 +113,8 @@ lk_status lki_build_plain_callback(const lk_component *self, lk_args *args, void
 
 extern const lk_component lki_module_components[];
 extern const lk_component lki_window_components[];
+extern const lk_component lki_node_components[];
+extern const lk_component lki_zoo_components[];
 extern const lk_component lki_more_module_components[];
 extern const lk_component lki_criterion_components[];
 extern const lk_component lki_optimizer_components[];
@@ -127,6 +129,9 @@ extern const lk_component lki_control_components[];
 extern const lk_component lki_function_components[];
 extern const lk_component lki_run_components[];
 extern const lk_component lki_call_components[];
+
+/* Residual, with or without a shortcut. */
+lk_status lki_build_residual(const lk_component *self, lk_args *args, void **out);
 
 struct lk_tensor;
 struct lk_dataset;

@@ -263,6 +263,12 @@ static const lk_parameter container_parameters[] = {
     LKI_OBJECTS("args", MODULE, LKI_OPTIONAL, "the modules, in order; a map gives them names"),
     {0},
 };
+static const lk_parameter residual_parameters[] = {
+    LKI_OBJECTS("args", MODULE, LKI_OPTIONAL, "the modules, in order"),
+    LKI_OBJECT("shortcut", MODULE, LKI_OPTIONAL,
+               "what x goes through before it is added; x itself where left out"),
+    {0},
+};
 static const lk_parameter linear_parameters[] = {
     LKI_INT("in_features", LKI_REQUIRED, "size of the input's last axis"),
     LKI_INT("out_features", LKI_REQUIRED, "size of the output's last axis"),
@@ -405,7 +411,7 @@ const lk_component lki_module_components[] = {
     {"Sequential", "torch.nn.Sequential", LK_KIND_MODULE, "Modules one after the other.",
      CONTAINER(lk_sequential_with)},
     {"Residual", NULL, LK_KIND_MODULE, "x plus what the modules, one after the other, make of it.",
-     CONTAINER(lk_residual_with)},
+     .parameters = residual_parameters, .rest = "args", .build = lki_build_residual},
     {"Linear", "torch.nn.Linear", LK_KIND_MODULE, "x W^T + b over the last axis.",
      .parameters = linear_parameters, .build = build_linear},
     {"BatchNorm1d", "torch.nn.BatchNorm1d", LK_KIND_MODULE,
