@@ -27,10 +27,10 @@ typedef struct lk_metric_callback_options {
     const char *prefix, *suffix;
     bool no_log_on_batch; /* leaves its values out of the metrics of batches */
     int num_classes;
-    int topk[LK_MAX_TOPK];          /* accuracy */
+    int topk[LK_MAX_TOPK];          /* accuracy, recommendations, CMC */
     double threshold;               /* multilabel, IoU, Dice */
     bool from_logits;               /* multilabel, IoU, Dice: sigmoid first */
-    double zero_division;           /* precision, recall, F1 */
+    double zero_division;           /* precision, recall, F1, hitrate */
     bool compute_per_class_metrics; /* precision, recall, F1, support, AUC */
     const char *const *class_names; /* confusion matrix */
     bool normalize;                 /* confusion matrix */
@@ -67,6 +67,33 @@ lk_callback *lk_mae_callback_with(const lk_metric_callback_options *options);
 lk_callback *lk_iou_callback_with(const lk_metric_callback_options *options);
 lk_callback *lk_dice_callback_with(const lk_metric_callback_options *options);
 lk_callback *lk_confusion_matrix_callback_with(const lk_metric_callback_options *options);
+/* Recommendations: hitrate01, mrr01, map01, ndcg01, ... */
+#define lk_hitrate_callback(...) LK_CALL0_(lk_hitrate_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_mrr_callback(...)     LK_CALL0_(lk_mrr_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_map_callback(...)     LK_CALL0_(lk_map_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_ndcg_callback(...)    LK_CALL0_(lk_ndcg_callback_with, lk_metric_callback_options, __VA_ARGS__)
+lk_callback *lk_hitrate_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_mrr_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_map_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_ndcg_callback_with(const lk_metric_callback_options *options);
+
+/* cmc01, cmc03, ...: the share of the queries that have a sample of their own class among the k
+ * nearest of the gallery, by Euclidean distance. All embeddings of a loader are kept, those of all
+ * ranks together. A batch needs one number per sample for each key. */
+typedef struct lk_cmc_score_callback_options {
+    size_t struct_size;
+    const char *embeddings_key; /* an output; the runner's output_key */
+    const char *labels_key;     /* the runner's target_key */
+    const char *is_query_key;   /* "is_query": not 0 for queries, 0 for the gallery */
+    /* With cameras (Catalyst's ReidCMCScoreCallback), what shares class and camera with a query
+     * counts as the farthest of its gallery. NULL: no cameras. */
+    const char *cids_key;
+    int topk[LK_MAX_TOPK]; /* 1 */
+    const char *prefix, *suffix;
+} lk_cmc_score_callback_options;
+#define lk_cmc_score_callback(...)                                                                           \
+    LK_CALL0_(lk_cmc_score_callback_with, lk_cmc_score_callback_options, __VA_ARGS__)
+lk_callback *lk_cmc_score_callback_with(const lk_cmc_score_callback_options *options);
 /* Reports any metric, also one of your own (lk_custom_metric in <lockstep/sys/metric.h>). Owns
  * the metric. NULL keys are those of the runner. */
 lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const char *target_key);

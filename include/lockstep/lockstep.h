@@ -5,6 +5,7 @@
 #include <lockstep/callback.h>
 #include <lockstep/checkpoint.h>
 #include <lockstep/config.h>
+#include <lockstep/contrib.h>
 #include <lockstep/data.h>
 #include <lockstep/estimator.h>
 #include <lockstep/fields.h>

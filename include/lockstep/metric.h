@@ -56,13 +56,14 @@ typedef struct lk_metric_options {
     /* Added to every name: prefix + "accuracy01" + suffix + "/std". */
     const char *prefix, *suffix;
     int num_classes; /* 0: taken from the first batch */
-    /* accuracy. Default: 1, also 3 if there are more than three classes, also 5 if more than
-     * five. */
+    /* Recommendations: 1. Accuracy: 1, also 3 if there are more than three classes, also 5 if more
+     * than five. */
     int topk[LK_MAX_TOPK];
     /* Multilabel: 0.5. IoU and Dice: none, which gives soft scores. */
     double threshold;
-    bool from_logits;     /* multilabel, IoU, Dice: apply a sigmoid first */
-    double zero_division; /* precision, recall, F1: the value of 0/0 */
+    bool from_logits; /* multilabel, IoU, Dice: apply a sigmoid first */
+    /* Precision, recall, F1, hitrate: the value of 0/0. */
+    double zero_division;
     /* Precision, recall, F1, support and AUC: report ".../class_00" too. */
     bool compute_per_class_metrics;
     /* Confusion matrix, IoU, Dice: num_classes names; class_00, ... */
@@ -114,6 +115,25 @@ lk_metric *lk_mae_metric_with(const lk_metric_options *options);
 lk_metric *lk_iou_metric_with(const lk_metric_options *options);
 #define lk_dice_metric(...) LK_CALL0_(lk_dice_metric_with, lk_metric_options, __VA_ARGS__)
 lk_metric *lk_dice_metric_with(const lk_metric_options *options);
+
+/* Recommendations: hitrate01, hitrate01/std, hitrate03, ... for every k of topk (1), and the same
+ * for mrr, map and ndcg. Outputs (samples, items) order the items of each sample, equal scores in
+ * the order of the items; targets (samples, items) say how relevant they are. A value is the mean
+ * over the samples:
+ *
+ *     hitrate   relevant items among the first k / relevant items; zero_division without any
+ *     mrr       1 / the rank of the most relevant item among the first k; 0 without any
+ *     map       the mean, over the relevant items among the first k, of the share of relevant
+ *               items up to it
+ *     ndcg      the sum of (2^target - 1) / log2(rank + 1), divided by the highest possible */
+#define lk_hitrate_metric(...) LK_CALL0_(lk_hitrate_metric_with, lk_metric_options, __VA_ARGS__)
+#define lk_mrr_metric(...)     LK_CALL0_(lk_mrr_metric_with, lk_metric_options, __VA_ARGS__)
+#define lk_map_metric(...)     LK_CALL0_(lk_map_metric_with, lk_metric_options, __VA_ARGS__)
+#define lk_ndcg_metric(...)    LK_CALL0_(lk_ndcg_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_hitrate_metric_with(const lk_metric_options *options);
+lk_metric *lk_mrr_metric_with(const lk_metric_options *options);
+lk_metric *lk_map_metric_with(const lk_metric_options *options);
+lk_metric *lk_ndcg_metric_with(const lk_metric_options *options);
 
 /* NAME, NAME/mean and NAME/std of a number per batch, such as its loss, which
  * lk_metric_update_value adds. The number of a batch is usually rounded, so this mean depends on

@@ -188,7 +188,8 @@ typedef struct lk_train_options {
  * belongs to the runner. */
 typedef struct lk_runner_ops {
     size_t struct_size;
-    /* Sets device, ddp, nproc, precision, tf32 and benchmark. */
+    /* Sets device, ddp, nproc, precision, tf32 and benchmark, and whatever else of the options is a
+     * number or a text, such as num_epochs and logdir. Texts must live as long as the runner. */
     lk_status (*get_engine)(lk_runner *runner, lk_train_options *options);
     lk_status (*get_loaders)(lk_runner *runner, lk_named_loader *out, int capacity, int *count);
     lk_module *(*get_model)(lk_runner *runner);
@@ -200,6 +201,11 @@ typedef struct lk_runner_ops {
     /* Does all that is done with a batch. The default is lk_runner_supervised_batch. */
     lk_status (*handle_batch)(lk_runner *runner, const lk_batch *batch);
     void (*free)(lk_runner *runner);
+    /* Records what the model makes of a batch: names each output with lk_graph_output, so that the
+     * criteria of the run and its callbacks find it by its key. `inputs` are the fields of the
+     * batch with their names. The default is model(input_key), named output_key. */
+    lk_status (*forward)(lk_runner *runner, lk_graph *graph, const char *const *names,
+                         lk_value *const *inputs, int count);
 } lk_runner_ops;
 
 /* The state of a run, under Catalyst's names, for callbacks to read. Only the runner writes to
@@ -409,6 +415,10 @@ LK_TAKES_SIZED_(lk_step_options)
 #define lk_runner_step(runner, key, ...)                                                                     \
     lk_runner_step((runner), (key), LK_SIZED_(lk_step_options, __VA_ARGS__))
 #endif
+/* Returns a module whose children are the models that were added by key, with the keys as their
+ * names, for a step that trains several of them. It has no forward function. It belongs to the
+ * runner, and lists those that are there when it is first asked for. NULL on failure. */
+lk_module *lk_runner_models(lk_runner *runner);
 /* Return what was added under a key, or NULL. It belongs to the runner. */
 lk_module *lk_runner_model(const lk_runner *runner, const char *key);
 lk_criterion *lk_runner_criterion(const lk_runner *runner, const char *key);

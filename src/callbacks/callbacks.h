@@ -17,6 +17,9 @@ bool lki_callback_metric(const lk_runner *runner, const char *loader_key, const 
 lk_status lki_callback_no_metric(const lk_runner *runner, const char *who, const char *loader_key,
                                  const char *metric_key);
 
+/* The samples of a tensor that count, the first ones: the tensor itself, or a part of it in `view`. */
+const lk_tensor *lki_callback_counted(const lk_runner *runner, const lk_tensor *tensor, lk_tensor *view);
+
 /* Declares what lk_mean_metric(name) reports. */
 lk_status lki_callback_declare_mean(lk_runner *runner, const char *name);
 

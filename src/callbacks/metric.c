@@ -32,7 +32,11 @@ static const char *const *names_of(const lk_metric *metric)
                  {"mse", {"mse*"}},
                  {"mae", {"mae*"}},
                  {"iou", {"iou*"}},
-                 {"dice", {"dice*"}}};
+                 {"dice", {"dice*"}},
+                 {"hitrate", {"hitrate*"}},
+                 {"mrr", {"mrr*"}},
+                 {"map", {"map*"}},
+                 {"ndcg", {"ndcg*"}}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(metric->kind->name, known[i].kind) == 0) return known[i].names;
     return NULL;
@@ -60,8 +64,7 @@ static lk_status no_tensor(const char *key)
                     key);
 }
 
-/* The first samples of a tensor, those that count, as a view in `view`. */
-static const lk_tensor *counted(const lk_runner *runner, const lk_tensor *tensor, lk_tensor *view)
+const lk_tensor *lki_callback_counted(const lk_runner *runner, const lk_tensor *tensor, lk_tensor *view)
 {
     if (!tensor || tensor->shape.rank < 1 || tensor->shape.dim[0] != runner->batch_size) return tensor;
     *view = *tensor;
@@ -92,8 +95,8 @@ static lk_status update(lk_callback *callback, lk_runner *runner)
         needs_targets ? lki_run_tensor(runner, target_key) : lki_batch_get(runner->batch, target_key);
     if (!targets && needs_targets) return no_tensor(target_key);
     if (runner->counted_batch_size != runner->batch_size) {
-        outputs = counted(runner, outputs, &views[0]);
-        targets = counted(runner, targets, &views[1]);
+        outputs = lki_callback_counted(runner, outputs, &views[0]);
+        targets = lki_callback_counted(runner, targets, &views[1]);
     }
     LKI_TRY(lk_metric_update(context->metric, outputs, targets));
     bool wanted = runner->run->reporting.wants_batch_metrics && !context->no_log_on_batch;
@@ -198,3 +201,7 @@ DEFINE_METRIC_CALLBACK(mse)
 DEFINE_METRIC_CALLBACK(mae)
 DEFINE_METRIC_CALLBACK(iou)
 DEFINE_METRIC_CALLBACK(dice)
+DEFINE_METRIC_CALLBACK(hitrate)
+DEFINE_METRIC_CALLBACK(mrr)
+DEFINE_METRIC_CALLBACK(map)
+DEFINE_METRIC_CALLBACK(ndcg)

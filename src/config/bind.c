@@ -150,6 +150,8 @@ static lk_status effective_kind(const lk_parameter *parameter, const lki_node *n
     if (!node->attribute) return LK_OK;
     if (*out == LK_KIND_MODULE && !strcmp(node->attribute, "parameters"))
         return *out = LK_KIND_PARAMETERS, LK_OK;
+    bool is_labels = !strcmp(node->attribute, "get_labels") || !strcmp(node->attribute, "targets");
+    if (*out == LK_KIND_DATASET && is_labels) return *out = LK_KIND_TENSOR, LK_OK;
     return lki_fail_at(node->place, "%s: %s has no \"%.60s\" that a config can use", parameter->name,
                        object->called, node->attribute);
 }

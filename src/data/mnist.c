@@ -8,7 +8,6 @@
 #include "base/take.h"
 #include "data/file.h"
 #include "data/idx.h"
-#include "data/memory_dataset.h"
 
 #include <math.h>
 
@@ -75,7 +74,38 @@ static lk_status check(const lk_tensor *images, const lk_tensor *labels, const c
     return LK_OK;
 }
 
-static lki_memory_field images_field(lk_tensor *images, const lk_mnist_options *options)
+static lk_status check_options(const lk_mnist_options *options, const char *root)
+{
+    if (!root) return lki_fail(LK_ERR_INVALID, "MNIST: no root folder");
+    if (!isfinite(options->mean) || !(options->std >= 0) || isinf(options->std))
+        return lki_fail(LK_ERR_INVALID, "MNIST: mean and std: expected numbers, std above 0, found %g and %g",
+                        (double)options->mean, (double)options->std);
+    if (!options->normalize && (options->mean != 0 || options->std != 0))
+        return lki_fail(LK_ERR_INVALID, "MNIST: mean and std have no effect without normalize: add it");
+    return LK_OK;
+}
+
+lk_status lki_mnist_read(lki_mnist_samples *out, const char *root, const lk_mnist_options *options)
+{
+    const lki_mnist_file *files = known_files + (options->train ? 2 : 0);
+    LKI_SCOPED char *images_path = NULL;
+    LKI_SCOPED char *labels_path = NULL;
+    lk_status status = LK_OK;
+    *out = (lki_mnist_samples){0};
+    LKI_TRY(check_options(options, root));
+    if (options->download) LKI_TRY(fetch_missing(root, files));
+    LKI_TRY_OUT(find_and_read(&out->images, &images_path, root, files[0].name, 3));
+    LKI_TRY_OUT(find_and_read(&out->labels, &labels_path, root, files[1].name, 1));
+    LKI_TRY_OUT(check(out->images, out->labels, labels_path));
+    return LK_OK;
+out:
+    lk_tensor_free(out->images);
+    lk_tensor_free(out->labels);
+    *out = (lki_mnist_samples){0};
+    return status;
+}
+
+lki_memory_field lki_mnist_images_field(lk_tensor *images, const lk_mnist_options *options)
 {
     lki_memory_field field = {.name = "features",
                               .tensor = images,
@@ -93,27 +123,9 @@ static lki_memory_field images_field(lk_tensor *images, const lk_mnist_options *
 lk_dataset *lk_mnist_with(const char *root, const lk_mnist_options *given)
 {
     LKI_TAKE(lk_mnist_options, options, given, NULL);
-    const lki_mnist_file *files = known_files + (options.train ? 2 : 0);
-    LKI_SCOPED char *images_path = NULL;
-    LKI_SCOPED char *labels_path = NULL;
-    lk_tensor *images = NULL, *labels = NULL;
-    lk_status status = LK_OK;
-    if (!root) return lki_fail_null(LK_ERR_INVALID, "MNIST: no root folder");
-    if (!isfinite(options.mean) || !(options.std >= 0) || isinf(options.std))
-        return lki_fail_null(LK_ERR_INVALID,
-                             "MNIST: mean and std: expected numbers, std above 0, found %g and %g",
-                             (double)options.mean, (double)options.std);
-    if (!options.normalize && (options.mean != 0 || options.std != 0))
-        return lki_fail_null(LK_ERR_INVALID, "MNIST: mean and std have no effect without normalize: add it");
-    if (options.download) LKI_TRY_OUT(fetch_missing(root, files));
-    LKI_TRY_OUT(find_and_read(&images, &images_path, root, files[0].name, 3));
-    LKI_TRY_OUT(find_and_read(&labels, &labels_path, root, files[1].name, 1));
-    LKI_TRY_OUT(check(images, labels, labels_path));
-    lki_memory_field fields[] = {images_field(images, &options),
-                                 {.name = "targets", .tensor = labels, .dtype = LK_I64}};
+    lki_mnist_samples samples;
+    if (lki_mnist_read(&samples, root, &options)) return NULL;
+    lki_memory_field fields[] = {lki_mnist_images_field(samples.images, &options),
+                                 {.name = "targets", .tensor = samples.labels, .dtype = LK_I64}};
     return lki_memory_dataset_create(fields, 2);
-out:
-    lk_tensor_free(images);
-    lk_tensor_free(labels);
-    return NULL;
 }

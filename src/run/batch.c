@@ -46,6 +46,7 @@ lk_status lki_run_prepare_step(lk_runner *runner)
 {
     if (runner->step && step_is_current(runner)) return LK_OK;
     LKI_TRY(lki_run_check_all_have_batches(runner));
+    LKI_TRY(lki_objective_check_step(runner));
     LKI_TRY(lki_step_save_kept(&runner->step, &runner->run->batch.kept));
     lk_step_options options = runner->run->batch.step_options;
     options.struct_size = sizeof options;

@@ -52,6 +52,11 @@ lk_status lki_objective_minimize(lk_runner *runner, const char *who, const char 
 {
     lki_objective *o = &runner->run->objective;
     if (!metric_key) return LK_OK;
+    bool own_batches = runner->ops && runner->ops->handle_batch;
+    if (o->minimized && strcmp(o->minimized, metric_key) != 0 && own_batches) {
+        o->has_several = true; /* handle_batch makes the updates of several optimizers itself */
+        return LK_OK;
+    }
     if (o->minimized && strcmp(o->minimized, metric_key) != 0)
         return lki_fail(LK_ERR_INVALID,
                         "%s: metric_key \"%s\": %s minimises \"%s\": a run minimises one loss", who,
@@ -84,6 +89,7 @@ static lk_status find_criteria(lki_objective *o, const lk_runner *runner)
 static bool is_plain(const lki_objective *o, const lk_runner *runner)
 {
     const lki_criterion_term *term = &o->terms[0];
+    if (runner->ops && runner->ops->forward) return false;
     if (strcmp(lki_objective_key(o, runner), runner->loss_key) != 0) return false;
     if (o->term_count == 0) return true;
     return o->term_count == 1 && term->criterion == runner->criterion &&
@@ -137,7 +143,19 @@ lk_status lki_objective_settle(lk_runner *runner)
     if (o->term_count == 0 && trains(runner))
         return lki_fail(LK_ERR_INVALID, "there is no criterion to train with: add one");
     o->is_special = !is_plain(o, runner);
-    return o->is_special && trains(runner) ? check_minimized(o, runner) : LK_OK;
+    return o->is_special && trains(runner) && !own_batches ? check_minimized(o, runner) : LK_OK;
+}
+
+lk_status lki_objective_check_step(const lk_runner *runner)
+{
+    const lki_objective *o = &runner->run->objective;
+    bool own_batches = runner->ops && runner->ops->handle_batch;
+    if (o->has_several)
+        return lki_fail(LK_ERR_INVALID,
+                        "the callbacks minimise \"%s\" and another loss: make a step for each of them in "
+                        "handle_batch, with lk_runner_step",
+                        o->minimized);
+    return own_batches && o->is_special && trains(runner) ? check_minimized(o, runner) : LK_OK;
 }
 
 /* ---- Recording it ---- */
@@ -148,13 +166,13 @@ typedef struct recording {
     const char *const *names;
     lk_value *const *inputs;
     int count;
-    lk_value *output;
     lk_value *terms[LKI_MAX_CRITERIA], *sums[LKI_MAX_CRITERIA]; /* NULL: not of this batch */
 } recording;
 
 static lk_value *find_value(const recording *r, const char *key)
 {
-    if (r->output && strcmp(key, r->objective->runner->output_key) == 0) return r->output;
+    for (int i = 0; i < r->graph->output_count; i++)
+        if (strcmp(r->graph->outputs[i]->name, key) == 0) return r->graph->outputs[i];
     for (int i = 0; i < r->count; i++)
         if (strcmp(r->names[i], key) == 0) return r->inputs[i];
     return NULL;
@@ -206,16 +224,31 @@ static void record_sum(recording *r, int index)
     r->sums[index] = total;
 }
 
+static lk_status record_forward(const recording *r)
+{
+    lk_runner *runner = (lk_runner *)r->objective->runner;
+    unsigned long said = lki_fail_count();
+    if (runner->ops && runner->ops->forward) {
+        LKI_TRY(lki_fail_if_silent(runner->ops->forward(runner, r->graph, r->names, r->inputs, r->count),
+                                   said, "the runner's", "forward"));
+        return r->graph->status;
+    }
+    lk_value *features = find_value(r, runner->input_key);
+    if (!features) {
+        missing(r, runner->input_key);
+        return LK_ERR_NOT_FOUND;
+    }
+    lk_value *output = lk_module_forward(runner->model, features);
+    return output ? lk_graph_output(r->graph, runner->output_key, output) : r->graph->status;
+}
+
 static lk_value *record(lk_graph *graph, const char *const *names, lk_value *const *inputs, int count,
                         void *context)
 {
     const lki_objective *o = context;
     const lk_runner *runner = o->runner;
     recording r = {.objective = o, .graph = graph, .names = names, .inputs = inputs, .count = count};
-    lk_value *features = find_value(&r, runner->input_key);
-    if (!features) return missing(&r, runner->input_key);
-    r.output = lk_module_forward(runner->model, features);
-    if (!r.output || lk_graph_output(graph, runner->output_key, r.output)) return NULL;
+    if (record_forward(&r)) return NULL;
     graph->section = LKI_SECTION_CRITERION;
     for (int i = 0; i < o->term_count; i++)
         if (record_term(&r, i)) return NULL;

@@ -31,8 +31,9 @@ typedef struct lki_objective {
     int term_count, sum_count;
     const char *minimized, *said_by; /* the metric, and who named it; NULL: the runner's loss_key */
     const lk_runner *runner;
-    bool is_special; /* more than the runner's own criterion over its own keys */
-    bool has_step;   /* the runner's step was made for it */
+    bool is_special;  /* more than the runner's own criterion over its own keys */
+    bool has_step;    /* the runner's step was made for it */
+    bool has_several; /* several losses are to be minimised, which only a handle_batch can do */
 } lki_objective;
 
 /* For the callbacks, at the start of the experiment. */
@@ -48,6 +49,8 @@ static inline const char *lki_objective_key(const lki_objective *objective, cons
 {
     return objective->minimized ? objective->minimized : runner->loss_key;
 }
+/* Fails if the runner's own step cannot do what the callbacks ask for. */
+lk_status lki_objective_check_step(const lk_runner *runner);
 /* Makes the step record the objective. */
 void lki_objective_apply(lk_runner *runner, lk_step_options *options);
 /* Whether the step records what it should. */

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
+#include "nn/module.h"
 #include "resume/kept_optimizer.h"
 #include "resume/part_state.h"
 #include "run/run.h"
@@ -23,6 +24,9 @@ static void free_part(lki_part *part)
 
 void lki_run_free_parts(lki_parts *parts)
 {
+    for (int i = 0; i < parts->count; i++) lki_step_drop(&parts->items[i].step, &parts->items[i].kept);
+    lk_module_free(parts->models);
+    parts->models = NULL;
     for (int i = 0; i < parts->count; i++) free_part(&parts->items[i]);
     parts->count = 0;
 }
@@ -81,6 +85,18 @@ static lki_part *find_or_add_part(lk_runner *runner, const char *key)
 DEFINE_PART(lk_module, model)
 DEFINE_PART(lk_criterion, criterion)
 DEFINE_PART(lk_optimizer, optimizer)
+
+lk_module *lk_runner_models(lk_runner *runner)
+{
+    lki_parts *parts = &runner->run->parts;
+    if (parts->models) return parts->models;
+    lk_module *models = lki_module_create("Models", NULL, NULL, 0);
+    for (int i = 0; models && i < parts->count; i++)
+        if (parts->items[i].model)
+            lki_module_note(models, lk_module_add_child(models, parts->items[i].key,
+                                                        lk_module_share(parts->items[i].model)));
+    return parts->models = lki_module_checked(models);
+}
 
 lk_status lki_run_check_all_have_batches(const lk_runner *runner)
 {

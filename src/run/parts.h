@@ -18,6 +18,7 @@ typedef struct lki_part {
 typedef struct lki_parts {
     lki_part items[LKI_MAX_PARTS];
     int count;
+    lk_module *models; /* lk_runner_models; NULL before it is asked for */
 } lki_parts;
 
 void lki_run_free_parts(lki_parts *parts);

@@ -79,7 +79,7 @@ static void mistakes(void **state)
     refused("{_target_: Linear, args: [4]}", LK_KIND_MODULE, "out_features");
     refused("{_target_: Linear, args: [4, 2]}", LK_KIND_DATASET, "Linear is a module, not a dataset");
     refused("{_target_: Sequential, args: [{_var_: layer}]}", LK_KIND_MODULE, "named \"layer\"");
-    refused("{_call_: train}", LK_KIND_CALL, "loaders");
+    refused("{_call_: train}", LK_KIND_CALL, "it needs a runner");
     refused("{_call_: evaluate_loader, loader: {_target_: DataLoader}}", LK_KIND_CALL, "dataset");
     refused("[1, 2]", LK_KIND_MODULE, "a map of keys");
     refused("5", LK_KIND_MODULE, "");

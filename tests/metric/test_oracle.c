@@ -55,6 +55,11 @@ static void make_metrics(test_case *c)
         m[c->metric_count++] = lk_auc_metric(.compute_per_class_metrics = true);
         m[c->metric_count++] = lk_iou_metric(.threshold = 0.5);
         m[c->metric_count++] = lk_dice_metric(.threshold = 0.5);
+    } else if (strcmp(c->kind, "ranking") == 0) {
+        m[c->metric_count++] = lk_hitrate_metric(.topk = {1, 3, 5}, .zero_division = zero_division);
+        m[c->metric_count++] = lk_mrr_metric(.topk = {1, 3, 5});
+        m[c->metric_count++] = lk_map_metric(.topk = {1, 3, 5}, .num_classes = classes);
+        m[c->metric_count++] = lk_ndcg_metric(.topk = {1, 3, 5});
     } else {
         m[c->metric_count++] = lk_r2_metric(.prefix = "");
         m[c->metric_count++] = lk_mse_metric(.prefix = "");
@@ -153,7 +158,7 @@ static void golden_cases(void **state)
     (void)state;
     FILE *file = fopen(LK_SOURCE_DIR "/tests/golden/metric/cases.txt", "r");
     assert_non_null(file);
-    assert_int_equal(run_file(file), 12);
+    assert_int_equal(run_file(file), 15);
     fclose(file);
 }
 
@@ -170,7 +175,7 @@ static void live_cases(void **state)
                  LK_SOURCE_DIR, seed);
         FILE *pipe = popen(command, "r");
         assert_non_null(pipe);
-        assert_int_equal(run_file(pipe), 12);
+        assert_int_equal(run_file(pipe), 15);
         assert_int_equal(pclose(pipe), 0);
     }
 }

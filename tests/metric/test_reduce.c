@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-enum { WORLD = 4, SAMPLES = 90, CLASSES = 6, KINDS = 12 };
+enum { WORLD = 4, SAMPLES = 90, CLASSES = 6, KINDS = 16 };
 
 typedef struct world {
     pthread_barrier_t barrier;
@@ -63,6 +63,10 @@ static void make_metrics(lk_metric **metrics)
     metrics[9] = lk_dice_metric(.from_logits = true); /* soft scores: sums of fractions */
     metrics[10] = lk_mse_metric(.prefix = "");
     metrics[11] = lk_mae_metric(.prefix = "");
+    metrics[12] = lk_hitrate_metric(.topk = {1, 3});
+    metrics[13] = lk_mrr_metric(.topk = {1, 3});
+    metrics[14] = lk_map_metric(.topk = {1, 3});
+    metrics[15] = lk_ndcg_metric(.topk = {1, 3});
 }
 
 static void feed(lk_metric **metrics, world *world, int begin, int end)

@@ -1,10 +1,6 @@
 /* Every loss against PyTorch 1.13: value, gradient and 20 steps of training, on every engine of this build.
  */
-#include "probe.h"
-
-#include <lockstep/random.h>
-
-#define TOLERANCE 1e-5
+#include "loss_parity.h"
 
 static const float four_weights[] = {0.5f, 1.0f, 2.0f, 0.25f}, three_weights[] = {0.5f, 2.0f, 1.5f},
                    positive_weights[] = {3.0f, 1.0f, 0.5f};
@@ -101,45 +97,9 @@ static const parity_case more_cases[] = {
 };
 enum { CASE_COUNT = sizeof cases / sizeof *cases, MORE_CASE_COUNT = sizeof more_cases / sizeof *more_cases };
 
-static void check_value_and_gradients(const parity_case *test, lk_module *probe, lk_step *step,
-                                      const lk_input *fields)
-{
-    const lk_tensor *y = lkt_golden_get(test->golden, "%s/y", test->name);
-    lkt_ok(lk_step_begin(step, fields, 2, true));
-    lkt_ok(lk_step_forward(step));
-    lkt_ok(lk_step_criterion(step));
-    lkt_near(lk_step_output(step, "unreduced"), y, lkt_largest(y), TOLERANCE, test->name);
-    lkt_ok(lk_step_backward(step));
-    lkt_ok(lk_step_pull(step));
-    compare_section(test, probe, "grad", true, TOLERANCE);
-}
-
 static void loss_equals_pytorch(void **state)
 {
-    const parity_case *test = *state;
-    lk_engine *engine = lk_engine_open(test->engine, LK_OPTIONS(lk_engine_options, .thread_count = 1));
-    lkt_not_null(engine);
-    lk_module *probe = make_probe(test->make(), lkt_golden_get(test->golden, "%s/input", test->name));
-    lk_criterion *criterion = test->criterion();
-    lkt_not_null(criterion);
-    parity_context context = {probe, criterion};
-    lk_input fields[] = {{"input", lkt_golden_get(test->golden, "%s/input", test->name)},
-                         {"targets", lkt_golden_get(test->golden, "%s/target", test->name)}};
-    for (int round = 0; round < 2; round++) {
-        lk_optimizer *optimizer = lk_sgd(.lr = 0.05, .momentum = 0.9);
-        lk_step *step = lk_step(.model = probe, .function = parity_function, .context = &context,
-                                .optimizer = optimizer, .engine = engine);
-        lkt_not_null(step);
-        if (round == 0) check_value_and_gradients(test, probe, step, fields);
-        if (round == 1) check_training(test, step, fields);
-        lk_step_free(step);
-        lk_optimizer_free(optimizer);
-    }
-    compare_section(test, probe, "final", false, TOLERANCE);
-    compare_names(test, probe, "final");
-    lk_criterion_free(criterion);
-    lk_module_free(probe);
-    lk_engine_close(engine);
+    check_loss(*state);
 }
 
 static void bad_arguments(void **state)

@@ -133,6 +133,39 @@ def regression(rng, n, width, batch, offset, constant=False):
     print_case("regression", scores, targets, batch, 0, expected)
 
 
+def ranking(rng, n, items, batch, zero_division, ties, graded=False, empty=False):
+    """Recommendations by their definitions; ndcg also by scikit-learn, without ties."""
+    scores = rng.standard_normal((n, items)).astype(np.float32)
+    if ties:
+        scores = np.round(scores).astype(np.float32)
+    targets = rng.integers(0, 4 if graded else 2, (n, items)).astype(float)
+    if empty:
+        targets[::3] = 0
+    order = np.argsort(-scores.astype(float), axis=1, kind="stable")
+    ranked = np.take_along_axis(targets, order, 1)
+    expected = []
+    for k in (1, 3, 5):
+        first, m = ranked[:, :k], min(k, items)
+        total = targets.sum(1)
+        hit = np.where(total != 0, first.sum(1) / np.where(total != 0, total, 1), zero_division)
+        best = first.argmax(1)
+        mrr = np.where(first.max(1) != 0, 1 / (best + 1.0), 0)
+        precision = np.cumsum(first, 1) / np.arange(1, m + 1) * first
+        count = (precision != 0).sum(1)
+        ap = np.where(count != 0, precision.sum(1) / np.where(count != 0, count, 1), 0)
+        discount = 1 / np.log2(np.arange(m) + 2.0)
+        dcg = ((2 ** first - 1) * discount).sum(1)
+        ideal = ((2 ** -np.sort(-targets, 1)[:, :k] - 1) * discount).sum(1)
+        ndcg = np.where(ideal != 0, dcg / np.where(ideal != 0, ideal, 1), 0)
+        if not ties and items > 1:
+            assert abs(ndcg.mean() - sk.ndcg_score(2 ** targets - 1, scores, k=k)) < 1e-9
+        for name, values in (("hitrate", hit), ("mrr", mrr), ("map", ap), ("ndcg", ndcg)):
+            slices = batches(n, batch)
+            _, std = spread([values[b].mean() for b in slices], [b.stop - b.start for b in slices])
+            expected += [(f"{name}{k:02d}", values.mean()), (f"{name}{k:02d}/std", std)]
+    print_case("ranking", scores, targets, batch, zero_division, expected)
+
+
 def main():
     rng = np.random.default_rng(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
     multiclass(rng, 200, 10, 32, 0, ties=False, present=range(10))
@@ -147,6 +180,9 @@ def main():
     regression(rng, 200, 1, 32, 0)
     regression(rng, 200, 3, 32, 0, constant=True)
     regression(rng, 200, 2, 32, 1000)                                 # a mean far above the spread
+    ranking(rng, 60, 8, 16, 0, ties=False)
+    ranking(rng, 60, 4, 16, 1, ties=True, graded=True, empty=True)
+    ranking(rng, 1, 2, 16, 0, ties=False)
 
 
 main()

@@ -84,8 +84,10 @@ static lk_status call_train(const lk_component *self, lk_args *args, void **out)
     lk_train_options options = {LK_SIZE(lk_train_options)};
     lki_call_lists l = {0};
     LKI_SCOPED char *text = NULL;
-    (void)self;
     (void)out;
+    if (!strcmp(self->name, "train") && !lk_arg_given(args, "loaders"))
+        return lki_fail(LK_ERR_CONFIG,
+                        "\"loaders\" is missing; with a runner that makes its own, write _call_: run");
     read_train_values(args, &options);
     LKI_TRY(lki_call_read_engine(args, &options));
     if (options.num_epochs < 1)
@@ -185,7 +187,7 @@ static lk_status call_predict(const lk_component *self, lk_args *args, void **ou
                  "a GPU's convolutions by the fastest way of a trial, though its bits vary")
 
 static const lk_parameter train_parameters[] = {
-    LKI_OBJECTS("loaders", LOADER, LKI_REQUIRED,
+    LKI_OBJECTS("loaders", LOADER, LKI_OPTIONAL,
                 "loaders by key; train... is trained on, valid... and others evaluated"),
     LKI_OBJECT("model", MODULE, LKI_OPTIONAL, "the model; the runner's where left out"),
     LKI_OBJECT("engine", ENGINE, LKI_OPTIONAL, "where it runs; the runner's where left out"),
@@ -261,6 +263,11 @@ const lk_component lki_call_components[] = {
     {.name = "train",
      .kind = LK_KIND_CALL,
      .help = "Trains the model.",
+     .parameters = train_parameters,
+     .build = call_train},
+    {.name = "run",
+     .kind = LK_KIND_CALL,
+     .help = "Trains as train does; what is left out comes from a runner of your own.",
      .parameters = train_parameters,
      .build = call_train},
     {.name = "evaluate_loader",

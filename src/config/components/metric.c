@@ -20,14 +20,13 @@ static bool has(const lk_component *self, const char *name)
     return false;
 }
 
-static lk_status read_topk(lk_args *args, lk_metric_callback_options *options)
+static lk_status read_topk(lk_args *args, int topk[LK_MAX_TOPK])
 {
     int count = lk_arg_count(args, "topk");
     if (count > LK_MAX_TOPK) return lki_fail(LK_ERR_CONFIG, "topk: at most %d, found %d", LK_MAX_TOPK, count);
     for (int i = 0; i < count; i++) {
-        options->topk[i] = lk_arg_int_at(args, "topk", i);
-        if (options->topk[i] < 1)
-            return lki_fail(LK_ERR_CONFIG, "topk: expected at least 1, found %d", options->topk[i]);
+        topk[i] = lk_arg_int_at(args, "topk", i);
+        if (topk[i] < 1) return lki_fail(LK_ERR_CONFIG, "topk: expected at least 1, found %d", topk[i]);
     }
     return LK_OK;
 }
@@ -60,7 +59,7 @@ static lk_status build_metric(const lk_component *self, lk_args *args, void **ou
     };
     if (has(self, "log_on_batch")) options.no_log_on_batch = !lk_arg_bool(args, "log_on_batch");
     if (has(self, "num_classes")) options.num_classes = lk_arg_int(args, "num_classes");
-    if (has(self, "topk")) LKI_TRY(read_topk(args, &options));
+    if (has(self, "topk")) LKI_TRY(read_topk(args, options.topk));
     if (has(self, "zero_division")) options.zero_division = lk_arg_float(args, "zero_division");
     if (has(self, "compute_per_class_metrics"))
         options.compute_per_class_metrics = lk_arg_bool(args, "compute_per_class_metrics");
@@ -70,6 +69,22 @@ static lk_status build_metric(const lk_component *self, lk_args *args, void **ou
     if (has(self, "class_names")) LKI_TRY(read_class_names(args, &options, &names));
     if (has(self, "normalize")) options.normalize = lk_arg_bool(args, "normalize");
     return lki_built(kind->create(&options), out);
+}
+
+static lk_status build_cmc(const lk_component *self, lk_args *args, void **out)
+{
+    bool has_cameras = has(self, "cids_key");
+    lk_cmc_score_callback_options options = {
+        LK_SIZE(lk_cmc_score_callback_options),
+        .embeddings_key = lk_arg_string(args, "embeddings_key"),
+        .labels_key = lk_arg_string(args, has_cameras ? "pids_key" : "labels_key"),
+        .is_query_key = lk_arg_string(args, "is_query_key"),
+        .cids_key = has_cameras ? lk_arg_string(args, "cids_key") : NULL,
+        .prefix = lk_arg_string(args, "prefix"),
+        .suffix = lk_arg_string(args, "suffix"),
+    };
+    LKI_TRY(read_topk(args, options.topk));
+    return lki_built(lk_cmc_score_callback_with(&options), out);
 }
 
 #define KEYS                                                                                                 \
@@ -116,6 +131,30 @@ static const lk_parameter confusion_parameters[] = {
     KEYS, CLASS_NAMES, CLASSES, LKI_BOOL("normalize", "false", "rows sum to one"), AFFIXES, {0},
 };
 
+static const lk_parameter hitrate_parameters[] = {
+    KEYS,
+    LKI_INTS("topk", "[1]", "for the first how many items"),
+    LKI_FLOAT("zero_division", "0", "the value for a sample without relevant items"),
+    NAMES,
+    {0}};
+static const lk_parameter ranking_parameters[] = {
+    KEYS, LKI_INTS("topk", "[1]", "for the first how many items"), NAMES, {0}};
+static const lk_parameter cmc_parameters[] = {
+    LKI_STRING("embeddings_key", LKI_REQUIRED, "the output with a vector for each sample"),
+    LKI_STRING("labels_key", LKI_REQUIRED, "the classes"),
+    LKI_STRING("is_query_key", LKI_REQUIRED, "not 0 for queries, 0 for the gallery"),
+    LKI_INTS("topk", "[1]", "among the nearest how many"),
+    AFFIXES,
+    {0}};
+static const lk_parameter reid_cmc_parameters[] = {
+    LKI_STRING("embeddings_key", LKI_REQUIRED, "the output with a vector for each sample"),
+    LKI_STRING("pids_key", LKI_REQUIRED, "the classes: persons"),
+    LKI_STRING("cids_key", LKI_REQUIRED, "the cameras"),
+    LKI_STRING("is_query_key", LKI_REQUIRED, "not 0 for queries, 0 for the gallery"),
+    LKI_INTS("topk", "[1]", "among the nearest how many"),
+    AFFIXES,
+    {0}};
+
 #define ENTRY(name_, help_, table_, create_)                                                                 \
     {                                                                                                        \
         .name = name_, .aliases = LKI_CALLBACK_NAMES(name_), .kind = LK_KIND_CALLBACK, .help = help_,        \
@@ -141,6 +180,25 @@ const lk_component lki_metric_components[] = {
     ENTRY("MAE", "The mean absolute error.", regression, lk_mae_callback_with),
     ENTRY("IOU", "Intersection over union of regions.", region, lk_iou_callback_with),
     ENTRY("Dice", "Twice the intersection over the sum of regions.", region, lk_dice_callback_with),
+    ENTRY("Hitrate", "The share of the relevant items that are among the first k: hitrate01, ...", hitrate,
+          lk_hitrate_callback_with),
+    ENTRY("MRR", "One over the rank of the most relevant item among the first k: mrr01, ...", ranking,
+          lk_mrr_callback_with),
+    ENTRY("MAP", "The mean average precision among the first k: map01, ...", ranking, lk_map_callback_with),
+    ENTRY("NDCG", "The discounted gain of the first k, of the highest possible: ndcg01, ...", ranking,
+          lk_ndcg_callback_with),
+    {.name = "CMCScore",
+     .aliases = LKI_CALLBACK_NAMES("CMCScore"),
+     .kind = LK_KIND_CALLBACK,
+     .help = "How often a query has one of its class among the k nearest of the gallery: cmc01, ...",
+     .parameters = cmc_parameters,
+     .build = build_cmc},
+    {.name = "ReidCMCScore",
+     .aliases = LKI_CALLBACK_NAMES("ReidCMCScore"),
+     .kind = LK_KIND_CALLBACK,
+     .help = "The same; what the query's own camera has seen of its class counts as the farthest.",
+     .parameters = reid_cmc_parameters,
+     .build = build_cmc},
     ENTRY("ConfusionMatrix", "Which class is taken for which: a picture and a CSV file per epoch.", confusion,
           lk_confusion_matrix_callback_with),
     {0},

@@ -140,6 +140,13 @@ const lk_component lki_run_components[] = {
      .build = build_jsonl},
     {"MLflowLogger", NULL, LK_KIND_LOGGER, "A run in MLflow's file store.", .parameters = mlflow_parameters,
      .build = build_mlflow},
+    {"Engine", "catalyst.core.engine.Engine catalyst.dl.Engine", LK_KIND_ENGINE,
+     "The best device there is, as one process.", .parameters = engine_parameters, .build = build_engine,
+     .free = lki_free, .context = &(const lki_engine_wish){0}},
+    ENGINE(
+        "DataParallelEngine",
+        "One process on the best device there is: the numbers of torch.nn.DataParallel, which divides each "
+        "batch among GPUs; for all GPUs write DistributedDataParallelEngine."),
     ENGINE("CPUEngine", "This machine's cores, as one process.", .device = "cpu"),
     ENGINE("GPUEngine", "One GPU.", .device = "cuda"),
     ENGINE("DistributedDataParallelEngine", "Ranks on all GPUs, or on all cores.", .ddp = true),

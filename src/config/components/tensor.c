@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "config/build.h"
 
 #include <lockstep/data.h>
 #include <lockstep/tensor.h>
@@ -23,6 +24,9 @@ lk_status lki_arg_numbers(lk_args *args, const char *name, lk_tensor **out)
 lk_status lki_arg_tensor_at(lk_args *args, const char *name, int index, lk_tensor **out)
 {
     const char *path = lk_arg_path_at(args, name, index);
+    const lki_object *object = lki_object_argument(args->object, name, index);
+    /* {_var_: data.get_labels} */
+    if (object && object->component->kind == LK_KIND_DATASET) return lki_dataset_labels(object->pointer, out);
     *out = path ? lki_read_tensor(path, NULL) : lk_arg_take_at(args, name, index);
     return *out ? LK_OK : lki_last_status();
 }
