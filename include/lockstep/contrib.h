@@ -41,7 +41,7 @@ lk_triplet_margin_loss_with_sampler_with(const lk_triplet_margin_loss_with_sampl
 
 /* A layer that is one function of its input, given as a module without parameters: Lambda. Owns the
  * module. */
-lk_module *lk_lambda(lk_module *function_owned);
+lk_module *lk_lambda_module(lk_module *function_owned);
 
 typedef struct lk_normalize_layer_options {
     size_t struct_size;

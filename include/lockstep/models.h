@@ -150,7 +150,8 @@ typedef struct lk_bert_options {
     int64_t intermediate_size;       /* 4 hidden_size */
     double dropout;                  /* 0.1 */
     double layer_norm_eps;           /* 1e-12 */
-    int64_t num_labels;              /* of a classifier of sequences, "bert." before its names; 0: none */
+    /* Of a classifier of sequences, whose other names then begin with "bert."; 0: none. */
+    int64_t num_labels;
 } lk_bert_options;
 /* i64 (N, T) to the last hidden state (N, T, E), or to logits (N, labels). lk_module_call also
  * takes an attention mask (N, T), 1 for tokens and 0 for padding, and token types i64 (N, T), in

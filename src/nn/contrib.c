@@ -14,7 +14,7 @@ static lk_value *lambda_forward(lk_module *module, lk_value *x)
     return lki_module_chain(module, x);
 }
 
-lk_module *lk_lambda(lk_module *function)
+lk_module *lk_lambda_module(lk_module *function)
 {
     if (!function) return NULL;
     if (function->param_count > 0 || function->child_count > 0) {

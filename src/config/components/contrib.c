@@ -41,12 +41,6 @@ static lk_status build_triplet_loss(const lk_component *self, lk_args *args, voi
 
 /* ---- Layers and models ---- */
 
-static lk_status build_lambda(const lk_component *self, lk_args *args, void **out)
-{
-    (void)self;
-    return lki_built(lk_lambda(lk_arg_take(args, "lambda_fn")), out);
-}
-
 static lk_status build_normalize(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
@@ -129,8 +123,6 @@ static const lk_parameter triplet_loss_parameters[] = {
     LKI_OBJECT("sampler_inbatch", FUNCTION, LKI_REQUIRED, "which triplets of a batch count"),
     {0},
 };
-static const lk_parameter lambda_parameters[] = {
-    LKI_OBJECT("lambda_fn", MODULE, LKI_REQUIRED, "the function: a module without parameters"), {0}};
 static const lk_parameter normalize_parameters[] = {LKI_FLOAT("p", "2", "which norm"),
                                                     LKI_INT("dim", "1", "along which axis"),
                                                     LKI_FLOAT("eps", "1e-12", "the norm is at least this"),
@@ -186,7 +178,6 @@ const lk_component lki_contrib_components[] = {
     TRIPLETS("HardClusterSampler",
              "The mean of each class with its farthest sample and the nearest mean of another.", NULL,
              LK_TRIPLETS_HARD_CLUSTER),
-    CONTRIB("layers", "Lambda", MODULE, "One function of the input.", lambda_parameters, build_lambda),
     {"catalyst.contrib.layers.Normalize", "catalyst.contrib.layers.common.Normalize", LK_KIND_MODULE,
      "x / max(norm(x), eps) along one axis.", .parameters = normalize_parameters, .build = build_normalize},
     CONTRIB("models", "MnistSimpleNet", MODULE, "A small convolutional network for pictures (1, 28, 28).",

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+#include <lockstep/contrib.h>
 #include <lockstep/nodes.h>
 
 #include <string.h>
@@ -217,6 +218,12 @@ static lk_status build_slice(const lk_component *self, lk_args *args, void **out
 static lk_status build_lambda(const lk_component *self, lk_args *args, void **out)
 {
     (void)self;
+    if (lk_arg_given(args, "function") == lk_arg_given(args, "lambda_fn"))
+        return lki_fail(LK_ERR_CONFIG, "Lambda: give a function by its name, or a module as lambda_fn");
+    if (lk_arg_given(args, "lambda_fn") && lk_arg_given(args, "value"))
+        return lki_fail(LK_ERR_CONFIG, "value: lambda_fn takes none");
+    if (lk_arg_given(args, "lambda_fn"))
+        return lki_built(lk_lambda_module(lk_arg_take(args, "lambda_fn")), out);
     const char *function = lk_arg_string(args, "function");
     bool takes_value = lki_choice_index("add|mul|pow|min|max", function) >= 0;
     if (takes_value != lk_arg_given(args, "value"))
@@ -280,7 +287,8 @@ static const lk_parameter slice_parameters[] = {
 };
 static const lk_parameter places_parameters[] = {LKI_INT("dim", "1", "the axis that is counted"), {0}};
 static const lk_parameter lambda_parameters[] = {
-    LKI_CHOICE("function", LKI_REQUIRED,
+    LKI_OBJECT("lambda_fn", MODULE, LKI_OPTIONAL, "instead of `function`: a module without parameters"),
+    LKI_CHOICE("function", LKI_OPTIONAL,
                "abs|neg|exp|log|sqrt|rsqrt|reciprocal|square|sin|cos|erf|tanh|sigmoid|relu|silu|gelu|sign|"
                "floor|ceil|round|add|mul|pow|min|max",
                "what becomes of each element"),
@@ -331,6 +339,7 @@ const lk_component lki_node_components[] = {
     WITH("Select", select, "One place of an axis."),
     WITH("Slice", slice, "A part of an axis."),
     WITH_DIM("Places", places, lk_places, "The numbers 0, 1, ... of the places along an axis."),
-    WITH("Lambda", lambda, "A function of each element."),
+    {MODULE("Lambda", "A function of each element, or of the input."),
+     .aliases = "catalyst.contrib.layers.Lambda", .parameters = lambda_parameters, .build = build_lambda},
     {0},
 };
