@@ -70,10 +70,10 @@ static void bad_arguments(void **state)
     lkt_contains(lk_error(), "norm_required is for LK_TRIPLETS_HARD alone");
     assert_null(lk_normalize_layer(.p = -1));
     lkt_contains(lk_error(), "Normalize: p and eps");
-    assert_null(lk_lambda(NULL));
-    assert_null(lk_lambda(lk_linear(2, 2)));
+    assert_null(lk_lambda_module(NULL));
+    assert_null(lk_lambda_module(lk_linear(2, 2)));
     lkt_contains(lk_error(), "a function has neither parameters nor children");
-    lk_module *lambda = lk_lambda(lk_relu());
+    lk_module *lambda = lk_lambda_module(lk_relu());
     lkt_not_null(lambda);
     lk_module_free(lambda);
 }

@@ -146,6 +146,12 @@ __device__ int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* How many keys query i sees, as lki_attention_reach says on the host. */
+__device__ int64_t reach_of(const lki_attention &a, bool is_causal, int64_t i)
+{
+    return is_causal ? least(i + 1, a.keys) : a.keys;
+}
+
 template <typename T> __global__ void __launch_bounds__(LKI_CUDA_BLOCK) forward_kernel(operands<T> o)
 {
     using W = typename lki_cuda_wide<T>::type;
@@ -157,7 +163,7 @@ template <typename T> __global__ void __launch_bounds__(LKI_CUDA_BLOCK) forward_
         if (o.draws && blockIdx.x == 0 && threadIdx.x == 0) memcpy(o.draws, &key, sizeof key);
     }
     if (!find_line(a.batch * a.heads * a.queries, a.queries, a.heads, &line, &b, &h, &i)) return;
-    int64_t reach = lki_attention_reach(&a, o.s.is_causal, i), g = h / (a.heads / a.kv_heads);
+    int64_t reach = reach_of(a, o.s.is_causal, i), g = h / (a.heads / a.kv_heads);
     int lane = threadIdx.x % 32;
     W largest = (W)-INFINITY, whole = 0;
     for (int64_t j = lane; j < reach; j += 32) largest = lki_cuda_larger(largest, score(o, b, h, i, j));
@@ -219,7 +225,7 @@ template <typename T> __global__ void __launch_bounds__(LKI_CUDA_BLOCK) query_ke
     draw_key key = {};
     if (o.s.drops) key = key_of(o.draws);
     if (!find_line(a.batch * a.heads * a.queries, a.queries, a.heads, &line, &b, &h, &i)) return;
-    int64_t reach = lki_attention_reach(&a, o.s.is_causal, i), g = h / (a.heads / a.kv_heads);
+    int64_t reach = reach_of(a, o.s.is_causal, i), g = h / (a.heads / a.kv_heads);
     for (int64_t first = 0; first < a.width; first += COLUMNS * 32) {
         W sum[COLUMNS] = {};
         for (int64_t j0 = 0; j0 < reach; j0 += 32) {
