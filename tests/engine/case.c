@@ -472,3 +472,9 @@ const char *lkt_difference(const lk_tensor *actual, const lk_tensor *expected, d
     }
     return NULL;
 }
+
+bool lkt_case_is_compared(const lk_engine *engine, const lkt_case *c)
+{
+    bool drops = lk_op_family_of(c->op) == LK_FAMILY_ATTENTION && c->attr.attention.p > 0;
+    return !drops || !engine->ops->begin_step;
+}

@@ -86,6 +86,10 @@ lk_tensor *lkt_in_operand(lkt_case *c, const lkt_case *of, int input);
 /* Prepares and runs. The result is the caller's to free, also where the run failed. */
 lk_status lkt_run(lk_engine *engine, const lkt_case *c, lkt_variant variant, lkt_result *result);
 void lkt_result_free(lkt_result *result);
+
+/* Whether the results of a case can be compared with another engine's: attention that drops is not where the
+ * engine draws on its own (tests/nn/test_dropout.c looks at what it drops). */
+bool lkt_case_is_compared(const lk_engine *engine, const lkt_case *c);
 /* What the engine says to the case's call (lk_engine_ops.preference). */
 lk_preference lkt_preference(lk_engine *engine, const lkt_case *c, lkt_variant variant);
 

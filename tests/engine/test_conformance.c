@@ -167,13 +167,6 @@ static bool draws_its_own(const report *r, const lkt_case *c)
     return r->engine->ops->begin_step && draws;
 }
 
-/* Attention is compared only where it draws nothing; tests/nn/test_dropout.c looks at what it drops. */
-static bool compares(const report *r, const lkt_case *c)
-{
-    bool attends = lk_op_family_of(c->op) == LK_FAMILY_ATTENTION && c->attr.attention.p > 0;
-    return !attends || !r->engine->ops->begin_step;
-}
-
 static const char *dropout_difference(const lkt_case *c, const lkt_result *actual, double tolerance)
 {
     const lk_tensor *x = actual->in[0], *y = actual->out[0], *mask = actual->out[1];
@@ -203,7 +196,7 @@ static void run_variant(report *r, const lkt_case *c, const char *name, lkt_vari
         difference = random_difference(c, &actual);
     else if (status == LK_OK && draws_its_own(r, c))
         difference = dropout_difference(c, &actual, tolerance);
-    else if (status == LK_OK && compares(r, c))
+    else if (status == LK_OK && lkt_case_is_compared(r->engine, c))
         compare(r, c, name, variant, &actual, expected, tolerance);
     else if (status != LK_OK && (status != LK_ERR_UNSUPPORTED || !may_be_unsupported))
         complain(r, c, name, lk_error());

@@ -56,7 +56,7 @@ static int run_case(lk_engine *engine, int index, lkt_variant variant, const cha
     lkt_result actual;
     const char *difference = NULL;
     if (lkt_run(engine, c, variant, &actual)) difference = lk_error();
-    for (int i = 0; i < c->output_count && !difference; i++)
+    for (int i = 0; i < c->output_count && !difference && lkt_case_is_compared(engine, c); i++)
         if (actual.out[i] && !(i && is_norm(c) && has_infinities(expected[index].out[i])))
             difference = lkt_difference(actual.out[i], expected[index].out[i],
                                         variant.cast        ? 3e-2
