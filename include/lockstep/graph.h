@@ -221,6 +221,10 @@ lk_value *lk_op_detach(lk_value *x);
  * differentiable. A parameter or an input as x must have been used to compute y as that same
  * value. */
 lk_value *lk_op_grad(lk_value *y, lk_value *x);
+/* The same with respect to `count` values, for the price of one. As in torch.autograd.grad, the
+ * gradient of a value from which another one is computed has what flows through that one. Fails,
+ * with NULL in all of `out`, as lk_op_grad does. */
+lk_status lk_op_grads(lk_value **out, lk_value *y, lk_value *const *x, int count);
 
 /* An op of your own, for engines that compute on the host. Begin it with LK_SIZE(lk_custom_op).
  * NULL stands for the shape of input 0, or for no gradient. All tensors are contiguous. The

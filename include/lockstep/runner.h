@@ -407,8 +407,10 @@ lk_status lk_runner_add_model(lk_runner *runner, const char *key, lk_module *mod
 lk_status lk_runner_add_criterion(lk_runner *runner, const char *key, lk_criterion *criterion);
 lk_status lk_runner_add_optimizer(lk_runner *runner, const char *key, lk_optimizer *optimizer);
 /* Returns the step with this key, which the first call of a run creates. The runner keeps and
- * frees it. It trains the parameters that are trainable when it is created. The options need no
- * size and may also be passed by value. */
+ * frees it. It trains the parameters that are trainable when it is created. What its options leave
+ * at 0 is as in the run: engine, comm, precision, scaler, sync_batch_norm, compress_gradients and
+ * check_replicas. Make a step with lk_step if it is to compute in f32 in a run of 16 bits. The
+ * options need no size and may also be passed by value. */
 lk_step *lk_runner_step(lk_runner *runner, const char *key, const lk_step_options *options);
 #ifndef __cplusplus
 LK_TAKES_SIZED_(lk_step_options)

@@ -260,19 +260,31 @@ static void restore(lk_graph *graph, lki_node *last, const saved *values)
     }
 }
 
-/* A variable: what it is computed from gets nothing of its gradient. */
-static lk_status take_gradient(lk_value *x, lk_value **dx)
+/* What is differentiated: x_count values, with respect to which the gradient is asked for. */
+typedef struct variables {
+    lk_value *const *x;
+    lk_value **dx;
+    int count;
+    bool are_independent; /* what one of them is computed from gets nothing of its gradient */
+} variables;
+
+static lk_status take_gradients(const variables *all, const lki_node *node)
 {
-    LKI_TRY(settle_parts(x));
-    *dx = x->gradient;
-    x->gradient = NULL;
+    for (int i = 0; i < all->count; i++) {
+        lk_value *x = all->x[i];
+        if (!x || x->node != node) continue;
+        LKI_TRY(settle_parts(x));
+        all->dx[i] = x->gradient;
+        if (all->are_independent) x->gradient = NULL;
+    }
     return LK_OK;
 }
 
 static lk_status differentiate_between(lk_graph *graph, lki_node *last, lk_value *const *y,
-                                       lk_value *const *dy, int y_count, lk_value *const *x, int x_count,
-                                       lk_value **dx)
+                                       lk_value *const *dy, int y_count, const variables *all)
 {
+    lk_value *const *x = all->x, **dx = all->dx;
+    int x_count = all->count;
     for (int i = 0; i < x_count; i++)
         if (x[i]) x[i]->needs_grad = true;
     for (lki_node *node = graph->first; node; node = node == last ? NULL : node->next)
@@ -281,15 +293,14 @@ static lk_status differentiate_between(lk_graph *graph, lki_node *last, lk_value
         if (y[i] && dy[i] && y[i]->needs_grad) LKI_TRY(add_contribution(y[i], dy[i]));
     for (int i = 0; i < x_count; i++) dx[i] = NULL;
     for (lki_node *node = last; node; node = node->previous) {
-        for (int i = 0; i < x_count; i++)
-            if (x[i] && x[i]->node == node) LKI_TRY(take_gradient(x[i], &dx[i]));
+        LKI_TRY(take_gradients(all, node));
         LKI_TRY(differentiate_node(graph, node));
     }
     return graph->status;
 }
 
-lk_status lki_differentiate(lk_graph *graph, lk_value *const *y, lk_value *const *dy, int y_count,
-                            lk_value *const *x, int x_count, lk_value **dx)
+static lk_status differentiate(lk_graph *graph, lk_value *const *y, lk_value *const *dy, int y_count,
+                               const variables *all)
 {
     if (graph->status) return graph->status;
     lki_node *last = graph->last;
@@ -297,25 +308,57 @@ lk_status lki_differentiate(lk_graph *graph, lk_value *const *y, lk_value *const
     saved *values = LKI_NEW_ARRAY(saved, output_count_until(graph->first, last) + 1);
     if (!values) return LK_ERR_NOMEM;
     save_and_clear(graph, last, values);
-    lk_status status = differentiate_between(graph, last, y, dy, y_count, x, x_count, dx);
+    lk_status status = differentiate_between(graph, last, y, dy, y_count, all);
     restore(graph, last, values);
     graph->scope_override = scope;
     lki_free(values);
     return status;
 }
 
+lk_status lki_differentiate(lk_graph *graph, lk_value *const *y, lk_value *const *dy, int y_count,
+                            lk_value *const *x, int x_count, lk_value **dx)
+{
+    return differentiate(graph, y, dy, y_count, &(variables){x, dx, x_count, true});
+}
+
+static bool has_gradient(lk_graph *graph, const lk_value *y, const lk_value *x)
+{
+    if (!x) return false;
+    if (x->graph != graph) {
+        lki_graph_fail(graph, LK_ERR_INVALID, "grad: its operands belong to different graphs");
+        return false;
+    }
+    if (lk_dtype_is_float(x->dtype) && lk_dtype_is_float(y->dtype)) return true;
+    lki_graph_fail(graph, LK_ERR_DTYPE, "grad: there is no gradient of %s with respect to %s",
+                   lk_dtype_name(y->dtype), lk_dtype_name(x->dtype));
+    return false;
+}
+
+static lk_status record_gradients(lk_value **out, lk_value *y, lk_value *const *x, int count)
+{
+    lk_graph *graph = y->graph;
+    for (int i = 0; i < count; i++)
+        if (!has_gradient(graph, y, x[i])) return graph->status ? graph->status : LK_ERR_INVALID;
+    lk_value *one = lki_full_like(y, 1);
+    lk_status status = differentiate(graph, &y, &one, 1, &(variables){x, out, count, false});
+    if (status && !graph->status) lki_graph_fail(graph, status, "grad: %s", lk_error());
+    for (int i = 0; i < count && !status; i++) {
+        if (!out[i]) out[i] = lki_full_like(x[i], 0);
+        if (!out[i]) status = graph->status;
+    }
+    return status;
+}
+
+lk_status lk_op_grads(lk_value **out, lk_value *y, lk_value *const *x, int count)
+{
+    lk_status status = y ? record_gradients(out, y, x, count) : LK_ERR_INVALID;
+    for (int i = 0; i < count && status; i++) out[i] = NULL;
+    return status;
+}
+
 lk_value *lk_op_grad(lk_value *y, lk_value *x)
 {
-    if (!y || !x) return NULL;
-    lk_graph *graph = y->graph;
-    if (x->graph != graph)
-        return lki_graph_fail(graph, LK_ERR_INVALID, "grad: its operands belong to different graphs");
-    if (!lk_dtype_is_float(x->dtype) || !lk_dtype_is_float(y->dtype))
-        return lki_graph_fail(graph, LK_ERR_DTYPE, "grad: there is no gradient of %s with respect to %s",
-                              lk_dtype_name(y->dtype), lk_dtype_name(x->dtype));
-    lk_value *gradient = NULL, *one = lki_full_like(y, 1);
-    lk_status status = lki_differentiate(graph, &y, &one, 1, &x, 1, &gradient);
-    if (status && !graph->status) return lki_graph_fail(graph, status, "grad: %s", lk_error());
-    if (status) return NULL;
-    return gradient ? gradient : lki_full_like(x, 0);
+    lk_value *gradient = NULL;
+    lk_op_grads(&gradient, y, &x, 1);
+    return gradient;
 }

@@ -52,6 +52,7 @@ struct lk_value {
     int use_count;          /* how many node inputs refer to it; kept by lki_graph_count_uses */
     size_t offset;          /* place's */
     int first, last;        /* place's: first and last instruction that touch its memory */
+    int number;             /* place's: among the values of the arena; -1 while it has no offset */
 };
 
 struct lki_node {

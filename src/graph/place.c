@@ -5,19 +5,26 @@
  * are placed from the largest to the smallest, each at the lowest offset that is free for its whole life. An
  * elementwise node writes over an input that dies there, where it can. What a node that stands aside reads
  * lives to the end. On a device, what is small altogether lies apart: calls that share no memory need not
- * wait for one another. */
+ * wait for one another.
+ *
+ * That takes the square of the number of values. A program of very many, such as a loop over time, is placed
+ * in its own order instead: what dies gives its bytes back, and each value takes the smallest gap that it
+ * fits. */
 #include "graph/graph.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { ALIGNMENT = 64, APART_NBYTES = 1 << 22 };
+enum { ALIGNMENT = 64, APART_NBYTES = 1 << 22, VERY_MANY = 4096 };
 
 typedef struct placement {
     lk_value *value;
     size_t nbytes;
+    bool has_given; /* place_in_order's: its bytes to the value that overwrites it */
+    int before;     /* place_in_order's: the value before it that dies with it */
 } placement;
 
 static size_t aligned(size_t nbytes)
@@ -86,6 +93,11 @@ static bool overwrites(const lk_value *writer, const lk_value *victim)
     return reads_it;
 }
 
+static bool is_placed(const lk_value *value)
+{
+    return lives_in_arena(value) && value->number >= 0;
+}
+
 static bool alive_together(const lk_value *a, const lk_value *b)
 {
     return a->last >= b->first && b->last >= a->first;
@@ -128,9 +140,13 @@ static bool is_free(const placement *placed, int placed_count, const placement *
 static size_t best_offset(const placement *placed, int placed_count, const placement *fresh)
 {
     const lk_value *victim = NULL;
-    for (int i = 0; i < placed_count; i++)
-        if (overwrites(fresh->value, placed[i].value) && (!victim || placed[i].value->first > victim->first))
-            victim = placed[i].value;
+    const lki_node *node = fresh->value->node;
+    for (int i = 0; i < node->input_count; i++) {
+        const lk_value *input = node->in[i] ? lki_value_root(node->in[i]) : NULL;
+        if (input && is_placed(input) && overwrites(fresh->value, input) &&
+            (!victim || input->first > victim->first))
+            victim = input;
+    }
     if (victim && is_free(placed, placed_count, fresh, victim->offset)) return victim->offset;
     return lowest_free_offset(placed, placed_count, fresh);
 }
@@ -142,27 +158,155 @@ static size_t sum_of(const placement *placements, int count)
     return nbytes;
 }
 
-static lk_status place(lk_graph *graph, size_t apart_nbytes, size_t *arena_nbytes)
+static void place_by_size(placement *placements, int count, bool apart, size_t *arena_nbytes)
 {
-    int count = measure_lives(graph), filled = 0;
-    *arena_nbytes = 0;
-    placement *placements = LKI_NEW_ARRAY(placement, count + 1);
-    if (!placements) return LK_ERR_NOMEM;
-    for (lki_node *node = graph->first; node; node = node->next) {
-        if (node->dead) continue;
-        for (int i = 0; i < node->output_count; i++)
-            if (lives_in_arena(node->out[i]))
-                placements[filled++] = (placement){node->out[i], aligned(lki_value_nbytes(node->out[i]))};
-    }
-    qsort(placements, (size_t)filled, sizeof *placements, by_size);
-    bool apart = sum_of(placements, filled) <= apart_nbytes;
-    for (int i = 0; i < filled; i++) {
+    qsort(placements, (size_t)count, sizeof *placements, by_size);
+    for (int i = 0; i < count; i++) placements[i].value->number = -1;
+    for (int i = 0; i < count; i++) {
         size_t offset = apart ? *arena_nbytes : best_offset(placements, i, &placements[i]);
         placements[i].value->offset = offset;
+        placements[i].value->number = i;
         if (offset + placements[i].nbytes > *arena_nbytes) *arena_nbytes = offset + placements[i].nbytes;
     }
+}
+
+typedef struct gap {
+    size_t begin, end;
+} gap;
+
+/* The bytes below `top` that nobody has, in order of address. */
+typedef struct gaps {
+    gap *items;
+    int count;
+    size_t top, highest;
+} gaps;
+
+static void remove_gap(gaps *all, int index)
+{
+    memmove(&all->items[index], &all->items[index + 1],
+            sizeof *all->items * (size_t)(all->count - index - 1));
+    all->count--;
+}
+
+static void give_back(gaps *all, size_t begin, size_t end)
+{
+    int low = 0, high = all->count; /* the first gap behind it */
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (all->items[middle].begin < begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool touches_next = low < all->count && all->items[low].begin == end;
+    if (low > 0 && all->items[low - 1].end == begin) {
+        all->items[--low].end = end;
+        if (touches_next) {
+            all->items[low].end = all->items[low + 1].end;
+            remove_gap(all, low + 1);
+        }
+    } else if (touches_next) {
+        all->items[low].begin = begin;
+    } else {
+        memmove(&all->items[low + 1], &all->items[low], sizeof *all->items * (size_t)(all->count - low));
+        all->items[low] = (gap){begin, end};
+        all->count++;
+    }
+    if (all->items[low].end < all->top) return;
+    all->top = all->items[low].begin;
+    remove_gap(all, low);
+}
+
+static size_t take_gap(gaps *all, size_t nbytes)
+{
+    int best = -1;
+    for (int i = 0; i < all->count; i++) {
+        size_t room = all->items[i].end - all->items[i].begin;
+        if (room >= nbytes && (best < 0 || room < all->items[best].end - all->items[best].begin)) best = i;
+    }
+    size_t offset = best < 0 ? all->top : all->items[best].begin;
+    if (best < 0) {
+        all->top += nbytes;
+        if (all->top > all->highest) all->highest = all->top;
+    } else if ((all->items[best].begin += nbytes) == all->items[best].end) {
+        remove_gap(all, best);
+    }
+    return offset;
+}
+
+/* The input whose bytes it takes over, the one that was written last; NULL if there is none. */
+static placement *victim_of(placement *placements, const lk_value *fresh)
+{
+    const lk_value *victim = NULL;
+    for (int i = 0; i < fresh->node->input_count; i++) {
+        lk_value *input = fresh->node->in[i] ? lki_value_root(fresh->node->in[i]) : NULL;
+        if (input && lives_in_arena(input) && lki_value_nbytes(input) == lki_value_nbytes(fresh) &&
+            overwrites(fresh, input) && (!victim || input->first > victim->first))
+            victim = input;
+    }
+    return victim ? &placements[victim->number] : NULL;
+}
+
+/* `dying[t]` is the last of the values that nobody needs after instruction t, and `before` leads to the
+ * others. */
+static lk_status place_in_order(placement *placements, int count, size_t *arena_nbytes)
+{
+    int end = 0, done = 0;
+    for (int i = 0; i < count; i++)
+        if (placements[i].value->last >= end) end = placements[i].value->last + 1;
+    int *dying = LKI_NEW_ARRAY(int, end + 1);
+    gaps all = {.items = LKI_NEW_ARRAY(gap, count + 1)};
+    lk_status status = dying && all.items ? LK_OK : LK_ERR_NOMEM;
+    for (int i = 0; i < end && !status; i++) dying[i] = -1;
+    for (int i = 0; i < count && !status; i++) {
+        lk_value *value = placements[i].value;
+        for (; done < value->first; done++)
+            for (int k = dying[done]; k >= 0; k = placements[k].before)
+                if (!placements[k].has_given)
+                    give_back(&all, placements[k].value->offset,
+                              placements[k].value->offset + placements[k].nbytes);
+        placement *victim = victim_of(placements, value);
+        if (victim) victim->has_given = true;
+        value->offset = victim ? victim->value->offset : take_gap(&all, placements[i].nbytes);
+        placements[i].before = dying[value->last];
+        dying[value->last] = i;
+    }
+    *arena_nbytes = all.highest;
+    lki_free(dying);
+    lki_free(all.items);
+    return status;
+}
+
+static placement *list_values(lk_graph *graph, int *count)
+{
+    placement *placements = LKI_NEW_ARRAY(placement, measure_lives(graph) + 1);
+    *count = 0;
+    for (lki_node *node = placements ? graph->first : NULL; node; node = node->next) {
+        if (node->dead) continue;
+        for (int i = 0; i < node->output_count; i++) {
+            lk_value *value = node->out[i];
+            if (!lives_in_arena(value)) continue;
+            value->number = *count;
+            placements[(*count)++] = (placement){.value = value, .nbytes = aligned(lki_value_nbytes(value))};
+        }
+    }
+    return placements;
+}
+
+static lk_status place(lk_graph *graph, size_t apart_nbytes, size_t *arena_nbytes)
+{
+    int count;
+    lk_status status = LK_OK;
+    *arena_nbytes = 0;
+    placement *placements = list_values(graph, &count);
+    if (!placements) return LK_ERR_NOMEM;
+    bool apart = sum_of(placements, count) <= apart_nbytes;
+    if (count > VERY_MANY && !apart)
+        status = place_in_order(placements, count, arena_nbytes);
+    else
+        place_by_size(placements, count, apart, arena_nbytes);
     lki_free(placements);
-    return LK_OK;
+    return status;
 }
 
 /* The gradient of a weight that is written where the update finds it, and read by nobody before. */

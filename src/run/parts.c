@@ -113,6 +113,22 @@ lk_status lki_run_check_all_have_batches(const lk_runner *runner)
         runner->loader_key, comm->size);
 }
 
+/* What the run was asked for and the step does not say by itself. */
+static void take_from_run(lk_step_options *own, const lk_runner *runner)
+{
+    const lk_step_options *run = &runner->run->batch.step_options;
+    const lk_scaler_options *scaler = &own->scaler;
+    if (!own->engine) own->engine = runner->engine;
+    if (!own->comm) own->comm = run->comm;
+    if (own->precision == LK_F32) own->precision = run->precision;
+    if (scaler->init_scale == 0 && scaler->growth_factor == 0 && scaler->backoff_factor == 0 &&
+        scaler->growth_interval == 0 && own->precision == LK_F16)
+        own->scaler = run->scaler;
+    own->sync_batch_norm = own->sync_batch_norm || run->sync_batch_norm;
+    own->compress_gradients = own->compress_gradients || run->compress_gradients;
+    if (own->check_replicas == 0) own->check_replicas = run->check_replicas;
+}
+
 #undef lk_runner_step /* the header fills in a size that is missing */
 lk_step *lk_runner_step(lk_runner *runner, const char *key, const lk_step_options *given)
 {
@@ -120,8 +136,7 @@ lk_step *lk_runner_step(lk_runner *runner, const char *key, const lk_step_option
     lki_part *part = find_or_add_part(runner, key);
     if (!part) return NULL;
     if (!part->step) {
-        if (!options.engine) options.engine = runner->engine;
-        if (!options.comm) options.comm = runner->run->batch.step_options.comm;
+        take_from_run(&options, runner);
         if (lki_run_check_all_have_batches(runner)) return NULL;
         part->step = lk_step_with(&options);
         if (part->step &&
