@@ -68,7 +68,7 @@ typedef struct lk_comm_connect_options {
     int64_t timeout_ms;      /* of a collective; 0: 300 s */
 } lk_comm_connect_options;
 
-/* Returns a comm (lockstep/sys/comm.h) of processes that you have started yourself, without MPI, for
+/* Returns a comm (lockstep/sys/comm.h) of processes that you have started yourself, for
  * lk_step_options.comm. Every rank calls it with its own number. Ranks of one host share memory.
  * Ranks of several hosts speak TCP, which needs a few threads per host. Nothing is forked or
  * pinned. The secret of the job is LOCKSTEP_TOKEN, or else the user's key file. NULL on failure.
