@@ -37,7 +37,8 @@ extern "C" {
 
 typedef struct lk_step lk_step;
 
-/* One named tensor of a batch: (batch, ...), contiguous, in host memory. */
+/* One named tensor of a batch: (batch, ...), in host memory. The step computes on a contiguous
+ * tensor where it lies. Any other one, such as a section of an array, is copied once. */
 typedef struct lk_input {
     const char *name;
     const lk_tensor *tensor;
@@ -103,8 +104,9 @@ typedef struct lk_step_options {
      * lk_step_evaluate stays this rank's own. */
     bool uneven_batches;
     /* The name of a field (batch) of weights, one per row: the loss is sum(w l) / sum(w), where l
-     * is the mean over the elements of a row. It needs the mean of a loss of the library without class
-     * weights. A step with a `function` gets the field as any other and weights the loss itself. */
+     * is the mean over the elements of a row. It needs the mean of a loss of the library without
+     * class weights. A step with a `function` gets the field as any other and weights the loss
+     * itself. */
     const char *weight_key;
     /* Attached to the optimizer and moved on after every update; borrowed unless `owned`. Schedules
      * that watch a metric are yours to step. */

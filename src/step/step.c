@@ -170,6 +170,7 @@ void lk_step_free(lk_step *step)
     lki_workspace_free(step->workspace);
     lki_backend_free(step->backend);
     lki_sample_losses_fini(&step->sample_losses);
+    lki_packed_fields_fini(&step->packed);
     lk_engine_close(step->own_engine);
     if (step->options.owned) {
         lk_module_free(step->options.model);
@@ -412,8 +413,6 @@ static lk_status check_fields(const lk_step *step, const lk_input *fields, int c
         bool has_values = fields[i].tensor->data || lk_tensor_count(fields[i].tensor) == 0;
         if (!has_values && !lki_find_announced(&step->rows, fields[i].name))
             return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch has no values", fields[i].name);
-        if (!lki_tensor_is_contiguous(fields[i].tensor))
-            return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch is not contiguous", fields[i].name);
     }
     return LK_OK;
 }
@@ -459,9 +458,13 @@ static lk_status bind(lk_step *step, const lk_input *fields, int count)
 static lk_status begin(lk_step *step, const lk_input *fields, int count, bool training)
 {
     const lki_backend_ops *ops = step->backend->ops;
-    lk_input stand_in[LKI_MAX_STEP_FIELDS];
+    lk_input stand_in[LKI_MAX_STEP_FIELDS], packed[LKI_MAX_STEP_FIELDS];
     lk_tensor tensors[LKI_MAX_STEP_FIELDS];
     LKI_TRY(check_fields(step, fields, count));
+    if (!lki_fields_are_packed(fields, count)) {
+        LKI_TRY(lki_step_finish(step)); /* a batch in flight may read the copies of the one before */
+        LKI_TRY(lki_pack_fields(&step->packed, &fields, count, packed));
+    }
     LKI_TRY(lki_uneven_begin(step, fields, count, training));
     if (step->uneven.is_empty) {
         lki_uneven_stand_in(fields, count, tensors, stand_in);

@@ -231,6 +231,34 @@ static void failures_are_common(void **state)
     run_processes(2, all_hear_of_a_nan, &p);
 }
 
+/* Columns of a larger array, and a column-major one: the same bits as from contiguous copies. */
+static void memory_of_any_layout(void **state)
+{
+    plan p = {.kind = "mse", .dtype = LK_F64, .ranks = 1};
+    double wide[10 * 7], major[2 * 10], losses[2];
+    int64_t by_column[] = {1, 10}, every_other[] = {7, 2};
+    (void)state;
+    for (int i = 0; i < 70; i++) wide[i] = pattern(1, i);
+    for (int i = 0; i < 20; i++) major[i] = pattern(2, i);
+    lk_tensor *x = lk_tensor_borrow_strided(LK_F64, LK_SHAPE(10, 3), every_other, wide + 1);
+    lk_tensor *y = lk_tensor_borrow_strided(LK_F64, LK_SHAPE(10, 2), by_column, major);
+    assert_true(lk_tensor_get(x, 4) == wide[1 + 7 + 2] && lk_tensor_get(y, 3) == major[11]);
+    lk_tensor *x_copy = lk_tensor_clone(x), *y_copy = lk_tensor_clone(y);
+    for (int copied = 0; copied < 2; copied++) {
+        lk_module *model;
+        lk_step *step = make_step(&p, NULL, false, &model);
+        lk_input batch[] = {{"features", copied ? x_copy : x}, {"targets", copied ? y_copy : y}};
+        for (int i = 0; i < 3; i++) lkt_ok(lk_step_train(step, batch, 2));
+        losses[copied] = lk_step_loss(step);
+        lk_step_free(step);
+    }
+    assert_true(losses[0] == losses[1]);
+    lk_tensor_free(x);
+    lk_tensor_free(y);
+    lk_tensor_free(x_copy);
+    lk_tensor_free(y_copy);
+}
+
 static void mistakes(void **state)
 {
     plan p = {.kind = "mse", .dtype = LK_F32, .weighted = true};
@@ -273,6 +301,7 @@ int main(void)
         cmocka_unit_test(any_partition_equals_pytorch),
         cmocka_unit_test(steps_are_saved_and_restored),
         cmocka_unit_test(failures_are_common),
+        cmocka_unit_test(memory_of_any_layout),
         cmocka_unit_test(mistakes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
