@@ -24,6 +24,7 @@
 #include <lockstep/status.h>
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -56,6 +57,24 @@ typedef struct lk_distributed_run_options {
 lk_status lk_distributed_run_with(lk_rank_function function, void *context,
                                   const lk_distributed_run_options *options);
 #define lk_distributed_run(...) LK_CALL2_(lk_distributed_run_with, lk_distributed_run_options, __VA_ARGS__, )
+
+typedef struct lk_comm_connect_options {
+    size_t struct_size;
+    const char *address; /* "HOST:PORT" at which rank 0 listens and the others find it */
+    /* Or a file that all ranks reach and that does not exist yet. Rank 0 writes its address there,
+     * with a port that is free, and removes the file when all ranks have come. */
+    const char *file;
+    int64_t join_timeout_ms; /* for all ranks to come; 0: 120 s */
+    int64_t timeout_ms;      /* of a collective; 0: 300 s */
+} lk_comm_connect_options;
+
+/* Returns a comm (lockstep/sys/comm.h) of processes that you have started yourself, for
+ * lk_step_options.comm. Every rank calls it with its own number. Ranks of one host share memory.
+ * Ranks of several hosts speak TCP, which needs a few threads per host. Nothing is forked or
+ * pinned. The secret of the job is LOCKSTEP_TOKEN, or else the user's key file. NULL on failure.
+ * Free the comm with lk_comm_free. */
+struct lk_comm *lk_comm_connect_with(int rank, int size, const lk_comm_connect_options *options);
+#define lk_comm_connect(...) LK_CALL2_(lk_comm_connect_with, lk_comm_connect_options, __VA_ARGS__, )
 
 #ifdef __cplusplus
 }

@@ -28,6 +28,7 @@
 #define LOCKSTEP_LOCKSTEP_HPP
 
 #include <lockstep/lockstep.h>
+#include <lockstep/sys/comm.h>
 
 #include <exception>
 #include <functional>
@@ -208,6 +209,7 @@ LOCKSTEP_OWNER_(tensor, lk_tensor_free)
 LOCKSTEP_OWNER_(fields, lk_fields_free)
 LOCKSTEP_OWNER_(state_dict, lk_state_dict_free)
 LOCKSTEP_OWNER_(step, lk_step_free)
+LOCKSTEP_OWNER_(comm, lk_comm_free)
 LOCKSTEP_OWNER_(estimator, lk_estimator_free)
 LOCKSTEP_OWNER_(config, lk_config_free)
 #undef LOCKSTEP_OWNER_
@@ -775,6 +777,7 @@ LOCKSTEP_PLAIN_(state_dict_ptr, load_safetensors)
 LOCKSTEP_PLAIN_(state_dict_ptr, state_dict_create)
 // step.h
 LOCKSTEP_MAKE_(step_ptr, step, lk_step_options)
+LOCKSTEP_MAKE_(comm_ptr, comm_connect, lk_comm_connect_options)
 LOCKSTEP_PLAIN_(tensor_ptr, tensor_create)
 LOCKSTEP_PLAIN_(tensor_ptr, tensor_from)
 LOCKSTEP_PLAIN_(tensor_ptr, tensor_borrow)

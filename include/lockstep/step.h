@@ -37,7 +37,8 @@ extern "C" {
 
 typedef struct lk_step lk_step;
 
-/* One named tensor of a batch: (batch, ...), contiguous, in host memory. */
+/* One named tensor of a batch: (batch, ...), in host memory. The step computes on a contiguous
+ * tensor where it lies. Any other one, such as a section of an array, is copied once. */
 typedef struct lk_input {
     const char *name;
     const lk_tensor *tensor;
@@ -96,7 +97,20 @@ typedef struct lk_step_options {
     bool allow_nan; /* does not stop at a loss that is not finite */
     /* On a GPU, lk_step_train returns before the batch is done, and lk_step_wait waits for it. */
     bool asynchronous;
-    bool owned; /* lk_step_free frees model, criterion and optimizer too */
+    bool owned; /* lk_step_free frees model, criterion, optimizer and scheduler too */
+    /* Ranks may have batches of different sizes, also of no rows. All rows count alike: gradients
+     * and lk_step_loss are those of one process that has the rows of all ranks. The rows are the
+     * first dimension of the first field. Gradients travel after the backward half.
+     * lk_step_evaluate stays this rank's own. */
+    bool uneven_batches;
+    /* The name of a field (batch) of weights, one per row: the loss is sum(w l) / sum(w), where l
+     * is the mean over the elements of a row. It needs the mean of a loss of the library without
+     * class weights. A step with a `function` gets the field as any other and weights the loss
+     * itself. */
+    const char *weight_key;
+    /* Attached to the optimizer and moved on after every update; borrowed unless `owned`. Schedules
+     * that watch a metric are yours to step. */
+    struct lk_scheduler *scheduler;
 } lk_step_options;
 
 #define lk_step(...) LK_CALL0_(lk_step_with, lk_step_options, __VA_ARGS__)
@@ -138,6 +152,23 @@ lk_status lk_step_forward(lk_step *step);
 lk_status lk_step_criterion(lk_step *step);
 lk_status lk_step_backward(lk_step *step);
 lk_status lk_step_update(lk_step *step);
+
+/* Save and restore all that later steps depend on: the model, the optimizer, the scheduler,
+ * gradients that are being accumulated, the loss scale, and this rank's generator and running
+ * statistics. What follows a restore has the same bits as if the program had not stopped. The file
+ * is a safetensors file and appears whole or not at all.
+ *
+ * Not collective: every rank has a file of its own. Collective: all ranks of .comm make the call,
+ * rank 0 writes one file for all of them, and all of them read it. A file is restored by as many
+ * ranks as have saved it. If a restore fails, the step is not usable any more. */
+typedef struct lk_step_file_options {
+    size_t struct_size;
+    bool collective;
+} lk_step_file_options;
+#define lk_step_save(...)    LK_CALL2_(lk_step_save_with, lk_step_file_options, __VA_ARGS__, )
+#define lk_step_restore(...) LK_CALL2_(lk_step_restore_with, lk_step_file_options, __VA_ARGS__, )
+lk_status lk_step_save_with(lk_step *step, const char *path, const lk_step_file_options *options);
+lk_status lk_step_restore_with(lk_step *step, const char *path, const lk_step_file_options *options);
 
 /* Results of the last batch. Outputs are views that are valid until the next batch;
  * lk_step_output returns NULL if there is no such output. */

@@ -75,6 +75,11 @@ const char *lk_shape_format(char *text, size_t capacity, lk_shape shape);
 lk_tensor *lk_tensor_create(lk_dtype dtype, lk_shape shape);
 lk_tensor *lk_tensor_from(lk_dtype dtype, lk_shape shape, const void *data);
 lk_tensor *lk_tensor_borrow(lk_dtype dtype, lk_shape shape, void *data);
+/* The same over memory of any layout: element (i, j, ...) lies at
+ * data[i * stride[0] + j * stride[1] + ...]. A column-major array (Fortran's a(n, m)) is a
+ * contiguous tensor (m, n), or, with the strides {1, n}, a tensor (n, m) that is not contiguous.
+ * Strides may be negative or 0. */
+lk_tensor *lk_tensor_borrow_strided(lk_dtype dtype, lk_shape shape, const int64_t *stride, void *data);
 lk_tensor *lk_tensor_full(lk_dtype dtype, lk_shape shape, double value);
 /* Frees this view. NULL is allowed. */
 void lk_tensor_free(lk_tensor *tensor);

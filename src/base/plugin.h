@@ -19,7 +19,7 @@
 #include <stddef.h>
 
 /* Changes whenever a table below or in a plug-in's header does. */
-enum { LKI_PLUGIN_VERSION = 2 };
+enum { LKI_PLUGIN_VERSION = 3 };
 
 /* What every plug-in may use of the library. */
 typedef struct lki_plugin_host {

@@ -1,13 +1,12 @@
-/* The backends that lie in plug-ins: MPI and Gloo. */
+/* The backend that lies in a plug-in and is one library: Gloo. For MPI see mpi_libraries.c. */
 #include "comm/comm.h"
 
 #include "base/plugin.h"
 #include "base/status.h"
 #include "comm/gloo/gloo_plugin.h"
-#include "comm/mpi/mpi_plugin.h"
 #include "comm/comm_services.h"
 
-static const lki_comm_services services = {
+const lki_comm_services lki_comm_services_here = {
     .comm_init = lki_comm_init,
     .reduce = lki_reduce,
     .scale = lki_scale,
@@ -26,18 +25,8 @@ lki_plugin lki_gloo = {
     .library = "Gloo",
     .package = "libgloo-dev",
     .functions_nbytes = sizeof(lki_gloo_functions),
-    .services = &services,
-    .services_nbytes = sizeof services,
-};
-
-lki_plugin lki_mpi = {
-    .name = "mpi",
-    .library = "MPI",
-    .package = "libopenmpi-dev",
-    .functions_nbytes = sizeof(lki_mpi_functions),
-    .services = &services,
-    .services_nbytes = sizeof services,
-    .shows_symbols = true,
+    .services = &lki_comm_services_here,
+    .services_nbytes = sizeof lki_comm_services_here,
 };
 
 bool lki_comm_has_gloo(void)
@@ -45,28 +34,9 @@ bool lki_comm_has_gloo(void)
     return lki_plugin_open(&lki_gloo) != NULL;
 }
 
-bool lki_comm_has_mpi(void)
-{
-    return lki_plugin_open(&lki_mpi) != NULL;
-}
-
 lk_status lki_comm_gloo_create(lk_comm **out, const lki_gloo_options *options)
 {
     const lki_gloo_functions *gloo = lki_plugin_open(&lki_gloo);
     *out = NULL;
     return gloo ? gloo->create(out, options) : lki_fail_prefix(LK_ERR_UNSUPPORTED, "comm gloo");
-}
-
-lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options)
-{
-    const lki_mpi_functions *mpi = lki_plugin_open(&lki_mpi);
-    *out = NULL;
-    return mpi ? mpi->create(out, options) : lki_fail_prefix(LK_ERR_UNSUPPORTED, "comm mpi");
-}
-
-lk_status lki_comm_mpi_meet(lk_comm **out, const lki_mpi_meet_options *options)
-{
-    const lki_mpi_functions *mpi = lki_plugin_open(&lki_mpi);
-    *out = NULL;
-    return mpi ? mpi->meet(out, options) : lki_fail_prefix(LK_ERR_UNSUPPORTED, "comm mpi");
 }

@@ -70,6 +70,10 @@ typedef struct lki_mpi_options {
 } lki_mpi_options;
 lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options);
 
+/* The ranks of a communicator that the program itself has made, by its Fortran handle. Collective over them.
+ * MPI stays the program's. */
+lk_status lki_comm_mpi_adopt(lk_comm **out, int handle);
+
 /* Ranks with a GPU each, or with a share of one, that meet in a store and speak NCCL. LK_ERR_UNSUPPORTED
  * where the GPU part or NCCL is missing. */
 typedef struct lki_comm_nccl_options {

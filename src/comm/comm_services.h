@@ -21,4 +21,6 @@ typedef struct lki_comm_services {
     __typeof__(&lki_monitor_on_failure) monitor_on_failure;
 } lki_comm_services;
 
+extern const lki_comm_services lki_comm_services_here; /* the library's side */
+
 #endif

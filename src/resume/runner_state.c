@@ -17,41 +17,11 @@
 #include "resume/place_state.h"
 #include "resume/rank_state.h"
 #include "resume/run_terms.h"
+#include "resume/scheduler_state.h"
 #include "resume/step_state.h"
 #include "run/run.h"
 
 #include <string.h>
-
-enum { MAX_SCHEDULER_NUMBERS = 64 };
-
-/* ---- Scheduler ---- */
-
-static lk_status save_scheduler(lk_state_dict *state, const lk_scheduler *scheduler)
-{
-    lk_named_number numbers[MAX_SCHEDULER_NUMBERS];
-    int count = scheduler ? lk_scheduler_save(scheduler, numbers, MAX_SCHEDULER_NUMBERS) : 0;
-    if (count > MAX_SCHEDULER_NUMBERS)
-        return lki_fail(LK_ERR_UNSUPPORTED, "the scheduler's state is too large to save");
-    for (int i = 0; i < count; i++) {
-        LKI_SCOPED char *name = lki_format("scheduler.%s", numbers[i].name);
-        if (!name) return LK_ERR_NOMEM;
-        LKI_TRY(lk_state_dict_put_f64(state, name, numbers[i].value));
-    }
-    return LK_OK;
-}
-
-static lk_status restore_scheduler(const lk_state_dict *state, lk_scheduler *scheduler)
-{
-    lk_named_number numbers[MAX_SCHEDULER_NUMBERS];
-    int count =
-        scheduler ? lk_scheduler_save(scheduler, numbers, MAX_SCHEDULER_NUMBERS) : 0; /* for the names */
-    for (int i = 0; i < count; i++) {
-        LKI_SCOPED char *name = lki_format("scheduler.%s", numbers[i].name);
-        if (!name) return LK_ERR_NOMEM;
-        LKI_TRY(lk_state_dict_get_f64(state, name, &numbers[i].value));
-    }
-    return count ? lk_scheduler_restore(scheduler, numbers, count) : LK_OK;
-}
 
 /* ---- Callbacks ---- */
 
@@ -115,7 +85,7 @@ lk_status lki_runner_save(lk_runner *runner, lk_state_dict *state)
     if (runner->model) LKI_TRY(lki_module_save(state, runner->model, "model."));
     LKI_TRY(
         lki_step_or_kept_save(state, runner->step, runner->run->batch.kept, runner->optimizer, "optimizer"));
-    LKI_TRY(save_scheduler(state, runner->scheduler));
+    LKI_TRY(lki_scheduler_save(state, runner->scheduler));
     LKI_TRY(lki_parts_save(runner, state));
     LKI_TRY(lki_frozen_save_models(runner, state));
     LKI_TRY(save_callbacks(runner->run, state));
@@ -140,7 +110,7 @@ static lk_status restore_state(lk_runner *runner, const lk_state_dict *state, lk
     if (has_step)
         LKI_TRY(lki_kept_restore_frozen(&runner->run->batch.kept, runner->step, state, "optimizer"));
     if (runner->model) LKI_TRY(lki_frozen_restore_model(runner, runner->model, NULL, state));
-    LKI_TRY(restore_scheduler(state, runner->scheduler));
+    LKI_TRY(lki_scheduler_restore(state, runner->scheduler));
     LKI_TRY(lki_parts_restore(runner));
     LKI_TRY(restore_callbacks(runner->run, state));
     LKI_TRY(lki_own_metrics_restore(runner, state));

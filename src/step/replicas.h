@@ -13,6 +13,7 @@
 typedef struct lki_replicas_options {
     int64_t bucket_nbytes;
     bool compress;
+    bool at_once;       /* gradients travel after the backward half even so */
     int check_replicas; /* updates between two comparisons; 0: LKI_CHECK_EVERY, below 0: none */
 } lki_replicas_options;
 
@@ -36,10 +37,11 @@ lk_status lki_replicas_init(lki_replicas *replicas, lk_comm *comm, lki_backend *
                             const lk_param_list *params, lki_replicas_options options);
 void lki_replicas_fini(lki_replicas *replicas);
 
-/* Whether gradients travel bucket by bucket inside the backward half. Compressed ones travel after it. */
+/* Whether gradients travel bucket by bucket inside the backward half. Compressed ones travel after it, and so
+ * do those that each rank scales first. */
 static inline bool lki_replicas_overlap(const lki_replicas *replicas)
 {
-    return replicas->comm && !replicas->options.compress;
+    return replicas->comm && !replicas->options.compress && !replicas->options.at_once;
 }
 
 /* Gives every rank rank 0's numbers; of the buffers alone on request. */

@@ -97,6 +97,18 @@ lk_status lki_record_sample_losses(lk_graph *graph, lk_value *loss, int64_t samp
     return LK_OK;
 }
 
+lk_value *lki_record_each_loss(lk_graph *graph, lk_value *loss, int64_t sample_count, bool *sums)
+{
+    lki_node *node = loss->node;
+    bool has_class_weights = is_class_loss(node) && lki_has_input(node, 2);
+    if (!is_known(node, sample_count) || has_class_weights)
+        return lki_graph_fail(graph, LK_ERR_UNSUPPORTED,
+                              "weights of rows need the mean of a loss of the library%s",
+                              has_class_weights ? " without class weights" : "");
+    *sums = lki_loss_reduction(node) == LK_REDUCTION_BATCH_MEAN;
+    return record_losses(node);
+}
+
 /* ---- Reading ---- */
 
 static lk_status make_room(lki_sample_losses *losses, int64_t count)

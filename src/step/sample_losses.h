@@ -65,4 +65,8 @@ void lki_sample_losses_fini(lki_sample_losses *losses);
 lk_status lki_step_sample_losses(lk_step *step, const lk_batch *batch, int64_t count,
                                  const lki_sample_losses **out);
 
+/* The loss of each sample's places, (samples, places...), in place of their mean; *sums says that a sample's
+ * own loss is their sum, not their mean. Fails for a loss that has none, or with class weights. */
+lk_value *lki_record_each_loss(lk_graph *graph, lk_value *loss, int64_t sample_count, bool *sums);
+
 #endif

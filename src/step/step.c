@@ -11,6 +11,8 @@
 #include "step/same_training.h"
 #include "tensor/layout.h"
 
+#include <lockstep/scheduler.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,6 +69,7 @@ static lk_status prepare_training(lk_step *step)
     told.engine = step->engine;
     if (has_peers) LKI_TRY(lki_check_same_training(&told, &step->params));
     LKI_TRY(check_groups(options->optimizer, &step->params));
+    if (options->scheduler) LKI_TRY(lk_scheduler_attach(options->scheduler, options->optimizer));
     int state_count = lki_optimizer_state_count(options->optimizer);
     options->optimizer->has_step = true;
     lki_flat_options flat = {.state_count = state_count,
@@ -86,6 +89,7 @@ static lk_status prepare_training(lk_step *step)
                         "than the next; use bf16");
     lki_replicas_options replicas = {.bucket_nbytes = options->bucket_nbytes,
                                      .compress = options->compress_gradients,
+                                     .at_once = options->uneven_batches,
                                      .check_replicas = options->check_replicas};
     return lki_replicas_init(&step->replicas, options->comm, step->backend, &step->flat, &step->params,
                              replicas);
@@ -103,7 +107,13 @@ static lk_status check_numbers(const lk_step_options *options)
     if (options->precision != LK_F32 && options->precision != LK_BF16 && options->precision != LK_F16)
         return lki_fail(LK_ERR_INVALID, "a step's precision is f32, bf16 or f16, not %s",
                         lk_dtype_name(options->precision));
-    return LK_OK;
+    if (options->scheduler && !options->optimizer)
+        return lki_fail(LK_ERR_INVALID, "a step with a scheduler needs an optimizer");
+    if (options->scheduler && lk_scheduler_needs_metric(options->scheduler))
+        return lki_fail(LK_ERR_INVALID,
+                        "%s watches a metric: leave .scheduler out and call lk_scheduler_step_metric",
+                        lk_scheduler_name(options->scheduler));
+    return lki_uneven_check(options);
 }
 
 lk_step *lk_step_with(const lk_step_options *given)
@@ -160,11 +170,13 @@ void lk_step_free(lk_step *step)
     lki_workspace_free(step->workspace);
     lki_backend_free(step->backend);
     lki_sample_losses_fini(&step->sample_losses);
+    lki_packed_fields_fini(&step->packed);
     lk_engine_close(step->own_engine);
     if (step->options.owned) {
         lk_module_free(step->options.model);
         lk_criterion_free(step->options.criterion);
         lk_optimizer_free(step->options.optimizer);
+        lk_scheduler_free(step->options.scheduler);
     }
     lki_free(step);
 }
@@ -197,7 +209,10 @@ static lk_value *record_supervised(lk_step *step, lk_graph *graph, const char *c
     if (!output || lk_graph_output(graph, options->output_key, output)) return NULL;
     if (!options->criterion || target < 0) return NULL;
     graph->section = LKI_SECTION_CRITERION;
-    return lk_criterion_forward(options->criterion, output, inputs[target]);
+    lk_value *loss = lk_criterion_forward(options->criterion, output, inputs[target]);
+    int weights = options->weight_key ? find_field(names, count, options->weight_key) : -1;
+    if (!loss || weights < 0) return loss;
+    return lki_weigh_rows(graph, loss, inputs[weights], inputs[0]->shape.dim[0]);
 }
 
 static bool is_unused(const lki_autodiff_report *report, const lk_param *param)
@@ -398,8 +413,6 @@ static lk_status check_fields(const lk_step *step, const lk_input *fields, int c
         bool has_values = fields[i].tensor->data || lk_tensor_count(fields[i].tensor) == 0;
         if (!has_values && !lki_find_announced(&step->rows, fields[i].name))
             return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch has no values", fields[i].name);
-        if (!lki_tensor_is_contiguous(fields[i].tensor))
-            return lki_fail(LK_ERR_INVALID, "field \"%s\" of the batch is not contiguous", fields[i].name);
     }
     return LK_OK;
 }
@@ -445,7 +458,18 @@ static lk_status bind(lk_step *step, const lk_input *fields, int count)
 static lk_status begin(lk_step *step, const lk_input *fields, int count, bool training)
 {
     const lki_backend_ops *ops = step->backend->ops;
+    lk_input stand_in[LKI_MAX_STEP_FIELDS], packed[LKI_MAX_STEP_FIELDS];
+    lk_tensor tensors[LKI_MAX_STEP_FIELDS];
     LKI_TRY(check_fields(step, fields, count));
+    if (!lki_fields_are_packed(fields, count)) {
+        LKI_TRY(lki_step_finish(step)); /* a batch in flight may read the copies of the one before */
+        LKI_TRY(lki_pack_fields(&step->packed, &fields, count, packed));
+    }
+    LKI_TRY(lki_uneven_begin(step, fields, count, training));
+    if (step->uneven.is_empty) {
+        lki_uneven_stand_in(fields, count, tensors, stand_in);
+        fields = stand_in;
+    }
     if (ops->settle) LKI_TRY(ops->settle(step, fields, count, training));
     LKI_TRY(follow_moved_params(step, training));
     lki_step_plan *plan;
@@ -453,7 +477,7 @@ static lk_status begin(lk_step *step, const lk_input *fields, int count, bool tr
     step->current = plan; /* until here the last batch's, which may be in flight */
     plan->last_used = ++step->batch_count;
     if (ops->enter) LKI_TRY(ops->enter(step));
-    LKI_TRY(bind(step, fields, count));
+    if (!step->uneven.is_empty) LKI_TRY(bind(step, fields, count));
     LKI_TRY(lki_step_refresh_params(step));
     step->has_loss = false;
     step->loss = NAN;
@@ -488,6 +512,7 @@ lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool t
 /* The forward half, up to the end of a section. */
 static lk_status run_forward(lk_step *step, lki_section last)
 {
+    if (step->uneven.is_empty) return LK_OK;
     LKI_TRY(begin_calls(step, true));
     lk_status status = lki_plan_run_sections(step->current->plan, LKI_SECTION_FORWARD, last);
     if (!step->current->training) return status;
@@ -509,13 +534,15 @@ lk_status lki_step_check_loss(lk_step *step)
 
 static lk_status take_loss(lk_step *step)
 {
-    LKI_TRY(lki_step_read_loss(step));
+    if (!step->uneven.is_empty) LKI_TRY(lki_step_read_loss(step));
+    LKI_TRY(lki_uneven_exchange(step));
     return step->current->loss ? lki_step_check_loss(step) : LK_OK;
 }
 
 lk_status lk_step_criterion(lk_step *step)
 {
-    LKI_TRY(lki_plan_run_sections(step->current->plan, LKI_SECTION_CRITERION, LKI_SECTION_CRITERION));
+    if (!step->uneven.is_empty)
+        LKI_TRY(lki_plan_run_sections(step->current->plan, LKI_SECTION_CRITERION, LKI_SECTION_CRITERION));
     return take_loss(step);
 }
 
@@ -532,8 +559,11 @@ static lk_status average_at_once(lk_step *step)
 
 lk_status lk_step_backward(lk_step *step)
 {
-    LKI_TRY(lki_plan_run_sections(step->current->plan, LKI_SECTION_BACKWARD, LKI_SECTION_BACKWARD));
-    lki_plan_count_batches(step->current->plan, 1);
+    if (!step->uneven.is_empty) {
+        LKI_TRY(lki_plan_run_sections(step->current->plan, LKI_SECTION_BACKWARD, LKI_SECTION_BACKWARD));
+        lki_plan_count_batches(step->current->plan, 1);
+    }
+    LKI_TRY(lki_uneven_scale(step));
     step->update_due = lki_update_count(&step->update, step->current->unreached);
     LKI_TRY(begin_calls(step, false));
     LKI_TRY(lki_update_accumulate(&step->update));
@@ -559,9 +589,18 @@ lk_status lki_step_update(lk_step *step)
     return lki_replicas_check_if_due(&step->replicas, step->update.step_count);
 }
 
+/* After what may have made an update, of which there were `count` before. */
+static lk_status move_schedule(lk_step *step, int64_t count)
+{
+    bool is_due = step->options.scheduler && step->update.step_count > count;
+    return is_due ? lk_scheduler_step(step->options.scheduler) : LK_OK;
+}
+
 lk_status lk_step_update(lk_step *step)
 {
+    int64_t count = step->update.step_count;
     LKI_TRY(lki_step_update(step));
+    LKI_TRY(move_schedule(step, count));
     return lki_step_show_params(step);
 }
 
@@ -586,7 +625,9 @@ lk_status lki_step_train(lk_step *step, const lk_input *fields, int count)
 
 lk_status lk_step_train(lk_step *step, const lk_input *fields, int count)
 {
+    int64_t update_count = step->update.step_count;
     LKI_TRY(lki_step_train(step, fields, count));
+    LKI_TRY(move_schedule(step, update_count));
     return step->options.asynchronous ? LK_OK : lki_step_show_params(step);
 }
 
@@ -656,6 +697,8 @@ const lk_tensor *lk_step_output(lk_step *step, const char *name)
 {
     if (!step->current) return lki_fail_null(LK_ERR_INVALID, "the step has not seen a batch yet");
     if (lki_step_finish(step)) return NULL;
+    if (step->uneven.is_empty)
+        return lki_fail_null(LK_ERR_INVALID, "the last batch of this rank had no rows, so it has no outputs");
     return lki_plan_output(step->current->plan, name);
 }
 

@@ -10,8 +10,10 @@
 #include "step/backend.h"
 #include "step/flat.h"
 #include "step/loss_scaler.h"
+#include "step/packed_fields.h"
 #include "step/replicas.h"
 #include "step/sample_losses.h"
+#include "step/uneven.h"
 #include "step/update.h"
 #include "tensor/element.h"
 
@@ -57,6 +59,8 @@ struct lk_step {
     lki_samples_wanted samples; /* of the batches that follow: sample_losses.h */
     lki_sample_losses sample_losses;
     lki_sample_rule recorded_rule; /* of the graph that is being recorded */
+    lki_packed_fields packed;      /* copies of fields that were not contiguous */
+    lki_uneven uneven;             /* how much this rank's batch counts */
 };
 
 /* One batch ahead, for backends that can (lki_engine_runs_ahead). */

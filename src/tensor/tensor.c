@@ -75,6 +75,13 @@ lk_tensor *lk_tensor_borrow(lk_dtype dtype, lk_shape shape, void *data)
     return make_view(dtype, shape, data, NULL);
 }
 
+lk_tensor *lk_tensor_borrow_strided(lk_dtype dtype, lk_shape shape, const int64_t *stride, void *data)
+{
+    lk_tensor *tensor = lk_tensor_borrow(dtype, shape, data);
+    for (int i = 0; tensor && i < shape.rank; i++) tensor->stride[i] = stride[i];
+    return tensor;
+}
+
 lk_tensor *lk_tensor_full(lk_dtype dtype, lk_shape shape, double value)
 {
     lk_tensor *tensor = lk_tensor_create(dtype, shape);

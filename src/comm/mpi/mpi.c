@@ -41,6 +41,7 @@ typedef struct mpi_comm {
     int64_t piece_nbytes; /* of a message between a pair, at most */
     int64_t part_nbytes;  /* of one of MPI's own collectives, at most */
     int idle;             /* tests in a row that found nothing done */
+    bool is_guest;        /* of a program that has MPI itself */
     lki_rollcall rollcall;
     atomic_bool aborted;
     char reason[256];
@@ -268,6 +269,7 @@ static lk_status mpi_start(lk_comm *comm, lk_comm_request *request)
     work->request = MPI_REQUEST_NULL;
     self->idle = 0;
     if (atomic_load(&self->aborted)) return aborted(self);
+    if (self->is_guest) LKI_TRY(lki_mpi_check_thread("a collective"));
     switch (op->kind) {
     case LK_COMM_ALL_REDUCE:
         return lki_mpi_goes_by_pairs(comm->size) ? begin_pairs(self, request) : begin_plain(self, request);
@@ -365,6 +367,13 @@ static void mpi_abort(lk_comm *comm, const char *reason)
 static void mpi_free(lk_comm *comm)
 {
     mpi_comm *self = (mpi_comm *)comm;
+    int finalised = 0;
+    if (self->is_guest) MPI_Finalized(&finalised);
+    if (finalised) { /* too late for MPI, which has given up what it had */
+        lki_rollcall_fini(&self->rollcall, false);
+        lki_free(self);
+        return;
+    }
     bool clean =
         self->own.free_count == LK_COMM_MAX_REQUESTS && !comm->own->broken && !atomic_load(&self->aborted);
     for (int half = 0; half < 2; half++) {
@@ -426,7 +435,7 @@ static lk_status make_communicator(MPI_Comm *out, const lki_mpi_options *options
     return status;
 }
 
-lk_status lki_mpi_wrap(lk_comm **out, MPI_Comm comm, int64_t timeout_ms)
+lk_status lki_mpi_wrap(lk_comm **out, MPI_Comm comm, const lki_mpi_wrapping *wrapping)
 {
     int rank = 0, size = 1;
     *out = NULL;
@@ -436,6 +445,7 @@ lk_status lki_mpi_wrap(lk_comm **out, MPI_Comm comm, int64_t timeout_ms)
         return LK_ERR_NOMEM;
     }
     self->comm = comm;
+    self->is_guest = wrapping->is_guest;
     self->part_nbytes = DEFAULT_PART_NBYTES;
     for (int half = 0; half < 2; half++) {
         self->half_types[half] = MPI_DATATYPE_NULL;
@@ -447,7 +457,7 @@ lk_status lki_mpi_wrap(lk_comm **out, MPI_Comm comm, int64_t timeout_ms)
     if (status == LK_OK) status = lki_rollcall_init(&self->rollcall, comm, size);
     if (status == LK_OK && lki_mpi_goes_by_pairs(size))
         status = lki_pairs_probe(comm, rank, size, &self->piece_nbytes);
-    self->base.timeout_ms = timeout_ms;
+    self->base.timeout_ms = wrapping->timeout_ms;
     lki_comm_init(&self->base, &self->own, &mpi_ops, rank, size);
     if (status != LK_OK) {
         mpi_free(&self->base);
@@ -464,7 +474,7 @@ lk_status lki_comm_mpi_create(lk_comm **out, const lki_mpi_options *options)
     *out = NULL;
     LKI_TRY(lki_mpi_initialise());
     LKI_TRY(make_communicator(&comm, options));
-    LKI_TRY(lki_mpi_wrap(out, comm, options->timeout_ms));
+    LKI_TRY(lki_mpi_wrap(out, comm, &(lki_mpi_wrapping){.timeout_ms = options->timeout_ms}));
     if (options->part_nbytes) ((mpi_comm *)*out)->part_nbytes = options->part_nbytes;
     return LK_OK;
 }

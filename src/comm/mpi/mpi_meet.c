@@ -24,6 +24,12 @@
 
 enum { SERVER_TIMEOUT_MS = 20000, TURN_MS = 20, MAX_URI = 1024, DEFAULT_JOIN_TIMEOUT_MS = 120000 };
 
+#ifdef OPEN_MPI
+static const bool needs_server = true;
+#else
+static const bool needs_server = false;
+#endif
+
 static const char server_key[] = "mpi/server", port_key[] = "mpi/port";
 
 /* The server writes where it is into a file, whose first line it is. */
@@ -74,9 +80,9 @@ static lk_status start_server(char *uri, size_t capacity)
 /* Before MPI starts: where the server is. Other MPIs need none. */
 static lk_status find_server(const lki_mpi_meet_options *options, int64_t timeout_ms)
 {
-#ifdef OPEN_MPI
     char uri[MAX_URI] = "-";
     LKI_SCOPED char *said = NULL;
+    if (!needs_server) return LK_OK;
     if (options->rank == 0) {
         lki_error first = {0};
         if (lki_error_keep(&first, start_server(uri, sizeof uri))) { /* the others wait for the word */
@@ -91,9 +97,6 @@ static lk_status find_server(const lki_mpi_meet_options *options, int64_t timeou
     setenv("OMPI_MCA_pmix_server_uri", said, 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0); /* a job of one process is ours alone */
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
-#else
-    (void)options, (void)timeout_ms;
-#endif
     return LK_OK;
 }
 
@@ -149,5 +152,5 @@ lk_status lki_comm_mpi_meet(lk_comm **out, const lki_mpi_meet_options *options)
     for (int rank = options->rank + 1; rank < options->size; rank++)
         LKI_TRY(accept_one(options, &joined, port, rank));
     if (options->rank == 0) MPI_Close_port(port);
-    return lki_mpi_wrap(out, joined, options->timeout_ms);
+    return lki_mpi_wrap(out, joined, &(lki_mpi_wrapping){.timeout_ms = options->timeout_ms});
 }
