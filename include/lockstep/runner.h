@@ -181,6 +181,10 @@ typedef struct lk_train_options {
     /* Also saves the run's place within an epoch, each time that this many minutes of training have
      * passed. 0: never. */
     double save_every_minutes;
+    /* Computes each global batch as so many shards, a power of two, on any number of ranks that
+     * divides it: the weights are the same bits on 1 rank as on that many. batch_size is that of a
+     * shard. Device cpu or ref. 0: each rank is a shard, and the bits depend on their number. */
+    int shards;
 } lk_train_options;
 
 /* What a custom runner does differently. A NULL slot does what the supervised runner does. Slots

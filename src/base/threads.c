@@ -24,6 +24,7 @@ typedef struct loop {
 
 struct lki_pool {
     int thread_count; /* the caller included */
+    int lane_count;   /* the largest number of chunks of a loop */
     pthread_t *workers;
     int worker_count;
     pthread_mutex_t lock;
@@ -72,12 +73,21 @@ int lki_core_count(void)
     return allowed < cores ? allowed : cores;
 }
 
-static void run_chunk(const loop *work, int thread)
+static void run_chunk(const loop *work, int lane)
 {
-    if (thread >= work->chunk_count) return;
-    int64_t begin = work->count * thread / work->chunk_count;
-    int64_t end = work->count * (thread + 1) / work->chunk_count;
-    if (begin < end) work->body(begin, end, thread, work->context);
+    int64_t begin = work->count * lane / work->chunk_count;
+    int64_t end = work->count * (lane + 1) / work->chunk_count;
+    if (begin < end) work->body(begin, end, lane, work->context);
+}
+
+/* A thread's lanes lie next to each other, as the numbers that they work on do. */
+static void run_lanes(const loop *work, int thread, int thread_count)
+{
+    if (thread_count > work->chunk_count) thread_count = work->chunk_count;
+    if (thread >= thread_count) return;
+    int begin = (int)((int64_t)work->chunk_count * thread / thread_count);
+    int end = (int)((int64_t)work->chunk_count * (thread + 1) / thread_count);
+    for (int lane = begin; lane < end; lane++) run_chunk(work, lane);
 }
 
 /* Loops of a training step follow one another within microseconds, so a worker spins a little before it
@@ -107,7 +117,7 @@ static void *worker_main(void *argument)
         seen = wait_for_work(start.pool, seen);
         if (atomic_load(&start.pool->stopping)) return NULL;
         lki_float_mode_restore(start.pool->current.mode);
-        run_chunk(&start.pool->current, start.thread);
+        run_lanes(&start.pool->current, start.thread, start.pool->thread_count);
         atomic_fetch_sub_explicit(&start.pool->pending, 1, memory_order_release);
     }
 }
@@ -135,12 +145,14 @@ static lk_status start_workers(lki_pool *pool)
     return LK_OK;
 }
 
-lk_status lki_pool_create(lki_pool **out, int thread_count)
+lk_status lki_pool_create(lki_pool **out, int thread_count, int lane_count)
 {
     *out = NULL;
     lki_pool *pool = LKI_NEW(lki_pool);
     if (!pool) return LK_ERR_NOMEM;
     pool->thread_count = thread_count > 0 ? thread_count : lki_core_count();
+    pool->lane_count = lane_count > 0 ? lane_count : pool->thread_count;
+    if (pool->thread_count > pool->lane_count) pool->thread_count = pool->lane_count;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work_ready, NULL);
     pool->workers = LKI_NEW_ARRAY(pthread_t, pool->thread_count);
@@ -165,25 +177,30 @@ void lki_pool_free(lki_pool *pool)
     lki_free(pool);
 }
 
-int lki_pool_thread_count(const lki_pool *pool)
+int lki_pool_lane_count(const lki_pool *pool)
 {
-    return pool ? pool->thread_count : 1;
+    return pool ? pool->lane_count : 1;
 }
 
 void lki_parallel_for(lki_pool *pool, int64_t count, int64_t grain, lki_loop_body body, void *context)
 {
     if (count <= 0) return;
     int64_t chunks = grain > 0 ? count / grain : count;
-    int threads = lki_pool_thread_count(pool);
-    if (chunks > threads) chunks = threads;
+    int lanes = lki_pool_lane_count(pool);
+    if (chunks > lanes) chunks = lanes;
     if (chunks <= 1) {
         body(0, count, 0, context);
+        return;
+    }
+    if (pool->worker_count == 0) {
+        loop alone = {.body = body, .context = context, .count = count, .chunk_count = (int)chunks};
+        run_lanes(&alone, 0, 1);
         return;
     }
     pool->current = (loop){body, context, count, (int)chunks, lki_float_mode_now()};
     atomic_store_explicit(&pool->pending, pool->worker_count, memory_order_relaxed);
     publish(pool);
-    run_chunk(&pool->current, 0);
+    run_lanes(&pool->current, 0, pool->thread_count);
     while (atomic_load_explicit(&pool->pending, memory_order_acquire) > 0) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();

@@ -27,7 +27,7 @@ typedef struct run_options {
     const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host, *token_file;
     const char *save_every;
     lki_option_int seed, num_epochs, batch_size, num_workers, log_every, nproc, max_restarts, world_size,
-        rank, port;
+        rank, port, shards;
     bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose, quiet, overwrite;
     bool profile;
 } run_options;
@@ -57,6 +57,8 @@ static const lki_option table[] = {
      0},
     {"distributed", 0, LKI_OPTION_FLAG, OFFSET(ddp), NULL, NULL, "the same as --ddp", 0},
     {"nproc", 0, LKI_OPTION_INT, OFFSET(nproc), "N", NULL, "number of ranks on this host", 1},
+    {"shards", 0, LKI_OPTION_INT, OFFSET(shards), "N", NULL,
+     "parts of a global batch: the same bits on any number of ranks that divides N", 1},
     {"max-restarts", 0, LKI_OPTION_INT, OFFSET(max_restarts), "N", NULL,
      "restart up to N times from the last checkpoint if a rank dies", 0},
     {"comm", 0, LKI_OPTION_TEXT, OFFSET(comm), NULL, "auto|shm|gloo|mpi|nccl", "how the ranks communicate",
@@ -177,6 +179,7 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
     LKI_TRY(set_text(config, call, "comm", options->comm));
     LKI_TRY(set_int(config, call, "num_epochs", &options->num_epochs));
     LKI_TRY(set_int(config, call, "seed", &options->seed));
+    LKI_TRY(set_int(config, call, "shards", &options->shards));
     LKI_TRY(set_save_every(config, call, options->save_every));
     LKI_TRY(set_int(config, call, "nproc", &options->nproc));
     LKI_TRY(set_flag(config, call, "ddp", options->ddp));

@@ -157,7 +157,7 @@ static lk_status read_into(void *memory, const lki_fields_source *source, const 
     lki_pool *pool = NULL;
     bool splits = layout->independent && layout->read_nbytes >= LARGE_NBYTES && layout->block_count > 1;
     pthread_mutex_init(&reading.lock, NULL);
-    if (splits && lki_core_count() > 1 && lki_pool_create(&pool, reader_count()) == LK_OK)
+    if (splits && lki_core_count() > 1 && lki_pool_create(&pool, reader_count(), 0) == LK_OK)
         lki_parallel_for(pool, layout->block_count, 1, read_range, &reading);
     else
         read_range(0, layout->block_count, 0, &reading);

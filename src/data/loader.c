@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
+#include "data/batch_share.h"
 #include "data/dataset.h"
 #include "data/order.h"
 #include "data/ring.h"
@@ -27,6 +28,8 @@ struct lk_loader {
     int64_t *order; /* (pass size) of this rank */
     int64_t order_capacity;
     int64_t padded_from; /* what of the order only makes the ranks' shares equal */
+    int share_count;     /* of ranks, from the pass's on, that each batch holds; 0 and 1: that rank's alone */
+    lki_pass_share *shares; /* (share_count) of the pass; NULL with one */
 
     bool in_pass;
     lk_pass_options pass;
@@ -127,6 +130,7 @@ void lk_loader_free(lk_loader *loader)
     free_parts(loader->dataset, &loader->options);
     lki_free((void *)loader->transforms.items);
     lki_free(loader->order);
+    lki_free(loader->shares);
     lki_free(loader->name);
     lki_free(loader);
 }
@@ -174,6 +178,18 @@ void lki_loader_defer(lk_loader *loader, bool defer)
     forget_ring(loader);
 }
 
+lk_status lki_loader_set_shares(lk_loader *loader, int count)
+{
+    lki_pass_share *shares = NULL;
+    if ((loader->share_count > 1 ? loader->share_count : 1) == count) return LK_OK;
+    if (count > 1 && !(shares = LKI_NEW_ARRAY(lki_pass_share, count))) return LK_ERR_NOMEM;
+    lki_free(loader->shares);
+    loader->shares = shares;
+    loader->share_count = count;
+    forget_ring(loader);
+    return LK_OK;
+}
+
 lk_status lki_loader_set_dataset(lk_loader *loader, lk_dataset *dataset)
 {
     lk_status status = dataset ? LK_OK : lki_last_status();
@@ -206,7 +222,12 @@ static const char *called(const lk_loader *loader, char *text, size_t capacity)
     return text;
 }
 
-static lki_order order_of(const lk_loader *loader, const lk_pass_options *pass)
+static int share_count(const lk_loader *loader)
+{
+    return loader->shares ? loader->share_count : 1;
+}
+
+static lki_order order_of(const lk_loader *loader, const lk_pass_options *pass, int share)
 {
     const lk_loader_options *options = &loader->options;
     return (lki_order){.length = lk_dataset_length(loader->dataset),
@@ -215,21 +236,33 @@ static lki_order order_of(const lk_loader *loader, const lk_pass_options *pass)
                        .no_shuffle = options->no_shuffle,
                        .seed = options->seed,
                        .epoch = pass->epoch,
-                       .rank = pass->rank,
+                       .rank = pass->rank + share,
                        .world = pass->world > 0 ? pass->world : 1,
                        .train = pass->train};
+}
+
+static void size_of_share(const lk_loader *loader, const lki_order *order, lk_pass_size *out)
+{
+    int64_t batch_size = loader->options.batch_size;
+    lki_order_size(order, &out->sample_count, &out->total_sample_count);
+    out->batch_count = (out->sample_count + (loader->options.drop_last ? 0 : batch_size - 1)) / batch_size;
+    if (loader->options.drop_last) out->sample_count = out->batch_count * batch_size;
 }
 
 lk_status lk_loader_size(const lk_loader *loader, const lk_pass_options *given, lk_pass_size *out)
 {
     LKI_TAKE(lk_pass_options, options, given, lk_error_status());
-    lki_order order = order_of(loader, &options);
-    if (order.rank < 0 || order.rank >= order.world)
-        return lki_fail(LK_ERR_INVALID, "rank %d of a world of %d", order.rank, order.world);
-    int64_t batch_size = loader->options.batch_size;
-    lki_order_size(&order, &out->sample_count, &out->total_sample_count);
-    out->batch_count = (out->sample_count + (loader->options.drop_last ? 0 : batch_size - 1)) / batch_size;
-    if (loader->options.drop_last) out->sample_count = out->batch_count * batch_size;
+    lk_pass_size sum = {0}, one;
+    for (int i = 0; i < share_count(loader); i++) {
+        lki_order order = order_of(loader, &options, i);
+        if (order.rank < 0 || order.rank >= order.world)
+            return lki_fail(LK_ERR_INVALID, "rank %d of a world of %d", order.rank, order.world);
+        size_of_share(loader, &order, &one);
+        sum.sample_count += one.sample_count;
+        sum.total_sample_count = one.total_sample_count;
+        if (one.batch_count > sum.batch_count) sum.batch_count = one.batch_count;
+    }
+    *out = sum;
     return LK_OK;
 }
 
@@ -262,6 +295,7 @@ static lk_status make_ring(lk_loader *loader)
     const lk_loader_options *options = &loader->options;
     lki_ring_setup setup = {.dataset = loader->dataset,
                             .batch_size = options->batch_size,
+                            .share_count = share_count(loader),
                             .worker_count = options->num_workers,
                             .slot_count = options->num_workers ? options->prefetch + 3 : 2,
                             .raw = options->raw,
@@ -292,18 +326,73 @@ static bool draws_from_the_default(const lk_loader *loader)
     return options->generator ? options->generator == lk_default_generator() : !options->seed;
 }
 
+static lk_status draw_one(lk_loader *loader, int share, int64_t *indices, int64_t *count, int64_t *padding)
+{
+    lk_generator *generator = generator_of(loader);
+    lki_draw_seed(generator); /* PyTorch's DataLoader draws the base seed of its workers here, with workers or
+                                 without */
+    lki_order order = order_of(loader, &loader->pass, share);
+    return lki_order_draw(&order, generator, generator != lk_default_generator(), indices, count, padding);
+}
+
+/* Batch after batch, and in each rank after rank; padding at the end. */
+static lk_status join_shares(const lk_loader *loader, const int64_t *drawn, int64_t room)
+{
+    int64_t batch_size = loader->options.batch_size, *out = loader->order;
+    LKI_SCOPED lki_batch_share *places = LKI_NEW_ARRAY(lki_batch_share, loader->share_count);
+    if (!places) return LK_ERR_NOMEM;
+    for (int64_t number = 0; number < loader->size.batch_count; number++) {
+        lki_place_shares(loader->shares, loader->share_count, number, batch_size, places);
+        int64_t rows = 0;
+        for (int i = 0; i < loader->share_count; i++) {
+            const int64_t *own = drawn + i * room + number * batch_size;
+            lki_share_scatter(&places[i], own, sizeof *own, out);
+            rows += lki_share_rows(&places[i]);
+        }
+        out += rows;
+    }
+    return LK_OK;
+}
+
+/* Each of these ranks would draw from the same state: so does each share. */
+static lk_status draw_shares(lk_loader *loader, int64_t *count)
+{
+    lk_sampler *sampler = loader->options.sampler;
+    int64_t batch_size = loader->options.batch_size, room = 0, total = 0, real = 0;
+    for (int i = 0; i < loader->share_count; i++) {
+        lki_order order = order_of(loader, &loader->pass, i);
+        int64_t own = lki_order_room(&order);
+        if (own > room) room = own;
+    }
+    LKI_SCOPED int64_t *drawn = LKI_NEW_ARRAY(int64_t, room * loader->share_count);
+    if (!drawn) return LK_ERR_NOMEM;
+    loader->size.batch_count = 0;
+    for (int i = 0; i < loader->share_count; i++) {
+        int64_t own = 0, padding = 0;
+        *generator_of(loader) = loader->source_at_begin;
+        if (sampler) memcpy(sampler->state, loader->sampler_at_begin, sizeof sampler->state);
+        LKI_TRY(draw_one(loader, i, drawn + i * room, &own, &padding));
+        int64_t kept = loader->options.drop_last ? own / batch_size * batch_size : own;
+        loader->shares[i] = (lki_pass_share){.count = kept, .padded_from = own - padding};
+        total += kept;
+        real += own - padding < kept ? own - padding : kept;
+        int64_t batches = (kept + batch_size - 1) / batch_size;
+        if (batches > loader->size.batch_count) loader->size.batch_count = batches;
+    }
+    LKI_TRY(make_room(loader, room * loader->share_count));
+    loader->size.sample_count = *count = total;
+    loader->padded_from = real;
+    return join_shares(loader, drawn, room);
+}
+
 static lk_status draw_order(lk_loader *loader, int64_t *count)
 {
     int64_t padding = 0;
-    lk_generator *generator = generator_of(loader);
     lk_sampler *sampler = loader->options.sampler;
-    loader->source_at_begin = *generator;
+    loader->source_at_begin = *generator_of(loader);
     if (sampler) memcpy(loader->sampler_at_begin, sampler->state, sizeof sampler->state);
-    lki_draw_seed(generator); /* PyTorch's DataLoader draws the base seed of its workers here, with workers or
-                                 without */
-    lki_order order = order_of(loader, &loader->pass);
-    LKI_TRY(lki_order_draw(&order, generator, generator != lk_default_generator(), loader->order, count,
-                           &padding));
+    if (loader->shares) return draw_shares(loader, count);
+    LKI_TRY(draw_one(loader, 0, loader->order, count, &padding));
     loader->padded_from = *count - padding;
     return LK_OK;
 }
@@ -318,6 +407,7 @@ static uint64_t transform_seed(lk_loader *loader, const lk_pass_options *options
 static void set_size(lk_loader *loader, int64_t count)
 {
     int64_t batch_size = loader->options.batch_size;
+    if (loader->shares) return; /* draw_shares has */
     loader->size.batch_count =
         loader->options.drop_last ? count / batch_size : (count + batch_size - 1) / batch_size;
     loader->size.sample_count = loader->options.drop_last ? loader->size.batch_count * batch_size : count;
@@ -329,7 +419,8 @@ static void start_at(lk_loader *loader, int64_t first)
                           .indices = loader->order,
                           .index_count = loader->size.sample_count,
                           .batch_count = loader->size.batch_count,
-                          .padded_from = loader->padded_from};
+                          .padded_from = loader->padded_from,
+                          .shares = loader->shares};
     loader->next_batch = first;
     lki_ring_start(loader->ring, &pass, first);
 }
@@ -358,7 +449,7 @@ lk_status lk_loader_begin(lk_loader *loader, const lk_pass_options *given, lk_pa
     loader->pass.world = options.world > 0 ? options.world : 1;
     loader->pass.seed = transform_seed(loader, &options);
     loader->size = planned;
-    lki_order order = order_of(loader, &loader->pass);
+    lki_order order = order_of(loader, &loader->pass, 0);
     LKI_TRY(make_room(loader, lki_order_room(&order)));
     int64_t count = 0;
     LKI_TRY(draw_order(loader, &count));
@@ -386,6 +477,12 @@ lk_status lk_loader_next(lk_loader *loader, lk_batch **out)
     else
         loader->in_pass = false;
     return status;
+}
+
+void lki_loader_last_shares(const lk_loader *loader, lki_batch_share *out)
+{
+    lki_place_shares(loader->shares, loader->share_count, loader->next_batch - 1, loader->options.batch_size,
+                     out);
 }
 
 lk_status lk_loader_seek(lk_loader *loader, int64_t number)

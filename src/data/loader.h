@@ -5,9 +5,17 @@
 
 #include <lockstep/data.h>
 
+#include "data/batch_share.h"
+
 /* Whether batches may come with large fields that are not gathered yet (lk_batch_field.rows). From the next
  * pass on. */
 void lki_loader_defer(lk_loader *loader, bool defer);
+
+/* From the next pass on, each batch holds those of `count` ranks, the pass's and those that follow it, as
+ * batch_share.h lays them out. batch_size is still that of one rank. */
+lk_status lki_loader_set_shares(lk_loader *loader, int count);
+/* Where those ranks' samples lie in the batch that was handed out last. More than one rank only. */
+void lki_loader_last_shares(const lk_loader *loader, lki_batch_share *out);
 
 /* What it was made with; its own. */
 const lk_loader_options *lki_loader_options(const lk_loader *loader);

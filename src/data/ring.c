@@ -101,6 +101,12 @@ static void find_deferred(lki_ring *ring)
     ring->use_rows = true;
 }
 
+/* Of a batch. */
+static int64_t most_rows(const lki_ring *ring)
+{
+    return ring->setup.batch_size * ring->setup.share_count;
+}
+
 static lk_status make_slots(lki_ring *ring)
 {
     int field_count = lk_dataset_field_count(ring->setup.dataset);
@@ -108,7 +114,7 @@ static lk_status make_slots(lki_ring *ring)
     for (int f = 0; f < field_count; f++) {
         const lk_field *field = lk_dataset_field(ring->setup.dataset, f);
         lk_dtype dtype = ring->use_rows ? ring->rows[f].dtype : field->dtype;
-        lk_shape whole = {.rank = field->shape.rank + 1, .dim = {ring->setup.batch_size}};
+        lk_shape whole = {.rank = field->shape.rank + 1, .dim = {most_rows(ring)}};
         for (int i = 0; i < field->shape.rank; i++) whole.dim[i + 1] = field->shape.dim[i];
         LKI_TRY(lki_shape_check(dtype, whole));
         offsets[f] = slot_nbytes;
@@ -135,9 +141,9 @@ static lk_status make_slots(lki_ring *ring)
 
 static void prepare(const lki_ring *ring, slot *one, int64_t number)
 {
-    int64_t begin = number * ring->setup.batch_size;
+    int64_t begin = number * most_rows(ring);
     int64_t count = ring->pass.index_count - begin;
-    if (count > ring->setup.batch_size) count = ring->setup.batch_size;
+    if (count > most_rows(ring)) count = most_rows(ring);
     one->batch.count = count;
     one->batch.number = number;
     int64_t padding = begin + count - ring->pass.padded_from;
@@ -147,6 +153,75 @@ static void prepare(const lki_ring *ring, slot *one, int64_t number)
         one->fields[f].tensor.shape.dim[0] = count;
         one->fields[f].rows = ring->deferred[f].data ? &ring->deferred[f] : NULL;
     }
+}
+
+static lk_status transform_batch(const lki_ring *ring, lk_batch *batch)
+{
+    for (int i = 0; i < ring->setup.transforms.count; i++)
+        LKI_TRY(lki_transform_apply_batch(ring->setup.transforms.items[i], &ring->pass.pass, batch));
+    return LK_OK;
+}
+
+static size_t row_nbytes(const lk_tensor *tensor)
+{
+    int64_t rows = tensor->shape.dim[0];
+    return rows ? lk_tensor_nbytes(tensor) / (size_t)rows : 0;
+}
+
+/* Whose rows do not follow one another: through a copy. */
+static lk_status transform_scattered(const lki_ring *ring, const lk_batch *whole, lk_batch *own,
+                                     const lki_batch_share *share)
+{
+    int64_t rows = lki_share_rows(share);
+    LKI_SCOPED int64_t *indices = LKI_NEW_ARRAY(int64_t, rows);
+    if (!indices) return LK_ERR_NOMEM;
+    lki_share_gather(share, whole->indices, sizeof *indices, indices);
+    own->indices = indices;
+    size_t nbytes = 0, at = 0;
+    for (int f = 0; f < whole->field_count; f++)
+        nbytes += padded(row_nbytes(&whole->fields[f].tensor) * (size_t)rows);
+    char *copy = lki_calloc_aligned(nbytes + 1, "one rank's share of a batch");
+    if (!copy) return LK_ERR_NOMEM;
+    for (int f = 0; f < whole->field_count; f++) {
+        size_t row = row_nbytes(&whole->fields[f].tensor);
+        own->fields[f].tensor.data = copy + at;
+        lki_share_gather(share, whole->fields[f].tensor.data, row, copy + at);
+        at += padded(row * (size_t)rows);
+    }
+    lk_status status = transform_batch(ring, own);
+    for (int f = 0; f < whole->field_count; f++)
+        lki_share_scatter(share, own->fields[f].tensor.data, row_nbytes(&whole->fields[f].tensor),
+                          whole->fields[f].tensor.data);
+    lki_free(copy);
+    return status;
+}
+
+/* What is mixed is mixed within each rank's samples, as that rank would. */
+static lk_status transform_shares(const lki_ring *ring, const lk_batch *whole)
+{
+    LKI_SCOPED lki_batch_share *shares = LKI_NEW_ARRAY(lki_batch_share, ring->setup.share_count);
+    if (!shares) return LK_ERR_NOMEM;
+    lki_place_shares(ring->pass.shares, ring->setup.share_count, whole->number, ring->setup.batch_size,
+                     shares);
+    for (int i = 0; i < ring->setup.share_count; i++) {
+        lk_batch_field fields[LK_MAX_FIELDS];
+        lk_batch own = *whole;
+        int64_t begin = lki_share_begin(&shares[i]);
+        own.fields = fields;
+        own.count = lki_share_rows(&shares[i]);
+        own.padding = shares[i].pad_count;
+        own.indices = whole->indices + begin;
+        if (own.count == 0) continue;
+        for (int f = 0; f < whole->field_count; f++) {
+            fields[f] = whole->fields[f];
+            fields[f].tensor.shape.dim[0] = own.count;
+            fields[f].tensor.data =
+                (char *)whole->fields[f].tensor.data + (size_t)begin * row_nbytes(&whole->fields[f].tensor);
+        }
+        LKI_TRY(lki_share_is_whole(&shares[i]) ? transform_batch(ring, &own)
+                                               : transform_scattered(ring, whole, &own, &shares[i]));
+    }
+    return LK_OK;
 }
 
 static lk_status fill(const lki_ring *ring, slot *one, int64_t number)
@@ -161,8 +236,8 @@ static lk_status fill(const lki_ring *ring, slot *one, int64_t number)
         LKI_TRY(ring->samples.gather(ring->samples.context, &ring->pass.pass, batch->indices, batch->count,
                                      one->destinations));
     }
-    for (int i = 0; i < ring->setup.transforms.count; i++)
-        LKI_TRY(lki_transform_apply_batch(ring->setup.transforms.items[i], &ring->pass.pass, &one->batch));
+    if (ring->setup.transforms.count > 0)
+        LKI_TRY(ring->pass.shares ? transform_shares(ring, &one->batch) : transform_batch(ring, &one->batch));
     return lki_mapped_check();
 }
 

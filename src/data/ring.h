@@ -8,11 +8,14 @@
 
 #include <lockstep/data.h>
 
+#include "data/batch_share.h"
+
 typedef struct lki_ring lki_ring;
 
 typedef struct lki_ring_setup {
     const lk_dataset *dataset; /* borrowed */
-    int64_t batch_size;
+    int64_t batch_size;        /* of one rank */
+    int share_count;           /* ranks whose samples a batch holds */
     int worker_count, slot_count;
     bool raw;
     bool defer; /* leave large fields that lie in memory to whoever reads the batch: lk_batch_field.rows */
@@ -25,7 +28,8 @@ typedef struct lki_ring_pass {
     lk_pass pass;
     const int64_t *indices;
     int64_t index_count, batch_count;
-    int64_t padded_from; /* the indices from here on repeat others: lk_batch.padding */
+    int64_t padded_from;          /* the indices from here on repeat others: lk_batch.padding */
+    const lki_pass_share *shares; /* (share_count); NULL with one */
 } lki_ring_pass;
 
 lk_status lki_ring_create(lki_ring **out, const lki_ring_setup *setup);

@@ -47,10 +47,10 @@ static lk_status restore_first_pass(const lk_runner *runner, lki_run_loader *ent
     if (!name) return LK_ERR_NOMEM;
     if (!lk_state_dict_has(state, name)) return LK_OK;
     LKI_TRY(lki_state_dict_get_bytes(state, name, &saved, sizeof saved));
-    if (saved.world != runner->world_size) return LK_OK;
+    if (saved.world != lki_run_share_count(runner)) return LK_OK;
     if (!entry->first_pass && !(entry->first_pass = LKI_NEW(lk_loader_state))) return LK_ERR_NOMEM;
     *entry->first_pass = saved;
-    entry->first_pass->rank = runner->rank;
+    entry->first_pass->rank = runner->rank * lki_run_own_share_count(runner);
     return LK_OK;
 }
 

@@ -63,6 +63,7 @@ lk_status lki_place_save(lk_runner *runner, lk_state_dict *state)
     LKI_TRY(lk_state_dict_put_i64(state, "runner.sample_step", runner->sample_step));
     LKI_TRY(lk_state_dict_put_i64(state, "runner.seed", (int64_t)runner->seed));
     LKI_TRY(lk_state_dict_put_i64(state, "runner.world_size", runner->world_size));
+    LKI_TRY(lk_state_dict_put_i64(state, "runner.shards", lki_run_shards(runner)));
     LKI_TRY(lk_state_dict_put_i64(state, "runner.inside_epoch", inside));
     LKI_TRY(lki_state_dict_put_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
     LKI_TRY(lki_loader_states_save(&run->loaders, state));
@@ -101,6 +102,23 @@ static lk_status restore_generator(const lk_state_dict *state)
     return LK_OK;
 }
 
+/* The rest of an epoch is dealt out as its beginning was. */
+static lk_status check_shares(const lk_runner *runner, const lk_state_dict *state, int64_t world)
+{
+    int64_t saved = 0, own = lki_run_shards(runner);
+    if (lk_state_dict_has(state, "runner.shards"))
+        LKI_TRY(lk_state_dict_get_i64(state, "runner.shards", &saved));
+    if (saved != own)
+        return lki_fail(
+            LK_ERR_INVALID,
+            "the run was stopped inside an epoch with shards %lld and cannot go on with %lld there",
+            (long long)saved, (long long)own);
+    if (own || world == runner->world_size) return LK_OK;
+    return lki_fail(LK_ERR_INVALID,
+                    "the run was stopped inside an epoch with %lld ranks and cannot go on with %d there",
+                    (long long)world, runner->world_size);
+}
+
 lk_status lki_place_restore(lk_runner *runner, const lk_state_dict *state)
 {
     lki_run *run = runner->run;
@@ -120,10 +138,7 @@ lk_status lki_place_restore(lk_runner *runner, const lk_state_dict *state)
     runner->seed = lk_default_generator()->seed;
     run->resuming.inside_epoch = inside;
     if (!inside) return LK_OK;
-    if (world != runner->world_size)
-        return lki_fail(LK_ERR_INVALID,
-                        "the run was stopped inside an epoch with %lld ranks and cannot go on with %d there",
-                        (long long)world, runner->world_size);
+    LKI_TRY(check_shares(runner, state, world));
     LKI_TRY(lk_state_dict_get_i64(state, "runner.loader", &loader));
     if (loader < 0 || loader >= run->loaders.count)
         return lki_fail(LK_ERR_INVALID, "the run was stopped in loader %lld, but there are only %d",
@@ -137,6 +152,7 @@ lk_status lki_place_restore(lk_runner *runner, const lk_state_dict *state)
     if (!run->resuming.loader_state) return LK_ERR_NOMEM;
     LKI_TRY(lki_state_dict_get_bytes(state, "loader", run->resuming.loader_state,
                                      sizeof *run->resuming.loader_state));
-    run->resuming.loader_state->rank = runner->rank; /* rank 0 has saved it; the order is the same for all */
+    /* Rank 0 has saved it; the order is the same for all. */
+    run->resuming.loader_state->rank = runner->rank * lki_run_own_share_count(runner);
     return restore_loader_metrics(run, state);
 }

@@ -92,6 +92,8 @@ static void shares_of(const lk_step *step, share shares[SHARES])
     shares[0] = (share){"sums", flat->sums ? lki_buffer_data(flat->sums) : NULL, flat->dtype,
                         step->update.accumulated > 0};
     shares[1] = (share){"residual", residual, LK_F32, residual != NULL};
+    /* Of shards, sums are those of all ranks, and among the optimizer's state. */
+    if (lki_shards_are_on(&step->shards)) shares[0].is_worth_saving = false;
 }
 
 /* By parameter: another run may have frozen others. "sums:generator.0.weight", and "sums:.0.weight" of the
@@ -151,7 +153,7 @@ lk_status lki_rank_state_restore_step(lk_runner *runner, lk_step *step, const ch
 {
     const lk_state_dict *own = runner->run->resuming.rank_state;
     share shares[SHARES];
-    if (!own || !step) return LK_OK;
+    if (!own || !step || lki_shards_are_on(&step->shards)) return LK_OK;
     shares_of(step, shares);
     for (int i = 0; i < SHARES; i++)
         if (shares[i].data) LKI_TRY(restore_share(own, &shares[i], &step->flat, key));
@@ -178,8 +180,17 @@ lk_status lki_rank_state_restore_metric(lk_runner *runner, int index)
     LKI_SCOPED char *prefix = lki_format("metric.%d.", index);
     LKI_SCOPED char *known = lki_format("metric.%d.classes", index);
     if (!prefix || !known) return LK_ERR_NOMEM;
-    if (!run->resuming.rank_state || !lk_state_dict_has(run->resuming.rank_state, known)) return LK_OK;
-    return lki_metric_restore(run->pass.metrics[index], run->resuming.rank_state, prefix);
+    if (!run->resuming.rank_state) return LK_OK;
+    if (lki_run_shards(runner) && run->resuming.inside_epoch && run->resuming.block_count == 0)
+        return lk_metric_reset(run->pass.metrics[index]), LK_OK; /* others have what was seen */
+    if (!lk_state_dict_has(run->resuming.rank_state, known)) return LK_OK;
+    LKI_TRY(lki_metric_restore(run->pass.metrics[index], run->resuming.rank_state, prefix));
+    for (int i = 1; i < run->resuming.block_count; i++) {
+        LKI_SCOPED char *more = lki_format("more.%d.%s", i, prefix);
+        if (!more) return LK_ERR_NOMEM;
+        LKI_TRY(lki_metric_restore_more(run->pass.metrics[index], run->resuming.rank_state, more));
+    }
+    return LK_OK;
 }
 
 /* ---- Between the ranks ---- */
@@ -195,6 +206,7 @@ static bool has_share(const lk_step *step)
 bool lki_rank_state_is_needed(const lk_runner *runner)
 {
     const lki_run *run = runner->run;
+    if (lki_run_shards(runner)) return run->inside_epoch; /* as many ranks as like may go on */
     if (!run->ranks.comm || runner->world_size == 1) return false;
     bool needed = run->inside_epoch || has_share(runner->step);
     for (int i = 0; i < run->parts.count; i++) needed = needed || has_share(run->parts.items[i].step);
@@ -204,7 +216,7 @@ bool lki_rank_state_is_needed(const lk_runner *runner)
 /* One rank's after the other's. Rank 0, which writes them, keeps them; the others have room for one. */
 static lk_status gather(lk_runner *runner, const lk_state_dict *own, lk_state_dict *state)
 {
-    lk_comm *comm = runner->run->ranks.comm;
+    lk_comm *comm = runner->run->ranks.comm ? runner->run->ranks.comm : lk_comm_alone();
     int64_t nbytes = packed_nbytes(own), longest = 0;
     LKI_SCOPED int64_t *sizes = LKI_NEW_ARRAY(int64_t, comm->size);
     if (!sizes) return LK_ERR_NOMEM;
@@ -272,6 +284,37 @@ static lk_status restore_mean(const lk_state_dict *state, int64_t world_size, lk
     return status;
 }
 
+/* ---- Of shards ---- */
+
+/* A rank's share of the metrics goes to the rank that has its first shard now. Where that gets several, those
+ * after the first are "more.1.metric.0.part.0" and so on. */
+static lk_status take_block(const lk_state_dict *block, int number, lk_state_dict *out)
+{
+    for (int64_t i = 0; i < lk_state_dict_count(block); i++) {
+        LKI_SCOPED char *name = number ? lki_format("more.%d.%s", number, lk_state_dict_name(block, i))
+                                       : lki_strdup(lk_state_dict_name(block, i));
+        lk_tensor *copy = name ? lk_tensor_clone(lk_state_dict_tensor(block, i)) : NULL;
+        if (!copy) return LK_ERR_NOMEM;
+        LKI_TRY(lk_state_dict_put(out, name, copy));
+    }
+    return LK_OK;
+}
+
+static lk_status restore_shards(lk_runner *runner, const lk_state_dict *state, int64_t world_size)
+{
+    lki_resuming *resuming = &runner->run->resuming;
+    lk_status status = LK_OK;
+    resuming->block_count = 0;
+    for (int64_t rank = 0; rank < world_size && !status; rank++) {
+        if (rank * runner->world_size / world_size != runner->rank) continue;
+        lk_state_dict *block = lk_state_dict_create();
+        status = block ? restore_block(state, rank, block) : LK_ERR_NOMEM;
+        if (!status) status = take_block(block, resuming->block_count++, resuming->rank_state);
+        lk_state_dict_free(block);
+    }
+    return status;
+}
+
 lk_status lki_rank_state_restore(lk_runner *runner, const lk_state_dict *state)
 {
     lki_run *run = runner->run;
@@ -281,7 +324,9 @@ lk_status lki_rank_state_restore(lk_runner *runner, const lk_state_dict *state)
     lk_state_dict_free(run->resuming.rank_state);
     run->resuming.rank_state = lk_state_dict_create();
     if (!run->resuming.rank_state) return LK_ERR_NOMEM;
-    if (world_size == runner->world_size)
+    if (lki_run_shards(runner))
+        LKI_TRY(restore_shards(runner, state, world_size));
+    else if (world_size == runner->world_size)
         LKI_TRY(restore_block(state, runner->rank, run->resuming.rank_state));
     else
         LKI_TRY(restore_mean(state, world_size, run->resuming.rank_state));

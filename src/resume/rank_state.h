@@ -2,7 +2,10 @@
  * left out of its gradients, and inside an epoch its share of the metrics.
  *
  * Rank 0 writes the checkpoint; the others' share travels to it as bytes and lies there as "rank.<number>".
- * Where all ranks hold the same there is nothing to gather. */
+ * Where all ranks hold the same there is nothing to gather.
+ *
+ * With shards, any number of ranks may go on inside an epoch: each takes the shares of those whose first
+ * shard it has, and adds them up. */
 #ifndef LKI_RESUME_RANK_STATE_H
 #define LKI_RESUME_RANK_STATE_H
 

@@ -17,6 +17,7 @@ typedef struct lki_resuming {
     lk_loader_state *loader_state; /* of that loader; NULL at its start */
     int64_t loader_batch_step, loader_sample_step;
     lk_state_dict *rank_state; /* this rank's own share of it */
+    int block_count;           /* with shards: shares of that many earlier ranks are in it */
     lk_state_dict *state;      /* kept for the parts by key, which may be made later */
 } lki_resuming;
 

@@ -60,7 +60,10 @@ lki_terms *lki_terms_of(const lk_runner *runner)
     lki_terms *terms = LKI_NEW(lki_terms);
     if (!terms) return NULL;
     add(terms, true, "seed", "%llu", (unsigned long long)runner->seed);
-    add(terms, false, "ranks", "%d", runner->world_size);
+    if (lki_run_shards(runner))
+        add(terms, false, "shards", "%d", lki_run_shards(runner));
+    else
+        add(terms, false, "ranks", "%d", runner->world_size);
     add(terms, false, "num_epochs", "%lld", (long long)runner->num_epochs);
     add(terms, false, "precision", "%s", precisions[run->batch.step_options.precision]);
     for (int i = 0; i < run->loaders.count; i++) {

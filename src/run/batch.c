@@ -37,6 +37,7 @@ static bool step_is_current(const lk_runner *runner)
     if (made->model != runner->model || made->criterion != runner->criterion) return false;
     if (!lki_objective_is_of(&runner->run->objective, made)) return false;
     if (only_looks(runner)) return true;
+    if (!lki_run_has_its_shards(runner, runner->step)) return false;
     return made->optimizer == runner->optimizer && made_every == wanted_every &&
            made->clip_norm == wanted->clip_norm && made->clip_value == wanted->clip_value &&
            made->precision == wanted->precision && same_scaling(made, wanted);
@@ -60,6 +61,7 @@ lk_status lki_run_prepare_step(lk_runner *runner)
     options.loss_key = runner->loss_key;
     lki_objective_apply(runner, &options);
     runner->step = lk_step_with(&options);
+    if (runner->step) LKI_TRY(lki_run_shard_step(runner, runner->step));
     return runner->step ? lki_step_restore_kept(runner->step, &runner->run->batch.kept) : lki_last_status();
 }
 
@@ -119,7 +121,7 @@ static lk_status run_step(lk_runner *runner, const lk_input *inputs, int count)
 /* Nothing has been updated with it. Several ranks could not agree to stop here: there it stays a failure. */
 static lk_status end_with_nan(lk_runner *runner)
 {
-    if (!runner->run->batch.nan_ends_run || runner->world_size > 1) return LK_ERR_NAN;
+    if (!runner->run->batch.nan_ends_run || lki_run_is_shared(runner)) return LK_ERR_NAN;
     lki_log(LKI_LOG_WARNING, "the run ends in epoch %lld, batch %lld: %s", (long long)runner->epoch_step,
             (long long)runner->loader_batch_step, lk_error());
     runner->need_early_stop = runner->need_loader_stop = true;
@@ -176,7 +178,9 @@ lk_status lki_run_add_loss(lk_runner *runner, const char *name, lk_metric *metri
     bool is_steps_own =
         step && step->has_loss && strcmp(name, step->options.loss_key) == 0 && same_number(step->loss, value);
     bool has_samples = is_steps_own && step->current->sample_rule.output;
-    bool is_padded_alone = has_samples && !pass_knows_samples(runner);
+    bool is_padded_alone = has_samples && !pass_knows_samples(runner), done = false;
+    if (!has_samples || is_padded_alone) LKI_TRY(lki_run_add_shards(runner, name, value, metric, &done));
+    if (done) return LK_OK;
     if (has_samples)
         LKI_TRY(lki_step_sample_losses(runner->step, runner->batch, runner->counted_batch_size, &losses));
     if (losses && losses->count && is_padded_alone) return add_padded_batch(metric, losses);
@@ -222,6 +226,7 @@ lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
     LKI_TRY(lki_run_prepare_step(runner));
     want_samples(runner, batch);
     LKI_TRY(collect_inputs(runner->step, batch, inputs));
+    LKI_TRY(lki_run_place_shards(runner, batch));
     if (runner->run->batch.restarts_groups && is_training(runner) && runner->loader_batch_step == 1)
         lki_update_restart(&runner->step->update);
     lk_status status = run_step(runner, inputs, batch->field_count);

@@ -7,10 +7,10 @@ static lk_status check_all_call(const lk_runner *runner, const char *what)
 {
     lk_pass_size most, fewest;
     if (!runner->batch || runner->is_train_loader) return LK_OK;
-    LKI_TRY(lk_loader_size(runner->loader, LK_OPTIONS(lk_pass_options, .world = runner->world_size), &most));
-    LKI_TRY(lk_loader_size(
-        runner->loader,
-        LK_OPTIONS(lk_pass_options, .rank = runner->world_size - 1, .world = runner->world_size), &fewest));
+    lk_pass_options first = lki_run_pass_of(runner, 0, false);
+    lk_pass_options last = lki_run_pass_of(runner, runner->world_size - 1, false);
+    LKI_TRY(lk_loader_size(runner->loader, &first, &most));
+    LKI_TRY(lk_loader_size(runner->loader, &last, &fewest));
     if (most.batch_count == fewest.batch_count) return LK_OK;
     return lki_fail(LK_ERR_INVALID,
                     "%s: loader \"%s\" has %lld batches on rank 0 and %lld on rank %d, so not all ranks make "

@@ -88,6 +88,7 @@ lk_status lki_check_train_options(const lk_train_options *options, lk_dtype prec
     if (options->show < LK_SHOW_DEFAULT || options->show > LK_SHOW_ALL)
         return lki_fail(LK_ERR_INVALID, "show: expected one of lk_show, found %d", (int)options->show);
     LKI_TRY(check_minutes(options));
+    LKI_TRY(lki_check_shards(options));
     LKI_TRY(check_hparams(options->hparams));
     LKI_TRY(check_profile(options));
     if (options->datasets.per_gpu_scaling)

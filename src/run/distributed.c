@@ -97,10 +97,12 @@ static int visible_gpus(const char *device)
 
 /* How many ranks ddp means on this machine alone. CUDA must not be started before the fork: whether the
  * engine's library is there has to do. */
-static int default_rank_count(const char *device)
+static int default_rank_count(const lk_train_options *options)
 {
-    int gpus = visible_gpus(device);
-    return gpus > 0 && lki_cuda_plugin_get() ? gpus : lki_core_count();
+    int gpus = visible_gpus(options->device), shared = 1;
+    int count = gpus > 0 && lki_cuda_plugin_get() ? gpus : lki_core_count();
+    while (2 * shared <= count && 2 * shared <= options->shards) shared *= 2;
+    return options->shards ? shared : count;
 }
 
 static lk_status resolve_role(const lk_train_options *options, lki_role *role, int *fork_count)
@@ -111,7 +113,7 @@ static lk_status resolve_role(const lk_train_options *options, lki_role *role, i
     LKI_TRY(lki_launch_role(role, &flags, NULL, gpus_for(options->device)));
     *fork_count = role->fork_count;
     if (role->source == LKI_ROLE_LOCAL)
-        *fork_count = !wants_ranks ? 1 : flags.nproc ? flags.nproc : default_rank_count(options->device);
+        *fork_count = !wants_ranks ? 1 : flags.nproc ? flags.nproc : default_rank_count(options);
     if (role->gpu_count > 0 && role->rank == 0 && is_auto(options->device) && lki_host_gpu_count() == 0)
         lki_log(LKI_LOG_WARNING,
                 "Slurm gave this task %d GPU%s, but this machine shows none: ranks use the CPU",

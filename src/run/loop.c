@@ -25,8 +25,8 @@ static lk_status check_loaders(const lk_runner *runner)
     const lki_run *run = runner->run;
     for (int i = 0; i < run->loaders.count; i++) {
         const lki_run_loader *entry = &run->loaders.items[i];
-        lk_pass_options pass = {LK_SIZE(lk_pass_options), .rank = runner->rank, .world = runner->world_size,
-                                .train = has_prefix(entry->key, "train")};
+        lk_pass_options pass = lki_run_pass_of(runner, runner->rank, has_prefix(entry->key, "train"));
+        LKI_TRY(lki_loader_set_shares(entry->loader, lki_run_own_share_count(runner)));
         LKI_TRY(lki_loader_check_pass(entry->loader, &pass));
     }
     return LK_OK;
@@ -65,9 +65,9 @@ static lk_status begin_pass(lk_runner *runner, int index, lk_pass_size *size)
         return status;
     }
     /* From 1 on, as Catalyst calls set_epoch: the number seeds the order that ranks share. */
-    lk_pass_options pass = {
-        LK_SIZE(lk_pass_options),    .epoch = runner->epoch_step,      .rank = runner->rank,
-        .world = runner->world_size, .train = runner->is_train_loader, .seed = runner->seed};
+    lk_pass_options pass = lki_run_pass_of(runner, runner->rank, runner->is_train_loader);
+    pass.epoch = runner->epoch_step;
+    pass.seed = runner->seed;
     runner->loader_batch_step = runner->loader_sample_step = 0;
     return begin_or_repeat(&run->loaders.items[index], pass, size);
 }
@@ -110,6 +110,7 @@ static lk_status start_loader(lk_runner *runner, int index)
     if (!runner->is_train_loader) LKI_TRY(share_buffers(runner));
     bool own_batches = runner->ops && runner->ops->handle_batch;
     lki_loader_defer(runner->loader, !own_batches && lki_engine_keeps_rows(runner->engine));
+    LKI_TRY(lki_loader_set_shares(runner->loader, lki_run_own_share_count(runner)));
     LKI_TRY(begin_pass(runner, index, &size));
     LKI_TRY(lki_pass_metrics_start(runner));
     runner->loader_batch_size = lk_loader_batch_size(runner->loader);

@@ -17,6 +17,7 @@
 #include "run/run_engine.h"
 #include "run/screen.h"
 #include "run/setup.h"
+#include "run/shards.h"
 #include "run/vitals.h"
 
 typedef struct lki_run {

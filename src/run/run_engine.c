@@ -6,6 +6,7 @@
 #include "launch/gpus.h"
 #include "resume/kept_optimizer.h"
 #include "run/run.h"
+#include "step/shards.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -125,7 +126,7 @@ static bool engine_suits(const lki_run *run, const lk_engine_options *wanted)
     if (strcmp(run->engine.device, run->given.device) != 0) return false;
     return run->evaluating ||
            (opened->allow_tf32 == wanted->allow_tf32 && opened->benchmark == wanted->benchmark &&
-            opened->cpu_level == wanted->cpu_level);
+            opened->cpu_level == wanted->cpu_level && opened->lane_count == wanted->lane_count);
 }
 
 lk_status lki_run_open_engine(lk_runner *runner)
@@ -136,7 +137,8 @@ lk_status lki_run_open_engine(lk_runner *runner)
                                  .device = gpu_of(run),
                                  .allow_tf32 = run->given.options.tf32,
                                  .benchmark = run->given.options.benchmark,
-                                 .cpu_level = run->engine.cpu_level};
+                                 .cpu_level = run->engine.cpu_level,
+                                 .lane_count = run->given.options.shards ? LKI_SHARD_LANES : 0};
     if (run->engine.handle && !engine_suits(run, &options)) LKI_TRY(lki_run_close_engine(runner));
     if (run->engine.handle) return LK_OK;
     run->engine.handle = lk_engine_open(run->given.device, &options);

@@ -72,7 +72,7 @@ static const char *precision_name(lk_dtype dtype)
 void lki_header_print(FILE *stream, const lk_runner *runner, const char *gpus, bool with_layers)
 {
     const lki_run *run = runner->run;
-    char parameters[48], over[96] = "";
+    char parameters[48], over[96] = "", shards[32] = "";
     bool tf32 = run->engine.options.allow_tf32 && *gpus && run->batch.step_options.precision == LK_F32;
     bool benchmark = run->engine.options.benchmark && *gpus;
     bool staged = *gpus && run->ranks.comm && !run->ranks.comm->ops->on_device;
@@ -85,21 +85,25 @@ void lki_header_print(FILE *stream, const lk_runner *runner, const char *gpus, b
     }
     if (with_layers) print_model(stream, runner);
     print_count(parameters, sizeof parameters, runner->model ? lk_module_param_count(runner->model) : 0);
+    if (run->given.options.shards)
+        snprintf(shards, sizeof shards, ", %d shard%s", run->given.options.shards,
+                 run->given.options.shards == 1 ? "" : "s");
     if (run->ranks.comm) lki_comm_describe(run->ranks.comm, over, sizeof over);
-    fprintf(stream,
-            "lockstep %s: %s%s%s parameters; device %s%s%s%s, precision %s%s%s; %d rank%s%s%s%s%s%s%s; batch "
-            "%lld, global "
-            "batch %lld; seed %llu\n",
-            lk_version(), runner->model ? lk_module_type(runner->model) : "", runner->model ? " with " : "",
-            parameters, lk_engine_name(runner->engine), *note ? " (" : "", note, *note ? ")" : "",
-            precision_name(run->batch.step_options.precision), tf32 ? " with tf32 products" : "",
-            benchmark ? ", convolutions by trial" : "", runner->world_size,
-            runner->world_size == 1 ? "" : "s", run->ranks.comm ? " over " : "", over,
-            staged ? " through the host's memory" : "", run->ranks.launch_note ? " (" : "",
-            run->ranks.launch_note ? run->ranks.launch_note : "", run->ranks.launch_note ? ")" : "",
-            (long long)lk_loader_batch_size(run->loaders.items[0].loader),
-            (long long)lk_loader_batch_size(run->loaders.items[0].loader) * runner->world_size,
-            (unsigned long long)runner->seed);
+    fprintf(
+        stream,
+        "lockstep %s: %s%s%s parameters; device %s%s%s%s, precision %s%s%s; %d rank%s%s%s%s%s%s%s%s; batch "
+        "%lld, global "
+        "batch %lld; seed %llu\n",
+        lk_version(), runner->model ? lk_module_type(runner->model) : "", runner->model ? " with " : "",
+        parameters, lk_engine_name(runner->engine), *note ? " (" : "", note, *note ? ")" : "",
+        precision_name(run->batch.step_options.precision), tf32 ? " with tf32 products" : "",
+        benchmark ? ", convolutions by trial" : "", runner->world_size, runner->world_size == 1 ? "" : "s",
+        run->ranks.comm ? " over " : "", over, staged ? " through the host's memory" : "",
+        run->ranks.launch_note ? " (" : "", run->ranks.launch_note ? run->ranks.launch_note : "",
+        run->ranks.launch_note ? ")" : "", shards,
+        (long long)lk_loader_batch_size(run->loaders.items[0].loader),
+        (long long)lk_loader_batch_size(run->loaders.items[0].loader) * lki_run_share_count(runner),
+        (unsigned long long)runner->seed);
     for (int i = 0; i < run->loaders.count; i++) {
         char samples[48];
         print_count(samples, sizeof samples,

@@ -188,6 +188,7 @@ static lk_status describe_run(FILE *out, const lk_runner *runner)
     fprintf(out, "seed %llu\n", (unsigned long long)runner->seed);
     fprintf(out, "num_epochs %lld\n", (long long)runner->num_epochs);
     fprintf(out, "limit of %d batches per epoch\n", run->loaders.batch_limit);
+    fprintf(out, "shards %d\n", run->given.options.shards);
     fprintf(out, "save_every %d\n", run->given.options.save_every);
     fprintf(out, "save_every_minutes %g\n", run->given.options.save_every_minutes);
     fprintf(out, "profile %s\n", run->given.options.profile ? "on" : "off");

@@ -266,6 +266,7 @@ static lk_status train_rank(lk_runner *runner)
 {
     LKI_TRY(lki_agree_on_kernels(runner));
     LKI_TRY(lki_run_open_engine(runner));
+    LKI_TRY(lki_run_check_shards(runner));
     LKI_TRY(lki_check_same_run(runner));
     runner->run->resuming.terms = lki_terms_of(runner);
     if (!runner->run->resuming.terms) return LK_ERR_NOMEM;

@@ -162,6 +162,7 @@ void lk_step_free(lk_step *step)
     if (!step) return;
     forget_plans(step);
     lki_replicas_fini(&step->replicas);
+    lki_shards_fini(&step->shards);
     lki_update_fini(&step->update);
     if (step->backend && step->backend->ops->release_params) step->backend->ops->release_params(step);
     lki_scaler_fini(&step->scaler);
@@ -268,6 +269,7 @@ static lk_status append_backward(lk_step *step, lk_graph *graph, lk_value *loss,
     LKI_TRY(note_unreached(step, &report, unreached));
     /* Gradients that are added up over several batches travel once, as their sum: see average_at_once. */
     if (!lki_replicas_overlap(&step->replicas) || step->flat.sums) return LK_OK;
+    if (lki_shards_are_on(&step->shards)) return LK_OK;
     step->replicas.ddp.polls = step->backend->ops->on_host;
     return lki_pass_ddp(graph, &step->replicas.ddp);
 }
@@ -403,7 +405,7 @@ static lk_status find_or_compile(lk_step *step, const lk_input *fields, int coun
     return LK_OK;
 }
 
-static lk_status check_fields(const lk_step *step, const lk_input *fields, int count)
+lk_status lki_step_check_fields(const lk_step *step, const lk_input *fields, int count)
 {
     if (count < 1 || count > LKI_MAX_STEP_FIELDS)
         return lki_fail(LK_ERR_INVALID, "a batch has 1 to %d fields, not %d", LKI_MAX_STEP_FIELDS, count);
@@ -460,7 +462,7 @@ static lk_status begin(lk_step *step, const lk_input *fields, int count, bool tr
     const lki_backend_ops *ops = step->backend->ops;
     lk_input stand_in[LKI_MAX_STEP_FIELDS], packed[LKI_MAX_STEP_FIELDS];
     lk_tensor tensors[LKI_MAX_STEP_FIELDS];
-    LKI_TRY(check_fields(step, fields, count));
+    LKI_TRY(lki_step_check_fields(step, fields, count));
     if (!lki_fields_are_packed(fields, count)) {
         LKI_TRY(lki_step_finish(step)); /* a batch in flight may read the copies of the one before */
         LKI_TRY(lki_pack_fields(&step->packed, &fields, count, packed));
@@ -489,6 +491,7 @@ lk_status lki_step_begin(lk_step *step, const lk_input *fields, int count, bool 
 {
     lk_status status = begin(step, fields, count, training);
     step->rows.count = 0;
+    step->shards.has_batch = false;
     return status;
 }
 
@@ -504,7 +507,9 @@ static lk_status may_begin(lk_step *step, bool training)
 lk_status lk_step_begin(lk_step *step, const lk_input *fields, int count, bool training)
 {
     lk_status status = may_begin(step, training);
-    if (status == LK_OK) return lki_step_begin(step, fields, count, training);
+    if (status == LK_OK)
+        return step->shards.is_placed ? lki_shards_begin(step, fields, count, training)
+                                      : lki_step_begin(step, fields, count, training);
     step->rows.count = 0;
     return status;
 }
@@ -522,7 +527,7 @@ static lk_status run_forward(lk_step *step, lki_section last)
 
 lk_status lk_step_forward(lk_step *step)
 {
-    return run_forward(step, LKI_SECTION_FORWARD);
+    return step->shards.has_batch ? lki_shards_run(step) : run_forward(step, LKI_SECTION_FORWARD);
 }
 
 lk_status lki_step_check_loss(lk_step *step)
@@ -539,8 +544,21 @@ static lk_status take_loss(lk_step *step)
     return step->current->loss ? lki_step_check_loss(step) : LK_OK;
 }
 
+lk_status lki_step_run_to_loss(lk_step *step)
+{
+    LKI_TRY(run_forward(step, LKI_SECTION_CRITERION));
+    return take_loss(step);
+}
+
+/* Of a batch that is made of shards, the backward half too. */
+static lk_status run_batch(lk_step *step)
+{
+    return step->shards.has_batch ? lki_shards_run(step) : lki_step_run_to_loss(step);
+}
+
 lk_status lk_step_criterion(lk_step *step)
 {
+    if (step->shards.has_batch) return LK_OK; /* the shards have their losses */
     if (!step->uneven.is_empty)
         LKI_TRY(lki_plan_run_sections(step->current->plan, LKI_SECTION_CRITERION, LKI_SECTION_CRITERION));
     return take_loss(step);
@@ -551,16 +569,21 @@ lk_status lk_step_criterion(lk_step *step)
 static lk_status average_at_once(lk_step *step)
 {
     lki_flat *flat = &step->flat;
-    if (!step->replicas.comm) return LK_OK;
+    if (!step->replicas.comm || lki_shards_are_on(&step->shards)) return LK_OK;
     if (!step->update_due && !lki_update_clips_each(&step->update)) return LK_OK;
     if (!flat->sums && lki_replicas_overlap(&step->replicas)) return LK_OK;
     return lki_replicas_average(&step->replicas, flat->sums ? flat->sums : flat->grads);
 }
 
+lk_status lki_step_run_backward(lk_step *step)
+{
+    return lki_plan_run_sections(step->current->plan, LKI_SECTION_BACKWARD, LKI_SECTION_BACKWARD);
+}
+
 lk_status lk_step_backward(lk_step *step)
 {
     if (!step->uneven.is_empty) {
-        LKI_TRY(lki_plan_run_sections(step->current->plan, LKI_SECTION_BACKWARD, LKI_SECTION_BACKWARD));
+        LKI_TRY(step->shards.has_batch ? lki_shards_average(step) : lki_step_run_backward(step));
         lki_plan_count_batches(step->current->plan, 1);
     }
     LKI_TRY(lki_uneven_scale(step));
@@ -617,8 +640,7 @@ lk_status lki_step_train(lk_step *step, const lk_input *fields, int count)
 {
     LKI_TRY(lk_step_begin(step, fields, count, true));
     if (lki_step_records(step)) return replay(step, true);
-    LKI_TRY(run_forward(step, LKI_SECTION_CRITERION));
-    LKI_TRY(take_loss(step));
+    LKI_TRY(run_batch(step));
     LKI_TRY(lk_step_backward(step));
     return lki_step_update(step);
 }
@@ -635,8 +657,7 @@ lk_status lk_step_evaluate(lk_step *step, const lk_input *fields, int count)
 {
     LKI_TRY(lk_step_begin(step, fields, count, false));
     if (lki_step_records(step)) return replay(step, false);
-    LKI_TRY(run_forward(step, LKI_SECTION_CRITERION));
-    return take_loss(step);
+    return run_batch(step);
 }
 
 lk_status lk_step_take_rows(lk_step *step, const char *name, const lk_rows *rows, const int64_t *indices)
@@ -699,6 +720,7 @@ const lk_tensor *lk_step_output(lk_step *step, const char *name)
     if (lki_step_finish(step)) return NULL;
     if (step->uneven.is_empty)
         return lki_fail_null(LK_ERR_INVALID, "the last batch of this rank had no rows, so it has no outputs");
+    if (step->shards.has_batch) return lki_shards_output(step, name);
     return lki_plan_output(step->current->plan, name);
 }
 

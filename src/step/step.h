@@ -13,6 +13,7 @@
 #include "step/packed_fields.h"
 #include "step/replicas.h"
 #include "step/sample_losses.h"
+#include "step/shards.h"
 #include "step/uneven.h"
 #include "step/update.h"
 #include "tensor/element.h"
@@ -46,6 +47,7 @@ struct lk_step {
     lki_scaler scaler;
     lki_update update;
     lki_replicas replicas;
+    lki_shards shards;
     lki_announcements rows; /* fields of the next batch that are rows of something larger */
     lki_step_plan *plans;
     int plan_count;
@@ -140,6 +142,10 @@ static inline lk_status lki_step_show_params(lk_step *step)
 lk_status lki_step_remake_update(lk_step *step);
 /* As lk_step_begin, whatever is in flight. */
 lk_status lki_step_begin(lk_step *step, const lk_input *fields, int count, bool training);
+/* One shard's batch, once it has begun: up to its loss, and the gradients. */
+lk_status lki_step_run_to_loss(lk_step *step);
+lk_status lki_step_run_backward(lk_step *step);
+lk_status lki_step_check_fields(const lk_step *step, const lk_input *fields, int count);
 lki_step_plan *lki_step_find_plan(lk_step *step, const lk_input *fields, int count, bool training);
 lk_status lki_step_check_loss(lk_step *step);
 lk_generator *lki_step_generator(const lk_step *step);

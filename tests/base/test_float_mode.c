@@ -63,7 +63,7 @@ static void threads_follow_who_asks_them(void **state)
 {
     (void)state;
     lki_pool *pool;
-    lkt_ok(lki_pool_create(&pool, THREADS));
+    lkt_ok(lki_pool_create(&pool, THREADS, 0));
     for (int round = 0; round < 4; round++) {
         bool seen[THREADS] = {false}, flush = round % 2 == 1 && LKI_FLOAT_FLUSH != 0;
         lki_float_mode mode = lki_float_mode_now();

@@ -86,6 +86,9 @@ typedef struct lk_engine_options {
     /* cpu: the widest vector level to use, so that machines give the same bits: 1 base, 2 avx2,
      * 3 avx512, ...; 0: the machine's own. */
     int cpu_level;
+    /* cpu: loops are cut into so many chunks, whatever the number of threads, so that the bits do
+     * not depend on it; 0: one chunk per thread. */
+    int lane_count;
 } lk_engine_options;
 
 typedef struct lk_engine_ops {

@@ -51,6 +51,7 @@ static void read_train_values(lk_args *args, lk_train_options *options)
     options->load_best_on_end = lk_arg_bool(args, "load_best_on_end");
     options->save_every = lk_arg_int(args, "save_every");
     options->save_every_minutes = lk_arg_float(args, "save_every_minutes");
+    options->shards = lk_arg_int(args, "shards");
 }
 
 /* Objects that were taken and then not handed over. */
@@ -220,6 +221,7 @@ static const lk_parameter train_parameters[] = {
                "continue from the checkpoint in the logdir, if there is one"),
     LKI_INT("save_every", "0", "also save the run's place within an epoch, every N train batches"),
     LKI_FLOAT("save_every_minutes", "0", "the same, each time that so many minutes have passed"),
+    LKI_INT("shards", "0", "parts of a global batch: the same bits on any number of ranks that divides it"),
     LKI_BOOL("overwrite", "false",
              "replace an earlier run's files in logdir, which are moved to LOGDIR.1 otherwise"),
     LKI_TREE("datasets",

@@ -112,12 +112,12 @@ static lk_status open_cpu(void **state, const lk_engine_options *options)
     cpu->low = lki_bf16_kernels_of(level);
     cpu->level = level;
     name_paths(cpu);
-    lk_status status = lki_pool_create(&cpu->pool, options->thread_count);
+    lk_status status = lki_pool_create(&cpu->pool, options->thread_count, options->lane_count);
     if (status != LK_OK) {
         close_cpu(cpu);
         return status;
     }
-    cpu->thread_count = lki_pool_thread_count(cpu->pool);
+    cpu->thread_count = lki_pool_lane_count(cpu->pool);
     *state = cpu;
     return LK_OK;
 }

@@ -16,7 +16,7 @@
 
 typedef struct lki_cpu {
     lki_pool *pool;
-    int thread_count;
+    int thread_count; /* into so many chunks at most a loop is cut: the lanes of the pool */
     lki_cpu_level level;
     const lki_cpu_kernels *kernels; /* of that level */
     const lki_bf16_kernels *low;    /* likewise, for bf16; NULL where it is widened */
