@@ -4,7 +4,7 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "run watch evaluate predict plot board create gtb get-examples test bench hash import export components help doctor completion version" -- "$word"))
+        COMPREPLY=($(compgen -W "run watch evaluate predict plot board create gtb get-examples test bench hash import export components help doctor completion version manual" -- "$word"))
         return
     fi
     case $command:$before in
@@ -74,6 +74,7 @@ _lockstep()
     components:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     completion:--shell | completion:-s) COMPREPLY=($(compgen -W "bash fish zsh" -- "$word")); return ;;
+    manual:--man-pages) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
     run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --save-every --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --log-every --profile --verbose -v --quiet -q --world-size --rank -r --host -m --token-file --master --master-addr --port --help" ;;
@@ -95,6 +96,7 @@ _lockstep()
     doctor) options="--help" ;;
     completion) options="--list --shell -s --help" ;;
     version) options="--help" ;;
+    manual) options="--list -l --man-pages --help" ;;
     esac
     if [[ $word == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "$word"))
