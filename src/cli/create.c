@@ -229,15 +229,24 @@ const lki_command lki_command_gtb = {
     .run = run_gtb,
 };
 
+/* A folder of examples is made with its first file. */
+static lk_status write_example(const char *name, const char *text)
+{
+    const char *slash = strchr(name, '/');
+    LKI_SCOPED char *folder = lki_format("lockstep_examples/%.*s", slash ? (int)(slash - name) : 0, name);
+    if (!folder) return LK_ERR_NOMEM;
+    if (slash && access(folder, F_OK)) LKI_TRY(make_folder(folder));
+    return write_new("lockstep_examples", name, text);
+}
+
 static int run_get_examples(const void *options)
 {
     (void)options;
-    if (make_folder("lockstep_examples") || make_folder("lockstep_examples/expdir"))
-        return lki_report(LKI_EXIT_FAILED);
+    if (make_folder("lockstep_examples")) return lki_report(LKI_EXIT_FAILED);
     int count = 0;
     for (const lki_embedded_file *file = lki_embedded; file->name; file++) {
         if (strncmp(file->name, "examples/", 9) != 0) continue;
-        if (write_new("lockstep_examples", file->name + 9, file->text)) return lki_report(LKI_EXIT_FAILED);
+        if (write_example(file->name + 9, file->text)) return lki_report(LKI_EXIT_FAILED);
         count++;
     }
     printf(
