@@ -70,6 +70,7 @@ _lockstep()
     export:--config | export:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
     export:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     export:--checkpoint | export:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    export:--weights | export:-w) COMPREPLY=($(compgen -W "bf16 int8" -- "$word")); return ;;
     components:--kind | components:-k) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -90,7 +91,7 @@ _lockstep()
     bench) options="--config -C --model -m --simulate --measure --latency-us --bandwidth-gbit --overhead-us --ranks-per-host --max-ranks --backend --bucket-mb --accumulate --compress --compute-ms --nproc --seconds --json --help" ;;
     hash) options="--help" ;;
     import) options="--output -o --help" ;;
-    export) options="--to --output -o --config -C --expdir --checkpoint -c --help" ;;
+    export) options="--to --output -o --config -C --expdir --checkpoint -c --weights -w --help" ;;
     components) options="--kind -k --expdir --names --markdown --help" ;;
     help) options="--expdir --help" ;;
     doctor) options="--help" ;;

@@ -106,6 +106,7 @@ complete -c lockstep -n '__fish_seen_subcommand_from export' -l output -s o -r -
 complete -c lockstep -n '__fish_seen_subcommand_from export' -l config -s C -r -F -d 'for onnx: the config of the model'
 complete -c lockstep -n '__fish_seen_subcommand_from export' -l expdir -r -F -d 'directory with C sources of your own components'
 complete -c lockstep -n '__fish_seen_subcommand_from export' -l checkpoint -s c -r -F -d 'for onnx: its weights'
+complete -c lockstep -n '__fish_seen_subcommand_from export' -l weights -s w -x -a 'bf16 int8' -d 'round the weights to this'
 complete -c lockstep -n '__fish_seen_subcommand_from components' -l kind -s k -r -F -d 'only this kind: module, criterion, optimizer, callback, ...'
 complete -c lockstep -n '__fish_seen_subcommand_from components' -l expdir -r -F -d 'directory with C sources of your own components'
 complete -c lockstep -n '__fish_seen_subcommand_from components' -l names -d 'print names only, one per line'
