@@ -4,7 +4,7 @@ PRESET ?= release
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
-.PHONY: all configure build bootstrap bootstrap-tests run test check docs manual bench install uninstall clean
+.PHONY: all configure build bootstrap bootstrap-tests run test check docs manual bench install uninstall dist deb clean
 
 all: build
 
@@ -57,6 +57,16 @@ install: build
 # Removes what the last `make install` of this build installed.
 uninstall:
 	@scripts/uninstall $(BUILD)
+
+# The release tarball of this commit, and recipes for a container, Spack and conda that name it, in build/.
+dist:
+	@scripts/make-dist $(BUILD)
+
+# A Debian package, in build-deb/: a build of its own, for /usr.
+deb: bootstrap
+	@cmake --preset $(PRESET) -B $(BUILD)-deb -DCMAKE_INSTALL_PREFIX=/usr -DBUILD_TESTING=OFF $(CMAKE_FLAGS) > /dev/null
+	@cmake --build $(BUILD)-deb -j $(JOBS) --target product
+	@scripts/make-deb $(BUILD)-deb $(BUILD)-deb
 
 clean:
 	@rm -rf build build-*

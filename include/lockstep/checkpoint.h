@@ -76,6 +76,15 @@ lk_status lk_save_pth(const char *path, const lk_state_dict *dict);
  * left out. */
 lk_status lk_save_npz(const char *path, const lk_state_dict *dict);
 
+/* How weights are rounded after the training, to make files smaller: half of f32 or a quarter. */
+typedef enum lk_weight_format { LK_WEIGHTS_BF16 = 1, LK_WEIGHTS_INT8 = 2 } lk_weight_format;
+/* Returns a dict whose weights are rounded, for one of the functions above to write. Only tensors
+ * of two or more dimensions change; biases and statistics stay. int8 has a scale for each row, in
+ * "NAME.int8_scale"; a row holds 128 plus the numbers from -127 to 127, as u8. lk_load_checkpoint
+ * turns int8 weights back into f32, so models, runs and predictors read such a file like any
+ * other. The caller frees the dict. */
+lk_state_dict *lk_state_dict_shrink(const lk_state_dict *dict, lk_weight_format format);
+
 enum { LK_HASH_LENGTH = 64 };
 /* Computes the content hash of the tensors: SHA-256 over sorted names, dtypes, shapes and bytes,
  * as 64 hex digits. It depends neither on the order of the names nor on strings nor on the file. */

@@ -18,6 +18,7 @@
 #include <lockstep/nn.h>
 #include <lockstep/nodes.h>
 #include <lockstep/optim.h>
+#include <lockstep/predictor.h>
 #include <lockstep/random.h>
 #include <lockstep/runner.h>
 #include <lockstep/scheduler.h>

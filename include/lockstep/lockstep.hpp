@@ -212,6 +212,7 @@ LOCKSTEP_OWNER_(step, lk_step_free)
 LOCKSTEP_OWNER_(comm, lk_comm_free)
 LOCKSTEP_OWNER_(estimator, lk_estimator_free)
 LOCKSTEP_OWNER_(config, lk_config_free)
+LOCKSTEP_OWNER_(predictor, lk_predictor_free)
 #undef LOCKSTEP_OWNER_
 
 // A list for a field of the options, or for an argument: its array, and what the items own.
@@ -775,6 +776,7 @@ LOCKSTEP_PLAIN_(tensor_ptr, predict_batch)
 LOCKSTEP_PLAIN_(state_dict_ptr, module_state_dict)
 LOCKSTEP_PLAIN_(state_dict_ptr, load_safetensors)
 LOCKSTEP_PLAIN_(state_dict_ptr, state_dict_create)
+LOCKSTEP_PLAIN_(state_dict_ptr, state_dict_shrink)
 // step.h
 LOCKSTEP_MAKE_(step_ptr, step, lk_step_options)
 LOCKSTEP_MAKE_(comm_ptr, comm_connect, lk_comm_connect_options)
@@ -794,6 +796,9 @@ LOCKSTEP_MAKE_(estimator_ptr, estimator, lk_estimator_config)
 LOCKSTEP_MAKE_(tensor_ptr, smagorinsky_stress, lk_smagorinsky_stress_options)
 LOCKSTEP_PLAIN_(estimator_ptr, estimator_open)
 LOCKSTEP_PLAIN_(tensor_ptr, estimator_predict)
+// predictor.h
+LOCKSTEP_MAKE_(predictor_ptr, predictor, lk_predictor_options)
+LOCKSTEP_PLAIN_(tensor_ptr, predictor_run)
 // clang-format on
 #undef LOCKSTEP_MAKE_
 #undef LOCKSTEP_PLAIN_

@@ -4,7 +4,7 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "run watch evaluate predict plot board create gtb get-examples test bench hash import export components help doctor completion version" -- "$word"))
+        COMPREPLY=($(compgen -W "run watch evaluate predict plot board create gtb get-examples test bench hash import export components help doctor completion version manual" -- "$word"))
         return
     fi
     case $command:$before in
@@ -70,10 +70,12 @@ _lockstep()
     export:--config | export:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
     export:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     export:--checkpoint | export:-c) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    export:--weights | export:-w) COMPREPLY=($(compgen -W "bf16 int8" -- "$word")); return ;;
     components:--kind | components:-k) COMPREPLY=($(compgen -f -- "$word")); return ;;
     components:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     completion:--shell | completion:-s) COMPREPLY=($(compgen -W "bash fish zsh" -- "$word")); return ;;
+    manual:--man-pages) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
     run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --save-every --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --log-every --profile --verbose -v --quiet -q --world-size --rank -r --host -m --token-file --master --master-addr --port --help" ;;
@@ -89,12 +91,13 @@ _lockstep()
     bench) options="--config -C --model -m --simulate --measure --latency-us --bandwidth-gbit --overhead-us --ranks-per-host --max-ranks --backend --bucket-mb --accumulate --compress --compute-ms --nproc --seconds --json --help" ;;
     hash) options="--help" ;;
     import) options="--output -o --help" ;;
-    export) options="--to --output -o --config -C --expdir --checkpoint -c --help" ;;
+    export) options="--to --output -o --config -C --expdir --checkpoint -c --weights -w --help" ;;
     components) options="--kind -k --expdir --names --markdown --help" ;;
     help) options="--expdir --help" ;;
     doctor) options="--help" ;;
     completion) options="--list --shell -s --help" ;;
     version) options="--help" ;;
+    manual) options="--list -l --man-pages --help" ;;
     esac
     if [[ $word == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "$word"))

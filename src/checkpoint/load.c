@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/npz.h"
+#include "checkpoint/small_weights.h"
 #include "checkpoint/torch_file.h"
 #include "checkpoint/torch_load.h"
 #include "tensor/mapped.h"
@@ -56,5 +57,5 @@ lk_state_dict *lk_load_checkpoint(const char *path)
                  path);
     }
     lki_buffer_release(file);
-    return dict;
+    return lki_widen_weights(dict, path);
 }

@@ -23,6 +23,7 @@ extern const lki_command lki_command_help;
 extern const lki_command lki_command_doctor;
 extern const lki_command lki_command_completion;
 extern const lki_command lki_command_version;
+extern const lki_command lki_command_manual;
 
 /* What `lockstep` alone says: the commands, a line each. */
 void lki_print_overview(FILE *out);

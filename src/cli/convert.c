@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef struct convert_options {
-    const char *to, *output, *checkpoint;
+    const char *to, *output, *checkpoint, *weights;
     lki_texts files;
     lki_config_options config; /* for ONNX, which needs the model too */
 } convert_options;
@@ -23,6 +23,11 @@ typedef struct convert_options {
         "output", 'o', LKI_OPTION_TEXT, OFFSET(output), "FILE", NULL, "the file to write", 0                 \
     }
 
+#define WEIGHTS                                                                                              \
+    {                                                                                                        \
+        "weights", 'w', LKI_OPTION_TEXT, OFFSET(weights), NULL, "bf16|int8", "round the weights to this", 0  \
+    }
+
 static const lki_option import_table[] = {OUTPUT, {0}};
 static const lki_option export_table[] = {
     {"to", 0, LKI_OPTION_TEXT, OFFSET(to), NULL, "pth|safetensors|npz|onnx", "the format", 0},
@@ -31,6 +36,7 @@ static const lki_option export_table[] = {
      0},
     LKI_EXPDIR_OPTION(OFFSET(config.expdir)),
     {"checkpoint", 'c', LKI_OPTION_TEXT, OFFSET(checkpoint), "FILE", NULL, "for onnx: its weights", 0},
+    WEIGHTS,
     {0},
 };
 
@@ -64,10 +70,20 @@ static lk_state_dict *weights_of(const lk_state_dict *state)
     return weights;
 }
 
-static lk_status convert(const char *from, const char *format, const char *to)
+/* The dict, or in place of it one with rounded weights; NULL on failure. */
+static lk_state_dict *rounded(lk_state_dict *weights, const char *wanted)
+{
+    if (!weights || !wanted) return weights;
+    bool is_int8 = !strcmp(wanted, "int8");
+    lk_state_dict *small = lk_state_dict_shrink(weights, is_int8 ? LK_WEIGHTS_INT8 : LK_WEIGHTS_BF16);
+    lk_state_dict_free(weights);
+    return small;
+}
+
+static lk_status convert(const char *from, const char *format, const char *to, const char *wanted)
 {
     lk_state_dict *state = lk_load_checkpoint(from);
-    lk_state_dict *weights = state ? weights_of(state) : NULL;
+    lk_state_dict *weights = state ? rounded(weights_of(state), wanted) : NULL;
     lk_status status = weights ? LK_OK : lki_last_status();
     if (weights && lk_state_dict_count(weights) == 0)
         status = lki_fail(LK_ERR_FORMAT, "%s: there are no weights in it", from);
@@ -135,8 +151,9 @@ static int run_either(const convert_options *options, const char *command, const
     else if (options->files.count != 1)
         lki_fail(LK_ERR_CONFIG, "%s: takes one file, found %d", command, options->files.count);
     else
-        return convert(options->files.items[0], format, options->output) ? lki_report(LKI_EXIT_FAILED)
-                                                                         : LKI_EXIT_DONE;
+        return convert(options->files.items[0], format, options->output, options->weights)
+                   ? lki_report(LKI_EXIT_FAILED)
+                   : LKI_EXIT_DONE;
     return lki_report(LKI_EXIT_WRONG);
 }
 
@@ -149,7 +166,12 @@ static int run_export(const void *pointer)
 {
     const convert_options *options = pointer;
     const char *format = format_of(options);
-    if (format && !strcmp(format, "onnx")) return run_onnx(options);
+    bool is_onnx = format && !strcmp(format, "onnx"), is_npz = format && !strcmp(format, "npz");
+    if (options->weights && (is_onnx || (is_npz && !strcmp(options->weights, "bf16")))) {
+        lki_fail(LK_ERR_CONFIG, "export: --weights %s: not in an %s file", options->weights, format);
+        return lki_report(LKI_EXIT_WRONG);
+    }
+    if (is_onnx) return run_onnx(options);
     if (options->config.files.count || options->config.overrides.count || options->config.expdir ||
         options->checkpoint) {
         lki_fail(LK_ERR_CONFIG,
@@ -173,7 +195,8 @@ const lki_command lki_command_import = {
 
 const lki_command lki_command_export = {
     .name = "export",
-    .usage = "CHECKPOINT -o OUTPUT [--to FORMAT] | --to onnx -C CONFIG -c CHECKPOINT -o OUTPUT",
+    .usage = "CHECKPOINT -o OUTPUT [--to FORMAT] [--weights bf16|int8] | --to onnx -C CONFIG -c CHECKPOINT "
+             "-o OUTPUT",
     .summary = "Writes weights for PyTorch or NumPy, or a model for ONNX.",
     .options = export_table,
     .options_nbytes = sizeof(convert_options),

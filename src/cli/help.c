@@ -25,7 +25,8 @@ void lki_print_overview(FILE *out)
         fprintf(out, "  %-12s %s\n", lki_commands[i]->name, lki_commands[i]->summary);
     fprintf(out, "\nlockstep COMMAND --help     options of a command\n"
                  "lockstep help NAME          parameters of a component\n"
-                 "lockstep help environment   environment variables\n");
+                 "lockstep help environment   environment variables\n"
+                 "lockstep manual             the manual\n");
 }
 
 /* ---- As lki_print_for_terminal calls them ---- */

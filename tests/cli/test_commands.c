@@ -23,9 +23,15 @@ static void test_version(void **state)
     (void)state;
     char expected[64];
     snprintf(expected, sizeof expected, "lockstep %s\n", lk_version());
-    assert_string_equal(lockstep("version")->out, expected);
-    assert_string_equal(lockstep("--version")->out, expected);
-    assert_string_equal(lockstep("-V")->out, expected);
+    static const char *const ways[] = {"version", "--version", "-V"};
+    for (int i = 0; i < 3; i++) {
+        const said *r = lockstep(ways[i]);
+        assert_int_equal(r->exit_code, 0);
+        assert_true(strncmp(r->out, expected, strlen(expected)) == 0);
+        lkt_contains(r->out, "\nbuilt with:  ");
+        lkt_contains(r->out, "\nleft out:    ");
+        lkt_contains(r->out, "\ncompiler:    ");
+    }
 }
 
 static void test_wrong_words(void **state)

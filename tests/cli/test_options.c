@@ -104,6 +104,12 @@ static const option_case cases[] = {
      "--to onnx takes one checkpoint"},
     {"export --expdir", EXPORT, EXPORT " --expdir nowhere", "are for --to onnx alone"},
     {"export --expdir", EXPORT, EXPORT " --to onnx -C ../c.yml --expdir nowhere", "nowhere"},
+    {"export --weights", EXPORT, EXPORT " --weights int8", NULL},
+    {"export --weights", EXPORT, EXPORT " --weights int4", "--weights: expected one of"},
+    {"export --weights", EXPORT, "$L export nothing.pth -o out.npz -w bf16",
+     "--weights bf16: not in an npz file"},
+    {"manual --list", "$L manual nan", "$L manual nan --list", "guides/slow-run"},
+    {"manual --man-pages", "$L manual nan", "mkdir out && $L manual --man-pages out", NULL},
 
     {"evaluate --config", EVALUATE, EVALUATE " -C ../d.yml", NULL},
     {"evaluate --expdir", EVALUATE, EVALUATE " --expdir nowhere", "nowhere"},

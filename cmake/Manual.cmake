@@ -1,0 +1,31 @@
+# lockstep_embed_manual(<out.c> <name>=<file> ...): a C file with the pages of the manual, one behind the other, compressed. Before
+# each page stands a line "\f<name>". src/cli/manual_pages.h says how they are read.
+function(lockstep_embed_manual out)
+    set(all ${CMAKE_CURRENT_BINARY_DIR}/manual.txt)
+    set(text "")
+    string(ASCII 12 form_feed)
+    foreach(entry ${ARGN})
+        string(REGEX MATCH "^([^=]+)=(.+)$" ignored ${entry})
+        set(name ${CMAKE_MATCH_1})
+        set(file ${CMAKE_MATCH_2})
+        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+        file(READ ${file} page)
+        string(APPEND text "${form_feed}${name}\n${page}")
+    endforeach()
+    file(WRITE ${all} "${text}")
+    file(SIZE ${all} nbytes)
+    # gzip's header is ten bytes, with the time in it, and is left out: the rest is the same for the same pages.
+    file(ARCHIVE_CREATE OUTPUT ${all}.gz PATHS ${all} FORMAT raw COMPRESSION GZip)
+    file(READ ${all}.gz bytes HEX)
+    string(SUBSTRING "${bytes}" 0 8 magic)
+    if(NOT magic STREQUAL "1f8b0800")
+        message(FATAL_ERROR "lockstep: ${all}.gz: unexpected header ${magic}")
+    endif()
+    string(SUBSTRING "${bytes}" 20 -1 bytes)
+    string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
+    string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+    file(WRITE ${out}.new "/* Made by cmake/Manual.cmake. */\n#include \"cli/manual_pages.h\"\n\n"
+         "const size_t lki_manual_nbytes = ${nbytes};\nconst unsigned char lki_manual_deflated[] = {\n${bytes}};\n"
+         "const size_t lki_manual_deflated_nbytes = sizeof lki_manual_deflated;\n")
+    configure_file(${out}.new ${out} COPYONLY)
+endfunction()
