@@ -99,6 +99,7 @@ def data_files():
         'ffd8ffe000104a46494600010100000100010000ffdb004300' + '01' * 64 + 'ffc0000b080001000101011100ffc40014' + '0001' + '00' * 14 + '00' * 2 +
         'ffc4001410010000000000000000000000000000' + '0000' + 'ffda0008010100003f0037ffd9')
     put('picture', 'jpeg', b'\0' + jpeg)
+    put('picture', 'large-arithmetic', b'\0' + jpeg.replace(bytes.fromhex('ffc0000b0800010001'), bytes.fromhex('ffc9000b08ea60ea60')))
     put('picture', 'large-jpeg', b'\0' + jpeg.replace(bytes.fromhex('0800010001'), bytes.fromhex('08ea60ea60')))
     for name, label in {'top': 'x', 'deep': 'group/y', 'slashes': '/group//y', 'none': 'z', 'attribute': 'group', 'dots': './x', 'empty': ''}.items():
         put('hdf5-label', name, label)

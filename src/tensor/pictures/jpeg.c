@@ -30,12 +30,12 @@ static void on_message(j_common_ptr info, int level)
     if (level < 0) on_error(info);
 }
 
-/* Without arithmetic coding a block of 64 pixels takes at least a bit. A file that is too short for its own
- * size must not ask for the memory of that size. */
+/* A block of 64 pixels takes at least a bit, and with arithmetic coding hardly less than a 64th of one. A
+ * file that is too short for its own size must not ask for the memory of that size. */
 static lk_status check_size(const struct jpeg_decompress_struct *info, const char *path, size_t nbytes)
 {
-    uint64_t least = (uint64_t)info->image_height * info->image_width / 512;
-    if (info->arith_code || least <= nbytes) return LK_OK;
+    uint64_t pixels = (uint64_t)info->image_height * info->image_width;
+    if (pixels / (info->arith_code ? 512 * 64 : 512) <= nbytes) return LK_OK;
     return lki_fail(LK_ERR_FORMAT, "%s: unreadable JPEG: %zu bytes are too few for %u x %u pixels", path,
                     nbytes, info->image_height, info->image_width);
 }
