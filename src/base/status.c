@@ -12,10 +12,14 @@ static _Thread_local char error_text[LKI_ERROR_NBYTES];
 static _Thread_local lk_status error_status;
 _Thread_local unsigned long lki_error_count;
 
+/* A sentence may quote a file that somebody else has made: what it says must not reach the user's terminal as
+ * a command. */
 static void flatten_to_one_line(char *text)
 {
-    for (; *text; text++)
-        if (*text == '\n' || *text == '\r') *text = ' ';
+    for (; *text; text++) {
+        if (*text == '\n' || *text == '\r' || *text == '\t') *text = ' ';
+        if ((unsigned char)*text < ' ' || *text == 0x7f) *text = '?';
+    }
 }
 
 static void set_error(lk_status status, const char *format, va_list arguments)

@@ -24,11 +24,13 @@ static lk_status parse(lk_shape *shape, const char *path, const lk_buffer *buffe
         return lki_fail(LK_ERR_FORMAT, "%s: truncated: the header ends at offset %zu, the file at %zu", path,
                         header, nbytes);
     shape->rank = rank;
-    size_t count = 1;
+    size_t count = 1, largest = 1; /* a dimension of 0 does not make the others any smaller */
     for (int i = 0; i < rank; i++) {
-        shape->dim[i] = big_endian_at(bytes + 4 + 4 * i);
-        if (__builtin_mul_overflow(count, (size_t)shape->dim[i], &count) || count > SIZE_MAX / 2)
+        size_t size = big_endian_at(bytes + 4 + 4 * i);
+        shape->dim[i] = (int64_t)size;
+        if (__builtin_mul_overflow(largest, size ? size : 1, &largest) || largest > SIZE_MAX / 2)
             return lki_fail(LK_ERR_FORMAT, "%s: offset %d: the dimensions are too large", path, 4 + 4 * i);
+        count *= size;
     }
     if (nbytes != header + count)
         return lki_fail(LK_ERR_FORMAT, "%s: %s: the header promises %zu bytes, the file has %zu", path,

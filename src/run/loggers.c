@@ -39,6 +39,14 @@ static lk_status open_log_file(lk_runner *runner)
     return run->reporting.log_file ? LK_OK : lki_fail(LK_ERR_IO, "%s: %s", path, strerror(errno));
 }
 
+/* A text that does not fit onto the disk may fail when it is printed, or when it is flushed. */
+static lk_status flush_log_file(const lki_run *run)
+{
+    FILE *file = run->reporting.log_file;
+    if (!file || (!ferror(file) && fflush(file) == 0)) return LK_OK;
+    return lki_fail(LK_ERR_IO, "%s/log.txt: could not write: %s", run->given.logdir, strerror(errno));
+}
+
 /* A log that cannot be gone on with is found before an epoch is trained for it. */
 static lk_status check_logs(const lk_runner *runner)
 {
@@ -161,7 +169,7 @@ static lk_status print_header(const lk_runner *runner, const char *gpus)
     lki_screen_header(runner, text);
     free(text);
     if (run->reporting.log_file) lki_header_print(run->reporting.log_file, runner, gpus, true);
-    return LK_OK;
+    return flush_log_file(run);
 }
 
 lk_status lki_report_run_start(lk_runner *runner)
@@ -259,7 +267,7 @@ lk_status lki_report_flush(const lk_runner *runner)
     const lki_run *run = runner->run;
     for (int i = 0; i < run->reporting.logger_count; i++)
         LKI_TRY(in_log_file(run, run->reporting.loggers[i], lk_logger_flush(run->reporting.loggers[i])));
-    return LK_OK;
+    return flush_log_file(run);
 }
 
 lk_status lki_report_epoch(lk_runner *runner)
@@ -286,6 +294,7 @@ lk_status lki_report_run_end(lk_runner *runner)
         lki_epoch_table_print(run->reporting.log_file, &run->reporting.table, runner, 0);
     lki_profile_print(runner);
     fflush(stdout);
+    first = flush_log_file(run);
     for (int i = 0; i < run->reporting.logger_count; i++) {
         lk_status status = lk_logger_ended(run->reporting.loggers[i], LK_OK);
         lk_status closed = lk_logger_close(run->reporting.loggers[i]);

@@ -83,12 +83,14 @@ static lk_status receive_message(lki_store_client *store, lki_wire_message *mess
 }
 
 /* A reply that is not LK_OK carries its sentence in the first field. */
-static lk_status reply_status(const lki_wire_message *reply)
+static lk_status reply_status(const lki_store_client *store, const lki_wire_message *reply)
 {
     if (reply->head == LK_OK) return LK_OK;
     int length = reply->field_count > 0 ? (int)reply->fields[0].nbytes : 0;
-    return lki_fail((lk_status)reply->head, "%.*s", length,
-                    length ? (const char *)reply->fields[0].data : "");
+    bool is_silent = !length || !*(const char *)reply->fields[0].data;
+    if (is_silent || reply->head > LK_ERR_DEVICE)
+        return lki_fail(LK_ERR_PEER, "rank 0 at %s has refused, and does not say why", store->place);
+    return lki_fail((lk_status)reply->head, "%.*s", length, (const char *)reply->fields[0].data);
 }
 
 void lki_store_end_waits_by(lki_store_client *store, int fd)
@@ -118,7 +120,7 @@ static lk_status exchange(lki_store_client *store, lki_wire_verb verb, const lki
     if (status == LK_OK && verb == LKI_WIRE_WAIT) LKI_TRY(await_answer(store));
     if (status == LK_OK)
         status = receive_message(store, reply, lki_now_ns() + (timeout_ms + REPLY_TIMEOUT_MS) * 1000000);
-    if (status == LK_OK) return reply_status(reply);
+    if (status == LK_OK) return reply_status(store, reply);
     close(store->fd); /* what comes next on it would answer the wrong question */
     store->fd = -1;
     return status;
@@ -159,7 +161,7 @@ static lk_status shake_hands(lki_store_client *store, const lki_store_options *o
     lki_wire_prove(proof, options->token, "client", &hello, answer.nonce);
     LKI_TRY(send_all(store, proof, sizeof proof));
     LKI_TRY(receive_message(store, &reply, deadline_ns));
-    return reply_status(&reply);
+    return reply_status(store, &reply);
 }
 
 /* A server that was there may just be going down for a restart, but not for long: if its port is refused

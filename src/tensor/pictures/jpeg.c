@@ -6,6 +6,7 @@
 #if LOCKSTEP_HAVE_JPEG
 
 #include <setjmp.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include <jpeglib.h>
@@ -29,12 +30,23 @@ static void on_message(j_common_ptr info, int level)
     if (level < 0) on_error(info);
 }
 
+/* A block of 64 pixels takes at least a bit, and with arithmetic coding hardly less than a 64th of one. A
+ * file that is too short for its own size must not ask for the memory of that size. */
+static lk_status check_size(const struct jpeg_decompress_struct *info, const char *path, size_t nbytes)
+{
+    uint64_t pixels = (uint64_t)info->image_height * info->image_width;
+    if (pixels / (info->arith_code ? 512 * 64 : 512) <= nbytes) return LK_OK;
+    return lki_fail(LK_ERR_FORMAT, "%s: unreadable JPEG: %zu bytes are too few for %u x %u pixels", path,
+                    nbytes, info->image_height, info->image_width);
+}
+
 /* Everything that may jump out; what must survive a jump lives in the caller. */
-static lk_status decode_rows(struct jpeg_decompress_struct *info, lki_image *out, const void *bytes,
-                             size_t nbytes, int channels)
+static lk_status decode_rows(struct jpeg_decompress_struct *info, lki_image *out, const char *path,
+                             const void *bytes, size_t nbytes, int channels)
 {
     jpeg_mem_src(info, bytes, (unsigned long)nbytes);
     jpeg_read_header(info, TRUE);
+    LKI_TRY(check_size(info, path, nbytes));
     info->out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     jpeg_start_decompress(info);
     out->height = info->output_height;
@@ -62,7 +74,7 @@ lk_status lki_decode_jpeg(lki_image *out, const char *path, const void *bytes, s
         status = lki_fail(LK_ERR_FORMAT, "%s: unreadable JPEG: %s", path, error.message);
     } else {
         jpeg_create_decompress(&info);
-        status = decode_rows(&info, out, bytes, nbytes, channels);
+        status = decode_rows(&info, out, path, bytes, nbytes, channels);
     }
     jpeg_destroy_decompress(&info);
     return status;

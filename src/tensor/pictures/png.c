@@ -6,13 +6,28 @@
 #if LOCKSTEP_HAVE_PNG
 
 #include <png.h>
+#include <stdint.h>
 #include <string.h>
+
+/* Deflate makes at most 1,032 bytes of one, and a row has a byte more than its pixels, of which eight may
+ * share one. A file that is too short for its own size must not ask for the memory of that size. */
+static lk_status check_size(const png_image *image, const char *path, size_t nbytes)
+{
+    uint64_t least = (uint64_t)image->height * (image->width / 8 + 1) / 1032;
+    if (least <= nbytes) return LK_OK;
+    return lki_fail(LK_ERR_FORMAT, "%s: unreadable PNG: %zu bytes are too few for %u x %u pixels", path,
+                    nbytes, image->height, image->width);
+}
 
 lk_status lki_decode_png(lki_image *out, const char *path, const void *bytes, size_t nbytes, int channels)
 {
     png_image image = {.version = PNG_IMAGE_VERSION};
     if (!png_image_begin_read_from_memory(&image, bytes, nbytes))
         return lki_fail(LK_ERR_FORMAT, "%s: unreadable PNG: %s", path, image.message);
+    if (check_size(&image, path, nbytes)) {
+        png_image_free(&image);
+        return LK_ERR_FORMAT;
+    }
     image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
     out->height = image.height;
     out->width = image.width;
@@ -58,7 +73,8 @@ lk_tensor *lki_decode_png_tensor(const char *path, const void *bytes, size_t nby
     if (!png_image_begin_read_from_memory(&image, bytes, nbytes))
         return lki_fail_null(LK_ERR_FORMAT, "%s: no PNG picture: %s", path, image.message);
     image.format = PNG_FORMAT_RGB;
-    pixels = lk_tensor_create(LK_U8, LK_SHAPE(image.height, image.width, 3));
+    if (check_size(&image, path, nbytes) == LK_OK)
+        pixels = lk_tensor_create(LK_U8, LK_SHAPE(image.height, image.width, 3));
     png_color white = {255, 255, 255};
     if (pixels && !png_image_finish_read(&image, &white, pixels->data, 0, NULL)) {
         lki_fail(LK_ERR_FORMAT, "%s: damaged PNG picture: %s", path, image.message);
