@@ -170,6 +170,9 @@ typedef struct lk_optimizer_callback_options {
     const char *metric_key; /* what is minimised, as in lk_backward_callback */
     /* Reports lr/KEY and momentum/KEY of lk_runner_optimizer(KEY) instead. */
     const char *optimizer_key;
+    /* Other batches per update from some epochs on: "5: 2, 10: 4" is 2 from epoch 5 and 4 from
+     * epoch 10 on. Before the first of them, accumulation_steps counts. */
+    const char *accumulation_schedule;
 } lk_optimizer_callback_options;
 /* Configures the update, and reports lr and momentum of the first parameter group. */
 #define lk_optimizer_callback(...)                                                                           \

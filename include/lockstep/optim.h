@@ -29,7 +29,9 @@ typedef struct lk_optimizer lk_optimizer;
 
 /* A group: which parameters it has, and which numbers differ from the optimizer's (0: none). */
 typedef struct lk_param_group {
-    const char *prefix;      /* parameters whose full name begins like this; copied */
+    /* Parameters whose full name begins like this. With a *, ? or [ it is a shell pattern for the
+     * whole name: "*.bias". Copied. */
+    const char *prefix;
     const lk_module *module; /* or the parameters of this part of the model */
     double lr, momentum, weight_decay, beta1, beta2, eps;
 } lk_param_group;

@@ -185,6 +185,19 @@ typedef struct lk_train_options {
      * divides it: the weights are the same bits on 1 rank as on that many. batch_size is that of a
      * shard. Device cpu or ref. 0: each rank is a shard, and the bits depend on their number. */
     int shards;
+    /* The run ends after this many train batches, with the rest of its epoch: validation and the
+     * checkpoint. Without num_epochs it makes as many epochs as that takes. 0: no limit. */
+    int64_t max_steps;
+    /* The run ends in the same way once this many minutes of training have passed, by rank 0's
+     * clock. A run that is resumed counts on. 0: no limit. */
+    double max_minutes;
+    /* Validates every so many train batches, and where a pass over the train loader ends. Each
+     * piece of a pass is then an epoch, with its metrics, its checkpoint, early stopping and the
+     * schedulers; num_epochs still says how many passes are made. 0: once per pass. */
+    int64_t valid_every;
+    /* Parameters that do not train: shell patterns for their full names, which commas separate, as
+     * in "features.*, embed.weight". It is an error if a pattern matches none. */
+    const char *freeze;
 } lk_train_options;
 
 /* What a custom runner does differently. A NULL slot does what the supervised runner does. Slots

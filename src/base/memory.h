@@ -31,6 +31,8 @@ char *lki_strndup(const char *text, size_t length);
 char *lki_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* NULL is the same as NULL alone. */
 bool lki_same_text(const char *a, const char *b);
+/* Whether one of the shell patterns, which commas or spaces separate, matches a name. */
+bool lki_matches_one_of(const char *patterns, const char *name);
 /* Whether JSON and YAML can hold a text. */
 bool lki_is_utf8(const char *text);
 

@@ -3,6 +3,7 @@
 
 #include "base/number_text.h"
 
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -22,6 +23,22 @@ const char *lki_format_nbytes(char *text, size_t capacity, uint64_t nbytes)
 bool lki_same_text(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+bool lki_matches_one_of(const char *patterns, const char *name)
+{
+    char pattern[512];
+    for (const char *at = patterns; *at;) {
+        size_t length = strcspn(at, ", ");
+        if (length && length < sizeof pattern) {
+            memcpy(pattern, at, length);
+            pattern[length] = 0;
+            if (fnmatch(pattern, name, 0) == 0) return true;
+        }
+        at += length;
+        at += strspn(at, ", ");
+    }
+    return false;
 }
 
 /* The length of the character at `at`, 0 where it is none: overlong, a surrogate, or beyond U+10FFFF. */

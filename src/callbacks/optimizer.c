@@ -5,11 +5,55 @@
 #include "callbacks/callbacks.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 typedef struct optimizer_context {
     lk_optimizer_callback_options options;
     char *metric_key, *optimizer_key;
+    lki_accumulation_change changes[LKI_MAX_ACCUMULATION_CHANGES];
+    int change_count;
 } optimizer_context;
+
+/* "5: 2, 10: 4": epochs from which on an update takes so many batches. */
+static lk_status read_schedule(optimizer_context *context, const char *text)
+{
+    for (const char *at = text; text && *at;) {
+        char *end;
+        lki_accumulation_change *change = &context->changes[context->change_count];
+        if (context->change_count == LKI_MAX_ACCUMULATION_CHANGES)
+            return lki_fail(LK_ERR_INVALID, "accumulation_schedule: it has more than %d entries",
+                            LKI_MAX_ACCUMULATION_CHANGES);
+        change->epoch = strtoll(at, &end, 10);
+        bool is_read = end != at;
+        at = end + strspn(end, " ");
+        is_read = is_read && *at == ':';
+        long long steps = is_read ? strtoll(at + 1, &end, 10) : 0;
+        change->steps = (int)steps;
+        at = end + strspn(end, " ,");
+        bool is_next = context->change_count == 0 || change->epoch > change[-1].epoch;
+        if (!is_read || change->epoch < 1 || steps < 1 || steps > INT32_MAX || !is_next)
+            return lki_fail(LK_ERR_INVALID,
+                            "accumulation_schedule: expected rising epochs and batches per update, as in "
+                            "\"5: 2, 10: 4\", found \"%s\"",
+                            text);
+        context->change_count++;
+    }
+    return LK_OK;
+}
+
+/* The step is made for the most batches per update. */
+static void ask_for_schedule(const optimizer_context *context, lki_run_batch *batch)
+{
+    int most = batch->step_options.accumulation_steps > 1 ? batch->step_options.accumulation_steps : 1;
+    if (!context->change_count) return;
+    batch->first_steps = most;
+    batch->change_count = context->change_count;
+    memcpy(batch->changes, context->changes, sizeof batch->changes);
+    for (int i = 0; i < context->change_count; i++)
+        if (context->changes[i].steps > most) most = context->changes[i].steps;
+    batch->step_options.accumulation_steps = most;
+}
 
 static const lk_optimizer *optimizer_of(const optimizer_context *context, const lk_runner *runner)
 {
@@ -42,6 +86,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
                         context->optimizer_key);
     /* What one leaves open another may say: Catalyst clips in one callback and accumulates in the other. */
     if (options->accumulation_steps) step->accumulation_steps = options->accumulation_steps;
+    ask_for_schedule(context, &runner->run->batch);
     if (options->restart_each_epoch) runner->run->batch.restarts_groups = true;
     if (options->clip_norm > 0) step->clip_norm = options->clip_norm;
     if (options->clip_value > 0) step->clip_value = options->clip_value;
@@ -94,11 +139,11 @@ static lk_status check(const lk_optimizer_callback_options *options)
     if (options->accumulation_steps < 0 || !(options->clip_norm >= 0) || !(options->clip_value >= 0))
         return lki_fail(LK_ERR_INVALID,
                         "OptimizerCallback: accumulation_steps and clipping must not be negative");
-    if (options->restart_each_epoch && options->accumulation_steps < 2)
+    if (options->restart_each_epoch && options->accumulation_steps < 2 && !options->accumulation_schedule)
         return lki_fail(LK_ERR_INVALID,
                         "OptimizerCallback: restart_each_epoch needs accumulation_steps above 1");
-    if (options->optimizer_key &&
-        (options->accumulation_steps > 1 || options->clip_norm > 0 || options->clip_value > 0))
+    if (options->optimizer_key && (options->accumulation_steps > 1 || options->accumulation_schedule ||
+                                   options->clip_norm > 0 || options->clip_value > 0))
         return lki_fail(LK_ERR_INVALID,
                         "OptimizerCallback: an optimizer by key belongs to your own step: set "
                         "accumulation_steps and clipping in the options of lk_runner_step");
@@ -117,8 +162,14 @@ lk_callback *lk_optimizer_callback_with(const lk_optimizer_callback_options *giv
     lk_callback *callback = lki_callback_new(&ops, sizeof(optimizer_context), LK_ORDER_OPTIMIZER);
     if (!callback) return NULL;
     optimizer_context *context = callback->context;
-    *context =
-        (optimizer_context){options, lki_strdup(options.metric_key), lki_strdup(options.optimizer_key)};
+    context->options = options;
+    context->metric_key = lki_strdup(options.metric_key);
+    context->optimizer_key = lki_strdup(options.optimizer_key);
+    context->options.accumulation_schedule = NULL; /* the text is the caller's */
+    if (read_schedule(context, options.accumulation_schedule)) {
+        lk_callback_free(callback);
+        return NULL;
+    }
     callback->may_lag = true; /* who changes the numbers between batches does not */
     if ((options.metric_key && !context->metric_key) || (options.optimizer_key && !context->optimizer_key)) {
         lk_callback_free(callback);

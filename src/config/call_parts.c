@@ -93,11 +93,22 @@ out:
     return status;
 }
 
+/* Groups by the names of parameters are known when the optimizer meets its model. */
+static bool has_names(const lki_object *optimizer)
+{
+    const lki_object *part;
+    for (int i = 0; (part = lki_object_argument(optimizer, "params", i)); i++)
+        if (part->component->kind == LK_KIND_PARAMETERS && !lki_object_argument(part, "params", 0))
+            return true;
+    return false;
+}
+
 /* An optimizer that names only parts of the model trains only those, as in PyTorch. */
 static lk_status freeze_the_rest(const lki_object *optimizer, lk_module *model)
 {
     const lki_object *part;
     bool is_frozen = false;
+    if (has_names(optimizer)) return LK_OK; /* the optimizer's own numbers are for the others */
     for (int i = 1; part_at(optimizer, i); i++) LKI_TRY(check_apart(optimizer, i));
     for (int i = 0; (part = part_at(optimizer, i)); i++) {
         if (part->pointer == model) return lk_module_set_trainable(model, true), LK_OK;

@@ -5,6 +5,7 @@
 #include "base/take.h"
 #include "nn/module.h"
 
+#include <fnmatch.h>
 #include <math.h>
 #include <string.h>
 
@@ -360,11 +361,18 @@ static bool module_holds(const lk_module *module, const lk_param *param)
     return found;
 }
 
+static bool names(const lki_group *group, const char *path)
+{
+    if (!group->prefix) return false;
+    if (strpbrk(group->prefix, "*?[")) return fnmatch(group->prefix, path, 0) == 0;
+    return strncmp(path, group->prefix, strlen(group->prefix)) == 0;
+}
+
 int lki_optimizer_group_of(const lk_optimizer *optimizer, const char *path, const lk_param *param)
 {
     for (int i = 0; i < optimizer->group_count - 1; i++) {
         const lki_group *group = &optimizer->groups[i];
-        if (group->prefix && strncmp(path, group->prefix, strlen(group->prefix)) == 0) return i;
+        if (names(group, path)) return i;
         if (group->module && module_holds(group->module, param)) return i;
     }
     return optimizer->group_count - 1;

@@ -6,7 +6,6 @@
 #include "nn/module.h"
 #include "step/step.h"
 
-#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,22 +34,10 @@ static void add_misfit(misfits *list, const char *name, const char *detail)
                                    list->used ? ", " : "", name, detail);
 }
 
-/* Whether one of the patterns, which commas or spaces separate, matches a name; all do if there is none. */
+/* All names are selected if there is no pattern. */
 static bool is_selected(const char *patterns, const char *name)
 {
-    char pattern[512];
-    if (!patterns) return true;
-    for (const char *at = patterns; *at;) {
-        size_t length = strcspn(at, ", ");
-        if (length && length < sizeof pattern) {
-            memcpy(pattern, at, length);
-            pattern[length] = 0;
-            if (fnmatch(pattern, name, 0) == 0) return true;
-        }
-        at += length;
-        at += strspn(at, ", ");
-    }
-    return false;
+    return !patterns || lki_matches_one_of(patterns, name);
 }
 
 static bool ends_with(const char *name, const char *end)

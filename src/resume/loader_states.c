@@ -54,6 +54,51 @@ static lk_status restore_first_pass(const lk_runner *runner, lki_run_loader *ent
     return LK_OK;
 }
 
+/* ---- Passes that the last epoch has left ---- */
+
+static lk_status save_cut(const lki_run_loader *entry, lk_state_dict *state)
+{
+    LKI_SCOPED char *continued = lki_format("continued.%s", entry->key);
+    LKI_SCOPED char *size = lki_format("cut_batch_size.%s", entry->key);
+    LKI_SCOPED char *name = lki_format("cut.%s", entry->key);
+    if (!continued || !size || !name) return LK_ERR_NOMEM;
+    if (entry->continued) LKI_TRY(lk_state_dict_put_i64(state, continued, entry->continued));
+    if (!entry->cut) return LK_OK;
+    LKI_TRY(lk_state_dict_put_i64(state, size, lk_loader_batch_size(entry->loader)));
+    return lki_state_dict_put_bytes(state, name, entry->cut, sizeof *entry->cut);
+}
+
+static lk_status check_cut(const lk_runner *runner, const lki_run_loader *entry, const lk_loader_state *cut,
+                           int64_t batch_size)
+{
+    int64_t own = lk_loader_batch_size(entry->loader);
+    if (cut->world == runner->world_size && batch_size == own) return LK_OK;
+    return lki_fail(LK_ERR_INVALID,
+                    "the run was left in the middle of a pass over loader \"%s\", with batch size %lld on %d "
+                    "ranks, and cannot go on there with %lld on %d",
+                    entry->key, (long long)batch_size, cut->world, (long long)own, runner->world_size);
+}
+
+static lk_status restore_cut(const lk_runner *runner, lki_run_loader *entry, const lk_state_dict *state)
+{
+    lk_loader_state cut;
+    int64_t batch_size;
+    LKI_SCOPED char *continued = lki_format("continued.%s", entry->key);
+    LKI_SCOPED char *size = lki_format("cut_batch_size.%s", entry->key);
+    LKI_SCOPED char *name = lki_format("cut.%s", entry->key);
+    if (!continued || !size || !name) return LK_ERR_NOMEM;
+    if (lk_state_dict_has(state, continued))
+        LKI_TRY(lki_state_dict_get_counter(state, continued, &entry->continued));
+    if (!lk_state_dict_has(state, name)) return LK_OK;
+    LKI_TRY(lki_state_dict_get_bytes(state, name, &cut, sizeof cut));
+    LKI_TRY(lki_state_dict_get_counter(state, size, &batch_size));
+    LKI_TRY(check_cut(runner, entry, &cut, batch_size));
+    if (!entry->cut && !(entry->cut = LKI_NEW(lk_loader_state))) return LK_ERR_NOMEM;
+    *entry->cut = cut;
+    entry->cut->rank = runner->rank; /* rank 0 has saved it; the order is the same for all */
+    return LK_OK;
+}
+
 /* ---- All loaders ---- */
 
 lk_status lki_loader_states_save(const lki_run_loaders *loaders, lk_state_dict *state)
@@ -61,6 +106,7 @@ lk_status lki_loader_states_save(const lki_run_loaders *loaders, lk_state_dict *
     for (int i = 0; i < loaders->count; i++) {
         LKI_TRY(save_source(&loaders->items[i], state));
         LKI_TRY(save_first_pass(&loaders->items[i], state));
+        LKI_TRY(save_cut(&loaders->items[i], state));
     }
     return LK_OK;
 }
@@ -71,6 +117,7 @@ lk_status lki_loader_states_restore(lk_runner *runner, const lk_state_dict *stat
     for (int i = 0; i < loaders->count; i++) {
         LKI_TRY(restore_source(&loaders->items[i], state));
         LKI_TRY(restore_first_pass(runner, &loaders->items[i], state));
+        LKI_TRY(restore_cut(runner, &loaders->items[i], state));
     }
     return LK_OK;
 }

@@ -65,6 +65,8 @@ lk_status lki_place_save(lk_runner *runner, lk_state_dict *state)
     LKI_TRY(lk_state_dict_put_i64(state, "runner.world_size", runner->world_size));
     LKI_TRY(lk_state_dict_put_i64(state, "runner.shards", lki_run_shards(runner)));
     LKI_TRY(lk_state_dict_put_i64(state, "runner.inside_epoch", inside));
+    if (run->given.options.max_minutes > 0)
+        LKI_TRY(lk_state_dict_put_f64(state, "runner.minutes", lki_limits_minutes(runner)));
     LKI_TRY(lki_state_dict_put_bytes(state, "generator", lk_default_generator(), sizeof(lk_generator)));
     LKI_TRY(lki_loader_states_save(&run->loaders, state));
     LKI_TRY(save_table(runner, state));
@@ -132,6 +134,8 @@ lk_status lki_place_restore(lk_runner *runner, const lk_state_dict *state)
     LKI_TRY(lki_state_dict_get_counter(state, "runner.sample_step", &runner->sample_step));
     LKI_TRY(lki_state_dict_get_counter(state, "runner.world_size", &world));
     LKI_TRY(lk_state_dict_get_i64(state, "runner.inside_epoch", &inside));
+    if (lk_state_dict_has(state, "runner.minutes"))
+        LKI_TRY(lk_state_dict_get_f64(state, "runner.minutes", &run->limits.earlier_min));
     LKI_TRY(restore_generator(state));
     LKI_TRY(lki_loader_states_restore(runner, state));
     LKI_TRY(lki_epoch_table_restore(&run->reporting.table, state));

@@ -65,6 +65,17 @@ lk_status lki_run_prepare_step(lk_runner *runner)
     return runner->step ? lki_step_restore_kept(runner->step, &runner->run->batch.kept) : lki_last_status();
 }
 
+/* The step was made for the most batches per update that the schedule has. */
+static void follow_schedule(const lk_runner *runner)
+{
+    const lki_run_batch *batch = &runner->run->batch;
+    int steps = batch->first_steps;
+    if (!batch->change_count || !runner->is_train_loader) return;
+    for (int i = 0; i < batch->change_count && batch->changes[i].epoch <= runner->epoch_step; i++)
+        steps = batch->changes[i].steps;
+    runner->step->update.accumulation_steps = steps;
+}
+
 /* What nobody has gathered yet the step gathers itself, from its own copy. */
 static lk_status collect_inputs(lk_step *step, const lk_batch *batch, lk_input *inputs)
 {
@@ -224,6 +235,7 @@ lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
     if (runner->step && !trains_what_it_should(runner))
         LKI_TRY(lki_step_save_kept(&runner->step, &runner->run->batch.kept));
     LKI_TRY(lki_run_prepare_step(runner));
+    follow_schedule(runner);
     want_samples(runner, batch);
     LKI_TRY(collect_inputs(runner->step, batch, inputs));
     LKI_TRY(lki_run_place_shards(runner, batch));

@@ -4,13 +4,19 @@
 
 #include <lockstep/runner.h>
 
-enum { LKI_MAX_MADE = 16 };
+enum { LKI_MAX_MADE = 16, LKI_MAX_ACCUMULATION_CHANGES = 16 };
 
 /* A tensor that a callback has made of the batch, borrowed until the next one. */
 typedef struct lki_made {
     const char *key;
     const lk_tensor *tensor;
 } lki_made;
+
+/* From an epoch on: how many batches an update takes. */
+typedef struct lki_accumulation_change {
+    int64_t epoch;
+    int steps;
+} lki_accumulation_change;
 
 typedef struct lki_run_batch {
     lk_step_options step_options; /* what the optimizer callback asks for: accumulation, clipping */
@@ -20,10 +26,12 @@ typedef struct lki_run_batch {
     int made_count;
     lki_made outputs[LKI_MAX_MADE]; /* of the step, that somebody has asked for: batch_tensor.h */
     int output_count;
-    uint64_t outputs_of;  /* number of the step's batch that they are of */
-    bool restarts_groups; /* of accumulated batches, with each epoch */
-    bool nan_ends_run;    /* a loss that is not a number ends the run in order instead of failing it */
-    bool said_diverged;   /* a loss was so large that the user was warned */
+    uint64_t outputs_of; /* number of the step's batch that they are of */
+    lki_accumulation_change changes[LKI_MAX_ACCUMULATION_CHANGES]; /* by rising epochs */
+    int change_count, first_steps; /* before the first of them; step_options has the most of all */
+    bool restarts_groups;          /* of accumulated batches, with each epoch */
+    bool nan_ends_run;  /* a loss that is not a number ends the run in order instead of failing it */
+    bool said_diverged; /* a loss was so large that the user was warned */
 } lki_run_batch;
 
 /* Makes the runner's step, unless the one it has fits. */

@@ -143,6 +143,14 @@ static bool is_time_to_save(lk_runner *runner)
     return true;
 }
 
+/* What is left of the epoch, its validation and its checkpoint, is still done. */
+static void end_if_time_is_up(lk_runner *runner, bool is_up)
+{
+    if (!is_up) return;
+    runner->run->stop.time_is_up = true;
+    runner->need_loader_stop = runner->need_early_stop = true;
+}
+
 /* The signal by which any rank was asked to stop; 0 for none. Costs a message, so it is asked every few
  * batches, about four times per second if they are slow, and `at_end` of a train loader. */
 static lk_status stop_asked(lk_runner *runner, bool at_end, int *out)
@@ -152,6 +160,7 @@ static lk_status stop_asked(lk_runner *runner, bool at_end, int *out)
     *out = (int)asked;
     if (!run->ranks.comm || run->ranks.comm->size == 1) {
         run->stop.save_due = run->stop.save_due || is_time_to_save(runner);
+        end_if_time_is_up(runner, lki_limits_time_is_up(runner));
         return LK_OK;
     }
     *out = 0;
@@ -159,9 +168,11 @@ static lk_status stop_asked(lk_runner *runner, bool at_end, int *out)
     if (!runner->is_train_loader && (at_end || runner->loader_batch_step > 0)) return LK_OK;
     if (runner->is_train_loader && !at_end && --run->stop.look.batches_left > 0) return LK_OK;
     int64_t now = lki_now_ns(), taken = run->stop.look.batches;
-    int64_t said[] = {asked, taken ? (now - run->stop.look.ns) / taken : 0, is_time_to_save(runner)};
-    LKI_TRY(lk_comm_all_reduce(run->ranks.comm, said, 3, LK_I64, LK_REDUCE_MAX));
+    int64_t said[] = {asked, taken ? (now - run->stop.look.ns) / taken : 0, is_time_to_save(runner),
+                      lki_limits_time_is_up(runner)};
+    LKI_TRY(lk_comm_all_reduce(run->ranks.comm, said, 4, LK_I64, LK_REDUCE_MAX));
     run->stop.save_due = run->stop.save_due || said[2];
+    end_if_time_is_up(runner, said[3]);
     if (runner->is_train_loader && !at_end) {
         run->stop.look.batches = run->stop.look.batches_left = taken ? batches_to_next_look(said[1]) : 1;
         run->stop.look.ns = lki_now_ns();

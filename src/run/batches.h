@@ -11,6 +11,7 @@ typedef struct lki_run_stop {
     bool
         save_due; /* save_every_minutes have passed: said to all ranks at once, for the checkpoint callback */
     int64_t saved_ns; /* rank 0's: when that was last so */
+    bool time_is_up;  /* max_minutes have passed: said to all ranks at once */
     /* When the ranks next ask each other whether to stop: the same on all of them but for the clock. */
     struct {
         int64_t batches, batches_left; /* between two looks; until the next */

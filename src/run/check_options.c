@@ -43,6 +43,22 @@ static lk_status check_scaler(const lk_train_options *options, lk_dtype precisio
                     "the scaler's numbers out");
 }
 
+/* Where a run ends and divides. */
+static lk_status check_limits(const lk_train_options *options)
+{
+    if (options->max_steps < 0 || options->valid_every < 0)
+        return lki_fail(LK_ERR_INVALID, "%s: expected 0 for the default, or a number above it, found %lld",
+                        options->max_steps < 0 ? "max_steps" : "valid_every",
+                        (long long)(options->max_steps < 0 ? options->max_steps : options->valid_every));
+    if (options->valid_every && options->overfit)
+        return lki_fail(LK_ERR_INVALID,
+                        "valid_every: overfit has one batch per epoch: leave one of them out");
+    if (!(options->max_minutes >= 0 && options->max_minutes <= MAX_MINUTES))
+        return lki_fail(LK_ERR_INVALID, "max_minutes: expected a number from 0 to %d, found %g", MAX_MINUTES,
+                        options->max_minutes);
+    return LK_OK;
+}
+
 static lk_status check_minutes(const lk_train_options *options)
 {
     double minutes = options->save_every_minutes;
@@ -89,6 +105,7 @@ lk_status lki_check_train_options(const lk_train_options *options, lk_dtype prec
         return lki_fail(LK_ERR_INVALID, "show: expected one of lk_show, found %d", (int)options->show);
     LKI_TRY(check_minutes(options));
     LKI_TRY(lki_check_shards(options));
+    LKI_TRY(check_limits(options));
     LKI_TRY(check_hparams(options->hparams));
     LKI_TRY(check_profile(options));
     if (options->datasets.per_gpu_scaling)

@@ -92,6 +92,7 @@ void lki_run_free_loaders(lki_run_loaders *loaders)
         lk_loader_free(loaders->items[i].loader);
         lki_metrics_free(loaders->items[i].metrics);
         lki_free(loaders->items[i].first_pass);
+        lki_free(loaders->items[i].cut);
         lki_free(loaders->items[i].key);
     }
     *loaders = (lki_run_loaders){0};

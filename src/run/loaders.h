@@ -15,6 +15,9 @@ typedef struct lki_run_loader {
     double portion;              /* number of batches taken per pass, or below 1 their share; 0: all */
     bool repeat;                 /* every pass is the first one over again */
     lk_loader_state *first_pass; /* that pass at its start; NULL before it */
+    int64_t pass_batches;        /* that a pass takes */
+    int64_t continued;           /* epochs that went on with the pass of the one before */
+    lk_loader_state *cut;        /* where the last epoch left its pass; NULL: that pass is done */
 } lki_run_loader;
 
 typedef struct lki_run_loaders {

@@ -36,13 +36,20 @@ lk_status lki_run_call_start(lk_runner *runner)
 {
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_start));
     LKI_TRY(check_loaders(runner));
+    LKI_TRY(lki_limits_settle(runner));
     LKI_TRY(lki_objective_settle(runner));
     return lki_metric_names_check(runner);
 }
 
-/* A loader that repeats itself starts its first pass again: the same samples in the same order. */
+/* A loader that repeats itself starts its first pass again: the same samples in the same order. One whose
+ * pass the last epoch has left goes on with it. */
 static lk_status begin_or_repeat(lki_run_loader *entry, lk_pass_options pass, lk_pass_size *size)
 {
+    if (entry->cut) {
+        entry->continued++;
+        return lk_loader_restore(entry->loader, entry->cut, size);
+    }
+    pass.epoch -= entry->continued;
     if (entry->repeat && entry->first_pass) return lk_loader_restore(entry->loader, entry->first_pass, size);
     LKI_TRY(lk_loader_begin(entry->loader, &pass, size));
     if (!entry->repeat) return LK_OK;
@@ -72,7 +79,7 @@ static lk_status begin_pass(lk_runner *runner, int index, lk_pass_size *size)
     return begin_or_repeat(&run->loaders.items[index], pass, size);
 }
 
-static int64_t limit_batches(const lki_run *run, const lki_run_loader *entry, int64_t count)
+int64_t lki_run_limit_batches(const lki_run *run, const lki_run_loader *entry, int64_t count)
 {
     double portion = entry->portion;
     int64_t limit = count;
@@ -94,6 +101,20 @@ static lk_status share_buffers(lk_runner *runner)
     return LK_OK;
 }
 
+/* The batches of this epoch: all of the pass, or a piece of it. */
+static void set_length(lk_runner *runner, lki_run_loader *entry, const lk_pass_size *size)
+{
+    int64_t whole = lki_run_limit_batches(runner->run, entry, size->batch_count), piece = whole;
+    runner->loader_batch_size = lk_loader_batch_size(runner->loader);
+    entry->pass_batches = whole;
+    if (runner->is_train_loader && !entry->repeat)
+        piece = lki_limits_piece(runner, lki_limits_first_batch(runner), whole);
+    int64_t samples = piece * runner->loader_batch_size * runner->world_size;
+    runner->loader_batch_len = piece;
+    runner->loader_sample_len =
+        piece < whole && samples < size->total_sample_count ? samples : size->total_sample_count;
+}
+
 static lk_status start_loader(lk_runner *runner, int index)
 {
     lki_run *run = runner->run;
@@ -113,9 +134,7 @@ static lk_status start_loader(lk_runner *runner, int index)
     LKI_TRY(lki_loader_set_shares(runner->loader, lki_run_own_share_count(runner)));
     LKI_TRY(begin_pass(runner, index, &size));
     LKI_TRY(lki_pass_metrics_start(runner));
-    runner->loader_batch_size = lk_loader_batch_size(runner->loader);
-    runner->loader_batch_len = limit_batches(run, &run->loaders.items[index], size.batch_count);
-    runner->loader_sample_len = size.total_sample_count;
+    set_length(runner, &run->loaders.items[index], &size);
     return lki_run_call(runner, LKI_MOMENT_loader_start);
 }
 
@@ -139,13 +158,15 @@ static lk_status run_one_loader(lk_runner *runner, int index)
     lki_run_wake(runner);
     if (status) return status;
     runner->batch = NULL;
+    lki_run_loader *entry = &runner->run->loaders.items[index];
+    LKI_TRY(lki_limits_keep_place(runner, entry, entry->pass_batches));
     LKI_TRY(lki_metric_reduce(runner->run->pass.metrics, runner->run->pass.count,
                               &runner->run->ranks.collectives));
     LKI_TRY(lki_own_metrics_report(runner));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_loader_end));
     LKI_TRY(lki_compare_metrics(runner, runner->loader_metrics, "loader"));
     LKI_TRY(lki_metric_names_check_loader(runner));
-    runner->run->loaders.items[index].has_metrics = true;
+    entry->has_metrics = true;
     return lki_report_loader(runner);
 }
 
@@ -169,7 +190,8 @@ static lk_status run_epoch(lk_runner *runner)
         LKI_TRY(lki_run_call(runner, LKI_MOMENT_epoch_start));
     }
     for (int i = resumed ? run->resuming.first_loader : 0; i < run->loaders.count; i++) {
-        if (run->loaders.items[i].skip) continue;
+        bool is_over = has_prefix(run->loaders.items[i].key, "train") && lki_limits_steps_done(runner);
+        if (run->loaders.items[i].skip || (is_over && !run->resuming.inside_epoch)) continue;
         LKI_TRY(lki_run_one_loader(runner, i));
         run->resuming.inside_epoch = false; /* later loaders and epochs start at their beginning */
     }
@@ -189,7 +211,10 @@ int64_t lki_run_epochs_done(const lk_runner *runner)
 
 bool lki_run_has_epochs_left(const lk_runner *runner)
 {
-    return !runner->need_early_stop && lki_run_epochs_done(runner) < runner->num_epochs;
+    const lki_run *run = runner->run;
+    if (runner->need_early_stop) return false;
+    if (lki_limits_steps_done(runner)) return run->resuming.inside_epoch;
+    return run->limits.by_steps || lki_run_epochs_done(runner) < runner->num_epochs;
 }
 
 /* What a run leaves behind is one model, not as many as there are ranks. */

@@ -7,6 +7,7 @@
 #include "run/batches.h"
 #include "run/distributed.h"
 #include "run/listeners.h"
+#include "run/limits.h"
 #include "run/loaders.h"
 #include "run/loggers.h"
 #include "run/metric_names.h"
@@ -23,6 +24,7 @@
 typedef struct lki_run {
     lki_run_given given;
     lki_run_loaders loaders;
+    lki_run_limits limits;
     lki_listeners listeners;
     lki_parts parts;
     lki_run_engine engine;
@@ -41,5 +43,8 @@ typedef struct lki_run {
     bool evaluating;   /* not a training run: nothing moves optimizer or scheduler */
     bool inside_epoch; /* its loaders are being gone through */
 } lki_run;
+
+/* How many batches of a pass of `count` a loader takes. */
+int64_t lki_run_limit_batches(const lki_run *run, const lki_run_loader *entry, int64_t count);
 
 #endif

@@ -122,7 +122,9 @@ void lki_header_nothing_left(const lk_runner *runner)
 {
     char text[128], limit[48] = "the run had stopped early";
     long long done = lki_run_epochs_done(runner);
-    if (!runner->need_early_stop)
+    if (lki_limits_steps_done(runner))
+        snprintf(limit, sizeof limit, "max_steps is %lld", (long long)runner->run->given.options.max_steps);
+    else if (!runner->need_early_stop)
         snprintf(limit, sizeof limit, "num_epochs is %lld", (long long)runner->num_epochs);
     snprintf(text, sizeof text, "nothing to train: %lld epoch%s done, %s", done, done == 1 ? " is" : "s are",
              limit);

@@ -189,6 +189,10 @@ static lk_status describe_run(FILE *out, const lk_runner *runner)
     fprintf(out, "num_epochs %lld\n", (long long)runner->num_epochs);
     fprintf(out, "limit of %d batches per epoch\n", run->loaders.batch_limit);
     fprintf(out, "shards %d\n", run->given.options.shards);
+    fprintf(out, "max_steps %lld\n", (long long)run->given.options.max_steps);
+    fprintf(out, "max_minutes %g\n", run->given.options.max_minutes);
+    fprintf(out, "valid_every %lld\n", (long long)run->given.options.valid_every);
+    fprintf(out, "freeze %s\n", run->given.options.freeze ? run->given.options.freeze : "nothing");
     fprintf(out, "save_every %d\n", run->given.options.save_every);
     fprintf(out, "save_every_minutes %g\n", run->given.options.save_every_minutes);
     fprintf(out, "profile %s\n", run->given.options.profile ? "on" : "off");

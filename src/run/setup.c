@@ -216,6 +216,7 @@ lk_status lki_run_setup(lk_runner *runner, lk_train_options *options)
     run->batch.step_options.check_replicas = options->check_replicas;
     if (runner->scheduler && runner->optimizer && runner->scheduler->optimizer != runner->optimizer)
         LKI_TRY(lk_scheduler_attach(runner->scheduler, runner->optimizer));
+    LKI_TRY(lki_limits_freeze(runner));
     LKI_TRY(lki_check_run(runner));
     LKI_TRY(add_default_callbacks(runner));
     return lki_run_fit_data(runner);

@@ -27,7 +27,12 @@ static uint64_t later_seed(lk_args *args)
 static void read_train_values(lk_args *args, lk_train_options *options)
 {
     options->seed = later_seed(args);
-    options->num_epochs = lk_arg_int(args, "num_epochs");
+    options->max_steps = lk_arg_int64(args, "max_steps");
+    options->max_minutes = lk_arg_float(args, "max_minutes");
+    options->valid_every = lk_arg_int64(args, "valid_every");
+    options->freeze = lk_arg_string(args, "freeze");
+    bool by_steps = options->max_steps > 0 && !lk_arg_given(args, "num_epochs");
+    options->num_epochs = by_steps ? 0 : lk_arg_int(args, "num_epochs");
     options->logdir = lk_arg_string(args, "logdir");
     options->resume = lk_arg_string(args, "resume");
     options->autoresume = lk_arg_string(args, "autoresume");
@@ -91,7 +96,7 @@ static lk_status call_train(const lk_component *self, lk_args *args, void **out)
                         "\"loaders\" is missing; with a runner that makes its own, write _call_: run");
     read_train_values(args, &options);
     LKI_TRY(lki_call_read_engine(args, &options));
-    if (options.num_epochs < 1)
+    if (options.num_epochs < 1 && (options.max_steps < 1 || lk_arg_given(args, "num_epochs")))
         return lki_fail(LK_ERR_CONFIG, "num_epochs: expected at least 1, found %d", options.num_epochs);
     LKI_TRY(lki_tree_to_yaml(args->plan->tree, &text));
     options.config_text = text;
@@ -227,6 +232,13 @@ static const lk_parameter train_parameters[] = {
     LKI_TREE("datasets",
              "instead of loaders: datasets by key, and batch_size, num_workers and drop_last of all "
              "their loaders; train... is shuffled"),
+    LKI_INT64("max_steps", "0",
+              "end the run after so many train batches; without num_epochs, however many epochs that takes"),
+    LKI_FLOAT("max_minutes", "0", "end the run when it has trained so long; a resumed run counts on"),
+    LKI_INT64("valid_every", "0",
+              "validate every so many train batches: each piece of a pass is an epoch of its own"),
+    LKI_STRING("freeze", LKI_OPTIONAL,
+               "parameters that do not train: patterns for their names, as in \"features.*, embed.weight\""),
     {0},
 };
 #define EVALUATION_PARAMETERS                                                                                \

@@ -41,13 +41,33 @@ static lk_status read_clipping(lk_args *args, double *clip_norm, double *clip_va
     return lki_fail(LK_ERR_CONFIG, "grad_clip_params: %s needs %s above 0", function, wanted);
 }
 
+/* {5: 2, 10: 4} as lk_optimizer_callback takes it. */
+static lk_status write_schedule(lk_args *args, char *text, size_t capacity)
+{
+    size_t used = 0;
+    *text = 0;
+    for (int i = 0; i < lk_arg_count(args, "accumulation_schedule") && used < capacity; i++) {
+        const char *epoch = lk_arg_key_at(args, "accumulation_schedule", i);
+        if (!epoch)
+            return lki_fail(LK_ERR_CONFIG, "accumulation_schedule: expected epochs and batches per update, "
+                                           "as in {5: 2, 10: 4}");
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s: %d", i ? ", " : "", epoch,
+                                 lk_arg_int_at(args, "accumulation_schedule", i));
+    }
+    if (used < capacity) return LK_OK;
+    return lki_fail(LK_ERR_CONFIG, "accumulation_schedule: it has too many entries");
+}
+
 static lk_status build_optimizer(const lk_component *self, lk_args *args, void **out)
 {
+    char schedule[512];
+    LKI_TRY(write_schedule(args, schedule, sizeof schedule));
     lk_optimizer_callback_options options = {LK_SIZE(lk_optimizer_callback_options),
                                              .accumulation_steps = lk_arg_int(args, "accumulation_steps"),
                                              .restart_each_epoch = lk_arg_bool(args, "restart_each_epoch"),
                                              .metric_key = lk_arg_string(args, "metric_key"),
-                                             .optimizer_key = lk_arg_string(args, "optimizer_key")};
+                                             .optimizer_key = lk_arg_string(args, "optimizer_key"),
+                                             .accumulation_schedule = *schedule ? schedule : NULL};
     (void)self;
     if (options.accumulation_steps < 1)
         return lki_fail(LK_ERR_CONFIG, "accumulation_steps: expected at least 1, found %d",
@@ -149,6 +169,11 @@ static const lk_parameter optimizer_parameters[] = {
     LKI_INT("accumulation_steps", "1", "batches per update, whose gradients are summed"),
     LKI_BOOL("restart_each_epoch", "false", "count them from each epoch's first batch; Catalyst counts on"),
     CLIPPING,
+    {.name = "accumulation_schedule",
+     .type = LK_PARAMETER_INTS,
+     .default_value = LKI_OPTIONAL,
+     .takes_keys = true,
+     .help = "other batches per update from some epochs on, as in {5: 2, 10: 4}"},
     {0},
 };
 static const lk_parameter scheduler_parameters[] = {

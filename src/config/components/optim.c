@@ -36,6 +36,10 @@ static lk_status build_group(const lk_component *self, lk_args *args, void **out
     if (!group) return LK_ERR_NOMEM;
     *out = group;
     group->module = lk_arg_peek(args, "params");
+    group->prefix = lk_arg_string(args, "names");
+    if (!group->module == !group->prefix)
+        return lki_fail(LK_ERR_CONFIG, "a group of parameters needs params, a part of the model, or names, "
+                                       "as in names: \"head.*\"");
     group->lr = given_float(args, "lr");
     group->momentum = given_float(args, "momentum");
     group->weight_decay = given_float(args, "weight_decay");
@@ -48,7 +52,8 @@ static lk_status check_group(const lk_component *optimizer, const lki_object *gr
 {
     const lk_parameter *parameters = group->component->parameters;
     for (int i = 0; parameters[i].name; i++)
-        if (group->given[i] && lki_component_parameter_index(optimizer, parameters[i].name) < 0)
+        if (group->given[i] && strcmp(parameters[i].name, "names") != 0 &&
+            lki_component_parameter_index(optimizer, parameters[i].name) < 0)
             return lki_fail_at(group->values[i]->place, "%s: %s has no %s", group->called, optimizer->name,
                                parameters[i].name);
     return LK_OK;
@@ -284,12 +289,14 @@ static lk_status build_lion(const lk_component *self, lk_args *args, void **out)
         LKI_NO_EFFECT("fused", "false", "one call updates all parameters of a group")
 
 static const lk_parameter group_parameters[] = {
-    LKI_OBJECT("params", PARAMETERS, LKI_REQUIRED, "whose parameters, as in {_var_: head.parameters}"),
+    LKI_OBJECT("params", PARAMETERS, LKI_OPTIONAL, "whose parameters, as in {_var_: head.parameters}"),
     LKI_FLOAT("lr", LKI_OPTIONAL, "the group's learning rate"),
     LKI_FLOAT("momentum", LKI_OPTIONAL, "the group's momentum"),
     LKI_FLOAT("weight_decay", LKI_OPTIONAL, "the group's weight decay"),
     LKI_FLOATS("betas", LKI_OPTIONAL, "the group's betas"),
     LKI_FLOAT("eps", LKI_OPTIONAL, "the group's eps"),
+    LKI_STRING("names", LKI_OPTIONAL,
+               "or the parameters whose names begin like this, or match a pattern: \"*.bias\""),
     {0},
 };
 static const lk_parameter sgd_parameters[] = {
