@@ -542,6 +542,12 @@ LOCKSTEP_MAKE_(module_ptr, rnn_cell, lk_recurrent_cell_options)
 LOCKSTEP_MAKE_(module_ptr, multihead_attention, lk_multihead_attention_options)
 LOCKSTEP_MAKE_(module_ptr, transformer_encoder_layer, lk_transformer_encoder_layer_options)
 LOCKSTEP_MAKE_(module_ptr, transformer_encoder, lk_transformer_encoder_options)
+LOCKSTEP_MAKE_(module_ptr, transformer_decoder_layer, lk_transformer_decoder_layer_options)
+LOCKSTEP_MAKE_(module_ptr, transformer_decoder, lk_transformer_decoder_options)
+LOCKSTEP_MAKE_(module_ptr, transformer, lk_transformer_options)
+LOCKSTEP_MAKE_(module_ptr, learned_positions, lk_positions_options)
+LOCKSTEP_MAKE_(module_ptr, sinusoidal_positions, lk_positions_options)
+LOCKSTEP_MAKE_(module_ptr, rotary_positions, lk_rotary_positions_options)
 LOCKSTEP_MAKE_(criterion_ptr, cross_entropy_loss, lk_cross_entropy_loss_options)
 LOCKSTEP_MAKE_(criterion_ptr, nll_loss, lk_nll_loss_options)
 LOCKSTEP_MAKE_(criterion_ptr, bce_loss, lk_bce_options)
@@ -888,6 +894,15 @@ inline dataset_ptr npy_dataset(std::initializer_list<lk_named_file> files)
 inline dataset_ptr cast_fields(dataset_ptr &&whose, std::initializer_list<lk_field_dtype> dtypes)
 {
     return dataset_ptr(lk_cast_fields_with(whose.release(), dtypes.begin(), static_cast<int>(dtypes.size())));
+}
+inline module_ptr rms_norm(lk_shape normalized_shape)
+{
+    return module_ptr(detail::call<lk_norm_options>(lk_rms_norm_with, normalized_shape));
+}
+template <class Fill> module_ptr rms_norm(lk_shape normalized_shape, Fill &&fill)
+{
+    return module_ptr(
+        detail::call<lk_norm_options>(lk_rms_norm_with, normalized_shape, std::forward<Fill>(fill)));
 }
 inline module_ptr layer_norm(lk_shape normalized_shape)
 {

@@ -54,7 +54,9 @@ typedef struct lk_named_module_list {
 lk_value *lk_module_forward(lk_module *module, lk_value *x);
 /* The same for a module of several values: lk_module_call(net, LK_VALUES(x, mask), y, 2). It fills
  * in `outputs`, with NULL if it fails. Recurrent layers take x, h_0 and c_0, of which the later
- * ones may be left out, and give y, h_n and c_n. Any other module takes and gives one. */
+ * ones may be left out, and give y, h_n and c_n. Attention and transformers take the arguments of
+ * PyTorch's forward in its order; a NULL, or the end of the list, leaves out those that are
+ * optional. Any other module takes and gives one. */
 lk_status lk_module_call(lk_module *module, lk_value *const *inputs, int input_count, lk_value **outputs,
                          int output_count);
 #define LK_VALUES(...)                                                                                       \
@@ -331,6 +333,15 @@ lk_module *lk_layer_norm_last_with(int64_t features, const lk_norm_options *opti
 #define lk_group_norm(...) LK_CALL2_(lk_group_norm_with, lk_norm_options, __VA_ARGS__, )
 lk_module *lk_group_norm_with(int64_t groups, int64_t channels, const lk_norm_options *options);
 
+/* x / sqrt(mean(x^2) + eps) weight over the last axes. An eps of 0 is the dtype's epsilon. */
+#define lk_rms_norm(...) LK_RMS_NORM_(__VA_ARGS__, )
+#define LK_RMS_NORM_(normalized_shape, ...)                                                                  \
+    _Generic((normalized_shape), lk_shape                                                                    \
+             : lk_rms_norm_with, default                                                                     \
+             : lk_rms_norm_last_with)((normalized_shape), LK_OPTIONS(lk_norm_options, __VA_ARGS__))
+lk_module *lk_rms_norm_with(lk_shape normalized_shape, const lk_norm_options *options);
+lk_module *lk_rms_norm_last_with(int64_t features, const lk_norm_options *options);
+
 /* ---- activations ---- */
 
 lk_module *lk_relu(void);
@@ -525,8 +536,11 @@ typedef struct lk_multihead_attention_options {
     bool no_bias;
     /* (batch, sequence, feature); PyTorch's default is (sequence, batch, feature). */
     bool batch_first;
+    bool is_causal; /* query i sees keys 0 to i */
 } lk_multihead_attention_options;
-/* As a module it is self-attention: query = key = value = x. */
+/* Takes query, key, value, key_padding_mask and attn_mask: see
+ * lk_multihead_attention_forward_options. As a module of one input it is self-attention, query =
+ * key = value = x; without a value, the key is the value too. */
 #define lk_multihead_attention(...)                                                                          \
     LK_CALL2_(lk_multihead_attention_with, lk_multihead_attention_options, __VA_ARGS__, )
 lk_module *lk_multihead_attention_with(int64_t embed_dim, int64_t heads,
@@ -541,6 +555,7 @@ typedef struct lk_multihead_attention_forward_options {
     lk_value *attn_mask;
     /* If not NULL, receives the attention weights, averaged over the heads: (N, L, S). */
     lk_value **weights;
+    bool is_causal; /* query i sees keys 0 to i, whatever the module says */
 } lk_multihead_attention_forward_options;
 /* Attention with separate query, key and value. Returns NULL on failure. */
 #define lk_multihead_attention_forward(...)                                                                  \
@@ -559,7 +574,9 @@ typedef struct lk_transformer_encoder_layer_options {
     double layer_norm_eps; /* 1e-5 */
     bool batch_first;
     bool norm_first;
+    bool is_causal; /* a place sees itself and the places before it */
 } lk_transformer_encoder_layer_options;
+/* Takes src, src_mask and src_key_padding_mask. */
 #define lk_transformer_encoder_layer(...)                                                                    \
     LK_CALL2_(lk_transformer_encoder_layer_with, lk_transformer_encoder_layer_options, __VA_ARGS__, )
 lk_module *lk_transformer_encoder_layer_with(int64_t d_model, int64_t heads,
@@ -568,8 +585,10 @@ lk_module *lk_transformer_encoder_layer_with(int64_t d_model, int64_t heads,
 typedef struct lk_transformer_encoder_options {
     size_t struct_size;
     lk_module *norm; /* owned; after the last layer */
+    bool is_causal;  /* also in layers that do not say so themselves */
 } lk_transformer_encoder_options;
-/* `count` layers, which start as copies of the given one, as in PyTorch. */
+/* `count` layers, which start as copies of the given one, as in PyTorch. It takes src, mask and
+ * src_key_padding_mask. */
 #define lk_transformer_encoder(...)                                                                          \
     LK_CALL2_(lk_transformer_encoder_with, lk_transformer_encoder_options, __VA_ARGS__, )
 lk_module *lk_transformer_encoder_with(lk_module *layer_owned, int count,
@@ -578,6 +597,65 @@ lk_module *lk_transformer_encoder_with(lk_module *layer_owned, int count,
  * lk_multihead_attention_forward_options. */
 lk_value *lk_transformer_encoder_forward(lk_module *module, lk_value *x, lk_value *attn_mask,
                                          lk_value *key_padding_mask);
+
+/* Decoder layers attend to the target first, which is_causal is about, then to the memory. They
+ * take tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask and memory_key_padding_mask. */
+typedef lk_transformer_encoder_layer_options lk_transformer_decoder_layer_options;
+#define lk_transformer_decoder_layer(...)                                                                    \
+    LK_CALL2_(lk_transformer_decoder_layer_with, lk_transformer_decoder_layer_options, __VA_ARGS__, )
+lk_module *lk_transformer_decoder_layer_with(int64_t d_model, int64_t heads,
+                                             const lk_transformer_decoder_layer_options *options);
+
+typedef lk_transformer_encoder_options lk_transformer_decoder_options;
+/* `count` layers, which start as copies of the given one, and take what it takes. */
+#define lk_transformer_decoder(...)                                                                          \
+    LK_CALL2_(lk_transformer_decoder_with, lk_transformer_decoder_options, __VA_ARGS__, )
+lk_module *lk_transformer_decoder_with(lk_module *layer_owned, int count,
+                                       const lk_transformer_decoder_options *options);
+
+typedef struct lk_transformer_options {
+    size_t struct_size;
+    int64_t d_model, nhead;                         /* 512, 8 */
+    int64_t num_encoder_layers, num_decoder_layers; /* 6 */
+    int64_t dim_feedforward;                        /* 2048 */
+    double dropout;                                 /* 0.1 */
+    lk_transformer_activation activation;
+    lk_module *custom_encoder, *custom_decoder; /* owned; instead of those that they describe */
+    double layer_norm_eps;                      /* 1e-5 */
+    bool batch_first, norm_first;
+    bool is_causal; /* of the target */
+} lk_transformer_options;
+/* Encoder and decoder. It takes src, tgt, src_mask, tgt_mask, memory_mask, src_key_padding_mask,
+ * tgt_key_padding_mask and memory_key_padding_mask. */
+#define lk_transformer(...) LK_CALL0_(lk_transformer_with, lk_transformer_options, __VA_ARGS__)
+lk_module *lk_transformer_with(const lk_transformer_options *options);
+
+/* ---- positions ---- */
+
+typedef struct lk_positions_options {
+    size_t struct_size;
+    double std;  /* of the first vectors of learned positions; 1, as an Embedding's */
+    double dim;  /* the axis of the places; 1; a whole number */
+    double base; /* of sinusoidal ones; 1e4 */
+} lk_positions_options;
+/* x plus a vector for each place, learned ("weight") or made of sines and cosines. */
+#define lk_learned_positions(...) LK_CALL2_(lk_learned_positions_with, lk_positions_options, __VA_ARGS__, )
+#define lk_sinusoidal_positions(...)                                                                         \
+    LK_CALL0_(lk_sinusoidal_positions_with, lk_positions_options, __VA_ARGS__)
+lk_module *lk_learned_positions_with(int64_t max_len, int64_t features, const lk_positions_options *options);
+lk_module *lk_sinusoidal_positions_with(const lk_positions_options *options);
+
+typedef struct lk_rotary_positions_options {
+    size_t struct_size;
+    int64_t num_heads; /* 1 */
+    int64_t features;  /* how many of a head's turn, an even number; 0: all of them */
+    double base;       /* 1e4 */
+    bool interleaved;  /* pairs are neighbours; else those of the first and the second half */
+} lk_rotary_positions_options;
+/* Turns pairs of the features of a query or a key, (N, S, E), by angles that grow with the place:
+ * what comes before attention. */
+#define lk_rotary_positions(...) LK_CALL0_(lk_rotary_positions_with, lk_rotary_positions_options, __VA_ARGS__)
+lk_module *lk_rotary_positions_with(const lk_rotary_positions_options *options);
 
 /* ---- recurrent layers ---- */
 

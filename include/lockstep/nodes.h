@@ -23,9 +23,10 @@ extern "C" {
 /* ---- a graph of modules ---- */
 
 /* `inputs` names the inputs of the graph or other nodes, separated by spaces or commas. NULL: the
- * node before, or the first input of the graph. A node without a module but with `same_as` is
- * another place of that node's module, with the same parameters. Nodes may be listed in any order.
- */
+ * node before, or the first input of the graph. Inputs of attention and of transformers may be
+ * named, as arguments are in Python: "x, src_key_padding_mask=padding". A node without a module
+ * but with `same_as` is another place of that node's module, with the same parameters. Nodes may be
+ * listed in any order. */
 typedef struct lk_node {
     const char *name;
     lk_module *module; /* owned */
@@ -123,7 +124,7 @@ lk_module *lk_places(int dim);
 
 /* An elementwise function by its name: abs, neg, exp, log, sqrt, rsqrt, reciprocal, square, sin,
  * cos, erf, tanh, sigmoid, relu, silu, gelu, sign, floor, ceil, round; or with `value`: add, mul,
- * pow, min (at most value), max (at least value). */
+ * pow, min (at most value), max (at least value), equal (whether it is the value, as bool). */
 lk_module *lk_lambda(const char *function, double value);
 
 #ifdef __cplusplus

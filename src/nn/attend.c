@@ -21,17 +21,19 @@ static lk_value *to_heads(int64_t heads, lk_value *x, const char *what)
     return lk_op_transpose(x, 1, 2);
 }
 
-/* 0 on and below the diagonal, minus infinity above: (L, S). */
-static lk_value *causal_mask(lk_graph *graph, lk_shape scores, lk_dtype dtype)
+lk_value *lki_add_causal_mask(lk_value *scores)
 {
-    int64_t rows = scores.dim[2], columns = scores.dim[3];
-    lk_tensor *mask = lk_tensor_create(dtype, LK_SHAPE(rows, columns));
+    if (!scores) return NULL;
+    lk_shape shape = lk_value_shape(scores);
+    lk_graph *graph = lk_value_graph(scores);
+    int64_t rows = shape.dim[shape.rank - 2], columns = shape.dim[shape.rank - 1];
+    lk_tensor *mask = lk_tensor_create(lk_value_dtype(scores), LK_SHAPE(rows, columns));
     if (!mask) return lki_graph_fail(graph, LK_ERR_NOMEM, "%s", lk_error());
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = i + 1; j < columns; j++) lk_tensor_set(mask, i * columns + j, -INFINITY);
-    lk_value *value = lk_graph_constant(graph, mask);
+    scores = lk_op_add(scores, lk_graph_constant(graph, mask));
     lk_tensor_free(mask);
-    return value;
+    return scores;
 }
 
 lk_value *lki_attend(lk_value *query, lk_value *key, lk_value *value, const lki_attention *how)
@@ -43,9 +45,7 @@ lk_value *lki_attend(lk_value *query, lk_value *key, lk_value *value, const lki_
     q = lk_op_mul_scalar(q, 1 / sqrt((double)shape.dim[3]));
     lk_value *scores = lk_op_matmul(q, lk_op_transpose(k, 2, 3));
     if (!scores) return NULL;
-    if (how->is_causal)
-        scores = lk_op_add(
-            scores, causal_mask(lk_value_graph(scores), lk_value_shape(scores), lk_value_dtype(scores)));
+    if (how->is_causal) scores = lki_add_causal_mask(scores);
     if (how->mask) scores = lk_op_add(scores, how->mask);
     lk_value *weights = lk_op_softmax(scores, -1);
     if (how->dropout > 0) weights = lk_op_dropout(weights, how->dropout);

@@ -4,6 +4,7 @@
  *
  * Inside, everything is (batch N, heads H, sequence, d). */
 #include "nn/init.h"
+#include "nn/nodes.h"
 
 #include "base/status.h"
 #include "base/take.h"
@@ -14,7 +15,7 @@
 typedef struct attention_context {
     int64_t embed_dim, heads, kdim, vdim;
     double dropout;
-    bool batch_first;
+    bool batch_first, is_causal;
     bool packed; /* one in_proj_weight (3E, E); else q_, k_ and v_proj_weight */
 } attention_context;
 
@@ -79,20 +80,38 @@ static lk_value *additive(lk_value *mask, lk_dtype dtype)
     return result;
 }
 
-/* scores (N, H, L, S) with both masks added. */
-static lk_value *add_masks(lk_value *scores, const lk_multihead_attention_forward_options *options)
+/* A mask must have one of two shapes; `b` of rank 0 stands for none. */
+static lk_value *checked_mask(lk_value *mask, const char *name, lk_shape a, lk_shape b)
+{
+    char expected[128], or_else[128], found[128];
+    lk_shape shape = lk_value_shape(mask);
+    if (lk_shape_equal(shape, a) || (b.rank && lk_shape_equal(shape, b))) return mask;
+    return lki_graph_fail(lk_value_graph(mask), LK_ERR_SHAPE, "%s: expected %s%s%s, found %s", name,
+                          lk_shape_format(expected, sizeof expected, a), b.rank ? " or " : "",
+                          b.rank ? lk_shape_format(or_else, sizeof or_else, b) : "",
+                          lk_shape_format(found, sizeof found, shape));
+}
+
+/* scores (N, H, L, S) with the masks added. */
+static lk_value *add_masks(const attention_context *own, lk_value *scores,
+                           const lk_multihead_attention_forward_options *options)
 {
     if (!scores) return NULL;
     lk_shape shape = lk_value_shape(scores);
+    int64_t n = shape.dim[0], heads = shape.dim[1], rows = shape.dim[2], columns = shape.dim[3];
     if (options->attn_mask) {
-        lk_value *mask = additive(options->attn_mask, lk_value_dtype(scores));
-        lk_shape wide = {.rank = 4, .dim = {1, 1, shape.dim[2], shape.dim[3]}};
-        if (mask && lk_value_shape(mask).rank == 3) wide = shape;
-        scores = lk_op_add(scores, lk_op_reshape(mask, wide));
+        lk_value *mask = checked_mask(options->attn_mask, "attn_mask", LK_SHAPE(rows, columns),
+                                      LK_SHAPE(n * heads, rows, columns));
+        if (!mask) return NULL;
+        lk_shape wide = lk_value_shape(mask).rank == 3 ? shape : LK_SHAPE(1, 1, rows, columns);
+        scores = lk_op_add(scores, lk_op_reshape(additive(mask, lk_value_dtype(scores)), wide));
     }
+    if (own->is_causal || options->is_causal) scores = lki_add_causal_mask(scores);
     if (options->key_padding_mask) {
-        lk_value *mask = additive(options->key_padding_mask, lk_value_dtype(scores));
-        scores = lk_op_add(scores, lk_op_reshape(mask, LK_SHAPE(shape.dim[0], 1, 1, shape.dim[3])));
+        lk_value *mask = checked_mask(options->key_padding_mask, "key_padding_mask", LK_SHAPE(n, columns),
+                                      (lk_shape){.rank = 0});
+        mask = additive(mask, lk_value_dtype(scores));
+        scores = lk_op_add(scores, lk_op_reshape(mask, LK_SHAPE(n, 1, 1, columns)));
     }
     return scores;
 }
@@ -103,7 +122,7 @@ static lk_value *attend(lk_module *module, lk_value *const parts[3],
 {
     const attention_context *own = module->context;
     lk_value *query = lk_op_mul_scalar(parts[0], 1 / sqrt((double)(own->embed_dim / own->heads)));
-    lk_value *scores = add_masks(lk_op_matmul(query, lk_op_transpose(parts[1], 2, 3)), options);
+    lk_value *scores = add_masks(own, lk_op_matmul(query, lk_op_transpose(parts[1], 2, 3)), options);
     lk_value *weights = lk_op_softmax(scores, -1);
     if (own->dropout > 0) weights = lk_op_dropout(weights, own->dropout);
     if (options->weights) *options->weights = lk_op_mean(weights, LK_AXES(1), false);
@@ -129,6 +148,24 @@ static lk_value *to_batch_first(const attention_context *own, lk_value *x, const
     return own->batch_first ? x : lk_op_transpose(x, 0, 1);
 }
 
+/* Inside the module's scope. */
+static lk_value *attention_body(lk_module *module, lk_value *query, lk_value *key, lk_value *value,
+                                const lk_multihead_attention_forward_options *options)
+{
+    const attention_context *own = module->context;
+    lk_value *parts[3] = {NULL}, *q = to_batch_first(own, query, "query", own->embed_dim);
+    if (!q) return NULL;
+    if (query == key && key == value && own->packed) {
+        project_together(module, q, parts);
+    } else {
+        parts[0] = project(module, q, 0);
+        parts[1] = project(module, to_batch_first(own, key, "key", own->kdim), 1);
+        parts[2] = project(module, to_batch_first(own, value, "value", own->vdim), 2);
+    }
+    lk_value *output = attend(module, parts, options);
+    return own->batch_first ? output : lk_op_transpose(output, 0, 1);
+}
+
 lk_value *lk_multihead_attention_forward_with(lk_module *module, lk_value *query, lk_value *key,
                                               lk_value *value,
                                               const lk_multihead_attention_forward_options *given)
@@ -137,36 +174,32 @@ lk_value *lk_multihead_attention_forward_with(lk_module *module, lk_value *query
     if (!query || !key || !value) return NULL;
     lk_graph *graph = lk_value_graph(query);
     if (!module) return lki_graph_fail(graph, LK_ERR_INVALID, "the module is NULL: %s", lk_error());
-    const attention_context *own = module->context;
-    lk_value *parts[3] = {NULL};
     lki_module_enter(module, graph);
-    lk_value *q = to_batch_first(own, query, "query", own->embed_dim);
-    if (q && query == key && key == value && own->packed) {
-        project_together(module, q, parts);
-    } else {
-        parts[0] = project(module, q, 0);
-        parts[1] = project(module, to_batch_first(own, key, "key", own->kdim), 1);
-        parts[2] = project(module, to_batch_first(own, value, "value", own->vdim), 2);
-    }
-    lk_value *output = attend(module, parts, &options);
-    if (!own->batch_first) output = lk_op_transpose(output, 0, 1);
-    return lki_module_leave(module, graph, output);
+    return lki_module_leave(module, graph, attention_body(module, query, key, value, &options));
 }
 
-/* lk_module_forward has opened the scope already. */
-static lk_value *attention_forward(lk_module *module, lk_value *x)
+/* query, key, value, key_padding_mask, attn_mask: PyTorch's order. */
+static lk_status attention_call(lk_module *module, lk_value *const *inputs, int count, lk_value **outputs,
+                                int output_count)
 {
     const attention_context *own = module->context;
-    lk_value *parts[3] = {NULL};
-    lk_multihead_attention_forward_options options = {LK_SIZE(lk_multihead_attention_forward_options)};
-    lk_value *first = to_batch_first(own, x, "input", own->embed_dim);
-    if (!first) return NULL;
-    if (!own->packed)
-        return lki_graph_fail(lk_value_graph(x), LK_ERR_INVALID,
-                              "attention to itself needs kdim and vdim of embed_dim");
-    project_together(module, first, parts);
-    lk_value *output = attend(module, parts, &options);
-    return own->batch_first ? output : lk_op_transpose(output, 0, 1);
+    lk_multihead_attention_forward_options masks = {LK_SIZE(lk_multihead_attention_forward_options),
+                                                    .key_padding_mask = count > 3 ? inputs[3] : NULL,
+                                                    .attn_mask = count > 4 ? inputs[4] : NULL};
+    lk_value *query = inputs[0], *key = count > 1 && inputs[1] ? inputs[1] : query,
+             *value = count > 2 && inputs[2] ? inputs[2] : key;
+    (void)output_count;
+    if (key == query && value == query && !own->packed)
+        lki_graph_fail(lk_value_graph(query), LK_ERR_INVALID,
+                       "attention to itself needs kdim and vdim of embed_dim");
+    else
+        outputs[0] = attention_body(module, query, key, value, &masks);
+    return lk_value_graph(query)->status;
+}
+
+void lki_attention_make_causal(lk_module *module)
+{
+    ((attention_context *)module->context)->is_causal = true;
 }
 
 static lk_status check_attention(const attention_context *own)
@@ -203,10 +236,13 @@ lk_module *lk_multihead_attention_with(int64_t embed_dim, int64_t heads,
                              .kdim = options.kdim ? options.kdim : embed_dim,
                              .vdim = options.vdim ? options.vdim : embed_dim,
                              .dropout = options.dropout,
-                             .batch_first = options.batch_first};
+                             .batch_first = options.batch_first,
+                             .is_causal = options.is_causal};
     own.packed = own.kdim == embed_dim && own.vdim == embed_dim;
     if (check_attention(&own) != LK_OK) return NULL;
-    lk_module *module = lki_module_create("MultiheadAttention", attention_forward, &own, sizeof own);
+    lk_module *module =
+        lki_module_of_named("MultiheadAttention", attention_call,
+                            "query key value key_padding_mask attn_mask", 1, &own, sizeof own);
     if (!module) return NULL;
     lk_param *weights[3] = {NULL};
     add_projections(module, &own, weights);

@@ -87,6 +87,8 @@ static lk_module *clone(const lk_module *module, copies *known)
     copy->call = module->call;
     copy->input_count = module->input_count;
     copy->output_count = module->output_count;
+    copy->required_inputs = module->required_inputs;
+    copy->input_names = module->input_names;
     if (module->context_nbytes == 0) copy->context = module->context;
     lk_status status = clone_params(copy, module, known);
     if (status == LK_OK) status = clone_hooks(copy, module);

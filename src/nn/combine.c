@@ -8,14 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-bool lki_is_attention(const lk_module *module)
-{
-    return !strcmp(module->type, "MultiheadAttention");
-}
-
 bool lki_module_takes_several(const lk_module *module)
 {
-    return (module->call && module->input_count != 1) || lki_is_attention(module);
+    return module->call && module->input_count != 1;
 }
 
 lk_module *lki_module_of_several(const char *type, lk_module_call_function call, int input_count,
@@ -26,6 +21,18 @@ lk_module *lki_module_of_several(const char *type, lk_module_call_function call,
     module->call = call;
     module->input_count = input_count;
     module->output_count = 1;
+    return module;
+}
+
+lk_module *lki_module_of_named(const char *type, lk_module_call_function call, const char *names,
+                               int required, const void *context, size_t nbytes)
+{
+    int count = 1;
+    for (const char *at = names; (at = strchr(at, ' ')); at++) count++;
+    lk_module *module = lki_module_of_several(type, call, count, context, nbytes);
+    if (!module) return NULL;
+    module->required_inputs = required;
+    module->input_names = names;
     return module;
 }
 

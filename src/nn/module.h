@@ -35,6 +35,8 @@ struct lk_module {
     lk_module_function forward;
     lk_module_call_function call;  /* of several values; NULL: by `forward` */
     int input_count, output_count; /* of `call`; 0: any number */
+    int required_inputs;           /* the others may be left out; 0: none may */
+    const char *input_names;       /* static, separated by spaces, for nodes that name them; or NULL */
     void *context;
     size_t context_nbytes; /* of a context that the module owns as plain bytes; 0 where it is the user's */
     void (*free_context)(void *context);
@@ -54,6 +56,10 @@ struct lk_module {
 /* `context` is copied; NULL with 0 bytes for none. */
 lk_module *lki_module_create(const char *type, lk_module_function forward, const void *context,
                              size_t context_nbytes);
+/* A module of one value that takes the named inputs, of which those after the first `required` may be NULL or
+ * left out. The names are not copied. */
+lk_module *lki_module_of_named(const char *type, lk_module_call_function call, const char *names,
+                               int required, const void *context, size_t nbytes);
 /* The module, or NULL after freeing it where a helper failed on it. */
 lk_module *lki_module_checked(lk_module *module);
 

@@ -72,6 +72,12 @@ static lk_status all_there(lk_graph *graph, lk_value *const *values, int count, 
     return LK_OK;
 }
 
+/* How many of the values must be there. */
+static int required_of(const lk_module *module, int count)
+{
+    return module->required_inputs && module->required_inputs < count ? module->required_inputs : count;
+}
+
 lk_status lki_module_begin(lk_module *module, const char *name, lk_value **inputs, int count)
 {
     lk_graph *graph = lk_value_graph(inputs[0]);
@@ -82,7 +88,8 @@ lk_status lki_module_begin(lk_module *module, const char *name, lk_value **input
         const lki_hook *hook = &module->hooks[i];
         if (!hook->before) continue;
         status = hook->before(module, inputs, count, hook->context);
-        if (status == LK_OK) status = all_there(graph, inputs, count, "a forward pre-hook");
+        if (status == LK_OK)
+            status = all_there(graph, inputs, required_of(module, count), "a forward pre-hook");
     }
     note_failure(graph, status);
     if (status != LK_OK) lk_graph_pop_scope(graph);
@@ -128,9 +135,10 @@ lk_value *lki_module_leave(lk_module *module, lk_graph *graph, lk_value *output)
 static lk_status check_counts(lk_module *module, lk_graph *graph, int input_count, int output_count)
 {
     int takes = module->call ? module->input_count : 1, gives = module->call ? module->output_count : 1;
+    bool may_lack = module->required_inputs > 0 && input_count >= module->required_inputs;
     if (!module->call && !module->forward)
         lki_graph_fail(graph, LK_ERR_INVALID, "%s: the module has no forward function", module->type);
-    else if (takes && takes != input_count)
+    else if (takes && takes != input_count && !(may_lack && input_count < takes))
         lki_graph_fail(graph, LK_ERR_INVALID, "%s takes %d value%s, found %d", module->type, takes,
                        takes == 1 ? "" : "s", input_count);
     else if (gives && gives != output_count)
@@ -172,7 +180,7 @@ lk_status lk_module_call(lk_module *module, lk_value *const *inputs, int input_c
     if (!inputs || !outputs || input_count < 1 || output_count < 1 || input_count > LKI_MAX_MODULE_VALUES)
         return lki_fail(LK_ERR_INVALID, "%s: expected 1 to %d inputs and at least 1 output",
                         module ? module->type : "lk_module_call", LKI_MAX_MODULE_VALUES);
-    for (int i = 0; i < input_count; i++)
+    for (int i = 0; i < (module ? required_of(module, input_count) : input_count); i++)
         if (!inputs[i]) return lki_last_status() ? lki_last_status() : LK_ERR_INVALID;
     lk_status status = call_as(module, NULL, inputs, input_count, outputs, output_count);
     for (int i = 0; status != LK_OK && i < output_count; i++) outputs[i] = NULL;

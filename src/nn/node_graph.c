@@ -2,8 +2,8 @@
  *
  * Values are numbered: first the inputs of the graph, then the nodes in the order in which they were given.
  * The context is one block of plain bytes, so that a graph can be cloned: the counts, then for each node, in
- * the order in which they run, its value, its child and the values that it takes, then the outputs, then the
- * names of the outputs. */
+ * the order in which they run, its value, its child and the values that it takes (-1: left out), then the
+ * outputs, then the names of the outputs. */
 #include "nn/module.h"
 #include "nn/nodes.h"
 
@@ -156,11 +156,10 @@ static lk_status fail_cycle(const maker *make, int index)
 
 static lk_status place_node(maker *make, const lk_module *graph, int index);
 
-/* Adds the value that the node takes, after what the value itself needs. */
-static lk_status need(maker *make, const lk_module *graph, int index, int value, int *taken, int *count)
+/* Notes that the node takes a value, and places first what the value itself needs. */
+static lk_status need(maker *make, const lk_module *graph, int index, int value)
 {
     make->used[value] = 1;
-    taken[(*count)++] = value;
     int node = value - make->input_count;
     if (node < 0 || make->state[node] == 2) return LK_OK;
     make->parent[node] = index;
@@ -168,37 +167,105 @@ static lk_status need(maker *make, const lk_module *graph, int index, int value,
     return place_node(make, graph, node);
 }
 
+/* The place of an input that a node gives by name, "attn_mask=mask". */
+static lk_status find_place(const lk_node *node, const lk_module *module, const char *name, size_t length,
+                            int *place)
+{
+    const char *at = module->input_names ? module->input_names : "", *known;
+    size_t known_length;
+    for (int i = 0; (known = next_name(&at, &known_length)); i++) {
+        if (known_length != length || memcmp(known, name, length) != 0) continue;
+        *place = i;
+        return LK_OK;
+    }
+    return lki_fail(LK_ERR_INVALID, "Graph: node \"%s\": %s has no input \"%.*s\"%s%s", node->name,
+                    module->type, (int)length, name, module->input_names ? ": it takes " : "",
+                    module->input_names ? module->input_names : "");
+}
+
+/* Where the next input of a node goes, and the name of its value. */
+static lk_status place_input(const lk_node *node, const lk_module *module, const char **name, size_t *length,
+                             int *taken, int *next, int *place)
+{
+    const char *sign = memchr(*name, '=', *length);
+    *place = *next;
+    if (sign) {
+        LKI_TRY(find_place(node, module, *name, (size_t)(sign - *name), place));
+        *length -= (size_t)(sign + 1 - *name);
+        *name = sign + 1;
+        *next = -1;
+    } else if (*next < 0)
+        return lki_fail(LK_ERR_INVALID,
+                        "Graph: node \"%s\": \"%.*s\" comes after a named input and has no name", node->name,
+                        (int)*length, *name);
+    else if (module->call && module->input_count && *next >= module->input_count)
+        return lki_fail(LK_ERR_INVALID, "Graph: node \"%s\" (%s) takes %d inputs, found %d", node->name,
+                        module->type, module->input_count, count_names(node->inputs));
+    else
+        (*next)++;
+    if (taken[*place] < 0) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "Graph: node \"%s\" gets one input of %s twice", node->name,
+                    module->type);
+}
+
+/* The values that a node takes, by place; -1: left out. */
 static lk_status take_inputs(maker *make, const lk_module *graph, int index, int *taken, int *count)
 {
     const lk_node *node = &make->nodes.items[index];
+    const lk_module *module = graph->children[make->child[index]].module;
     const char *at = node->inputs, *name;
     size_t length;
     char where[160];
+    int next = 0;
     *count = 0;
-    if (!at) return need(make, graph, index, index ? make->input_count + index - 1 : 0, taken, count);
+    if (!at) {
+        taken[(*count)++] = index ? make->input_count + index - 1 : 0;
+        return need(make, graph, index, taken[0]);
+    }
     snprintf(where, sizeof where, "node \"%s\"", node->name);
     while ((name = next_name(&at, &length))) {
+        int place;
+        LKI_TRY(place_input(node, module, &name, &length, taken, &next, &place));
         int value = find_value(make, name, length);
         if (value < 0) return fail_unknown_name(make, where, name, length);
-        LKI_TRY(need(make, graph, index, value, taken, count));
+        taken[place] = value;
+        if (place >= *count) *count = place + 1;
+        LKI_TRY(need(make, graph, index, value));
     }
     return *count ? LK_OK : lki_fail(LK_ERR_INVALID, "Graph: %s has no input", where);
+}
+
+static lk_status check_inputs(const lk_node *node, const lk_module *module, const int *taken, int count)
+{
+    if (count > LKI_MAX_MODULE_VALUES)
+        return lki_fail(LK_ERR_INVALID, "Graph: node \"%s\": expected at most %d inputs, found %d",
+                        node->name, LKI_MAX_MODULE_VALUES, count);
+    if (count > 1 && !lki_module_takes_several(module))
+        return lki_fail(LK_ERR_INVALID, "Graph: node \"%s\" (%s) takes one input, found %d", node->name,
+                        module->type, count);
+    for (int i = 0; i < count || i < module->required_inputs; i++)
+        if ((i >= count || taken[i] < 0) && (!module->required_inputs || i < module->required_inputs))
+            return lki_fail(LK_ERR_INVALID, "Graph: node \"%s\": input %d of %s is missing: it takes %s",
+                            node->name, i + 1, module->type, module->input_names);
+    return LK_OK;
+}
+
+/* How many inputs a node may have at most. */
+static int most_inputs(const lk_node *node)
+{
+    if (!node->inputs) return 1;
+    return count_names(node->inputs) + (strchr(node->inputs, '=') ? LKI_MAX_MODULE_VALUES : 0);
 }
 
 static lk_status place_node(maker *make, const lk_module *graph, int index)
 {
     const lk_node *node = &make->nodes.items[index];
-    const lk_module *module = graph->children[make->child[index]].module;
-    int count, *taken = LKI_NEW_ARRAY(int, 1 + (node->inputs ? count_names(node->inputs) : 1));
+    int count, room = 1 + most_inputs(node), *taken = LKI_NEW_ARRAY(int, room);
     if (!taken) return LK_ERR_NOMEM;
+    for (int i = 0; i < room; i++) taken[i] = -1;
     make->state[index] = 1;
     lk_status status = take_inputs(make, graph, index, taken, &count);
-    if (!status && module->call && module->input_count && count > module->input_count)
-        status = lki_fail(LK_ERR_INVALID, "Graph: node \"%s\" (%s) takes %d inputs, found %d", node->name,
-                          module->type, module->input_count, count);
-    if (!status && count > 1 && !lki_module_takes_several(module))
-        status = lki_fail(LK_ERR_INVALID, "Graph: node \"%s\" (%s) takes one input, found %d", node->name,
-                          module->type, count);
+    if (!status) status = check_inputs(node, graph->children[make->child[index]].module, taken, count);
     if (!status) {
         make->state[index] = 2;
         int *number = make->numbers + make->number_count;
@@ -254,30 +321,24 @@ static lk_status check_used(maker *make, const lk_module *graph)
 
 /* ---- recording ---- */
 
-/* What a node gives. Attention takes query, key and value, or one for all three. */
-static lk_value *call_node(lk_module *module, lk_value *const *inputs, int count)
-{
-    lk_value *output = NULL;
-    for (int i = 0; i < count; i++)
-        if (!inputs[i]) return NULL;
-    if (count == 3 && lki_is_attention(module))
-        return lk_multihead_attention_forward(module, inputs[0], inputs[1], inputs[2]);
-    return lk_module_call(module, inputs, count, &output, 1) ? NULL : output;
-}
-
 static lk_status graph_call(lk_module *module, lk_value *const *inputs, int count, lk_value **outputs,
                             int output_count)
 {
     const graph_context *own = module->context;
     int value_count = own->input_count + own->node_count;
-    lk_value **values = LKI_NEW_ARRAY(lk_value *, 2 * value_count);
+    lk_value **values = LKI_NEW_ARRAY(lk_value *, 2 * value_count + LKI_MAX_MODULE_VALUES);
     if (!values) return LK_ERR_NOMEM;
     lk_value **taken = values + value_count;
     memcpy(values, inputs, sizeof *values * (size_t)count);
     const int *number = own->numbers;
     for (int i = 0; i < own->node_count; i++, number += 3 + number[2]) {
-        for (int k = 0; k < number[2]; k++) taken[k] = values[number[3 + k]];
-        values[number[0]] = call_node(module->children[number[1]].module, taken, number[2]);
+        bool is_whole = true;
+        for (int k = 0; k < number[2]; k++) {
+            taken[k] = number[3 + k] < 0 ? NULL : values[number[3 + k]];
+            is_whole = is_whole && (number[3 + k] < 0 || taken[k]);
+        }
+        lk_module *child = module->children[number[1]].module;
+        if (is_whole) lk_module_call(child, taken, number[2], &values[number[0]], 1);
     }
     lk_status status = LK_OK;
     for (int i = 0; i < output_count; i++) {
@@ -304,8 +365,7 @@ static lk_status allocate(maker *make)
 {
     int count = make->nodes.count, numbers = 0;
     for (int i = 0; i < count; i++) {
-        const char *inputs = make->nodes.items[i].inputs;
-        numbers += 3 + (inputs ? count_names(inputs) : 1);
+        numbers += 3 + most_inputs(&make->nodes.items[i]);
     }
     make->child = LKI_NEW_ARRAY(int, count);
     make->parent = LKI_NEW_ARRAY(int, count);

@@ -7,7 +7,6 @@
 
 /* Whether a module may get more than one value. */
 bool lki_module_takes_several(const lk_module *module);
-bool lki_is_attention(const lk_module *module);
 
 /* A module that gives one value; input_count 0: it takes any number. */
 lk_module *lki_module_of_several(const char *type, lk_module_call_function call, int input_count,
@@ -21,6 +20,11 @@ typedef struct lki_attention {
     lk_value *mask; /* or NULL */
     double dropout;
 } lki_attention;
+/* Of a MultiheadAttention: .is_causal. */
+void lki_attention_make_causal(lk_module *module);
+
+/* scores (..., L, S) plus minus infinity above the diagonal. */
+lk_value *lki_add_causal_mask(lk_value *scores);
 lk_value *lki_attend(lk_value *query, lk_value *key, lk_value *value, const lki_attention *how);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/take.h"
 #include "graph/graph.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -116,20 +117,25 @@ typedef struct layer_norm_context {
     double eps;
 } layer_norm_context;
 
+/* Whether x's last axes have this shape; if not, the graph has failed. */
+static bool ends_in(lk_value *x, lk_shape wanted)
+{
+    lk_shape shape = lk_value_shape(x);
+    bool fits = shape.rank >= wanted.rank;
+    for (int i = 0; fits && i < wanted.rank; i++)
+        fits = shape.dim[shape.rank - wanted.rank + i] == wanted.dim[i];
+    if (fits) return true;
+    char expected[128], found[128];
+    lki_graph_fail(lk_value_graph(x), LK_ERR_SHAPE, "the last axes must have the shape %s, found %s",
+                   lk_shape_format(expected, sizeof expected, wanted),
+                   lk_shape_format(found, sizeof found, shape));
+    return false;
+}
+
 static lk_value *layer_norm_forward(lk_module *module, lk_value *x)
 {
     const layer_norm_context *own = module->context;
-    lk_shape shape = lk_value_shape(x);
-    bool fits = shape.rank >= own->shape.rank;
-    for (int i = 0; fits && i < own->shape.rank; i++)
-        fits = shape.dim[shape.rank - own->shape.rank + i] == own->shape.dim[i];
-    if (!fits) {
-        char expected[128], found[128];
-        return lki_graph_fail(lk_value_graph(x), LK_ERR_SHAPE,
-                              "the last axes must have the shape %s, found %s",
-                              lk_shape_format(expected, sizeof expected, own->shape),
-                              lk_shape_format(found, sizeof found, shape));
-    }
+    if (!ends_in(x, own->shape)) return NULL;
     return lk_op_layer_norm(x, lki_module_value(module, x, "weight"), lki_module_value(module, x, "bias"),
                             own->shape.rank, own->eps);
 }
@@ -150,6 +156,42 @@ lk_module *lk_layer_norm_last_with(int64_t features, const lk_norm_options *give
 {
     LKI_TAKE(lk_norm_options, options, given, NULL);
     return lk_layer_norm_with(LK_SHAPE(features), &options);
+}
+
+/* ---- RMS norm ---- */
+
+static lk_value *rms_norm_forward(lk_module *module, lk_value *x)
+{
+    const layer_norm_context *own = module->context;
+    int axes[LK_MAX_DIMS];
+    if (!ends_in(x, own->shape)) return NULL;
+    for (int i = 0; i < own->shape.rank; i++) axes[i] = i - own->shape.rank;
+    double eps = !isnan(own->eps) ? own->eps : lk_value_dtype(x) == LK_F64 ? DBL_EPSILON : FLT_EPSILON;
+    lk_value *mean = lk_op_mean(lk_op_mul(x, x), axes, own->shape.rank, true);
+    lk_value *y = lk_op_mul(x, lk_op_pow_scalar(lk_op_add_scalar(mean, eps), -0.5));
+    lk_value *weight = lki_module_value(module, x, "weight");
+    return weight ? lk_op_mul(y, weight) : y;
+}
+
+lk_module *lk_rms_norm_with(lk_shape normalized_shape, const lk_norm_options *given)
+{
+    LKI_TAKE(lk_norm_options, options, given, NULL);
+    if (normalized_shape.rank < 1 || lk_shape_count(normalized_shape) < 1)
+        return lki_fail_null(LK_ERR_INVALID, "RMSNorm: expected a shape of at least 1 element");
+    if (options.eps != 0 && check_numbers("RMSNorm", lki_number_or(options.eps, 0), 0)) return NULL;
+    layer_norm_context own = {normalized_shape, options.eps == 0 ? NAN : lki_number_or(options.eps, 0)};
+    lk_module *module = lki_module_create("RMSNorm", rms_norm_forward, &own, sizeof own);
+    if (!options.no_affine) {
+        lk_param *weight = lki_module_new_param(module, "weight", normalized_shape);
+        if (weight) lki_module_note(module, lk_init_constant(weight, 1));
+    }
+    return lki_module_checked(module);
+}
+
+lk_module *lk_rms_norm_last_with(int64_t features, const lk_norm_options *given)
+{
+    LKI_TAKE(lk_norm_options, options, given, NULL);
+    return lk_rms_norm_with(LK_SHAPE(features), &options);
 }
 
 /* ---- group norm ---- */

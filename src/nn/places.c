@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "base/suggest.h"
 #include "graph/graph.h"
+#include "graph/record_util.h"
 
 #include <math.h>
 #include <string.h>
@@ -201,6 +202,11 @@ static lk_value *at_least(lk_value *x, double value)
     return lk_op_clamp(x, value, INFINITY);
 }
 
+static lk_value *equal(lk_value *x, double value)
+{
+    return lk_op_equal(x, lki_scalar_like(x, value));
+}
+
 typedef struct lambda {
     const char *name;
     lk_value *(*plain)(lk_value *x);
@@ -220,7 +226,7 @@ static const lambda lambdas[] = {
     {"ceil", lk_op_ceil, NULL},       {"round", lk_op_round, NULL},
     {"add", NULL, lk_op_add_scalar},  {"mul", NULL, lk_op_mul_scalar},
     {"pow", NULL, lk_op_pow_scalar},  {"min", NULL, at_most},
-    {"max", NULL, at_least},
+    {"max", NULL, at_least},          {"equal", NULL, equal},
 };
 
 typedef struct lambda_context {

@@ -1,10 +1,15 @@
 """Draws models: lists of layers as a config names them, each tried in PyTorch to learn the shape that it gives."""
+import os
+import sys
 import warnings
 
 import torch
 from torch import nn
 
 import catalogue
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../oracle"))
+from nn_transformer import LearnedPositions, RMSNorm, RotaryPositions, SinusoidalPositions, causal  # noqa: E402
 
 WIDTHS = [1, 2, 3, 5, 7, 8, 10, 13, 16, 17, 31, 32, 37, 64, 100]
 WIDE = [255, 256, 257, 260, 300, 304, 500, 512, 784, 1000, 1030]
@@ -14,7 +19,8 @@ LARGE_WIDTHS, LARGE_CHANNELS = [32, 33, 48, 64, 100, 128] + WIDE, [8, 16, 17, 32
 MOST_NUMBERS, MOST_PARAMETERS = 30000, 700000
 
 # Modules without required keys that are no function of each number alone.
-NO_ACTIVATIONS = {"Sequential", "Residual", "Flatten", "Identity", "Upsample", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d"}
+NO_ACTIVATIONS = {"Sequential", "Residual", "Flatten", "Identity", "Upsample", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d",
+                  "Transformer", "CosineSimilarity", "PairwiseDistance"}
 
 
 class Residual(nn.Sequential):
@@ -23,8 +29,40 @@ class Residual(nn.Sequential):
 
 
 class SelfAttention(nn.MultiheadAttention):
+    def __init__(self, *sizes, is_causal=False, **options):
+        super().__init__(*sizes, **options)
+        self.is_causal = is_causal
+
     def forward(self, x):
-        return super().forward(x, x, x, need_weights=False)[0]
+        mask = causal(x.shape[1 if self.batch_first else 0]) if self.is_causal else None
+        return super().forward(x, x, x, need_weights=False, attn_mask=mask)[0]
+
+
+class EncoderLayer(nn.TransformerEncoderLayer):
+    def __init__(self, *sizes, is_causal=False, **options):
+        super().__init__(*sizes, **options)
+        self.is_causal = is_causal
+
+    def forward(self, x, src_mask=None, src_key_padding_mask=None):
+        length = x.shape[1 if self.self_attn.batch_first else 0]
+        return super().forward(x, causal(length) if self.is_causal else None)
+
+
+class Encoder(nn.TransformerEncoder):
+    def __init__(self, encoder_layer, num_layers, norm=None, is_causal=False):
+        super().__init__(encoder_layer, num_layers, norm, enable_nested_tensor=False)
+        for layer in self.layers:
+            layer.is_causal = layer.is_causal or is_causal
+
+
+class Shaped(RMSNorm):
+    def __init__(self, normalized_shape, **options):
+        super().__init__((normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape, **options)
+
+
+class Rotary(RotaryPositions):
+    def __init__(self, num_heads=1, features=None, **options):
+        super().__init__(num_heads, features, **options)
 
 
 def recurrent(base):
@@ -48,7 +86,9 @@ class LSTMCell(nn.LSTMCell):
         return super().forward(x)[0]
 
 
-OWN = {"Residual": Residual, "MultiheadAttention": SelfAttention, "LSTMCell": LSTMCell,
+OWN = {"Residual": Residual, "MultiheadAttention": SelfAttention, "LSTMCell": LSTMCell, "TransformerEncoderLayer": EncoderLayer,
+       "TransformerEncoder": Encoder, "RMSNorm": Shaped, "LearnedPositions": LearnedPositions,
+       "SinusoidalPositions": SinusoidalPositions, "RotaryPositions": Rotary,
        **{base.__name__: recurrent(base) for base in (nn.LSTM, nn.GRU, nn.RNN)}}
 
 
@@ -228,8 +268,30 @@ class Drawer:
         if kind != "TransformerEncoder":
             return layer
         spec = {"_target_": kind, "encoder_layer": layer, "num_layers": self.rng.choice([1, 2])}
+        self.maybe(spec, "is_causal", [True, False], 0.3)
         if self.rng.random() < 0.4:
             spec["norm"] = {"_target_": "LayerNorm", "normalized_shape": shape[-1]}
+        return spec
+
+    def positions(self, shape):
+        kind = self.rng.choice(["LearnedPositions", "SinusoidalPositions", "RotaryPositions"])
+        if kind == "LearnedPositions":
+            spec = {"_target_": kind, "max_len": shape[0] + self.rng.choice([0, 3]), "features": shape[1]}
+            self.maybe(spec, "std", [0.02, 0.5])
+            return spec
+        if kind == "SinusoidalPositions":
+            return {"_target_": kind}
+        heads = self.rng.choice(divisors(shape[-1]))
+        spec = {"_target_": kind, "num_heads": heads}
+        self.maybe(spec, "base", [100.0, 10000.0])
+        self.maybe(spec, "interleaved", [True, False])
+        self.maybe(spec, "features", [2 * (shape[-1] // heads // 4)] if shape[-1] // heads >= 4 else [2], 0.3)
+        return spec
+
+    def rms_norm(self, shape):
+        spec = {"_target_": "RMSNorm", "normalized_shape": shape[-1]}
+        self.maybe(spec, "eps", [1e-5, 1e-2])
+        self.maybe(spec, "elementwise_affine", [True, False])
         return spec
 
     def recurrent(self, shape):
@@ -287,8 +349,9 @@ class Drawer:
             families += [self.linear] * 6
         if len(shape) <= 2:
             families += [self.recurrent] * (3 if len(shape) == 2 else 1)
+        families += [self.rms_norm]
         if len(shape) == 2:
-            families += [self.attention] * 2
+            families += [self.attention] * 2 + [self.positions]
         return self.rng.choice(families)(shape)
 
     def layers(self, shape, count, whole, first=()):

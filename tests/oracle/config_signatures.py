@@ -24,6 +24,12 @@ OURS = {
     "RAdam": {"maximize"},
     "LSTM": {"returns"},
     "GRU": {"returns"},
+    "MultiheadAttention": {"is_causal"},
+    "TransformerEncoderLayer": {"is_causal"},
+    "TransformerEncoder": {"is_causal"},
+    "TransformerDecoderLayer": {"is_causal"},
+    "TransformerDecoder": {"is_causal"},
+    "Transformer": {"is_causal"},
     "RNN": {"returns", "nonlinearity"},  # in PyTorch 1.13 one of **kwargs
 }
 # PyTorch's own that nothing here can mean: devices and dtypes, closures, and switches of its implementation.

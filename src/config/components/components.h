@@ -112,6 +112,7 @@ typedef struct lki_plain_callback {
 lk_status lki_build_plain_callback(const lk_component *self, lk_args *args, void **out);
 
 extern const lk_component lki_module_components[];
+extern const lk_component lki_transformer_components[];
 extern const lk_component lki_window_components[];
 extern const lk_component lki_node_components[];
 extern const lk_component lki_zoo_components[];

@@ -182,39 +182,18 @@ static lk_status build_softplus(const lk_component *self, lk_args *args, void **
 static lk_status build_attention(const lk_component *self, lk_args *args, void **out)
 {
     lk_multihead_attention_options options = {
-        LK_SIZE(lk_multihead_attention_options), .dropout = lk_arg_float(args, "dropout"),
-        .no_bias = !lk_arg_bool(args, "bias"),   .kdim = lk_arg_int(args, "kdim"),
-        .vdim = lk_arg_int(args, "vdim"),        .batch_first = lk_arg_bool(args, "batch_first"),
+        LK_SIZE(lk_multihead_attention_options),
+        .dropout = lk_arg_float(args, "dropout"),
+        .no_bias = !lk_arg_bool(args, "bias"),
+        .kdim = lk_arg_int(args, "kdim"),
+        .vdim = lk_arg_int(args, "vdim"),
+        .batch_first = lk_arg_bool(args, "batch_first"),
+        .is_causal = lk_arg_bool(args, "is_causal"),
     };
     (void)self;
     return lki_built(lk_multihead_attention_with(lk_arg_int64(args, "embed_dim"),
                                                  lk_arg_int64(args, "num_heads"), &options),
                      out);
-}
-
-static lk_status build_encoder_layer(const lk_component *self, lk_args *args, void **out)
-{
-    lk_transformer_encoder_layer_options options = {
-        LK_SIZE(lk_transformer_encoder_layer_options),
-        .dim_feedforward = lk_arg_int(args, "dim_feedforward"),
-        .dropout = lki_number_meant(lk_arg_float(args, "dropout")),
-        .activation =
-            strcmp(lk_arg_string(args, "activation"), "gelu") ? LK_TRANSFORMER_RELU : LK_TRANSFORMER_GELU,
-        .layer_norm_eps = lki_number_meant(lk_arg_float(args, "layer_norm_eps")),
-        .batch_first = lk_arg_bool(args, "batch_first"),
-        .norm_first = lk_arg_bool(args, "norm_first"),
-    };
-    (void)self;
-    return lki_built(lk_transformer_encoder_layer_with(lk_arg_int64(args, "d_model"),
-                                                       lk_arg_int64(args, "nhead"), &options),
-                     out);
-}
-
-static lk_status build_encoder(const lk_component *self, lk_args *args, void **out)
-{
-    lk_module *norm = lk_arg_take(args, "norm"), *layer = lk_arg_take(args, "encoder_layer");
-    (void)self;
-    return lki_built(lk_transformer_encoder(layer, lk_arg_int(args, "num_layers"), .norm = norm), out);
 }
 
 /* LSTM, GRU and RNN; a key that a layer lacks is not in its table. */
@@ -334,26 +313,9 @@ static const lk_parameter attention_parameters[] = {
     LKI_INT("kdim", LKI_OPTIONAL, "size of the keys; embed_dim where left out"),
     LKI_INT("vdim", LKI_OPTIONAL, "size of the values; embed_dim where left out"),
     LKI_BOOL("batch_first", "false", "the input is (batch, sequence, feature)"),
+    LKI_BOOL("is_causal", "false", "query i sees keys 0 to i"),
     {0},
 };
-static const lk_parameter encoder_layer_parameters[] = {
-    LKI_INT("d_model", LKI_REQUIRED, "size of the features"),
-    LKI_INT("nhead", LKI_REQUIRED, "heads of the attention"),
-    LKI_INT("dim_feedforward", "2048", "size of the inner layer"),
-    LKI_FLOAT("dropout", "0.1", "how many values become zero"),
-    LKI_CHOICE("activation", "relu", "relu|gelu", "of the inner layer"),
-    LKI_FLOAT("layer_norm_eps", "1e-5", "added to the variance"),
-    LKI_BOOL("batch_first", "false", "the input is (batch, sequence, feature)"),
-    LKI_BOOL("norm_first", "false", "normalise before attention and inner layer instead of after"),
-    {0},
-};
-static const lk_parameter encoder_parameters[] = {
-    LKI_OBJECT("encoder_layer", MODULE, LKI_REQUIRED, "the layer of which all are copies"),
-    LKI_INT("num_layers", LKI_REQUIRED, "how many"),
-    LKI_OBJECT("norm", MODULE, LKI_OPTIONAL, "a normalisation after the last one"),
-    {0},
-};
-
 #define RECURRENT_SIZES                                                                                      \
     LKI_INT("input_size", LKI_REQUIRED, "size of the input's last axis"),                                    \
         LKI_INT("hidden_size", LKI_REQUIRED, "units per layer and direction")
@@ -463,11 +425,7 @@ const lk_component lki_module_components[] = {
     {"RNNCell", "torch.nn.RNNCell", LK_KIND_MODULE, "One step of an RNN from a state of zero.",
      RECURRENT_CELL(rnn_cell_parameters, lk_rnn_cell_with)},
     {"MultiheadAttention", "torch.nn.MultiheadAttention", LK_KIND_MODULE,
-     "Attention of a sequence to itself.", .parameters = attention_parameters, .build = build_attention},
-    {"TransformerEncoderLayer", "torch.nn.TransformerEncoderLayer", LK_KIND_MODULE,
-     "Attention and an inner layer, each with a residual and a normalisation.",
-     .parameters = encoder_layer_parameters, .build = build_encoder_layer},
-    {"TransformerEncoder", "torch.nn.TransformerEncoder", LK_KIND_MODULE,
-     "Encoder layers one after the other.", .parameters = encoder_parameters, .build = build_encoder},
+     "Attention of a query to key and value, or of a sequence to itself.", .parameters = attention_parameters,
+     .build = build_attention},
     {0},
 };

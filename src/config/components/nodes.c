@@ -225,7 +225,7 @@ static lk_status build_lambda(const lk_component *self, lk_args *args, void **ou
     if (lk_arg_given(args, "lambda_fn"))
         return lki_built(lk_lambda_module(lk_arg_take(args, "lambda_fn")), out);
     const char *function = lk_arg_string(args, "function");
-    bool takes_value = lki_choice_index("add|mul|pow|min|max", function) >= 0;
+    bool takes_value = lki_choice_index("add|mul|pow|min|max|equal", function) >= 0;
     if (takes_value != lk_arg_given(args, "value"))
         return lki_fail(LK_ERR_CONFIG, "value: %s %s", function, takes_value ? "needs one" : "takes none");
     return lki_built(lk_lambda(function, lk_arg_float(args, "value")), out);
@@ -290,9 +290,10 @@ static const lk_parameter lambda_parameters[] = {
     LKI_OBJECT("lambda_fn", MODULE, LKI_OPTIONAL, "instead of `function`: a module without parameters"),
     LKI_CHOICE("function", LKI_OPTIONAL,
                "abs|neg|exp|log|sqrt|rsqrt|reciprocal|square|sin|cos|erf|tanh|sigmoid|relu|silu|gelu|sign|"
-               "floor|ceil|round|add|mul|pow|min|max",
+               "floor|ceil|round|add|mul|pow|min|max|equal",
                "what becomes of each element"),
-    LKI_FLOAT("value", LKI_OPTIONAL, "the number of add, mul, pow, min (at most it) and max (at least it)"),
+    LKI_FLOAT("value", LKI_OPTIONAL,
+              "the number of add, mul, pow, min (at most it), max (at least it) and equal"),
     {0},
 };
 
