@@ -34,6 +34,12 @@ typedef struct lk_metric_callback_options {
     bool compute_per_class_metrics; /* precision, recall, F1, support, AUC */
     const char *const *class_names; /* confusion matrix */
     bool normalize;                 /* confusion matrix */
+    const double *class_weights;    /* IoU, Dice, Trevsky: num_classes weights */
+    int num_bins;                   /* calibration error */
+    double ignore_index;            /* perplexity, BLEU */
+    double alpha, beta;             /* Trevsky */
+    int max_order;                  /* BLEU */
+    bool smooth;                    /* BLEU */
 } lk_metric_callback_options;
 
 #define lk_accuracy_callback(...)                                                                            \
@@ -45,12 +51,31 @@ typedef struct lk_metric_callback_options {
 #define lk_multilabel_precision_recall_f1_support_callback(...)                                              \
     LK_CALL0_(lk_multilabel_precision_recall_f1_support_callback_with, lk_metric_callback_options,           \
               __VA_ARGS__)
-#define lk_auc_callback(...)  LK_CALL0_(lk_auc_callback_with, lk_metric_callback_options, __VA_ARGS__)
-#define lk_r2_callback(...)   LK_CALL0_(lk_r2_callback_with, lk_metric_callback_options, __VA_ARGS__)
-#define lk_mse_callback(...)  LK_CALL0_(lk_mse_callback_with, lk_metric_callback_options, __VA_ARGS__)
-#define lk_mae_callback(...)  LK_CALL0_(lk_mae_callback_with, lk_metric_callback_options, __VA_ARGS__)
-#define lk_iou_callback(...)  LK_CALL0_(lk_iou_callback_with, lk_metric_callback_options, __VA_ARGS__)
-#define lk_dice_callback(...) LK_CALL0_(lk_dice_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_auc_callback(...)     LK_CALL0_(lk_auc_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_r2_callback(...)      LK_CALL0_(lk_r2_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_mse_callback(...)     LK_CALL0_(lk_mse_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_mae_callback(...)     LK_CALL0_(lk_mae_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_iou_callback(...)     LK_CALL0_(lk_iou_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_dice_callback(...)    LK_CALL0_(lk_dice_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_trevsky_callback(...) LK_CALL0_(lk_trevsky_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_average_precision_callback(...)                                                                   \
+    LK_CALL0_(lk_average_precision_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_cohen_kappa_callback(...)                                                                         \
+    LK_CALL0_(lk_cohen_kappa_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_matthews_callback(...)                                                                            \
+    LK_CALL0_(lk_matthews_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_calibration_error_callback(...)                                                                   \
+    LK_CALL0_(lk_calibration_error_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_perplexity_callback(...)                                                                          \
+    LK_CALL0_(lk_perplexity_callback_with, lk_metric_callback_options, __VA_ARGS__)
+#define lk_bleu_callback(...) LK_CALL0_(lk_bleu_callback_with, lk_metric_callback_options, __VA_ARGS__)
+lk_callback *lk_trevsky_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_average_precision_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_cohen_kappa_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_matthews_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_calibration_error_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_perplexity_callback_with(const lk_metric_callback_options *options);
+lk_callback *lk_bleu_callback_with(const lk_metric_callback_options *options);
 /* Writes a picture and a CSV file per loader and epoch to logdir/confusion_matrix, and prints the
  * matrix if the run is verbose. */
 #define lk_confusion_matrix_callback(...)                                                                    \

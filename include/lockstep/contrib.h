@@ -37,6 +37,199 @@ typedef struct lk_triplet_margin_loss_with_sampler_options {
 lk_criterion *
 lk_triplet_margin_loss_with_sampler_with(const lk_triplet_margin_loss_with_sampler_options *options);
 
+/* How the scores of the classes become one. */
+typedef enum lk_region_mode {
+    LK_REGION_MACRO,    /* their mean */
+    LK_REGION_MICRO,    /* all classes count as one */
+    LK_REGION_WEIGHTED, /* their sum with `weights` */
+} lk_region_mode;
+
+typedef struct lk_region_loss_options {
+    size_t struct_size;
+    double class_dim; /* 1; a whole number, which may be negative */
+    lk_region_mode mode;
+    const double *weights; /* one number per class, copied */
+    int weight_count;
+    double eps;   /* 1e-7 */
+    double alpha; /* Trevsky: required, between 0 and 1. The weight of false negatives */
+    double beta;  /* Trevsky: 1 - alpha. The weight of false positives */
+    double gamma; /* FocalTrevsky: 4 / 3 */
+} lk_region_loss_options;
+/* 1 - score, of probabilities and masks (samples, classes, ...) of one shape. With the sums
+ * tp = sum(x t), fp = sum(x (1 - t)) and fn = sum((1 - x) t) of each class, the scores are
+ *
+ *     Dice           2 tp / (2 tp + fp + fn + eps)
+ *     SmoothingDice  2 tp / (sum(x^2) + sum(t^2) + eps)
+ *     IoU            tp / (tp + fp + fn + eps)
+ *     Trevsky        tp / (tp + beta fp + alpha fn + eps)
+ *
+ * A class without anything in x and t has the score 1 (SmoothingDice: 0). FocalTrevsky is the mean
+ * of (1 - Trevsky)^gamma over the samples, each by itself. */
+#define lk_dice_loss(...) LK_CALL0_(lk_dice_loss_with, lk_region_loss_options, __VA_ARGS__)
+#define lk_smoothing_dice_loss(...)                                                                          \
+    LK_CALL0_(lk_smoothing_dice_loss_with, lk_region_loss_options, __VA_ARGS__)
+#define lk_iou_loss(...)           LK_CALL0_(lk_iou_loss_with, lk_region_loss_options, __VA_ARGS__)
+#define lk_trevsky_loss(...)       LK_CALL0_(lk_trevsky_loss_with, lk_region_loss_options, __VA_ARGS__)
+#define lk_focal_trevsky_loss(...) LK_CALL0_(lk_focal_trevsky_loss_with, lk_region_loss_options, __VA_ARGS__)
+lk_criterion *lk_dice_loss_with(const lk_region_loss_options *options);
+lk_criterion *lk_smoothing_dice_loss_with(const lk_region_loss_options *options);
+lk_criterion *lk_iou_loss_with(const lk_region_loss_options *options);
+lk_criterion *lk_trevsky_loss_with(const lk_region_loss_options *options);
+lk_criterion *lk_focal_trevsky_loss_with(const lk_region_loss_options *options);
+
+typedef struct lk_focal_loss_options {
+    size_t struct_size;
+    bool has_ignore; /* targets equal to `ignore` do not count */
+    int64_t ignore;
+    bool reduced;     /* the reduced focal loss: its weight is 1 below `threshold` */
+    double gamma;     /* 2 */
+    double alpha;     /* 0.25. The weight of positives; not of the reduced loss */
+    bool no_alpha;    /* positives and negatives weigh the same */
+    double threshold; /* 0.5 */
+    lk_reduction reduction;
+} lk_focal_loss_options;
+/* Logits of any shape against 0 and 1: (1 - p)^gamma times the cross-entropy, where p is the
+ * probability of the target. Of several classes, logits (samples, classes) against classes
+ * (samples): the sum over the classes, each against the others. */
+#define lk_focal_loss_binary(...) LK_CALL0_(lk_focal_loss_binary_with, lk_focal_loss_options, __VA_ARGS__)
+#define lk_focal_loss_multi_class(...)                                                                       \
+    LK_CALL0_(lk_focal_loss_multi_class_with, lk_focal_loss_options, __VA_ARGS__)
+lk_criterion *lk_focal_loss_binary_with(const lk_focal_loss_options *options);
+lk_criterion *lk_focal_loss_multi_class_with(const lk_focal_loss_options *options);
+
+typedef struct lk_lovasz_loss_options {
+    size_t struct_size;
+    bool per_image;  /* the mean over the samples, each by itself */
+    bool has_ignore; /* targets equal to `ignore` do not count */
+    int64_t ignore;
+} lk_lovasz_loss_options;
+/* Lovasz's extension of the Jaccard loss. Binary: logits and targets (samples, ...). Multi-label:
+ * (samples, labels, ...), the mean over the labels. Multi-class: probabilities (samples, classes,
+ * height, width) or (samples, height, width) against classes (samples, height, width), the mean
+ * over the classes that are present. */
+#define lk_lovasz_loss_binary(...) LK_CALL0_(lk_lovasz_loss_binary_with, lk_lovasz_loss_options, __VA_ARGS__)
+#define lk_lovasz_loss_multi_class(...)                                                                      \
+    LK_CALL0_(lk_lovasz_loss_multi_class_with, lk_lovasz_loss_options, __VA_ARGS__)
+#define lk_lovasz_loss_multi_label(...)                                                                      \
+    LK_CALL0_(lk_lovasz_loss_multi_label_with, lk_lovasz_loss_options, __VA_ARGS__)
+lk_criterion *lk_lovasz_loss_binary_with(const lk_lovasz_loss_options *options);
+lk_criterion *lk_lovasz_loss_multi_class_with(const lk_lovasz_loss_options *options);
+lk_criterion *lk_lovasz_loss_multi_label_with(const lk_lovasz_loss_options *options);
+
+typedef struct lk_contrastive_loss_options {
+    size_t struct_size;
+    double tau;             /* NTXent, SupervisedContrastive: required, the temperature */
+    double margin;          /* CircleLoss: required. ContrastiveDistance: 1. Triplets: 0.3 */
+    double gamma;           /* CircleLoss: required, the scale */
+    bool outside;           /* SupervisedContrastive: the mean outside of the logarithm */
+    double offdiag_lambda;  /* BarlowTwins: 1 */
+    double eps;             /* BarlowTwins: 1e-12 */
+    lk_reduction reduction; /* not of losses that are one number by nature */
+} lk_contrastive_loss_options;
+/* Of two views (samples, width) each, of which row i belongs to row i: the normalised-temperature
+ * cross-entropy of all 2 n rows, and BarlowTwins of their cross-correlation. */
+#define lk_nt_xent_loss(...) LK_CALL0_(lk_nt_xent_loss_with, lk_contrastive_loss_options, __VA_ARGS__)
+#define lk_barlow_twins_loss(...)                                                                            \
+    LK_CALL0_(lk_barlow_twins_loss_with, lk_contrastive_loss_options, __VA_ARGS__)
+lk_criterion *lk_nt_xent_loss_with(const lk_contrastive_loss_options *options);
+lk_criterion *lk_barlow_twins_loss_with(const lk_contrastive_loss_options *options);
+/* Of embeddings (samples, width) and classes (samples). A sample that is alone in its class does
+ * not count. CircleLoss expects embeddings of length 1, and is 0 without a positive or a negative
+ * pair. */
+#define lk_supervised_contrastive_loss(...)                                                                  \
+    LK_CALL0_(lk_supervised_contrastive_loss_with, lk_contrastive_loss_options, __VA_ARGS__)
+#define lk_circle_loss(...) LK_CALL0_(lk_circle_loss_with, lk_contrastive_loss_options, __VA_ARGS__)
+/* Distances against 0 (near) and 1 (at least `margin` apart). */
+#define lk_contrastive_distance_loss(...)                                                                    \
+    LK_CALL0_(lk_contrastive_distance_loss_with, lk_contrastive_loss_options, __VA_ARGS__)
+/* Of predicted and true embeddings (samples, width): row i shall be nearest to row i. */
+#define lk_contrastive_pairwise_embedding_loss(...)                                                          \
+    LK_CALL0_(lk_contrastive_pairwise_embedding_loss_with, lk_contrastive_loss_options, __VA_ARGS__)
+#define lk_triplet_pairwise_embedding_loss(...)                                                              \
+    LK_CALL0_(lk_triplet_pairwise_embedding_loss_with, lk_contrastive_loss_options, __VA_ARGS__)
+lk_criterion *lk_supervised_contrastive_loss_with(const lk_contrastive_loss_options *options);
+lk_criterion *lk_circle_loss_with(const lk_contrastive_loss_options *options);
+lk_criterion *lk_contrastive_distance_loss_with(const lk_contrastive_loss_options *options);
+lk_criterion *lk_contrastive_pairwise_embedding_loss_with(const lk_contrastive_loss_options *options);
+lk_criterion *lk_triplet_pairwise_embedding_loss_with(const lk_contrastive_loss_options *options);
+
+typedef struct lk_embedding_margin_loss_options {
+    size_t struct_size;
+    double alpha;               /* 0.2 */
+    double beta;                /* 1 */
+    const int64_t *skip_labels; /* pairs of two of these classes do not count: -1 */
+    int skip_label_count;
+} lk_embedding_margin_loss_options;
+/* MarginLoss of embeddings and classes: the squared distance of normalised embeddings shall be
+ * below beta - alpha in one class, and above beta + alpha else. */
+#define lk_embedding_margin_loss(...)                                                                        \
+    LK_CALL0_(lk_embedding_margin_loss_with, lk_embedding_margin_loss_options, __VA_ARGS__)
+lk_criterion *lk_embedding_margin_loss_with(const lk_embedding_margin_loss_options *options);
+
+/* ---- Losses of recommendations ---- */
+
+/* Of the scores of positives and negatives of one shape, with s = positive - negative: the mean of
+ * -log(gamma + sigmoid(s)), of 1 - sigmoid(positive) + sigmoid(negative), and of max(0, 1 - s).
+ * AdaptiveHinge takes the highest of several negatives, (negatives, ...). */
+typedef struct lk_bpr_loss_options {
+    size_t struct_size;
+    double gamma; /* 1e-10 */
+} lk_bpr_loss_options;
+#define lk_bpr_loss(...) LK_CALL0_(lk_bpr_loss_with, lk_bpr_loss_options, __VA_ARGS__)
+lk_criterion *lk_bpr_loss_with(const lk_bpr_loss_options *options);
+lk_criterion *lk_logistic_loss(void);
+lk_criterion *lk_hinge_loss(void);
+lk_criterion *lk_adaptive_hinge_loss(void);
+
+typedef struct lk_warp_loss_options {
+    size_t struct_size;
+    int64_t max_num_trials; /* the number of labels less 1 */
+} lk_warp_loss_options;
+/* The weighted approximate-rank pairwise loss of scores (samples, labels) and targets of 1 and 0 of
+ * the same shape, of which the first 1 of a row counts. Negatives are drawn without putting them
+ * back, in the order of one uniform number per score, until one scores higher than the positive
+ * less 1. If that took k draws, the loss is
+ * log(floor((labels - 1) / k)) (1 - positive + negative). */
+#define lk_warp_loss(...) LK_CALL0_(lk_warp_loss_with, lk_warp_loss_options, __VA_ARGS__)
+lk_criterion *lk_warp_loss_with(const lk_warp_loss_options *options);
+
+/* ---- Losses of regression, and others ---- */
+
+typedef struct lk_contrib_regression_options {
+    size_t struct_size;
+    double clip_delta;      /* HuberLossV0, QuantileRegression: 1 */
+    int num_atoms;          /* QuantileRegression: 51 */
+    double width;           /* WingLoss: 5 */
+    double curvature;       /* WingLoss: 0.5 */
+    lk_reduction reduction; /* HuberLossV0, WingLoss */
+} lk_contrib_regression_options;
+/* HuberLossV0: the mean along axis 1, then the reduction. QuantileRegression: predicted and true
+ * atoms (samples, atoms) each. RSquare: 1 - MSE / variance of the targets. */
+#define lk_huber_loss_v0(...) LK_CALL0_(lk_huber_loss_v0_with, lk_contrib_regression_options, __VA_ARGS__)
+#define lk_quantile_regression_loss(...)                                                                     \
+    LK_CALL0_(lk_quantile_regression_loss_with, lk_contrib_regression_options, __VA_ARGS__)
+#define lk_wing_loss(...) LK_CALL0_(lk_wing_loss_with, lk_contrib_regression_options, __VA_ARGS__)
+lk_criterion *lk_huber_loss_v0_with(const lk_contrib_regression_options *options);
+lk_criterion *lk_quantile_regression_loss_with(const lk_contrib_regression_options *options);
+lk_criterion *lk_wing_loss_with(const lk_contrib_regression_options *options);
+lk_criterion *lk_r_square_loss(void);
+
+typedef struct lk_contrib_entropy_options {
+    size_t struct_size;
+    bool no_size_average; /* NaiveCrossEntropy: the sum over the samples */
+    double alpha, beta;   /* SymmetricCrossEntropy: 1 each */
+} lk_contrib_entropy_options;
+/* NaiveCrossEntropy: logits against probabilities (samples, classes). SymmetricCrossEntropy:
+ * probabilities (samples, classes) against classes. MeanOutput: the mean of the prediction,
+ * whatever the target is. */
+#define lk_naive_cross_entropy_loss(...)                                                                     \
+    LK_CALL0_(lk_naive_cross_entropy_loss_with, lk_contrib_entropy_options, __VA_ARGS__)
+#define lk_symmetric_cross_entropy_loss(...)                                                                 \
+    LK_CALL0_(lk_symmetric_cross_entropy_loss_with, lk_contrib_entropy_options, __VA_ARGS__)
+lk_criterion *lk_naive_cross_entropy_loss_with(const lk_contrib_entropy_options *options);
+lk_criterion *lk_symmetric_cross_entropy_loss_with(const lk_contrib_entropy_options *options);
+lk_criterion *lk_mean_output_loss(void);
+
 /* ---- Layers ---- */
 
 /* A layer that is one function of its input, given as a module without parameters: Lambda. Owns the

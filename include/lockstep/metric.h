@@ -61,15 +61,22 @@ typedef struct lk_metric_options {
     int topk[LK_MAX_TOPK];
     /* Multilabel: 0.5. IoU and Dice: none, which gives soft scores. */
     double threshold;
-    bool from_logits; /* multilabel, IoU, Dice: apply a sigmoid first */
+    bool from_logits; /* multilabel, IoU, Dice: apply a sigmoid first. Calibration: softmax */
     /* Precision, recall, F1, hitrate: the value of 0/0. */
     double zero_division;
-    /* Precision, recall, F1, support and AUC: report ".../class_00" too. */
+    /* Accuracy, precision, recall, F1, support, AUC, average precision: report ".../class_00" too.
+     * Of accuracy it is the share of the class's samples that are right, and ".../_macro" the mean
+     * over the classes that occur. */
     bool compute_per_class_metrics;
     /* Confusion matrix, IoU, Dice: num_classes names; class_00, ... */
     const char *const *class_names;
     const double *class_weights; /* IoU, Dice: num_classes weights for ".../_weighted" */
     bool normalize;              /* confusion matrix: rows sum to one */
+    int num_bins;                /* calibration error: 15 */
+    double ignore_index;         /* perplexity, BLEU: the target that does not count; none */
+    double alpha, beta;          /* Trevsky: alpha is required, beta is 1 - alpha */
+    int max_order;               /* BLEU: the longest n-grams; 4 */
+    bool smooth;                 /* BLEU: one more n-gram of each order above 1 */
 } lk_metric_options;
 
 /* accuracy01, accuracy01/std, accuracy03, ... The target is among the best k if fewer than k
@@ -115,6 +122,49 @@ lk_metric *lk_mae_metric_with(const lk_metric_options *options);
 lk_metric *lk_iou_metric_with(const lk_metric_options *options);
 #define lk_dice_metric(...) LK_CALL0_(lk_dice_metric_with, lk_metric_options, __VA_ARGS__)
 lk_metric *lk_dice_metric_with(const lk_metric_options *options);
+
+/* trevsky, trevsky/_macro, ...: tp / (tp + beta fp + alpha fn), in the same form. */
+#define lk_trevsky_metric(...) LK_CALL0_(lk_trevsky_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_trevsky_metric_with(const lk_metric_options *options);
+
+/* average_precision (the macro average), average_precision/_macro, /_micro, /_weighted: the area
+ * under the steps of the precision-recall curve, one class against the rest. A class without
+ * positives has none: its value is NaN, and the averages leave it out. Targets are as for the AUC.
+ */
+#define lk_average_precision_metric(...)                                                                     \
+    LK_CALL0_(lk_average_precision_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_average_precision_metric_with(const lk_metric_options *options);
+/* Returns the curve of one class over all batches: (points, 3) f64 with precision, recall and
+ * threshold, by rising threshold. The last row is 1, 0, infinity, as the curve of scikit-learn
+ * ends. The caller frees it. NULL on failure. */
+lk_tensor *lk_precision_recall_curve(const lk_metric *average_precision, int64_t class_index);
+
+/* cohen_kappa, and matthews: how far predicted and true classes agree beyond chance, of the class
+ * that scores highest. Kappa is NaN if both are always one and the same class; Matthews's
+ * correlation is then 0. */
+#define lk_cohen_kappa_metric(...) LK_CALL0_(lk_cohen_kappa_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_cohen_kappa_metric_with(const lk_metric_options *options);
+#define lk_matthews_metric(...) LK_CALL0_(lk_matthews_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_matthews_metric_with(const lk_metric_options *options);
+
+/* ece, mce: the expected and the largest calibration error. Samples are put into num_bins bins of
+ * equal width by their highest probability; a bin's error is the distance of its mean probability
+ * to its accuracy. A probability between two bins belongs to the upper one. */
+#define lk_calibration_error_metric(...)                                                                     \
+    LK_CALL0_(lk_calibration_error_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_calibration_error_metric_with(const lk_metric_options *options);
+
+/* perplexity: exp of the mean of -log p(target). Outputs are logits (samples, classes, ...), and
+ * targets classes (samples, ...), as for the cross-entropy. */
+#define lk_perplexity_metric(...) LK_CALL0_(lk_perplexity_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_perplexity_metric_with(const lk_metric_options *options);
+
+/* bleu, of the whole pass: the geometric mean of the precisions of n-grams up to max_order, times
+ * the penalty for brevity. Outputs are tokens (samples, length), or logits (samples, tokens,
+ * length) of which the highest counts; targets are tokens (samples, any length), one reference per
+ * sample. Tokens equal to ignore_index are left out of both. */
+#define lk_bleu_metric(...) LK_CALL0_(lk_bleu_metric_with, lk_metric_options, __VA_ARGS__)
+lk_metric *lk_bleu_metric_with(const lk_metric_options *options);
 
 /* Recommendations: hitrate01, hitrate01/std, hitrate03, ... for every k of topk (1), and the same
  * for mrr, map and ndcg. Outputs (samples, items) order the items of each sample, equal scores in

@@ -36,7 +36,14 @@ static const char *const *names_of(const lk_metric *metric)
                  {"hitrate", {"hitrate*"}},
                  {"mrr", {"mrr*"}},
                  {"map", {"map*"}},
-                 {"ndcg", {"ndcg*"}}};
+                 {"ndcg", {"ndcg*"}},
+                 {"trevsky", {"trevsky*"}},
+                 {"average_precision", {"average_precision*"}},
+                 {"cohen_kappa", {"cohen_kappa"}},
+                 {"matthews", {"matthews"}},
+                 {"calibration_error", {"ece", "mce"}},
+                 {"perplexity", {"perplexity"}},
+                 {"bleu", {"bleu"}}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(metric->kind->name, known[i].kind) == 0) return known[i].names;
     return NULL;
@@ -177,7 +184,14 @@ lk_metric_options lki_metric_callback_options(const lk_metric_callback_options *
                               .zero_division = options->zero_division,
                               .compute_per_class_metrics = options->compute_per_class_metrics,
                               .class_names = options->class_names,
-                              .normalize = options->normalize};
+                              .class_weights = options->class_weights,
+                              .normalize = options->normalize,
+                              .num_bins = options->num_bins,
+                              .ignore_index = options->ignore_index,
+                              .alpha = options->alpha,
+                              .beta = options->beta,
+                              .max_order = options->max_order,
+                              .smooth = options->smooth};
     memcpy(made.topk, options->topk, sizeof made.topk);
     return made;
 }
@@ -205,3 +219,10 @@ DEFINE_METRIC_CALLBACK(hitrate)
 DEFINE_METRIC_CALLBACK(mrr)
 DEFINE_METRIC_CALLBACK(map)
 DEFINE_METRIC_CALLBACK(ndcg)
+DEFINE_METRIC_CALLBACK(trevsky)
+DEFINE_METRIC_CALLBACK(average_precision)
+DEFINE_METRIC_CALLBACK(cohen_kappa)
+DEFINE_METRIC_CALLBACK(matthews)
+DEFINE_METRIC_CALLBACK(calibration_error)
+DEFINE_METRIC_CALLBACK(perplexity)
+DEFINE_METRIC_CALLBACK(bleu)

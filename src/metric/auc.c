@@ -1,32 +1,22 @@
 #include "base/take.h"
-#include "metric/metric.h"
-#include "metric/rank.h"
+#include "metric/auc.h"
 
 #include <stdio.h>
 #include <string.h>
 
-typedef struct auc_metric {
-    lk_metric base;
-    lki_metric_array scores; /* f32 (samples, classes) */
-    lki_metric_array labels; /* i32: one class index a sample, or one indicator a cell */
-    lki_metric_array cells;  /* f32, workspace: positives from the front, negatives from the back */
-    lki_rank_workspace workspace;
-    bool per_class;
-} auc_metric;
-
 /* With one class the labels are indicators already, so the counts alone say which form they have. */
-static bool labels_are_indices(const auc_metric *metric)
+bool lki_auc_has_indices(const lki_auc_metric *metric)
 {
     return metric->labels.count != metric->scores.count;
 }
 
-static lk_status append_labels(auc_metric *metric, const lki_metric_batch *batch, int64_t cell_count)
+static lk_status append_labels(lki_auc_metric *metric, const lki_metric_batch *batch, int64_t cell_count)
 {
     int64_t count = batch->target_count;
     bool indices = count != cell_count;
-    if (metric->labels.count && indices != labels_are_indices(metric))
-        return lki_fail(LK_ERR_SHAPE,
-                        "auc: targets are class indices in one batch and indicators in another");
+    if (metric->labels.count && indices != lki_auc_has_indices(metric))
+        return lki_fail(LK_ERR_SHAPE, "%s: targets are class indices in one batch and indicators in another",
+                        metric->base.kind->name);
     LKI_TRY(lki_metric_array_reserve(&metric->labels, count));
     int32_t *to = (int32_t *)metric->labels.data + metric->labels.count;
     if (indices) {
@@ -41,9 +31,9 @@ static lk_status append_labels(auc_metric *metric, const lki_metric_batch *batch
     return LK_OK;
 }
 
-static lk_status auc_update(lk_metric *base, const lki_metric_batch *batch)
+lk_status lki_auc_update(lk_metric *base, const lki_metric_batch *batch)
 {
-    auc_metric *metric = (auc_metric *)base;
+    lki_auc_metric *metric = (lki_auc_metric *)base;
     const float *scores;
     LKI_TRY(lki_metric_see_classes(base, batch));
     int64_t cell_count = batch->sample_count * base->class_count;
@@ -56,23 +46,23 @@ static lk_status auc_update(lk_metric *base, const lki_metric_batch *batch)
     return LK_OK;
 }
 
-static void auc_reset(lk_metric *base)
+void lki_auc_reset(lk_metric *base)
 {
-    auc_metric *metric = (auc_metric *)base;
+    lki_auc_metric *metric = (lki_auc_metric *)base;
     metric->scores.count = metric->labels.count = 0;
 }
 
-static int auc_parts(lk_metric *base, lki_metric_part parts[LKI_METRIC_MAX_PARTS])
+int lki_auc_parts(lk_metric *base, lki_metric_part parts[LKI_METRIC_MAX_PARTS])
 {
-    auc_metric *metric = (auc_metric *)base;
+    lki_auc_metric *metric = (lki_auc_metric *)base;
     parts[0] = (lki_metric_part){LKI_METRIC_JOIN, &metric->scores, 0};
     parts[1] = (lki_metric_part){LKI_METRIC_JOIN, &metric->labels, 0};
     return 2;
 }
 
-static bool auc_is_sound(const lk_metric *base)
+bool lki_auc_is_sound(const lk_metric *base)
 {
-    const auc_metric *metric = (const auc_metric *)base;
+    const lki_auc_metric *metric = (const lki_auc_metric *)base;
     int64_t classes = base->class_count, cells = metric->scores.count, labels = metric->labels.count;
     if (classes == 0) return cells == 0 && labels == 0;
     return cells % classes == 0 && (labels == cells || labels == cells / classes);
@@ -80,13 +70,13 @@ static bool auc_is_sound(const lk_metric *base)
 
 /* Puts the class's positives at `front` upwards and its negatives at `back` downwards. Returns the number of
  * positives, or -1 where a score is NaN. */
-static int64_t split_class(const auc_metric *metric, int64_t class, int64_t sample_count, float *front,
+static int64_t split_class(const lki_auc_metric *metric, int64_t class, int64_t sample_count, float *front,
                            float *back)
 {
     const float *scores = metric->scores.data;
     const int32_t *labels = metric->labels.data;
     int64_t classes = metric->base.class_count, positives = 0, negatives = 0;
-    bool indices = labels_are_indices(metric), bad = false;
+    bool indices = lki_auc_has_indices(metric), bad = false;
     for (int64_t i = 0; i < sample_count; i++) {
         float score = scores[i * classes + class];
         bool positive = indices ? labels[i] == class : labels[i * classes + class];
@@ -121,7 +111,7 @@ typedef struct averages {
     double macro, micro, weighted;
 } averages;
 
-static lk_status compute_areas(auc_metric *metric, averages *out, double *per_class)
+static lk_status compute_areas(lki_auc_metric *metric, averages *out, double *per_class)
 {
     int64_t classes = metric->base.class_count, sample_count = metric->scores.count / classes;
     metric->cells.count = 0;
@@ -151,7 +141,7 @@ static lk_status compute_areas(auc_metric *metric, averages *out, double *per_cl
 
 static lk_status auc_compute(lk_metric *base)
 {
-    auc_metric *metric = (auc_metric *)base;
+    lki_auc_metric *metric = (lki_auc_metric *)base;
     lk_metric_value *values = base->values.items;
     int64_t classes = base->class_count;
     LKI_SCOPED double *per_class = LKI_NEW_ARRAY(double, classes);
@@ -166,54 +156,57 @@ static lk_status auc_compute(lk_metric *base)
     return LK_OK;
 }
 
-static void auc_fini(lk_metric *base)
+void lki_auc_fini(lk_metric *base)
 {
-    auc_metric *metric = (auc_metric *)base;
+    lki_auc_metric *metric = (lki_auc_metric *)base;
     lki_metric_array_fini(&metric->scores);
     lki_metric_array_fini(&metric->labels);
     lki_metric_array_fini(&metric->cells);
     lki_rank_workspace_fini(&metric->workspace);
 }
 
-static lk_status auc_set_classes(lk_metric *base, int64_t class_count)
+lk_status lki_auc_set_classes(lk_metric *base, int64_t class_count)
 {
     base->class_count = class_count;
-    for (int64_t c = 0; ((auc_metric *)base)->per_class && c < class_count; c++) {
+    for (int64_t c = 0; ((lki_auc_metric *)base)->per_class && c < class_count; c++) {
         char tail[40];
         snprintf(tail, sizeof tail, "/class_%02lld", (long long)c);
-        LKI_TRY(lki_metric_add_value(base, "auc", tail));
+        LKI_TRY(lki_metric_add_value(base, base->kind->name, tail));
     }
     return LK_OK;
 }
 
-static const lki_metric_kind auc_kind = {
-    .reads = LKI_READS_CLASSES | LKI_READS_PER_CLASS,
-    .name = "auc",
-    .update = auc_update,
-    .reset = auc_reset,
-    .parts = auc_parts,
-    .compute = auc_compute,
-    .fini = auc_fini,
-    .set_classes = auc_set_classes,
-    .is_sound = auc_is_sound,
-};
+lk_metric *lki_auc_create(const lki_metric_kind *kind, const lk_metric_options *options)
+{
+    static const char *const tails[] = {"", "/_macro", "/_micro", "/_weighted"};
+    lki_auc_metric *metric = (lki_auc_metric *)lki_metric_new(sizeof *metric, kind, options);
+    if (!metric) return NULL;
+    metric->scores.element_nbytes = metric->cells.element_nbytes = sizeof(float);
+    metric->labels.element_nbytes = sizeof(int32_t);
+    metric->per_class = options->compute_per_class_metrics;
+    lk_status status = LK_OK;
+    for (int i = 0; i < 4 && status == LK_OK; i++)
+        status = lki_metric_add_value(&metric->base, kind->name, tails[i]);
+    if (status == LK_OK && options->num_classes)
+        status = lki_auc_set_classes(&metric->base, options->num_classes);
+    if (status == LK_OK) return &metric->base;
+    lk_metric_free(&metric->base);
+    return NULL;
+}
 
 lk_metric *lk_auc_metric_with(const lk_metric_options *given)
 {
     LKI_TAKE(lk_metric_options, options, given, NULL);
-    static const char *const tails[] = {"", "/_macro", "/_micro", "/_weighted"};
-    auc_metric *metric = (auc_metric *)lki_metric_new(sizeof *metric, &auc_kind, &options);
-    if (!metric) return NULL;
-    metric->scores.element_nbytes = metric->cells.element_nbytes = sizeof(float);
-    metric->labels.element_nbytes = sizeof(int32_t);
-    metric->per_class = options.compute_per_class_metrics;
-    lk_status status = LK_OK;
-    for (int i = 0; i < 4 && status == LK_OK; i++)
-        status = lki_metric_add_value(&metric->base, "auc", tails[i]);
-    if (status == LK_OK && options.num_classes) status = auc_set_classes(&metric->base, options.num_classes);
-    if (status != LK_OK) {
-        lk_metric_free(&metric->base);
-        return NULL;
-    }
-    return &metric->base;
+    static const lki_metric_kind kind = {
+        .reads = LKI_READS_CLASSES | LKI_READS_PER_CLASS,
+        .name = "auc",
+        .update = lki_auc_update,
+        .reset = lki_auc_reset,
+        .parts = lki_auc_parts,
+        .compute = auc_compute,
+        .fini = lki_auc_fini,
+        .set_classes = lki_auc_set_classes,
+        .is_sound = lki_auc_is_sound,
+    };
+    return lki_auc_create(&kind, &options);
 }

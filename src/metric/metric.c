@@ -44,12 +44,18 @@ static lk_status check_known(const lki_metric_kind *kind, const lk_metric_option
     } given[] = {{"num_classes", options->num_classes != 0, LKI_READS_CLASSES},
                  {"topk", options->topk[0] != 0, LKI_READS_TOPK},
                  {"threshold", options->threshold != 0, LKI_READS_THRESHOLD},
-                 {"from_logits", options->from_logits, LKI_READS_THRESHOLD},
+                 {"from_logits", options->from_logits, LKI_READS_THRESHOLD | LKI_READS_LOGITS},
                  {"zero_division", options->zero_division != 0, LKI_READS_ZERO_DIVISION},
                  {"compute_per_class_metrics", options->compute_per_class_metrics, LKI_READS_PER_CLASS},
                  {"class_names", options->class_names != NULL, LKI_READS_CLASS_NAMES},
                  {"class_weights", options->class_weights != NULL, LKI_READS_CLASS_WEIGHTS},
-                 {"normalize", options->normalize, LKI_READS_NORMALIZE}};
+                 {"normalize", options->normalize, LKI_READS_NORMALIZE},
+                 {"num_bins", options->num_bins != 0, LKI_READS_BINS},
+                 {"ignore_index", options->ignore_index != 0, LKI_READS_IGNORE},
+                 {"alpha", options->alpha != 0, LKI_READS_ALPHA},
+                 {"beta", options->beta != 0, LKI_READS_ALPHA},
+                 {"max_order", options->max_order != 0, LKI_READS_ORDER},
+                 {"smooth", options->smooth, LKI_READS_ORDER}};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         if (given[i].is_given && !(kind->reads & given[i].bit))
             return lki_fail(LK_ERR_INVALID, "%s: this metric has no %s", kind->name, given[i].name);

@@ -61,6 +61,11 @@ typedef enum lki_metric_option {
     LKI_READS_CLASS_NAMES = 32,
     LKI_READS_CLASS_WEIGHTS = 64,
     LKI_READS_NORMALIZE = 128,
+    LKI_READS_LOGITS = 256, /* from_logits alone */
+    LKI_READS_BINS = 512,
+    LKI_READS_IGNORE = 1024,
+    LKI_READS_ALPHA = 2048, /* and beta */
+    LKI_READS_ORDER = 4096, /* and smooth */
 } lki_metric_option;
 
 typedef struct lki_metric_kind {

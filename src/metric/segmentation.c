@@ -17,7 +17,8 @@ typedef struct region_metric {
     double *class_weights; /* NULL without weights */
     bool binarize, from_logits;
     float cut;
-    double overlap; /* how often tp counts: 1 for IoU, 2 for Dice */
+    double overlap;     /* how often tp counts: 1 for IoU, 2 for Dice */
+    double alpha, beta; /* and how often fn and fp do: 1, but for Trevsky */
 } region_metric;
 
 static int64_t sum_count(const lk_metric *base)
@@ -97,7 +98,9 @@ static bool region_is_sound(const lk_metric *base)
 static double ratio(const region_metric *metric, double tp, double fp, double fn)
 {
     double union_of = tp + fp + fn;
-    return union_of == 0 ? 1 : metric->overlap * tp / (metric->overlap * tp + fp + fn);
+    return union_of == 0
+               ? 1
+               : metric->overlap * tp / (metric->overlap * tp + metric->beta * fp + metric->alpha * fn);
 }
 
 /* The score of each class, and their averages; `weighted` is 0 without weights. */
@@ -217,11 +220,14 @@ static lk_status set_options(region_metric *metric, const lk_metric_options *opt
     return region_set_classes(&metric->base, options->num_classes);
 }
 
-static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *options, double overlap)
+static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *options, double overlap,
+                         double alpha, double beta)
 {
     region_metric *metric = (region_metric *)lki_metric_new(sizeof *metric, kind, options);
     if (!metric) return NULL;
     metric->overlap = overlap;
+    metric->alpha = alpha;
+    metric->beta = beta;
     if (set_options(metric, options)) {
         lk_metric_free(&metric->base);
         return NULL;
@@ -229,25 +235,38 @@ static lk_metric *create(const lki_metric_kind *kind, const lk_metric_options *o
     return &metric->base;
 }
 
-#define REGION_KIND(metric_name)                                                                             \
+#define REGION_KIND(metric_name, more)                                                                       \
     {                                                                                                        \
-        .reads = LKI_READS_CLASSES | LKI_READS_THRESHOLD | LKI_READS_CLASS_NAMES | LKI_READS_CLASS_WEIGHTS,  \
+        .reads = LKI_READS_CLASSES | LKI_READS_THRESHOLD | LKI_READS_CLASS_NAMES | LKI_READS_CLASS_WEIGHTS | \
+                 (more),                                                                                     \
         .name = metric_name, .update = region_update, .reset = region_reset, .parts = region_parts,          \
         .compute = region_compute, .compute_batch = region_compute_batch, .fini = region_fini,               \
         .set_classes = region_set_classes, .is_sound = region_is_sound                                       \
     }
 
-static const lki_metric_kind iou_kind = REGION_KIND("iou");
-static const lki_metric_kind dice_kind = REGION_KIND("dice");
+static const lki_metric_kind iou_kind = REGION_KIND("iou", 0);
+static const lki_metric_kind dice_kind = REGION_KIND("dice", 0);
+static const lki_metric_kind trevsky_kind = REGION_KIND("trevsky", LKI_READS_ALPHA);
 
 lk_metric *lk_iou_metric_with(const lk_metric_options *given)
 {
     LKI_TAKE(lk_metric_options, options, given, NULL);
-    return create(&iou_kind, &options, 1);
+    return create(&iou_kind, &options, 1, 1, 1);
 }
 
 lk_metric *lk_dice_metric_with(const lk_metric_options *given)
 {
     LKI_TAKE(lk_metric_options, options, given, NULL);
-    return create(&dice_kind, &options, 2);
+    return create(&dice_kind, &options, 2, 1, 1);
+}
+
+lk_metric *lk_trevsky_metric_with(const lk_metric_options *given)
+{
+    LKI_TAKE(lk_metric_options, options, given, NULL);
+    double alpha = options.alpha, beta = lki_number_or(options.beta, 1 - alpha);
+    if (!(alpha > 0 && alpha < 1) || !(beta > 0 && beta < 1))
+        return lki_fail_null(LK_ERR_INVALID,
+                             "trevsky: alpha and beta: expected numbers between 0 and 1, found %g and %g",
+                             alpha, beta);
+    return create(&trevsky_kind, &options, 1, alpha, beta);
 }

@@ -59,6 +59,23 @@ lk_value *lki_reduced(lk_value *each, lk_reduction reduction)
                                          : lk_op_mean(each, LK_ALL_AXES, false);
 }
 
+lk_status lki_check_reduction(const char *type, lk_reduction reduction)
+{
+    if ((int)reduction >= LK_REDUCTION_MEAN && reduction <= LK_REDUCTION_NONE) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "%s: reduction: expected mean, sum or none", type);
+}
+
+lk_value *lki_target_like(lk_value *x, lk_value *target)
+{
+    char mine[128], theirs[128];
+    if (!x || !target) return NULL;
+    if (!lk_shape_equal(lk_value_shape(x), lk_value_shape(target)))
+        return lki_graph_fail(lk_value_graph(x), LK_ERR_SHAPE, "the prediction is %s and the target %s",
+                              lk_shape_format(mine, sizeof mine, lk_value_shape(x)),
+                              lk_shape_format(theirs, sizeof theirs, lk_value_shape(target)));
+    return lk_value_dtype(target) == lk_value_dtype(x) ? target : lk_op_cast(target, lk_value_dtype(x));
+}
+
 lk_criterion *lki_contrib_criterion(const char *type, lk_criterion_function forward, const void *context,
                                     size_t context_nbytes)
 {

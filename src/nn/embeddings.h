@@ -22,5 +22,9 @@ lk_value *lki_weighted_mean(lk_value *x, lk_value *weights);
 lk_criterion *lki_contrib_criterion(const char *type, lk_criterion_function forward, const void *context,
                                     size_t context_nbytes);
 lk_value *lki_reduced(lk_value *each, lk_reduction reduction);
+/* Fails unless it is mean, sum or none. */
+lk_status lki_check_reduction(const char *type, lk_reduction reduction);
+/* The target in x's dtype; fails on the graph unless it is of x's shape. */
+lk_value *lki_target_like(lk_value *x, lk_value *target);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-enum { WORLD = 4, SAMPLES = 90, CLASSES = 6, KINDS = 16 };
+enum { WORLD = 4, SAMPLES = 90, CLASSES = 6, KINDS = 24 };
 
 typedef struct world {
     pthread_barrier_t barrier;
@@ -67,6 +67,14 @@ static void make_metrics(lk_metric **metrics)
     metrics[13] = lk_mrr_metric(.topk = {1, 3});
     metrics[14] = lk_map_metric(.topk = {1, 3});
     metrics[15] = lk_ndcg_metric(.topk = {1, 3});
+    metrics[16] = lk_trevsky_metric(.alpha = 0.3, .from_logits = true);
+    metrics[17] = lk_average_precision_metric(.compute_per_class_metrics = true);
+    metrics[18] = lk_cohen_kappa_metric(.prefix = "");
+    metrics[19] = lk_matthews_metric(.prefix = "");
+    metrics[20] = lk_calibration_error_metric(.from_logits = true);
+    metrics[21] = lk_perplexity_metric(.ignore_index = 2);
+    metrics[22] = lk_accuracy_metric(.topk = {1, 2}, .compute_per_class_metrics = true);
+    metrics[23] = lk_bleu_metric(.max_order = 2);
 }
 
 static void feed(lk_metric **metrics, world *world, int begin, int end)
@@ -81,7 +89,8 @@ static void feed(lk_metric **metrics, world *world, int begin, int end)
             if (i == 3)
                 lkt_ok(lk_metric_update_value(metrics[i], world->scores[at * CLASSES], count));
             else
-                lkt_ok(lk_metric_update(metrics[i], outputs, i >= 5 ? indicators : targets));
+                lkt_ok(lk_metric_update(metrics[i], outputs,
+                                        i >= 5 && (i < 18 || i == 23) ? indicators : targets));
         }
         lk_tensor_free(outputs);
         lk_tensor_free(targets);

@@ -55,6 +55,7 @@ static void write_data(void)
     write_numbers("s", LK_F32, LK_SHAPE(16, 2, 12), 0); /* sequences, pictures, volumes */
     write_numbers("p", LK_F32, LK_SHAPE(16, 2, 7, 7), 0);
     write_numbers("q", LK_F32, LK_SHAPE(16, 2, 7, 7), 2);
+    write_numbers("m", LK_I64, LK_SHAPE(16, 7, 7), 3); /* a class per pixel */
     write_numbers("v", LK_F32, LK_SHAPE(16, 2, 5, 5, 5), 0);
     write_numbers("k", LK_I64, LK_SHAPE(16, 6), 9); /* words */
 }

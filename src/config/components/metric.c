@@ -67,6 +67,22 @@ static lk_status build_metric(const lk_component *self, lk_args *args, void **ou
         options.threshold = lki_number_meant(lk_arg_float(args, "threshold"));
     if (has(self, "from_logits")) options.from_logits = lk_arg_bool(args, "from_logits");
     if (has(self, "class_names")) LKI_TRY(read_class_names(args, &options, &names));
+    if (has(self, "num_bins")) {
+        options.num_bins = lk_arg_int(args, "num_bins");
+        if (options.num_bins < 1)
+            return lki_fail(LK_ERR_CONFIG, "num_bins: expected at least 1, found %d", options.num_bins);
+    }
+    if (has(self, "ignore_index") && lk_arg_given(args, "ignore_index"))
+        options.ignore_index = lki_number_meant(lk_arg_int(args, "ignore_index"));
+    if (has(self, "max_order")) {
+        options.max_order = lk_arg_int(args, "max_order");
+        if (options.max_order < 1)
+            return lki_fail(LK_ERR_CONFIG, "max_order: expected at least 1, found %d", options.max_order);
+    }
+    if (has(self, "smooth")) options.smooth = lk_arg_bool(args, "smooth");
+    if (has(self, "alpha")) options.alpha = lki_number_meant(lk_arg_float(args, "alpha"));
+    if (has(self, "beta") && lk_arg_given(args, "beta"))
+        options.beta = lki_number_meant(lk_arg_float(args, "beta"));
     if (has(self, "normalize")) options.normalize = lk_arg_bool(args, "normalize");
     return lki_built(kind->create(&options), out);
 }
@@ -101,11 +117,9 @@ static lk_status build_cmc(const lk_component *self, lk_args *args, void **out)
 #define CLASS_NAMES LKI_STRINGS("class_names", LKI_OPTIONAL, "the names of the classes")
 
 static const lk_parameter accuracy_parameters[] = {
-    KEYS,
-    LKI_INTS("topk", LKI_OPTIONAL, "among the best how many; 1, 3 and 5 as the classes allow"),
-    CLASSES,
-    NAMES,
-    {0}};
+    KEYS,      LKI_INTS("topk", LKI_OPTIONAL, "among the best how many; 1, 3 and 5 as the classes allow"),
+    CLASSES,   NAMES,
+    PER_CLASS, {0}};
 static const lk_parameter multilabel_accuracy_parameters[] = {
     KEYS, LKI_FLOAT("threshold", LKI_OPTIONAL, "above it a label is meant; 0.5"), NAMES, FROM_LOGITS, {0}};
 static const lk_parameter precision_parameters[] = {
@@ -126,6 +140,34 @@ static const lk_parameter region_parameters[] = {
     NAMES,
     {0},
 };
+
+static const lk_parameter trevsky_parameters[] = {
+    KEYS,
+    LKI_FLOAT("alpha", LKI_REQUIRED, "the weight of false negatives, between 0 and 1"),
+    LKI_FLOAT("beta", LKI_OPTIONAL, "the weight of false positives; 1 - alpha"),
+    CLASS_NAMES,
+    LKI_FLOAT("threshold", LKI_OPTIONAL, "above it a pixel is in; soft scores where left out"),
+    FROM_LOGITS,
+    NAMES,
+    {0},
+};
+static const lk_parameter agreement_parameters[] = {KEYS, AFFIXES, CLASSES, {0}};
+static const lk_parameter calibration_parameters[] = {
+    KEYS,
+    LKI_INT("num_bins", "15", "bins of probabilities"),
+    LKI_BOOL("from_logits", "false", "pass the outputs through a softmax first"),
+    AFFIXES,
+    CLASSES,
+    {0}};
+#define IGNORE_INDEX LKI_INT("ignore_index", LKI_OPTIONAL, "the token that does not count")
+static const lk_parameter perplexity_parameters[] = {KEYS, IGNORE_INDEX, AFFIXES, {0}};
+static const lk_parameter bleu_parameters[] = {
+    KEYS,
+    LKI_INT("max_order", "4", "the longest n-grams"),
+    LKI_BOOL("smooth", "false", "one more n-gram of each order above 1"),
+    IGNORE_INDEX,
+    AFFIXES,
+    {0}};
 
 static const lk_parameter confusion_parameters[] = {
     KEYS, CLASS_NAMES, CLASSES, LKI_BOOL("normalize", "false", "rows sum to one"), AFFIXES, {0},
@@ -187,6 +229,17 @@ const lk_component lki_metric_components[] = {
     ENTRY("MAP", "The mean average precision among the first k: map01, ...", ranking, lk_map_callback_with),
     ENTRY("NDCG", "The discounted gain of the first k, of the highest possible: ndcg01, ...", ranking,
           lk_ndcg_callback_with),
+    ENTRY("Trevsky", "The intersection over itself and the weighted errors of regions.", trevsky,
+          lk_trevsky_callback_with),
+    ENTRY("AveragePrecision",
+          "The area under the precision-recall curve: macro, micro, weighted, and per class.", auc,
+          lk_average_precision_callback_with),
+    ENTRY("CohenKappa", "How far classes agree beyond chance.", agreement, lk_cohen_kappa_callback_with),
+    ENTRY("Matthews", "The correlation of predicted and true classes.", agreement, lk_matthews_callback_with),
+    ENTRY("CalibrationError", "How far probabilities are from how often they are right: ece, mce.",
+          calibration, lk_calibration_error_callback_with),
+    ENTRY("Perplexity", "exp of the mean cross-entropy of tokens.", perplexity, lk_perplexity_callback_with),
+    ENTRY("BLEU", "How many n-grams of the outputs are in the targets.", bleu, lk_bleu_callback_with),
     {.name = "CMCScore",
      .aliases = LKI_CALLBACK_NAMES("CMCScore"),
      .kind = LK_KIND_CALLBACK,
