@@ -4,6 +4,10 @@ PRESET ?= release
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
+# What one clone has compiled, ccache finds again for another.
+export CCACHE_BASEDIR  ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
+
 .PHONY: all configure build bootstrap bootstrap-tests run test check docs manual bench install uninstall dist deb clean
 
 all: build
