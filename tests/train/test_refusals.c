@@ -18,7 +18,7 @@ static void metrics(void **state)
     REFUSED_CALLBACK("threshold", lk_accuracy_callback(.threshold = 0.5));
     REFUSED_CALLBACK("from_logits", lk_mse_callback(.from_logits = true));
     REFUSED_CALLBACK("zero_division", lk_accuracy_callback(.zero_division = 1));
-    REFUSED_CALLBACK("compute_per_class_metrics", lk_accuracy_callback(.compute_per_class_metrics = true));
+    REFUSED_CALLBACK("compute_per_class_metrics", lk_mse_callback(.compute_per_class_metrics = true));
     REFUSED_CALLBACK("normalize", lk_accuracy_callback(.normalize = true));
     REFUSED_CALLBACK("class_names", lk_accuracy_callback(.class_names = (const char *const[]){"a"}));
     REFUSED_CALLBACK("num_classes", lk_mae_callback(.num_classes = 3));
