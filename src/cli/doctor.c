@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void print_fact(const char *name, const char *text)
@@ -136,6 +137,23 @@ static void print_comms(void)
 #endif
 }
 
+#ifdef LOCKSTEP_HAVE_MPICH
+/* In a process of its own: a second MPI must not come into this one. */
+static void print_plugin_alone(lki_plugin *plugin)
+{
+    int status;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        printf("%-12s %s: %s\n", "plug-in", plugin->name, lki_plugin_open(plugin) ? "ready" : lk_error());
+        fflush(stdout);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+        printf("%-12s %s: a process that opened it ended\n", "plug-in", plugin->name);
+}
+#endif
+
 /* Each plug-in is opened, with the libraries that it needs. */
 static void print_plugins(void)
 {
@@ -144,6 +162,9 @@ static void print_plugins(void)
     for (int i = 0; plugins[i]; i++)
         printf("%-12s %s: %s\n", "plug-in", plugins[i]->name,
                lki_plugin_open(plugins[i]) ? "ready" : lk_error());
+#ifdef LOCKSTEP_HAVE_MPICH
+    print_plugin_alone(&lki_mpich);
+#endif
 }
 
 /* Who would this process be, were a run started here? */

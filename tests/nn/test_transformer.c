@@ -231,7 +231,7 @@ static void inputs_that_do_not_fit(void **state)
     for (size_t i = 0; i < sizeof cases_ / sizeof *cases_; i++) {
         lk_graph *graph = lk_graph_create(true);
         lk_value *inputs[5] = {NULL}, *y = NULL;
-        char name[8];
+        char name[16];
         for (int k = 0; k < cases_[i].count; k++) {
             snprintf(name, sizeof name, "in%d", k);
             inputs[k] = lk_graph_input(graph, name, LK_F32, cases_[i].shapes[k]);
