@@ -75,9 +75,17 @@ typedef struct lki_scope {
     const char *path; /* "encoder.0" */
 } lki_scope;
 
+/* How attention is recorded. */
+typedef enum lki_attention_form {
+    LKI_ATTENTION_AS_WRITTEN, /* lk_op_scaled_dot_product_attention as one op, layers as products */
+    LKI_ATTENTION_JOINED,     /* as one op */
+    LKI_ATTENTION_SPLIT,      /* as products, unless the scores are very large */
+} lki_attention_form;
+
 struct lk_graph {
     lki_arena arena;
     bool training;
+    lki_attention_form attention;
     lk_status status; /* the first failure of recording */
     char *error;      /* its sentence */
     lki_node *first, *last;

@@ -9,6 +9,9 @@
 
 enum { MASK = 3, KEY_MASK };
 
+/* Scores that an engine without a fast joined attention keeps in memory: 8 GiB of f32. */
+static const double MOST_SCORES = 2147483648.0;
+
 /* Heads [first, first + count) of an operand as (B, G, count / G, length, D). */
 static lk_value *grouped(const lk_attention_attr *attr, lk_value *x, int64_t first, int64_t count,
                          int64_t groups)
@@ -147,6 +150,28 @@ static lk_attention_attr attributes(const lk_attention_options *o, lk_value *con
     return attr;
 }
 
+bool lki_joins_attention(const lk_graph *graph, double score_count, bool is_written)
+{
+    switch (graph->attention) {
+    case LKI_ATTENTION_JOINED: return true;
+    case LKI_ATTENTION_SPLIT: return score_count > MOST_SCORES;
+    default: return is_written;
+    }
+}
+
+/* Whether simple ops are recorded. */
+static bool composes(const lk_attention_options *o, const lk_attention_attr *attr, lk_value *const in[5])
+{
+    const lk_value *keys = in[1] ? in[1] : in[0];
+    if (o->weights || (in[MASK] && in[MASK]->needs_grad) || (in[KEY_MASK] && in[KEY_MASK]->needs_grad))
+        return true;
+    if (in[0]->shape.rank != 4 || keys->shape.rank != 4) return false; /* refused as one op */
+    double rows = (double)lki_attention_dim(attr->layout, in[0]->shape, 'B') * (double)attr->heads *
+                  (double)lki_attention_dim(attr->layout, in[0]->shape, 'L');
+    return !lki_joins_attention(in[0]->graph,
+                                rows * (double)lki_attention_dim(attr->layout, keys->shape, 'L'), true);
+}
+
 lk_value *lk_op_scaled_dot_product_attention_with(lk_value *query, lk_value *key, lk_value *value,
                                                   const lk_attention_options *given)
 {
@@ -182,13 +207,12 @@ lk_value *lk_op_scaled_dot_product_attention_with(lk_value *query, lk_value *key
                          ? 1 / sqrt((double)in[0]->shape.dim[in[0]->shape.rank - 1])
                          : 1;
     if (graph->training && p < 1) attr.p = p;
-    bool composes =
-        options.weights || (in[MASK] && in[MASK]->needs_grad) || (in[KEY_MASK] && in[KEY_MASK]->needs_grad);
+    bool is_split = composes(&options, &attr, in);
     /* If simple ops follow, this one has checked the operands and is dropped. */
-    lk_value *mask = composes ? lk_op_detach(in[MASK]) : in[MASK];
-    lk_value *key_mask = composes ? lk_op_detach(in[KEY_MASK]) : in[KEY_MASK];
+    lk_value *mask = is_split ? lk_op_detach(in[MASK]) : in[MASK];
+    lk_value *key_mask = is_split ? lk_op_detach(in[KEY_MASK]) : in[KEY_MASK];
     lk_value *y = LKI_EMIT(LK_OP_ATTENTION, LKI_ATTR(.attention = attr), in[0], in[1], in[2], mask, key_mask);
-    if (composes && y) y = lki_composed_attention(&attr, in, options.weights);
+    if (is_split && y) y = lki_composed_attention(&attr, in, options.weights);
     if (graph->training && p == 1) y = lki_scaled(y, 0);
     if (!y || from.rank != 3) return y;
     lk_shape s = y->shape;

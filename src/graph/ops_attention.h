@@ -9,4 +9,8 @@
  * them after dropout, (B, H, L, S). */
 lk_value *lki_composed_attention(const lk_attention_attr *attr, lk_value *const in[5], lk_value **weights);
 
+/* Whether attention with so many scores (B H L S) is recorded as one op. `is_written`: somebody has asked for
+ * that one, not for a layer. */
+bool lki_joins_attention(const lk_graph *graph, double score_count, bool is_written);
+
 #endif

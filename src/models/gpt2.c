@@ -42,10 +42,8 @@ typedef struct attention_context {
 static lk_value *attention_forward(lk_module *module, lk_value *x)
 {
     const attention_context *own = module->context;
-    lk_value *all = lki_model_run(module, "c_attn", x), *parts[3];
-    if (!all || lk_op_chunk(parts, 3, all, 2) != LK_OK) return NULL;
     lk_value *mixed =
-        lki_attend(parts[0], parts[1], parts[2],
+        lki_attend(lki_model_run(module, "c_attn", x), NULL, NULL,
                    &(lki_attention){.heads = own->heads, .is_causal = true, .dropout = own->dropout});
     return lk_op_dropout(lki_model_run(module, "c_proj", mixed), own->dropout);
 }

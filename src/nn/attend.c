@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "base/take.h"
 #include "graph/graph.h"
+#include "graph/ops_attention.h"
 
 #include <math.h>
 
@@ -36,7 +37,8 @@ lk_value *lki_add_causal_mask(lk_value *scores)
     return scores;
 }
 
-lk_value *lki_attend(lk_value *query, lk_value *key, lk_value *value, const lki_attention *how)
+/* As products and a softmax, which keep the scores in memory. */
+static lk_value *attend_split(lk_value *query, lk_value *key, lk_value *value, const lki_attention *how)
 {
     lk_value *q = to_heads(how->heads, query, "query"), *k = to_heads(how->heads, key, "key"),
              *v = to_heads(how->heads, value, "value");
@@ -53,6 +55,29 @@ lk_value *lki_attend(lk_value *query, lk_value *key, lk_value *value, const lki_
     if (!mixed) return NULL;
     shape = lk_value_shape(mixed);
     return lk_op_reshape(mixed, LK_SHAPE(shape.dim[0], shape.dim[1], shape.dim[2] * shape.dim[3]));
+}
+
+/* What to_heads refuses, and what only products take, is left to them. */
+static bool joins(lk_value *query, lk_value *key, lk_value *value, const lki_attention *how)
+{
+    lk_value *const all[] = {query, key ? key : query, value ? value : query};
+    for (int i = 0; i < 3; i++)
+        if (lk_value_shape(all[i]).rank != 3 || lk_value_shape(all[i]).dim[2] % how->heads) return false;
+    lk_shape q = lk_value_shape(query), k = lk_value_shape(all[1]);
+    double scores = (double)q.dim[0] * (double)how->heads * (double)q.dim[1] * (double)k.dim[1];
+    return lki_joins_attention(lk_value_graph(query), scores, false);
+}
+
+lk_value *lki_attend(lk_value *query, lk_value *key, lk_value *value, const lki_attention *how)
+{
+    if (!query || (value && !key)) return NULL;
+    if (joins(query, key, value, how))
+        return lk_op_scaled_dot_product_attention(query, key, value, .attn_mask = how->mask,
+                                                  .is_causal = how->is_causal, .dropout_p = how->dropout,
+                                                  .layout = LK_ATTENTION_BATCH_FIRST, .heads = how->heads);
+    lk_value *parts[3] = {query, key, value};
+    if (!key && lk_op_chunk(parts, 3, query, 2) != LK_OK) return NULL;
+    return attend_split(parts[0], parts[1], parts[2], how);
 }
 
 static lk_status attend_call(lk_module *module, lk_value *const *inputs, int count, lk_value **outputs,

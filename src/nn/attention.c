@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/take.h"
 #include "graph/graph.h"
+#include "graph/ops_attention.h"
 
 #include <math.h>
 
@@ -32,16 +33,24 @@ static lk_value *packed_part(const lk_module *module, lk_value *x, const char *n
     return whole ? lk_op_slice(whole, 0, part * own->embed_dim, (part + 1) * own->embed_dim, 1) : NULL;
 }
 
-/* One of query, key and value: x (N, S, dim) -> (N, H, S, d). */
+/* One of query, key and value: x (N, S, dim) -> (N, S, E). */
 static lk_value *project(const lk_module *module, lk_value *x, int part)
 {
     static const char *const separate[3] = {"q_proj_weight", "k_proj_weight", "v_proj_weight"};
     const attention_context *own = module->context;
     if (!x) return NULL;
-    lk_shape shape = lk_value_shape(x);
     lk_value *weight = own->packed ? packed_part(module, x, "in_proj_weight", part)
                                    : lki_module_value(module, x, separate[part]);
-    lk_value *projected = lk_op_linear(x, weight, packed_part(module, x, "in_proj_bias", part));
+    return lk_op_linear(x, weight, packed_part(module, x, "in_proj_bias", part));
+}
+
+/* The same with its heads: (N, H, S, d). */
+static lk_value *project_heads(const lk_module *module, lk_value *x, int part)
+{
+    const attention_context *own = module->context;
+    lk_value *projected = project(module, x, part);
+    if (!projected) return NULL;
+    lk_shape shape = lk_value_shape(x);
     lk_value *split = lk_op_reshape(
         projected, LK_SHAPE(shape.dim[0], shape.dim[1], own->heads, own->embed_dim / own->heads));
     return lk_op_transpose(split, 1, 2);
@@ -148,19 +157,77 @@ static lk_value *to_batch_first(const attention_context *own, lk_value *x, const
     return own->batch_first ? x : lk_op_transpose(x, 0, 1);
 }
 
+/* Whether this is recorded as one op. Inputs that do not fit are left to who refuses them. */
+static bool joins(const attention_context *own, const lk_value *query, const lk_value *key,
+                  const lk_multihead_attention_forward_options *options)
+{
+    lk_shape q = lk_value_shape(query), k = lk_value_shape(key);
+    if (options->weights || q.rank != 3 || k.rank != 3 || q.dim[2] != own->embed_dim || k.dim[2] != own->kdim)
+        return false;
+    int length = own->batch_first ? 1 : 0;
+    double scores =
+        (double)q.dim[1 - length] * (double)own->heads * (double)q.dim[length] * (double)k.dim[length];
+    return lki_joins_attention(lk_value_graph(query), scores, false);
+}
+
+/* The mask of one op: (L, S), or (N H, L, S) as (N, H, L, S). */
+static lk_value *joined_mask(const attention_context *own, lk_value *mask)
+{
+    if (!mask || lk_value_shape(mask).rank != 3) return mask;
+    lk_shape shape = lk_value_shape(mask);
+    return lk_op_reshape(mask, LK_SHAPE(shape.dim[0] / own->heads, own->heads, shape.dim[1], shape.dim[2]));
+}
+
+static bool masks_fit(const attention_context *own, const lk_value *query, const lk_value *key,
+                      const lk_multihead_attention_forward_options *options)
+{
+    int length = own->batch_first ? 1 : 0;
+    int64_t n = lk_value_shape(query).dim[1 - length], rows = lk_value_shape(query).dim[length],
+            columns = lk_value_shape(key).dim[length];
+    lk_value *mask = options->attn_mask, *key_mask = options->key_padding_mask;
+    return (!mask || checked_mask(mask, "attn_mask", LK_SHAPE(rows, columns),
+                                  LK_SHAPE(n * own->heads, rows, columns))) &&
+           (!key_mask ||
+            checked_mask(key_mask, "key_padding_mask", LK_SHAPE(n, columns), (lk_shape){.rank = 0}));
+}
+
+/* Query, key and value as they come from their layers: nothing is turned or copied. */
+static lk_value *attend_joined(lk_module *module, lk_value *query, lk_value *key, lk_value *value,
+                               const lk_multihead_attention_forward_options *options)
+{
+    const attention_context *own = module->context;
+    lk_value *parts[3] = {NULL};
+    if (!masks_fit(own, query, key, options)) return NULL;
+    if (query == key && key == value && own->packed) {
+        parts[0] = lk_op_linear(query, lki_module_value(module, query, "in_proj_weight"),
+                                lki_module_value(module, query, "in_proj_bias"));
+    } else {
+        lk_value *const inputs[3] = {query, key, value};
+        for (int i = 0; i < 3; i++)
+            if (!(parts[i] = project(module, inputs[i], i))) return NULL;
+    }
+    lk_value *mixed = lk_op_scaled_dot_product_attention(
+        parts[0], parts[1], parts[2], .attn_mask = joined_mask(own, options->attn_mask),
+        .key_padding_mask = options->key_padding_mask, .mask_forbids = true,
+        .is_causal = own->is_causal || options->is_causal, .dropout_p = own->dropout, .heads = own->heads,
+        .layout = own->batch_first ? LK_ATTENTION_BATCH_FIRST : LK_ATTENTION_SEQUENCE_FIRST);
+    return mixed ? lk_module_forward(out_projection(module), mixed) : NULL;
+}
+
 /* Inside the module's scope. */
 static lk_value *attention_body(lk_module *module, lk_value *query, lk_value *key, lk_value *value,
                                 const lk_multihead_attention_forward_options *options)
 {
     const attention_context *own = module->context;
+    if (joins(own, query, key, options)) return attend_joined(module, query, key, value, options);
     lk_value *parts[3] = {NULL}, *q = to_batch_first(own, query, "query", own->embed_dim);
     if (!q) return NULL;
     if (query == key && key == value && own->packed) {
         project_together(module, q, parts);
     } else {
-        parts[0] = project(module, q, 0);
-        parts[1] = project(module, to_batch_first(own, key, "key", own->kdim), 1);
-        parts[2] = project(module, to_batch_first(own, value, "value", own->vdim), 2);
+        parts[0] = project_heads(module, q, 0);
+        parts[1] = project_heads(module, to_batch_first(own, key, "key", own->kdim), 1);
+        parts[2] = project_heads(module, to_batch_first(own, value, "value", own->vdim), 2);
     }
     lk_value *output = attend(module, parts, options);
     return own->batch_first ? output : lk_op_transpose(output, 0, 1);

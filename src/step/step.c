@@ -313,10 +313,18 @@ static lk_status record_step(lk_step *step, lk_graph *graph, const lk_input *fie
     return append_backward(step, graph, loss, unreached);
 }
 
+static lki_attention_form attention_form(const lk_step *step)
+{
+    const lk_engine_ops *ops = step->engine->ops;
+    bool joins = ops->joins_attention && ops->joins_attention(step->engine, step->options.precision);
+    return joins ? LKI_ATTENTION_JOINED : LKI_ATTENTION_SPLIT;
+}
+
 static lk_status compile(lk_step *step, const lk_input *fields, int count, bool training, lki_step_plan *out)
 {
     lk_graph *graph = lk_graph_create(training);
     if (!graph) return LK_ERR_NOMEM;
+    graph->attention = attention_form(step);
     if (training && step->options.sync_batch_norm && step->options.comm && step->options.comm->size > 1)
         graph->sync_comm = step->options.comm;
     int unreached = -1;

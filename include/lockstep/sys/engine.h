@@ -175,6 +175,10 @@ typedef struct lk_engine_ops {
     /* Optional: the engine's fast paths, for tests that must enter all of them. The list is the
      * engine's. */
     const lk_engine_path *(*paths)(const lk_engine *engine, int *count);
+    /* Optional: whether attention as one op (LK_OP_ATTENTION) is about as fast as its products and
+     * its softmax, in a step of such precision. Otherwise, and if NULL, a step records those,
+     * unless the scores are very large. */
+    bool (*joins_attention)(const lk_engine *engine, lk_dtype precision);
 } lk_engine_ops;
 
 struct lk_engine {

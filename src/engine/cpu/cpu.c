@@ -160,9 +160,17 @@ static const char *kernels(const lk_engine *engine)
     return lki_cpu_level_name(cpu->level);
 }
 
+/* AMX multiplies in bf16; attention as one op does so in f32. */
+static bool joins_attention(const lk_engine *engine, lk_dtype precision)
+{
+    const lki_cpu *cpu = engine->state;
+    return precision != LK_BF16 || cpu->level < LKI_CPU_LEVEL_AMX;
+}
+
 const lk_engine_ops lki_cpu_engine_ops = {
-    LK_SIZE(lk_engine_ops), .name = "cpu",     .open = open_cpu,   .close = close_cpu,
-    .prepare = prepare,     .keeps_low = true, .kernels = kernels, .paths = list_paths,
+    LK_SIZE(lk_engine_ops), .name = "cpu",       .open = open_cpu,
+    .close = close_cpu,     .prepare = prepare,  .keeps_low = true,
+    .kernels = kernels,     .paths = list_paths, .joins_attention = joins_attention,
 };
 
 bool lki_cpu_all_f32(const lk_call *call, unsigned others)

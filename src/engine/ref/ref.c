@@ -189,9 +189,20 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
     return LK_OK;
 }
 
+static bool joins_attention(const lk_engine *engine, lk_dtype precision)
+{
+    (void)engine, (void)precision;
+    return true;
+}
+
 const lk_engine_ops lki_ref_engine_ops = {
-    LK_SIZE(lk_engine_ops), .name = "ref",      .open = open_ref,
-    .close = close_ref,     .prepare = prepare, .keeps_low = true,
+    LK_SIZE(lk_engine_ops),
+    .name = "ref",
+    .open = open_ref,
+    .close = close_ref,
+    .prepare = prepare,
+    .keeps_low = true,
+    .joins_attention = joins_attention,
 };
 
 void lki_ref_fill(const lk_tensor *tensor, double value)
