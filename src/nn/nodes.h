@@ -12,9 +12,9 @@ bool lki_module_takes_several(const lk_module *module);
 lk_module *lki_module_of_several(const char *type, lk_module_call_function call, int input_count,
                                  const void *context, size_t nbytes);
 
-/* Attention of heads side by side: query (N, L, E), key and value (N, S, E) -> (N, L, E). If key and value are
- * NULL, query is (N, L, 3 E) and holds all three. The mask broadcasts to (N, heads, L, S) and is added to the
- * scores. */
+/* Attention of heads side by side: query (N, L, E), key and value (N, S, E) -> (N, L, E). If key and value
+ * are NULL, query is (N, L, 3 E) and holds all three. The mask broadcasts to (N, heads, L, S) and is added to
+ * the scores. */
 typedef struct lki_attention {
     int64_t heads;
     bool is_causal;
