@@ -215,7 +215,8 @@ lk_dataset *lk_cifar100_with(const char *root, const lk_cifar_options *options);
 #define lk_cifar100(...) LK_CALL1_(lk_cifar100_with, lk_cifar_options, __VA_ARGS__, )
 
 /* As lk_mnist, with other pictures: clothes, and Japanese characters. The files are searched for in
- * root, root/FashionMNIST/raw or root/KMNIST/raw, and root/raw. .catalyst_scaling is refused. */
+ * root, root/NAME/raw, root/NAME and root/raw, where NAME is FashionMNIST or KMNIST.
+ * .catalyst_scaling is refused. */
 lk_dataset *lk_fashion_mnist_with(const char *root, const lk_mnist_options *options);
 #define lk_fashion_mnist(...) LK_CALL1_(lk_fashion_mnist_with, lk_mnist_options, __VA_ARGS__, )
 lk_dataset *lk_kmnist_with(const char *root, const lk_mnist_options *options);

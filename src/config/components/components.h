@@ -127,6 +127,7 @@ extern const lk_component lki_sampler_components[];
 extern const lk_component lki_file_components[];
 extern const lk_component lki_transform_components[];
 extern const lk_component lki_picture_components[];
+extern const lk_component lki_collection_components[];
 extern const lk_component lki_metric_components[];
 extern const lk_component lki_callback_components[];
 extern const lk_component lki_control_components[];
