@@ -139,7 +139,7 @@ typedef struct lk_random_erasing_options {
     double scale_min, scale_max;   /* of the area; 0.02 to 0.33 */
     double ratio_min, ratio_max;   /* height / width; 0.3 to 3.3 */
     float values[LK_MAX_CHANNELS]; /* what the rectangle becomes; zeros */
-    int channels;                  /* number of values given: one for all channels, or one per channel */
+    int channels;                  /* number of values: one for all channels, or one each */
     bool random;                   /* normal random numbers instead of values */
 } lk_random_erasing_options;
 lk_transform *lk_random_erasing_with(const lk_random_erasing_options *options);
