@@ -28,5 +28,6 @@
 #include <lockstep/sys/metric.h>
 #include <lockstep/tensor.h>
 #include <lockstep/version.h>
+#include <lockstep/vision.h>
 
 #endif

@@ -705,6 +705,30 @@ LOCKSTEP_PLAIN_(dataset_ptr, subset)
 LOCKSTEP_PLAIN_(dataset_ptr, dataset_share)
 LOCKSTEP_PLAIN_(tensor_ptr, npy_read)
 LOCKSTEP_PLAIN_(tensor_ptr, hdf5_read)
+// vision.h
+LOCKSTEP_MAKE_(transform_ptr, resize, lk_resize_options)
+LOCKSTEP_MAKE_(transform_ptr, center_crop, lk_center_crop_options)
+LOCKSTEP_MAKE_(transform_ptr, pad_picture, lk_pad_picture_options)
+LOCKSTEP_MAKE_(transform_ptr, random_resized_crop, lk_random_resized_crop_options)
+LOCKSTEP_MAKE_(transform_ptr, grayscale, lk_grayscale_options)
+LOCKSTEP_MAKE_(transform_ptr, random_grayscale, lk_chance_options)
+LOCKSTEP_MAKE_(transform_ptr, color_jitter, lk_color_jitter_options)
+LOCKSTEP_MAKE_(transform_ptr, random_invert, lk_chance_options)
+LOCKSTEP_MAKE_(transform_ptr, random_solarize, lk_chance_options)
+LOCKSTEP_MAKE_(transform_ptr, random_posterize, lk_chance_options)
+LOCKSTEP_MAKE_(transform_ptr, random_autocontrast, lk_chance_options)
+LOCKSTEP_MAKE_(transform_ptr, random_rotation, lk_random_rotation_options)
+LOCKSTEP_MAKE_(transform_ptr, random_erasing, lk_random_erasing_options)
+LOCKSTEP_MAKE_(transform_ptr, gaussian_blur, lk_gaussian_blur_options)
+LOCKSTEP_MAKE_(transform_ptr, random_apply, lk_random_apply_options)
+LOCKSTEP_MAKE_(transform_ptr, random_choice, lk_random_choice_options)
+LOCKSTEP_MAKE_(dataset_ptr, cifar10, lk_cifar_options)
+LOCKSTEP_MAKE_(dataset_ptr, cifar100, lk_cifar_options)
+LOCKSTEP_MAKE_(dataset_ptr, fashion_mnist, lk_mnist_options)
+LOCKSTEP_MAKE_(dataset_ptr, kmnist, lk_mnist_options)
+LOCKSTEP_MAKE_(dataset_ptr, movielens, lk_movielens_options)
+LOCKSTEP_PLAIN_(transform_ptr, compose)
+LOCKSTEP_PLAIN_(transform_ptr, random_order)
 // fields.h
 LOCKSTEP_MAKE_(fields_ptr, hdf5_fields, lk_fields_options)
 LOCKSTEP_MAKE_(fields_ptr, tensor_fields, lk_fields_options)
@@ -823,6 +847,19 @@ LOCKSTEP_PLAIN_(tensor_ptr, predictor_run)
 #undef LOCKSTEP_MAKE_
 #undef LOCKSTEP_PLAIN_
 
+// The parts of a dataset: auto parts = random_split(std::move(dataset), {0.8, 0.2}, 42). A seed of
+// 0 is the default generator.
+inline std::vector<dataset_ptr> random_split(dataset_ptr dataset, std::initializer_list<double> lengths,
+                                             uint64_t seed = 0)
+{
+    std::vector<lk_dataset *> parts(lengths.size());
+    lk_random_split_options options = {};
+    options.struct_size = sizeof options;
+    options.seed = seed;
+    check(lk_random_split_with(dataset.release(), lengths.begin(), static_cast<int>(lengths.size()),
+                               parts.data(), &options));
+    return std::vector<dataset_ptr>(parts.begin(), parts.end());
+}
 // sequential({flatten(), linear(784, 10)}): layers one after the other. The braces keep their
 // order, in which they draw their first weights.
 inline module_ptr sequential(std::initializer_list<detail::item<lk_module>> items)

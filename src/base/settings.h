@@ -19,6 +19,8 @@ extern "C" {
     X(CPU_LEVEL, TEXT, "the highest",                                                                        \
       "the CPU's kernels: amx, avx512bf16, avx512, avx2 or base; not above what the CPU has")                \
     X(CUDA_PLUGIN, TEXT, "liblockstep_cuda.so", "path of the library for GPUs")                              \
+    X(DATASET_MIRRORS, TEXT, "the public mirrors",                                                           \
+      "addresses to download other data sets than MNIST from, separated by spaces")                          \
     X(ENGINE, TEXT, "the fastest", "the engine that device auto means: cpu, cuda or ref")                    \
     X(HOST_ID, TEXT, "", "the name of this host, if hosts share one name")                                   \
     X(INTERFACE, TEXT, "", "the network interface for Gloo and NCCL")                                        \

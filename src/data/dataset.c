@@ -19,6 +19,7 @@ struct lk_dataset {
     int class_field;
     int class_count;
     char **classes; /* (class_count) */
+    lki_own_sizes own_sizes;
     atomic_int holders;
 };
 
@@ -190,6 +191,18 @@ bool lk_dataset_storage(const lk_dataset *dataset, int field, lk_storage *out)
 {
     if (!dataset || field < 0 || field >= dataset->field_count || !dataset->ops.storage) return false;
     return dataset->ops.storage(dataset->context, field, out);
+}
+
+/* ---- Pictures of any size ---- */
+
+void lki_dataset_set_own_sizes(lk_dataset *dataset, const lki_own_sizes *pictures)
+{
+    dataset->own_sizes = *pictures;
+}
+
+const lki_own_sizes *lki_dataset_own_sizes(const lk_dataset *dataset)
+{
+    return dataset->own_sizes.read ? &dataset->own_sizes : NULL;
 }
 
 /* ---- Dtypes ---- */

@@ -6,6 +6,8 @@
 
 #include <lockstep/sys/dataset.h>
 
+#include "tensor/picture.h"
+
 /* As lk_dataset_gather without the check of the indices: for a loader, which has checked them once per pass.
  */
 lk_status lki_dataset_gather(const lk_dataset *dataset, const lk_pass *pass, const int64_t *indices,
@@ -33,6 +35,20 @@ lk_dataset *lki_dataset_inherit(lk_dataset *outer, const lk_dataset *inner);
 /* Whether the user has said which dtype a field is to have. */
 bool lki_dataset_keeps_dtype(const lk_dataset *dataset, int field);
 void lki_dataset_keep_dtype(lk_dataset *dataset, int field);
+
+/* Pictures as they are in their files: what a dataset has whose first field may differ in size from sample to
+ * sample. Transforms begin with these and end with the size that the field has. */
+typedef struct lki_own_sizes {
+    /* Reads sample `index`: its picture, which the caller ends with lki_image_fini, and its other fields into
+     * their slots. The slot of the first field means nothing. Any thread. */
+    lk_status (*read)(void *context, int64_t index, lki_image *out, void *const *slots);
+    /* The sample's name for messages, which belongs to the dataset. */
+    const char *(*name)(void *context, int64_t index);
+    void *context;
+} lki_own_sizes;
+void lki_dataset_set_own_sizes(lk_dataset *dataset, const lki_own_sizes *pictures);
+/* NULL where all samples have one size. */
+const lki_own_sizes *lki_dataset_own_sizes(const lk_dataset *dataset);
 
 /* The dataset's own conversion (lk_dataset_ops.cast). NULL with LK_ERR_UNSUPPORTED when it has none. */
 lk_dataset *lki_dataset_cast_whole(lk_dataset *dataset, int field, lk_dtype dtype);

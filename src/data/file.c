@@ -121,11 +121,21 @@ lk_status lki_file_read(lk_buffer **out, const char *path)
 
 /* ---- Checksums ---- */
 
-void lki_sha256_hex(char out[65], const void *data, size_t nbytes)
+static void digest_hex(char out[65], const void *data, size_t nbytes, const EVP_MD *kind)
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned int length = 0;
     memset(out, 0, 65);
-    if (!EVP_Digest(data, nbytes, digest, &length, EVP_sha256(), NULL)) return;
+    if (!EVP_Digest(data, nbytes, digest, &length, kind, NULL)) return;
     for (unsigned int i = 0; i < length && i < 32; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+}
+
+void lki_sha256_hex(char out[65], const void *data, size_t nbytes)
+{
+    digest_hex(out, data, nbytes, EVP_sha256());
+}
+
+void lki_md5_hex(char out[65], const void *data, size_t nbytes)
+{
+    digest_hex(out, data, nbytes, EVP_md5());
 }

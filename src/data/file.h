@@ -24,4 +24,7 @@ lk_status lki_file_read(lk_buffer **out, const char *path);
 /* SHA-256 as 64 hexadecimal digits and a zero. */
 void lki_sha256_hex(char out[65], const void *data, size_t nbytes);
 
+/* MD5 as 32 digits: for archives whose publishers give nothing better. */
+void lki_md5_hex(char out[65], const void *data, size_t nbytes);
+
 #endif

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
+#include "data/dataset.h"
 #include "data/image.h"
 
 #include <dirent.h>
@@ -153,16 +154,30 @@ static lk_status folder_get(void *context, const lk_pass *pass, int64_t index, v
     LKI_TRY(lki_image_read(&image, one->path, self->channels));
     lk_status status = LK_OK;
     if (!self->resize && (image.height != self->height || image.width != self->width))
-        status = lki_fail(
-            LK_ERR_SHAPE,
-            "%s: %lldx%lld pixels, the first picture has %lldx%lld (set height and width, in a config size)",
-            one->path, (long long)image.width, (long long)image.height, (long long)self->width,
-            (long long)self->height);
+        status = lki_fail(LK_ERR_SHAPE,
+                          "%s: %lldx%lld pixels, the first picture has %lldx%lld (set height and width, in a "
+                          "config size, or "
+                          "begin the transforms with a resize)",
+                          one->path, (long long)image.width, (long long)image.height, (long long)self->width,
+                          (long long)self->height);
     else
         lki_image_to_f32(&image, slots[0], self->height, self->width);
     *(int64_t *)slots[1] = one->label;
     lki_image_fini(&image);
     return status;
+}
+
+static lk_status folder_read(void *context, int64_t index, lki_image *out, void *const *slots)
+{
+    const folder *self = context;
+    LKI_TRY(lki_image_read(out, self->pictures[index].path, self->channels));
+    *(int64_t *)slots[1] = self->pictures[index].label;
+    return LK_OK;
+}
+
+static const char *folder_name(void *context, int64_t index)
+{
+    return ((const folder *)context)->pictures[index].path;
 }
 
 static void folder_free(void *context)
@@ -212,7 +227,10 @@ static lk_dataset *open_folder(const char *root, const lk_image_folder_options *
     }
     const lk_field fields[] = {{"features", LK_F32, LK_SHAPE(self->channels, self->height, self->width)},
                                {"targets", LK_I64, {0}}};
+    bool own_sizes = !self->resize;
     lk_dataset *dataset = lk_dataset_create(&folder_ops, fields, 2, self);
+    if (dataset && own_sizes)
+        lki_dataset_set_own_sizes(dataset, &(lki_own_sizes){folder_read, folder_name, self});
     if (!dataset ||
         !lk_dataset_set_classes(dataset, "targets", (const char *const *)classes->items, classes->count))
         return dataset;

@@ -4,22 +4,31 @@
 
 #include <lockstep/data.h>
 
+#include "data/fetch.h"
 #include "data/memory_dataset.h"
 
-typedef struct lki_mnist_file {
-    const char *name;   /* without .gz */
-    const char *sha256; /* of the unpacked bytes: the gzip framing differs between copies */
-} lki_mnist_file;
+/* A data set in MNIST's files: MNIST itself, and others with other pictures. */
+typedef struct lki_mnist_kind {
+    const char *name;    /* for messages, and of the folder in the root */
+    const char *mirrors; /* separated by spaces */
+    bool is_mnist;       /* LOCKSTEP_MNIST_MIRRORS replaces the mirrors, of others LOCKSTEP_DATASET_MIRRORS */
+    lki_published files[4]; /* images and labels for testing, then for training */
+    const char *classes[10];
+} lki_mnist_kind;
+extern const lki_mnist_kind lki_mnist_itself;
 
-/* Fetches those of the files that root/MNIST/raw does not have, unpacked, under a lock that other processes
- * wait for. */
-lk_status lki_mnist_download(const char *root, const lki_mnist_file *files, int file_count);
+/* The path of a file of this folder without its .gz; the caller frees it. */
+char *lki_mnist_unpacked(const char *folder, const lki_published *file);
+
+/* Fetches a file that root/NAME/raw does not have, unpacked, under a lock that other processes wait for. */
+lk_status lki_mnist_download(const char *root, const lki_mnist_kind *kind, const lki_published *file);
 
 /* The bytes of the files: images (samples, 28, 28) and labels (samples), the caller's. */
 typedef struct lki_mnist_samples {
     lk_tensor *images, *labels;
 } lki_mnist_samples;
-lk_status lki_mnist_read(lki_mnist_samples *out, const char *root, const lk_mnist_options *options);
+lk_status lki_mnist_read(lki_mnist_samples *out, const lki_mnist_kind *kind, const char *root,
+                         const lk_mnist_options *options);
 
 /* The field of the images, scaled as the options say. */
 lki_memory_field lki_mnist_images_field(lk_tensor *images, const lk_mnist_options *options);

@@ -55,7 +55,7 @@ static lk_status read_selected(lki_mnist_samples *out, const char *root, const l
                                selection wanted)
 {
     lki_mnist_samples all;
-    LKI_TRY(lki_mnist_read(&all, root, options));
+    LKI_TRY(lki_mnist_read(&all, &lki_mnist_itself, root, options));
     lki_mnist_samples own = {lk_tensor_clone(all.images), lk_tensor_clone(all.labels)};
     lk_tensor_free(all.images);
     lk_tensor_free(all.labels);

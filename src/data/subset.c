@@ -53,6 +53,20 @@ static lk_dataset *subset_cast(void *context, const lk_field *fields, int field,
     return lk_subset(lki_dataset_cast(self->inner, field, dtype), self->indices, self->count);
 }
 
+static lk_status subset_read(void *context, int64_t index, lki_image *out, void *const *slots)
+{
+    const subset *self = context;
+    const lki_own_sizes *inner = lki_dataset_own_sizes(self->inner);
+    return inner->read(inner->context, self->indices[index], out, slots);
+}
+
+static const char *subset_name(void *context, int64_t index)
+{
+    const subset *self = context;
+    const lki_own_sizes *inner = lki_dataset_own_sizes(self->inner);
+    return inner->name(inner->context, self->indices[index]);
+}
+
 static const lk_dataset_ops subset_ops = {LK_SIZE(lk_dataset_ops), .length = subset_length,
                                           .gather = subset_gather, .free = subset_free, .cast = subset_cast};
 
@@ -79,7 +93,10 @@ lk_dataset *lk_subset(lk_dataset *dataset, const int64_t *indices, int64_t count
     self->inner = dataset;
     self->count = count;
     if (count) memcpy(self->indices, indices, (size_t)count * sizeof *indices);
-    return wrap(&subset_ops, dataset, self);
+    lk_dataset *made = wrap(&subset_ops, dataset, self);
+    if (made && lki_dataset_own_sizes(dataset))
+        lki_dataset_set_own_sizes(made, &(lki_own_sizes){subset_read, subset_name, self});
+    return made;
 }
 
 /* ---- Concatenation ---- */
@@ -96,13 +113,20 @@ static int64_t concat_length(void *context)
     return self->ends[self->count - 1];
 }
 
+/* Which dataset has a sample; *index becomes its index there. */
+static int find_inner(const concat *self, int64_t *index)
+{
+    int which = 0;
+    while (*index >= self->ends[which]) which++;
+    *index -= which ? self->ends[which - 1] : 0;
+    return which;
+}
+
 static lk_status concat_get(void *context, const lk_pass *pass, int64_t index, void *const *slots)
 {
     const concat *self = context;
-    int which = 0;
-    while (index >= self->ends[which]) which++;
-    int64_t local = which ? index - self->ends[which - 1] : index;
-    return lki_dataset_gather(self->inner[which], pass, &local, 1, slots);
+    int which = find_inner(self, &index);
+    return lki_dataset_gather(self->inner[which], pass, &index, 1, slots);
 }
 
 static void concat_free(void *context)
@@ -155,6 +179,27 @@ static lk_status check_same_fields(const lk_dataset *a, const lk_dataset *b, int
     return lki_fail(LK_ERR_SHAPE, "concat: dataset %d has other fields than the first", position);
 }
 
+static lk_status concat_read(void *context, int64_t index, lki_image *out, void *const *slots)
+{
+    const concat *self = context;
+    const lki_own_sizes *inner = lki_dataset_own_sizes(self->inner[find_inner(self, &index)]);
+    return inner->read(inner->context, index, out, slots);
+}
+
+static const char *concat_name(void *context, int64_t index)
+{
+    const concat *self = context;
+    const lki_own_sizes *inner = lki_dataset_own_sizes(self->inner[find_inner(self, &index)]);
+    return inner->name(inner->context, index);
+}
+
+static bool all_have_own_sizes(const concat *self)
+{
+    for (int i = 0; i < self->count; i++)
+        if (!lki_dataset_own_sizes(self->inner[i])) return false;
+    return true;
+}
+
 static concat *make_concat(lk_dataset *const *datasets, int count)
 {
     if (count < 1) return lki_fail_null(LK_ERR_INVALID, "concat: no datasets");
@@ -186,5 +231,8 @@ lk_dataset *lk_concat_with(lk_dataset *const *datasets, int count)
         for (int i = 0; i < count; i++) lk_dataset_free(datasets[i]);
         return NULL;
     }
-    return wrap(&concat_ops, datasets[0], self);
+    bool own_sizes = all_have_own_sizes(self);
+    lk_dataset *made = wrap(&concat_ops, datasets[0], self);
+    if (made && own_sizes) lki_dataset_set_own_sizes(made, &(lki_own_sizes){concat_read, concat_name, self});
+    return made;
 }

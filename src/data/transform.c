@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "data/dataset.h"
+#include "data/image.h"
 #include "data/scratch.h"
 
 #include <string.h>
@@ -26,6 +27,9 @@ void lk_transform_free(lk_transform *transform)
     if (!transform) return;
     if (transform->apply_batch)
         for (int i = 0; i < LK_MAX_FIELDS; i++) lki_free((char *)transform->options.mix.keys[i]);
+    for (int i = 0; i < transform->child_count; i++) lk_transform_free(transform->children[i]);
+    lki_free(transform->children);
+    lki_free(transform->weights);
     lki_free(transform->key);
     lki_free(transform);
 }
@@ -91,6 +95,70 @@ static lk_status run_steps(const transformed *self, int f, const lk_pass *pass, 
     return LK_OK;
 }
 
+/* ---- The same from pictures of sizes of their own ---- */
+
+/* The fields that a picture becomes, step by step, and the bytes of the largest. */
+static lk_status plan_picture(const transformed *self, lk_field *fields, const lki_image *image,
+                              size_t *nbytes)
+{
+    lk_field field = *lk_dataset_field(self->inner, 0);
+    field.shape = LK_SHAPE(image->channels, image->height, image->width);
+    *nbytes = lki_field_nbytes(&field);
+    for (int s = 0; s < self->step_count; s++) {
+        if (self->steps[s].field != 0) continue;
+        fields[s] = field;
+        LKI_TRY(self->steps[s].transform->plan(self->steps[s].transform, &field, &fields[s]));
+        field = fields[s];
+        if (lki_field_nbytes(&field) > *nbytes) *nbytes = lki_field_nbytes(&field);
+    }
+    if (lk_shape_equal(field.shape, self->fields[0].shape)) return LK_OK;
+    char found[160], expected[160];
+    return lki_fail(
+        LK_ERR_SHAPE,
+        "the picture becomes %s, the first one of its dataset %s: resize to a height and a width, "
+        "or end with a crop",
+        lk_shape_format(found, sizeof found, field.shape),
+        lk_shape_format(expected, sizeof expected, self->fields[0].shape));
+}
+
+static lk_status run_picture(const transformed *self, const lk_pass *pass, int64_t index,
+                             const lki_image *image, void *slot)
+{
+    size_t nbytes;
+    LKI_SCOPED lk_field *fields = LKI_NEW_ARRAY(lk_field, self->step_count);
+    if (!fields) return LK_ERR_NOMEM;
+    LKI_TRY(plan_picture(self, fields, image, &nbytes));
+    nbytes = (nbytes + 63) / 64 * 64;
+    char *blocks = lki_scratch_take(2 * nbytes);
+    if (!blocks) return lki_last_status();
+    lki_sample in = {LK_F32, LK_SHAPE(image->channels, image->height, image->width), blocks};
+    lk_status status = LK_OK;
+    lki_image_to_f32(image, in.data, image->height, image->width);
+    for (int s = 0; status == LK_OK && s < self->step_count; s++) {
+        const step *one = &self->steps[s];
+        if (one->field != 0) continue;
+        lki_sample out = {fields[s].dtype, fields[s].shape, in.data == blocks ? blocks + nbytes : blocks};
+        lki_keyed random = lki_keyed_make(pass->seed, (uint64_t)pass->epoch, (uint64_t)index, one->position);
+        status = one->transform->apply(one->transform, &in, &out, &random);
+        in = out;
+    }
+    if (status == LK_OK) memcpy(slot, in.data, lki_field_nbytes(&self->fields[0]));
+    lki_scratch_give();
+    return status;
+}
+
+/* Reads a sample into `places`, except that its picture goes through its steps into `slot` at once. */
+static lk_status get_picture(const transformed *self, const lk_pass *pass, int64_t index, void *const *places,
+                             void *slot)
+{
+    const lki_own_sizes *pictures = lki_dataset_own_sizes(self->inner);
+    lki_image image = {0};
+    LKI_TRY(pictures->read(pictures->context, index, &image, places));
+    lk_status status = run_picture(self, pass, index, &image, slot);
+    lki_image_fini(&image);
+    return status ? lki_fail_prefix(status, "%s", pictures->name(pictures->context, index)) : LK_OK;
+}
+
 static lk_status get_through(const transformed *self, const lk_pass *pass, int64_t index, void *const *slots,
                              char *scratch_blocks)
 {
@@ -99,8 +167,12 @@ static lk_status get_through(const transformed *self, const lk_pass *pass, int64
     for (int f = 0; f < field_count; f++)
         places[f] =
             self->is_transformed[f] ? scratch_blocks + self->scratch_nbytes * (size_t)(f + 1) : slots[f];
-    LKI_TRY(lki_dataset_gather(self->inner, pass, &index, 1, places));
-    for (int f = 0; f < field_count; f++)
+    bool own_sizes = self->is_transformed[0] && lki_dataset_own_sizes(self->inner);
+    if (own_sizes)
+        LKI_TRY(get_picture(self, pass, index, places, slots[0]));
+    else
+        LKI_TRY(lki_dataset_gather(self->inner, pass, &index, 1, places));
+    for (int f = own_sizes; f < field_count; f++)
         if (self->is_transformed[f])
             LKI_TRY(run_steps(self, f, pass, index, places[f], scratch_blocks, slots[f]));
     return LK_OK;

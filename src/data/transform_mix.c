@@ -12,7 +12,7 @@
 
 /* ---- Beta(alpha, alpha) from keyed uniforms ---- */
 
-static double keyed_normal(lki_keyed *random)
+double lki_keyed_normal(lki_keyed *random)
 {
     double u = 1 - lki_keyed_f64(random), v = lki_keyed_f64(random);
     return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
@@ -27,7 +27,7 @@ static double keyed_gamma(lki_keyed *random, double shape)
     }
     double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d);
     for (;;) {
-        double x = keyed_normal(random), v = 1 + c * x;
+        double x = lki_keyed_normal(random), v = 1 + c * x;
         if (v <= 0) continue;
         v = v * v * v;
         double u = 1 - lki_keyed_f64(random);

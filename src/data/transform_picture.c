@@ -24,20 +24,20 @@ static lk_status plan_same(const lk_transform *self, const lk_field *in, lk_fiel
     return lki_transform_check_picture(self, in);
 }
 
-static lk_transform *picture_transform(const char *kind, const char *key)
+lk_transform *lki_picture_transform(const char *kind, const char *key)
 {
     lk_transform *transform = lki_transform_create(kind, key, "features");
     if (transform) transform->plan = plan_same;
     return transform;
 }
 
-static lk_status check_probability(const char *kind, double p)
+lk_status lki_check_chance(const char *kind, double p)
 {
     if (p >= 0 && p <= 1) return LK_OK;
     return lki_fail(LK_ERR_INVALID, "%s: p: expected 0 to 1, found %g", kind, p);
 }
 
-static lk_status check_finite(const char *kind, const char *what, double value)
+lk_status lki_check_finite(const char *kind, const char *what, double value)
 {
     if (isfinite(value)) return LK_OK;
     return lki_fail(LK_ERR_INVALID, "%s: %s: expected a finite number, found %g", kind, what, value);
@@ -93,9 +93,9 @@ lk_transform *lk_random_crop_with(int64_t height, const lk_random_crop_options *
                              "random_crop: height, width and padding must not be negative, found %lld, %lld "
                              "and %lld",
                              (long long)height, (long long)options.width, (long long)options.padding);
-    if (check_finite("random_crop", "fill", options.fill)) return NULL;
+    if (lki_check_finite("random_crop", "fill", options.fill)) return NULL;
     if (options.width == 0) options.width = height;
-    lk_transform *transform = picture_transform("random_crop", options.key);
+    lk_transform *transform = lki_picture_transform("random_crop", options.key);
     if (!transform) return NULL;
     transform->options.crop = options;
     transform->size = height;
@@ -135,9 +135,9 @@ static lk_status apply_vertical(const lk_transform *self, const lki_sample *in, 
 
 static lk_transform *flip(const char *kind, lk_flip_options options)
 {
-    if (check_probability(kind, options.p)) return NULL;
+    if (lki_check_chance(kind, options.p)) return NULL;
     options.p = lki_number_or(options.p, 0.5);
-    lk_transform *transform = picture_transform(kind, options.key);
+    lk_transform *transform = lki_picture_transform(kind, options.key);
     if (transform) transform->options.flip = options;
     return transform;
 }
@@ -165,7 +165,7 @@ static float pixel_or(const float *plane, int64_t height, int64_t width, int64_t
     return y >= 0 && y < height && x >= 0 && x < width ? plane[y * width + x] : fill;
 }
 
-static float bilinear(const float *plane, int64_t height, int64_t width, double y, double x, float fill)
+float lki_pixel_bilinear(const float *plane, int64_t height, int64_t width, double y, double x, float fill)
 {
     double top = floor(y), left = floor(x);
     if (!(top >= -1 && top < (double)height && left >= -1 && left < (double)width)) return fill;
@@ -186,15 +186,10 @@ void lki_affine_picture(const float *in, float *out, int64_t channels, int64_t h
         for (int64_t row = 0; row < height; row++)
             for (int64_t column = 0; column < width; column++) {
                 double x = (double)column - centre_x, y = (double)row - centre_y;
-                *out++ =
-                    bilinear(in + c * height * width, height, width, m[3] * x + m[4] * y + m[5] + centre_y,
-                             m[0] * x + m[1] * y + m[2] + centre_x, fill);
+                *out++ = lki_pixel_bilinear(in + c * height * width, height, width,
+                                            m[3] * x + m[4] * y + m[5] + centre_y,
+                                            m[0] * x + m[1] * y + m[2] + centre_x, fill);
             }
-}
-
-static double between(lki_keyed *random, double low, double high)
-{
-    return low + (high - low) * lki_keyed_f64(random);
 }
 
 /* The picture is sheared, scaled, turned and moved; the matrix is the way back: R^-1 S^-1 (p - t), shear
@@ -204,11 +199,11 @@ static lk_status apply_affine(const lk_transform *self, const lki_sample *in, lk
 {
     const lk_random_affine_options *o = &self->options.affine;
     int64_t height = in->shape.dim[1], width = in->shape.dim[2];
-    double angle = between(random, -o->degrees, o->degrees) * M_PI / 180;
-    double move_x = between(random, -o->translate_x, o->translate_x) * (double)width;
-    double move_y = between(random, -o->translate_y, o->translate_y) * (double)height;
-    double scale = between(random, o->scale_min, o->scale_max);
-    double shear = tan(between(random, -o->shear, o->shear) * M_PI / 180);
+    double angle = lki_keyed_between(random, -o->degrees, o->degrees) * M_PI / 180;
+    double move_x = lki_keyed_between(random, -o->translate_x, o->translate_x) * (double)width;
+    double move_y = lki_keyed_between(random, -o->translate_y, o->translate_y) * (double)height;
+    double scale = lki_keyed_between(random, o->scale_min, o->scale_max);
+    double shear = tan(lki_keyed_between(random, -o->shear, o->shear) * M_PI / 180);
     double c = cos(angle) / scale, s = sin(angle) / scale;
     double m[6] = {c + shear * s, s - shear * c, 0, -s, c, 0};
     m[2] = -(m[0] * move_x + m[1] * move_y);
@@ -222,7 +217,7 @@ static lk_status check_affine(const lk_random_affine_options *options)
     const char *kind = "random_affine";
     LKI_TRY(check_from_zero(kind, "degrees", options->degrees, INFINITY));
     LKI_TRY(check_from_zero(kind, "shear", options->shear, 90));
-    LKI_TRY(check_finite(kind, "fill", options->fill));
+    LKI_TRY(lki_check_finite(kind, "fill", options->fill));
     const double moves[] = {options->translate_x, options->translate_y};
     for (int i = 0; i < 2; i++)
         if (!(moves[i] >= 0 && moves[i] <= 1))
@@ -240,7 +235,7 @@ lk_transform *lk_random_affine_with(const lk_random_affine_options *given)
         return lki_fail_null(LK_ERR_INVALID, "random_affine: scale: expected 0 < min <= max, found %g to %g",
                              options.scale_min, options.scale_max);
     if (check_affine(&options)) return NULL;
-    lk_transform *transform = picture_transform("random_affine", options.key);
+    lk_transform *transform = lki_picture_transform("random_affine", options.key);
     if (!transform) return NULL;
     transform->options.affine = options;
     transform->apply = apply_affine;
@@ -279,11 +274,11 @@ lk_transform *lk_cutout_with(int64_t size, const lk_cutout_options *given)
     LKI_TAKE(lk_cutout_options, options, given, NULL);
     if (size < 1 || options.count < 0)
         return lki_fail_null(LK_ERR_INVALID, "cutout: size and count must be at least 1");
-    if (check_finite("cutout", "fill", options.fill)) return NULL;
-    if (check_probability("cutout", options.p)) return NULL;
+    if (lki_check_finite("cutout", "fill", options.fill)) return NULL;
+    if (lki_check_chance("cutout", options.p)) return NULL;
     options.p = lki_number_or(options.p, 1);
     if (options.count == 0) options.count = 1;
-    lk_transform *transform = picture_transform("cutout", options.key);
+    lk_transform *transform = lki_picture_transform("cutout", options.key);
     if (!transform) return NULL;
     transform->options.cutout = options;
     transform->size = size;

@@ -84,6 +84,28 @@ run:
         expected = torch.load("command/checkpoints/model.last.safetensors")
         self.assertEqual(torch.weights_hash(model.state_dict()), torch.weights_hash(expected))
 
+    def test_parts_and_transforms(self):
+        from lockstep.utils.data import random_split
+        from lockstep.vision import datasets, transforms
+        digits = torch.SyntheticDigits(count=40)
+        train, valid = random_split(digits, [0.75, 0.25], seed=3, transforms=[
+            [transforms.RandomRotation(10), transforms.Resize(14), transforms.Normalize([0.5], [0.5])],
+            [transforms.Resize(14), transforms.Normalize([0.5], [0.5])]])
+        runner = SupervisedRunner()
+        model = nn.Sequential(nn.Flatten(), nn.Linear(196, 10))
+        runner.train(model=model, criterion=nn.CrossEntropyLoss(), optimizer=optim.SGD(model.parameters(), lr=0.1),
+                     loaders={"train": DataLoader(train, batch_size=10), "valid": DataLoader(valid, batch_size=10)},
+                     num_epochs=1)
+        self.assertGreater(runner.epoch_metrics["valid"]["loss"], 0)
+        with self.assertRaises(LockstepError) as caught:
+            random_split(regression(10), [3, 3])
+        self.assertIn("their sum is 6", str(caught.exception))
+        with self.assertRaises(ValueError):
+            random_split(regression(10), [5, 5], transforms=[None])
+        with self.assertRaises(LockstepError) as caught:
+            datasets.CIFAR10("nowhere")
+        self.assertIn("CIFAR-10: no data_batch_1.bin", str(caught.exception))
+
     def test_datasets(self):
         """The second and the third way of Catalyst's tutorial."""
         def datasets_fn(num_features):

@@ -80,6 +80,40 @@ static void write_mnist(const char *set, int count, int shift)
     fclose(file);
 }
 
+/* A file of CIFAR's: records of labels and pixels; `labels` bytes in front of each picture. */
+static void write_cifar(const char *name, int labels, int shift)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%s/data/cifar/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; k < labels; k++) fputc((i + shift + k) % 2, file);
+        for (int k = 0; k < 3072; k++) fputc((k * k / 5 + 40 * i + shift) % 256, file);
+    }
+    fclose(file);
+}
+
+static void write_all_cifar(void)
+{
+    char name[30];
+    for (int i = 1; i <= 5; i++) {
+        snprintf(name, sizeof name, "data_batch_%d.bin", i);
+        write_cifar(name, 1, i);
+    }
+    write_cifar("test_batch.bin", 1, 9);
+    write_cifar("train.bin", 2, 1);
+    write_cifar("test.bin", 2, 8);
+}
+
+/* Four users and five items of MovieLens. */
+static void write_ratings(void)
+{
+    lkt_shell_in(folder,
+                 "cd data/ratings && printf '1\\t2\\t5\\t8\\n2\\t5\\t2\\t8\\n4\\t1\\t3\\t8\\n' > ua.base && "
+                 "printf '3\\t3\\t4\\t8\\n' > ua.test");
+}
+
 /* Two classes with two pictures each. */
 static void write_images(const char *name, int shift)
 {
@@ -174,9 +208,13 @@ static void write_files(void)
     write_fields("u1", 3);
     write_fields("u2", 5);
     write_fields("w0", 7);
-    lkt_shell_in(folder, "cd data && mkdir -p mnist images/a images/b images2/a images2/b");
+    lkt_shell_in(folder,
+                 "cd data && mkdir -p mnist fashion cifar ratings images/a images/b images2/a images2/b");
     write_mnist("train", 8, 0);
     write_mnist("t10k", 7, 9);
+    lkt_shell_in(folder, "cp data/mnist/* data/fashion");
+    write_all_cifar();
+    write_ratings();
     write_images("images", 0);
     write_images("images2", 5);
     write_tensors();

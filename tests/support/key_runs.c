@@ -515,6 +515,7 @@ static int read_cases(void **state)
     snprintf(path, sizeof path, "keys_%s", part);
     snprintf(folder, sizeof folder, "%s", lkt_scratch_folder(path));
     setenv("LOCKSTEP_MNIST_MIRRORS", "http://127.0.0.1:9/", 1); /* nobody answers there */
+    setenv("LOCKSTEP_DATASET_MIRRORS", "http://127.0.0.1:9/", 1);
     lkt_key_data_write(folder);
     lkt_ok(lki_estimator_components_add());
     lkt_use_two_cores();

@@ -126,6 +126,8 @@ extern const lk_component lki_data_components[];
 extern const lk_component lki_sampler_components[];
 extern const lk_component lki_file_components[];
 extern const lk_component lki_transform_components[];
+extern const lk_component lki_picture_components[];
+extern const lk_component lki_collection_components[];
 extern const lk_component lki_metric_components[];
 extern const lk_component lki_callback_components[];
 extern const lk_component lki_control_components[];
@@ -159,6 +161,10 @@ struct lk_dataset *lki_transform_dataset(lk_args *args, struct lk_dataset *datas
 struct lk_transform;
 lk_status lki_take_transforms(lk_args *args, const char *name, struct lk_transform **items, int capacity,
                               int *count);
+
+/* The same, except that a Compose stays one transform: for a transform of transforms. */
+lk_status lki_take_children(lk_args *args, const char *name, struct lk_transform **items, int capacity,
+                            int *count);
 
 /* Stores what a constructor returned; a NULL is the failure that it reported. */
 lk_status lki_built(void *object, void **out);

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "config/build.h"
 
-#include <lockstep/data.h>
+#include <lockstep/vision.h>
 
 #include <string.h>
 
@@ -86,6 +86,49 @@ lk_status lki_take_transforms(lk_args *args, const char *name, lk_transform **it
     return status;
 }
 
+/* The transforms of a Compose as one; takes the list over. */
+static lk_transform *join(compose *list)
+{
+    lk_transform_list items = {list->items, list->count};
+    lk_transform *one = list->count == 1 ? list->items[0] : lk_compose(items);
+    list->count = 0;
+    free_compose(list);
+    return one;
+}
+
+static lk_status take_child(lk_args *args, const char *name, int i, lk_transform **out)
+{
+    const lki_object *given = lki_object_argument(args->object, name, i);
+    void *object = lk_arg_take_at(args, name, i);
+    bool is_compose = !strcmp(given->component->name, "Compose");
+    bool converts = !is_compose && is_plain_to_tensor(given);
+    if (!object) return lki_last_status();
+    for (int k = 0; is_compose && k < ((compose *)object)->count; k++)
+        converts = converts || ((compose *)object)->is_to_tensor[k];
+    *out = is_compose ? join(object) : object;
+    if (*out && converts) {
+        lk_transform_free(*out);
+        return lki_fail(LK_ERR_CONFIG, "%s: ToTensor cannot be one of them: write it before this transform",
+                        name);
+    }
+    return *out ? LK_OK : lki_last_status();
+}
+
+lk_status lki_take_children(lk_args *args, const char *name, lk_transform **items, int capacity, int *count)
+{
+    int given = lk_arg_count(args, name);
+    *count = 0;
+    if (given > capacity) return lki_fail(LK_ERR_CONFIG, "%s: at most %d transforms", name, capacity);
+    for (int i = 0; i < given; i++) {
+        lk_status status = take_child(args, name, i, &items[i]);
+        if (status == LK_OK) continue;
+        while (i-- > 0) lk_transform_free(items[i]);
+        return status;
+    }
+    *count = given;
+    return LK_OK;
+}
+
 /* Datasets of pictures give what ToTensor would make of them: there it has nothing left to do. */
 static void drop_to_tensor(compose *list)
 {
@@ -108,7 +151,8 @@ lk_dataset *lki_transform_dataset(lk_args *args, lk_dataset *dataset)
         lk_dataset_free(dataset);
         return NULL;
     }
-    drop_to_tensor(&list);
+    const lk_field *features = lk_dataset_field(dataset, lk_dataset_find_field(dataset, "features"));
+    if (features && features->dtype == LK_F32) drop_to_tensor(&list);
     return list.count ? lk_transformed(dataset, (lk_transform_list){list.items, list.count}) : dataset;
 }
 
