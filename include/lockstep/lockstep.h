@@ -27,6 +27,7 @@
 #include <lockstep/step.h>
 #include <lockstep/sys/metric.h>
 #include <lockstep/tensor.h>
+#include <lockstep/text.h>
 #include <lockstep/version.h>
 
 #endif
