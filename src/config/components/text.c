@@ -15,8 +15,8 @@ static lk_tokenizer *make_tokenizer(lk_args *args)
     const char *merges = lk_arg_string(args, "merges");
     bool is_bpe = !strcmp(kind, "bpe"), is_bytes = !strcmp(kind, "bytes");
     if (is_bpe && !(vocab && merges))
-        return lki_fail_null(LK_ERR_CONFIG,
-                             "tokenizer: bpe needs two files: write vocab: vocab.json and merges: merges.txt");
+        return lki_fail_null(
+            LK_ERR_CONFIG, "tokenizer: bpe needs two files: write vocab: vocab.json and merges: merges.txt");
     if (merges && !is_bpe)
         return lki_fail_null(LK_ERR_CONFIG, "merges: only byte pairs have any: write tokenizer: bpe");
     if (vocab && is_bytes)
