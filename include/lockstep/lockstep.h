@@ -26,6 +26,7 @@
 #include <lockstep/status.h>
 #include <lockstep/step.h>
 #include <lockstep/sys/metric.h>
+#include <lockstep/sys/stream.h>
 #include <lockstep/tensor.h>
 #include <lockstep/text.h>
 #include <lockstep/version.h>

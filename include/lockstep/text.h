@@ -13,7 +13,7 @@
 #define LOCKSTEP_TEXT_H
 
 #include <lockstep/arguments.h>
-#include <lockstep/sys/dataset.h>
+#include <lockstep/sys/stream.h>
 #include <lockstep/tensor.h>
 
 #ifdef __cplusplus
@@ -116,6 +116,20 @@ typedef struct lk_text_lines_options {
 lk_dataset *lk_text_lines_with(const char *path, lk_tokenizer *tokenizer, int64_t max_length,
                                const lk_text_lines_options *options);
 #define lk_text_lines(...) LK_CALL3_(lk_text_lines_with, lk_text_lines_options, __VA_ARGS__, )
+
+typedef struct lk_text_stream_options {
+    size_t struct_size;
+    /* As those of lk_text_lines. */
+    bool truncate, next_token;
+    double pad_value, ignore_value;
+    const char *end_token;
+    int64_t shuffle_buffer; /* as that of lk_stream_dataset */
+} lk_text_stream_options;
+/* The same lines as a stream, which reads the file as it is used and does not look for its lines
+ * first: line i belongs to rank i % ranks. Owns the tokenizer. */
+lk_dataset *lk_text_stream_with(const char *path, lk_tokenizer *tokenizer, int64_t max_length,
+                                const lk_text_stream_options *options);
+#define lk_text_stream(...) LK_CALL3_(lk_text_stream_with, lk_text_stream_options, __VA_ARGS__, )
 
 #ifdef __cplusplus
 }

@@ -95,6 +95,27 @@ static lk_status build_lines(const lk_component *self, lk_args *args, void **out
                      out);
 }
 
+static lk_status build_line_stream(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    lk_text_lines_options lines = line_options(args);
+    lk_text_stream_options options = {
+        LK_SIZE(lk_text_stream_options),
+        .truncate = lines.truncate,
+        .next_token = lines.next_token,
+        .pad_value = lines.pad_value,
+        .ignore_value = lines.ignore_value,
+        .end_token = lines.end_token,
+        .shuffle_buffer = lk_arg_given(args, "shuffle_buffer") ? lk_arg_int64(args, "shuffle_buffer") : 0,
+    };
+    if (lk_arg_given(args, "shuffle_buffer") && options.shuffle_buffer < 1)
+        return lki_fail(LK_ERR_CONFIG, "shuffle_buffer: expected at least 1 sample, found %lld",
+                        (long long)options.shuffle_buffer);
+    return lki_built(lk_text_stream_with(lk_arg_string(args, "path"), make_tokenizer(args),
+                                         lk_arg_int64(args, "max_length"), &options),
+                     out);
+}
+
 #define WINDOWS                                                                                              \
     LKI_INT64("block_size", LKI_REQUIRED, "tokens of a window"),                                             \
         LKI_INT64("stride", LKI_OPTIONAL, "from one window to the next; block_size where left out"),         \
@@ -117,15 +138,18 @@ static const lk_parameter token_parameters[] = {
 };
 static const lk_parameter text_parameters[] = {
     LKI_STRING("path", LKI_REQUIRED, "a text file"), WINDOWS, TOKENIZER, {0}};
-static const lk_parameter line_parameters[] = {
-    LKI_STRING("path", LKI_REQUIRED, "a text file"),
-    LKI_INT64("max_length", LKI_REQUIRED, "tokens of the longest line"),
-    TOKENIZER,
-    LKI_BOOL("truncate", "false", "cut longer lines, which are errors without it"),
-    LKI_BOOL("next_token", "false", "targets: the token behind each"),
-    LKI_INT64("pad_value", "0", "features behind the line's end"),
-    LKI_INT64("ignore_value", LKI_OPTIONAL, "targets there; -100 where left out"),
-    LKI_STRING("end_token", LKI_OPTIONAL, "a token that is put behind each line, such as <|endoftext|>"),
+#define LINES                                                                                                \
+    LKI_STRING("path", LKI_REQUIRED, "a text file"),                                                         \
+        LKI_INT64("max_length", LKI_REQUIRED, "tokens of the longest line"), TOKENIZER,                      \
+        LKI_BOOL("truncate", "false", "cut longer lines, which are errors without it"),                      \
+        LKI_BOOL("next_token", "false", "targets: the token behind each"),                                   \
+        LKI_INT64("pad_value", "0", "features behind the line's end"),                                       \
+        LKI_INT64("ignore_value", LKI_OPTIONAL, "targets there; -100 where left out"),                       \
+        LKI_STRING("end_token", LKI_OPTIONAL, "a token that is put behind each line, such as <|endoftext|>")
+static const lk_parameter line_parameters[] = {LINES, {0}};
+static const lk_parameter line_stream_parameters[] = {
+    LINES,
+    LKI_INT64("shuffle_buffer", LKI_OPTIONAL, "samples of which a random one is next; the file's order"),
     {0},
 };
 
@@ -138,5 +162,8 @@ const lk_component lki_text_components[] = {
     {"TextLines", NULL, LK_KIND_DATASET,
      "Each line of a text is a sample: features (max_length) and features_lengths.",
      .parameters = line_parameters, .build = build_lines},
+    {"TextStream", NULL, LK_KIND_DATASET,
+     "The same lines as a stream, an IterableDataset: read as they are used, shared out among ranks.",
+     .parameters = line_stream_parameters, .build = build_line_stream},
     {0},
 };
