@@ -224,6 +224,22 @@ lk_transform *lk_mixup_with(const lk_mix_options *options);
 lk_transform *lk_cutmix_with(const lk_mix_options *options);
 #define lk_cutmix(...) LK_CALL0_(lk_cutmix_with, lk_mix_options, __VA_ARGS__)
 
+typedef struct lk_pad_collate_options {
+    size_t struct_size;
+    const char *keys[LK_MAX_FIELDS];  /* "features" */
+    double pad_values[LK_MAX_FIELDS]; /* per key; 0 */
+    /* Batches are as long as their longest sample, rounded up to a multiple of this, so that there
+     * are not as many shapes as lengths: a step keeps a plan per shape. Default 8. */
+    int64_t multiple;
+} lk_pad_collate_options;
+/* Batches of samples of different lengths. Field `key` holds samples at the front of (max_length,
+ * ...), and field `key`_lengths (i64) says how long each is. The batch becomes (count, longest, ...),
+ * with the pad value behind each sample's end, and gets a field `key`_mask (count, longest), which is
+ * true there: the key_padding_mask of attention. Fields of other keys with the lengths of the first
+ * one need no lengths of their own and get no mask. */
+lk_transform *lk_pad_collate_with(const lk_pad_collate_options *options);
+#define lk_pad_collate(...) LK_CALL0_(lk_pad_collate_with, lk_pad_collate_options, __VA_ARGS__)
+
 /* ---- Batches ---- */
 
 typedef struct lk_batch_field {

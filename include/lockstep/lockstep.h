@@ -26,7 +26,9 @@
 #include <lockstep/status.h>
 #include <lockstep/step.h>
 #include <lockstep/sys/metric.h>
+#include <lockstep/sys/stream.h>
 #include <lockstep/tensor.h>
+#include <lockstep/text.h>
 #include <lockstep/version.h>
 #include <lockstep/vision.h>
 

@@ -4,7 +4,7 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "run watch evaluate predict plot board create gtb get-examples test bench hash import export components help doctor completion version manual" -- "$word"))
+        COMPREPLY=($(compgen -W "run watch evaluate predict plot board create gtb get-examples test bench hash import export components help doctor completion version manual tokenize" -- "$word"))
         return
     fi
     case $command:$before in
@@ -77,6 +77,12 @@ _lockstep()
     help:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
     completion:--shell | completion:-s) COMPREPLY=($(compgen -W "bash fish zsh" -- "$word")); return ;;
     manual:--man-pages) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tokenize:--output | tokenize:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tokenize:--tokenizer | tokenize:-t) COMPREPLY=($(compgen -W "bytes chars bpe" -- "$word")); return ;;
+    tokenize:--vocab) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tokenize:--merges) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tokenize:--end-token) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tokenize:--save-vocab) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
     run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --save-every --overwrite --ddp --distributed --nproc --shards --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --log-every --profile --verbose -v --quiet -q --world-size --rank -r --host -m --token-file --master --master-addr --port --help" ;;
@@ -99,6 +105,7 @@ _lockstep()
     completion) options="--list --shell -s --help" ;;
     version) options="--help" ;;
     manual) options="--list -l --man-pages --help" ;;
+    tokenize) options="--output -o --tokenizer -t --vocab --merges --end-token --save-vocab --help" ;;
     esac
     if [[ $word == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "$word"))

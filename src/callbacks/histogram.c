@@ -6,6 +6,7 @@
 #include "base/take.h"
 #include "callbacks/callbacks.h"
 #include "callbacks/gradients.h"
+#include "data/loader.h"
 #include "graph/home.h"
 #include "nn/module.h"
 #include "tensor/element.h"
@@ -21,10 +22,21 @@ typedef struct histogram_context {
     double *limits, *counts;
 } histogram_context;
 
+/* Gradients are shown of a loader's last update, which a stream does not announce. */
+static lk_status check_streams(const histogram_context *context, const lk_runner *runner)
+{
+    const lki_run_loaders *loaders = &runner->run->loaders;
+    for (int i = 0; context->gradients && i < loaders->count; i++)
+        if (strncmp(loaders->items[i].key, "train", strlen("train")) == 0)
+            LKI_TRY(lki_loader_check_length(loaders->items[i].loader, "Histogram: gradients"));
+    return LK_OK;
+}
+
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     histogram_context *context = callback->context;
     if (!runner->model) return lki_fail(LK_ERR_INVALID, "Histogram needs the run's model");
+    LKI_TRY(check_streams(context, runner));
     return lki_module_params(runner->model, &context->params);
 }
 

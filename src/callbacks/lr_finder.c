@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/take.h"
 #include "callbacks/callbacks.h"
+#include "data/loader.h"
 #include "optim/suggest_lr.h"
 
 #include <math.h>
@@ -35,6 +36,8 @@ static lk_status begin(finder_context *context, lk_runner *runner)
                         context->optimizer_key ? " named " : "",
                         context->optimizer_key ? context->optimizer_key : "");
     int groups = lk_optimizer_group_count(optimizer);
+    if (context->num_steps == 0 && runner->loader_batch_len == LK_LENGTH_UNKNOWN)
+        return lki_loader_check_length(runner->loader, "LRFinder: num_steps");
     if (context->num_steps == 0) context->num_steps = runner->loader_batch_len;
     context->initial_lrs = LKI_NEW_ARRAY(double, groups);
     context->rows = LKI_NEW_ARRAY(finder_row, context->num_steps);

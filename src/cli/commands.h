@@ -17,6 +17,7 @@ extern const lki_command lki_command_bench;
 extern const lki_command lki_command_board;
 extern const lki_command lki_command_hash;
 extern const lki_command lki_command_import;
+extern const lki_command lki_command_tokenize;
 extern const lki_command lki_command_export;
 extern const lki_command lki_command_components;
 extern const lki_command lki_command_help;

@@ -19,7 +19,7 @@ static const lk_component *const tables[] = {
     lki_file_components,      lki_transform_components,   lki_metric_components,
     lki_callback_components,  lki_control_components,     lki_function_components,
     lki_run_components,       lki_call_components,        lki_contrib_loss_components,
-    lki_picture_components,   lki_collection_components,
+    lki_picture_components,   lki_collection_components,  lki_text_components,
 };
 
 static void free_module(void *object)

@@ -20,6 +20,8 @@ struct lk_dataset {
     int class_count;
     char **classes; /* (class_count) */
     lki_own_sizes own_sizes;
+    char **classes;                  /* (class_count) */
+    const struct lki_stream *stream; /* what is read in the end; NULL: samples have numbers */
     atomic_int holders;
 };
 
@@ -135,6 +137,24 @@ int lk_dataset_find_field(const lk_dataset *dataset, const char *name)
     return -1;
 }
 
+const struct lki_stream *lki_dataset_stream(const lk_dataset *dataset)
+{
+    return dataset ? dataset->stream : NULL;
+}
+
+void lki_dataset_set_stream(lk_dataset *dataset, const struct lki_stream *stream)
+{
+    dataset->stream = stream;
+}
+
+lk_status lki_dataset_check_length(const lk_dataset *dataset, const char *who)
+{
+    if (!lki_dataset_stream(dataset)) return LK_OK;
+    return lki_fail(
+        LK_ERR_UNSUPPORTED,
+        "%s: the dataset is a stream, whose samples have no numbers and whose length is not known", who);
+}
+
 size_t lki_field_nbytes(const lk_field *field)
 {
     return (size_t)lk_shape_count(field->shape) * lk_dtype_nbytes(field->dtype);
@@ -181,6 +201,7 @@ lk_status lk_dataset_gather(lk_dataset *dataset, const lk_pass *pass, const int6
 {
     if (!dataset) return lki_fail(LK_ERR_INVALID, "no dataset to read from");
     static const lk_pass first = {0};
+    LKI_TRY(lki_dataset_check_length(dataset, "gather"));
     LKI_TRY(lki_check_indices(indices, count, dataset->length));
     if (!pass) pass = &first;
     LKI_TRY(lki_dataset_gather(dataset, pass, indices, count, destinations));
@@ -274,6 +295,7 @@ int lki_dataset_class_field(const lk_dataset *dataset)
 lk_dataset *lki_dataset_inherit(lk_dataset *outer, const lk_dataset *inner)
 {
     if (!outer) return NULL;
+    outer->stream = inner->stream;
     for (int f = 0; f < outer->field_count && f < inner->field_count; f++)
         if (lki_dataset_keeps_dtype(inner, f) && outer->fields[f].dtype == inner->fields[f].dtype)
             lki_dataset_keep_dtype(outer, f);

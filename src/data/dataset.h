@@ -24,6 +24,13 @@ lki_gatherer lki_dataset_gatherer(const lk_dataset *dataset);
 /* LK_ERR_RANGE naming the first index that is not below `length`. */
 lk_status lki_check_indices(const int64_t *indices, int64_t count, int64_t length);
 
+/* The stream that is read in the end, or NULL. Datasets around another inherit it. */
+struct lki_stream;
+const struct lki_stream *lki_dataset_stream(const lk_dataset *dataset);
+void lki_dataset_set_stream(lk_dataset *dataset, const struct lki_stream *stream);
+/* LK_ERR_UNSUPPORTED for a stream; the sentence begins with `who`. */
+lk_status lki_dataset_check_length(const lk_dataset *dataset, const char *who);
+
 /* The bytes of one sample of a field. */
 size_t lki_field_nbytes(const lk_field *field);
 

@@ -7,6 +7,7 @@
 #include "data/dataset.h"
 #include "data/order.h"
 #include "data/ring.h"
+#include "data/stream.h"
 #include "data/transform.h"
 #include "tensor/random.h"
 
@@ -31,6 +32,11 @@ struct lk_loader {
     int share_count;     /* of ranks, from the pass's on, that each batch holds; 0 and 1: that rank's alone */
     lki_pass_share *shares; /* (share_count) of the pass; NULL with one */
 
+    lki_stream_reader *reader; /* of a stream's pass */
+    lki_ring_agree agree;
+    void *agree_context;
+    lk_batch *ahead; /* taken by lki_loader_has_next and not handed out yet */
+
     bool in_pass;
     lk_pass_options pass;
     lk_pass_size size;
@@ -49,8 +55,21 @@ static void free_parts(lk_dataset *dataset, const lk_loader_options *options)
         lk_transform_free(options->batch_transforms.items[i]);
 }
 
+/* An order of a stream's samples would need their numbers. */
+static lk_status check_stream_options(const lk_dataset *dataset, const lk_loader_options *options)
+{
+    if (!lki_dataset_stream(dataset)) return LK_OK;
+    if (options->sampler) return lki_dataset_check_length(dataset, "sampler");
+    if (options->shuffle)
+        return lki_fail(LK_ERR_UNSUPPORTED,
+                        "shuffle: the dataset is a stream, which is read in its order: give the stream a "
+                        "shuffle_buffer");
+    return options->raw ? lki_dataset_check_length(dataset, "raw") : LK_OK;
+}
+
 static lk_status check_options(const lk_dataset *dataset, lk_loader_options *options)
 {
+    LKI_TRY(check_stream_options(dataset, options));
     if (options->sampler) {
         LKI_TRY(lki_sampler_check(options->sampler));
         int64_t batch_size = options->sampler->batch_size;
@@ -122,10 +141,19 @@ lk_loader *lk_loader_with(lk_dataset *dataset, const lk_loader_options *given)
     return loader;
 }
 
+/* The ring must not use it any more. */
+static void close_reader(lk_loader *loader)
+{
+    loader->ahead = NULL;
+    lki_stream_reader_close(loader->reader);
+    loader->reader = NULL;
+}
+
 void lk_loader_free(lk_loader *loader)
 {
     if (!loader) return;
     lki_ring_free(loader->ring);
+    close_reader(loader);
     loader->options.batch_transforms = loader->transforms;
     free_parts(loader->dataset, &loader->options);
     lki_free((void *)loader->transforms.items);
@@ -159,6 +187,14 @@ lk_status lk_loader_set_name(lk_loader *loader, const char *name)
     return LK_OK;
 }
 
+/* `loader "train"`, or `loader` without a name. */
+static const char *called(const lk_loader *loader, char *text, size_t capacity)
+{
+    if (!loader->name) return "loader";
+    snprintf(text, capacity, "loader \"%s\"", loader->name);
+    return text;
+}
+
 const lk_loader_options *lki_loader_options(const lk_loader *loader)
 {
     return &loader->options;
@@ -168,6 +204,7 @@ static void forget_ring(lk_loader *loader)
 {
     lki_ring_free(loader->ring);
     loader->ring = NULL;
+    close_reader(loader);
     loader->in_pass = false;
 }
 
@@ -178,10 +215,23 @@ void lki_loader_defer(lk_loader *loader, bool defer)
     forget_ring(loader);
 }
 
+/* A batch that ranks share has the samples of known shares side by side, in one shape. */
+static lk_status check_shares(const lk_loader *loader, int count)
+{
+    if (count <= 1) return LK_OK;
+    LKI_TRY(lki_loader_check_length(loader, "shards"));
+    for (int i = 0; i < loader->transforms.count; i++)
+        if (loader->transforms.items[i]->reshapes)
+            return lki_fail(LK_ERR_UNSUPPORTED, "shards: %s makes batches of different shapes: leave one out",
+                            loader->transforms.items[i]->kind);
+    return LK_OK;
+}
+
 lk_status lki_loader_set_shares(lk_loader *loader, int count)
 {
     lki_pass_share *shares = NULL;
     if ((loader->share_count > 1 ? loader->share_count : 1) == count) return LK_OK;
+    LKI_TRY(check_shares(loader, count));
     if (count > 1 && !(shares = LKI_NEW_ARRAY(lki_pass_share, count))) return LK_ERR_NOMEM;
     lki_free(loader->shares);
     loader->shares = shares;
@@ -214,12 +264,23 @@ void lki_loader_memory(const lk_loader *loader, void **data, size_t *nbytes)
 
 /* ---- A pass ---- */
 
-/* `loader "train"`, or `loader` without a name. */
-static const char *called(const lk_loader *loader, char *text, size_t capacity)
+bool lki_loader_is_stream(const lk_loader *loader)
 {
-    if (!loader->name) return "loader";
-    snprintf(text, capacity, "loader \"%s\"", loader->name);
-    return text;
+    return lki_dataset_stream(loader->dataset) != NULL;
+}
+
+lk_status lki_loader_check_length(const lk_loader *loader, const char *who)
+{
+    char text[200];
+    if (!lki_loader_is_stream(loader)) return LK_OK;
+    return lki_fail(LK_ERR_UNSUPPORTED, "%s: %s reads a stream, and how many batches it has is not known",
+                    who, called(loader, text, sizeof text));
+}
+
+void lki_loader_set_agree(lk_loader *loader, lki_ring_agree agree, void *context)
+{
+    loader->agree = agree;
+    loader->agree_context = context;
 }
 
 static int share_count(const lk_loader *loader)
@@ -253,6 +314,12 @@ lk_status lk_loader_size(const lk_loader *loader, const lk_pass_options *given, 
 {
     LKI_TAKE(lk_pass_options, options, given, lk_error_status());
     lk_pass_size sum = {0}, one;
+    if (lki_loader_is_stream(loader)) {
+        if (options.rank < 0 || options.rank >= (options.world > 0 ? options.world : 1))
+            return lki_fail(LK_ERR_INVALID, "rank %d of a world of %d", options.rank, options.world);
+        *out = (lk_pass_size){LK_LENGTH_UNKNOWN, LK_LENGTH_UNKNOWN, LK_LENGTH_UNKNOWN};
+        return LK_OK;
+    }
     for (int i = 0; i < share_count(loader); i++) {
         lki_order order = order_of(loader, &options, i);
         if (order.rank < 0 || order.rank >= order.world)
@@ -300,7 +367,9 @@ static lk_status make_ring(lk_loader *loader)
                             .slot_count = options->num_workers ? options->prefetch + 3 : 2,
                             .raw = options->raw,
                             .defer = loader->defer,
-                            .transforms = loader->transforms};
+                            .transforms = loader->transforms,
+                            .stream = lki_dataset_stream(loader->dataset),
+                            .drop_last = options->drop_last};
     return lki_ring_create(&loader->ring, &setup);
 }
 
@@ -413,8 +482,32 @@ static void set_size(lk_loader *loader, int64_t count)
     loader->size.sample_count = loader->options.drop_last ? loader->size.batch_count * batch_size : count;
 }
 
-static void start_at(lk_loader *loader, int64_t first)
+/* Opens the pass anew, behind the batches before `first`. */
+static lk_status start_stream(lk_loader *loader, int64_t first)
 {
+    int64_t batch_size = loader->options.batch_size;
+    lki_ring_pass pass = {.pass = {loader->pass.seed, loader->pass.epoch},
+                          .batch_count = LK_LENGTH_UNKNOWN,
+                          .rank = loader->pass.rank,
+                          .world = loader->pass.world,
+                          .agree = loader->agree,
+                          .agree_context = loader->agree_context};
+    lki_stream_place place = {pass.pass, pass.rank, pass.world, .pads = loader->agree != NULL};
+    lki_ring_stop(loader->ring);
+    close_reader(loader);
+    if (first > INT64_MAX / batch_size)
+        return lki_fail(LK_ERR_RANGE, "batch %lld is beyond any stream", (long long)first);
+    LKI_TRY(lki_stream_reader_open(&loader->reader, lki_dataset_stream(loader->dataset), &place,
+                                   first * batch_size));
+    pass.reader = loader->reader;
+    loader->next_batch = first;
+    lki_ring_start(loader->ring, &pass, first);
+    return LK_OK;
+}
+
+static lk_status start_at(lk_loader *loader, int64_t first)
+{
+    if (lki_loader_is_stream(loader)) return start_stream(loader, first);
     lki_ring_pass pass = {.pass = {loader->pass.seed, loader->pass.epoch},
                           .indices = loader->order,
                           .index_count = loader->size.sample_count,
@@ -423,11 +516,13 @@ static void start_at(lk_loader *loader, int64_t first)
                           .shares = loader->shares};
     loader->next_batch = first;
     lki_ring_start(loader->ring, &pass, first);
+    return LK_OK;
 }
 
 static void end_pass(lk_loader *loader)
 {
     loader->in_pass = false;
+    loader->ahead = NULL;
     if (!loader->ring) return;
     if (lki_ring_is_inherited(loader->ring)) {
         lki_ring_free(loader->ring);
@@ -435,6 +530,18 @@ static void end_pass(lk_loader *loader)
     } else {
         lki_ring_stop(loader->ring);
     }
+    close_reader(loader);
+}
+
+/* PyTorch's DataLoader draws the base seed of its workers for a stream, too. */
+static lk_status begin_stream(lk_loader *loader, lk_pass_size *size)
+{
+    loader->source_at_begin = *generator_of(loader);
+    lki_draw_seed(generator_of(loader));
+    LKI_TRY(start_at(loader, 0));
+    loader->in_pass = true;
+    if (size) *size = loader->size;
+    return LK_OK;
 }
 
 lk_status lk_loader_begin(lk_loader *loader, const lk_pass_options *given, lk_pass_size *size)
@@ -449,6 +556,7 @@ lk_status lk_loader_begin(lk_loader *loader, const lk_pass_options *given, lk_pa
     loader->pass.world = options.world > 0 ? options.world : 1;
     loader->pass.seed = transform_seed(loader, &options);
     loader->size = planned;
+    if (lki_loader_is_stream(loader)) return begin_stream(loader, size);
     lki_order order = order_of(loader, &loader->pass, 0);
     LKI_TRY(make_room(loader, lki_order_room(&order)));
     int64_t count = 0;
@@ -457,26 +565,54 @@ lk_status lk_loader_begin(lk_loader *loader, const lk_pass_options *given, lk_pa
     set_size(loader, count);
     LKI_TRY(check_not_empty(loader, &loader->size, &options));
     loader->in_pass = true;
-    start_at(loader, 0);
+    LKI_TRY(start_at(loader, 0));
     if (size) *size = loader->size;
     return LK_OK;
+}
+
+/* A stream that ends before its first batch has none for any rank: alone, or if all agree. */
+static lk_status check_stream_end(const lk_loader *loader)
+{
+    char text[200];
+    bool all = loader->agree || loader->pass.world == 1;
+    if (!lki_loader_is_stream(loader) || loader->next_batch > 0 || !all) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "%s is empty: its stream has no batch",
+                    called(loader, text, sizeof text));
 }
 
 lk_status lk_loader_next(lk_loader *loader, lk_batch **out)
 {
     *out = NULL;
     if (!loader->in_pass) return LK_OK;
+    if (loader->ahead) {
+        *out = loader->ahead;
+        loader->ahead = NULL;
+        return LK_OK;
+    }
     lk_status status = lki_ring_next(loader->ring, out);
     if (status != LK_OK) {
         char text[200];
         lki_fail_prefix(status, "%s, batch %lld", called(loader, text, sizeof text),
                         (long long)loader->next_batch);
     }
+    if (!status && !*out) status = check_stream_end(loader);
     if (*out)
         loader->next_batch++;
     else
         loader->in_pass = false;
     return status;
+}
+
+lk_status lki_loader_has_next(lk_loader *loader, bool *out)
+{
+    *out = loader->in_pass;
+    if (!lki_loader_is_stream(loader)) *out = *out && loader->next_batch < loader->size.batch_count;
+    if (!*out || !lki_loader_is_stream(loader)) return LK_OK;
+    lk_batch *batch = NULL;
+    LKI_TRY(lk_loader_next(loader, &batch));
+    loader->ahead = batch;
+    *out = batch != NULL;
+    return LK_OK;
 }
 
 void lki_loader_last_shares(const lk_loader *loader, lki_batch_share *out)
@@ -494,8 +630,7 @@ lk_status lk_loader_seek(lk_loader *loader, int64_t number)
     if (number < 0 || number > loader->size.batch_count)
         return lki_fail(LK_ERR_RANGE, "%s: batch %lld of a pass of %lld", called(loader, text, sizeof text),
                         (long long)number, (long long)loader->size.batch_count);
-    start_at(loader, number);
-    return LK_OK;
+    return start_at(loader, number);
 }
 
 /* ---- Saving and restoring ---- */
@@ -520,7 +655,7 @@ void lk_loader_save(const lk_loader *loader, lk_loader_state *out)
     out->train = loader->pass.train;
     out->epoch = loader->pass.epoch;
     out->seed = loader->pass.seed;
-    out->next_batch = loader->next_batch;
+    out->next_batch = loader->next_batch - (loader->ahead != NULL);
     if (loader->in_pass) memcpy(out->sampler, loader->sampler_at_begin, sizeof out->sampler);
     memcpy(&out->source, &loader->source_at_begin, sizeof out->source);
 }

@@ -6,6 +6,7 @@
 #include <lockstep/data.h>
 
 #include "data/batch_share.h"
+#include "data/ring.h"
 
 /* Whether batches may come with large fields that are not gathered yet (lk_batch_field.rows). From the next
  * pass on. */
@@ -16,6 +17,16 @@ void lki_loader_defer(lk_loader *loader, bool defer);
 lk_status lki_loader_set_shares(lk_loader *loader, int count);
 /* Where those ranks' samples lie in the batch that was handed out last. More than one rank only. */
 void lki_loader_last_shares(const lk_loader *loader, lki_batch_share *out);
+
+/* Whether it reads a stream: how many batches a pass has is not known. */
+bool lki_loader_is_stream(const lk_loader *loader);
+/* LK_ERR_UNSUPPORTED for a stream, in which `who` says what needs the number of batches. */
+lk_status lki_loader_check_length(const lk_loader *loader, const char *who);
+/* From the next pass on, each batch of a stream is as large as that of the rank with the most samples, which
+ * `agree` finds out; NULL: each rank ends by itself. */
+void lki_loader_set_agree(lk_loader *loader, lki_ring_agree agree, void *context);
+/* Whether the pass has another batch. All ranks that agree must ask together. */
+lk_status lki_loader_has_next(lk_loader *loader, bool *out);
 
 /* What it was made with; its own. */
 const lk_loader_options *lki_loader_options(const lk_loader *loader);

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "data/dataset.h"
 #include "data/rows.h"
+#include "data/stream.h"
 #include "data/transform.h"
 #include "tensor/buffer.h"
 #include "tensor/mapped.h"
@@ -18,8 +19,11 @@ typedef struct slot {
     lk_batch batch;
     lk_batch_field fields[LK_MAX_FIELDS];
     void *destinations[LK_MAX_FIELDS];
-    int64_t ready;   /* the number of the batch that lies here; -1 for none */
-    lki_error error; /* of the thread that filled it */
+    void *rows[LK_MAX_FIELDS]; /* of a stream: the samples as they were read */
+    int64_t *indices;          /* (batch_size) of a stream */
+    int64_t own;               /* samples of a stream that are no padding */
+    int64_t ready;             /* the number of the batch that lies here; -1 for none */
+    lki_error error;           /* of the thread that filled it */
 } slot;
 
 struct lki_ring {
@@ -31,6 +35,8 @@ struct lki_ring {
     void *memory;
     size_t nbytes;
     slot *slots;
+    void *staging;                  /* of a stream: what the slots' rows and indices lie in */
+    lk_shape shapes[LK_MAX_FIELDS]; /* of a whole batch */
 
     lki_ring_pass pass;
     int64_t next_read; /* the batch that the reader gets next */
@@ -42,6 +48,7 @@ struct lki_ring {
     pthread_cond_t work, done;
     bool active, stopping;
     int64_t next_fill; /* the batch that the next idle worker takes */
+    int64_t next_take; /* of a stream: the batch that is read next; one thread at a time */
     int64_t first;     /* of this pass */
     int64_t held;      /* the oldest batch in the reader's hands: slots from here on are not free */
     int busy_count;
@@ -107,27 +114,22 @@ static int64_t most_rows(const lki_ring *ring)
     return ring->setup.batch_size * ring->setup.share_count;
 }
 
-static lk_status make_slots(lki_ring *ring)
+/* The dataset's fields, and those that transforms of batches add. */
+static int list_fields(const lki_ring *ring, lk_field *out)
 {
-    int field_count = lk_dataset_field_count(ring->setup.dataset);
-    size_t offsets[LK_MAX_FIELDS], slot_nbytes = 0;
-    for (int f = 0; f < field_count; f++) {
-        const lk_field *field = lk_dataset_field(ring->setup.dataset, f);
-        lk_dtype dtype = ring->use_rows ? ring->rows[f].dtype : field->dtype;
-        lk_shape whole = {.rank = field->shape.rank + 1, .dim = {most_rows(ring)}};
-        for (int i = 0; i < field->shape.rank; i++) whole.dim[i + 1] = field->shape.dim[i];
-        LKI_TRY(lki_shape_check(dtype, whole));
-        offsets[f] = slot_nbytes;
-        slot_nbytes += padded((size_t)lk_shape_count(whole) * lk_dtype_nbytes(dtype));
-        for (int s = 0; s < ring->setup.slot_count; s++) {
-            lk_batch_field *out = &ring->slots[s].fields[f];
-            *out = (lk_batch_field){.name = field->name, .tensor = {.dtype = dtype, .shape = whole}};
-            lki_tensor_set_contiguous(&out->tensor);
-        }
+    int count = lk_dataset_field_count(ring->setup.dataset);
+    for (int f = 0; f < count; f++) {
+        out[f] = *lk_dataset_field(ring->setup.dataset, f);
+        if (ring->use_rows) out[f].dtype = ring->rows[f].dtype;
     }
-    ring->nbytes = slot_nbytes * (size_t)ring->setup.slot_count;
-    ring->memory = lki_calloc_aligned(ring->nbytes, "the batches of a loader");
-    if (!ring->memory) return LK_ERR_NOMEM;
+    for (int i = 0; i < ring->setup.transforms.count; i++)
+        count += lki_transform_added_fields(ring->setup.transforms.items[i], ring->setup.dataset, out + count,
+                                            LK_MAX_FIELDS - count);
+    return count;
+}
+
+static void place_slots(lki_ring *ring, int field_count, const size_t *offsets, size_t slot_nbytes)
+{
     for (int s = 0; s < ring->setup.slot_count; s++) {
         slot *one = &ring->slots[s];
         one->batch.fields = one->fields;
@@ -136,7 +138,67 @@ static lk_status make_slots(lki_ring *ring)
             one->destinations[f] = one->fields[f].tensor.data =
                 (char *)ring->memory + (size_t)s * slot_nbytes + offsets[f];
     }
+}
+
+static lk_status make_slots(lki_ring *ring)
+{
+    lk_field fields[LK_MAX_FIELDS];
+    int field_count = list_fields(ring, fields);
+    size_t offsets[LK_MAX_FIELDS], slot_nbytes = 0;
+    for (int f = 0; f < field_count; f++) {
+        const lk_field *field = &fields[f];
+        lk_shape whole = {.rank = field->shape.rank + 1, .dim = {most_rows(ring)}};
+        for (int i = 0; i < field->shape.rank; i++) whole.dim[i + 1] = field->shape.dim[i];
+        LKI_TRY(lki_shape_check(field->dtype, whole));
+        ring->shapes[f] = whole;
+        offsets[f] = slot_nbytes;
+        slot_nbytes += padded((size_t)lk_shape_count(whole) * lk_dtype_nbytes(field->dtype));
+        for (int s = 0; s < ring->setup.slot_count; s++) {
+            lk_batch_field *out = &ring->slots[s].fields[f];
+            *out = (lk_batch_field){.name = field->name, .tensor = {.dtype = field->dtype, .shape = whole}};
+            lki_tensor_set_contiguous(&out->tensor);
+        }
+    }
+    ring->nbytes = slot_nbytes * (size_t)ring->setup.slot_count;
+    ring->memory = lki_calloc_aligned(ring->nbytes, "the batches of a loader");
+    if (!ring->memory) return LK_ERR_NOMEM;
+    place_slots(ring, field_count, offsets, slot_nbytes);
     return LK_OK;
+}
+
+/* A stream is read into rows of its own: the datasets around it gather from there. */
+static lk_status make_staging(lki_ring *ring)
+{
+    const lki_stream *stream = ring->setup.stream;
+    if (!stream) return LK_OK;
+    size_t count = (size_t)ring->setup.batch_size, at = 0;
+    size_t slot_nbytes = padded(count * sizeof(int64_t));
+    for (int f = 0; f < stream->field_count; f++) slot_nbytes += padded(count * stream->nbytes[f]);
+    ring->staging =
+        lki_alloc_aligned(slot_nbytes * (size_t)ring->setup.slot_count, "the samples of a stream");
+    if (!ring->staging) return LK_ERR_NOMEM;
+    for (int s = 0; s < ring->setup.slot_count; s++) {
+        slot *one = &ring->slots[s];
+        one->indices = (int64_t *)((char *)ring->staging + at);
+        at += padded(count * sizeof(int64_t));
+        for (int f = 0; f < stream->field_count; f++) {
+            one->rows[f] = (char *)ring->staging + at;
+            at += padded(count * stream->nbytes[f]);
+        }
+    }
+    return LK_OK;
+}
+
+/* A transform of the batch before may have left others. */
+static void set_shapes(const lki_ring *ring, slot *one, int64_t count)
+{
+    for (int f = 0; f < one->batch.field_count; f++) {
+        lk_tensor *tensor = &one->fields[f].tensor;
+        tensor->shape = ring->shapes[f];
+        lki_tensor_set_contiguous(tensor);
+        tensor->shape.dim[0] = count;
+        one->fields[f].rows = ring->deferred[f].data ? &ring->deferred[f] : NULL;
+    }
 }
 
 static void prepare(const lki_ring *ring, slot *one, int64_t number)
@@ -149,10 +211,7 @@ static void prepare(const lki_ring *ring, slot *one, int64_t number)
     int64_t padding = begin + count - ring->pass.padded_from;
     one->batch.padding = padding < 0 ? 0 : padding < count ? padding : count;
     one->batch.indices = ring->pass.indices + begin;
-    for (int f = 0; f < one->batch.field_count; f++) {
-        one->fields[f].tensor.shape.dim[0] = count;
-        one->fields[f].rows = ring->deferred[f].data ? &ring->deferred[f] : NULL;
-    }
+    set_shapes(ring, one, count);
 }
 
 static lk_status transform_batch(const lki_ring *ring, lk_batch *batch)
@@ -224,8 +283,69 @@ static lk_status transform_shares(const lki_ring *ring, const lk_batch *whole)
     return LK_OK;
 }
 
-static lk_status fill(const lki_ring *ring, slot *one, int64_t number)
+/* ---- Out of a stream ---- */
+
+/* Batches are read one after the other, whichever worker makes them. Those before this one are being made, so
+ * its turn comes. */
+static lk_status read_rows(lki_ring *ring, slot *one, int64_t number, int64_t *total)
 {
+    bool alone = ring->setup.worker_count == 0;
+    if (!alone) {
+        pthread_mutex_lock(&ring->lock);
+        while (ring->next_take != number) pthread_cond_wait(&ring->done, &ring->lock);
+        pthread_mutex_unlock(&ring->lock);
+    }
+    lk_status status =
+        lki_stream_reader_take(ring->pass.reader, one->rows, ring->setup.batch_size, &one->own, total);
+    if (alone) return status;
+    pthread_mutex_lock(&ring->lock);
+    ring->next_take = number + 1;
+    pthread_cond_broadcast(&ring->done);
+    pthread_mutex_unlock(&ring->lock);
+    return status;
+}
+
+/* Sample i of the pass of rank r of n has the number r + i n, as where ranks deal out an order in turn. */
+static lk_status fill_from_stream(lki_ring *ring, slot *one, int64_t number)
+{
+    int64_t total, world = ring->pass.world;
+    lki_stream_rows from = {
+        .rows = one->rows, .first = ring->pass.rank + number * ring->setup.batch_size * world, .step = world};
+    one->batch.number = number;
+    one->batch.count = one->own = 0;
+    LKI_TRY(read_rows(ring, one, number, &total));
+    for (int64_t i = 0; i < total; i++) one->indices[i] = from.first + i * world;
+    one->batch.count = total;
+    one->batch.padding = total - one->own;
+    one->batch.indices = one->indices;
+    set_shapes(ring, one, total);
+    if (total == 0) return LK_OK;
+    LKI_TRY(lki_stream_gather(ring->setup.stream, &from, &ring->samples, &ring->pass.pass, one->indices,
+                              total, one->destinations));
+    LKI_TRY(transform_batch(ring, &one->batch));
+    return lki_mapped_check();
+}
+
+/* How many samples of a batch count: those that this rank has, or as many as the rank that has the most. */
+static lk_status settle_stream_batch(const lki_ring *ring, slot *one, bool *is_over)
+{
+    int64_t most = one->own;
+    lk_batch *batch = &one->batch;
+    if (ring->pass.agree) LKI_TRY(ring->pass.agree(ring->pass.agree_context, one->own, &most));
+    *is_over = most == 0 || (ring->setup.drop_last && most < ring->setup.batch_size);
+    if (*is_over) return LK_OK;
+    if (most > batch->count)
+        return lki_fail(LK_ERR_INVALID,
+                        "a pass over the stream gave samples, and the same pass now gives none");
+    batch->count = most;
+    batch->padding = most - one->own;
+    for (int f = 0; f < batch->field_count; f++) batch->fields[f].tensor.shape.dim[0] = most;
+    return LK_OK;
+}
+
+static lk_status fill(lki_ring *ring, slot *one, int64_t number)
+{
+    if (ring->setup.stream) return fill_from_stream(ring, one, number);
     prepare(ring, one, number);
     const lk_batch *batch = &one->batch;
     if (ring->use_rows) {
@@ -305,7 +425,7 @@ void lki_ring_start(lki_ring *ring, const lki_ring_pass *pass, int64_t first)
     lki_ring_stop(ring);
     pthread_mutex_lock(&ring->lock);
     ring->pass = *pass;
-    ring->next_read = ring->next_fill = ring->held = ring->first = first;
+    ring->next_read = ring->next_fill = ring->held = ring->first = ring->next_take = first;
     for (int s = 0; s < ring->setup.slot_count; s++) ring->slots[s].ready = -1;
     ring->active = true;
     pthread_cond_broadcast(&ring->work);
@@ -333,7 +453,9 @@ lk_status lki_ring_next(lki_ring *ring, lk_batch **out)
     } else {
         LKI_TRY(fill(ring, one, number));
     }
-    *out = &one->batch;
+    bool is_over = false;
+    if (ring->setup.stream) LKI_TRY(settle_stream_batch(ring, one, &is_over));
+    *out = is_over ? NULL : &one->batch;
     return LK_OK;
 }
 
@@ -352,6 +474,7 @@ lk_status lki_ring_create(lki_ring **out, const lki_ring_setup *setup)
     lk_status status = ring->slots ? find_rows(ring) : LK_ERR_NOMEM;
     if (status == LK_OK) find_deferred(ring);
     if (status == LK_OK) status = make_slots(ring);
+    if (status == LK_OK) status = make_staging(ring);
     if (status == LK_OK) status = start_workers(ring);
     if (status != LK_OK) {
         lki_ring_free(ring);
@@ -387,6 +510,7 @@ void lki_ring_free(lki_ring *ring)
     lki_free(ring->workers);
     lki_free(ring->slots);
     lki_free(ring->memory);
+    lki_free(ring->staging);
     lki_free(ring);
 }
 

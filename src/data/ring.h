@@ -19,8 +19,13 @@ typedef struct lki_ring_setup {
     int worker_count, slot_count;
     bool raw;
     bool defer; /* leave large fields that lie in memory to whoever reads the batch: lk_batch_field.rows */
-    lk_transform_list transforms; /* borrowed: act on whole batches */
+    lk_transform_list transforms;    /* borrowed: act on whole batches */
+    const struct lki_stream *stream; /* what the dataset reads; NULL: samples have numbers */
+    bool drop_last;                  /* of a stream; else the pass says how many batches there are */
 } lki_ring_setup;
+
+/* Asks all ranks for the most samples that one of them has for this batch. */
+typedef lk_status (*lki_ring_agree)(void *context, int64_t own, int64_t *most);
 
 /* The batches of one pass: indices[0..index_count) cut into batches; borrowed until the next start or stop.
  */
@@ -28,8 +33,12 @@ typedef struct lki_ring_pass {
     lk_pass pass;
     const int64_t *indices;
     int64_t index_count, batch_count;
-    int64_t padded_from;          /* the indices from here on repeat others: lk_batch.padding */
-    const lki_pass_share *shares; /* (share_count); NULL with one */
+    int64_t padded_from;              /* the indices from here on repeat others: lk_batch.padding */
+    const lki_pass_share *shares;     /* (share_count); NULL with one */
+    struct lki_stream_reader *reader; /* of a stream, at the first batch; borrowed. There are no indices. */
+    int rank, world;                  /* of a stream: they number the samples */
+    lki_ring_agree agree;             /* of a stream: NULL where each rank ends by itself */
+    void *agree_context;
 } lki_ring_pass;
 
 lk_status lki_ring_create(lki_ring **out, const lki_ring_setup *setup);

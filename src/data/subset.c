@@ -82,6 +82,8 @@ lk_dataset *lk_subset(lk_dataset *dataset, const int64_t *indices, int64_t count
     subset *self = NULL;
     if (count < 0 || (count && !indices))
         lki_fail(LK_ERR_INVALID, "subset: expected at least 0 indices, found %lld", (long long)count);
+    else if (lki_dataset_check_length(dataset, "subset") != LK_OK)
+        self = NULL;
     else if (lki_check_indices(indices, count, lk_dataset_length(dataset)) != LK_OK)
         lki_fail_prefix(LK_ERR_RANGE, "subset");
     else
@@ -204,7 +206,7 @@ static concat *make_concat(lk_dataset *const *datasets, int count)
 {
     if (count < 1) return lki_fail_null(LK_ERR_INVALID, "concat: no datasets");
     for (int i = 0; i < count; i++) {
-        if (!datasets[i]) return NULL;
+        if (!datasets[i] || lki_dataset_check_length(datasets[i], "concat")) return NULL;
         if (check_same_fields(datasets[0], datasets[i], i) != LK_OK) return NULL;
         if (check_same_classes(datasets[0], datasets[i], i) != LK_OK) return NULL;
     }

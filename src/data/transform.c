@@ -25,11 +25,16 @@ lk_transform *lki_transform_create(const char *kind, const char *key, const char
 void lk_transform_free(lk_transform *transform)
 {
     if (!transform) return;
-    if (transform->apply_batch)
+    if (transform->apply_batch && !transform->reshapes)
         for (int i = 0; i < LK_MAX_FIELDS; i++) lki_free((char *)transform->options.mix.keys[i]);
     for (int i = 0; i < transform->child_count; i++) lk_transform_free(transform->children[i]);
     lki_free(transform->children);
     lki_free(transform->weights);
+    for (int i = 0; i < LK_MAX_FIELDS; i++) {
+        if (transform->reshapes) lki_free((char *)transform->options.pad.keys[i]);
+        lki_free(transform->masks[i]);
+        lki_free(transform->lengths[i]);
+    }
     lki_free(transform->key);
     lki_free(transform);
 }
@@ -44,6 +49,12 @@ lk_status lki_transform_check_batch(const lk_transform *transform, const lk_data
                         "transform), not to batch_transforms",
                         transform->kind);
     return transform->check_batch(transform, dataset);
+}
+
+int lki_transform_added_fields(const lk_transform *transform, const lk_dataset *dataset, lk_field *out,
+                               int capacity)
+{
+    return transform->added_fields ? transform->added_fields(transform, dataset, out, capacity) : 0;
 }
 
 lk_status lki_transform_apply_batch(const lk_transform *transform, const lk_pass *pass, lk_batch *batch)

@@ -30,6 +30,10 @@ struct lk_transform {
     /* For batches: checks the fields; changes the batch in place. */
     lk_status (*check_batch)(const lk_transform *self, const lk_dataset *dataset);
     lk_status (*apply_batch)(const lk_transform *self, lk_batch *batch, lki_keyed *random);
+    /* Optional: the fields that it adds to a batch, at most `capacity`, and their number. Their names are the
+     * transform's. */
+    int (*added_fields)(const lk_transform *self, const lk_dataset *dataset, lk_field *out, int capacity);
+    bool reshapes; /* it changes the shape of the batch: ranks cannot share one */
 
     union {
         lk_normalize_options normalize;
@@ -49,9 +53,11 @@ struct lk_transform {
         lk_random_erasing_options erasing;
         lk_gaussian_blur_options blur;
         lk_random_apply_options several;
+        lk_pad_collate_options pad;
     } options;
-    int64_t size;    /* crop's height, cutout's side, one-hot's classes */
-    double range[2]; /* of angles; a threshold */
+    char *masks[LK_MAX_FIELDS], *lengths[LK_MAX_FIELDS]; /* pad_collate's names, per key */
+    int64_t size;                                        /* crop's height, cutout's side, one-hot's classes */
+    double range[2];                                     /* of angles; a threshold */
     lki_interpolation interpolation;
 
     /* Of a transform of transforms: those that it owns, and the weight of each where they have one. */
@@ -98,6 +104,8 @@ void lki_affine_picture(const float *in, float *out, int64_t channels, int64_t h
                         const double m[6], float fill);
 
 lk_status lki_transform_check_batch(const lk_transform *transform, const lk_dataset *dataset);
+int lki_transform_added_fields(const lk_transform *transform, const lk_dataset *dataset, lk_field *out,
+                               int capacity);
 lk_status lki_transform_apply_batch(const lk_transform *transform, const lk_pass *pass, lk_batch *batch);
 
 #endif

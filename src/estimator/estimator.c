@@ -4,6 +4,7 @@
 #include "base/arguments.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/dataset.h"
 #include "base/take.h"
 
 #include <math.h>
@@ -169,6 +170,7 @@ static lk_tensor *tensor_for(const lk_dataset *dataset, int field)
 
 lk_status lki_gather_samples(lk_dataset *dataset, lk_tensor **features, lk_tensor **targets)
 {
+    LKI_TRY(lki_dataset_check_length(dataset, "samples"));
     int64_t count = lk_dataset_length(dataset);
     int x = lk_dataset_find_field(dataset, "features"), y = lk_dataset_find_field(dataset, "targets");
     void *destinations[LK_MAX_FIELDS] = {0};

@@ -5,6 +5,7 @@
 #include "base/library.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/dataset.h"
 
 #include <limits.h>
 #include <math.h>
@@ -93,6 +94,7 @@ static lk_status gather(const lk_estimator *estimator, int64_t points, lki_krr *
     int64_t samples = lk_dataset_length(dataset);
     lk_tensor *x = NULL, *y = NULL;
     lk_status status;
+    LKI_TRY(lki_dataset_check_length(dataset, "KRR"));
     krr->count = samples * points;
     LKI_TRY(check_memory(krr->count));
     LKI_TRY_OUT(lki_gather_samples(dataset, &x, &y));

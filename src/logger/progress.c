@@ -51,14 +51,19 @@ const char *lki_format_rate(char text[48], double rate)
 /* "[00:01<00:02, 650.3it/s, loss=0.512]" */
 static void format_tail(char *text, size_t capacity, const lki_progress *progress, double elapsed_s)
 {
-    char elapsed[32], left[32], rate_text[48], value[LKI_NUMBER_LENGTH], shown[160] = "";
+    char elapsed[32], left[32], total[32], rate_text[48], value[LKI_NUMBER_LENGTH], shown[160] = "";
     double rate = elapsed_s > 0 ? (double)(progress->last_done - progress->first_done) / elapsed_s : 0;
     double left_s = rate > 0 ? (double)(progress->total - progress->last_done) / rate : NAN;
     if (progress->value_name && !isnan(progress->value)) {
         lki_snprintf(value, sizeof value, "%.3g", progress->value);
         snprintf(shown, sizeof shown, ", %.100s=%s", progress->value_name, value);
     }
-    snprintf(text, capacity, "| %" PRId64 "/%" PRId64 " [%s<%s, %s%s]", progress->last_done, progress->total,
+    if (progress->total == INT64_MAX) left_s = NAN; /* a stream does not say how long it is */
+    if (progress->total == INT64_MAX)
+        snprintf(total, sizeof total, "?");
+    else
+        snprintf(total, sizeof total, "%" PRId64, progress->total);
+    snprintf(text, capacity, "| %" PRId64 "/%s [%s<%s, %s%s]", progress->last_done, total,
              lki_format_duration(elapsed, elapsed_s), lki_format_duration(left, left_s),
              lki_format_rate(rate_text, rate), shown);
 }

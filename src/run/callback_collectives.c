@@ -1,5 +1,6 @@
 /* A callback's way to the run's other ranks. */
 #include "base/status.h"
+#include "data/loader.h"
 #include "run/run.h"
 
 /* Rank 0 has the most batches of a loader and the last rank the fewest. */
@@ -9,6 +10,7 @@ static lk_status check_all_call(const lk_runner *runner, const char *what)
     if (!runner->batch || runner->is_train_loader) return LK_OK;
     lk_pass_options first = lki_run_pass_of(runner, 0, false);
     lk_pass_options last = lki_run_pass_of(runner, runner->world_size - 1, false);
+    LKI_TRY(lki_loader_check_length(runner->loader, what));
     LKI_TRY(lk_loader_size(runner->loader, &first, &most));
     LKI_TRY(lk_loader_size(runner->loader, &last, &fewest));
     if (most.batch_count == fewest.batch_count) return LK_OK;

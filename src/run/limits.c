@@ -15,7 +15,7 @@ static bool trains(const lki_run_loader *entry)
 
 static int64_t pieces_of(int64_t batches, int64_t every)
 {
-    return every > 0 ? (batches + every - 1) / every : 1;
+    return every > 0 ? batches / every + (batches % every > 0) : 1;
 }
 
 /* ---- What the limits come to ---- */
@@ -32,7 +32,8 @@ static lk_status count_batches(const lk_runner *runner, int64_t *out, int *loade
         lk_pass_options pass = {LK_SIZE(lk_pass_options), .rank = runner->rank, .world = runner->world_size,
                                 .train = true};
         LKI_TRY(lk_loader_size(entry->loader, &pass, &size));
-        *out += lki_run_limit_batches(run, entry, size.batch_count);
+        int64_t batches = lki_run_limit_batches(run, entry, size.batch_count);
+        *out = batches == LK_LENGTH_UNKNOWN || *out == LK_LENGTH_UNKNOWN ? LK_LENGTH_UNKNOWN : *out + batches;
         ++*loaders;
     }
     return LK_OK;
@@ -65,7 +66,13 @@ lk_status lki_limits_settle(lk_runner *runner)
                         : steps ? "max_steps"
                                 : "max_minutes");
     if (every) LKI_TRY(check_division(runner, train_loaders));
-    if (every && !run->limits.has_divided) runner->num_epochs *= pieces_of(batches, every);
+    bool by_steps = steps > 0 && options->num_epochs == 0 && !options->check;
+    if (every && batches == LK_LENGTH_UNKNOWN && !by_steps)
+        return lki_fail(
+            LK_ERR_UNSUPPORTED,
+            "valid_every: the train loader reads a stream, and how many batches it has is not known: "
+            "set max_steps instead of num_epochs");
+    if (every && !run->limits.has_divided && !by_steps) runner->num_epochs *= pieces_of(batches, every);
     run->limits.has_divided = every > 0;
     run->limits.by_steps = steps > 0 && options->num_epochs == 0 && !options->check;
     if (run->limits.by_steps && batches > 0)

@@ -19,6 +19,13 @@ static bool has_prefix(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+/* What a stream cannot say: how many batches make a part of it. */
+static lk_status check_portion(const lki_run_loader *entry)
+{
+    bool is_part = entry->portion > 0 && entry->portion < 1;
+    return is_part ? lki_loader_check_length(entry->loader, "a portion of a loader's batches") : LK_OK;
+}
+
 /* A loader without a batch ends the run before the first batch of any loader. */
 static lk_status check_loaders(const lk_runner *runner)
 {
@@ -27,6 +34,7 @@ static lk_status check_loaders(const lk_runner *runner)
         const lki_run_loader *entry = &run->loaders.items[i];
         lk_pass_options pass = lki_run_pass_of(runner, runner->rank, has_prefix(entry->key, "train"));
         LKI_TRY(lki_loader_set_shares(entry->loader, lki_run_own_share_count(runner)));
+        LKI_TRY(check_portion(entry));
         LKI_TRY(lki_loader_check_pass(entry->loader, &pass));
     }
     return LK_OK;
@@ -41,13 +49,31 @@ lk_status lki_run_call_start(lk_runner *runner)
     return lki_metric_names_check(runner);
 }
 
+/* Ranks take a train loader's batches together: of a stream, they say for each batch what they have. */
+static lk_status most_of_all_ranks(void *context, int64_t own, int64_t *most)
+{
+    const lk_runner *runner = context;
+    *most = own;
+    return lk_comm_all_reduce(runner->run->ranks.comm, most, 1, LK_I64, LK_REDUCE_MAX);
+}
+
+static void agree_on_batches(lk_runner *runner)
+{
+    const lk_comm *comm = runner->run->ranks.comm;
+    bool together = runner->is_train_loader && comm && comm->size > 1;
+    lki_loader_set_agree(runner->loader, together ? most_of_all_ranks : NULL, runner);
+}
+
 /* A loader that repeats itself starts its first pass again: the same samples in the same order. One whose
  * pass the last epoch has left goes on with it. */
 static lk_status begin_or_repeat(lki_run_loader *entry, lk_pass_options pass, lk_pass_size *size)
 {
     if (entry->cut) {
-        entry->continued++;
-        return lk_loader_restore(entry->loader, entry->cut, size);
+        bool has_next;
+        LKI_TRY(lk_loader_restore(entry->loader, entry->cut, size));
+        LKI_TRY(lki_loader_has_next(entry->loader, &has_next));
+        entry->continued += has_next;
+        if (has_next) return LK_OK; /* a stream may have ended just where the last epoch left it */
     }
     pass.epoch -= entry->continued;
     if (entry->repeat && entry->first_pass) return lk_loader_restore(entry->loader, entry->first_pass, size);
@@ -109,8 +135,12 @@ static void set_length(lk_runner *runner, lki_run_loader *entry, const lk_pass_s
     entry->pass_batches = whole;
     if (runner->is_train_loader && !entry->repeat)
         piece = lki_limits_piece(runner, lki_limits_first_batch(runner), whole);
-    int64_t samples = piece * runner->loader_batch_size * runner->world_size;
     runner->loader_batch_len = piece;
+    if (lki_loader_is_stream(runner->loader)) {
+        runner->loader_sample_len = LK_LENGTH_UNKNOWN;
+        return;
+    }
+    int64_t samples = piece * runner->loader_batch_size * runner->world_size;
     runner->loader_sample_len =
         piece < whole && samples < size->total_sample_count ? samples : size->total_sample_count;
 }
@@ -132,6 +162,7 @@ static lk_status start_loader(lk_runner *runner, int index)
     bool own_batches = runner->ops && runner->ops->handle_batch;
     lki_loader_defer(runner->loader, !own_batches && lki_engine_keeps_rows(runner->engine));
     LKI_TRY(lki_loader_set_shares(runner->loader, lki_run_own_share_count(runner)));
+    agree_on_batches(runner);
     LKI_TRY(begin_pass(runner, index, &size));
     LKI_TRY(lki_pass_metrics_start(runner));
     set_length(runner, &run->loaders.items[index], &size);

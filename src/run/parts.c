@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
+#include "data/loader.h"
 #include "nn/module.h"
 #include "resume/kept_optimizer.h"
 #include "resume/part_state.h"
@@ -104,6 +105,7 @@ lk_status lki_run_check_all_have_batches(const lk_runner *runner)
     lk_pass_size size;
     if (!comm || comm->size == 1 || !runner->batch || runner->is_train_loader) return LK_OK;
     lk_pass_options last = {LK_SIZE(lk_pass_options), .rank = comm->size - 1, .world = comm->size};
+    LKI_TRY(lki_loader_check_length(runner->loader, "a step that all ranks make in an evaluation"));
     LKI_TRY(lk_loader_size(runner->loader, &last, &size));
     if (size.batch_count > 0) return LK_OK;
     return lki_fail(

@@ -106,9 +106,11 @@ void lki_header_print(FILE *stream, const lk_runner *runner, const char *gpus, b
         (unsigned long long)runner->seed);
     for (int i = 0; i < run->loaders.count; i++) {
         char samples[48];
-        print_count(samples, sizeof samples,
-                    lk_dataset_length(lk_loader_dataset(run->loaders.items[i].loader)));
-        fprintf(stream, "%s%s: %s samples", i ? ", " : "", run->loaders.items[i].key, samples);
+        int64_t length = lk_dataset_length(lk_loader_dataset(run->loaders.items[i].loader));
+        print_count(samples, sizeof samples, length);
+        fprintf(stream, "%s%s: %s", i ? ", " : "", run->loaders.items[i].key,
+                length == LK_LENGTH_UNKNOWN ? "a stream of" : samples);
+        fputs(" samples", stream);
     }
     fprintf(stream, "\n%s", run->reporting.notes ? run->reporting.notes : "");
     if (runner->epoch_step)

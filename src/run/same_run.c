@@ -139,6 +139,8 @@ static lk_status hash_data(lk_dataset *dataset, uint64_t *hash, bool *known)
                             count * lk_dtype_nbytes(storage.dtype) * (size_t)lk_dataset_length(dataset));
     }
     if (stored || lk_dataset_length(dataset) == 0) return LK_OK;
+    *known = lk_dataset_length(dataset) != LK_LENGTH_UNKNOWN;
+    if (!*known) return LK_OK;
     uint64_t first = start;
     LKI_TRY(hash_samples(dataset, &first));
     LKI_TRY(hash_samples(dataset, &again));
@@ -157,7 +159,10 @@ static lk_status describe_loader(FILE *out, const lki_run_loader *entry)
     fprintf(out, "loader \"%s\"\n", entry->key);
     fprintf(out, "batch size %lld of loader \"%s\"\n", (long long)lk_loader_batch_size(entry->loader),
             entry->key);
-    fprintf(out, "%lld samples in loader \"%s\"\n", (long long)lk_dataset_length(dataset), entry->key);
+    if (lki_loader_is_stream(entry->loader))
+        fprintf(out, "a stream in loader \"%s\"\n", entry->key);
+    else
+        fprintf(out, "%lld samples in loader \"%s\"\n", (long long)lk_dataset_length(dataset), entry->key);
     fprintf(out, "shuffle %s, drop_last %s, %s in loader \"%s\"\n",
             options->shuffle      ? "on"
             : options->no_shuffle ? "off"

@@ -52,6 +52,7 @@ static int64_t total_steps(const lk_runner *runner)
     int train_count = 0;
     for (int i = 0; i < loaders->count; i++)
         train_count += strncmp(loaders->items[i].key, "train", strlen("train")) == 0;
+    if (runner->loader_batch_len == LK_LENGTH_UNKNOWN) return 0;
     return train_count == 1 ? runner->num_epochs * runner->loader_batch_len : 0;
 }
 

@@ -25,6 +25,7 @@ typedef struct option_case {
 #define BENCH    "$L bench --model mnist-linear --simulate"
 #define EXPORT   TRAINED "export logs/checkpoints/model.last.safetensors --to pth -o out.pth"
 #define TERMINAL "script -qec"
+#define TOKENIZE "printf 'ab a' > t.txt && $L tokenize t.txt -o t.bin"
 
 static const option_case cases[] = {
     {"run --config", RUN, RUN " -C ../d.yml", NULL},
@@ -94,6 +95,17 @@ static const option_case cases[] = {
     {"watch --every", TRAINED "watch logs", TRAINED "watch logs --every 0", "--every: expected at least 1"},
     {"import --output", RUN " && $L import logs/checkpoints/model.last.safetensors",
      RUN " && $L import logs/checkpoints/model.last.safetensors -o out.safetensors", NULL},
+    {"tokenize --output", "printf 'ab a' > t.txt && $L tokenize t.txt", TOKENIZE, NULL},
+    {"tokenize --tokenizer", TOKENIZE, TOKENIZE " -t chars", NULL},
+    {"tokenize --tokenizer", TOKENIZE, TOKENIZE " -t bpe", "bpe needs --vocab FILE and --merges FILE"},
+    {"tokenize --vocab", TOKENIZE " -t chars",
+     "printf '{\"a\": 3, \"b\": 4, \" \": 5}' > v.json && " TOKENIZE " -t chars --vocab v.json", NULL},
+    {"tokenize --vocab", TOKENIZE, TOKENIZE " --vocab v.json", "--vocab: bytes need none"},
+    {"tokenize --merges", TOKENIZE, TOKENIZE " --merges m.txt", "bpe needs --vocab FILE and --merges FILE"},
+    {"tokenize --merges", TOKENIZE " -t chars", TOKENIZE " -t chars --merges m.txt", "write -t bpe"},
+    {"tokenize --end-token", TOKENIZE, TOKENIZE " --end-token b", NULL},
+    {"tokenize --end-token", TOKENIZE, TOKENIZE " --end-token '<|endoftext|>'", "no token \"<|endoftext|>\""},
+    {"tokenize --save-vocab", TOKENIZE, TOKENIZE " --save-vocab v.json", NULL},
     {"export --output", RUN " && $L export logs/checkpoints/model.last.safetensors --to pth", EXPORT, NULL},
     {"export --to", RUN " && $L export logs/checkpoints/model.last.safetensors -o out",
      RUN " && $L export logs/checkpoints/model.last.safetensors -o out --to npz", NULL},

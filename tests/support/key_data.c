@@ -128,6 +128,38 @@ static void write_images(const char *name, int shift)
     }
 }
 
+static void write_bytes(const char *name, const void *data, size_t nbytes)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%s/data/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, nbytes, file), nbytes);
+    fclose(file);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    write_bytes(name, text, strlen(text));
+}
+
+/* Lines, files of tokens, and the numbers of characters and of pairs of them. */
+static void write_words(void)
+{
+    uint16_t narrow[40];
+    uint32_t wide[40];
+    for (int i = 0; i < 40; i++) narrow[i] = (uint16_t)(i * i % 37), wide[i] = narrow[i] + 200;
+    write_bytes("tokens.bin", narrow, sizeof narrow);
+    write_bytes("wide.bin", wide, sizeof wide);
+    for (int i = 0; i < 40; i++) narrow[i] = (uint16_t)(narrow[i] + 1);
+    write_bytes("tokens2.bin", narrow, sizeof narrow);
+    write_text("text.txt", "abba\nab abab\nbaba aba b\nbb ab\naab b\nba\n");
+    write_text("text2.txt", "abbb\nab abab\nbaba abb b\nbb ab\naab b\nba\n");
+    write_text("chars.json", "{\"a\": 9, \"b\": 5, \" \": 7, \"\\n\": 2}");
+    write_text("vocab.json", "{\"a\": 0, \"b\": 1, \"\\u0120\": 2, \"ab\": 3, \"\\u010a\": 4}");
+    write_text("merges.txt", "#version: 0.2\na b\n");
+}
+
 static void write_tensors(void)
 {
     static const char *const names[] = {"x", "x2", "y", "y2"};
@@ -218,6 +250,7 @@ static void write_files(void)
     write_images("images", 0);
     write_images("images2", 5);
     write_tensors();
+    write_words();
     write_table("t", ',', 0);
     write_table("u", ',', 1);
     write_table("w", ';', 0);

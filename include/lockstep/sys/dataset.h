@@ -18,6 +18,9 @@ extern "C" {
 
 enum { LK_MAX_FIELDS = 16 };
 
+/* The length of a dataset over a stream, and of what is counted by it. */
+#define LK_LENGTH_UNKNOWN INT64_MAX
+
 /* One field of a sample: its name, its dtype, and the shape of one sample (a class label has the
  * scalar shape). */
 typedef struct lk_field {
@@ -100,6 +103,7 @@ static inline lk_dataset *lk_dataset_create_sized_(const lk_dataset_ops *ops, co
 lk_dataset *lk_dataset_share(lk_dataset *dataset);
 void lk_dataset_free(lk_dataset *dataset);
 
+/* LK_LENGTH_UNKNOWN for a stream. */
 int64_t lk_dataset_length(const lk_dataset *dataset);
 int lk_dataset_field_count(const lk_dataset *dataset);
 /* The field at a position, owned by the dataset; NULL out of range. */

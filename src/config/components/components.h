@@ -125,6 +125,7 @@ extern const lk_component lki_scheduler_components[];
 extern const lk_component lki_data_components[];
 extern const lk_component lki_sampler_components[];
 extern const lk_component lki_file_components[];
+extern const lk_component lki_text_components[];
 extern const lk_component lki_transform_components[];
 extern const lk_component lki_picture_components[];
 extern const lk_component lki_collection_components[];

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/transform.h"
 
 #include <lockstep/data.h>
 #include <lockstep/random.h>
@@ -52,6 +53,29 @@ static int64_t wished_batch_size(lk_args *args)
     return is_default ? 0 : batch_size;
 }
 
+/* What collates comes first: the others change the batch that it has made. */
+static lk_status take_batch_transforms(lk_args *args, lk_transform **out, int *count)
+{
+    int first = 0, rest = 0;
+    *count = 0;
+    LKI_TRY(lki_take_transforms(args, "collate_fn", out, MAX_BATCH_TRANSFORMS, &first));
+    for (int i = 0; i < first; i++) {
+        if (out[i]->reshapes) continue;
+        lki_fail(LK_ERR_CONFIG,
+                 "collate_fn: expected PadCollate, found %s: samples of one length are stacked "
+                 "without it, and batch_transforms change batches",
+                 out[i]->kind);
+        goto failed;
+    }
+    if (lki_take_transforms(args, "batch_transforms", out + first, MAX_BATCH_TRANSFORMS - first, &rest))
+        goto failed;
+    *count = first + rest;
+    return LK_OK;
+failed:
+    for (int i = 0; i < first; i++) lk_transform_free(out[i]);
+    return lki_last_status();
+}
+
 static lk_status build_loader(const lk_component *self, lk_args *args, void **out)
 {
     lk_transform *transforms[MAX_BATCH_TRANSFORMS];
@@ -67,8 +91,7 @@ static lk_status build_loader(const lk_component *self, lk_args *args, void **ou
     };
     (void)self;
     LKI_TRY(check_loader(args));
-    LKI_TRY(lki_take_transforms(args, "batch_transforms", transforms, MAX_BATCH_TRANSFORMS,
-                                &options.batch_transforms.count));
+    LKI_TRY(take_batch_transforms(args, transforms, &options.batch_transforms.count));
     if (options.num_workers > 0) options.prefetch = options.num_workers * lk_arg_int(args, "prefetch_factor");
     options.sampler = lk_arg_take(args, lk_arg_given(args, "sampler") ? "sampler" : "batch_sampler");
     return lki_built(lk_loader_with(lk_arg_take(args, "dataset"), &options), out);
@@ -173,7 +196,8 @@ static const lk_parameter loader_parameters[] = {
     LKI_OBJECT("batch_sampler", SAMPLER, LKI_OPTIONAL,
                "the order of the samples, and the size of the batches"),
     LKI_INT("num_workers", "0", "threads that make batches ahead"),
-    LKI_REFUSED("collate_fn", NULL, "leave it out: samples are stacked; batch_transforms change batches"),
+    LKI_OBJECTS("collate_fn", TRANSFORM, LKI_OPTIONAL,
+                "PadCollate, for samples of different lengths; samples are stacked where left out"),
     LKI_NO_EFFECT("pin_memory", "false", "memory is pinned where it helps"),
     LKI_BOOL("drop_last", "false", "leave a short last batch out"),
     LKI_NO_EFFECT("timeout", "0", "workers are threads, which cannot be lost"),

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/dataset.h"
 #include "data/sampler.h"
 
 #include <lockstep/data.h>
@@ -25,15 +26,20 @@ static int64_t length_of(lk_args *args, const char *name)
     return lk_dataset_length(lk_arg_peek(args, name));
 }
 
+static lk_status check_length(const lk_component *self, lk_args *args, const char *name)
+{
+    return lki_dataset_check_length(lk_arg_peek(args, name), self->name);
+}
+
 static lk_status build_sequential(const lk_component *self, lk_args *args, void **out)
 {
-    (void)self;
+    LKI_TRY(check_length(self, args, "data_source"));
     return built(lk_sequential_sampler(length_of(args, "data_source")), out);
 }
 
 static lk_status build_random(const lk_component *self, lk_args *args, void **out)
 {
-    (void)self;
+    LKI_TRY(check_length(self, args, "data_source"));
     if (lk_arg_given(args, "num_samples") && lk_arg_int64(args, "num_samples") < 1)
         return lki_fail(LK_ERR_CONFIG, "num_samples: expected at least 1, found %lld",
                         (long long)lk_arg_int64(args, "num_samples"));

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "data/dataset.h"
 #include "config/build.h"
 
 #include <lockstep/data.h>
@@ -74,6 +75,7 @@ lk_status lki_dataset_labels(lk_dataset *dataset, lk_tensor **out)
     void *rooms[LK_MAX_FIELDS] = {NULL};
     lk_tensor *labels = NULL;
     lk_status status;
+    LKI_TRY(lki_dataset_check_length(dataset, "labels"));
     if (field < 0 || lk_shape_count(lk_dataset_field(dataset, field)->shape) != 1)
         return lki_fail(LK_ERR_CONFIG, "the dataset has no targets with one class per sample");
     LKI_TRY_OUT(allocate_fields(dataset, rooms));

@@ -249,6 +249,24 @@ static lk_status build_mix(const lk_component *self, lk_args *args, void **out)
     return lki_built(!strcmp(self->name, "Mixup") ? lk_mixup_with(&options) : lk_cutmix_with(&options), out);
 }
 
+static lk_status build_pad_collate(const lk_component *self, lk_args *args, void **out)
+{
+    lk_pad_collate_options options = {LK_SIZE(lk_pad_collate_options),
+                                      .multiple = lk_arg_int64(args, "multiple")};
+    int keys = lk_arg_count(args, "keys"), values = lk_arg_count(args, "pad_values");
+    (void)self;
+    if (options.multiple < 1)
+        return lki_fail(LK_ERR_CONFIG, "multiple: expected at least 1, found %lld",
+                        (long long)options.multiple);
+    if (keys > LK_MAX_FIELDS) return lki_fail(LK_ERR_CONFIG, "keys: at most %d", LK_MAX_FIELDS);
+    if (values > keys)
+        return lki_fail(LK_ERR_CONFIG, "pad_values: expected at most one per key (%d), found %d", keys,
+                        values);
+    for (int i = 0; i < keys; i++) options.keys[i] = lk_arg_string_at(args, "keys", i);
+    for (int i = 0; i < values; i++) options.pad_values[i] = lk_arg_float_at(args, "pad_values", i);
+    return lki_built(lk_pad_collate_with(&options), out);
+}
+
 #define KEY(default_) LKI_STRING("key", default_, "the field of the sample")
 #define FILL          LKI_FLOAT("fill", "0", "the value outside of the picture")
 
@@ -294,6 +312,12 @@ static const lk_parameter mixup_parameters[] = {
     LKI_FLOAT("alpha", "0.2", "of the Beta distribution"),
     {0},
 };
+static const lk_parameter pad_collate_parameters[] = {
+    LKI_STRINGS("keys", "[features]", "the fields of samples of different lengths"),
+    LKI_FLOATS("pad_values", LKI_OPTIONAL, "what stands behind a sample's end, per key; 0 where left out"),
+    LKI_INT64("multiple", "8", "lengths are rounded up to a multiple of this"),
+    {0},
+};
 static const lk_parameter cutmix_parameters[] = {
     LKI_STRINGS("keys", LKI_OPTIONAL, "the fields to mix; features and targets where left out"),
     LKI_FLOAT("alpha", "1.0", "of the Beta distribution"),
@@ -329,6 +353,9 @@ const lk_component lki_transform_components[] = {
      .build = build_one_hot},
     {"Mixup", NULL, LK_KIND_TRANSFORM, "Each sample of a batch mixed with another.",
      .parameters = mixup_parameters, .build = build_mix},
+    {"PadCollate", NULL, LK_KIND_TRANSFORM,
+     "Batches as long as their longest sample, with KEY_lengths and KEY_mask.",
+     .parameters = pad_collate_parameters, .build = build_pad_collate},
     {"Cutmix", NULL, LK_KIND_TRANSFORM, "A rectangle of each picture of a batch from another.",
      .parameters = cutmix_parameters, .build = build_mix},
     {0},
