@@ -20,7 +20,6 @@ struct lk_dataset {
     int class_count;
     char **classes; /* (class_count) */
     lki_own_sizes own_sizes;
-    char **classes;                  /* (class_count) */
     const struct lki_stream *stream; /* what is read in the end; NULL: samples have numbers */
     atomic_int holders;
 };

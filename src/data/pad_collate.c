@@ -18,7 +18,7 @@ static const char *lengths_of(const lk_transform *self, const lk_dataset *datase
 
 static lk_status check_key(const lk_transform *self, const lk_dataset *dataset, int key)
 {
-    const char *name = self->options.pad.keys[key], *lengths = lengths_of(self, dataset, key);
+    const char *name = self->options.collate.keys[key], *lengths = lengths_of(self, dataset, key);
     const lk_field *field = lk_dataset_field(dataset, lk_dataset_find_field(dataset, name));
     const lk_field *counts = lk_dataset_field(dataset, lk_dataset_find_field(dataset, lengths));
     if (!field) return lki_fail(LK_ERR_NOT_FOUND, "%s: the dataset has no field \"%s\"", self->kind, name);
@@ -40,7 +40,7 @@ static lk_status check_key(const lk_transform *self, const lk_dataset *dataset, 
 static lk_status check_batch(const lk_transform *self, const lk_dataset *dataset)
 {
     int fields = lk_dataset_field_count(dataset);
-    for (int k = 0; k < LK_MAX_FIELDS && self->options.pad.keys[k]; k++) {
+    for (int k = 0; k < LK_MAX_FIELDS && self->options.collate.keys[k]; k++) {
         LKI_TRY(check_key(self, dataset, k));
         if (lk_dataset_find_field(dataset, self->lengths[k]) >= 0) fields++;
     }
@@ -52,10 +52,10 @@ static lk_status check_batch(const lk_transform *self, const lk_dataset *dataset
 static int added_fields(const lk_transform *self, const lk_dataset *dataset, lk_field *out, int capacity)
 {
     int count = 0;
-    for (int k = 0; k < LK_MAX_FIELDS && self->options.pad.keys[k] && count < capacity; k++) {
+    for (int k = 0; k < LK_MAX_FIELDS && self->options.collate.keys[k] && count < capacity; k++) {
         if (lk_dataset_find_field(dataset, self->lengths[k]) < 0) continue;
         const lk_field *field =
-            lk_dataset_field(dataset, lk_dataset_find_field(dataset, self->options.pad.keys[k]));
+            lk_dataset_field(dataset, lk_dataset_find_field(dataset, self->options.collate.keys[k]));
         if (field) out[count++] = (lk_field){self->masks[k], LK_BOOL, LK_SHAPE(field->shape.dim[0])};
     }
     return count;
@@ -67,7 +67,7 @@ static lk_status longest_of(const lk_transform *self, const lk_tensor *lengths, 
                             int64_t *out)
 {
     const int64_t *values = lengths->data;
-    int64_t multiple = self->options.pad.multiple, longest = 1;
+    int64_t multiple = self->options.collate.multiple, longest = 1;
     for (int64_t i = 0; i < lk_tensor_count(lengths); i++) {
         if (values[i] < 0 || values[i] > room)
             return lki_fail(LK_ERR_RANGE, "%s: a sample of \"%s\" has the length %lld, expected 0 to %lld",
@@ -115,7 +115,7 @@ static void write_mask(lk_tensor *mask, const int64_t *lengths, int64_t longest)
 
 static lk_status apply_batch(const lk_transform *self, lk_batch *batch, lki_keyed *random)
 {
-    const lk_pad_collate_options *options = &self->options.pad;
+    const lk_pad_collate_options *options = &self->options.collate;
     (void)random;
     for (int k = 0; k < LK_MAX_FIELDS && options->keys[k]; k++) {
         lk_tensor *tensor = lk_batch_get(batch, options->keys[k]),
@@ -135,10 +135,10 @@ static lk_status apply_batch(const lk_transform *self, lk_batch *batch, lki_keye
 static lk_status name_keys(lk_transform *self, const lk_pad_collate_options *options)
 {
     for (int k = 0; k < LK_MAX_FIELDS && options->keys[k]; k++) {
-        self->options.pad.keys[k] = lki_strdup(options->keys[k]);
+        self->options.collate.keys[k] = lki_strdup(options->keys[k]);
         self->lengths[k] = lki_format("%s_lengths", options->keys[k]);
         self->masks[k] = lki_format("%s_mask", options->keys[k]);
-        if (!self->options.pad.keys[k] || !self->lengths[k] || !self->masks[k]) return LK_ERR_NOMEM;
+        if (!self->options.collate.keys[k] || !self->lengths[k] || !self->masks[k]) return LK_ERR_NOMEM;
     }
     return LK_OK;
 }
@@ -156,8 +156,8 @@ lk_transform *lk_pad_collate_with(const lk_pad_collate_options *given)
     self->apply_batch = apply_batch;
     self->added_fields = added_fields;
     self->reshapes = true;
-    self->options.pad.multiple = options.multiple ? options.multiple : DEFAULT_MULTIPLE;
-    memcpy(self->options.pad.pad_values, options.pad_values, sizeof options.pad_values);
+    self->options.collate.multiple = options.multiple ? options.multiple : DEFAULT_MULTIPLE;
+    memcpy(self->options.collate.pad_values, options.pad_values, sizeof options.pad_values);
     if (name_keys(self, &options) == LK_OK) return self;
     lk_transform_free(self);
     return NULL;

@@ -31,7 +31,7 @@ void lk_transform_free(lk_transform *transform)
     lki_free(transform->children);
     lki_free(transform->weights);
     for (int i = 0; i < LK_MAX_FIELDS; i++) {
-        if (transform->reshapes) lki_free((char *)transform->options.pad.keys[i]);
+        if (transform->reshapes) lki_free((char *)transform->options.collate.keys[i]);
         lki_free(transform->masks[i]);
         lki_free(transform->lengths[i]);
     }

@@ -53,7 +53,7 @@ struct lk_transform {
         lk_random_erasing_options erasing;
         lk_gaussian_blur_options blur;
         lk_random_apply_options several;
-        lk_pad_collate_options pad;
+        lk_pad_collate_options collate;
     } options;
     char *masks[LK_MAX_FIELDS], *lengths[LK_MAX_FIELDS]; /* pad_collate's names, per key */
     int64_t size;                                        /* crop's height, cutout's side, one-hot's classes */
