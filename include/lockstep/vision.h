@@ -206,9 +206,11 @@ typedef struct lk_cifar_options {
     bool download; /* downloads the archive of binary files if it is missing */
     bool coarse;   /* CIFAR-100: the 20 superclasses as targets */
 } lk_cifar_options;
-/* "features" (3, 32, 32) f32 in 0..1 and "targets" i64, with the names of the classes. The binary
- * files are searched for in root and in root/cifar-10-batches-bin or root/cifar-100-binary. In
- * memory, pixels stay bytes. NULL with LK_ERR_NOT_FOUND if a file is missing. */
+/* "features" (3, 32, 32) f32 in 0..1 and "targets" i64, with the names of the classes. The files of
+ * the binary or of the Python version are searched for in root and in the folder that their archive
+ * makes there: root/cifar-10-batches-bin, root/cifar-10-batches-py, root/cifar-100-binary,
+ * root/cifar-100-python. In memory, pixels stay bytes. NULL with LK_ERR_NOT_FOUND if a file is
+ * missing. */
 lk_dataset *lk_cifar10_with(const char *root, const lk_cifar_options *options);
 #define lk_cifar10(...) LK_CALL1_(lk_cifar10_with, lk_cifar_options, __VA_ARGS__, )
 lk_dataset *lk_cifar100_with(const char *root, const lk_cifar_options *options);

@@ -262,12 +262,22 @@ static lk_status extend_last(machine *m, int count, bool is_dict)
     return extend(m, count, is_dict);
 }
 
-/* REDUCE and NEWOBJ: function and arguments become a call; BUILD's state is dropped. */
+/* REDUCE and NEWOBJ: function and arguments become a call. */
 static lk_status push_call(machine *m)
 {
     if (m->depth - floor_of(m) < 2) return damaged(m);
     m->depth -= 2;
     return push_items(m, LKI_PICKLE_CALL, 2);
+}
+
+/* BUILD: a call remembers the state that its result gets; of other values it is dropped. */
+static lk_status build(machine *m)
+{
+    lki_pickle *state = pop(m);
+    if (!state || m->depth <= floor_of(m)) return damaged(m);
+    lki_pickle *built = m->stack[m->depth - 1];
+    if (built->kind == LKI_PICKLE_CALL) built->state = state;
+    return LK_OK;
 }
 
 /* As push_call, of keyword arguments too, which nothing here needs. */
@@ -358,7 +368,7 @@ static lk_status run_instruction(machine *m, uint8_t code)
     case '2': return push_again(m);
     case '1': return pop_mark(m) < 0 ? damaged(m) : LK_OK;
     case 'Q': return push_persistent(m);
-    case 'b':
+    case 'b': return build(m);
     case '0': return pop(m) ? LK_OK : damaged(m);
     }
     return lki_fail(LK_ERR_UNSUPPORTED, "%s: the pickle has an instruction that is not read here (0x%02x)",

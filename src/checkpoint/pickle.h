@@ -37,6 +37,7 @@ struct lki_pickle {
     int count, capacity;
     lki_pickle *extra; /* of a call: a dict of the items set on its result, or a tuple of those appended;
                           NULL: none */
+    lki_pickle *state; /* of a call: what its result was built with (BUILD); NULL: nothing */
 };
 
 typedef struct lki_pickled {

@@ -12,67 +12,98 @@
 
 #include <string.h>
 
-enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE, MAX_FILES = 5 };
+enum { SIDE = 32, PIXELS = LKI_CIFAR_PIXELS, MAX_FILES = 5, COARSE_COUNT = 20 };
+
+/* The files of one of the two versions of a data set. */
+typedef struct version {
+    const char *folder;                         /* in the root */
+    const char *train[MAX_FILES + 1], *test[2]; /* ended by NULL */
+    const char *names, *coarse_names;           /* where the names of the classes are */
+    const char *label_keys[3]; /* of the Python version, ended by NULL; none: it is the binary one */
+} version;
+
+enum { BINARY, PYTHON, VERSIONS };
 
 /* One of the two data sets. */
 typedef struct kind {
     lki_cifar_archive archive;
-    const char *train[MAX_FILES + 1], *test[2]; /* ended by NULL */
-    int label_count;                            /* bytes in front of the pixels */
-    int class_count;                            /* of the last label */
-    const char *class_names;                    /* the file with a name a line */
+    version versions[VERSIONS];
+    int label_count; /* bytes in front of the pixels */
+    int class_count; /* of the last label */
 } kind;
 
 static const kind cifar10 = {
     .archive = {"CIFAR-10", "cifar-10-batches-bin", "cifar-10-binary.tar.gz",
                 "c32a1d4ab5d03f1284b67883e8d87530"},
-    .train = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
-              "data_batch_5.bin"},
-    .test = {"test_batch.bin"},
+    .versions = {{.folder = "cifar-10-batches-bin",
+                  .train = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                            "data_batch_5.bin"},
+                  .test = {"test_batch.bin"},
+                  .names = "batches.meta.txt"},
+                 {.folder = "cifar-10-batches-py",
+                  .train = {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"},
+                  .test = {"test_batch"},
+                  .names = "batches.meta",
+                  .label_keys = {"labels"}}},
     .label_count = 1,
     .class_count = 10,
-    .class_names = "batches.meta.txt",
 };
 static const kind cifar100 = {
     .archive = {"CIFAR-100", "cifar-100-binary", "cifar-100-binary.tar.gz",
                 "03b5dce01913d631647c71ecec9e9cb8"},
-    .train = {"train.bin"},
-    .test = {"test.bin"},
+    .versions = {{.folder = "cifar-100-binary",
+                  .train = {"train.bin"},
+                  .test = {"test.bin"},
+                  .names = "fine_label_names.txt",
+                  .coarse_names = "coarse_label_names.txt"},
+                 {.folder = "cifar-100-python",
+                  .train = {"train"},
+                  .test = {"test"},
+                  .names = "meta",
+                  .coarse_names = "meta",
+                  .label_keys = {"coarse_labels", "fine_labels"}}},
     .label_count = 2,
     .class_count = 100,
-    .class_names = "fine_label_names.txt",
 };
-enum { COARSE_COUNT = 20 };
 
 /* ---- Finding the files ---- */
 
-static const char *const *files_of(const kind *which, bool train)
+/* A version that is there, and its folder, which the caller frees. */
+typedef struct place {
+    const version *version;
+    char *folder;
+} place;
+
+static const char *const *files_of(const version *version, bool train)
 {
-    return train ? which->train : which->test;
+    return train ? version->train : version->test;
 }
 
-/* The folder that has all the files: the root, or the archive's folder in it. The caller frees it. */
-static lk_status find_folder(char **out, const kind *which, const char *root, bool train)
+static bool has_all(const char *folder, const char *const *files)
 {
-    const char *const *files = files_of(which, train);
-    const lki_cifar_archive *archive = &which->archive;
-    for (int place = 0; place < 2; place++) {
-        char *folder = place ? lki_format("%s/%s", root, archive->folder) : lki_strdup(root);
-        bool whole = true;
-        for (int i = 0; folder && files[i]; i++) {
-            LKI_SCOPED char *path = lki_format("%s/%s", folder, files[i]);
-            whole = whole && path && lki_file_exists(path);
-        }
-        *out = folder;
+    for (int i = 0; files[i]; i++) {
+        LKI_SCOPED char *path = lki_format("%s/%s", folder, files[i]);
+        if (!path || !lki_file_exists(path)) return false;
+    }
+    return true;
+}
+
+/* Either version, in the root or in the folder that its archive makes there. */
+static lk_status find_files(place *out, const kind *which, const char *root, bool train)
+{
+    for (int i = 0; i < 2 * VERSIONS; i++) {
+        const version *version = &which->versions[i / 2];
+        char *folder = i % 2 ? lki_format("%s/%s", root, version->folder) : lki_strdup(root);
         if (!folder) return LK_ERR_NOMEM;
-        if (whole) return LK_OK;
+        *out = (place){version, folder};
+        if (has_all(folder, files_of(version, train))) return LK_OK;
         lki_free(folder);
     }
-    *out = NULL;
-    return lki_fail(LK_ERR_NOT_FOUND,
-                    "%s: no %s%s in %s or %s/%s: set download, or unpack %s%s there (the binary version)",
-                    archive->name, files[0], files[1] ? " to data_batch_5.bin" : "", root, root,
-                    archive->folder, LKI_CIFAR_MIRROR, archive->file);
+    *out = (place){NULL, NULL};
+    const char *const *files = files_of(&which->versions[BINARY], train);
+    return lki_fail(LK_ERR_NOT_FOUND, "%s: no %s%s in %s or %s/%s: set download, or unpack %s%s there",
+                    which->archive.name, files[0], files[1] ? " to data_batch_5.bin" : "", root, root,
+                    which->archive.folder, LKI_CIFAR_MIRROR, which->archive.file);
 }
 
 /* ---- Reading them ---- */
@@ -82,15 +113,21 @@ typedef struct samples {
     int64_t count;
 } samples;
 
-static lk_status map_files(lk_buffer **buffers, char *paths[MAX_FILES], const kind *which, const char *folder,
-                           bool train, int64_t *count)
+static lk_status read_file(lk_buffer **out, const char *path, const version *version)
 {
-    const char *const *files = files_of(which, train);
+    return version->label_keys[0] ? lki_cifar_unpickle(out, path, version->label_keys)
+                                  : lki_file_read(out, path);
+}
+
+static lk_status read_files(lk_buffer **buffers, char *paths[MAX_FILES], const kind *which,
+                            const place *found, bool train, int64_t *count)
+{
+    const char *const *files = files_of(found->version, train);
     size_t record = (size_t)which->label_count + PIXELS;
     for (int i = 0; files[i]; i++) {
-        paths[i] = lki_format("%s/%s", folder, files[i]);
+        paths[i] = lki_format("%s/%s", found->folder, files[i]);
         if (!paths[i]) return LK_ERR_NOMEM;
-        LKI_TRY(lki_file_read(&buffers[i], paths[i]));
+        LKI_TRY(read_file(&buffers[i], paths[i], found->version));
         size_t nbytes = lki_buffer_nbytes(buffers[i]);
         if (nbytes % record != 0)
             return lki_fail(LK_ERR_FORMAT, "%s: %zu bytes are no whole number of records of %zu", paths[i],
@@ -120,13 +157,13 @@ static lk_status copy_records(const samples *out, int64_t at, const lk_buffer *b
     return LK_OK;
 }
 
-static lk_status read_samples(samples *out, const kind *which, const char *folder,
+static lk_status read_samples(samples *out, const kind *which, const place *found,
                               const lk_cifar_options *options)
 {
     lk_buffer *buffers[MAX_FILES] = {NULL};
     char *paths[MAX_FILES] = {NULL};
     lk_status status = LK_OK;
-    LKI_TRY_OUT(map_files(buffers, paths, which, folder, options->train, &out->count));
+    LKI_TRY_OUT(read_files(buffers, paths, which, found, options->train, &out->count));
     out->images = lk_tensor_create(LK_U8, LK_SHAPE(out->count, 3, SIDE, SIDE));
     out->labels = lk_tensor_create(LK_U8, LK_SHAPE(out->count));
     if (!out->images || !out->labels) status = lki_last_status();
@@ -157,20 +194,30 @@ static int split_lines(char *text, char *lines[MAX_CLASSES])
     return count;
 }
 
-static lk_status name_classes(lk_dataset *dataset, const kind *which, const char *folder, bool coarse)
+static lk_status read_names(char **out, const char *path, const version *version, bool coarse)
+{
+    lk_buffer *buffer = NULL;
+    if (version->label_keys[0]) {
+        const char *key = coarse                  ? "coarse_label_names"
+                          : version->coarse_names ? "fine_label_names"
+                                                  : "label_names";
+        return lki_cifar_unpickle_names(out, path, key);
+    }
+    LKI_TRY(lki_file_read(&buffer, path));
+    *out = lki_format("%.*s", (int)lki_buffer_nbytes(buffer), (const char *)lki_buffer_data(buffer));
+    lki_buffer_release(buffer);
+    return *out ? LK_OK : LK_ERR_NOMEM;
+}
+
+static lk_status name_classes(lk_dataset *dataset, const kind *which, const place *found, bool coarse)
 {
     int expected = coarse ? COARSE_COUNT : which->class_count;
-    LKI_SCOPED char *path =
-        lki_format("%s/%s", folder, coarse ? "coarse_label_names.txt" : which->class_names);
-    lk_buffer *buffer = NULL;
+    const char *file = coarse ? found->version->coarse_names : found->version->names;
+    LKI_SCOPED char *path = lki_format("%s/%s", found->folder, file), *text = NULL;
     char *lines[MAX_CLASSES];
     if (!path) return LK_ERR_NOMEM;
     if (!lki_file_exists(path)) return LK_OK;
-    LKI_TRY(lki_file_read(&buffer, path));
-    LKI_SCOPED char *text =
-        lki_format("%.*s", (int)lki_buffer_nbytes(buffer), (const char *)lki_buffer_data(buffer));
-    lki_buffer_release(buffer);
-    if (!text) return LK_ERR_NOMEM;
+    LKI_TRY(read_names(&text, path, found->version, coarse));
     int count = split_lines(text, lines);
     if (count != expected)
         return lki_fail(LK_ERR_FORMAT, "%s: expected the names of %d classes, a line each", path, expected);
@@ -179,18 +226,10 @@ static lk_status name_classes(lk_dataset *dataset, const kind *which, const char
 
 /* ---- The dataset ---- */
 
-static lk_dataset *open_cifar(const kind *which, const char *root, const lk_cifar_options *options)
+static lk_dataset *make(const kind *which, const place *found, const lk_cifar_options *options)
 {
-    LKI_SCOPED char *folder = NULL;
     samples all = {NULL, NULL, 0};
-    if (!root) return lki_fail_null(LK_ERR_INVALID, "%s: no root folder", which->archive.name);
-    lk_status status = find_folder(&folder, which, root, options->train);
-    if (status == LK_ERR_NOT_FOUND && options->download) {
-        status = lki_cifar_download(&which->archive, root, files_of(which, options->train));
-        if (status == LK_OK) status = find_folder(&folder, which, root, options->train);
-    }
-    if (status == LK_OK) status = read_samples(&all, which, folder, options);
-    if (status) {
+    if (read_samples(&all, which, found, options)) {
         lk_tensor_free(all.images);
         lk_tensor_free(all.labels);
         return NULL;
@@ -202,9 +241,25 @@ static lk_dataset *open_cifar(const kind *which, const char *root, const lk_cifa
                                   .divisor = 255},
                                  {.name = "targets", .tensor = all.labels, .dtype = LK_I64}};
     lk_dataset *dataset = lki_memory_dataset_create(fields, 2);
-    if (!dataset || name_classes(dataset, which, folder, options->coarse) == LK_OK) return dataset;
+    if (!dataset || name_classes(dataset, which, found, options->coarse) == LK_OK) return dataset;
     lk_dataset_free(dataset);
     return NULL;
+}
+
+static lk_dataset *open_cifar(const kind *which, const char *root, const lk_cifar_options *options)
+{
+    place found;
+    if (!root) return lki_fail_null(LK_ERR_INVALID, "%s: no root folder", which->archive.name);
+    lk_status status = find_files(&found, which, root, options->train);
+    if (status == LK_ERR_NOT_FOUND && options->download) {
+        const char *const *files = files_of(&which->versions[BINARY], options->train);
+        status = lki_cifar_download(&which->archive, root, files);
+        if (status == LK_OK) status = find_files(&found, which, root, options->train);
+    }
+    if (status) return NULL;
+    lk_dataset *dataset = make(which, &found, options);
+    lki_free(found.folder);
+    return dataset;
 }
 
 lk_dataset *lk_cifar10_with(const char *root, const lk_cifar_options *given)

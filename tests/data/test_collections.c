@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define GOLDEN LK_SOURCE_DIR "/tests/golden/data/"
+
 static char scratch[1000];
 
 static const char *in_scratch(const char *name)
@@ -120,6 +122,52 @@ static void bad_cifar(void **state)
     write_bytes("b100/test.bin", wrong, sizeof wrong);
     fails(lk_cifar100(in_scratch("b100")), "test.bin: offset 1: label 100, expected 0 to 99");
     fails(lk_cifar100(in_scratch("b100"), .coarse = true), "test.bin: offset 0: label 25, expected 0 to 19");
+}
+
+/* The Python version, in the folders that torchvision leaves. */
+static void pickled_cifar(void **state)
+{
+    (void)state;
+    static float x[3072];
+    int64_t y, second = 1;
+    lkt_shell_in(scratch, "mkdir -p y/cifar-10-batches-py y/cifar-100-python && "
+                          "for i in 1 2 3 4 5; do cp '" GOLDEN
+                          "cifar10.pickle' y/cifar-10-batches-py/data_batch_$i; done && "
+                          "cp '" GOLDEN "cifar100.pickle' y/cifar-100-python/test && "
+                          "cp '" GOLDEN "cifar10_names.pickle' y/cifar-10-batches-py/batches.meta");
+    lk_dataset *ten = lk_cifar10(in_scratch("y"), .train = true);
+    lkt_not_null(ten);
+    assert_int_equal(lk_dataset_length(ten), 10);
+    assert_string_equal(lk_dataset_class_name(ten, 6), "frog");
+    lkt_ok(lk_dataset_gather(ten, NULL, &second, 1, (void *[]){x, &y}));
+    assert_int_equal(y, 9);
+    for (int k = 0; k < 3072; k++) assert_true(x[k] == (float)pixel(0, 1, k) / 255.0f);
+    lk_dataset_free(ten);
+    for (int coarse = 0; coarse < 2; coarse++) {
+        lk_dataset *hundred = lk_cifar100(in_scratch("y"), .coarse = coarse);
+        lkt_not_null(hundred);
+        lkt_ok(lk_dataset_gather(hundred, NULL, &second, 1, (void *[]){x, &y}));
+        assert_int_equal(y, coarse ? 3 : 99);
+        assert_true(x[3071] == (float)pixel(0, 1, 3071) / 255.0f);
+        lk_dataset_free(hundred);
+    }
+    /* Cut anywhere, a file is refused by its name. */
+    char *bytes;
+    size_t nbytes;
+    lkt_ok(lki_read_file(&bytes, &nbytes, GOLDEN "cifar100.pickle"));
+    for (size_t cut = 1; cut < nbytes; cut += nbytes / 40) {
+        write_bytes("y/cifar-100-python/test", bytes, cut);
+        fails(lk_cifar100(in_scratch("y")), "cifar-100-python/test: ");
+    }
+    lki_free(bytes);
+    write_text("y/cifar-100-python/test", "(l.");
+    fails(lk_cifar100(in_scratch("y")), "no file of CIFAR: expected a dict");
+    write_text("y/cifar-100-python/test", "}.");
+    fails(lk_cifar100(in_scratch("y")), "data: expected an array of 3072 bytes per picture");
+    lkt_shell_in(scratch, "cp '" GOLDEN "cifar10.pickle' y/cifar-100-python/test");
+    fails(lk_cifar100(in_scratch("y")), "coarse_labels: expected a list of 2 labels");
+    lkt_shell_in(scratch, "cp '" GOLDEN "cifar10.pickle' y/cifar-10-batches-py/batches.meta");
+    fails(lk_cifar10(in_scratch("y"), .train = true), "batches.meta: label_names: expected a list of names");
 }
 
 /* ---- Like MNIST ---- */
@@ -336,6 +384,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cifar),
         cmocka_unit_test(bad_cifar),
+        cmocka_unit_test(pickled_cifar),
         cmocka_unit_test(like_mnist),
         cmocka_unit_test(ratings),
         cmocka_unit_test(archives),

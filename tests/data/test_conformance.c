@@ -1,7 +1,7 @@
 /* One suite that every dataset passes: what the ops promise, whoever implements it. */
 #include "lktest.h"
 
-#include <lockstep/data.h>
+#include <lockstep/vision.h>
 
 #include "base/atomic_file.h"
 #include "base/memory.h"
@@ -66,6 +66,26 @@ static lk_dataset *subset_of_augmented(void)
     return lk_subset(augmented(), some, 5);
 }
 
+/* Every transform of pictures, in groups too. */
+static lk_dataset *pictures(void)
+{
+    lk_dataset *parts[2];
+    const double lengths[] = {.75, .25};
+    if (lk_random_split(tensors(), lengths, 2, parts, .seed = 3)) return NULL;
+    lk_dataset_free(parts[1]);
+    return lk_transformed(
+        parts[0],
+        lk_transforms(lk_resize(12), lk_random_resized_crop(9),
+                      lk_random_choice(lk_transforms(
+                          lk_random_rotation(-20, 20),
+                          lk_compose(lk_transforms(lk_pad_picture(.left = 2), lk_center_crop(9))))),
+                      lk_random_apply(lk_transforms(lk_color_jitter(.brightness = {.4}, .hue = {.1}),
+                                                    lk_gaussian_blur(3))),
+                      lk_random_order(lk_transforms(lk_random_invert(), lk_random_solarize(.5),
+                                                    lk_random_posterize(4), lk_random_autocontrast())),
+                      lk_random_grayscale(), lk_random_erasing(.random = true)));
+}
+
 static const struct {
     const char *name;
     lk_dataset *(*make)(void);
@@ -78,6 +98,7 @@ static const struct {
     {"concat", concatenation},
     {"transformed", augmented},
     {"subset of transformed", subset_of_augmented},
+    {"pictures", pictures},
 };
 enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
 

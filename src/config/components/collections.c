@@ -60,7 +60,8 @@ static const lk_parameter like_mnist_parameters[] = {
     {0},
 };
 static const lk_parameter cifar10_parameters[] = {
-    LKI_STRING("root", LKI_REQUIRED, "the folder of the binary files, or one that has cifar-10-batches-bin"),
+    LKI_STRING("root", LKI_REQUIRED,
+               "the folder of the files, or one that has cifar-10-batches-bin or cifar-10-batches-py"),
     LKI_BOOL("train", "true", "the 50,000 pictures for training instead of the 10,000 for testing"),
     TRANSFORM,
     TARGET_TRANSFORM,
@@ -68,7 +69,8 @@ static const lk_parameter cifar10_parameters[] = {
     {0},
 };
 static const lk_parameter cifar100_parameters[] = {
-    LKI_STRING("root", LKI_REQUIRED, "the folder of the binary files, or one that has cifar-100-binary"),
+    LKI_STRING("root", LKI_REQUIRED,
+               "the folder of the files, or one that has cifar-100-binary or cifar-100-python"),
     LKI_BOOL("train", "true", "the 50,000 pictures for training instead of the 10,000 for testing"),
     TRANSFORM,
     TARGET_TRANSFORM,
