@@ -2,6 +2,7 @@
 #include "lktest.h"
 
 #include <lockstep/data.h>
+#include <lockstep/text.h>
 
 #include "base/atomic_file.h"
 #include "base/memory.h"
@@ -42,6 +43,18 @@ static lk_dataset *csv(void)
     return lk_csv_dataset(path);
 }
 
+static lk_dataset *windows(void)
+{
+    return lk_text_dataset(LK_SOURCE_DIR "/examples/rhyme.txt", lk_byte_tokenizer(), 16, .random = true,
+                           .count = 40);
+}
+
+static lk_dataset *lines(void)
+{
+    return lk_text_lines(LK_SOURCE_DIR "/examples/rhyme.txt", lk_byte_tokenizer(), 30, .truncate = true,
+                         .next_token = true);
+}
+
 static lk_dataset *subset(void)
 {
     static const int64_t some[] = {30, 2, 2, 17};
@@ -74,6 +87,8 @@ static const struct {
     {"digits", digits},
     {"npy", npy},
     {"csv", csv},
+    {"windows", windows},
+    {"lines", lines},
     {"subset", subset},
     {"concat", concatenation},
     {"transformed", augmented},
