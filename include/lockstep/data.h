@@ -233,10 +233,10 @@ typedef struct lk_pad_collate_options {
     int64_t multiple;
 } lk_pad_collate_options;
 /* Batches of samples of different lengths. Field `key` holds samples at the front of (max_length,
- * ...), and field `key`_lengths (i64) says how long each is. The batch becomes (count, longest, ...),
- * with the pad value behind each sample's end, and gets a field `key`_mask (count, longest), which is
- * true there: the key_padding_mask of attention. Fields of other keys with the lengths of the first
- * one need no lengths of their own and get no mask. */
+ * ...), and field `key`_lengths (i64) says how long each is. The batch becomes (count, longest,
+ * ...), with the pad value behind each sample's end, and gets a field `key`_mask (count, longest),
+ * which is true there: the key_padding_mask of attention. Fields of other keys with the lengths of
+ * the first one need no lengths of their own and get no mask. */
 lk_transform *lk_pad_collate_with(const lk_pad_collate_options *options);
 #define lk_pad_collate(...) LK_CALL0_(lk_pad_collate_with, lk_pad_collate_options, __VA_ARGS__)
 
@@ -274,8 +274,8 @@ typedef struct lk_loader_options {
     size_t struct_size;
     int64_t batch_size; /* 1, or that of a sampler that makes batches */
     bool shuffle;       /* draws a new order in every pass */
-    /* Keeps the order with two or more ranks too, where train loaders shuffle by default. One rank,
-     * also if ddp finds one core, shuffles only with `shuffle`. */
+    /* Keeps the order with two or more ranks too, where train loaders shuffle by default. One
+     * rank, also if ddp finds one core, shuffles only with `shuffle`. */
     bool no_shuffle;
     bool drop_last;
     int num_workers;                    /* threads that make batches; 0: the thread of the caller */

@@ -35,10 +35,10 @@ lk_tokenizer *lk_char_tokenizer_of(const char *text, size_t nbytes);
 lk_tokenizer *lk_char_tokenizer_of_file(const char *path);
 /* The same with the numbers that a JSON file gives the characters: {"a": 0, "b": 1}. */
 lk_tokenizer *lk_char_tokenizer(const char *vocab_path);
-/* Byte pair encoding on bytes, with the files vocab.json and merges.txt in GPT-2's form. Encodes as
- * GPT-2 does: the text is cut before spaces, letters, digits and other signs by GPT-2's pattern, and
- * within each piece the pair of the best rank is merged until none is left. Bytes that are not
- * UTF-8 count as other signs. Text that looks like a special token is text. */
+/* Byte pair encoding on bytes, with the files vocab.json and merges.txt in GPT-2's form. Encodes
+ * as GPT-2 does: the text is cut before spaces, letters, digits and other signs by GPT-2's
+ * pattern, and within each piece the pair of the best rank is merged until none is left. Bytes
+ * that are not UTF-8 count as other signs. Text that looks like a special token is text. */
 lk_tokenizer *lk_bpe_tokenizer(const char *vocab_path, const char *merges_path);
 
 /* Another hold; NULL gives NULL. */
@@ -77,7 +77,7 @@ typedef struct lk_token_dataset_options {
     size_t struct_size;
     /* Tokens from the beginning of one window to that of the next; block_size. */
     int64_t stride;
-    /* Each sample begins anywhere, drawn from (seed, epoch, index): another window in every epoch. */
+    /* Each sample begins anywhere, drawn from (seed, epoch, index), elsewhere in every epoch. */
     bool random;
     int64_t count; /* samples of an epoch, with random only; as many as fit without overlapping */
     /* Bytes of a token of a file without a header: 2 or 4; 2. */
@@ -87,9 +87,10 @@ typedef struct lk_token_dataset_options {
     /* If set: a token of this number or above is an error that names its place. */
     int64_t vocab_size;
 } lk_token_dataset_options;
-/* "features" (block_size) i64, and "targets" (block_size) i64: the tokens that follow them. The file
- * is flat uint16 or uint32, as nanoGPT's train.bin, or has llm.c's header of 1,024 bytes, which says
- * which. It is mapped: ranks of one host share its pages, and memory holds only what was used. */
+/* "features" (block_size) i64, and "targets" (block_size) i64: the tokens that follow them. The
+ * file is flat uint16 or uint32, as nanoGPT's train.bin, or has llm.c's header of 1,024 bytes,
+ * which says which. It is mapped: ranks of one host share its pages, and memory holds only what
+ * was used. */
 lk_dataset *lk_token_dataset_with(const char *path, int64_t block_size,
                                   const lk_token_dataset_options *options);
 #define lk_token_dataset(...) LK_CALL2_(lk_token_dataset_with, lk_token_dataset_options, __VA_ARGS__, )

@@ -1,6 +1,8 @@
 /* One suite that every dataset passes: what the ops promise, whoever implements it. */
 #include "lktest.h"
 
+#include <lockstep/data.h>
+#include <lockstep/text.h>
 #include <lockstep/vision.h>
 
 #include "base/atomic_file.h"
@@ -40,6 +42,18 @@ static lk_dataset *csv(void)
     snprintf(path, sizeof path, "%s/table.csv", scratch);
     lkt_ok(lki_write_file_atomic(path, text, strlen(text)));
     return lk_csv_dataset(path);
+}
+
+static lk_dataset *windows(void)
+{
+    return lk_text_dataset(LK_SOURCE_DIR "/examples/rhyme.txt", lk_byte_tokenizer(), 16, .random = true,
+                           .count = 40);
+}
+
+static lk_dataset *lines(void)
+{
+    return lk_text_lines(LK_SOURCE_DIR "/examples/rhyme.txt", lk_byte_tokenizer(), 30, .truncate = true,
+                         .next_token = true);
 }
 
 static lk_dataset *subset(void)
@@ -94,6 +108,8 @@ static const struct {
     {"digits", digits},
     {"npy", npy},
     {"csv", csv},
+    {"windows", windows},
+    {"lines", lines},
     {"subset", subset},
     {"concat", concatenation},
     {"transformed", augmented},

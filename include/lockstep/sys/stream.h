@@ -3,8 +3,8 @@
  *
  * Implement lk_stream_ops over a context of your own and hand both to lk_stream_dataset. A loader
  * opens one cursor per rank and pass, and reads it from one thread at a time. Transforms, and what
- * else makes batches, run in the loader's workers: their number does not change a batch. A pass that
- * is resumed opens its cursor again and skips what was read.
+ * else makes batches, run in the loader's workers: their number does not change a batch. A pass
+ * that is resumed opens its cursor again and skips what was read.
  *
  * A dataset over a stream has no sample numbers: samplers, shuffle, subsets and concatenations
  * refuse it, and so does what needs the number of batches of a pass. */
@@ -26,12 +26,12 @@ typedef struct lk_stream_ops {
      * and again before the first cursor is closed. */
     lk_status (*open)(void *context, const lk_pass *pass, int shard, int shard_count, void **cursor);
 
-    /* Required. Writes the next sample into one slot per field, in the order of the fields, and true
-     * to *found; or false at the end of the shard. One thread at a time. */
+    /* Required. Writes the next sample into one slot per field, in the order of the fields, and
+     * true to *found; or false at the end of the shard. One thread at a time. */
     lk_status (*next)(void *context, void *cursor, void *const *slots, bool *found);
 
-    /* Optional: moves on by `count` samples and writes how many there were, fewer only at the end of
-     * the shard. Without it they are read. */
+    /* Optional: moves on by `count` samples and writes how many there were, fewer only at the end
+     * of the shard. Without it they are read. */
     lk_status (*skip)(void *context, void *cursor, int64_t count, int64_t *skipped);
 
     /* Optional: ends a pass. Called once per cursor. */
