@@ -1,5 +1,6 @@
 option(LOCKSTEP_WERROR "Treat warnings as errors" ON)
 set(LOCKSTEP_CUDA "AUTO" CACHE STRING "The GPU part: ON, OFF, or AUTO where the toolkit is found")
+set(LOCKSTEP_FORTRAN "AUTO" CACHE STRING "The Fortran module: ON, OFF, or AUTO where there is a compiler")
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefined or thread")
 
 # -ffp-contract=off: the same bits from the compiler's loops whatever the optimisation level; kernels that want a fused

@@ -232,6 +232,12 @@ lk_status lk_component_make(const char *text, lk_given_object *given, int count,
 /* Frees an object of a kind. NULL is allowed. */
 void lk_component_dispose(lk_component_kind kind, void *object);
 
+/* Returns the model that a file describes, or NULL on failure. The file is one component (with
+ * `_target_` at the top), or a config, of which the model of the runner or of the first train call
+ * is built and nothing else. Weights are drawn from the default generator: call lk_manual_seed
+ * before. The caller frees the model. */
+struct lk_module *lk_module_from_config(const char *path);
+
 typedef struct lk_config lk_config;
 
 /* Returns an empty config, or NULL if memory runs out. */

@@ -39,6 +39,9 @@ typedef struct lk_predictor_options {
     int64_t max_batch;
     const char *input_key;  /* NULL: that of the config's runner, or "features" */
     const char *output_key; /* NULL: that of the config's runner, or "logits" */
+    /* Of a CPU: 1 stays on the threads that call lk_predictor_run. 0: the cores that this process
+     * may run on. */
+    int thread_count;
 } lk_predictor_options;
 
 /* Opens a predictor. `weights` is any file that lk_load_checkpoint reads; every weight of the model

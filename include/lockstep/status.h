@@ -53,6 +53,9 @@ __attribute__((format(printf, 2, 3)))
 lk_status
 lk_fail(lk_status status, const char *format, ...);
 
+/* The same with a finished sentence, for bindings of languages without variable arguments. */
+lk_status lk_fail_text(lk_status status, const char *sentence);
+
 /* Returns the name of a status ("shapes do not fit"). */
 const char *lk_status_name(lk_status status);
 

@@ -51,6 +51,11 @@ lk_status lk_fail(lk_status status, const char *format, ...)
     return status;
 }
 
+lk_status lk_fail_text(lk_status status, const char *sentence)
+{
+    return lk_fail(status, "%s", sentence ? sentence : "");
+}
+
 void *lki_fail_null(lk_status status, const char *format, ...)
 {
     va_list arguments;

@@ -47,7 +47,7 @@ lk_state_dict *lk_load_checkpoint(const char *path)
     lk_buffer *file = NULL;
     lk_state_dict *dict = NULL;
     if (!path) return lki_fail_null(LK_ERR_INVALID, "load: NULL was passed");
-    if (lki_map_file(&file, path)) return NULL;
+    if (lki_load_file(&file, path)) return NULL;
     switch (format_of(path, file)) {
     case FORMAT_SAFETENSORS: dict = lk_load_safetensors(path); break;
     case FORMAT_TORCH: dict = lki_torch_load_weights(path); break;

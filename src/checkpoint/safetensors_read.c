@@ -43,7 +43,7 @@ static lk_status fail_at(const char *path, const char *format, ...)
 
 static lk_status open_file(reader *r)
 {
-    LKI_TRY(lki_map_file(&r->file, r->path));
+    LKI_TRY(lki_load_file(&r->file, r->path));
     size_t nbytes = lki_buffer_nbytes(r->file);
     const unsigned char *bytes = lki_buffer_data(r->file);
     if (nbytes < 8) return BAD(r, "no safetensors file: %zu bytes are too few", nbytes);

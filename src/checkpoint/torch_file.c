@@ -209,7 +209,7 @@ static lk_status open_legacy(lki_torch_file *file)
 lk_status lki_torch_file_open(lki_torch_file *file, const char *path)
 {
     *file = (lki_torch_file){.path = path, .instructions_left = LKI_PICKLE_INSTRUCTIONS};
-    LKI_TRY(lki_map_file(&file->bytes, path));
+    LKI_TRY(lki_load_file(&file->bytes, path));
     const uint8_t *bytes = lki_buffer_data(file->bytes);
     if (lki_torch_is_legacy(bytes, lki_buffer_nbytes(file->bytes))) return open_legacy(file);
     return open_zip(file);

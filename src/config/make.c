@@ -3,6 +3,7 @@
 #include "config/config.h"
 
 #include "base/status.h"
+#include "config/model_of_config.h"
 #include "config/registry.h"
 
 #include <string.h>
@@ -14,12 +15,10 @@ static const lk_component given_components[] = {LK_COMPONENT_KIND_LIST(X)};
 
 static const char OBJECT_KEY[] = "object", CALLS_KEY[] = "run";
 
-/* The text as the one entry of a tree: below `run` if it is a call, otherwise below `object`. */
-static lk_status read_text(lki_tree *tree, const char *text, bool *is_call)
+/* What a tree holds becomes its one entry: below `run` if it is a call, otherwise below `object`. */
+static lk_status wrap(lki_tree *tree, bool *is_call)
 {
-    lki_node *wanted;
-    LKI_TRY(lki_tree_read_text(tree, "arguments", text, strlen(text)));
-    wanted = tree->root;
+    lki_node *wanted = tree->root;
     if (!wanted || wanted->kind != LKI_NODE_MAP)
         return lki_fail(LK_ERR_CONFIG, "arguments: expected a map with _target_ or _call_");
     *is_call = lki_node_get(wanted, "_call_") != NULL;
@@ -85,11 +84,10 @@ static lk_status take_object(const lki_plan *plan, lk_component_kind kind, void 
     return LK_OK;
 }
 
-static lk_status make(lki_plan *plan, const char *text, lk_given_object *given, int count,
-                      lk_component_kind kind, void **out)
+static lk_status make(lki_plan *plan, lk_given_object *given, int count, lk_component_kind kind, void **out)
 {
     bool is_call = false;
-    LKI_TRY(read_text(plan->tree, text, &is_call));
+    LKI_TRY(wrap(plan->tree, &is_call));
     lki_object **objects = LKI_ARENA_NEW_ARRAY(&plan->tree->arena, lki_object *, count + 1);
     if (!objects) return LK_ERR_NOMEM;
     LKI_TRY(add_all_given(plan, given, count, objects));
@@ -110,10 +108,28 @@ lk_status lk_component_make(const char *text, lk_given_object *given, int count,
     *out = NULL;
     for (int i = 0; i < count; i++) given[i].taken = false;
     LKI_TRY(lki_components_offered());
-    lk_status status = make(&plan, text, given, count, kind, out);
+    lk_status status = lki_tree_read_text(&tree, "arguments", text, strlen(text));
+    if (status == LK_OK) status = make(&plan, given, count, kind, out);
     lki_plan_fini(&plan);
     lki_tree_fini(&tree);
     return status;
+}
+
+lk_module *lk_module_from_config(const char *path)
+{
+    lki_tree tree = {0};
+    lki_plan plan = {.tree = &tree};
+    void *module = NULL;
+    if (!path) return lki_fail_null(LK_ERR_INVALID, "lk_module_from_config: there is no path");
+    lk_status status = lki_components_offered();
+    if (status == LK_OK) status = lki_tree_read_file(&tree, path);
+    bool is_component = status == LK_OK && lki_node_get(tree.root, "_target_");
+    if (is_component) status = make(&plan, NULL, 0, LK_KIND_MODULE, &module);
+    lki_plan_fini(&plan);
+    lki_tree_fini(&tree);
+    if (status || is_component) return module;
+    lki_config_model found;
+    return lki_model_of_config(path, true, &found) == LK_OK ? found.module : NULL;
 }
 
 void lk_component_dispose(lk_component_kind kind, void *object)

@@ -37,7 +37,7 @@ static lk_status find_model(const lk_config *config, const lki_plan *plan, lki_o
     lki_object *own = call ? lki_object_argument(call, "model", 0) : NULL;
     lki_object *runners = plan->runner ? lki_object_argument(plan->runner, "model", 0) : NULL;
     if (!own && runners && lki_object_key(plan->runner, "model", 0))
-        return lki_fail(LK_ERR_UNSUPPORTED, "the config has several models; a predictor has one");
+        return lki_fail(LK_ERR_UNSUPPORTED, "the config has several models; one is needed here");
     *out = own ? own : runners;
     if (!*out)
         return lki_fail(LK_ERR_CONFIG, "the config has no model: neither the runner nor train names one");
@@ -55,16 +55,16 @@ static lk_status copy_key(const lki_plan *plan, const char *name, const char *ot
     return args.status;
 }
 
-static lk_status take_model(lk_config *config, lki_plan *plan, lki_config_model *out)
+static lk_status take_model(lk_config *config, lki_plan *plan, bool draws, lki_config_model *out)
 {
     lki_object *object;
     LKI_TRY(lki_config_plan(config, plan));
     LKI_TRY(find_model(config, plan, &object));
     LKI_TRY(copy_key(plan, "input_key", "features", out->input_key));
     LKI_TRY(copy_key(plan, "output_key", "logits", out->output_key));
-    lk_skip_init(true); /* weights come from a file */
+    if (!draws) lk_skip_init(true);
     lk_status status = build_with_parts(plan, object);
-    lk_skip_init(false);
+    if (!draws) lk_skip_init(false);
     for (lki_kept *kept = plan->kept; kept; kept = kept->next) kept->free(kept->object);
     plan->kept = NULL;
     if (status) return status;
@@ -73,14 +73,14 @@ static lk_status take_model(lk_config *config, lki_plan *plan, lki_config_model 
     return LK_OK;
 }
 
-lk_status lki_model_of_config(const char *path, lki_config_model *out)
+lk_status lki_model_of_config(const char *path, bool draws, lki_config_model *out)
 {
     lki_plan plan = {0};
     lk_config *config = lk_config_create();
     lk_status status = config ? lk_config_load(config, path) : lki_last_status();
     *out = (lki_config_model){0};
     if (!status) {
-        status = take_model(config, &plan, out);
+        status = take_model(config, &plan, draws, out);
         if (status && !strstr(lk_error(), path)) lki_fail_prefix(status, "%s", path);
         lki_plan_fini(&plan);
     }

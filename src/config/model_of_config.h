@@ -5,10 +5,11 @@
 #include <lockstep/nn.h>
 
 typedef struct lki_config_model {
-    lk_module *module; /* the caller's; its weights are not drawn */
+    lk_module *module; /* the caller's */
     char input_key[64], output_key[64];
 } lki_config_model;
 
-lk_status lki_model_of_config(const char *path, lki_config_model *out);
+/* Without `draws` the weights are not drawn, because they come from a file. */
+lk_status lki_model_of_config(const char *path, bool draws, lki_config_model *out);
 
 #endif

@@ -36,6 +36,8 @@ static lk_status check(const char *weights, const lk_predictor_options *o)
                         "predictor: it needs either .model, which must not be NULL, or .config");
     if (o->max_batch < 0)
         return lki_fail(LK_ERR_RANGE, "predictor: max_batch: %lld is below 0", (long long)o->max_batch);
+    if (o->thread_count < 0)
+        return lki_fail(LK_ERR_RANGE, "predictor: thread_count: %d is below 0", o->thread_count);
     return LK_OK;
 }
 
@@ -48,7 +50,7 @@ static lk_status open_parts(lk_predictor *p, const char *weights, const lk_predi
 {
     if (o->config) {
         lki_config_model found;
-        LKI_TRY(lki_model_of_config(o->config, &found));
+        LKI_TRY(lki_model_of_config(o->config, false, &found));
         p->model = found.module;
         strcpy(p->input_key, found.input_key);
         strcpy(p->output_key, found.output_key);
@@ -56,7 +58,8 @@ static lk_status open_parts(lk_predictor *p, const char *weights, const lk_predi
     if (o->input_key) copy_key(p->input_key, o->input_key, NULL);
     if (o->output_key) copy_key(p->output_key, o->output_key, NULL);
     LKI_TRY(lk_load_weights(p->model, weights));
-    p->engine = lk_engine_open(o->device ? o->device : "auto", NULL);
+    p->engine =
+        lk_engine_open(o->device ? o->device : "auto", &(lk_engine_options){.thread_count = o->thread_count});
     if (!p->engine) return lki_last_status();
     p->step = lk_step(.model = p->model, .engine = p->engine, .precision = o->precision,
                       .input_key = p->input_key, .output_key = p->output_key, .comm = lk_comm_alone());

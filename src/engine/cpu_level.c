@@ -20,7 +20,7 @@ const char *lki_cpu_level_name(lki_cpu_level level)
     return (size_t)level < LEVEL_COUNT ? names[level] : "unknown";
 }
 
-lk_status lki_cpu_level_of_machine(lki_cpu_level *out)
+lk_status lki_cpu_level_wanted(lki_cpu_level *out)
 {
     const char *wanted = lki_setting_text(LKI_SETTING_CPU_LEVEL);
     int level = LEVEL_COUNT - 1;
@@ -30,6 +30,14 @@ lk_status lki_cpu_level_of_machine(lki_cpu_level *out)
         return lki_fail(LK_ERR_CONFIG,
                         "LOCKSTEP_CPU_LEVEL: expected amx, avx512bf16, avx512, avx2 or base, found \"%s\"",
                         wanted);
-    *out = lki_machine_level((lki_cpu_level)level);
+    *out = (lki_cpu_level)level;
+    return LK_OK;
+}
+
+lk_status lki_cpu_level_of_machine(lki_cpu_level *out)
+{
+    lki_cpu_level wanted;
+    LKI_TRY(lki_cpu_level_wanted(&wanted));
+    *out = lki_machine_level(wanted);
     return LK_OK;
 }

@@ -23,6 +23,10 @@ typedef enum lki_cpu_level {
 
 const char *lki_cpu_level_name(lki_cpu_level level);
 
+/* What LOCKSTEP_CPU_LEVEL allows, which may be more than this machine has. LK_ERR_CONFIG if the variable
+ * names no level. */
+lk_status lki_cpu_level_wanted(lki_cpu_level *out);
+
 /* The widest level that this machine has and LOCKSTEP_CPU_LEVEL allows. LK_ERR_CONFIG if the variable names
  * none. */
 lk_status lki_cpu_level_of_machine(lki_cpu_level *out);

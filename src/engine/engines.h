@@ -11,4 +11,8 @@ extern const lk_engine_ops lki_ref_engine_ops;
 /* Threads and vector kernels for the host's processor. */
 extern const lk_engine_ops lki_cpu_engine_ops;
 
+/* What lk_engine_ops.kernels of a cpu engine says, for one that computes in f32 or f64 alone: the
+ * instructions for bf16 are not tried. */
+const char *lki_cpu_f32_kernels(const lk_engine *engine);
+
 #endif

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/number_text.h"
 #include "base/status.h"
+#include "engine/engines.h"
 #include "optim/optimizer.h"
 #include "step/replicas.h"
 
@@ -66,13 +67,21 @@ static void describe_group(FILE *out, const lk_hyper *hyper, int group)
     }
 }
 
+/* Ranks that compute in bf16 must have the same instructions for it, too. */
+static const char *kernels_of(const lk_engine *engine, lk_dtype precision)
+{
+    if (engine->ops == &lki_cpu_engine_ops && precision == LK_F32) return lki_cpu_f32_kernels(engine);
+    return engine->ops->kernels ? engine->ops->kernels(engine) : NULL;
+}
+
 static void describe_training(FILE *out, const lk_step_options *options, const lk_param_list *params)
 {
     const lk_optimizer *optimizer = options->optimizer;
     int every = options->accumulation_steps;
     const lk_engine *engine = options->engine;
-    fprintf(out, "engine %s%s%s\n", lk_engine_name(engine), engine->ops->kernels ? " with kernels of " : "",
-            engine->ops->kernels ? engine->ops->kernels(engine) : "");
+    const char *kernels = kernels_of(engine, options->precision);
+    fprintf(out, "engine %s%s%s\n", lk_engine_name(engine), kernels ? " with kernels of " : "",
+            kernels ? kernels : "");
     fprintf(out, "optimizer %s\nparameter groups: %d\n", lk_optimizer_name(optimizer),
             optimizer->group_count);
     for (int i = 0; i < optimizer->group_count; i++) describe_group(out, &optimizer->groups[i].hyper, i);

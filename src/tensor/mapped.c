@@ -1,7 +1,7 @@
 /* Mapped files, and what happens when one of them is cut while it is read: the kernel then sends SIGBUS. A
  * mapping installs a handler that puts zeros where the file's bytes were and notes which file it was, so
  * that whoever reads can fail in one line (lki_mapped_check). Faults elsewhere go to the handler that was
- * there before. */
+ * there before, which is put back when no file is mapped any more. */
 #define _GNU_SOURCE
 #include "tensor/mapped.h"
 
@@ -78,6 +78,22 @@ static void install_handler(void)
     sigaction(SIGBUS, &action, NULL);
 }
 
+/* Unless somebody else has taken the signal meanwhile. */
+static void remove_handler(void)
+{
+    struct sigaction current;
+    if (sigaction(SIGBUS, NULL, &current) != 0) return;
+    if ((current.sa_flags & SA_SIGINFO) && current.sa_sigaction == on_fault)
+        sigaction(SIGBUS, &earlier, NULL);
+}
+
+static int count_files(void)
+{
+    int count = 0;
+    for (int i = 0; i < MAX_FILES; i++) count += atomic_load(&files[i].begin) != 0;
+    return count;
+}
+
 static void watch(void *data, size_t nbytes, const char *path)
 {
     pthread_mutex_lock(&files_lock);
@@ -102,6 +118,7 @@ static void forget(const void *data)
         if (atomic_load(&files[i].is_cut)) atomic_fetch_sub(&lki_mapped_cut_count, 1);
         lki_free(files[i].path);
         files[i].path = NULL;
+        if (count_files() == 0) remove_handler();
         break;
     }
     pthread_mutex_unlock(&files_lock);
@@ -147,14 +164,56 @@ static lk_status map_descriptor(lk_buffer **out, int fd, const char *path)
     return LK_ERR_NOMEM;
 }
 
-lk_status lki_map_file(lk_buffer **out, const char *path)
+/* ---- Reading ---- */
+
+enum { MAX_READ_NBYTES = 64 << 20 };
+
+static lk_status read_bytes(int fd, const char *path, char *bytes, size_t nbytes)
+{
+    size_t done = 0;
+    while (done < nbytes) {
+        ssize_t count = read(fd, bytes + done, nbytes - done);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return lki_fail(LK_ERR_IO, "%s: could not read: %s", path, strerror(errno));
+        if (count == 0) return lki_fail(LK_ERR_IO, "%s: was truncated while it was read", path);
+        done += (size_t)count;
+    }
+    return LK_OK;
+}
+
+static lk_status read_descriptor(lk_buffer **out, int fd, const char *path)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0 ||
+        info.st_size > MAX_READ_NBYTES)
+        return map_descriptor(out, fd, path);
+    lk_buffer *buffer = lki_buffer_create((size_t)info.st_size, path);
+    if (!buffer) return LK_ERR_NOMEM;
+    lk_status status = read_bytes(fd, path, lki_buffer_data(buffer), (size_t)info.st_size);
+    if (status == LK_OK) *out = buffer;
+    if (status != LK_OK) lki_buffer_release(buffer);
+    return status;
+}
+
+static lk_status with_descriptor(lk_buffer **out, const char *path,
+                                 lk_status (*take)(lk_buffer **out, int fd, const char *path))
 {
     *out = NULL;
     if (!path) return lki_fail(LK_ERR_INVALID, "there is no path of a file to read");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) return lki_fail(LK_ERR_NOT_FOUND, "%s: no such file", path);
     if (fd < 0) return lki_fail(LK_ERR_IO, "%s: could not open: %s", path, strerror(errno));
-    lk_status status = map_descriptor(out, fd, path);
+    lk_status status = take(out, fd, path);
     close(fd);
     return status;
+}
+
+lk_status lki_map_file(lk_buffer **out, const char *path)
+{
+    return with_descriptor(out, path, map_descriptor);
+}
+
+lk_status lki_load_file(lk_buffer **out, const char *path)
+{
+    return with_descriptor(out, path, read_descriptor);
 }

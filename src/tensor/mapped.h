@@ -10,6 +10,10 @@
 /* *out has one view, the caller's: lki_buffer_release it. An empty file gives an empty buffer. */
 lk_status lki_map_file(lk_buffer **out, const char *path);
 
+/* The same for a file that is read once and put elsewhere, such as a checkpoint: up to 64 MiB are read into
+ * memory, so that the process gets no signal handler. */
+lk_status lki_load_file(lk_buffer **out, const char *path);
+
 extern atomic_int lki_mapped_cut_count; /* of mapped files that were cut */
 lk_status lki_mapped_name_cut(void);    /* LK_ERR_IO with the name of one */
 

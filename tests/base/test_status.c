@@ -48,12 +48,24 @@ static void long_ones_are_kept_whole(void **state)
     assert_string_equal(lk_error(), before);
 }
 
+/* A sentence is text, not a format. */
+static void a_finished_sentence(void **state)
+{
+    (void)state;
+    assert_int_equal(lk_fail_text(LK_ERR_RANGE, "100%s\nsure"), LK_ERR_RANGE);
+    assert_string_equal(lk_error(), "100%s sure");
+    assert_int_equal(lk_error_status(), LK_ERR_RANGE);
+    assert_int_equal(lk_fail_text(LK_ERR_IO, NULL), LK_ERR_IO);
+    assert_string_equal(lk_error(), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_is_kept),
         cmocka_unit_test(nothing_is_left_alone),
         cmocka_unit_test(long_ones_are_kept_whole),
+        cmocka_unit_test(a_finished_sentence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

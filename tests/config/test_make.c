@@ -103,6 +103,49 @@ static void a_mistake_leaves_given_objects_alone(void **state)
     lk_component_dispose(LK_KIND_MODULE, layer.object);
 }
 
+static lk_module *module_of(const char *text)
+{
+    char path[700];
+    snprintf(path, sizeof path, "%s/model.yml", lkt_scratch_folder("make"));
+    FILE *file = fopen(path, "w");
+    fputs(text, file);
+    fclose(file);
+    lk_manual_seed(5);
+    return lk_module_from_config(path);
+}
+
+/* A file that is a component, and a config of a run: both give the weights of the constructor. */
+static void models_of_files(void **state)
+{
+    (void)state;
+    lk_manual_seed(5);
+    lk_module *own = lk_sequential(lk_linear(3, 2));
+    const char *texts[] = {"_target_: Sequential\nargs:\n  - {_target_: Linear, args: [3, 2]}\n",
+                           "runner:\n  _target_: SupervisedRunner\n  model:\n    _target_: Sequential\n"
+                           "    args: [{_target_: Linear, args: [3, 2]}]\n"
+                           "run:\n  - _call_: train\n    criterion: MSELoss\n"
+                           "    loaders: {train: {_target_: DataLoader, batch_size: 4,\n"
+                           "             dataset: {_target_: CSVDataset, path: nowhere.csv}}}\n"};
+    for (int k = 0; k < 2; k++) {
+        lk_module *module = module_of(texts[k]);
+        if (!module) fail_msg("%s", lk_error());
+        for (int i = 0; i < 6; i++)
+            assert_true(lk_tensor_get(lk_module_param(module, "0.weight")->value, i) ==
+                        lk_tensor_get(lk_module_param(own, "0.weight")->value, i));
+        lk_module_free(module);
+    }
+    lk_module_free(own);
+    assert_null(module_of("_target_: Sequential\nargs:\n  - {_target_: Linear, args: [3]}\n"));
+    lkt_contains(lk_error(), "model.yml:3: ");
+    lkt_contains(lk_error(), "out_features");
+    assert_null(module_of("_target_: MSELoss\n"));
+    lkt_contains(lk_error(), "MSELoss is a criterion, not a module");
+    assert_null(module_of("loaders: {}\n"));
+    assert_null(lk_module_from_config("/nowhere.yml"));
+    lkt_contains(lk_error(), "/nowhere.yml: ");
+    assert_null(lk_module_from_config(NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +153,7 @@ int main(void)
         cmocka_unit_test(a_run_of_given_objects),
         cmocka_unit_test(mistakes),
         cmocka_unit_test(a_mistake_leaves_given_objects_alone),
+        cmocka_unit_test(models_of_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,6 +192,7 @@ static void test_what_it_refuses(void **state)
     REFUSED(lk_predictor(weights), LK_ERR_INVALID, "either .model");
     REFUSED(lk_predictor(weights, .model = net(), .config = "x.yml"), LK_ERR_INVALID, "either .model");
     REFUSED(lk_predictor(weights, .model = net(), .max_batch = -1), LK_ERR_RANGE, "max_batch: -1");
+    REFUSED(lk_predictor(weights, .model = net(), .thread_count = -1), LK_ERR_RANGE, "thread_count: -1");
     REFUSED(lk_predictor("nowhere.safetensors", .model = net()), LK_ERR_NOT_FOUND, "nowhere.safetensors");
     REFUSED(lk_predictor(weights, .config = "nowhere.yml"), LK_ERR_NOT_FOUND, "nowhere.yml");
     REFUSED(lk_predictor(weights, .model = lk_linear(WIDTH, 2)), LK_ERR_NOT_FOUND, "weights.safetensors");

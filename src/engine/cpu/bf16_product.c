@@ -233,7 +233,7 @@ static lk_status prepare_one(lk_call *call, lki_bf16_gemm g, lk_kernel run)
 
 lk_status lki_cpu_prepare_low(lki_cpu *cpu, lk_call *call)
 {
-    if (!cpu->low || !(lk_op_flags(call->op) & LK_OP_WANTS_16_BITS) || !is_bf16(call)) return LK_OK;
+    if (!(lk_op_flags(call->op) & LK_OP_WANTS_16_BITS) || !is_bf16(call) || !lki_cpu_low(cpu)) return LK_OK;
     switch (call->op) {
     case LK_OP_LINEAR: return prepare_one(call, describe_linear(call), run_linear);
     case LK_OP_LINEAR_GRAD: return prepare_one(call, describe_linear_grad(call), run_linear_grad);

@@ -101,16 +101,34 @@ static void close_cpu(void *state)
     lki_free(cpu);
 }
 
+static lki_cpu_level lower(lki_cpu_level a, lki_cpu_level b)
+{
+    return a < b ? a : b;
+}
+
+/* Instructions for bf16 are tried in a child process, so only those who compute in bf16 ask for them: a
+ * program that trains in f32 is not forked. */
+const lki_bf16_kernels *lki_cpu_low(lki_cpu *cpu)
+{
+    if (cpu->low || cpu->low_is_known) return cpu->low;
+    cpu->level = lower(lki_machine_level(cpu->wanted), cpu->limit);
+    cpu->low = lki_bf16_kernels_of(cpu->level);
+    cpu->low_is_known = true;
+    return cpu->low;
+}
+
 static lk_status open_cpu(void **state, const lk_engine_options *options)
 {
-    lki_cpu_level level;
-    LKI_TRY(lki_cpu_level_of_machine(&level));
-    if (options->cpu_level > 0 && options->cpu_level < (int)level) level = (lki_cpu_level)options->cpu_level;
+    lki_cpu_level wanted,
+        limit = options->cpu_level > 0 ? (lki_cpu_level)options->cpu_level : LKI_CPU_LEVEL_AMX;
+    LKI_TRY(lki_cpu_level_wanted(&wanted));
+    lki_cpu_level level = lower(lki_machine_level(lower(wanted, LKI_CPU_LEVEL_AVX512)), limit);
     lki_cpu *cpu = LKI_NEW(lki_cpu);
     if (!cpu) return LK_ERR_NOMEM;
     cpu->kernels = kernels_of(level);
-    cpu->low = lki_bf16_kernels_of(level);
     cpu->level = level;
+    cpu->wanted = wanted;
+    cpu->limit = limit;
     name_paths(cpu);
     lk_status status = lki_pool_create(&cpu->pool, options->thread_count, options->lane_count);
     if (status != LK_OK) {
@@ -156,7 +174,8 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
 
 static const char *kernels(const lk_engine *engine)
 {
-    const lki_cpu *cpu = engine->state;
+    lki_cpu *cpu = engine->state;
+    lki_cpu_low(cpu);
     return lki_cpu_level_name(cpu->level);
 }
 
@@ -165,6 +184,12 @@ static bool joins_attention(const lk_engine *engine, lk_dtype precision)
 {
     const lki_cpu *cpu = engine->state;
     return precision != LK_BF16 || cpu->level < LKI_CPU_LEVEL_AMX;
+}
+
+const char *lki_cpu_f32_kernels(const lk_engine *engine)
+{
+    const lki_cpu *cpu = engine->state;
+    return lki_cpu_level_name(lower(cpu->level, LKI_CPU_LEVEL_AVX512));
 }
 
 const lk_engine_ops lki_cpu_engine_ops = {

@@ -16,10 +16,12 @@
 
 typedef struct lki_cpu {
     lki_pool *pool;
-    int thread_count; /* into so many chunks at most a loop is cut: the lanes of the pool */
-    lki_cpu_level level;
+    int thread_count;               /* into so many chunks at most a loop is cut: the lanes of the pool */
+    lki_cpu_level level;            /* while low_is_known is false, at most AVX512 */
     const lki_cpu_kernels *kernels; /* of that level */
-    const lki_bf16_kernels *low;    /* likewise, for bf16; NULL where it is widened */
+    const lki_bf16_kernels *low;    /* for bf16, through lki_cpu_low; NULL where it is widened */
+    lki_cpu_level wanted, limit;    /* what the environment and the options allow */
+    bool low_is_known;
     lk_engine_path paths[LKI_CPU_PATH_COUNT];
 } lki_cpu;
 
@@ -27,6 +29,9 @@ static inline void lki_cpu_enter(lki_cpu *cpu, lki_cpu_path path)
 {
     cpu->paths[path].entered++;
 }
+
+/* The kernels for bf16, or NULL: when they are first asked for, the level is found that they belong to. */
+const lki_bf16_kernels *lki_cpu_low(lki_cpu *cpu);
 
 typedef lk_status (*lki_cpu_prepare)(lki_cpu *cpu, lk_call *call);
 
