@@ -313,6 +313,7 @@ static lk_status run_passes(lki_plan *plan)
     if (!plan->options.no_fusion) LKI_TRY(lki_pass_fuse(graph));
     LKI_TRY(assign_layouts(graph, engine));
     if (!plan->options.no_fusion) LKI_TRY(lki_pass_fold_norms(graph, engine));
+    LKI_TRY(lki_pass_checkpoint(graph));
     lki_graph_count_uses(graph);
     if (engine->ops->joins_casts) lki_pass_gather_casts(graph);
     return lki_pass_place(graph, plan->home ? plan->home->ops->aside_nbytes : 0, &plan->arena_nbytes);
