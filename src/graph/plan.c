@@ -597,6 +597,16 @@ const lk_call *lki_plan_call(const lki_plan *plan, int index)
     return &plan->calls[index];
 }
 
+const char *lki_plan_call_layer(const lki_plan *plan, int index)
+{
+    return plan->nodes[index]->scope;
+}
+
+const lk_graph *lki_plan_graph(const lki_plan *plan)
+{
+    return plan->graph;
+}
+
 int lki_plan_section_begin(const lki_plan *plan, lki_section section)
 {
     return plan->section_begin[section];

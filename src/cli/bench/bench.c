@@ -193,15 +193,19 @@ static lk_status bench_config(bench *b)
     lk_config *config = lki_load_config("bench", &b->options->config);
     lki_plan plan;
     lki_workload w;
+    lki_step_ops ops = {0};
     if (!config) return lki_last_status();
     lk_status status = lki_config_build(config, &plan);
     if (status) b->exit_code = lki_build_exit_code(status);
     if (!status) {
         b->exit_code = LKI_EXIT_FAILED;
-        status = lki_config_measure(config, &plan, &w, slash ? slash + 1 : path, thread_count(b), b->seconds);
+        status = lki_config_measure(config, &plan, &w, b->options->simulate ? NULL : &ops,
+                                    slash ? slash + 1 : path, thread_count(b), b->seconds);
         if (status == LK_ERR_CONFIG) b->exit_code = LKI_EXIT_WRONG;
     }
     if (!status) status = report_workload(b, &w);
+    if (!status && !b->options->simulate) status = lki_bench_report_ops(b->report, &ops);
+    lki_step_ops_fini(&ops);
     lki_plan_fini(&plan);
     lk_config_free(config);
     return status;

@@ -3,6 +3,7 @@
 #define LKI_CLI_BENCH_BENCH_H
 
 #include "cli/bench/scaling.h"
+#include "cli/bench/step_ops.h"
 
 /* Measured steps, one a row; and predictions, one table a workload. As JSON: one value, written at the end.
  */
@@ -11,6 +12,8 @@ lki_bench_report *lki_bench_report_begin(bool json);
 void lki_bench_report_step(lki_bench_report *report, const lki_workload *workload);
 void lki_bench_report_scaling(lki_bench_report *report, const lki_workload *workload,
                               const lki_cluster *cluster, int max_ranks);
+/* Of the step that was reported last. */
+lk_status lki_bench_report_ops(lki_bench_report *report, const lki_step_ops *ops);
 void lki_bench_report_collective(lki_bench_report *report, const char *comm, int ranks, double nbytes,
                                  double median_s, double best_s);
 /* Both free it; the first one writes what has not been written. */

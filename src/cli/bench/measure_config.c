@@ -11,6 +11,7 @@
 
 typedef struct measurement {
     lki_workload *out;
+    lki_step_ops *ops; /* or NULL */
     const char *name;
     double seconds;
     bool done;
@@ -23,6 +24,7 @@ static lk_status measure_batch(lk_callback *callback, lk_runner *runner)
     if (!runner->step) return lki_fail(LK_ERR_UNSUPPORTED, "this config's runner has no step to measure");
     LKI_TRY(lki_workload_measure(m->out, runner->step, m->name, m->seconds));
     m->out->batch_size = runner->batch_size;
+    if (m->ops) LKI_TRY(lki_step_ops_measure(m->ops, runner->step, m->seconds / 2));
     m->done = true;
     return lki_fail(LK_ERR_STOPPED, "measured");
 }
@@ -45,15 +47,16 @@ static void drop_all(const lk_train_options *options)
     lk_optimizer_free(options->optimizer);
 }
 
-lk_status lki_config_measure(lk_config *config, lki_plan *plan, lki_workload *out, const char *name,
-                             int thread_count, double seconds)
+lk_status lki_config_measure(lk_config *config, lki_plan *plan, lki_workload *out, lki_step_ops *ops,
+                             const char *name, int thread_count, double seconds)
 {
     lki_object *call = lki_config_find_call(config, "train");
     *out = (lki_workload){0};
+    if (ops) *ops = (lki_step_ops){0};
     if (!call) return lki_fail(LK_ERR_CONFIG, "the config has no call of train to measure");
     lk_args args = {.plan = plan, .object = call};
     lki_call_lists l = {0};
-    measurement m = {.out = out, .name = name, .seconds = seconds};
+    measurement m = {.out = out, .ops = ops, .name = name, .seconds = seconds};
     lk_train_options options = {LK_SIZE(lk_train_options), .num_epochs = 1, .thread_count = thread_count,
                                 .no_checkpoints = true};
     lki_place_text(call->node->place, args.place, sizeof args.place);
@@ -73,5 +76,6 @@ lk_status lki_config_measure(lk_config *config, lki_plan *plan, lki_workload *ou
     }
     lki_call_lists_fini(&l);
     if (status) lki_workload_fini(out);
+    if (status && ops) lki_step_ops_fini(ops);
     return status;
 }

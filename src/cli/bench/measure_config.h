@@ -3,10 +3,12 @@
 #define LKI_CLI_BENCH_MEASURE_CONFIG_H
 
 #include "cli/bench/scaling.h"
+#include "cli/bench/step_ops.h"
 #include "config/run_config.h"
 
-/* Of a built plan, on one rank with so many threads (0: all cores), for about `seconds`. */
-lk_status lki_config_measure(lk_config *config, lki_plan *plan, lki_workload *out, const char *name,
-                             int thread_count, double seconds);
+/* Of a built plan, on one rank with so many threads (0: all cores), for about `seconds`, and its ops for half
+ * as long if `ops` is not NULL. */
+lk_status lki_config_measure(lk_config *config, lki_plan *plan, lki_workload *out, lki_step_ops *ops,
+                             const char *name, int thread_count, double seconds);
 
 #endif
