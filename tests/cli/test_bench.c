@@ -3,6 +3,8 @@
 
 #define CONFIG LK_SOURCE_DIR "/examples/mnist.yml --loaders/train/batch_size=16"
 
+#include "base/threads.h"
+
 #include <jansson.h>
 
 static json_t *json_of(const char *arguments)
@@ -148,6 +150,39 @@ static void fallbacks_are_named(void **state)
     lkt_contains(r->out, "ref's kernel\n");
 }
 
+static void splits_of_the_cores(void **state)
+{
+    (void)state;
+    json_t *value = json_of("bench --split --seconds 0.3 --json -C " CONFIG), *all = json_array_get(value, 0),
+           *rows = json_object_get(all, "splits"), *row;
+    const char *command = json_string_value(json_object_get(all, "command"));
+    double best = 0, ranks = 0;
+    size_t i;
+    assert_int_equal((int)number(all, "global_batch"), 16);
+    json_array_foreach(rows, i, row)
+    {
+        assert_int_equal((int)(number(row, "ranks") * number(row, "batch_size")), 16);
+        assert_int_equal((int)(number(row, "ranks") * number(row, "threads")), lki_core_count());
+        if (number(row, "samples_per_s") <= best) continue;
+        best = number(row, "samples_per_s");
+        ranks = number(row, "ranks");
+    }
+    char wanted[80];
+    snprintf(wanted, sizeof wanted, " --nproc %d --loaders/train/batch_size=%d", (int)ranks, 16 / (int)ranks);
+    lkt_contains(command, "lockstep run -C " LK_SOURCE_DIR "/examples/mnist.yml ");
+    lkt_contains(command, wanted);
+    json_decref(value);
+    const said *r = lockstep("bench --split --seconds 0.3 -C " CONFIG);
+    lkt_contains(r->out, "global batch 16 on ");
+    lkt_contains(r->out, "the fastest: lockstep run -C ");
+    r = lockstep("bench --split --seconds 0.000001 -C " CONFIG);
+    assert_int_equal(r->exit_code, 1);
+    lkt_contains(r->err, "raise --seconds");
+    check_refused(NULL, "bench --split", 2, "--split needs -C FILE");
+    check_refused(NULL, "bench --split --simulate -C " CONFIG, 2, "--split trains here");
+    check_refused(NULL, "bench --split -C /nowhere/x.yml", 2, "/nowhere/x.yml");
+}
+
 static void ranks_are_timed(void **state)
 {
     (void)state;
@@ -197,6 +232,7 @@ int main(void)
         cmocka_unit_test(steps_are_measured),
         cmocka_unit_test(the_ops_of_a_step),
         cmocka_unit_test(fallbacks_are_named),
+        cmocka_unit_test(splits_of_the_cores),
         cmocka_unit_test(ranks_are_timed),
         cmocka_unit_test(wrong_words),
     };

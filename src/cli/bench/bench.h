@@ -4,6 +4,7 @@
 
 #include "cli/bench/scaling.h"
 #include "cli/bench/step_ops.h"
+#include "cli/load.h"
 
 /* Measured steps, one a row; and predictions, one table a workload. As JSON: one value, written at the end.
  */
@@ -23,5 +24,10 @@ void lki_bench_report_drop(lki_bench_report *report);
 /* Times all-reduces of a few sizes between ranks of this host, or between those that this process is one of.
  * Rank 0 reports. */
 lk_status lki_bench_collectives(lki_bench_report *report, int nproc, const char *backend);
+
+/* Trains the config on each split of the cores into ranks and threads, for about `seconds` each, and reports
+ * the samples per second and the command of the fastest. `options` names its files. */
+
+lk_status lki_bench_split(lki_bench_report *report, const lki_config_options *options, double seconds);
 
 #endif
