@@ -72,6 +72,13 @@ void lk_module_free(lk_module *module);
  * parameters, which are trained once and which a checkpoint has under the name of each place, as
  * in PyTorch: lk_sequential(lk_module_share(tied), lk_relu(), tied). NULL passes through. */
 lk_module *lk_module_share(lk_module *module);
+/* Marks the module for activation checkpointing, and returns it. What it computes between its
+ * inputs and its outputs is then not kept for the backward pass but computed again there, as
+ * torch.utils.checkpoint does: a training step needs less memory and more time, and gives the same
+ * bits. Dropout is not drawn again, and batch norms move their running values once. A module inside
+ * of another one may be marked, too. Do it before a step or a run uses the module. NULL passes
+ * through: lk_sequential(lk_module_checkpoint(block), lk_linear(64, 10)). */
+lk_module *lk_module_checkpoint(lk_module *module);
 /* Returns a copy with its own memory and the same weights, which the caller owns, or NULL on
  * failure. What is shared inside the module is shared inside the copy. */
 lk_module *lk_module_clone(const lk_module *module);

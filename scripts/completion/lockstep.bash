@@ -95,7 +95,7 @@ _lockstep()
     gtb) options="--help" ;;
     get-examples) options="--help" ;;
     test) options="--help" ;;
-    bench) options="--config -C --model -m --simulate --measure --latency-us --bandwidth-gbit --overhead-us --ranks-per-host --max-ranks --backend --bucket-mb --accumulate --compress --compute-ms --nproc --seconds --json --help" ;;
+    bench) options="--config -C --model -m --simulate --measure --latency-us --bandwidth-gbit --overhead-us --ranks-per-host --max-ranks --backend --bucket-mb --accumulate --compress --compute-ms --nproc --split --seconds --json --help" ;;
     hash) options="--help" ;;
     import) options="--output -o --help" ;;
     export) options="--to --output -o --config -C --expdir --checkpoint -c --weights -w --help" ;;

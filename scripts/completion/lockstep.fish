@@ -100,6 +100,7 @@ complete -c lockstep -n '__fish_seen_subcommand_from bench' -l accumulate -r -F 
 complete -c lockstep -n '__fish_seen_subcommand_from bench' -l compress -d 'send gradients as bf16'
 complete -c lockstep -n '__fish_seen_subcommand_from bench' -l compute-ms -r -F -d 'time of a batch on one rank, instead of the known one'
 complete -c lockstep -n '__fish_seen_subcommand_from bench' -l nproc -r -F -d 'time all-reduces between N ranks on this host'
+complete -c lockstep -n '__fish_seen_subcommand_from bench' -l split -d 'find the fastest split of the cores into ranks and threads for the config\'s global batch'
 complete -c lockstep -n '__fish_seen_subcommand_from bench' -l seconds -r -F -d 'seconds to measure each step (1)'
 complete -c lockstep -n '__fish_seen_subcommand_from bench' -l json -d 'print JSON'
 complete -c lockstep -n '__fish_seen_subcommand_from import' -l output -s o -r -F -d 'the file to write'

@@ -43,6 +43,7 @@ typedef struct lki_trace_site {
     const void *key;      /* what else tells it from sites of that name */
     double flops, nbytes; /* of one span; below 0: not known */
     int dtype;            /* of its numbers, an lk_dtype */
+    const char *fallback; /* why a plain kernel computes it; static text, or NULL if a fast one does */
 } lki_trace_site;
 
 typedef struct lki_trace_span {

@@ -64,6 +64,8 @@ static void print_introduction(void)
          "In a map:\n\n"
          "- `_target_`: the component that the map stands for\n"
          "- `_call_`: the call, in an item of `run`\n"
+         "- `checkpoint`: of any module: `y` has the backward pass compute again what lies inside, for less\n"
+         "  memory\n"
          "- `_var_`: names the object; alone, it refers to the latest object of that name\n"
          "- `_mode_`: `auto` or `call`; `partial` for functions\n"
          "- `args`: positional arguments\n"

@@ -16,6 +16,13 @@ static bool is_reserved(const char *key)
            !strcmp(key, "_mode_");
 }
 
+/* `checkpoint`, which every module takes beside the keys of its own. */
+static bool is_checkpoint(const lki_object *object, const char *key)
+{
+    return object->component->kind == LK_KIND_MODULE && !strcmp(key, "checkpoint") &&
+           lki_component_parameter_index(object->component, key) < 0;
+}
+
 static lk_status fail_unknown_key(const lki_object *object, const lki_entry *entry)
 {
     const lk_parameter *parameters = object->component->parameters;
@@ -88,6 +95,10 @@ static lk_status bind_keywords(lki_plan *plan, lki_object *object, bool *given, 
         if (is_outer && is_reserved(entry->key)) continue;
         if (is_outer && !strcmp(entry->key, "args")) {
             LKI_TRY(bind_positional(plan, object, given, entry));
+            continue;
+        }
+        if (is_outer && is_checkpoint(object, entry->key)) {
+            LKI_TRY(lki_node_bool(entry->value, "checkpoint", &object->checkpoint));
             continue;
         }
         int index = lki_component_parameter_index(object->component, entry->key);

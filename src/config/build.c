@@ -4,6 +4,8 @@
 #include "config/registry.h"
 #include "base/suggest.h"
 
+#include <lockstep/nn.h>
+
 #include <stdio.h>
 #include <string.h>
 
@@ -252,6 +254,7 @@ lk_status lki_object_build(lki_plan *plan, lki_object *object)
     }
     if (status == LK_ERR_STOPPED) return status; /* nothing is wrong with the config */
     if (status) return lki_fail_prefix(status, "%s: %s", args.place, object->called);
+    if (object->checkpoint) lk_module_checkpoint(pointer);
     object->pointer = pointer;
     object->built = true;
     object->taken = false;

@@ -20,6 +20,7 @@ struct lki_object {
     const char *var;    /* its `_var_`; NULL: none */
     lki_node **values;  /* by parameter; NULL: left out and without a default */
     const bool *given;  /* by parameter: said in the file, not the default */
+    bool checkpoint;    /* a module's `checkpoint: y` */
     void *pointer;      /* what was built */
     bool built, taken;
     bool is_given; /* existed before the plan, which neither builds nor frees it */

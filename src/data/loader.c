@@ -240,6 +240,18 @@ lk_status lki_loader_set_shares(lk_loader *loader, int count)
     return LK_OK;
 }
 
+lk_status lki_loader_set_batch_size(lk_loader *loader, int64_t batch_size)
+{
+    const lk_sampler *sampler = loader->options.sampler;
+    if (batch_size == loader->options.batch_size) return LK_OK;
+    if (sampler && sampler->batch_size)
+        return lki_fail(LK_ERR_UNSUPPORTED, "batch_size: the sampler makes batches of %lld, not %lld",
+                        (long long)sampler->batch_size, (long long)batch_size);
+    loader->options.batch_size = batch_size;
+    forget_ring(loader);
+    return LK_OK;
+}
+
 lk_status lki_loader_set_dataset(lk_loader *loader, lk_dataset *dataset)
 {
     lk_status status = dataset ? LK_OK : lki_last_status();

@@ -15,6 +15,9 @@ void lki_loader_defer(lk_loader *loader, bool defer);
 /* From the next pass on, each batch holds those of `count` ranks, the pass's and those that follow it, as
  * batch_share.h lays them out. batch_size is still that of one rank. */
 lk_status lki_loader_set_shares(lk_loader *loader, int count);
+/* Another number of samples per batch, before the first pass. Fails if the loader's sampler makes batches. */
+lk_status lki_loader_set_batch_size(lk_loader *loader, int64_t batch_size);
+
 /* Where those ranks' samples lie in the batch that was handed out last. More than one rank only. */
 void lki_loader_last_shares(const lk_loader *loader, lki_batch_share *out);
 

@@ -1,8 +1,8 @@
 /* The graph inside: nodes, values, and how passes walk and change them.
  *
  * A graph is a list of nodes in an order that respects data flow (the order of recording; autodiff appends
- * the backward half). Passes run in this order: autodiff, precision, fuse, layouts, fold_norms, gather_casts,
- * place; then the plan is made. All objects live in the graph's arena and are freed with it. */
+ * the backward half). Passes run in this order: autodiff, precision, fuse, layouts, fold_norms, checkpoint,
+ * gather_casts, place; then the plan is made. All objects live in the graph's arena and are freed with it. */
 #ifndef LKI_GRAPH_GRAPH_H
 #define LKI_GRAPH_GRAPH_H
 
@@ -32,6 +32,12 @@ typedef enum lki_storage_kind {
     LKI_STORAGE_NONE,     /* nobody wants it */
 } lki_storage_kind;
 
+/* What one checkpointed module records. */
+typedef struct lki_region {
+    struct lki_region *outer;
+    int depth; /* 1 for a region that lies in no other */
+} lki_region;
+
 struct lk_value {
     lk_graph *graph;
     lki_node *node; /* who computes it; for leaves a node without kernel */
@@ -49,6 +55,8 @@ struct lk_value {
     struct lki_part *parts; /* autodiff's: contributions of slices, which are joined at last */
     lk_value *low, *wide;   /* precision's: the same value in 16 bits, and in f32 */
     lk_value *turned;       /* layouts': the same value in the other layout */
+    lk_value *again;        /* checkpoint's: the same value computed a second time */
+    bool is_kept;           /* checkpoint's: it is read outside of its region */
     int use_count;          /* how many node inputs refer to it; kept by lki_graph_count_uses */
     size_t offset;          /* place's */
     int first, last;        /* place's: first and last instruction that touch its memory */
@@ -63,16 +71,19 @@ struct lki_node {
     lk_value **in; /* NULL for an absent optional input */
     lk_value *out[LK_MAX_OUTPUTS];
     lki_section section;
-    const char *scope; /* "1 (Linear)", or NULL at top level */
-    bool dead;         /* nobody needs it */
-    bool aside;        /* what it reads stays until the end: it may run beside the nodes after it */
-    int order;         /* its place in the list, kept by lki_graph_number */
+    const char *scope;  /* "1 (Linear)", or NULL at top level */
+    bool dead;          /* nobody needs it */
+    bool aside;         /* what it reads stays until the end: it may run beside the nodes after it */
+    int order;          /* its place in the list, kept by lki_graph_number */
+    lki_region *region; /* the innermost one that it was recorded in, or NULL */
+    bool is_again;      /* checkpoint's: a copy of a node of the forward half */
 };
 
 typedef struct lki_scope {
     struct lki_scope *outer;
-    const char *text; /* the whole path with the innermost type: "encoder.0 (Linear)" */
-    const char *path; /* "encoder.0" */
+    const char *text;   /* the whole path with the innermost type: "encoder.0 (Linear)" */
+    const char *path;   /* "encoder.0" */
+    lki_region *region; /* of the innermost checkpointed module, or NULL */
 } lki_scope;
 
 /* How attention is recorded. */
@@ -108,6 +119,10 @@ lk_value *lki_record(lk_graph *graph, lk_op op, lk_value *const *inputs, int inp
 /* As lki_record, at another place of the list: before `place`. For passes. */
 lki_node *lki_graph_insert(lk_graph *graph, lki_node *place, lk_op op, lk_value *const *inputs,
                            int input_count, const lk_attr *attr);
+/* Inserts a copy of `node` into the backward half, before `place`, as `op` of other inputs: its results have
+ * the dtypes, shapes and layouts of the node's own. NULL: out of memory. */
+lki_node *lki_graph_copy_node(lk_graph *graph, lki_node *place, const lki_node *node, lk_op op,
+                              lk_value *const *inputs, int input_count);
 void lki_graph_remove(lk_graph *graph, lki_node *node);
 void lki_graph_move(lk_graph *graph, lki_node *node, lki_node *place); /* before `place` */
 
@@ -119,6 +134,9 @@ void lki_graph_replace_uses(lk_graph *graph, lk_value *old, lk_value *fresh, lki
  * needs as dead. */
 void lki_graph_count_uses(lk_graph *graph);
 void lki_graph_number(lk_graph *graph);
+
+/* What is recorded from now on until the current scope is popped is computed again in the backward half. */
+void lki_graph_begin_region(lk_graph *graph);
 
 /* Has each training batch add 1 to an i64 buffer, once more per call. */
 void lki_graph_count_batches(lk_graph *graph, lk_param *counter);
@@ -164,6 +182,8 @@ lk_status lki_pass_fuse(lk_graph *graph);
 lk_status lki_pass_layouts(lk_graph *graph, lk_engine *engine, bool wherever_possible);
 /* Folds the addend and the ReLU behind batch norms into them, if the engine wants LK_OP_BATCH_NORM_RELU. */
 lk_status lki_pass_fold_norms(lk_graph *graph, lk_engine *engine);
+/* Has the backward half compute again what lies inside of regions (lki_graph_begin_region). */
+lk_status lki_pass_checkpoint(lk_graph *graph);
 /* Brings the casts of parameters to 16 bits to the front, for engines that do them at once. */
 void lki_pass_gather_casts(lk_graph *graph);
 bool lki_is_param_cast(const lki_node *node);

@@ -156,6 +156,7 @@ static lk_status turn_output(lk_graph *graph, lk_value *value)
     if (!turned) return LK_ERR_NOMEM;
     turned->node->section = maker->section;
     turned->node->scope = maker->scope;
+    turned->node->region = maker->region;
     turned->is_output = true;
     turned->name = value->name;
     value->is_output = false;

@@ -313,6 +313,7 @@ static lk_status run_passes(lki_plan *plan)
     if (!plan->options.no_fusion) LKI_TRY(lki_pass_fuse(graph));
     LKI_TRY(assign_layouts(graph, engine));
     if (!plan->options.no_fusion) LKI_TRY(lki_pass_fold_norms(graph, engine));
+    LKI_TRY(lki_pass_checkpoint(graph));
     lki_graph_count_uses(graph);
     if (engine->ops->joins_casts) lki_pass_gather_casts(graph);
     return lki_pass_place(graph, plan->home ? plan->home->ops->aside_nbytes : 0, &plan->arena_nbytes);
@@ -594,6 +595,16 @@ int lki_plan_call_count(const lki_plan *plan)
 const lk_call *lki_plan_call(const lki_plan *plan, int index)
 {
     return &plan->calls[index];
+}
+
+const char *lki_plan_call_layer(const lki_plan *plan, int index)
+{
+    return plan->nodes[index]->scope;
+}
+
+const lk_graph *lki_plan_graph(const lki_plan *plan)
+{
+    return plan->graph;
 }
 
 int lki_plan_section_begin(const lki_plan *plan, lki_section section)

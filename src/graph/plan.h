@@ -71,6 +71,9 @@ void lki_plan_count_batches(const lki_plan *plan, int count);
 bool lki_plan_draws(const lki_plan *plan); /* whether a call of it takes random numbers */
 int lki_plan_call_count(const lki_plan *plan);
 const lk_call *lki_plan_call(const lki_plan *plan, int index);
+/* "layer 1 (Linear)", or NULL for a call of no layer. */
+const char *lki_plan_call_layer(const lki_plan *plan, int index);
+const lk_graph *lki_plan_graph(const lki_plan *plan);
 /* The first call of a section; of LKI_SECTION_COUNT, the end of the last. */
 int lki_plan_section_begin(const lki_plan *plan, lki_section section);
 size_t lki_plan_arena_nbytes(const lki_plan *plan);

@@ -100,6 +100,7 @@ static lk_status widen_outputs(lk_graph *graph, lki_node *node)
     if (!cast) return lki_last_status();
     cast->section = node->section;
     cast->scope = node->scope;
+    cast->region = node->region;
     value->wide = cast->out[0];
     value->is_output = false;
     value->wide->is_output = true;

@@ -101,6 +101,7 @@ void lk_graph_push_scope(lk_graph *graph, const char *name, const char *type)
     if (!scope) return;
     lki_scope *outer = graph->scope;
     scope->outer = outer;
+    scope->region = outer ? outer->region : NULL;
     if (outer && outer->path[0] && name[0])
         scope->path = lki_arena_format(&graph->arena, "%s.%s", outer->path, name);
     else
@@ -109,6 +110,19 @@ void lk_graph_push_scope(lk_graph *graph, const char *name, const char *type)
                       ? lki_arena_format(&graph->arena, "layer %s (%s)", scope->path, type)
                       : lki_arena_format(&graph->arena, "%s", type);
     graph->scope = scope;
+}
+
+void lki_graph_begin_region(lk_graph *graph)
+{
+    lki_scope *scope = graph->scope;
+    lki_region *region = scope ? LKI_ARENA_NEW(&graph->arena, lki_region) : NULL;
+    if (!region) {
+        lki_graph_fail(graph, LK_ERR_NOMEM, "out of memory");
+        return;
+    }
+    region->outer = scope->region;
+    region->depth = region->outer ? region->outer->depth + 1 : 1;
+    scope->region = region;
 }
 
 void lk_graph_pop_scope(lk_graph *graph)
@@ -143,6 +157,7 @@ static lki_node *make_node(lk_graph *graph, lk_op op, lk_value *const *inputs, i
     node->output_count = lki_op_output_count(op);
     node->section = graph->section;
     node->scope = graph->scope_override ? graph->scope_override : graph->scope ? graph->scope->text : NULL;
+    node->region = graph->scope ? graph->scope->region : NULL;
     if (!node->in) return NULL;
     for (int i = 0; i < input_count; i++) node->in[i] = inputs[i];
     for (int i = 0; i < node->output_count; i++) {
@@ -308,9 +323,31 @@ lki_node *lki_graph_insert(lk_graph *graph, lki_node *place, lk_op op, lk_value 
     if (place) {
         node->section = place->section;
         node->scope = place->scope;
+        node->region = place->region;
     }
     link_before(graph, node, place);
     return node;
+}
+
+lki_node *lki_graph_copy_node(lk_graph *graph, lki_node *place, const lki_node *node, lk_op op,
+                              lk_value *const *inputs, int input_count)
+{
+    lki_node *copy = make_node(graph, op, inputs, input_count, &node->attr);
+    if (!copy) return NULL;
+    copy->section = place->section;
+    copy->scope = node->scope;
+    copy->region = node->region;
+    copy->is_again = true;
+    for (int i = 0; i < copy->output_count; i++) {
+        lk_value *fresh = copy->out[i];
+        const lk_value *value = node->out[i];
+        fresh->dtype = value->dtype;
+        fresh->shape = value->shape;
+        fresh->layout = value->layout;
+        fresh->storage = value->storage;
+    }
+    link_before(graph, copy, place);
+    return copy;
 }
 
 void lki_graph_replace_uses(lk_graph *graph, lk_value *old, lk_value *fresh, lki_node *from)

@@ -73,6 +73,7 @@ int lki_trace_add_call(lki_trace *trace, lki_trace_kind kind, const lk_call *cal
                            .name = lk_op_name(call->op),
                            .where = (char *)where,
                            .key = call,
+                           .fallback = call->fallback,
                            .dtype = call->input_count ? (int)call->in[0].dtype : -1};
     lki_call_work(call, &site.flops, &site.nbytes);
     return lki_trace_add_site(trace, site);

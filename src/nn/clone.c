@@ -89,6 +89,7 @@ static lk_module *clone(const lk_module *module, copies *known)
     copy->output_count = module->output_count;
     copy->required_inputs = module->required_inputs;
     copy->input_names = module->input_names;
+    copy->is_checkpointed = module->is_checkpointed;
     if (module->context_nbytes == 0) copy->context = module->context;
     lk_status status = clone_params(copy, module, known);
     if (status == LK_OK) status = clone_hooks(copy, module);

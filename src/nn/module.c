@@ -64,6 +64,12 @@ lk_module *lk_module_share(lk_module *module)
     return module;
 }
 
+lk_module *lk_module_checkpoint(lk_module *module)
+{
+    if (module) module->is_checkpointed = true;
+    return module;
+}
+
 const char *lk_module_type(const lk_module *module)
 {
     return module->type;

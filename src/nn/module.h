@@ -49,6 +49,7 @@ struct lk_module {
     int holder_count;      /* handed out and not yet freed: 1, and 1 per lk_module_share */
     int place_count;       /* how many of these a parent holds */
     bool failed;           /* a helper failed while it was being built */
+    bool is_checkpointed;  /* what it computes inside is computed again for the backward pass */
     bool was_recorded;     /* the summary's: output_shape is set */
     lk_shape output_shape; /* of the last recording */
 };

@@ -84,6 +84,7 @@ lk_status lki_module_begin(lk_module *module, const char *name, lk_value **input
     lk_status status = LK_OK;
     if (!name) name = module->name ? module->name : "";
     lk_graph_push_scope(graph, name, module->type);
+    if (module->is_checkpointed) lki_graph_begin_region(graph);
     for (int i = 0; i < module->hook_count && status == LK_OK; i++) {
         const lki_hook *hook = &module->hooks[i];
         if (!hook->before) continue;
@@ -117,6 +118,7 @@ lk_status lki_module_end(lk_module *module, lk_value *const *inputs, int input_c
 void lki_module_enter(lk_module *module, lk_graph *graph)
 {
     lk_graph_push_scope(graph, module->name ? module->name : "", module->type);
+    if (module->is_checkpointed) lki_graph_begin_region(graph);
     for (int i = 0; i < module->hook_count; i++)
         lki_graph_fail(graph, LK_ERR_UNSUPPORTED,
                        "%s: hooks run where lk_module_forward or lk_module_call does", module->type);

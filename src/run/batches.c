@@ -222,6 +222,7 @@ static lk_status go_through(lk_runner *runner)
         if (!batch) break;
         begin_ns = lki_trace_begin();
         LKI_TRY(take_batch(runner, batch, ahead && !is_first && !shows_norm(runner)));
+        if (is_first) LKI_TRY(lki_screen_note_fallbacks(runner));
         lki_trace_end(LKI_TRACE_BATCH, runner->is_train_loader ? "train batch" : "batch", begin_ns);
     }
     if (runner->run->batch.under_way) LKI_TRY(land(runner, NULL));

@@ -5,6 +5,7 @@
 #include "base/number_text.h"
 #include "base/status.h"
 #include "data/loader.h"
+#include "run/op_text.h"
 #include "run/roofline.h"
 #include "run/run.h"
 
@@ -119,14 +120,6 @@ static double mean_share(const shares *all, int count, lki_trace_kind kind)
     return sum / count;
 }
 
-static void put_time(char *text, size_t capacity, double seconds)
-{
-    if (seconds < 1e-3)
-        lki_snprintf(text, capacity, "%.1f us", seconds * 1e6);
-    else
-        lki_snprintf(text, capacity, "%.2f ms", seconds * 1e3);
-}
-
 static void put_cover(FILE *out, const lk_runner *runner, const shares *own)
 {
     const lki_profile *p = &runner->run->profile;
@@ -150,7 +143,7 @@ static void put_shares(FILE *out, const shares *all, int count)
                                            LKI_TRACE_LOADER,  LKI_TRACE_CALLBACK};
     char time[32];
     double rest = 1;
-    put_time(time, sizeof time, all[0].step_s / (double)all[0].steps);
+    lki_time_text(time, sizeof time, all[0].step_s / (double)all[0].steps);
     fprintf(out, "  a step takes %s%s:", time, count > 1 ? " on rank 0; mean shares of all ranks" : "");
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
         double share = mean_share(all, count, shown[i]);
@@ -199,13 +192,11 @@ static lk_status put_op(FILE *out, const summary *s, const site_time *op, lki_ro
     if (least_s >= 0 && op->self_s > 0)
         lki_snprintf(roof, sizeof roof, "%.0f%% of %s", least_s * (double)op->count / op->self_s * 100,
                      limit);
-    put_time(time, sizeof time, op->self_s / (double)s->own.steps);
-    const char *layer = site->where ? site->where : "";
-    if (strncmp(layer, "layer ", 6) == 0) layer += 6; /* as the column says */
+    lki_time_text(time, sizeof time, op->self_s / (double)s->own.steps);
     char share[16];
     lki_snprintf(share, sizeof share, "%.1f%%", op->self_s / s->own.step_s * 100);
-    fprintf(out, "  %-10s %-22s %-28.28s %11s %7s  %s\n", lki_trace_kind_name(site->kind), site->name, layer,
-            time, share, roof);
+    fprintf(out, "  %-10s %-22s %-28.28s %11s %7s  %s\n", lki_trace_kind_name(site->kind), site->name,
+            lki_layer_text(site->where), time, share, roof);
     return LK_OK;
 }
 
@@ -223,6 +214,15 @@ static lk_status put_ops(FILE *out, summary *s, lki_roofline *roofline, int *cou
             "roofline");
     for (int i = 0; i < kept && i < TOP_COUNT; i++) LKI_TRY(put_op(out, s, &s->sites[i], roofline));
     return LK_OK;
+}
+
+/* Calls that a plain kernel computes, as it has no other. */
+static void put_fallbacks(FILE *out, const summary *s, int op_count)
+{
+    for (int i = 0; i < op_count; i++) {
+        const lki_trace_site *site = &s->trace->sites[s->sites[i].site];
+        if (site->fallback) lki_print_fallback(out, "  ", site->name, site->where, site->fallback);
+    }
 }
 
 /* ---- What to do about it ---- */
@@ -277,6 +277,7 @@ static lk_status put_all(FILE *out, lk_runner *runner, summary *s, const shares 
     put_shares(out, all, runner->world_size);
     put_waiting(out, all, runner->world_size);
     LKI_TRY(put_ops(out, s, &roofline, &op_count));
+    put_fallbacks(out, s, op_count);
     put_advice(out, runner, s, all, op_count);
     return LK_OK;
 }

@@ -27,7 +27,8 @@ typedef struct lki_screen {
     struct {
         int64_t ns, batch_step, sample_step; /* at the last line, or at the start of the loader */
     } mark;
-    double rate; /* of the step that a line is due for */
+    bool noted_fallbacks[2]; /* of evaluation, of training */
+    double rate;             /* of the step that a line is due for */
 } lki_screen;
 
 /* What the options ask for, which the callbacks are added by. Call it when the given callbacks are known. */
@@ -46,6 +47,9 @@ static inline bool lki_screen_count(lki_screen *screen, const lk_runner *runner)
     bool looks = lki_progress_count(&screen->progress, runner->loader_batch_step);
     return looks || (screen->step_lines > 0 && runner->batch_step % screen->step_lines == 0);
 }
+/* After a loader's first batch: with LK_SHOW_ALL, a line for each call of its plan that a plain kernel
+ * computes, once a run. */
+lk_status lki_screen_note_fallbacks(lk_runner *runner);
 void lki_screen_note_rate(lk_runner *runner);
 lk_status lki_screen_after_batch(lk_runner *runner);
 

@@ -1,6 +1,10 @@
 /* lockstep bench: tables and JSON of predictions and measurements, and wrong words. */
 #include "command.h"
 
+#define CONFIG LK_SOURCE_DIR "/examples/mnist.yml --loaders/train/batch_size=16"
+
+#include "base/threads.h"
+
 #include <jansson.h>
 
 static json_t *json_of(const char *arguments)
@@ -100,6 +104,85 @@ static void steps_are_measured(void **state)
     lkt_contains(r->out, "samples/s\nmlp ");
 }
 
+static bool has_op(json_t *list, const char *op)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(list, i,
+                       item) if (!strcmp(json_string_value(json_object_get(item, "op")), op)) return true;
+    return false;
+}
+
+/* Per op beside the roofline, what falls back, and what fills the memory. */
+static void the_ops_of_a_step(void **state)
+{
+    (void)state;
+    json_t *value = json_of("bench --seconds 0.05 --json -C " CONFIG), *step = json_array_get(value, 0);
+    json_t *ops = json_object_get(step, "ops"), *calls = json_object_get(step, "calls"),
+           *worst = json_object_get(step, "worst"), *memory = json_object_get(step, "memory"), *item;
+    double share = 0, seconds = 0, at_peak = 0;
+    size_t i;
+    assert_true(has_op(ops, "linear") && has_op(ops, "linear_grad") && has_op(ops, "update"));
+    json_array_foreach(ops, i, item) share += number(item, "share"), seconds += number(item, "time_s");
+    lkt_close(share, 1, 1e-6);
+    json_array_foreach(calls, i, item) seconds -= number(item, "time_s");
+    lkt_close(seconds, 0, 1e-9);
+    assert_true(json_array_size(worst) <= 3);
+    json_array_foreach(worst, i, item) assert_true(number(item, "time_s") > number(item, "roofline_s"));
+    json_array_foreach(json_object_get(memory, "at_peak"), i, item) at_peak += number(item, "nbytes");
+    lkt_close(at_peak, number(memory, "peak_nbytes"), 0);
+    assert_true(at_peak > 0 && at_peak <= number(memory, "arena_nbytes"));
+    /* Flatten, Linear(784, 10) by Adam: a batch of 16. */
+    lkt_close(number(memory, "parameters_nbytes"), 4 * 7850, 64);
+    lkt_close(number(memory, "state_nbytes"), 2 * 4 * 7850, 128);
+    json_decref(value);
+    const said *r = lockstep("bench --seconds 0.05 -C " CONFIG);
+    lkt_contains(r->out, "roofline  limit");
+    lkt_contains(r->out, "at the roofline of ");
+    lkt_contains(r->out, "optimizer state\nat the peak, ");
+}
+
+static void fallbacks_are_named(void **state)
+{
+    (void)state;
+    const said *r = lockstep("bench --seconds 0.05 -C " CONFIG " --run/0/criterion=MultiMarginLoss");
+    lkt_contains(r->out, "is computed by ref's plain kernel: ");
+    lkt_contains(r->out, "ref's kernel\n");
+}
+
+static void splits_of_the_cores(void **state)
+{
+    (void)state;
+    json_t *value = json_of("bench --split --seconds 0.3 --json -C " CONFIG), *all = json_array_get(value, 0),
+           *rows = json_object_get(all, "splits"), *row;
+    const char *command = json_string_value(json_object_get(all, "command"));
+    double best = 0, ranks = 0;
+    size_t i;
+    assert_int_equal((int)number(all, "global_batch"), 16);
+    json_array_foreach(rows, i, row)
+    {
+        assert_int_equal((int)(number(row, "ranks") * number(row, "batch_size")), 16);
+        assert_int_equal((int)(number(row, "ranks") * number(row, "threads")), lki_core_count());
+        if (number(row, "samples_per_s") <= best) continue;
+        best = number(row, "samples_per_s");
+        ranks = number(row, "ranks");
+    }
+    char wanted[80];
+    snprintf(wanted, sizeof wanted, " --nproc %d --loaders/train/batch_size=%d", (int)ranks, 16 / (int)ranks);
+    lkt_contains(command, "lockstep run -C " LK_SOURCE_DIR "/examples/mnist.yml ");
+    lkt_contains(command, wanted);
+    json_decref(value);
+    const said *r = lockstep("bench --split --seconds 0.3 -C " CONFIG);
+    lkt_contains(r->out, "global batch 16 on ");
+    lkt_contains(r->out, "the fastest: lockstep run -C ");
+    r = lockstep("bench --split --seconds 0.000001 -C " CONFIG);
+    assert_int_equal(r->exit_code, 1);
+    lkt_contains(r->err, "raise --seconds");
+    check_refused(NULL, "bench --split", 2, "--split needs -C FILE");
+    check_refused(NULL, "bench --split --simulate -C " CONFIG, 2, "--split trains here");
+    check_refused(NULL, "bench --split -C /nowhere/x.yml", 2, "/nowhere/x.yml");
+}
+
 static void ranks_are_timed(void **state)
 {
     (void)state;
@@ -147,6 +230,9 @@ int main(void)
         cmocka_unit_test(the_same_as_json),
         cmocka_unit_test(options_of_the_prediction_matter),
         cmocka_unit_test(steps_are_measured),
+        cmocka_unit_test(the_ops_of_a_step),
+        cmocka_unit_test(fallbacks_are_named),
+        cmocka_unit_test(splits_of_the_cores),
         cmocka_unit_test(ranks_are_timed),
         cmocka_unit_test(wrong_words),
     };

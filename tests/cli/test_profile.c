@@ -46,6 +46,22 @@ static void test_one_rank(void **state)
     assert_string_equal(hash_of(LAST("one")), hash); /* looking changes nothing */
 }
 
+/* In the profile, and in what --verbose prints after the first batch. */
+static void test_fallbacks_are_named(void **state)
+{
+    (void)state;
+    enter("cli_profile_fallbacks");
+    const said *r = lockstep_in(folder, "run -C " EXAMPLES "/digits.json --device cpu --verbose --profile "
+                                        "--run/0/criterion=MultiMarginLoss");
+    assert_int_equal(r->exit_code, 0);
+    lkt_contains(r->out,
+                 "\nslow: gather in layer criterion (MultiMarginLoss) is computed by ref's plain kernel: ");
+    lkt_contains(summary_of("logs"), "\n  slow: gather in layer criterion (MultiMarginLoss) is computed by ");
+    r = lockstep_in(folder, "run -C " EXAMPLES "/digits.json --device cpu --logdir quiet "
+                            "--run/0/criterion=MultiMarginLoss");
+    assert_null(strstr(r->out, "slow: "));
+}
+
 static void test_as_many_batches_as_asked(void **state)
 {
     (void)state;
@@ -114,6 +130,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_fallbacks_are_named),
         cmocka_unit_test(test_as_many_batches_as_asked),
         cmocka_unit_test(test_several_ranks),
         cmocka_unit_test(test_two_hosts),

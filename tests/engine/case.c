@@ -426,6 +426,24 @@ lk_preference lkt_preference(lk_engine *engine, const lkt_case *c, lkt_variant v
     return answer;
 }
 
+const char *lkt_fallback(lk_engine *engine, const lkt_case *c, lkt_variant variant)
+{
+    lk_tensor in[LKT_MAX_INPUTS];
+    int in_layout[LKT_MAX_INPUTS] = {0};
+    lkt_result result;
+    make_operands(c, variant, &result);
+    lk_attr attr = attributes_of(c, variant, &result);
+    lk_call call = make_call(engine, c, variant, &result, &attr, in, in_layout);
+    placement placed;
+    place(engine, &call, &placed, &result, variant);
+    const char *reason = engine->ops->prepare(engine, &call) == LK_OK ? call.fallback : NULL;
+    collect(&placed, &result, variant);
+    if (call.free_state) call.free_state(call.state);
+    unplace(&placed, c->name);
+    lkt_result_free(&result);
+    return reason;
+}
+
 lk_status lkt_run(lk_engine *engine, const lkt_case *c, lkt_variant variant, lkt_result *result)
 {
     lk_tensor in[LKT_MAX_INPUTS];

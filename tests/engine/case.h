@@ -92,6 +92,8 @@ void lkt_result_free(lkt_result *result);
 bool lkt_case_is_compared(const lk_engine *engine, const lkt_case *c);
 /* What the engine says to the case's call (lk_engine_ops.preference). */
 lk_preference lkt_preference(lk_engine *engine, const lkt_case *c, lkt_variant variant);
+/* Why the engine leaves the case's call to `ref`; NULL if it does not, or if it refuses it. */
+const char *lkt_fallback(lk_engine *engine, const lkt_case *c, lkt_variant variant);
 
 /* NULL where every element is within tolerance * max(1, |expected|) (NaN equals NaN), else a sentence in
  * static memory. */

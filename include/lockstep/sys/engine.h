@@ -57,6 +57,9 @@ struct lk_call {
      * those). */
     void *scratch;
     size_t scratch_nbytes; /* set by prepare */
+    /* Set by prepare if the engine hands the call on to `ref`, whose kernels are plain: why it
+     * does. Static text; else NULL. */
+    const char *fallback;
 };
 
 typedef enum lk_preference { LK_IMPOSSIBLE, LK_POSSIBLE, LK_PREFERRED } lk_preference;

@@ -17,7 +17,7 @@ typedef struct bench_options {
     const char *model, *backend, *seconds;
     const char *latency_us, *bandwidth_gbit, *overhead_us, *bucket_mb, *compute_ms;
     lki_option_int ranks_per_host, max_ranks, accumulate, nproc;
-    bool simulate, measure, compress, json;
+    bool simulate, measure, compress, split, json;
 } bench_options;
 
 #define OFFSET(field) offsetof(bench_options, field)
@@ -51,6 +51,8 @@ static const lki_option table[] = {
      "time of a batch on one rank, instead of the known one", 0},
     {"nproc", 0, LKI_OPTION_INT, OFFSET(nproc), "N", NULL, "time all-reduces between N ranks on this host",
      1},
+    {"split", 0, LKI_OPTION_FLAG, OFFSET(split), NULL, NULL,
+     "find the fastest split of the cores into ranks and threads for the config's global batch", 0},
     {"seconds", 0, LKI_OPTION_TEXT, OFFSET(seconds), "S", NULL, "seconds to measure each step (1)", 0},
     {"json", 0, LKI_OPTION_FLAG, OFFSET(json), NULL, NULL, "print JSON", 0},
     {0},
@@ -126,6 +128,12 @@ static lk_status check_options(const bench_options *options)
         return lki_fail(LK_ERR_CONFIG, "bench: -C and --model: choose one");
     if (options->config.overrides.count && !options->config.files.count)
         return lki_fail(LK_ERR_CONFIG, "bench: an override needs -C FILE");
+    if (options->split && !options->config.files.count)
+        return lki_fail(LK_ERR_CONFIG, "bench: --split needs -C FILE");
+    if (options->split &&
+        (options->simulate || options->nproc.given || options->ranks_per_host.given || options->compute_ms))
+        return lki_fail(LK_ERR_CONFIG, "bench: --split trains here on every number of ranks: leave out "
+                                       "--simulate, --nproc, --ranks-per-host and --compute-ms");
     if (options->simulate && options->nproc.given)
         return lki_fail(LK_ERR_CONFIG, "bench: --nproc starts ranks here; with --simulate use --max-ranks");
     if (options->simulate && shm)
@@ -193,17 +201,28 @@ static lk_status bench_config(bench *b)
     lk_config *config = lki_load_config("bench", &b->options->config);
     lki_plan plan;
     lki_workload w;
+    lki_step_ops ops = {0};
     if (!config) return lki_last_status();
     lk_status status = lki_config_build(config, &plan);
     if (status) b->exit_code = lki_build_exit_code(status);
     if (!status) {
         b->exit_code = LKI_EXIT_FAILED;
-        status = lki_config_measure(config, &plan, &w, slash ? slash + 1 : path, thread_count(b), b->seconds);
+        status = lki_config_measure(config, &plan, &w, b->options->simulate ? NULL : &ops,
+                                    slash ? slash + 1 : path, thread_count(b), b->seconds);
         if (status == LK_ERR_CONFIG) b->exit_code = LKI_EXIT_WRONG;
     }
     if (!status) status = report_workload(b, &w);
+    if (!status && !b->options->simulate) status = lki_bench_report_ops(b->report, &ops);
+    lki_step_ops_fini(&ops);
     lki_plan_fini(&plan);
     lk_config_free(config);
+    return status;
+}
+
+static lk_status bench_split(bench *b)
+{
+    lk_status status = lki_bench_split(b->report, &b->options->config, b->seconds);
+    if (status == LK_ERR_CONFIG) b->exit_code = LKI_EXIT_WRONG;
     return status;
 }
 
@@ -230,6 +249,7 @@ static lk_status bench_all(bench *b)
     if (options->nproc.given)
         LKI_TRY(lki_bench_collectives(b->report, (int)options->nproc.value, options->backend));
     if (!options->config.files.count) return bench_names(b);
+    if (options->split) return bench_split(b);
     b->exit_code = LKI_EXIT_WRONG;
     return bench_config(b);
 }
@@ -245,7 +265,7 @@ static int run(const void *pointer)
 
 const lki_command lki_command_bench = {
     .name = "bench",
-    .usage = "[-C FILE ... | --model NAME] [--simulate] [--a/b/0=VALUE ...] [options]",
+    .usage = "[-C FILE ... | --model NAME] [--simulate | --split] [--a/b/0=VALUE ...] [options]",
     .summary = "Times a training step on this machine, or predicts it on many ranks.",
     .options = table,
     .options_nbytes = sizeof(bench_options),

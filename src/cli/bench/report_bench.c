@@ -1,18 +1,11 @@
 /* The tables of lockstep bench, for people or as JSON. */
-#include "cli/bench/bench.h"
+#include "cli/bench/report.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 
-#include <jansson.h>
-
 #include <stdio.h>
 #include <string.h>
-
-struct lki_bench_report {
-    json_t *json;          /* NULL: for people */
-    const char *last_rows; /* which table the last row belongs to */
-};
 
 lki_bench_report *lki_bench_report_begin(bool json)
 {
@@ -21,14 +14,12 @@ lki_bench_report *lki_bench_report_begin(bool json)
     return report;
 }
 
-/* Takes the value over. */
-static void add_json(lki_bench_report *report, json_t *value)
+void lki_bench_add_json(lki_bench_report *report, json_t *value)
 {
     json_array_append_new(report->json, value);
 }
 
-/* True where a table of that kind has to be begun. */
-static bool begin_rows(lki_bench_report *report, const char *kind)
+bool lki_bench_begin_rows(lki_bench_report *report, const char *kind)
 {
     bool fresh = !report->last_rows || strcmp(report->last_rows, kind) != 0;
     if (fresh && report->last_rows) putchar('\n');
@@ -50,10 +41,10 @@ void lki_bench_report_step(lki_bench_report *report, const lki_workload *w)
         json_t *value = workload_json(w);
         json_object_set_new(value, "step_s", json_real(step_s));
         json_object_set_new(value, "samples_per_s", json_real(rate));
-        add_json(report, value);
+        lki_bench_add_json(report, value);
         return;
     }
-    if (begin_rows(report, "step"))
+    if (lki_bench_begin_rows(report, "step"))
         printf("%-24s %11s %6s %11s %11s %11s %11s %11s\n", "step", "parameters", "batch", "forward us",
                "backward us", "update us", "step us", "samples/s");
     printf("%-24s %11lld %6lld %11.1f %11.1f %11.1f %11.1f %11.0f\n", w->name, (long long)w->parameter_count,
@@ -122,7 +113,7 @@ void lki_bench_report_scaling(lki_bench_report *report, const lki_workload *w, c
         json_t *value = workload_json(w);
         json_object_set_new(value, "buckets", json_integer(p.buckets));
         json_object_set_new(value, "predictions", rows);
-        add_json(report, value);
+        lki_bench_add_json(report, value);
     }
 }
 
@@ -130,11 +121,12 @@ void lki_bench_report_collective(lki_bench_report *report, const char *comm, int
                                  double median_s, double best_s)
 {
     if (report->json) {
-        add_json(report, json_pack("{s:s, s:s, s:i, s:f, s:f, s:f}", "collective", "all-reduce", "comm", comm,
-                                   "ranks", ranks, "nbytes", nbytes, "median_s", median_s, "best_s", best_s));
+        lki_bench_add_json(report, json_pack("{s:s, s:s, s:i, s:f, s:f, s:f}", "collective", "all-reduce",
+                                             "comm", comm, "ranks", ranks, "nbytes", nbytes, "median_s",
+                                             median_s, "best_s", best_s));
         return;
     }
-    if (begin_rows(report, "collective"))
+    if (lki_bench_begin_rows(report, "collective"))
         printf("%-24s %11s %6s %11s %11s %11s\n", "all-reduce", "bytes", "ranks", "median us", "best us",
                "GB/s");
     printf("%-24s %11.0f %6d %11.1f %11.1f %11.3f\n", comm, nbytes, ranks, median_s * 1e6, best_s * 1e6,

@@ -1,11 +1,11 @@
 /* A workload measured from a step: its halves by the clock, and within the backward half when each gradient
  * is there, from the times of the plan's calls. */
 #include "cli/bench/scaling.h"
+#include "cli/bench/step_ops.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/trace.h"
 #include "step/step.h"
 
 #include <math.h>
@@ -62,28 +62,6 @@ static lk_status time_recorded(lki_workload *w, lk_step *step, double seconds)
     return LK_OK;
 }
 
-/* best_s[c] of each call, as the trace of a replay has them. */
-static lk_status time_calls(lk_step *step, double *best_s, double seconds)
-{
-    lki_plan *plan = step->current->plan;
-    int count = lki_plan_call_count(plan);
-    double end_s = lki_now_s() + seconds;
-    lki_trace *trace = lki_trace_create(count);
-    if (!trace) return LK_ERR_NOMEM;
-    lk_status status = LK_OK;
-    for (int c = 0; c < count; c++) best_s[c] = INFINITY;
-    for (int round = 0; !status && (round < LEAST_ROUNDS || lki_now_s() < end_s); round++) {
-        trace->span_count = 0;
-        lki_trace_now = trace;
-        status = lki_plan_run(plan);
-        lki_trace_now = NULL;
-        for (int c = 0; c < count && !status; c++)
-            best_s[c] = fmin(best_s[c], (double)(trace->spans[c].end_ns - trace->spans[c].begin_ns) * 1e-9);
-    }
-    lki_trace_free(trace);
-    return status;
-}
-
 static bool writes_into(const lk_call *call, const char *begin, size_t nbytes)
 {
     for (int i = 0; i < call->output_count; i++) {
@@ -122,12 +100,23 @@ static void place_gradients(lki_workload *w, const lk_step *step, const double *
     }
 }
 
+/* The plan's calls are the first that a trace meets. */
+static lk_status time_gradients(lki_workload *w, lk_step *step, double seconds)
+{
+    lki_trace *trace;
+    double *best_s;
+    LKI_TRY(lki_time_calls(step, seconds, &trace, &best_s));
+    place_gradients(w, step, best_s);
+    lki_free(best_s);
+    lki_trace_free(trace);
+    return LK_OK;
+}
+
 static lk_status measure(lki_workload *w, lk_step *step, double seconds)
 {
     const lki_flat *flat = &step->flat;
-    LKI_SCOPED double *best_s = LKI_NEW_ARRAY(double, lki_plan_call_count(step->current->plan) + 1);
     w->gradients = LKI_NEW_ARRAY(lki_gradient, flat->slice_count + 1);
-    if (!best_s || !w->gradients) return LK_ERR_NOMEM;
+    if (!w->gradients) return LK_ERR_NOMEM;
     w->gradient_count = flat->slice_count;
     w->batch_size = step->current->shapes[0].rank > 0 ? step->current->shapes[0].dim[0] : 1;
     for (int i = 0; i < flat->slice_count; i++) {
@@ -139,9 +128,7 @@ static lk_status measure(lki_workload *w, lk_step *step, double seconds)
         spread_gradients(w);
         return lki_step_records(step) ? time_recorded(w, step, 0.3 * seconds) : LK_OK;
     }
-    LKI_TRY(time_calls(step, best_s, 0.3 * seconds));
-    place_gradients(w, step, best_s);
-    return LK_OK;
+    return time_gradients(w, step, 0.3 * seconds);
 }
 
 lk_status lki_workload_measure(lki_workload *out, lk_step *step, const char *name, double seconds)

@@ -148,6 +148,27 @@ static void reset(lk_call *call)
     call->state = NULL;
     call->free_state = NULL;
     call->scratch_nbytes = 0;
+    call->fallback = NULL;
+}
+
+static bool is_f32_or_index(lk_dtype dtype)
+{
+    return dtype != LK_F64 && dtype != LK_BF16 && dtype != LK_F16;
+}
+
+/* Why `ref` computes a call. */
+static const char *reason_to_fall_back(const lk_call *call, bool has_kernel)
+{
+    bool is_plain = true;
+    if (!has_kernel) return "the cpu engine has no kernel for it";
+    for (int i = 0; i < call->input_count; i++) {
+        if (call->in[i].dtype == LK_F64) return "the kernel is for f32, and an operand is f64";
+        is_plain = is_plain && is_f32_or_index(call->in[i].dtype);
+    }
+    if (call->output_count && call->out[0].dtype == LK_F64)
+        return "the kernel is for f32, and the result is f64";
+    return is_plain ? "the kernel does not have these options or dtypes"
+                    : "the kernel does not have these options in 16 bits";
 }
 
 static lk_status prepare_low(lk_engine *engine, lk_call *call)
@@ -169,7 +190,9 @@ static lk_status prepare(lk_engine *engine, lk_call *call)
     if (call->run) return LK_OK;
     reset(call);
     if (own && lki_cpu_has_low_operands(call)) return prepare_low(engine, call);
-    return lki_ref_engine_ops.prepare(engine, call);
+    LKI_TRY(lki_ref_engine_ops.prepare(engine, call));
+    if (call->output_count != 1 || call->out[0].data) call->fallback = reason_to_fall_back(call, own != NULL);
+    return LK_OK;
 }
 
 static const char *kernels(const lk_engine *engine)

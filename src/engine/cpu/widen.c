@@ -134,6 +134,7 @@ lk_status lki_cpu_prepare_widened(lk_engine *engine, lk_call *call)
         if (is_low(call->out[i].dtype)) w->out_offset[i] = reserve(&nbytes, &call->out[i]);
     call->scratch_nbytes = nbytes;
     call->run = run_widened;
+    call->fallback = w->call.fallback;
     lki_cpu_enter(engine->state, LKI_CPU_PATH_WIDENED);
     return LK_OK;
 }
