@@ -120,6 +120,7 @@ extern const lk_component lki_more_module_components[];
 extern const lk_component lki_criterion_components[];
 extern const lk_component lki_contrib_components[];
 extern const lk_component lki_contrib_loss_components[];
+extern const lk_component lki_contrib_layer_components[];
 extern const lk_component lki_optimizer_components[];
 extern const lk_component lki_scheduler_components[];
 extern const lk_component lki_data_components[];
