@@ -246,7 +246,9 @@ typedef struct lk_normalize_layer_options {
 #define lk_normalize_layer(...) LK_CALL0_(lk_normalize_layer_with, lk_normalize_layer_options, __VA_ARGS__)
 lk_module *lk_normalize_layer_with(const lk_normalize_layer_options *options);
 
-/* ---- Pools of whole pictures: (samples, channels, height, width) -> (samples, features, 1, 1) ---- */
+/* ---- Pools of whole pictures ---- */
+
+/* (samples, channels, height, width) -> (samples, features, 1, 1) */
 
 lk_module *lk_global_avg_pool2d(void);
 lk_module *lk_global_max_pool2d(void);
@@ -303,8 +305,8 @@ typedef struct lk_rms_norm_layer_options {
     double epsilon; /* 1e-8 */
     bool is_bias;
 } lk_rms_norm_layer_options;
-/* scale * x / (sqrt(mean(x^2)) + epsilon) + bias along the last axis. lk_rms_norm is PyTorch's, which
- * has the epsilon inside of the root. */
+/* scale * x / (sqrt(mean(x^2)) + epsilon) + bias along the last axis. lk_rms_norm is PyTorch's,
+ * which has the epsilon inside of the root. */
 #define lk_rms_norm_layer(...) LK_CALL1_(lk_rms_norm_layer_with, lk_rms_norm_layer_options, __VA_ARGS__, )
 lk_module *lk_rms_norm_layer_with(int64_t dimension, const lk_rms_norm_layer_options *options);
 

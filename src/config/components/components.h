@@ -130,6 +130,7 @@ extern const lk_component lki_transform_components[];
 extern const lk_component lki_metric_components[];
 extern const lk_component lki_callback_components[];
 extern const lk_component lki_control_components[];
+extern const lk_component lki_catalyst_callback_components[];
 extern const lk_component lki_function_components[];
 extern const lk_component lki_run_components[];
 extern const lk_component lki_call_components[];
