@@ -310,6 +310,20 @@ typedef struct lk_rms_norm_layer_options {
 #define lk_rms_norm_layer(...) LK_CALL1_(lk_rms_norm_layer_with, lk_rms_norm_layer_options, __VA_ARGS__, )
 lk_module *lk_rms_norm_layer_with(int64_t dimension, const lk_rms_norm_layer_options *options);
 
+typedef struct lk_factorized_linear_options {
+    size_t struct_size;
+    double dim_ratio; /* 1. The share of the singular values that is kept, the largest ones */
+} lk_factorized_linear_options;
+/* A Linear layer with a bias, which it owns, as a product of two smaller weights: "u" (out, k) and
+ * "vh" (k, in), with k = dim_ratio min(in, out), of its singular value decomposition. The signs of a
+ * column of u and its row of vh may both differ from PyTorch's. */
+#define lk_factorized_linear(...)                                                                            \
+    LK_CALL1_(lk_factorized_linear_with, lk_factorized_linear_options, __VA_ARGS__, )
+lk_module *lk_factorized_linear_with(lk_module *linear_owned, const lk_factorized_linear_options *options);
+
+/* x plus noise from a normal distribution with this standard deviation, in training alone. */
+lk_module *lk_gaussian_noise(double stddev);
+
 /* ---- Heads for metric learning: features (samples, in) -> logits (samples, classes) ---- */
 
 /* A head with a margin has a second input, the classes (samples) of a batch: give it both in

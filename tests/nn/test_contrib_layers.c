@@ -59,7 +59,8 @@ static lk_module *labelled(lk_module *head)
     X(ada, labelled(lk_ada_cos(5, 4))) \
     X(ada_fixed, labelled(lk_ada_cos(5, 4, .no_dynamical_s = true))) \
     X(product, lk_arc_margin_product(5, 4)) \
-    X(softmax, lk_softmax_head(5, 4))
+    X(softmax, lk_softmax_head(5, 4)) \
+    X(noise, lk_gaussian_noise(0.3))
 /* clang-format on */
 
 #define X(symbol, ...)                                                                                       \
@@ -78,7 +79,8 @@ static const parity_case layers[] = {
 
 static void layer_equals_its_definition(void **state)
 {
-    check_layer(*state, false);
+    const parity_case *test = *state;
+    check_layer(test, strcmp(test->name, "noise") == 0);
 }
 
 static void bad_arguments(void **state)
@@ -165,12 +167,70 @@ static void heads_without_classes(void **state)
     lk_module_free(head);
 }
 
+static lk_module *linear_of(const lkt_golden *golden, const char *name)
+{
+    const lk_tensor *weight = lkt_golden_get(golden, "%s/weight", name);
+    lk_module *linear = lk_linear(weight->shape.dim[1], weight->shape.dim[0]);
+    lkt_not_null(linear);
+    lkt_ok(lk_tensor_copy(lk_module_param(linear, "weight")->value, weight));
+    lkt_ok(lk_tensor_copy(lk_module_param(linear, "bias")->value, lkt_golden_get(golden, "%s/bias", name)));
+    return linear;
+}
+
+/* Each column of u with its row of vh, whose signs may both be the other ones. */
+static void compare_factors(const lkt_golden *golden, const char *name, lk_module *module)
+{
+    const lk_tensor *u = lk_module_param(module, "u")->value, *vh = lk_module_param(module, "vh")->value;
+    const lk_tensor *u0 = lkt_golden_get(golden, "%s/u", name), *vh0 = lkt_golden_get(golden, "%s/vh", name);
+    assert_true(lk_shape_equal(u->shape, u0->shape) && lk_shape_equal(vh->shape, vh0->shape));
+    int64_t kept = u->shape.dim[1], out = u->shape.dim[0], in = vh->shape.dim[1];
+    for (int64_t k = 0; k < kept; k++) {
+        double sign = lk_tensor_get(u, k) * lk_tensor_get(u0, k) < 0 ? -1 : 1;
+        for (int64_t i = 0; i < out; i++)
+            assert_true(fabs(lk_tensor_get(u, i * kept + k) - sign * lk_tensor_get(u0, i * kept + k)) < 1e-5);
+        for (int64_t j = 0; j < in; j++)
+            assert_true(fabs(lk_tensor_get(vh, k * in + j) - sign * lk_tensor_get(vh0, k * in + j)) < 1e-5);
+    }
+}
+
+static void factorized_linear(void **state)
+{
+    static const struct {
+        const char *name;
+        double ratio;
+    } cases[] = {{"whole", 1}, {"tall", 0.5}, {"wide", 0.6}};
+    lkt_golden *golden = lkt_golden_open("nn/factorized.lkg");
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const char *name = cases[i].name;
+        lk_module *module = lk_factorized_linear(linear_of(golden, name), .dim_ratio = cases[i].ratio);
+        lkt_not_null(module);
+        compare_factors(golden, name, module);
+        lk_step *step = lk_step(.model = module);
+        lkt_not_null(step);
+        lkt_ok(lk_step_evaluate(step, (lk_input[]){{"features", lkt_golden_get(golden, "%s/x", name)}}, 1));
+        const lk_tensor *y = lkt_golden_get(golden, "%s/y", name);
+        lkt_near(lk_step_output(step, "logits"), y, lkt_largest(y), 1e-5, name);
+        lk_step_free(step);
+        lk_module_free(module);
+    }
+    lkt_golden_free(golden);
+    assert_null(lk_factorized_linear(lk_relu()));
+    lkt_contains(lk_error(), "expected a Linear with a bias, found ReLU");
+    assert_null(lk_factorized_linear(lk_linear(3, 3, .no_bias = true)));
+    assert_null(lk_factorized_linear(lk_linear(3, 3), .dim_ratio = 1.5));
+    lkt_contains(lk_error(), "dim_ratio: expected 0.333333 to 1, found 1.5");
+    assert_null(lk_factorized_linear(lk_linear(3, 3), .dim_ratio = 0.2));
+    assert_null(lk_gaussian_noise(-1));
+    lkt_contains(lk_error(), "GaussianNoise: stddev");
+}
+
 int main(void)
 {
     lkt_golden *golden = lkt_golden_open("nn/contrib_more_layers.lkg");
-    const struct CMUnitTest plain[] = {cmocka_unit_test(bad_arguments),
-                                       cmocka_unit_test(inputs_that_do_not_fit),
-                                       cmocka_unit_test(heads_without_classes)};
+    const struct CMUnitTest plain[] = {
+        cmocka_unit_test(bad_arguments), cmocka_unit_test(inputs_that_do_not_fit),
+        cmocka_unit_test(heads_without_classes), cmocka_unit_test(factorized_linear)};
     int failed = run_parity_cases("contrib layers", layers, (int)(sizeof layers / sizeof *layers), golden,
                                   layer_equals_its_definition);
     lkt_golden_free(golden);

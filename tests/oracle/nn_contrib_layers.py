@@ -3,7 +3,7 @@
 
     nn_contrib_layers.py [FOLDER]
 
-Writes nn/contrib_more_layers.lkg for tests/nn/test_contrib_layers.c. A head gets the classes TARGET with every batch.
+Writes nn/contrib_more_layers.lkg and nn/factorized.lkg for tests/nn/test_contrib_layers.c. A head gets the classes TARGET with every batch.
 """
 import math
 import os
@@ -198,6 +198,26 @@ class SoftMax(nn.Module):
         return F.linear(x, self.weight, self.bias)
 
 
+class Noise(nn.Module):
+    def __init__(self, stddev):
+        super().__init__()
+        self.stddev = stddev
+
+    def forward(self, x):
+        return x + torch.empty_like(x).normal_(0, self.stddev) if self.training else x
+
+
+def factorized(golden, name, linear, ratio):
+    """The weights of a layer, and those of its factors: U sqrt(S) and sqrt(S) V^T."""
+    u, s, vh = torch.linalg.svd(linear.weight.data, full_matrices=False)
+    kept = int(len(s) * ratio) if ratio < 1 else len(s)
+    u, vh = (u * s.sqrt())[:, :kept], (s.sqrt()[:, None] * vh)[:kept]
+    x = torch.randn(3, linear.in_features)
+    for path, value in (("weight", linear.weight.data), ("bias", linear.bias.data), ("u", u), ("vh", vh), ("x", x),
+                        ("y", x @ (u @ vh).T + linear.bias.data)):
+        golden.add(name + "/" + path, value)
+
+
 P, V = (2, 4, 5, 3), (6, 5)
 TIES = torch.tensor([[[[1.0, 2.0], [2.0, 0.0]], [[3.0, 3.0], [3.0, 3.0]]]])
 SMALL = 0.2 * torch.randn(P, generator=torch.Generator().manual_seed(0))
@@ -230,6 +250,7 @@ LAYERS = [
     ("ada_fixed", lambda: Ada(5, 4, dynamical=False), V),
     ("product", lambda: Head(5, 4), V),
     ("softmax", lambda: SoftMax(5, 4), V),
+    ("noise", lambda: Noise(0.3), V),
 ]
 
 
@@ -240,6 +261,12 @@ def main():
     for case in LAYERS:
         layer(golden, *case)
     golden.write(os.path.join(folder, "nn", "contrib_more_layers.lkg"))
+    golden = Golden()
+    torch.manual_seed(0)
+    factorized(golden, "whole", nn.Linear(7, 5), 1)
+    factorized(golden, "tall", nn.Linear(4, 9), 0.5)
+    factorized(golden, "wide", nn.Linear(9, 4), 0.6)
+    golden.write(os.path.join(folder, "nn", "factorized.lkg"))
 
 
 if __name__ == "__main__":

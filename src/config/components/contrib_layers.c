@@ -70,6 +70,20 @@ static lk_status build_rms_norm(const lk_component *self, lk_args *args, void **
                      out);
 }
 
+static lk_status build_factorized(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    return lki_built(lk_factorized_linear(lk_arg_take(args, "nn_linear"),
+                                          .dim_ratio = lki_number_meant(lk_arg_float(args, "dim_ratio"))),
+                     out);
+}
+
+static lk_status build_noise(const lk_component *self, lk_args *args, void **out)
+{
+    (void)self;
+    return lki_built(lk_gaussian_noise(lk_arg_float(args, "stddev")), out);
+}
+
 /* ---- Heads ---- */
 
 typedef struct head {
@@ -138,6 +152,11 @@ static const lk_parameter rms_parameters[] = {
     LKI_FLOAT("epsilon", "1e-8", "added to the root of the mean square"),
     LKI_BOOL("is_bias", "false", "adds a bias"),
     {0}};
+static const lk_parameter factorized_parameters[] = {
+    LKI_OBJECT("nn_linear", MODULE, LKI_REQUIRED, "the Linear layer, with a bias"),
+    LKI_FLOAT("dim_ratio", "1", "the share of its singular values that is kept"),
+    {0}};
+static const lk_parameter noise_parameters[] = {LKI_FLOAT("stddev", "0.1", "the standard deviation"), {0}};
 static const lk_parameter arc_parameters[] = {
     IN_FEATURES, OUT_FEATURES, SCALE, LKI_FLOAT("m", "0.5", "the margin, an angle"), EPS, {0}};
 static const lk_parameter sub_center_parameters[] = {IN_FEATURES,
@@ -213,6 +232,10 @@ const lk_component lki_contrib_layer_components[] = {
     {"catalyst.contrib.layers.RMSNorm", "catalyst.contrib.layers.rms_norm.RMSNorm", LK_KIND_MODULE,
      "Catalyst's RMSNorm, with its epsilon outside of the root.", .parameters = rms_parameters,
      .build = build_rms_norm},
+    LAYER("factorized", "FactorizedLinear", "A Linear layer as the product of two smaller ones.",
+          factorized_parameters, build_factorized),
+    LAYER("common", "GaussianNoise", "Adds noise from a normal distribution, in training alone.",
+          noise_parameters, build_noise),
     LAYER("arcface", "ArcFace", "Scaled cosines with a margin of the angle at the class (input target).",
           arc_parameters, build_head, HEAD(.create = lk_arc_face_with, .has_eps = true)),
     LAYER("arcface", "SubCenterArcFace", "ArcFace with several centres per class (input target).",
