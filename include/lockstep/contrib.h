@@ -315,8 +315,8 @@ typedef struct lk_factorized_linear_options {
     double dim_ratio; /* 1. The share of the singular values that is kept, the largest ones */
 } lk_factorized_linear_options;
 /* A Linear layer with a bias, which it owns, as a product of two smaller weights: "u" (out, k) and
- * "vh" (k, in), with k = dim_ratio min(in, out), of its singular value decomposition. The signs of a
- * column of u and its row of vh may both differ from PyTorch's. */
+ * "vh" (k, in), with k = dim_ratio min(in, out), of its singular value decomposition. The signs of
+ * a column of u and its row of vh may both differ from PyTorch's. */
 #define lk_factorized_linear(...)                                                                            \
     LK_CALL1_(lk_factorized_linear_with, lk_factorized_linear_options, __VA_ARGS__, )
 lk_module *lk_factorized_linear_with(lk_module *linear_owned, const lk_factorized_linear_options *options);
