@@ -376,6 +376,122 @@ lk_callback *lk_progress_callback(void);
  * lk_train is lk_check_run_callback(3, 3). */
 lk_callback *lk_check_run_callback(int batch_count, int epoch_count);
 
+/* ---- Catalyst's: models, batches, metrics and files ---- */
+
+typedef struct lk_soft_update_callback_options {
+    size_t struct_size;
+    /* Keys of lk_runner_add_model, or paths of children of the run's model; required. */
+    const char *target_model, *source_model;
+    double tau; /* required; above 0 and at most 1 */
+    /* "on_batch_end" or "on_batch_start" of train batches, "on_epoch_end" or "on_epoch_start";
+     * required. */
+    const char *scope;
+} lk_soft_update_callback_options;
+/* Moves the parameters of one model towards those of another, which must be of the same shapes:
+ * target = (1 - tau) target + tau source. Buffers stay as they are. */
+#define lk_soft_update_callback(...)                                                                         \
+    LK_CALL0_(lk_soft_update_callback_with, lk_soft_update_callback_options, __VA_ARGS__)
+lk_callback *lk_soft_update_callback_with(const lk_soft_update_callback_options *options);
+
+typedef struct lk_mix_callback_options {
+    size_t struct_size;
+    const char *keys[LK_MAX_FIELDS]; /* f32 fields of the batch; "features" and "targets" */
+    double alpha;                    /* of the Beta distribution; 0.2 for mixup, 1 for cutmix */
+    bool no_on_train_only;           /* batches of all loaders, not of those for training alone */
+} lk_mix_callback_options;
+/* What lk_mixup and lk_cutmix do as transforms of a loader, with the same random numbers. */
+#define lk_mixup_callback(...)  LK_CALL0_(lk_mixup_callback_with, lk_mix_callback_options, __VA_ARGS__)
+#define lk_cutmix_callback(...) LK_CALL0_(lk_cutmix_callback_with, lk_mix_callback_options, __VA_ARGS__)
+lk_callback *lk_mixup_callback_with(const lk_mix_callback_options *options);
+lk_callback *lk_cutmix_callback_with(const lk_mix_callback_options *options);
+
+/* Writes the metric of the outputs and targets of a batch to *value. The tensors are in the host's
+ * memory and belong to the batch. */
+typedef lk_status (*lk_metric_function)(double *value, const lk_tensor *outputs, const lk_tensor *targets,
+                                        void *context);
+typedef struct lk_functional_metric_callback_options {
+    size_t struct_size;
+    lk_metric_function metric_fn; /* required */
+    void *context;                /* passed to it */
+    const char *metric_key;       /* the name; required */
+    const char *input_key, *target_key;
+    const char *prefix, *suffix;
+    bool no_log_on_batch;
+} lk_functional_metric_callback_options;
+/* Reports the values of a function of your own, averaged over the samples of the loader and all
+ * ranks, as NAME, NAME/mean and NAME/std. Padding does not count. */
+#define lk_functional_metric_callback(...)                                                                   \
+    LK_CALL0_(lk_functional_metric_callback_with, lk_functional_metric_callback_options, __VA_ARGS__)
+lk_callback *lk_functional_metric_callback_with(const lk_functional_metric_callback_options *options);
+
+typedef struct lk_batch_metric_callback_options {
+    size_t struct_size;
+    const char *input_key, *target_key;
+    bool no_log_on_batch; /* leaves its values out of the metrics of batches */
+} lk_batch_metric_callback_options;
+/* Reports any metric, of each batch and of the loader, or of the loader alone. Owns the metric. */
+#define lk_batch_metric_callback(...)                                                                        \
+    LK_CALL1_(lk_batch_metric_callback_with, lk_batch_metric_callback_options, __VA_ARGS__, )
+lk_callback *lk_batch_metric_callback_with(lk_metric *metric,
+                                           const lk_batch_metric_callback_options *options);
+lk_callback *lk_loader_metric_callback(lk_metric *metric, const char *input_key, const char *target_key);
+
+typedef struct lk_onnx_callback_options {
+    size_t struct_size;
+    const char *input_key; /* the field that gives the shape of the input; the runner's */
+    const char *logdir;    /* the run's */
+    const char *filename;  /* "model.onnx" */
+} lk_onnx_callback_options;
+/* Writes the model as an ONNX file (lk_export_onnx): after the first batch, so that a layer that
+ * ONNX does not have ends the run at once, and when the run ends. */
+#define lk_onnx_callback(...) LK_CALL0_(lk_onnx_callback_with, lk_onnx_callback_options, __VA_ARGS__)
+lk_callback *lk_onnx_callback_with(const lk_onnx_callback_options *options);
+
+typedef struct lk_quantization_callback_options {
+    size_t struct_size;
+    const char *logdir;   /* the run's */
+    const char *filename; /* "quantized.safetensors" */
+    const char *dtype;    /* "qint8" or "bfloat16"; "qint8" */
+} lk_quantization_callback_options;
+/* Writes the weights with fewer bits when the run ends (lk_state_dict_shrink). The model itself
+ * stays as it is. */
+#define lk_quantization_callback(...)                                                                        \
+    LK_CALL0_(lk_quantization_callback_with, lk_quantization_callback_options, __VA_ARGS__)
+lk_callback *lk_quantization_callback_with(const lk_quantization_callback_options *options);
+
+typedef struct lk_pruning_callback_options {
+    size_t struct_size;
+    /* Required: "l1_unstructured" (the smallest weights), "random_unstructured", "ln_structured"
+     * (the slices along `dim` with the smallest norm) or "random_structured". */
+    const char *pruning_fn;
+    /* Required: below 1 the share of what is left, from 1 on how many. */
+    double amount;
+    const char *const *keys_to_prune;   /* last parts of names, NULL-terminated; "weight" */
+    const char *const *layers_to_prune; /* names of layers, NULL-terminated; NULL: all */
+    double dim;                         /* of structured methods, required; may be LK_ZERO */
+    double l_norm;                      /* of ln_structured, required; may be LK_ZERO */
+    bool prune_on_epoch_end;            /* at the end of each epoch but the last one */
+    bool no_prune_on_end;
+} lk_pruning_callback_options;
+/* Sets weights to 0, and keeps them there while the run goes on. When it ends, the pruned weights
+ * are in the model and in LOGDIR/pruned.safetensors. */
+#define lk_pruning_callback(...) LK_CALL0_(lk_pruning_callback_with, lk_pruning_callback_options, __VA_ARGS__)
+lk_callback *lk_pruning_callback_with(const lk_pruning_callback_options *options);
+
+typedef struct lk_profiler_callback_options {
+    size_t struct_size;
+    const char *loader_key; /* the first loader */
+    int epoch;              /* 1 */
+    int num_batches;        /* of the loader; 0: all of them */
+    /* Where the trace goes, instead of LOGDIR/trace.json. */
+    const char *export_chrome_trace_path;
+} lk_profiler_callback_options;
+/* Traces batches of one loader in one epoch, as .profile of lk_train does for the first epoch: a
+ * trace for Perfetto, and a summary in LOGDIR/profile.txt. */
+#define lk_profiler_callback(...)                                                                            \
+    LK_CALL0_(lk_profiler_callback_with, lk_profiler_callback_options, __VA_ARGS__)
+lk_callback *lk_profiler_callback_with(const lk_profiler_callback_options *options);
+
 /* ---- Your own, from single functions ---- */
 
 /* A callback with one slot: lk_on(batch_end, my_function, my_context). */

@@ -246,6 +246,130 @@ typedef struct lk_normalize_layer_options {
 #define lk_normalize_layer(...) LK_CALL0_(lk_normalize_layer_with, lk_normalize_layer_options, __VA_ARGS__)
 lk_module *lk_normalize_layer_with(const lk_normalize_layer_options *options);
 
+/* ---- Pools of whole pictures ---- */
+
+/* (samples, channels, height, width) -> (samples, features, 1, 1) */
+
+lk_module *lk_global_avg_pool2d(void);
+lk_module *lk_global_max_pool2d(void);
+/* Averages, then maxima: twice as many features as channels. */
+lk_module *lk_global_concat_pool2d(void);
+
+typedef struct lk_global_attn_pool2d_options {
+    size_t struct_size;
+    lk_module *activation; /* owned; lk_sigmoid() */
+} lk_global_attn_pool2d_options;
+/* The sum over all places of x * activation(conv(x)), where conv is a convolution of size 1 without
+ * bias that gives one number per place: its weight is "attn.0.weight". The others put averages,
+ * maxima, or both, in front of it. */
+#define lk_global_attn_pool2d(...)                                                                           \
+    LK_CALL1_(lk_global_attn_pool2d_with, lk_global_attn_pool2d_options, __VA_ARGS__, )
+#define lk_global_avg_attn_pool2d(...)                                                                       \
+    LK_CALL1_(lk_global_avg_attn_pool2d_with, lk_global_attn_pool2d_options, __VA_ARGS__, )
+#define lk_global_max_attn_pool2d(...)                                                                       \
+    LK_CALL1_(lk_global_max_attn_pool2d_with, lk_global_attn_pool2d_options, __VA_ARGS__, )
+#define lk_global_concat_attn_pool2d(...)                                                                    \
+    LK_CALL1_(lk_global_concat_attn_pool2d_with, lk_global_attn_pool2d_options, __VA_ARGS__, )
+lk_module *lk_global_attn_pool2d_with(int64_t in_features, const lk_global_attn_pool2d_options *options);
+lk_module *lk_global_avg_attn_pool2d_with(int64_t in_features, const lk_global_attn_pool2d_options *options);
+lk_module *lk_global_max_attn_pool2d_with(int64_t in_features, const lk_global_attn_pool2d_options *options);
+lk_module *lk_global_concat_attn_pool2d_with(int64_t in_features,
+                                             const lk_global_attn_pool2d_options *options);
+
+typedef struct lk_gem2d_options {
+    size_t struct_size;
+    double p;         /* 3. INFINITY: the maximum */
+    bool p_trainable; /* p is a parameter "p" of one number */
+    double eps;       /* 1e-7. Smaller numbers count as this */
+} lk_gem2d_options;
+/* The generalised mean: mean(max(x, eps)^p)^(1 / p). */
+#define lk_gem2d(...) LK_CALL0_(lk_gem2d_with, lk_gem2d_options, __VA_ARGS__)
+lk_module *lk_gem2d_with(const lk_gem2d_options *options);
+
+/* ---- Squeeze and excitation, and a norm ---- */
+
+typedef struct lk_squeeze_options {
+    size_t struct_size;
+    int64_t r; /* 16. The channels are squeezed to in_channels / r, at least 1 */
+} lk_squeeze_options;
+/* Of pictures (samples, channels, height, width). cSE scales each channel by two linear layers of
+ * the channels' means, sSE each place by a convolution of size 1; scSE is the sum of both. */
+#define lk_cse(...)  LK_CALL1_(lk_cse_with, lk_squeeze_options, __VA_ARGS__, )
+#define lk_scse(...) LK_CALL1_(lk_scse_with, lk_squeeze_options, __VA_ARGS__, )
+lk_module *lk_cse_with(int64_t in_channels, const lk_squeeze_options *options);
+lk_module *lk_scse_with(int64_t in_channels, const lk_squeeze_options *options);
+lk_module *lk_sse(int64_t in_channels);
+
+typedef struct lk_rms_norm_layer_options {
+    size_t struct_size;
+    double epsilon; /* 1e-8 */
+    bool is_bias;
+} lk_rms_norm_layer_options;
+/* scale * x / (sqrt(mean(x^2)) + epsilon) + bias along the last axis. lk_rms_norm is PyTorch's,
+ * which has the epsilon inside of the root. */
+#define lk_rms_norm_layer(...) LK_CALL1_(lk_rms_norm_layer_with, lk_rms_norm_layer_options, __VA_ARGS__, )
+lk_module *lk_rms_norm_layer_with(int64_t dimension, const lk_rms_norm_layer_options *options);
+
+typedef struct lk_factorized_linear_options {
+    size_t struct_size;
+    double dim_ratio; /* 1. The share of the singular values that is kept, the largest ones */
+} lk_factorized_linear_options;
+/* A Linear layer with a bias, which it owns, as a product of two smaller weights: "u" (out, k) and
+ * "vh" (k, in), with k = dim_ratio min(in, out), of its singular value decomposition. The signs of
+ * a column of u and its row of vh may both differ from PyTorch's. */
+#define lk_factorized_linear(...)                                                                            \
+    LK_CALL1_(lk_factorized_linear_with, lk_factorized_linear_options, __VA_ARGS__, )
+lk_module *lk_factorized_linear_with(lk_module *linear_owned, const lk_factorized_linear_options *options);
+
+/* x plus noise from a normal distribution with this standard deviation, in training alone. */
+lk_module *lk_gaussian_noise(double stddev);
+
+/* ---- Heads for metric learning: features (samples, in) -> logits (samples, classes) ---- */
+
+/* A head with a margin has a second input, the classes (samples) of a batch: give it both in
+ * lk_node_graph, or with lk_module_call. Without the second input its output is the cosines c of
+ * the angles between the features and the centres of the classes. With it, the logits are s times
+ *
+ *     ArcFace, SubCenterArcFace  cos(acos(c) + m) at the class, where acos(c) <= pi - m; else c
+ *     CosFace, AMSoftmax         c - m at the class, else c
+ *     CurricularFace             cos(acos(c) + m) at the class, or c - m sin(m) where
+ *                                acos(c) >= pi - m. Else c, or c (t + c) where c is above
+ *                                cos(acos(c at the class) + m)
+ *     AdaCos                     c
+ *
+ * SubCenterArcFace has k centres per class, of which the nearest counts. CurricularFace moves its
+ * buffer "t" by 0.01 towards the mean of c at the classes, and AdaCos sets its buffer "s" to
+ * log(mean(sum of exp(s c) over the other classes)) / max(cos(pi / 4), median of c at the class),
+ * in every batch of training. */
+typedef struct lk_margin_head_options {
+    size_t struct_size;
+    double s;            /* 64 */
+    double m;            /* 0.5. CosFace: 0.35 */
+    double eps;          /* 1e-6. ArcFace, SubCenterArcFace, AMSoftmax, AdaCos: |c| <= 1 - eps */
+    int64_t k;           /* SubCenterArcFace: 3 */
+    bool no_dynamical_s; /* AdaCos: s stays sqrt(2) log(classes - 1) */
+} lk_margin_head_options;
+#define lk_arc_face(...) LK_CALL2_(lk_arc_face_with, lk_margin_head_options, __VA_ARGS__, )
+#define lk_sub_center_arc_face(...)                                                                          \
+    LK_CALL2_(lk_sub_center_arc_face_with, lk_margin_head_options, __VA_ARGS__, )
+#define lk_cos_face(...)        LK_CALL2_(lk_cos_face_with, lk_margin_head_options, __VA_ARGS__, )
+#define lk_am_softmax(...)      LK_CALL2_(lk_am_softmax_with, lk_margin_head_options, __VA_ARGS__, )
+#define lk_curricular_face(...) LK_CALL2_(lk_curricular_face_with, lk_margin_head_options, __VA_ARGS__, )
+#define lk_ada_cos(...)         LK_CALL2_(lk_ada_cos_with, lk_margin_head_options, __VA_ARGS__, )
+lk_module *lk_arc_face_with(int64_t in_features, int64_t out_features, const lk_margin_head_options *options);
+lk_module *lk_sub_center_arc_face_with(int64_t in_features, int64_t out_features,
+                                       const lk_margin_head_options *options);
+lk_module *lk_cos_face_with(int64_t in_features, int64_t out_features, const lk_margin_head_options *options);
+lk_module *lk_am_softmax_with(int64_t in_features, int64_t out_features,
+                              const lk_margin_head_options *options);
+lk_module *lk_curricular_face_with(int64_t in_features, int64_t out_features,
+                                   const lk_margin_head_options *options);
+lk_module *lk_ada_cos_with(int64_t in_features, int64_t out_features, const lk_margin_head_options *options);
+/* The cosines alone. */
+lk_module *lk_arc_margin_product(int64_t in_features, int64_t out_features);
+/* A linear layer whose weight is drawn by lk_init_xavier_uniform and whose bias begins at 0. */
+lk_module *lk_softmax_head(int64_t in_features, int64_t num_classes);
+
 /* ---- Models ---- */
 
 typedef struct lk_mnist_net_options {

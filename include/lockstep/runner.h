@@ -283,6 +283,10 @@ struct lk_runner {
 typedef struct lk_supervised_runner_options {
     size_t struct_size;
     const char *input_key, *output_key, *target_key, *loss_key;
+    /* Of a model with several inputs or outputs, in their order; NULL-terminated, copied. They
+     * replace input_key and output_key. Losses and metrics look at the first output unless their
+     * callbacks name another. */
+    const char *const *input_keys, *const *output_keys;
 } lk_supervised_runner_options;
 #define lk_supervised_runner(...)                                                                            \
     LK_CALL0_(lk_supervised_runner_with, lk_supervised_runner_options, __VA_ARGS__)

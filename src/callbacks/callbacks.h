@@ -34,6 +34,9 @@ static inline bool lki_callback_minimizes(const lk_runner *runner, bool minimize
 typedef lk_status (*lki_metric_publish)(lk_runner *runner, lk_metric *metric, void *context);
 lk_callback *lki_metric_callback_new(lk_metric *metric, const lk_metric_callback_options *options, int order,
                                      lki_metric_publish publish, void *context);
+/* Gives the callback of a metric other keys; fails for another callback. */
+lk_status lki_metric_callback_use(lk_callback *callback, const char *input_key, const char *target_key,
+                                  bool no_log_on_batch);
 lk_metric_options lki_metric_callback_options(const lk_metric_callback_options *options);
 
 /* Callbacks around another one (wrapper.c): it is called where `wants` agrees, with the slots, the order and

@@ -166,6 +166,22 @@ lk_callback *lki_metric_callback_new(lk_metric *metric, const lk_metric_callback
     return callback;
 }
 
+lk_status lki_metric_callback_use(lk_callback *callback, const char *input_key, const char *target_key,
+                                  bool no_log_on_batch)
+{
+    if (callback->ops->free != free_context)
+        return lki_fail(LK_ERR_INVALID, "metric: %s is no metric of outputs and targets",
+                        callback->ops->name);
+    metric_context *context = callback->context;
+    char *input = lki_strdup(input_key), *target = lki_strdup(target_key);
+    lki_free(context->input_key);
+    lki_free(context->target_key);
+    context->input_key = input;
+    context->target_key = target;
+    context->no_log_on_batch = no_log_on_batch;
+    return (input_key && !input) || (target_key && !target) ? LK_ERR_NOMEM : LK_OK;
+}
+
 lk_callback *lk_metric_callback(lk_metric *metric, const char *input_key, const char *target_key)
 {
     lk_metric_callback_options options = {LK_SIZE(lk_metric_callback_options), .input_key = input_key,

@@ -267,9 +267,9 @@ static lk_status run_epochs(lk_runner *runner)
     LKI_TRY(lki_frozen_look(runner));
     LKI_TRY(lki_report_run_start(runner));
     LKI_TRY(lki_distributed_agree_to_stop(runner));
-    if (lki_run_has_epochs_left(runner)) LKI_TRY(lki_profile_begin(runner));
     while (lki_run_has_epochs_left(runner)) {
         if (!runner->run->resuming.inside_epoch) runner->epoch_step++;
+        LKI_TRY(lki_profile_begin(runner));
         int64_t begin_ns = lki_trace_begin();
         LKI_TRY(run_epoch(runner));
         lki_trace_end(LKI_TRACE_PHASE, "epoch", begin_ns);

@@ -52,11 +52,19 @@ static lk_status align_clocks(lk_comm *comm, int64_t *offset_ns)
 
 /* ---- The trace's life ---- */
 
+char *lki_profile_path(const lk_runner *runner)
+{
+    const char *path = runner->run->profile.wish.path;
+    return path ? lki_strdup(path) : lki_format("%s/trace.json", runner->run->given.logdir);
+}
+
 lk_status lki_profile_begin(lk_runner *runner)
 {
     lki_profile *profile = &runner->run->profile;
     lk_comm *comm = runner->run->ranks.comm;
-    if (!runner->run->given.options.profile) return LK_OK;
+    if (!runner->run->given.options.profile || profile->was_begun) return LK_OK;
+    if (profile->wish.given && profile->wish.epoch != runner->epoch_step) return LK_OK;
+    profile->was_begun = true;
     LKI_TRY(align_clocks(comm, &profile->offset_ns));
     profile->origin_ns = lki_now_ns() + profile->offset_ns;
     if (comm && comm->size > 1)
@@ -69,7 +77,9 @@ lk_status lki_profile_begin(lk_runner *runner)
 void lki_profile_begin_pass(lk_runner *runner)
 {
     int given = runner->run->given.options.profile_batches;
-    runner->run->profile.batches_left = given ? given : DEFAULT_BATCHES;
+    lki_profile *profile = &runner->run->profile;
+    bool wanted = !profile->wish.loader_key || strcmp(profile->wish.loader_key, runner->loader_key) == 0;
+    profile->batches_left = !wanted ? 0 : given ? given : DEFAULT_BATCHES;
 }
 
 void lki_profile_next_batch(lk_runner *runner)
@@ -130,5 +140,5 @@ void lki_profile_fini(lki_profile *profile)
 {
     lki_profile_drop_trace(profile);
     lki_free(profile->summary);
-    profile->summary = NULL;
+    memset(profile, 0, sizeof *profile);
 }

@@ -127,8 +127,9 @@ static void put_cover(FILE *out, const lk_runner *runner, const shares *own)
             (long long)p->traced, (long long)p->seen);
     if (p->evaluations)
         fprintf(out, " and %lld of %lld others", (long long)p->evaluated, (long long)p->evaluations);
-    fprintf(out, ", %d rank%s, in %s/trace.json (open it in Perfetto or chrome://tracing)\n",
-            runner->world_size, runner->world_size == 1 ? "" : "s", runner->run->given.logdir);
+    LKI_SCOPED char *path = lki_profile_path(runner);
+    fprintf(out, ", %d rank%s, in %s (open it in Perfetto or chrome://tracing)\n", runner->world_size,
+            runner->world_size == 1 ? "" : "s", path ? path : "trace.json");
     if (p->trace->left_out)
         fprintf(out, "  the trace was full: %lld spans are left out\n", (long long)p->trace->left_out);
     if (own->compiling)

@@ -5,6 +5,7 @@
 #include "base/take.h"
 #include "resume/kept_optimizer.h"
 #include "run/metrics.h"
+#include "run/several_keys.h"
 
 static void set_keys(lk_runner *runner, const lk_supervised_runner_options *options)
 {
@@ -36,6 +37,10 @@ lk_runner *lk_supervised_runner_with(const lk_supervised_runner_options *given)
     set_keys(runner, &options);
     runner->world_size = 1;
     runner->is_master = true;
+    if ((options.input_keys || options.output_keys) && lki_run_use_several_keys(runner, &options) != LK_OK) {
+        lk_runner_free(runner);
+        return NULL;
+    }
     return runner;
 }
 

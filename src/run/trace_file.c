@@ -136,7 +136,7 @@ lk_status lki_trace_file_write(lk_runner *runner)
     char *text = NULL;
     size_t nbytes = 0;
     lki_atomic_file *file = NULL;
-    LKI_SCOPED char *path = lki_format("%s/trace.json", runner->run->given.logdir);
+    LKI_SCOPED char *path = lki_profile_path(runner);
     lk_status status = path ? describe(runner, &text, &nbytes) : LK_ERR_NOMEM;
     if (!status && runner->is_master) status = lki_atomic_file_open(&file, path);
     if (!status) status = write_all(runner, text, nbytes, file);

@@ -197,27 +197,37 @@ static const lk_parameter reid_cmc_parameters[] = {
     AFFIXES,
     {0}};
 
-#define ENTRY(name_, help_, table_, create_)                                                                 \
+/* `class_` is what Catalyst calls the metric, for BatchMetric and LoaderMetric. */
+#define METRIC(name_, class_, help_, table_, create_)                                                        \
     {                                                                                                        \
-        .name = name_, .aliases = LKI_CALLBACK_NAMES(name_), .kind = LK_KIND_CALLBACK, .help = help_,        \
-        .parameters = table_##_parameters, .build = build_metric, .context = &(const metric)                 \
+        .name = name_, .aliases = LKI_CALLBACK_NAMES(name_) " " class_ " catalyst.metrics." class_,          \
+        .kind = LK_KIND_CALLBACK, .help = help_, .parameters = table_##_parameters, .build = build_metric,   \
+        .context = &(const metric)                                                                           \
         {                                                                                                    \
             create_                                                                                          \
         }                                                                                                    \
     }
+#define ENTRY(name_, help_, table_, create_) METRIC(name_, name_ "Metric", help_, table_, create_)
 
 const lk_component lki_metric_components[] = {
     ENTRY("Accuracy", "How often the target is among the best k: accuracy01, accuracy03, ...", accuracy,
           lk_accuracy_callback_with),
     ENTRY("MultilabelAccuracy", "How many labels are right.", multilabel_accuracy,
           lk_multilabel_accuracy_callback_with),
-    ENTRY("PrecisionRecallF1Support", "precision, recall and f1: macro, micro, weighted, and per class.",
-          precision, lk_precision_recall_f1_support_callback_with),
+    METRIC("PrecisionRecallF1Support", "MulticlassPrecisionRecallF1SupportMetric",
+           "precision, recall and f1: macro, micro, weighted, and per class.", precision,
+           lk_precision_recall_f1_support_callback_with),
     ENTRY("MultilabelPrecisionRecallF1Support", "precision, recall and f1 of labels.", multilabel_precision,
           lk_multilabel_precision_recall_f1_support_callback_with),
     ENTRY("AUC", "The area under the ROC curve: macro, micro, weighted, and per class.", auc,
           lk_auc_callback_with),
-    ENTRY("R2Squared", "The coefficient of determination.", regression, lk_r2_callback_with),
+    {.name = "R2Squared",
+     .aliases = LKI_CALLBACK_NAMES("R2Squared") " catalyst.metrics.R2Squared",
+     .kind = LK_KIND_CALLBACK,
+     .help = "The coefficient of determination.",
+     .parameters = regression_parameters,
+     .build = build_metric,
+     .context = &(const metric){lk_r2_callback_with}},
     ENTRY("MSE", "The mean squared error.", regression, lk_mse_callback_with),
     ENTRY("MAE", "The mean absolute error.", regression, lk_mae_callback_with),
     ENTRY("IOU", "Intersection over union of regions.", region, lk_iou_callback_with),

@@ -69,13 +69,29 @@ static lk_status read_key(lk_args *args, const char *name, const char **out)
     return LK_OK;
 }
 
+enum { MOST_KEYS = 8 };
+
+/* One name, or the list of several. */
+static lk_status read_keys(lk_args *args, const char *name, const char **one,
+                           const char *several[MOST_KEYS + 1], const char *const **list)
+{
+    int count = lk_arg_count(args, name);
+    if (count == 1) return read_key(args, name, one);
+    if (count < 1 || count > MOST_KEYS)
+        return lki_fail(LK_ERR_CONFIG, "%s: expected 1 to %d names, found %d", name, MOST_KEYS, count);
+    for (int i = 0; i < count; i++) several[i] = lk_arg_string_at(args, name, i);
+    *list = several;
+    return LK_OK;
+}
+
 /* The model stays where it is until the first call takes it: see run.c. */
 static lk_status build_supervised(const lk_component *self, lk_args *args, void **out)
 {
     lk_supervised_runner_options options = {LK_SIZE(lk_supervised_runner_options)};
+    const char *inputs[MOST_KEYS + 1] = {0}, *outputs[MOST_KEYS + 1] = {0};
     (void)self;
-    LKI_TRY(read_key(args, "input_key", &options.input_key));
-    LKI_TRY(read_key(args, "output_key", &options.output_key));
+    LKI_TRY(read_keys(args, "input_key", &options.input_key, inputs, &options.input_keys));
+    LKI_TRY(read_keys(args, "output_key", &options.output_key, outputs, &options.output_keys));
     LKI_TRY(read_key(args, "target_key", &options.target_key));
     options.loss_key = lk_arg_string(args, "loss_key");
     return lki_built(lk_supervised_runner_with(&options), out);
@@ -105,8 +121,8 @@ static const lk_parameter device_parameters[] = {
 static const lk_parameter supervised_parameters[] = {
     LKI_OBJECTS("model", MODULE, LKI_OPTIONAL, "the model"),
     LKI_OBJECT("engine", ENGINE, LKI_OPTIONAL, "where it runs; the best that is there where left out"),
-    LKI_STRINGS("input_key", "features", "the model's input in a batch"),
-    LKI_STRINGS("output_key", "logits", "the name of its output"),
+    LKI_STRINGS("input_key", "features", "the model's input in a batch, or a list of its inputs"),
+    LKI_STRINGS("output_key", "logits", "the name of its output, or a list of its outputs"),
     LKI_STRINGS("target_key", "targets", "what the output should be"),
     LKI_STRING("loss_key", "loss", "the name of the loss"),
     {0},
