@@ -20,7 +20,9 @@ _lockstep()
     run:--autoresume) COMPREPLY=($(compgen -W "last best" -- "$word")); return ;;
     run:--save-every) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--nproc) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--shards) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--max-restarts) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--min-nodes) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--comm) COMPREPLY=($(compgen -W "auto shm gloo mpi nccl" -- "$word")); return ;;
     run:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
     run:--precision) COMPREPLY=($(compgen -W "fp32 bf16 fp16" -- "$word")); return ;;
@@ -78,7 +80,7 @@ _lockstep()
     manual:--man-pages) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
-    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --save-every --overwrite --ddp --distributed --nproc --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --log-every --profile --verbose -v --quiet -q --world-size --rank -r --host -m --token-file --master --master-addr --port --help" ;;
+    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --save-every --overwrite --ddp --distributed --nproc --shards --max-restarts --min-nodes --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --log-every --profile --verbose -v --quiet -q --world-size --rank -r --host -m --token-file --master --master-addr --port --help" ;;
     watch) options="--metric -m --every --help" ;;
     evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --json --output -o --verbose -v --help" ;;
     predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --json --verbose -v --help" ;;

@@ -244,6 +244,7 @@ static lk_status run_epochs(lk_runner *runner)
         lki_trace_end(LKI_TRACE_PHASE, "epoch", begin_ns);
         LKI_TRY(lki_profile_end(runner));
         LKI_TRY(lki_distributed_agree_to_stop(runner)); /* what settles an epoch may stop the run */
+        LKI_TRY(lki_distributed_take_in(runner));
     }
     LKI_TRY(compare_replicas(runner));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_end));

@@ -259,6 +259,21 @@ lk_status lki_store_join(lki_store_client *store, int64_t timeout_ms)
     return exchange(store, LKI_WIRE_JOIN, &(lki_field){&limit, 8, true}, 1, timeout_ms, &reply);
 }
 
+lk_status lki_store_join_node(lki_store_client *store, const char *node, int64_t timeout_ms,
+                              lki_store_place *place)
+{
+    lki_wire_message reply;
+    int64_t limit = (int64_t)htole64((uint64_t)timeout_ms);
+    int32_t words[2];
+    lki_field fields[] = {{&limit, 8, true}, text_field(node)};
+    LKI_TRY(exchange(store, LKI_WIRE_JOIN, fields, 2, timeout_ms, &reply));
+    if (reply.field_count < 1 || reply.fields[0].nbytes != sizeof words) return LK_OK; /* all have come */
+    memcpy(words, reply.fields[0].data, sizeof words);
+    *place = (lki_store_place){(int)le32toh((uint32_t)words[0]), (int)le32toh((uint32_t)words[1])};
+    if (place->rank >= 0 && place->rank < place->world_size) return LK_OK;
+    return lki_fail(LK_ERR_PEER, "%s does not answer as a lockstep store", store->place);
+}
+
 lk_status lki_store_set(lki_store_client *store, const char *key, const void *value, size_t nbytes)
 {
     lki_wire_message reply;
