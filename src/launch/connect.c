@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "comm/comm.h"
+#include "comm/comm_own.h"
 #include "comm/store/store_wire.h"
 #include "launch/devices.h"
 #include "launch/gpus.h"
@@ -95,6 +96,7 @@ typedef struct host_report {
     lk_comm *up;
     lk_comm *_Atomic own; /* where the host has one rank: the comm itself */
     void (*own_progress)(lk_comm *comm, lk_comm_progress *out);
+    void (*own_doing)(lk_comm *comm, char *text, size_t capacity); /* optional */
 } host_report;
 
 static void report_host(void *context, int index, lk_comm_progress *out)
@@ -105,6 +107,23 @@ static void report_host(void *context, int index, lk_comm_progress *out)
         host->up->ops->progress(host->up, index, out);
     else if (own)
         host->own_progress(own, out);
+}
+
+static bool tell_doing(void *context, int index, char *text, size_t capacity)
+{
+    host_report *host = context;
+    lk_comm *own = host->own;
+    *text = '\0';
+    if (host->up) return host->up->ops->doing(host->up, index, text, capacity);
+    if (own && host->own_doing) host->own_doing(own, text, capacity);
+    return false;
+}
+
+static void look_at_stall(void *context, lki_stall *wait, const lk_comm_progress *own)
+{
+    host_report *host = context;
+    lk_comm *comm = host->own;
+    if (comm) lki_stall_look(wait, comm, own->started, own->kind);
 }
 
 /* What a comm over several hosts keeps until it is freed. */
@@ -140,6 +159,9 @@ static lk_status start_monitor(session *s, const lki_role *role)
                                    .world_size = role->world_size,
                                    .standing = standing,
                                    .progress = report_host,
+                                   .doing = tell_doing,
+                                   .stalled = look_at_stall,
+                                   .tells_silence = meeting->host_of[role->rank] == 1,
                                    .ranks = meeting->locals,
                                    .rank_count = meeting->local_size,
                                    .context = &s->report};
@@ -276,6 +298,7 @@ static lk_status build_hierarchy(lk_comm **out, lki_meeting *meeting, const lki_
     }
     s->meeting = meeting;
     s->report.own_progress = lki_hierarchy_progress;
+    s->report.own_doing = lki_hierarchy_doing;
     tree.context = s;
     lk_status status = join_shm(&tree.up, meeting, options, "up");
     if (status == LK_OK) status = join_shm(&tree.down, meeting, options, "down");
@@ -285,6 +308,7 @@ static lk_status build_hierarchy(lk_comm **out, lki_meeting *meeting, const lki_
     if (status == LK_OK) status = lki_comm_hierarchy_create(out, &tree);
     if (status == LK_OK) {
         s->report.own = *out;
+        (*out)->own->is_watched = meeting->monitor != NULL;
         leave_store(meeting);
         return LK_OK;
     }

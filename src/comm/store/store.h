@@ -102,6 +102,9 @@ lk_status lki_store_wait(lki_store_client *store, const char *key, int64_t timeo
 /* A descriptor that becomes readable when the client's waits are to end: they then fail with LK_ERR_STOPPED,
  * and all that can be done with the client is to close it. */
 void lki_store_end_waits_by(lki_store_client *store, int fd);
+/* Says in one line that `rank` waits for rank 0, when a wait has had no answer for 15 seconds: rank 0's
+ * process or its host stands still. Once per client. */
+void lki_store_tell_silence(lki_store_client *store, int rank);
 /* Adds to a decimal number (0 where there is none) and says what it has become. */
 lk_status lki_store_add(lki_store_client *store, const char *key, int64_t delta, int64_t *sum);
 /* Sets the key to `desired` where it holds `expected` (NULL: where there is none); *swapped says which. */
