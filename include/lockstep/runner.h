@@ -198,6 +198,10 @@ typedef struct lk_train_options {
     /* Parameters that do not train: shell patterns for their full names, which commas separate, as
      * in "features.*, embed.weight". It is an error if a pattern matches none. */
     const char *freeze;
+    /* Ranks that were started one by one: the job goes on with the ranks of so many hosts if others
+     * stay away, from its newest checkpoint. `lockstep run --max-restarts` also starts the ranks
+     * again after a death, and takes ranks back at the end of an epoch. 0: all ranks must come. */
+    int min_nodes;
 } lk_train_options;
 
 /* What a custom runner does differently. A NULL slot does what the supervised runner does. Slots

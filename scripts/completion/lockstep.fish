@@ -38,6 +38,7 @@ complete -c lockstep -n '__fish_seen_subcommand_from run' -l distributed -d 'the
 complete -c lockstep -n '__fish_seen_subcommand_from run' -l nproc -r -F -d 'number of ranks on this host'
 complete -c lockstep -n '__fish_seen_subcommand_from run' -l shards -r -F -d 'parts of a global batch: the same bits on any number of ranks that divides N'
 complete -c lockstep -n '__fish_seen_subcommand_from run' -l max-restarts -r -F -d 'restart up to N times from the last checkpoint if a rank dies'
+complete -c lockstep -n '__fish_seen_subcommand_from run' -l min-nodes -r -F -d 'with --max-restarts: go on without lost hosts as long as N are left'
 complete -c lockstep -n '__fish_seen_subcommand_from run' -l comm -x -a 'auto shm gloo mpi nccl' -d 'how the ranks communicate'
 complete -c lockstep -n '__fish_seen_subcommand_from run' -l device -x -a 'auto cpu cuda ref' -d 'the device to run on'
 complete -c lockstep -n '__fish_seen_subcommand_from run' -l precision -x -a 'fp32 bf16 fp16' -d 'precision of products'

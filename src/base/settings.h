@@ -31,6 +31,7 @@ extern "C" {
     X(LOW_ACTIVATIONS, SWITCH, "the engine chooses",                                                         \
       "1: with bf16 and fp16, keep activations in 16 bits; 0: in 32 bits")                                   \
     X(MNIST_MIRRORS, TEXT, "the public mirrors", "addresses to download MNIST from, separated by spaces")    \
+    X(NODE_TIMEOUT, SECONDS, "30", "with --min-nodes, seconds that ranks wait for those that are lost")      \
     X(ONE_KERNEL, SWITCH, "one kernel if it fits",                                                           \
       "small steps on a GPU: 0: a CUDA graph; 1: fail if a step is not one kernel")                          \
     X(PLUGIN_PATH, TEXT, "beside the library", "the directory of the plug-ins, liblockstep_*.so")            \

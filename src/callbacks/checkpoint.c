@@ -233,14 +233,20 @@ static lk_status autoresume(checkpoint_context *context, lk_runner *runner)
 }
 
 /* A run that was started again goes on from what it has saved itself, whatever it was first told to begin
- * with. */
+ * with. Rank 0 knows: another rank's process may be a new one, which has come in the place of a lost one. */
 static lk_status go_on_after_restart(const checkpoint_context *context, lk_runner *runner, bool *goes_on)
 {
     *goes_on = false;
-    if (!lki_is_started_again() || !context->folder) return LK_OK;
+    if (!context->folder) return LK_OK;
     LKI_SCOPED char *path = file_in(context, NEWEST_RUNNER);
     if (!path) return LK_ERR_NOMEM;
-    int64_t found = runner->is_master && lki_goes_on_from(path);
+    int64_t found = runner->is_master && lki_goes_on_from(path), others = lki_is_started_again();
+    LKI_TRY(lki_take_word_of_any(runner, &others));
+    bool is_new = runner->is_master && !lki_is_started_again(); /* in the place of a rank 0 that is lost */
+    if (!found && others && is_new && access(path, F_OK) == 0) {
+        lki_log(LKI_LOG_WARNING, "the other ranks were started again: going on from %s", path);
+        found = 1;
+    }
     LKI_TRY(lki_take_word_of_master(runner, &found));
     *goes_on = found != 0;
     return found ? load_into(runner, context, path, true) : LK_OK;
@@ -337,9 +343,25 @@ static bool saves_by_clock(const lk_runner *runner)
     return runner->run->given.options.save_every_minutes > 0;
 }
 
+/* Other ranks go on from what is saved, so all must be able to. */
+static lk_status check_min_nodes(const checkpoint_context *context, const lk_runner *runner)
+{
+    const lk_train_options *run = &runner->run->given.options;
+    if (!run->min_nodes) return LK_OK;
+    if (context->options.no_save_runner)
+        return lki_fail(LK_ERR_INVALID,
+                        "min_nodes: the run goes on from its checkpoints, but CheckpointCallback has "
+                        "no_save_runner: leave one of them out");
+    if (run->shards || (!saves_every(context, runner) && !saves_by_clock(runner))) return LK_OK;
+    return lki_fail(LK_ERR_INVALID,
+                    "min_nodes: other ranks cannot go on inside an epoch: add shards, or leave save_every, "
+                    "save_every_minutes and save_every_batches out");
+}
+
 static lk_status check_saves(const checkpoint_context *context, const lk_runner *runner)
 {
     const lk_checkpoint_callback_options *options = &context->options;
+    LKI_TRY(check_min_nodes(context, runner));
     int every = runner->run->given.options.save_every;
     bool by_clock = saves_by_clock(runner);
     if (by_clock && options->no_save_runner)
@@ -483,7 +505,8 @@ static lk_status end(lk_callback *callback, lk_runner *runner)
 static lk_status exception(lk_callback *callback, lk_runner *runner)
 {
     checkpoint_context *context = callback->context;
-    lk_status status = runner->run->stop.stopped ? save_runner(context, runner) : LK_OK;
+    bool is_saved = runner->run->stop.meets_again; /* at the end of its epoch */
+    lk_status status = runner->run->stop.stopped && !is_saved ? save_runner(context, runner) : LK_OK;
     lk_status late = lki_late_save_finish(&context->late);
     if (status == LK_OK) status = late;
     lki_logdir_unlock(context->options.logdir, &context->lock);

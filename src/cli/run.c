@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/number_text.h"
 #include "base/status.h"
+#include "comm/store/store.h"
 #include "config/config.h"
 #include "config/run_config.h"
 #include "launch/connect.h"
@@ -19,6 +20,7 @@
 #include <lockstep/log.h>
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -26,8 +28,8 @@ typedef struct run_options {
     lki_config_options config;
     const char *logdir, *resume, *autoresume, *device, *precision, *comm, *host, *token_file;
     const char *save_every;
-    lki_option_int seed, num_epochs, batch_size, num_workers, log_every, nproc, max_restarts, world_size,
-        rank, port, shards;
+    lki_option_int seed, num_epochs, batch_size, num_workers, log_every, nproc, max_restarts, min_nodes,
+        world_size, rank, port, shards;
     bool ddp, fp16, tf32, benchmark, deterministic, check, overfit, timeit, verbose, quiet, overwrite;
     bool profile;
 } run_options;
@@ -61,6 +63,8 @@ static const lki_option table[] = {
      "parts of a global batch: the same bits on any number of ranks that divides N", 1},
     {"max-restarts", 0, LKI_OPTION_INT, OFFSET(max_restarts), "N", NULL,
      "restart up to N times from the last checkpoint if a rank dies", 0},
+    {"min-nodes", 0, LKI_OPTION_INT, OFFSET(min_nodes), "N", NULL,
+     "with --max-restarts: go on without lost hosts as long as N are left", 1},
     {"comm", 0, LKI_OPTION_TEXT, OFFSET(comm), NULL, "auto|shm|gloo|mpi|nccl", "how the ranks communicate",
      0},
     {"device", 0, LKI_OPTION_TEXT, OFFSET(device), NULL, "auto|cpu|cuda|ref", "the device to run on", 0},
@@ -180,6 +184,7 @@ static lk_status apply_to_call(lk_config *config, int call, const run_options *o
     LKI_TRY(set_int(config, call, "num_epochs", &options->num_epochs));
     LKI_TRY(set_int(config, call, "seed", &options->seed));
     LKI_TRY(set_int(config, call, "shards", &options->shards));
+    LKI_TRY(set_int(config, call, "min_nodes", &options->min_nodes));
     LKI_TRY(set_save_every(config, call, options->save_every));
     LKI_TRY(set_int(config, call, "nproc", &options->nproc));
     LKI_TRY(set_flag(config, call, "ddp", options->ddp));
@@ -203,7 +208,8 @@ static lk_status apply_to_estimator(lk_config *config, int call, const run_optio
     if (options->resume || options->autoresume || options->precision || options->fp16 || options->tf32 ||
         options->benchmark || options->deterministic || options->comm || options->check || options->overfit ||
         options->timeit || options->profile || options->overwrite || options->save_every ||
-        options->log_every.given || options->batch_size.given || options->num_workers.given)
+        options->min_nodes.given || options->log_every.given || options->batch_size.given ||
+        options->num_workers.given)
         return lki_fail(LK_ERR_CONFIG,
                         "run: an estimator takes --logdir, --num-epochs, --seed, --device, --ddp, "
                         "--nproc, --quiet and --verbose only");
@@ -328,6 +334,13 @@ static int report_stop(const job *run)
     return lki_exit_code_of_stop();
 }
 
+/* Who comes back is said once for the job. */
+static int report_meeting(void)
+{
+    if (lk_rank() == 0) lki_log(LKI_LOG_WARNING, "%s", lk_error());
+    return LKI_EXIT_FAILED;
+}
+
 static int run_config(const job *run, lk_status *status)
 {
     lki_plan plan;
@@ -338,7 +351,7 @@ static int run_config(const job *run, lk_status *status)
     if (*status)
         exit_code = lki_report(lki_build_exit_code(*status));
     else if ((*status = lki_config_call(run->config, &plan)) == LK_ERR_STOPPED)
-        exit_code = report_stop(run);
+        exit_code = lki_is_to_meet_again() ? report_meeting() : report_stop(run);
     else if (*status)
         exit_code = lki_report(*status == LK_ERR_CONFIG ? LKI_EXIT_WRONG : LKI_EXIT_FAILED);
     else if (!run->quiet && lk_rank() == 0)
@@ -349,7 +362,16 @@ static int run_config(const job *run, lk_status *status)
 
 /* ---- Restarts ---- */
 
-static lk_status go_on_from_last(job *run, int number)
+/* "restart 2 of 3", or why the ranks meet again without one. */
+static void say_how(const job *run, const lki_attempt_place *place, const char *from)
+{
+    if (place->is_restart)
+        lki_log(LKI_LOG_WARNING, "restart %d of %d, from %s", place->restarts, run->max_restarts, from);
+    else
+        lki_log(LKI_LOG_WARNING, "the ranks meet again, to go on from %s", from);
+}
+
+static lk_status go_on_from_last(job *run, const lki_attempt_place *place)
 {
     bool any = false;
     if (run->role.source != LKI_ROLE_LOCAL) lki_started_again();
@@ -361,10 +383,10 @@ static lk_status go_on_from_last(job *run, int number)
         LKI_TRY(run->role.source == LKI_ROLE_LOCAL ? set_text(run->config, i, "resume", path)
                                                    : lki_started_again_from(path));
         LKI_TRY(set_int(run->config, i, "overwrite", &(lki_option_int){true, 0})); /* it has done so */
-        lki_log(LKI_LOG_WARNING, "restart %d of %d, from %s", number, run->max_restarts, path);
+        say_how(run, place, path);
         any = true;
     }
-    if (!any) lki_log(LKI_LOG_WARNING, "restart %d of %d, from the start", number, run->max_restarts);
+    if (!any) say_how(run, place, "the start");
     return LK_OK;
 }
 
@@ -374,21 +396,43 @@ static bool may_go_better(const job *run, lk_status status)
 {
     if (run->role.source == LKI_ROLE_LOCAL) return status == LK_ERR_PEER || status == LK_ERR_TIMEOUT;
     if (status == LK_ERR_TIMEOUT) return lki_ranks_have_met();
-    return status == LK_ERR_PEER && !strstr(lk_error(), LKI_RUN_FAILED);
+    bool is_final = strstr(lk_error(), LKI_RUN_FAILED) || strstr(lk_error(), LKI_STORE_TOO_FEW);
+    return status == LK_ERR_PEER && !is_final;
 }
 
 /* In a process of its own. */
-static int attempt_run(void *context, int number)
+static int attempt_run(void *context, const lki_attempt_place *place)
 {
     job *run = context;
     lk_status status;
-    if (number > 0 && go_on_from_last(run, number)) return lki_report(LKI_EXIT_FAILED);
+    if (!place->is_first && go_on_from_last(run, place)) return lki_report(LKI_EXIT_FAILED);
     int exit_code = run_config(run, &status);
     if (fflush(stdout) != 0 && exit_code == LKI_EXIT_DONE) {
         lki_fail(LK_ERR_IO, "the output could not be written: %s", strerror(errno));
         exit_code = lki_report(LKI_EXIT_FAILED);
     }
+    if (lki_is_to_meet_again() && status == LK_ERR_STOPPED) return LKI_EXIT_AGAIN;
     return may_go_better(run, status) ? LKI_EXIT_PEER : exit_code;
+}
+
+/* What the config or --min-nodes says, before the data is read. */
+static lk_status check_min_nodes(const job *run)
+{
+    const lki_node *calls = lki_node_get(run->config->tree.root, "run");
+    lki_role role;
+    for (int i = 0; calls && calls->kind == LKI_NODE_LIST && i < calls->count; i++) {
+        const lki_node *call = calls->entries[i].value, *least = lki_node_get(call, "min_nodes");
+        const lki_node *comm = lki_node_get(call, "comm");
+        if (!least || least->kind != LKI_NODE_SCALAR || atoi(least->text) <= 0) continue;
+        LKI_TRY(lki_launch_role(&role, lki_process_flags(), NULL, -1));
+        LKI_TRY(lki_connect_check_min_nodes(
+            atoi(least->text), comm && comm->kind == LKI_NODE_SCALAR ? comm->text : NULL, &role));
+        if (run->max_restarts == 0)
+            return lki_fail(LK_ERR_CONFIG,
+                            "min_nodes: ranks that lose one have to be started again to go on: add "
+                            "--max-restarts, or leave min_nodes out");
+    }
+    return LK_OK;
 }
 
 static int run_with_restarts(job *run)
@@ -399,7 +443,7 @@ static int run_with_restarts(job *run)
     if (lki_meet_without_mpi(&met)) return lki_report(LKI_EXIT_WRONG);
     if (lki_run_with_restarts(&exit_code, attempt_run, run, run->max_restarts, run->role.rank))
         return lki_report(LKI_EXIT_FAILED);
-    return exit_code == LKI_EXIT_PEER ? LKI_EXIT_FAILED : exit_code;
+    return exit_code == LKI_EXIT_PEER || exit_code == LKI_EXIT_AGAIN ? LKI_EXIT_FAILED : exit_code;
 }
 
 /* Options of which one would take the other back. */
@@ -436,6 +480,7 @@ static int run(const void *pointer)
     job.quiet = options->quiet;
     job.max_restarts = (int)options->max_restarts.value;
     lk_status applied = apply_to_calls(config, options);
+    if (!applied) applied = check_min_nodes(&job);
     for (int i = 0; i < MAX_CALLS; i++) lki_free(last_checkpoint(config, i, &job.before[i]));
     if (applied)
         exit_code = lki_report(LKI_EXIT_WRONG);

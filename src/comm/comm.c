@@ -8,6 +8,7 @@
 #include "base/take.h"
 #include "base/trace.h"
 #include "comm/rank_ops.h"
+#include "comm/stall.h"
 #include "tensor/layout.h"
 
 #include <sched.h>
@@ -16,7 +17,6 @@
 
 enum {
     HISTORY_IN_ERRORS = 3,
-    RANKS_IN_ERRORS = 4,
     STOPPED_MS = 5000, /* that nobody looks beyond a deadline: this process did not run */
     HEARSAY_MS = 2000, /* what a rank that knows no culprit waits for the word of one that does */
 };
@@ -231,42 +231,13 @@ lk_status lk_comm_test(lk_comm *comm, lk_comm_request *request, bool *done)
     return LK_OK;
 }
 
-/* Appends "rank 1 is behind, at #15 (barrier, 0)" for those that have not come as far as `request`; says how
- * many. */
-static int describe_behind(lk_comm *comm, const lk_comm_request *request, char *text, size_t capacity)
-{
-    size_t length = 0;
-    int behind = 0;
-    text[0] = '\0';
-    for (int rank = 0; rank < comm->size && comm->ops->progress; rank++) {
-        lk_comm_progress at = {0};
-        if (rank == comm->rank) continue;
-        comm->ops->progress(comm, rank, &at);
-        if (!at.known || at.started >= request->seq || ++behind > RANKS_IN_ERRORS || length >= capacity)
-            continue;
-        if (at.silent)
-            length += (size_t)snprintf(text + length, capacity - length, "; rank %d has not come", rank);
-        else if (at.started == 0)
-            length += (size_t)snprintf(text + length, capacity - length,
-                                       "; rank %d is behind: it has started none", rank);
-        else
-            length += (size_t)snprintf(
-                text + length, capacity - length, "; rank %d is behind: it %s #%llu (%s of %lld)", rank,
-                at.finished >= at.started ? "has finished" : "is at", (unsigned long long)at.started,
-                lk_comm_kind_name(at.kind), (long long)at.count);
-    }
-    if (behind > RANKS_IN_ERRORS && length < capacity)
-        snprintf(text + length, capacity - length, "; and %d more", behind - RANKS_IN_ERRORS);
-    return behind;
-}
-
 /* The deadline has come. LK_OK once, with a later deadline, where nobody is known to be behind: a peer may
  * know more. */
 static lk_status timed_out(lk_comm *comm, const lk_comm_request *request, int64_t *deadline_ns,
                            bool *listened)
 {
-    char behind[400], history[200];
-    bool known = describe_behind(comm, request, behind, sizeof behind) > 0;
+    char behind[500], history[200];
+    bool known = lki_stall_describe(comm, request->seq, behind, sizeof behind) > 0;
     if (!known && !*listened && comm->ops->progress) {
         *listened = true;
         *deadline_ns += HEARSAY_MS * 1000000LL;
@@ -278,16 +249,31 @@ static lk_status timed_out(lk_comm *comm, const lk_comm_request *request, int64_
                     lk_comm_history(comm, HISTORY_IN_ERRORS, history, sizeof history));
 }
 
+/* Between two looks at the request. Where the thread may be held up inside a call of the backend, the monitor
+ * does it. Returns when to come back. */
+static int64_t look_at_stall(lk_comm *comm, const lk_comm_request *request, lki_stall *stall, int64_t now,
+                             int64_t deadline_ns)
+{
+    if (comm->own->is_watched) return deadline_ns;
+    if (now - stall->seen_ns > STOPPED_MS * 1000000LL) *stall = (lki_stall){.begin_ns = now};
+    stall->seen_ns = now;
+    int64_t look_ns = lki_stall_next(stall);
+    if (now >= look_ns) lki_stall_look(stall, comm, request->seq, request->op.kind);
+    return look_ns < deadline_ns ? look_ns : deadline_ns;
+}
+
 /* Until `request` is over; `status` is what a first test said of it, which found it under way. */
 static __attribute__((noinline)) lk_status wait_on(lk_comm *comm, lk_comm_request *request, lk_status status)
 {
     bool done = false, listened = false;
     int64_t deadline_ns = 0, begin_ns = lki_now_ns();
+    lki_stall stall = {0};
     for (int64_t now = begin_ns;; now = lki_now_ns()) {
         if (deadline_ns == 0 || now - deadline_ns > STOPPED_MS * 1000000LL)
             deadline_ns = now + comm->timeout_ms * 1000000; /* a job that was stopped begins anew */
         if (status == LK_OK && now >= deadline_ns) status = timed_out(comm, request, &deadline_ns, &listened);
-        if (status == LK_OK && comm->ops->pause) status = comm->ops->pause(comm, request, deadline_ns);
+        int64_t until_ns = look_at_stall(comm, request, &stall, now, deadline_ns);
+        if (status == LK_OK && comm->ops->pause) status = comm->ops->pause(comm, request, until_ns);
         if (status == LK_OK && !comm->ops->pause) sched_yield();
         if (status == LK_OK) status = comm->ops->test(comm, request, &done);
         if (status == LK_OK && done) break;

@@ -44,6 +44,7 @@ lk_status lki_comm_shm_create(lk_comm **out, const lki_shm_options *options);
 /* For comms made of comms: how far this rank is, and a failure elsewhere that ends this comm in those very
  * words. */
 void lki_shm_report(lk_comm *comm, const lk_comm_progress *at);
+void lki_shm_publish_activity(lk_comm *comm); /* this thread's words appear there: base/activity.h */
 void lki_shm_forward_failure(lk_comm *comm, const char *sentence);
 
 /* Ranks that meet in a store and speak TCP. Where the feature is not built: LK_ERR_UNSUPPORTED. */
@@ -124,6 +125,8 @@ lk_status lki_comm_hierarchy_create(lk_comm **out, const lki_hierarchy_options *
 void lki_comm_describe(const lk_comm *comm, char *text, size_t capacity);
 /* How far this rank is. Any thread. */
 void lki_hierarchy_progress(lk_comm *comm, lk_comm_progress *out);
+/* What this rank does, if it is alone on its host. Any thread. */
+void lki_hierarchy_doing(lk_comm *comm, char *text, size_t capacity);
 
 bool lki_comm_has_gloo(void);
 bool lki_comm_has_mpi(void);

@@ -29,6 +29,7 @@ typedef struct lki_comm {
     lk_status broken;      /* LK_OK while it works */
     bool is_created;       /* with lk_comm_create: the comm itself is not the backend's to free */
     char broken_text[768]; /* the sentence of what broke it */
+    bool is_watched;       /* a monitor looks for stalls */
     int64_t waited_ns;     /* in all, for collectives that were under way when somebody had to have them */
     int64_t origin_ns;     /* the clock and the counter of the records when this comm began: what a tick is */
     uint64_t origin_ticks;

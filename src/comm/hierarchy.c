@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "comm/comm_own.h"
 
+#include "base/activity.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/reduction.h"
@@ -45,6 +46,7 @@ typedef struct tree_comm {
     _Atomic uint64_t started, finished;       /* what the monitor's thread reads */
     _Atomic int kind;
     _Atomic int64_t count;
+    lki_activity activity; /* where there is no `up` to show it */
     uint64_t ring_begin, ring_end;
     lk_comm_request *ring[LK_COMM_MAX_REQUESTS];
     char *staging[LK_COMM_MAX_REQUESTS]; /* by request; grown when needed, kept */
@@ -339,6 +341,19 @@ static void tree_progress(lk_comm *comm, int rank, lk_comm_progress *out)
     /* Which rank of a larger host is behind is seen there. */
 }
 
+static bool tree_doing(lk_comm *comm, int rank, char *text, size_t capacity)
+{
+    tree_comm *tree = (tree_comm *)comm;
+    if (tree->host_of[rank] == tree->host && tree->up)
+        return tree->up->ops->doing(tree->up, tree->local_of[rank], text, capacity);
+    return tree->monitor && lki_monitor_doing(tree->monitor, rank, text, capacity);
+}
+
+void lki_hierarchy_doing(lk_comm *comm, char *text, size_t capacity)
+{
+    lki_activity_read(&((tree_comm *)comm)->activity, text, capacity);
+}
+
 static void tree_abort(lk_comm *comm, const char *reason)
 {
     tree_comm *tree = (tree_comm *)comm;
@@ -351,6 +366,7 @@ static void tree_abort(lk_comm *comm, const char *reason)
 static void tree_free(lk_comm *comm)
 {
     tree_comm *tree = (tree_comm *)comm;
+    lki_activity_withdraw(&tree->activity);
     if (tree->monitor) lki_monitor_on_failure(tree->monitor, NULL, NULL);
     lk_comm_free(tree->leaders);
     if (tree->on_free) tree->on_free(tree->context); /* ends the monitor, which looks at the comms below */
@@ -364,8 +380,9 @@ static void tree_free(lk_comm *comm)
 }
 
 static const lk_comm_ops tree_ops = {
-    LK_SIZE(lk_comm_ops), .name = "hierarchy",       .start = tree_start, .test = tree_test,
-    .pause = tree_pause,  .progress = tree_progress, .abort = tree_abort, .free = tree_free,
+    LK_SIZE(lk_comm_ops), .name = "hierarchy", .start = tree_start,
+    .test = tree_test,    .pause = tree_pause, .progress = tree_progress,
+    .abort = tree_abort,  .free = tree_free,   .doing = tree_doing,
 };
 
 void lki_comm_describe(const lk_comm *comm, char *text, size_t capacity)
@@ -423,6 +440,10 @@ lk_status lki_comm_hierarchy_create(lk_comm **out, const lki_hierarchy_options *
     tree->base.timeout_ms = options->timeout_ms;
     lki_comm_init(&tree->base, &tree->own, &tree_ops, options->rank, options->size);
     if (tree->monitor) lki_monitor_on_failure(tree->monitor, forward, tree);
+    if (tree->up) /* `down` has been made after it */
+        lki_shm_publish_activity(tree->up);
+    else
+        lki_activity_publish(&tree->activity);
     *out = &tree->base;
     return LK_OK;
 }

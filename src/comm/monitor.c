@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TURN_MS = 500 };
+enum { TURN_MS = 500, BEAT_TURNS = 4, SILENT_MS = 6000, DOING_NBYTES = 128 };
 
 struct lki_monitor {
     lki_monitor_options options;
@@ -34,8 +34,14 @@ struct lki_monitor {
     pthread_t thread;
     bool running;
     uint64_t *published; /* by index: the sum of what was said last */
+    uint64_t beat;       /* counts turns: who repeats one has stopped */
     uint64_t stuck_at;   /* the collective that this rank was in a turn ago */
     int stuck_turns;     /* and how many turns it has been in it */
+    lki_stall stall;
+    struct heard { /* by rank, under ask_lock */
+        uint64_t beat;
+        int64_t since_ns;
+    } * heard;
 };
 
 /* Records the first failure and calls back. */
@@ -60,17 +66,22 @@ static void note_failure(lki_monitor *monitor, const char *sentence)
     pthread_mutex_unlock(&monitor->lock);
 }
 
+/* What has changed; every few turns all of it, so that others know that this host is alive. */
 static lk_status publish_progress(lki_monitor *monitor)
 {
-    for (int i = 0; monitor->options.progress && i < monitor->options.rank_count; i++) {
+    const lki_monitor_options *options = &monitor->options;
+    bool all = monitor->beat++ % BEAT_TURNS == 0;
+    for (int i = 0; options->progress && i < options->rank_count; i++) {
         lk_comm_progress at = {0};
-        char key[48], text[96];
-        monitor->options.progress(monitor->options.context, i, &at);
+        char key[48], text[160 + DOING_NBYTES], doing[DOING_NBYTES] = "";
+        options->progress(options->context, i, &at);
         uint64_t sum = at.started + at.finished;
-        if (!at.known || sum == monitor->published[i]) continue;
-        snprintf(key, sizeof key, "lockstep/progress/%d", monitor->options.ranks[i]);
-        int length = snprintf(text, sizeof text, "%llu %llu %d %lld", (unsigned long long)at.started,
-                              (unsigned long long)at.finished, (int)at.kind, (long long)at.count);
+        if (!at.known || (!all && sum == monitor->published[i])) continue;
+        bool still = options->doing && options->doing(options->context, i, doing, sizeof doing);
+        snprintf(key, sizeof key, "lockstep/progress/%d", options->ranks[i]);
+        int length = snprintf(text, sizeof text, "%llu %llu %d %lld %llu %d %s",
+                              (unsigned long long)at.started, (unsigned long long)at.finished, (int)at.kind,
+                              (long long)at.count, (unsigned long long)monitor->beat, still, doing);
         LKI_TRY(lki_store_set(monitor->watching, key, text, (size_t)length));
         monitor->published[i] = sum;
     }
@@ -87,6 +98,21 @@ static bool own_progress(lki_monitor *monitor, lk_comm_progress *at)
     return at->known;
 }
 
+/* By turns, so that the time for which the whole job is stopped is not counted. */
+static void look_for_stall(lki_monitor *monitor, const lk_comm_progress *own)
+{
+    lki_stall *stall = &monitor->stall;
+    if (monitor->stuck_turns == 0) *stall = (lki_stall){0};
+    if (monitor->stuck_turns == 0 || !monitor->options.stalled) return;
+    int64_t now = lki_now_ns(), begin_ns = now - monitor->stuck_turns * (TURN_MS * 1000000LL);
+    if (!stall->begin_ns || now - stall->seen_ns > 10LL * TURN_MS * 1000000) {
+        int looks = stall->looks;
+        *stall = (lki_stall){.begin_ns = begin_ns, .looks = looks};
+    }
+    stall->seen_ns = now;
+    if (now >= lki_stall_next(stall)) monitor->options.stalled(monitor->options.context, stall, own);
+}
+
 /* A collective that two ranks describe differently never ends by itself. Who waits looks at what the others
  * are in: after a second, and then twice as long after each time. */
 static void look_for_disagreement(lki_monitor *monitor)
@@ -97,6 +123,7 @@ static void look_for_disagreement(lki_monitor *monitor)
     bool stuck = own.started > own.finished && own.started == monitor->stuck_at;
     monitor->stuck_at = own.started;
     monitor->stuck_turns = stuck ? monitor->stuck_turns + 1 : 0;
+    look_for_stall(monitor, &own);
     if (monitor->stuck_turns < 2 || (monitor->stuck_turns & (monitor->stuck_turns - 1))) return;
     for (int rank = 0; rank < monitor->options.world_size; rank++) {
         lki_monitor_progress(monitor, rank, &theirs);
@@ -149,6 +176,7 @@ static lk_status open_monitor(lki_monitor *monitor, const lki_monitor_options *o
     if (!monitor->watching) LKI_TRY(lki_store_connect(&monitor->watching, &where));
     monitor->stop_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (monitor->stop_event < 0) return lki_fail(LK_ERR_IO, "could not open an eventfd: %s", strerror(errno));
+    if (options->tells_silence) lki_store_tell_silence(monitor->watching, options->rank);
     lki_store_end_waits_by(monitor->watching, monitor->stop_event);
     LKI_TRY(lki_quiet_thread_start(&monitor->thread, watch, monitor, "the monitor"));
     monitor->running = true;
@@ -175,7 +203,8 @@ lk_status lki_monitor_start(lki_monitor **out, const lki_monitor_options *option
     pthread_cond_init(&monitor->changed, &steady);
     pthread_condattr_destroy(&steady);
     monitor->published = LKI_NEW_ARRAY(uint64_t, options->rank_count + 1);
-    lk_status status = monitor->published ? open_monitor(monitor, options) : LK_ERR_NOMEM;
+    monitor->heard = LKI_NEW_ARRAY(struct heard, options->world_size);
+    lk_status status = monitor->published && monitor->heard ? open_monitor(monitor, options) : LK_ERR_NOMEM;
     if (status != LK_OK) {
         lki_monitor_stop(monitor);
         return status;
@@ -242,6 +271,42 @@ void lki_monitor_progress(lki_monitor *monitor, int rank, lk_comm_progress *out)
     lki_free(text);
 }
 
+/* The words of a beat: how far they go, and whether the rank stood still. */
+static bool read_beat(const char *text, uint64_t *beat, int *still, const char **doing)
+{
+    int length = 0;
+    unsigned long long number;
+    if (sscanf(text, "%*u %*u %*d %*d %llu %d%n", &number, still, &length) != 2 || length == 0) return false;
+    *beat = number;
+    *doing = text[length] == ' ' ? text + length + 1 : "";
+    return true;
+}
+
+bool lki_monitor_doing(lki_monitor *monitor, int rank, char *text, size_t capacity)
+{
+    char key[48];
+    LKI_SCOPED char *value = NULL;
+    const char *doing = "";
+    uint64_t beat = 0;
+    int still = 0;
+    int64_t now = lki_now_ns();
+    struct heard *heard = &monitor->heard[rank];
+    snprintf(key, sizeof key, "lockstep/progress/%d", rank);
+    pthread_mutex_lock(&monitor->ask_lock);
+    lk_status status = lki_store_get(monitor->asking, key, &value, NULL);
+    if (status == LK_OK && !read_beat(value, &beat, &still, &doing)) beat = 0;
+    if (heard->since_ns == 0 || heard->beat != beat) *heard = (struct heard){beat, now};
+    int64_t silent_ms = (now - heard->since_ns) / 1000000;
+    pthread_mutex_unlock(&monitor->ask_lock);
+    bool is_silent = (status == LK_OK || status == LK_ERR_NOT_FOUND) && silent_ms >= SILENT_MS;
+    if (is_silent)
+        snprintf(text, capacity, "silent for %lld s (stopped, or its host is)%s%s",
+                 (long long)(silent_ms / 1000), *doing ? ", last " : "", doing);
+    else
+        snprintf(text, capacity, "%s", doing);
+    return is_silent || still;
+}
+
 void lki_monitor_stop(lki_monitor *monitor)
 {
     if (!monitor) return;
@@ -260,5 +325,6 @@ void lki_monitor_stop(lki_monitor *monitor)
     pthread_mutex_destroy(&monitor->ask_lock);
     pthread_mutex_destroy(&monitor->lock);
     lki_free(monitor->published);
+    lki_free(monitor->heard);
     lki_free(monitor);
 }

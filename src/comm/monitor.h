@@ -8,6 +8,7 @@
 
 #include <lockstep/sys/comm.h>
 
+#include "comm/stall.h"
 #include "comm/store/store.h"
 
 #ifdef __cplusplus
@@ -26,7 +27,13 @@ typedef struct lki_monitor_options {
     lki_store_client *standing;
     /* Optional: how far `rank` has come, called from the monitor's thread for each of `ranks`. */
     void (*progress)(void *context, int index, lk_comm_progress *out);
-    const int *ranks; /* the ranks to publish; borrowed until stop */
+    /* Optional, as progress: what it does, in a few words; whether it stands still. */
+    bool (*doing)(void *context, int index, char *text, size_t capacity);
+    /* Optional: called from the monitor's thread while `rank` is in the same collective as long as the wait
+     * says. */
+    void (*stalled)(void *context, lki_stall *wait, const lk_comm_progress *own);
+    bool tells_silence; /* says when rank 0 is silent: one of the monitors does */
+    const int *ranks;   /* the ranks to publish; borrowed until stop */
     int rank_count;
     void *context;
 } lki_monitor_options;
@@ -46,6 +53,10 @@ void lki_monitor_fail(lki_monitor *monitor, const char *sentence);
 
 /* How far a rank said it was; known is false where it has said nothing. */
 void lki_monitor_progress(lki_monitor *monitor, int rank, lk_comm_progress *out);
+
+/* What a rank said that it does, or that it has not been heard from between two calls some seconds apart.
+ * Returns whether it stands still. */
+bool lki_monitor_doing(lki_monitor *monitor, int rank, char *text, size_t capacity);
 
 /* Says goodbye. NULL is fine. */
 void lki_monitor_stop(lki_monitor *monitor);

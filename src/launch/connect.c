@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "comm/comm.h"
+#include "comm/comm_own.h"
 #include "comm/store/store_wire.h"
 #include "launch/devices.h"
 #include "launch/gpus.h"
@@ -95,6 +96,7 @@ typedef struct host_report {
     lk_comm *up;
     lk_comm *_Atomic own; /* where the host has one rank: the comm itself */
     void (*own_progress)(lk_comm *comm, lk_comm_progress *out);
+    void (*own_doing)(lk_comm *comm, char *text, size_t capacity); /* optional */
 } host_report;
 
 static void report_host(void *context, int index, lk_comm_progress *out)
@@ -105,6 +107,23 @@ static void report_host(void *context, int index, lk_comm_progress *out)
         host->up->ops->progress(host->up, index, out);
     else if (own)
         host->own_progress(own, out);
+}
+
+static bool tell_doing(void *context, int index, char *text, size_t capacity)
+{
+    host_report *host = context;
+    lk_comm *own = host->own;
+    *text = '\0';
+    if (host->up) return host->up->ops->doing(host->up, index, text, capacity);
+    if (own && host->own_doing) host->own_doing(own, text, capacity);
+    return false;
+}
+
+static void look_at_stall(void *context, lki_stall *wait, const lk_comm_progress *own)
+{
+    host_report *host = context;
+    lk_comm *comm = host->own;
+    if (comm) lki_stall_look(wait, comm, own->started, own->kind);
 }
 
 /* What a comm over several hosts keeps until it is freed. */
@@ -140,6 +159,9 @@ static lk_status start_monitor(session *s, const lki_role *role)
                                    .world_size = role->world_size,
                                    .standing = standing,
                                    .progress = report_host,
+                                   .doing = tell_doing,
+                                   .stalled = look_at_stall,
+                                   .tells_silence = meeting->host_of[role->rank] == 1,
                                    .ranks = meeting->locals,
                                    .rank_count = meeting->local_size,
                                    .context = &s->report};
@@ -190,6 +212,54 @@ static void describe_terms(char text[TERMS_NBYTES], const lki_connect_options *o
              lki_gpu_is_meant(options->device) ? "auto or cuda"
              : options->device                 ? options->device
                                                : "cpu");
+    size_t length = strlen(text);
+    if (options->min_nodes)
+        snprintf(text + length, TERMS_NBYTES - length, "\n--min-nodes %d", options->min_nodes);
+}
+
+/* Where the ranks that a job goes on without wait: the store of the meeting that is the latest. It outlives
+ * the comm where that has no use for a store. Used by the thread that trains alone. */
+static struct {
+    lki_store_server *server; /* the meeting's */
+    lki_meeting *kept;
+} door;
+
+bool lki_ranks_wait(char *text, size_t capacity)
+{
+    *text = '\0';
+    return door.server && lki_store_server_returning(door.server, text, capacity);
+}
+
+void lki_ranks_close_door(void)
+{
+    lki_meeting_close(door.kept);
+    door.kept = NULL;
+    door.server = NULL;
+}
+
+/* MPI ends a job that loses a process, and forked ranks are one process's: neither can go on without. */
+static lk_status check_min_nodes(const lki_connect_options *options, const lki_role *role)
+{
+    int least = options->min_nodes;
+    if (!least) return LK_OK;
+    if (role->source == LKI_ROLE_LOCAL || role->source == LKI_ROLE_FORKED)
+        return lki_fail(LK_ERR_CONFIG,
+                        "min_nodes: these ranks are forked by one process and end with it: start them one by "
+                        "one (--world-size, --rank and --host, srun or torchrun), or leave it out");
+    if (role->source == LKI_ROLE_MPI || wants(options, "mpi"))
+        return lki_fail(LK_ERR_CONFIG,
+                        "min_nodes: MPI ends a job that loses a process: start the ranks by hand, with srun "
+                        "or with torchrun, without --comm mpi, or leave it out");
+    if (least < 0 || least > role->world_size)
+        return lki_fail(LK_ERR_CONFIG,
+                        "min_nodes: expected a number from 1 to %d, the number of ranks, found %d",
+                        role->world_size, least);
+    return LK_OK;
+}
+
+lk_status lki_connect_check_min_nodes(int min_nodes, const char *backend, const lki_role *role)
+{
+    return check_min_nodes(&(lki_connect_options){.min_nodes = min_nodes, .backend = backend}, role);
 }
 
 /* A rank that cannot connect says so: the others wait for it in one place or another. */
@@ -228,6 +298,7 @@ static lk_status build_hierarchy(lk_comm **out, lki_meeting *meeting, const lki_
     }
     s->meeting = meeting;
     s->report.own_progress = lki_hierarchy_progress;
+    s->report.own_doing = lki_hierarchy_doing;
     tree.context = s;
     lk_status status = join_shm(&tree.up, meeting, options, "up");
     if (status == LK_OK) status = join_shm(&tree.down, meeting, options, "down");
@@ -237,6 +308,7 @@ static lk_status build_hierarchy(lk_comm **out, lki_meeting *meeting, const lki_
     if (status == LK_OK) status = lki_comm_hierarchy_create(out, &tree);
     if (status == LK_OK) {
         s->report.own = *out;
+        (*out)->own->is_watched = meeting->monitor != NULL;
         leave_store(meeting);
         return LK_OK;
     }
@@ -303,6 +375,30 @@ static lk_status plan_gpus(lki_gpu_plan *plan, const lki_meeting *meeting, const
     return lki_gpus_agree(plan, meeting, role, options->device, must, options->join_timeout_ms);
 }
 
+/* Ranks that have met before come back soon or not at all. At the start of a job they have the time that all
+ * ranks have. */
+static lk_status find_settle_ms(lki_meeting_options *how)
+{
+    enum { DEFAULT_NODE_TIMEOUT_S = 30, DEFAULT_JOIN_TIMEOUT_MS = 120000 };
+    int seconds;
+    LKI_TRY(lki_setting_seconds(LKI_SETTING_NODE_TIMEOUT, &seconds));
+    bool have_been = lki_is_restart() || lki_ranks_have_met();
+    int64_t join_ms = how->join_timeout_ms ? how->join_timeout_ms : DEFAULT_JOIN_TIMEOUT_MS;
+    how->settle_ms = have_been ? (seconds ? seconds : DEFAULT_NODE_TIMEOUT_S) * 1000LL : join_ms;
+    return LK_OK;
+}
+
+/* The last of its job: others may still come back. Takes the meeting over. */
+static lk_status stay_alone(lk_comm **out, lki_meeting *meeting)
+{
+    lk_status status = lki_comm_self_create(out);
+    if (status == LK_OK)
+        door.kept = meeting;
+    else
+        lki_meeting_close(meeting);
+    return status;
+}
+
 static lk_status meet_and_connect(lk_comm **out, lki_role *role, const lki_connect_options *options)
 {
     lki_meeting *meeting = NULL;
@@ -312,7 +408,15 @@ static lk_status meet_and_connect(lk_comm **out, lki_role *role, const lki_conne
                         role->rank, role->world_size);
     if (role->source == LKI_ROLE_SLURM) lki_slurm_find_master(role);
     describe_terms(terms, options);
-    LKI_TRY(lki_meeting_open(&meeting, role, terms, options->join_timeout_ms));
+    lki_meeting_options how = {.terms = terms,
+                               .join_timeout_ms = options->join_timeout_ms,
+                               .min_nodes = options->min_nodes,
+                               .shards = options->shards};
+    if (how.min_nodes) LKI_TRY(find_settle_ms(&how));
+    LKI_TRY(lki_meeting_open(&meeting, role, &how));
+    role->rank = meeting->rank;
+    role->world_size = meeting->world_size;
+    if (how.min_nodes) door.server = meeting->server;
     role->local_rank = meeting->local_rank;
     role->local_size = meeting->local_size;
     role->node_count = meeting->host_count;
@@ -320,11 +424,15 @@ static lk_status meet_and_connect(lk_comm **out, lki_role *role, const lki_conne
     lk_status planned = tell_failure(meeting, role, plan_gpus(&plan, meeting, role, options));
     if (planned != LK_OK) lki_meeting_close(meeting);
     if (planned != LK_OK) return planned;
+    if (role->world_size == 1) return stay_alone(out, meeting);
     if (plan.nccl) return build_nccl(out, meeting, role, options, &plan);
     if (wants(options, "gloo") || wants(options, "mpi")) split_hosts(meeting, role->rank, role->world_size);
     if (meeting->host_count == 1) {
         lk_status status = tell_failure(meeting, role, join_shm(out, meeting, options, "job"));
-        lki_meeting_close(meeting);
+        if (status == LK_OK && how.min_nodes)
+            door.kept = meeting;
+        else
+            lki_meeting_close(meeting);
         return status;
     }
     if (wants(options, "shm")) {
@@ -487,6 +595,7 @@ lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_opti
     lk_status status;
     *out = NULL;
     LKI_TRY(check_backend(options, role));
+    LKI_TRY(check_min_nodes(options, role));
     LKI_TRY(read_limit(LKI_SETTING_JOIN_TIMEOUT, &limited.join_timeout_ms));
     LKI_TRY(read_limit(LKI_SETTING_COMM_TIMEOUT, &limited.timeout_ms));
     LKI_TRY(lki_setting_check(LKI_SETTING_LINK_TIMEOUT)); /* whoever opens a link cannot fail over it */
@@ -505,5 +614,6 @@ lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_opti
     if (status == LK_OK && role->local_size > 0) lki_share_cores(role->local_size);
     if (status == LK_OK) pin_unbound(role, options);
     have_met = have_met || status == LK_OK;
+    if (status != LK_OK) lki_ranks_close_door();
     return status;
 }

@@ -12,6 +12,8 @@ typedef struct lki_connect_options {
     int64_t join_timeout_ms; /* for all ranks to come; 0: LOCKSTEP_JOIN_TIMEOUT (seconds), or 120 s */
     int64_t timeout_ms;      /* of a collective; 0: LOCKSTEP_COMM_TIMEOUT (seconds), or the default */
     bool no_pinning;
+    int min_nodes; /* go on without ranks that stay away, if so many hosts are left; 0: all ranks must come */
+    int shards;    /* with min_nodes: the ranks that go on must divide them; 0: any number may go on */
 } lki_connect_options;
 
 /* auto: one rank is self; ranks that compute on a GPU each speak NCCL, where it is installed and MPI has not
@@ -19,8 +21,17 @@ typedef struct lki_connect_options {
  * leader a host speaks Gloo with the others, or MPI where MPI started us. Every rank calls it.
  * role->local_rank and local_size are filled in where they were not known; role->shm_round counts the call,
  * and forked ranks that connect again must hand that on. Ranks that nobody has bound to
- * cores are pinned to their share. */
+ * cores are pinned to their share. With min_nodes, role->rank and world_size are of those that have come. */
 lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_options *options);
+
+/* Fails in one sentence if ranks of this role cannot go on without some of them. */
+lk_status lki_connect_check_min_nodes(int min_nodes, const char *backend, const lki_role *role);
+
+/* Rank 0 of a job that goes on without some ranks: whether any of them wait to be taken in, as "rank 2 has
+ * come back". They are, when the ranks meet again. False in other processes. */
+bool lki_ranks_wait(char *text, size_t capacity);
+/* After the comm of lki_comm_connect has been freed: closes the door at which such ranks wait. */
+void lki_ranks_close_door(void);
 
 /* Whether ranks of this process have connected before: all of them were there once. */
 bool lki_ranks_have_met(void);

@@ -21,8 +21,9 @@
 #include <unistd.h>
 
 enum { DEFAULT_JOIN_TIMEOUT_MS = 120000, GOODBYE_MS = 5000 };
-enum { JOIN_TURN_MS = 500 };
-enum { QUIET_MS = 5000 }; /* how long a rank waits without saying what for */
+enum { JOIN_TURN_MS = 500, DOOR_MS = 300 };
+enum { SETTLED_MS = 10000 }; /* rank 0 settles a job; who waits for that waits a little longer */
+enum { QUIET_MS = 5000 };    /* how long a rank waits without saying what for */
 
 static unsigned long inode_of(const char *path)
 {
@@ -111,14 +112,18 @@ static lk_status listen_at(lki_meeting *meeting, lki_store_server_options *optio
 }
 
 /* Rank 0's store listens at the first port of the role that is free. */
-static lk_status open_server(lki_meeting *meeting, const lki_role *role)
+static lk_status open_server(lki_meeting *meeting, const lki_role *role, const lki_meeting_options *wanted)
 {
     lk_status status = LK_OK;
     for (int i = 0; i < role->port_count; i++) {
         lki_store_server_options options = {.port = role->port + i,
                                             .world_size = role->world_size,
                                             .address = address_to_listen_on(role),
-                                            .token = role->token};
+                                            .token = role->token,
+                                            .min_nodes = wanted->min_nodes,
+                                            .settle_ms = wanted->settle_ms,
+                                            .shards = wanted->shards,
+                                            .takes_back = lki_restarts_allowed() > 0};
         status = listen_at(meeting, &options);
         if (status != LK_ERR_IO) return status;
     }
@@ -167,8 +172,19 @@ static void rest(void)
     nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
 }
 
-static lk_status find_store(lki_meeting *meeting, const lki_role *role, int64_t deadline_ns)
+/* A rank that the job goes on without waits at the door, as long as there is one. */
+static void wait_at_door(const lki_role *role, bool *told, int64_t *deadline_ns, int64_t timeout_ms)
 {
+    if (!*told) lki_log(LKI_LOG_INFO, "rank %d waits: %s", role->rank, lk_error());
+    *told = true;
+    *deadline_ns = lki_now_ns() + timeout_ms * 1000000;
+    nanosleep(&(struct timespec){.tv_nsec = DOOR_MS * 1000000L}, NULL);
+}
+
+static lk_status find_store(lki_meeting *meeting, const lki_role *role, int64_t timeout_ms)
+{
+    int64_t deadline_ns = lki_now_ns() + timeout_ms * 1000000;
+    bool waits = false;
     lki_error foreign = {0};
     int64_t turn_ms = role->port_count > 1 ? 100 : QUIET_MS;
     bool told = role->port_count > 1; /* a scheduler's ranks are many, and rank 0 speaks for them */
@@ -178,7 +194,11 @@ static lk_status find_store(lki_meeting *meeting, const lki_role *role, int64_t 
             int port = meeting->server ? lki_store_server_port(meeting->server) : role->port + i;
             int64_t left = left_ms(deadline_ns);
             status = try_port(meeting, role, port, turn_ms < left ? turn_ms : left);
-            if (status == LK_ERR_STOPPED && lki_restarts_allowed() > 0) rest();
+            if (status == LK_ERR_STOPPED &&
+                strstr(lk_error(), LKI_STORE_WAITS)) /* none of our own is there */
+                wait_at_door(role, &waits, &deadline_ns, timeout_ms);
+            else if (status == LK_ERR_STOPPED && lki_restarts_allowed() > 0)
+                rest();
             bool may_come = status == LK_ERR_TIMEOUT || status == LK_ERR_NOT_FOUND ||
                             (status == LK_ERR_STOPPED && lki_restarts_allowed() > 0);
             if (may_come) continue;
@@ -205,15 +225,22 @@ static lk_status check_forked(lki_meeting *meeting)
     return lki_fail(LK_ERR_PEER, "%s", sentence);
 }
 
-/* Until all ranks are there. Rank 0 says for whom it waits if that takes longer than a moment. */
+/* Until all ranks are there, or the job goes on without some. Rank 0 says for whom it waits if that takes
+ * longer than a moment. */
 static lk_status wait_for_all(lki_meeting *meeting, const lki_role *role, int64_t deadline_ns)
 {
+    char node[160];
+    lki_store_place place = {role->rank, role->world_size};
+    lki_host_identity(node, sizeof node);
     int64_t say_ns = lki_now_ns() + QUIET_MS * 1000000LL;
     bool told = role->rank != 0;
     for (;;) {
         int64_t left = left_ms(deadline_ns), before_ns = lki_now_ns();
-        lk_status status = lki_store_join(meeting->store, left < JOIN_TURN_MS ? left : JOIN_TURN_MS);
+        lk_status status =
+            lki_store_join_node(meeting->store, node, left < JOIN_TURN_MS ? left : JOIN_TURN_MS, &place);
         int64_t now = lki_now_ns(), beyond_ns = now - before_ns - JOIN_TURN_MS * 1000000LL;
+        meeting->rank = place.rank;
+        meeting->world_size = place.world_size;
         if (status != LK_ERR_TIMEOUT) return status;
         if (beyond_ns > LKI_STOPPED_NS) deadline_ns += beyond_ns;
         if (now >= deadline_ns) return status;
@@ -237,19 +264,18 @@ static lk_status tell_missing(lki_meeting *meeting, lk_status status)
 }
 
 /* Rank 0 gathers the words of all ranks and hands them to everyone in one piece. */
-static lk_status exchange_words(lki_meeting *meeting, const lki_role *role, const char *terms,
-                                int64_t timeout_ms, char **all)
+static lk_status exchange_words(lki_meeting *meeting, const char *terms, int64_t timeout_ms, char **all)
 {
     char key[64];
     lki_rank_word mine;
-    size_t nbytes = (size_t)role->world_size * sizeof mine;
+    size_t nbytes = (size_t)meeting->world_size * sizeof mine;
     lki_rank_word_init(&mine, terms);
-    snprintf(key, sizeof key, "lockstep/host/%d", role->rank);
+    snprintf(key, sizeof key, "lockstep/host/%d", meeting->rank);
     LKI_TRY(lki_store_set(meeting->store, key, &mine, sizeof mine));
-    if (role->rank == 0) {
-        LKI_SCOPED lki_rank_word *table = LKI_NEW_ARRAY(lki_rank_word, role->world_size);
+    if (meeting->rank == 0) {
+        LKI_SCOPED lki_rank_word *table = LKI_NEW_ARRAY(lki_rank_word, meeting->world_size);
         if (!table) return LK_ERR_NOMEM;
-        for (int r = 0; r < role->world_size; r++) {
+        for (int r = 0; r < meeting->world_size; r++) {
             LKI_SCOPED char *value = NULL;
             size_t length = 0;
             snprintf(key, sizeof key, "lockstep/host/%d", r);
@@ -305,35 +331,51 @@ static void warn_of_foreign_master(const lki_role *role)
                 role->master);
 }
 
-static lk_status meet(lki_meeting *meeting, const lki_role *role, const char *terms, int64_t timeout_ms)
+/* Comes to the store and waits there for the others. */
+static lk_status come_together(lki_meeting *meeting, const lki_role *role, const lki_meeting_options *options,
+                               int64_t deadline_ns)
 {
-    int64_t deadline_ns = lki_now_ns() + timeout_ms * 1000000;
+    lk_status status = LK_ERR_STOPPED;
+    while (status == LK_ERR_STOPPED) { /* sent back to the door */
+        lki_store_close(meeting->store);
+        meeting->store = NULL;
+        int64_t left = left_ms(deadline_ns), settled_ns = 0;
+        LKI_TRY(find_store(meeting, role, left));
+        if (options->min_nodes) settled_ns = lki_now_ns() + (options->settle_ms + SETTLED_MS) * 1000000;
+        status = wait_for_all(meeting, role, settled_ns > deadline_ns ? settled_ns : deadline_ns);
+        if (status == LK_ERR_STOPPED) deadline_ns = lki_now_ns() + options->join_timeout_ms * 1000000;
+    }
+    if (status == LK_ERR_TIMEOUT) status = tell_missing(meeting, status);
+    if (status == LK_OK) return LK_OK;
+    return lki_fail_prefix(status, "waiting at %s:%d for all ranks", meeting->host, meeting->port);
+}
+
+static lk_status meet(lki_meeting *meeting, const lki_role *role, const lki_meeting_options *options)
+{
+    int64_t timeout_ms = options->join_timeout_ms, deadline_ns = lki_now_ns() + timeout_ms * 1000000;
     char *words = NULL;
     snprintf(meeting->host, sizeof meeting->host, "%s", role->master);
     warn_of_foreign_master(role);
-    if (role->rank == 0) LKI_TRY(open_server(meeting, role));
-    LKI_TRY(find_store(meeting, role, deadline_ns));
-    lk_status status = wait_for_all(meeting, role, deadline_ns);
-    if (status == LK_ERR_TIMEOUT) status = tell_missing(meeting, status);
-    if (status != LK_OK)
-        return lki_fail_prefix(status, "waiting at %s:%d for all ranks", meeting->host, meeting->port);
+    if (role->rank == 0) LKI_TRY(open_server(meeting, role, options));
+    LKI_TRY(come_together(meeting, role, options, deadline_ns));
     LKI_TRY(find_own_address(meeting, timeout_ms));
-    status = exchange_words(meeting, role, terms, timeout_ms, &words);
-    if (status == LK_OK) status = lki_check_same_terms((const lki_rank_word *)words, role->world_size);
+    int rank = meeting->rank, world_size = meeting->world_size;
+    lk_status status = exchange_words(meeting, options->terms, timeout_ms, &words);
+    if (status == LK_OK) status = lki_check_same_terms((const lki_rank_word *)words, world_size);
     if (status == LK_OK)
-        status = lki_meeting_sort_hosts(meeting, role->rank, role->world_size, (const lki_rank_word *)words);
+        status = lki_meeting_sort_hosts(meeting, rank, world_size, (const lki_rank_word *)words);
     lki_free(words);
     return status;
 }
 
-lk_status lki_meeting_open(lki_meeting **out, const lki_role *role, const char *terms,
-                           int64_t join_timeout_ms)
+lk_status lki_meeting_open(lki_meeting **out, const lki_role *role, const lki_meeting_options *given)
 {
+    lki_meeting_options options = *given;
     *out = NULL;
     lki_meeting *meeting = LKI_NEW(lki_meeting);
     if (!meeting) return LK_ERR_NOMEM;
-    lk_status status =
-        meet(meeting, role, terms, join_timeout_ms ? join_timeout_ms : DEFAULT_JOIN_TIMEOUT_MS);
+    if (!options.join_timeout_ms) options.join_timeout_ms = DEFAULT_JOIN_TIMEOUT_MS;
+    lk_status status = meet(meeting, role, &options);
     if (status != LK_OK) {
         lki_meeting_close(meeting);
         return status;

@@ -26,20 +26,45 @@ static sigset_t watched_signals(void)
 }
 
 static int allowed;
+static bool follows_another;
 
 int lki_restarts_allowed(void)
 {
     return allowed;
 }
 
-static _Noreturn void be_the_attempt(lki_attempt attempt, void *context, int number, pid_t parent,
-                                     const sigset_t *mask)
+bool lki_is_restart(void)
+{
+    return follows_another;
+}
+
+static bool meets_again;
+
+void lki_ask_to_meet_again(void)
+{
+    meets_again = true;
+}
+
+bool lki_is_to_meet_again(void)
+{
+    return meets_again;
+}
+
+/* The work, and how often it has been begun before. */
+typedef struct job {
+    lki_attempt attempt;
+    void *context;
+    lki_attempt_place place;
+} job;
+
+static _Noreturn void be_the_attempt(const job *job, pid_t parent, const sigset_t *mask)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(LKI_EXIT_PEER); /* it died before the line above */
     setpgid(0, 0); /* Ctrl-C reaches the waiting process alone, which passes it on once */
     sigprocmask(SIG_SETMASK, mask, NULL);
-    int exit_code = attempt(context, number);
+    follows_another = !job->place.is_first;
+    int exit_code = job->attempt(job->context, &job->place);
     fflush(NULL);
     _exit(exit_code); /* what the caller holds is the waiting process's to free */
 }
@@ -68,8 +93,8 @@ static int wait_for(pid_t pid, const sigset_t *set, bool *told)
 }
 
 /* One attempt; *again says whether another one makes sense. */
-static lk_status run_once(int *exit_code, lki_attempt attempt, void *context, int number, int rank,
-                          const sigset_t *set, const sigset_t *mask, bool *again)
+static lk_status run_once(int *exit_code, const job *job, int rank, const sigset_t *set, const sigset_t *mask,
+                          bool *again)
 {
     bool told = false;
     pid_t parent = getpid();
@@ -77,10 +102,10 @@ static lk_status run_once(int *exit_code, lki_attempt attempt, void *context, in
     pid_t pid = fork();
     *again = false;
     if (pid < 0) return lki_fail(LK_ERR_NOMEM, "could not fork: %s", strerror(errno));
-    if (pid == 0) be_the_attempt(attempt, context, number, parent, mask);
+    if (pid == 0) be_the_attempt(job, parent, mask);
     int status = wait_for(pid, set, &told);
     *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    *again = !told && (WIFSIGNALED(status) || *exit_code == LKI_EXIT_PEER);
+    *again = !told && (WIFSIGNALED(status) || *exit_code == LKI_EXIT_PEER || *exit_code == LKI_EXIT_AGAIN);
     if (!WIFSIGNALED(status)) return LK_OK;
     return lki_fail(LK_ERR_PEER, "rank %d (process %d) was killed by signal %d (%s)", rank, (int)pid,
                     WTERMSIG(status), strsignal(WTERMSIG(status)));
@@ -95,10 +120,12 @@ lk_status lki_run_with_restarts(int *exit_code, lki_attempt attempt, void *conte
     lk_status status;
     sigaction(SIGCHLD, &usual, &before); /* ignored, it would never come, nor tell how the attempt ended */
     sigprocmask(SIG_BLOCK, &set, &mask);
-    for (int number = 0;; number++) {
+    for (job job = {attempt, context, {.is_first = true}};;) {
         bool again;
-        status = run_once(exit_code, attempt, context, number, rank, &set, &mask, &again);
-        if (!again || number == max_restarts) break;
+        status = run_once(exit_code, &job, rank, &set, &mask, &again);
+        bool counts = *exit_code != LKI_EXIT_AGAIN;
+        if (!again || (counts && job.place.restarts == max_restarts)) break;
+        job.place = (lki_attempt_place){.is_restart = counts, .restarts = job.place.restarts + counts};
         if (status != LK_OK) lki_log(LKI_LOG_WARNING, "%s", lk_error());
     }
     allowed = 0;

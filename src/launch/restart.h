@@ -11,15 +11,31 @@
 
 #include <lockstep/status.h>
 
-enum { LKI_EXIT_PEER = 75 }; /* another rank has died: the process that ends with it is well itself */
+#include <stdbool.h>
 
-/* Does the work of one attempt, numbered from 0, and returns its exit code; LKI_EXIT_PEER asks for another
- * attempt. */
-typedef int (*lki_attempt)(void *context, int number);
+enum {
+    LKI_EXIT_PEER = 75,  /* another rank has died: the process that ends with it is well itself */
+    LKI_EXIT_AGAIN = 76, /* the ranks meet again to take others in: no rank has died */
+};
+
+/* Does the work of one attempt and returns its exit code. LKI_EXIT_PEER asks for another attempt, which
+ * counts as a restart; LKI_EXIT_AGAIN for one that does not. */
+typedef struct lki_attempt_place {
+    bool is_first;
+    bool is_restart; /* the one before it ended with a death */
+    int restarts;    /* so far, this one included */
+} lki_attempt_place;
+typedef int (*lki_attempt)(void *context, const lki_attempt_place *place);
 
 /* Whether this process is an attempt that may be followed by another one: how often the ranks may meet again.
  * 0 in all other processes. */
 int lki_restarts_allowed(void);
+/* Whether this process is an attempt that follows another one. */
+bool lki_is_restart(void);
+
+/* In an attempt: its run has been ended so that the ranks meet again (LKI_EXIT_AGAIN). */
+void lki_ask_to_meet_again(void);
+bool lki_is_to_meet_again(void);
 
 /* Begins the reason that a rank gives the others if its own run has failed: no other attempt would help. */
 #define LKI_RUN_FAILED "its run failed: "

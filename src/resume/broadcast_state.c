@@ -23,6 +23,12 @@ lk_status lki_take_word_of_master(lk_runner *runner, int64_t *value)
     return has_peers(runner) ? lk_comm_broadcast(runner->run->ranks.comm, value, 1, LK_I64, 0) : LK_OK;
 }
 
+lk_status lki_take_word_of_any(lk_runner *runner, int64_t *value)
+{
+    lk_comm *comm = runner->run->ranks.comm;
+    return has_peers(runner) ? lk_comm_all_reduce(comm, value, 1, LK_I64, LK_REDUCE_MAX) : LK_OK;
+}
+
 /* What goes before a tensor. */
 typedef struct tensor_header {
     int64_t dtype, rank, dim[LK_MAX_DIMS];

@@ -12,5 +12,7 @@ lk_state_dict *lki_load_on_all(lk_runner *runner, const char *path);
 
 /* Collective: *value becomes rank 0's. */
 lk_status lki_take_word_of_master(lk_runner *runner, int64_t *value);
+/* The largest of all ranks' numbers. */
+lk_status lki_take_word_of_any(lk_runner *runner, int64_t *value);
 
 #endif

@@ -6,6 +6,7 @@
  * is under way is brought to its end first. */
 #include "run/batches.h"
 
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/trace.h"
@@ -216,11 +217,13 @@ static lk_status go_through(lk_runner *runner)
         if (runner->run->profile.trace) lki_profile_next_batch(runner);
         LKI_TRY(stop_if_asked(runner, false));
         int64_t begin_ns = lki_trace_begin(), wait_ns = lki_vitals_begin_wait(&runner->run->vitals);
+        lki_activity_set("waiting for a batch of loader ", runner->loader_key);
         LKI_TRY(next_batch(runner, runner->run->batch.under_way, &batch));
         lki_vitals_end_wait(&runner->run->vitals, wait_ns);
         lki_trace_end(LKI_TRACE_LOADER, "next batch", begin_ns);
         if (!batch) break;
         begin_ns = lki_trace_begin();
+        lki_activity_set("computing a batch of loader ", runner->loader_key);
         LKI_TRY(take_batch(runner, batch, ahead && !is_first && !shows_norm(runner)));
         if (is_first) LKI_TRY(lki_screen_note_fallbacks(runner));
         lki_trace_end(LKI_TRACE_BATCH, runner->is_train_loader ? "train batch" : "batch", begin_ns);

@@ -8,6 +8,7 @@
 typedef struct lki_run_stop {
     volatile int *flag; /* set by a signal: save, and stop at the next batch */
     bool stopped;       /* at the same place on all ranks */
+    bool meets_again;   /* stopped between epochs to take in ranks that have come back */
     bool
         save_due; /* save_every_minutes have passed: said to all ranks at once, for the checkpoint callback */
     int64_t saved_ns; /* rank 0's: when that was last so */

@@ -19,6 +19,7 @@ static lk_status check_counts(const lk_train_options *options)
                   {"check_replicas", options->check_replicas},
                   {"thread_count", options->thread_count},
                   {"save_every", options->save_every},
+                  {"min_nodes", options->min_nodes},
                   {"profile_batches", options->profile_batches},
                   {"datasets.batch_size", options->datasets.batch_size},
                   {"datasets.num_workers", options->datasets.num_workers}};
@@ -130,9 +131,10 @@ static lk_status check_checkpoints(const lki_run *run)
     const char *what = options->load_best_on_end ? "load_best_on_end"
                        : options->autoresume     ? "autoresume"
                        : options->save_every     ? "save_every"
+                       : options->min_nodes      ? "min_nodes"
                                                  : "save_every_minutes";
     bool wanted = options->load_best_on_end || options->autoresume || options->save_every ||
-                  options->save_every_minutes > 0;
+                  options->min_nodes || options->save_every_minutes > 0;
     if (options->load_best_on_end && given)
         return lki_fail(LK_ERR_INVALID,
                         "load_best_on_end: the run has a CheckpointCallback of its own: set its "

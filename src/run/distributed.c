@@ -12,6 +12,7 @@
 #include "nn/module.h"
 #include "optim/optimizer.h"
 #include "resume/kept_optimizer.h"
+#include "run/loop.h"
 #include "run/parts.h"
 #include "run/run.h"
 #include "run/run_engine.h"
@@ -125,7 +126,10 @@ static lk_status resolve_role(const lk_train_options *options, lki_role *role, i
 static lk_status connect_ranks(lk_comm **comm, const lki_run *run)
 {
     lki_role role = *lki_process_role();
-    lki_connect_options options = {.backend = run->given.options.comm, .device = run->given.device};
+    lki_connect_options options = {.backend = run->given.options.comm,
+                                   .device = run->given.device,
+                                   .min_nodes = run->given.options.min_nodes,
+                                   .shards = run->given.options.shards};
     lk_status status = lki_comm_connect(comm, &role, &options);
     lki_process_role_set(&role);
     return status;
@@ -161,6 +165,7 @@ static lk_status train_connected(lk_runner *runner, lk_status (*train)(lk_runner
         status = lki_steps_save_kept(runner);
     forget_comm(runner);
     lk_comm_free(comm);
+    lki_ranks_close_door();
     return status;
 }
 
@@ -186,6 +191,9 @@ lk_status lki_distributed_train(lk_runner *runner, lk_status (*train)(lk_runner 
         return train_connected(runner, train); /* inside lk_distributed_run */
     LKI_TRY(resolve_role(&runner->run->given.options, &role, &fork_count));
     runner->run->ranks.launch_note = note_of(&runner->run->given.options, &role, fork_count);
+    if (runner->run->given.options.min_nodes)
+        LKI_TRY(lki_connect_check_min_nodes(runner->run->given.options.min_nodes,
+                                            runner->run->given.options.comm, &role));
     if (fork_count == 1 && role.world_size == 1) {
         lki_distributed_alone(runner);
         return train(runner);
@@ -256,6 +264,22 @@ lk_status lki_distributed_share_signal(lk_runner *runner)
     LKI_TRY(lk_comm_all_reduce(run->ranks.comm, &number, 1, LK_I64, LK_REDUCE_MAX));
     if (!*run->stop.flag) *run->stop.flag = (int)number;
     return LK_OK;
+}
+
+/* The ranks meet again, with those that have come back, and go on from the checkpoint of this epoch: that is
+ * another attempt of the launcher's. */
+lk_status lki_distributed_take_in(lk_runner *runner)
+{
+    lki_run *run = runner->run;
+    char who[160] = "";
+    bool may_meet = run->given.options.min_nodes && lki_restarts_allowed() > 0;
+    if (!may_meet || !run->ranks.comm || !lki_run_has_epochs_left(runner)) return LK_OK;
+    if (runner->rank == 0) lki_ranks_wait(who, sizeof who);
+    LKI_TRY(lk_comm_broadcast(run->ranks.comm, who, sizeof who, LK_U8, 0));
+    if (!*who) return LK_OK;
+    run->stop.stopped = run->stop.meets_again = true;
+    lki_ask_to_meet_again();
+    return lki_fail(LK_ERR_STOPPED, "%s: taken in after epoch %lld", who, (long long)runner->epoch_step);
 }
 
 lk_status lki_distributed_leave_together(lk_runner *runner)

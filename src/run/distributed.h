@@ -40,6 +40,10 @@ lk_status lki_distributed_share_models(lk_runner *runner, bool changed);
 /* At the end of a run: a signal that one rank has not stopped at is every rank's. */
 lk_status lki_distributed_share_signal(lk_runner *runner);
 
+/* Between two epochs of a job that goes on without some ranks: LK_ERR_STOPPED if any of them have come back.
+ * The launcher's next attempt takes them in. */
+lk_status lki_distributed_take_in(lk_runner *runner);
+
 /* After a stop that the ranks have agreed on: returns when all of them have saved what they have to. */
 lk_status lki_distributed_leave_together(lk_runner *runner);
 

@@ -1,5 +1,6 @@
 #include "run/listeners.h"
 
+#include "base/activity.h"
 #include "base/status.h"
 #include "base/trace.h"
 #include "run/parts.h"
@@ -90,6 +91,7 @@ lk_status lki_run_call(lk_runner *runner, lki_moment moment)
 {
     lki_moment_listeners *at = &runner->run->listeners.at[moment];
     bool are_shown = false;
+    lki_activity_words before = lki_activity_current();
     for (int i = 0; i < at->count; i++) {
         const lki_listener *listener = &at->items[i];
         unsigned long said = lki_fail_count();
@@ -99,9 +101,11 @@ lk_status lki_run_call(lk_runner *runner, lki_moment moment)
         }
         const char *name = listener->callback->ops->name;
         int64_t begin_ns = lki_trace_begin();
+        lki_activity_set("in callback ", name);
         LKI_TRY(lki_fail_if_silent(listener->slot(listener->callback, runner), said, "callback", name));
         if (begin_ns) lki_trace_finish(LKI_TRACE_CALLBACK, name, moment_name(moment), begin_ns);
     }
+    if (at->count) lki_activity_set(before.what, before.name);
     if (at->has_resting) leave_out_resting(at);
     return LK_OK;
 }

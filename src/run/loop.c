@@ -1,6 +1,7 @@
 /* The loop: epochs over loaders over batches, with the callbacks called at each moment. */
 #include "run/loop.h"
 
+#include "base/activity.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/trace.h"
@@ -190,6 +191,7 @@ static lk_status run_one_loader(lk_runner *runner, int index)
     if (status) return status;
     runner->batch = NULL;
     lki_run_loader *entry = &runner->run->loaders.items[index];
+    lki_activity_set("at the end of loader ", entry->key);
     LKI_TRY(lki_limits_keep_place(runner, entry, entry->pass_batches));
     LKI_TRY(lki_metric_reduce(runner->run->pass.metrics, runner->run->pass.count,
                               &runner->run->ranks.collectives));
@@ -275,6 +277,7 @@ static lk_status run_epochs(lk_runner *runner)
         lki_trace_end(LKI_TRACE_PHASE, "epoch", begin_ns);
         LKI_TRY(lki_profile_end(runner));
         LKI_TRY(lki_distributed_agree_to_stop(runner)); /* what settles an epoch may stop the run */
+        LKI_TRY(lki_distributed_take_in(runner));
     }
     LKI_TRY(compare_replicas(runner));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_end));

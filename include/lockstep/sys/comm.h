@@ -167,6 +167,10 @@ typedef struct lk_comm_ops {
     /* Optional. Behind lk_comm_share, which says what it does; called where there are several
      * ranks. */
     lk_status (*share)(lk_comm *comm, size_t nbytes, size_t common_nbytes, lk_comm_window **out);
+
+    /* Optional. What `rank` does, in a few words for the report of a stall ("in callback Slow"), or
+     * "". Returns whether it stands still: stopped, or not heard from. May take a second. */
+    bool (*doing)(lk_comm *comm, int rank, char *text, size_t capacity);
 } lk_comm_ops;
 
 enum { LK_COMM_DEFAULT_TIMEOUT_MS = 300000 };

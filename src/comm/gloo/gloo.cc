@@ -637,8 +637,7 @@ void gloo_free(lk_comm *comm)
 
 const lk_comm_ops gloo_ops = {
     sizeof(lk_comm_ops), "gloo",    gloo_start, gloo_test, gloo_pause, gloo_progress,
-    gloo_abort,          gloo_free, nullptr,    false,     nullptr,
-};
+    gloo_abort,          gloo_free, nullptr,    false,     nullptr,    nullptr};
 
 /* While it lives, a failure that the monitor hears of ends what the device connects. */
 class FailureEnds

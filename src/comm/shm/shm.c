@@ -8,6 +8,7 @@
 #include "comm/comm_own.h"
 #include "comm/reduction.h"
 #include "comm/shm/shared_window.h"
+#include "comm/stall.h"
 #include "tensor/layout.h"
 
 #include <stdio.h>
@@ -425,6 +426,11 @@ void lki_shm_report(lk_comm *comm, const lk_comm_progress *at)
     atomic_store_explicit(&mine->finished, at->finished, memory_order_relaxed);
 }
 
+void lki_shm_publish_activity(lk_comm *comm)
+{
+    lki_activity_publish(&((lki_shm_comm *)comm)->mine->activity);
+}
+
 static lk_status shm_test(lk_comm *comm, lk_comm_request *request, bool *done)
 {
     lki_shm_comm *shm = (lki_shm_comm *)comm;
@@ -443,6 +449,14 @@ static void shm_progress(lk_comm *comm, int rank, lk_comm_progress *out)
         .count = atomic_load(&theirs->count),
         .known = true,
     };
+}
+
+static bool shm_doing(lk_comm *comm, int rank, char *text, size_t capacity)
+{
+    const lki_shm_rank *theirs = &((lki_shm_comm *)comm)->header->ranks[rank];
+    char activity[LKI_ACTIVITY_NBYTES + 1];
+    lki_activity_read(&theirs->activity, activity, sizeof activity);
+    return lki_stall_process(atomic_load(&theirs->pid), activity, text, capacity);
 }
 
 /* The first one counts. Rank -1: the sentence says itself who it was. */
@@ -470,6 +484,7 @@ void lki_shm_forward_failure(lk_comm *comm, const char *sentence)
 static void shm_free(lk_comm *comm)
 {
     lki_shm_comm *shm = (lki_shm_comm *)comm;
+    if (shm->mine) lki_activity_withdraw(&shm->mine->activity);
     lki_shm_watch_close(shm);
     lki_shm_detach(shm);
     lki_free(shm->inputs);
@@ -481,6 +496,7 @@ static const lk_comm_ops shm_ops = {
     LK_SIZE(lk_comm_ops), .name = "shm",          .start = shm_start,
     .test = shm_test,     .pause = lki_shm_pause, .progress = shm_progress,
     .abort = shm_abort,   .free = shm_free,       .share = lki_shm_share,
+    .doing = shm_doing,
 };
 
 lk_status lki_comm_shm_create(lk_comm **out, const lki_shm_options *options)
@@ -501,6 +517,7 @@ lk_status lki_comm_shm_create(lk_comm **out, const lki_shm_options *options)
         shm->names[r] = options->names ? options->names[r] : r;
     lk_status status = shm->inputs && shm->names ? lki_shm_attach(shm, options) : LK_ERR_NOMEM;
     if (status == LK_OK) status = lki_shm_watch_open(shm);
+    if (status == LK_OK) lki_shm_publish_activity(&shm->base);
     if (status != LK_OK) {
         shm_free(&shm->base);
         return status;

@@ -18,6 +18,7 @@
 #ifndef LKI_COMM_SHM_SHM_H
 #define LKI_COMM_SHM_SHM_H
 
+#include "base/activity.h"
 #include "comm/comm.h"
 #include "comm/comm_own.h"
 
@@ -67,6 +68,7 @@ typedef struct lki_shm_rank {
     _Atomic uint64_t started, finished; /* sequence numbers, for the report of a stall */
     _Atomic int kind;
     _Atomic int64_t count;
+    lki_activity activity; /* for the same report */
 } lki_shm_rank;
 
 typedef struct lki_shm_header {

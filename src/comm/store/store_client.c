@@ -2,6 +2,7 @@
 #include "comm/store/store.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/net.h"
@@ -23,13 +24,16 @@ enum {
     REPLY_TIMEOUT_MS = 20000, /* of a server that answers at once, on a busy host */
     HANDSHAKE_TIMEOUT_MS = 5000,
     RETRY_MS = 20,
+    SILENCE_MS = 15000,
     RETURN_MS = 4000, /* of a server that was there and is not */
 };
 
 struct lki_store_client {
     int fd;
-    int end_waits;   /* readable: a wait is to end; -1: none */
-    bool was_closed; /* the other side closed it */
+    int end_waits;     /* readable: a wait is to end; -1: none */
+    bool is_silent;    /* it has not answered in time, and the connection was given up */
+    bool was_closed;   /* the other side closed it */
+    int tells_silence; /* 1 + the rank that says that the server is silent; 0: none does */
     int port;
     char place[300]; /* "host:port", for sentences */
     lki_wire_session session;
@@ -98,12 +102,33 @@ void lki_store_end_waits_by(lki_store_client *store, int fd)
     store->end_waits = fd;
 }
 
+void lki_store_tell_silence(lki_store_client *store, int rank)
+{
+    store->tells_silence = 1 + rank;
+}
+
+/* A process that was stopped itself has seen nothing. */
+static void tell_silence(lki_store_client *store, int64_t begin_ns)
+{
+    if (!store->tells_silence || lki_now_ns() - begin_ns > (SILENCE_MS + 2000) * 1000000LL) return;
+    lki_log(LKI_LOG_WARNING,
+            "rank %d has waited %d s for rank 0 at %s, which is silent: it is stopped, or its host is",
+            store->tells_silence - 1, SILENCE_MS / 1000, store->place);
+    store->tells_silence = 0;
+}
+
 /* Until the answer begins to come, or nobody wants it any more. The deadline is the receiver's to look at. */
-static lk_status await_answer(const lki_store_client *store)
+static lk_status await_answer(lki_store_client *store)
 {
     struct pollfd both[] = {{.fd = store->fd, .events = POLLIN}, {.fd = store->end_waits, .events = POLLIN}};
+    int64_t begin_ns = lki_now_ns();
+    int ready;
     if (store->end_waits < 0) return LK_OK;
-    while (poll(both, 2, REPLY_TIMEOUT_MS) < 0 && errno == EINTR) continue;
+    while ((ready = poll(both, 2, SILENCE_MS)) < 0 && errno == EINTR) continue;
+    if (ready == 0) {
+        tell_silence(store, begin_ns);
+        while (poll(both, 2, REPLY_TIMEOUT_MS - SILENCE_MS) < 0 && errno == EINTR) continue;
+    }
     if (!both[0].revents && both[1].revents) return lki_fail(LK_ERR_STOPPED, "the wait was ended");
     return LK_OK;
 }
@@ -112,7 +137,9 @@ static lk_status exchange(lki_store_client *store, lki_wire_verb verb, const lki
                           int field_count, int64_t timeout_ms, lki_wire_message *reply)
 {
     store->out.length = 0;
-    if (store->fd < 0) return lost(store, "the connection is closed");
+    if (store->fd < 0)
+        return lost(store, store->is_silent ? "it has not answered for 20 s (stopped, or its host is)"
+                                            : "the connection is closed");
     LKI_TRY(lki_wire_pack(&store->out, &store->session, (uint8_t)verb, fields, field_count));
     if (store->out.length > LKI_WIRE_MAX_MESSAGE)
         return lki_fail(LK_ERR_INVALID, "store: a value of %zu bytes is too large", store->out.length);
@@ -121,6 +148,7 @@ static lk_status exchange(lki_store_client *store, lki_wire_verb verb, const lki
     if (status == LK_OK)
         status = receive_message(store, reply, lki_now_ns() + (timeout_ms + REPLY_TIMEOUT_MS) * 1000000);
     if (status == LK_OK) return reply_status(store, reply);
+    store->is_silent = status == LK_ERR_TIMEOUT;
     close(store->fd); /* what comes next on it would answer the wrong question */
     store->fd = -1;
     return status;
@@ -257,6 +285,21 @@ lk_status lki_store_join(lki_store_client *store, int64_t timeout_ms)
     lki_wire_message reply;
     int64_t limit = (int64_t)htole64((uint64_t)timeout_ms);
     return exchange(store, LKI_WIRE_JOIN, &(lki_field){&limit, 8, true}, 1, timeout_ms, &reply);
+}
+
+lk_status lki_store_join_node(lki_store_client *store, const char *node, int64_t timeout_ms,
+                              lki_store_place *place)
+{
+    lki_wire_message reply;
+    int64_t limit = (int64_t)htole64((uint64_t)timeout_ms);
+    int32_t words[2];
+    lki_field fields[] = {{&limit, 8, true}, text_field(node)};
+    LKI_TRY(exchange(store, LKI_WIRE_JOIN, fields, 2, timeout_ms, &reply));
+    if (reply.field_count < 1 || reply.fields[0].nbytes != sizeof words) return LK_OK; /* all have come */
+    memcpy(words, reply.fields[0].data, sizeof words);
+    *place = (lki_store_place){(int)le32toh((uint32_t)words[0]), (int)le32toh((uint32_t)words[1])};
+    if (place->rank >= 0 && place->rank < place->world_size) return LK_OK;
+    return lki_fail(LK_ERR_PEER, "%s does not answer as a lockstep store", store->place);
 }
 
 lk_status lki_store_set(lki_store_client *store, const char *key, const void *value, size_t nbytes)

@@ -117,6 +117,12 @@ static bool handle_wait(lki_client *client, const lki_wire_message *request, lki
     if (verb == LKI_WIRE_WAIT &&
         lki_bytes_append(&client->wait_key, request->fields[0].data, request->fields[0].nbytes) != LK_OK)
         return false;
+    if (verb == LKI_WIRE_JOIN && request->field_count > 1) {
+        uint64_t hash = 14695981039346656037u;
+        for (size_t i = 0; i < request->fields[1].nbytes; i++)
+            hash = (hash ^ ((const unsigned char *)request->fields[1].data)[i]) * 1099511628211u;
+        client->node = hash ? hash : 1;
+    }
     client->waiting = verb;
     client->wait_until_ns = lki_now_ns() + timeout_ms * 1000000;
     return true;
@@ -150,7 +156,7 @@ bool lki_server_handle(lki_store_server *server, lki_client *client, const lki_w
     }
 }
 
-static lk_status missing_ranks(const lki_store_server *server)
+lk_status lki_server_missing_ranks(const lki_store_server *server)
 {
     char text[256] = "";
     size_t length = 0;
@@ -186,14 +192,18 @@ static void answer_wait(lki_store_server *server, lki_client *client, int64_t no
 
 static void answer_join(lki_store_server *server, lki_client *client, int64_t now)
 {
+    const uint32_t place[] = {htole32((uint32_t)client->rank), htole32((uint32_t)server->world_size)};
     const lki_bytes *failure =
         lki_table_get(&server->table, LKI_STORE_FAILED_KEY, strlen(LKI_STORE_FAILED_KEY));
+    client->closing = client->no_place != NULL;
     if (failure)
         lki_server_reply(client, LK_ERR_PEER, failure->data, failure->length);
+    else if (client->no_place)
+        lki_server_reply(client, LK_ERR_STOPPED, client->no_place, strlen(client->no_place));
     else if (server->joined_count == server->world_size)
-        lki_server_reply(client, LK_OK, "", 0);
+        lki_server_reply(client, LK_OK, place, sizeof place);
     else if (now >= client->wait_until_ns)
-        reply_error(client, missing_ranks(server));
+        reply_error(client, lki_server_missing_ranks(server));
     else
         return;
     client->waiting = 0;

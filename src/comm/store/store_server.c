@@ -142,7 +142,7 @@ static void give_up_lost(lki_store_server *server)
 {
     char sentence[160];
     int64_t now = lki_now_ns();
-    if (server->lost_count == 0 || lki_server_has_failed(server)) return;
+    if (server->lost_count == 0 || server->settlement.min_nodes || lki_server_has_failed(server)) return;
     for (int rank = 0; rank < server->world_size; rank++) {
         const lki_lost *lost = &server->lost[rank];
         if (lost->until_ns == 0 || now < lost->until_ns) continue;
@@ -250,6 +250,9 @@ static size_t take_proof(lki_store_server *server, lki_client *client)
     int rank = (int)le32toh((uint32_t)client->hello.rank),
         world_size = (int)le32toh((uint32_t)client->hello.world_size);
     bool registers = le32toh(client->hello.flags) & LKI_WIRE_REGISTERS;
+    if (registers && !lki_server_has_failed(server) &&
+        lki_server_turns_back(server, client, rank, world_size))
+        return sizeof expected;
     if (check_claims(server, rank, world_size, registers) != LK_OK) {
         refuse(client);
         return sizeof expected;
@@ -349,6 +352,7 @@ static void pass_over_stop(lki_store_server *server, int64_t stopped_ns)
     }
     for (int rank = 0; rank < server->world_size; rank++)
         if (server->lost[rank].until_ns) server->lost[rank].until_ns += stopped_ns;
+    server->settlement.due_ns += stopped_ns;
 }
 
 /* Sends what is ready, drops who is late or done. */
@@ -356,6 +360,7 @@ static void end_turn(lki_store_server *server)
 {
     int64_t now = lki_now_ns();
     give_up_lost(server);
+    lki_server_settle(server);
     lki_server_answer_waiting(server);
     for (lki_client **place = &server->clients; *place;) {
         lki_client *client = *place;
@@ -417,6 +422,7 @@ static void free_server(lki_store_server *server)
     if (server->epoll >= 0) close(server->epoll);
     if (server->wakeup >= 0) close(server->wakeup);
     lki_table_fini(&server->table);
+    lki_settlement_fini(server);
     pthread_mutex_destroy(&server->lock);
     lki_free(server->joined);
     lki_free(server->lost);
@@ -456,7 +462,8 @@ lk_status lki_store_server_start(lki_store_server **out, const lki_store_server_
     server->joined = LKI_NEW_ARRAY(unsigned char, options->world_size);
     server->lost = LKI_NEW_ARRAY(lki_lost, options->world_size);
     bool enough = server->token && server->joined && server->lost;
-    lk_status status = enough ? open_server(server, options->address) : LK_ERR_NOMEM;
+    lk_status status = enough ? lki_settlement_init(server, options) : LK_ERR_NOMEM;
+    if (status == LK_OK) status = open_server(server, options->address);
     if (status != LK_OK) {
         free_server(server);
         return status;

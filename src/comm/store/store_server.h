@@ -29,7 +29,21 @@ typedef struct lki_client {
     lki_wire_verb waiting; /* WAIT or JOIN that is not answered yet, or 0 */
     lki_bytes wait_key;
     int64_t wait_until_ns;
+    uint64_t node;        /* a hash of its host's identity, from its first JOIN on; 0: not said */
+    const char *no_place; /* why its JOIN is refused, or NULL */
 } lki_client;
+
+/* A job that may go on without some of its ranks: store_settle.c. Ranks have the numbers here that they were
+ * started with, also when those that are left have been given others. */
+typedef struct lki_settlement {
+    int min_nodes; /* 0: there is none, and all ranks must come */
+    int shards, full_size;
+    bool takes_back, is_settled;
+    int64_t wait_ms, due_ns;
+    bool *is_member;     /* by rank */
+    int64_t *knocked_ns; /* by rank: when it last asked to be taken in; 0: never */
+    char returning[160]; /* under the server's lock: who has, or "" */
+} lki_settlement;
 
 /* A rank that left before all had joined. */
 typedef struct lki_lost {
@@ -55,6 +69,7 @@ struct lki_store_server {
     lki_lost *lost; /* by rank */
     int lost_count;
     lki_table table;
+    lki_settlement settlement;
 };
 
 /* store_requests.c: what a client that is in may ask for. False: the client broke the rules and is dropped.
@@ -68,5 +83,17 @@ void lki_server_note_lost(lki_store_server *server, const lki_client *client);
 /* The first such sentence is what the job failed of. */
 void lki_server_publish_failure(lki_store_server *server, const char *sentence);
 bool lki_server_has_failed(const lki_store_server *server);
+/* Who waits in JOIN for ranks that have not come. */
+lk_status lki_server_missing_ranks(const lki_store_server *server);
+
+/* store_settle.c */
+lk_status lki_settlement_init(lki_store_server *server, const lki_store_server_options *options);
+void lki_settlement_fini(lki_store_server *server);
+/* In each turn: goes on without those that have not come, if their time is over, and looks who waits at the
+ * door. */
+void lki_server_settle(lki_store_server *server);
+/* Whether who claims to be this rank is one that the job goes on without: it has been answered, and is to be
+ * closed. */
+bool lki_server_turns_back(lki_store_server *server, lki_client *client, int rank, int world_size);
 
 #endif

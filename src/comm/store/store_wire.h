@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 enum {
-    LKI_WIRE_VERSION = 3,
+    LKI_WIRE_VERSION = 4,
     LKI_WIRE_NONCE = 32,
     LKI_WIRE_MAC = 32,
     LKI_WIRE_REGISTERS = 1, /* a flag of the hello */

@@ -57,6 +57,7 @@ static void read_train_values(lk_args *args, lk_train_options *options)
     options->save_every = lk_arg_int(args, "save_every");
     options->save_every_minutes = lk_arg_float(args, "save_every_minutes");
     options->shards = lk_arg_int(args, "shards");
+    options->min_nodes = lk_arg_int(args, "min_nodes");
 }
 
 /* Objects that were taken and then not handed over. */
@@ -239,6 +240,8 @@ static const lk_parameter train_parameters[] = {
               "validate every so many train batches: each piece of a pass is an epoch of its own"),
     LKI_STRING("freeze", LKI_OPTIONAL,
                "parameters that do not train: patterns for their names, as in \"features.*, embed.weight\""),
+    LKI_INT("min_nodes", "0",
+            "go on with the ranks of so many hosts if the others stay away; 0: all must come"),
     {0},
 };
 #define EVALUATION_PARAMETERS                                                                                \
