@@ -20,13 +20,17 @@
 #include <unistd.h>
 
 const lki_command *const lki_commands[] = {
-    &lki_command_run,     &lki_command_watch,  &lki_command_evaluate,
-    &lki_command_predict, &lki_command_plot,   &lki_command_board,
-    &lki_command_create,  &lki_command_gtb,    &lki_command_get_examples,
-    &lki_command_test,    &lki_command_bench,  &lki_command_hash,
-    &lki_command_import,  &lki_command_export, &lki_command_components,
-    &lki_command_help,    &lki_command_doctor, &lki_command_completion,
-    &lki_command_version, &lki_command_manual, NULL,
+    &lki_command_run,        &lki_command_tune,
+    &lki_command_watch,      &lki_command_evaluate,
+    &lki_command_predict,    &lki_command_plot,
+    &lki_command_board,      &lki_command_create,
+    &lki_command_gtb,        &lki_command_get_examples,
+    &lki_command_test,       &lki_command_bench,
+    &lki_command_hash,       &lki_command_import,
+    &lki_command_export,     &lki_command_components,
+    &lki_command_help,       &lki_command_doctor,
+    &lki_command_completion, &lki_command_version,
+    &lki_command_manual,     NULL,
 };
 
 /* A full disk or a closed pipe shows only when the last bytes go out. */
