@@ -54,7 +54,7 @@ static bool asks_median(const lki_pruner *pruner, const lki_study *study, const 
 static bool is_rung(const lki_pruner *pruner, int64_t epoch)
 {
     int64_t rung = pruner->min_epochs;
-    for (int i = 0; i < pruner->early_stopping_rate && rung < epoch; i++) rung *= pruner->reduction_factor;
+    for (int i = 0; i < pruner->early_stopping_rate && rung <= epoch; i++) rung *= pruner->reduction_factor;
     while (rung < epoch) rung *= pruner->reduction_factor;
     return rung == epoch;
 }
