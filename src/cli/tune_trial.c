@@ -94,7 +94,6 @@ lk_status lki_tune_start(const lki_tuning *tuning, lki_tune_job *job, int index,
         if (getppid() != parent) _exit(LKI_EXIT_FAILED); /* it died before the line above */
         setpgid(0, 0); /* Ctrl-C reaches the study alone, which passes it on once */
         close(line[0]);
-        if (tuning->study.fd >= 0) close(tuning->study.fd);
         sigprocmask(SIG_SETMASK, mask, NULL);
         be_trial(tuning, index, trial, line[1]);
     }

@@ -3,7 +3,7 @@
  * STUDY.jsonl only grows: a first line that says what is searched, then a line for each trial that begins,
  * each epoch that one reports and each trial that ends. A line is written with one call and synced, so a
  * study that is killed at any moment goes on from its file; a last line that is not whole is cut off. The
- * file is locked while a study is open. One thread. */
+ * file is locked while the study is open here, or in a process that was forked meanwhile. One thread. */
 #ifndef LKI_TUNE_STUDY_H
 #define LKI_TUNE_STUDY_H
 

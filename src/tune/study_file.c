@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *const state_names[] = {"open", "complete", "pruned", "failed"};
@@ -164,11 +165,24 @@ static lk_status read_lines(lki_study *study, char *text, const char *descriptio
     return LK_OK;
 }
 
+/* The trials of a study hold its lock, too. When it is killed they die with it, but not in the same moment.
+ */
+static bool take_lock(int fd)
+{
+    enum { TRIES = 100, PAUSE_NS = 20000000 };
+    for (int i = 0; i < TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+            return true; /* or there are no locks */
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+    }
+    return false;
+}
+
 static lk_status lock(lki_study *study)
 {
     study->fd = open(study->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (study->fd < 0) return lki_fail(LK_ERR_IO, "%s: could not open: %s", study->path, strerror(errno));
-    if (flock(study->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return LK_OK;
+    if (take_lock(study->fd)) return LK_OK;
     return lki_fail(LK_ERR_INVALID, "%s: another `lockstep tune` is at work there", study->path);
 }
 
