@@ -96,6 +96,8 @@ char *lki_tune_logdir_of(const lki_tuning *tuning, const lki_trial *trial);
 
 /* ---- tune_trial.c ---- */
 
+enum { LKI_TUNE_EXIT_STOPPED = 3 }; /* the exit code of a trial that a signal has stopped */
+
 typedef struct lki_tune_job {
     lki_trial *trial; /* NULL: the job is free */
     pid_t pid;

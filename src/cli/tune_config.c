@@ -26,12 +26,35 @@ static lk_status override(lk_config *config, const char *path, const char *value
     return assignment ? lk_config_override(config, assignment) : LK_ERR_NOMEM;
 }
 
+/* What stands at a path from the top; NULL where nothing does. */
+static const lki_node *node_at(const lki_node *node, const char *path)
+{
+    while (node && *path) {
+        size_t length = strcspn(path, "/");
+        LKI_SCOPED char *part = lki_strndup(path, length);
+        int64_t index = -1;
+        if (node->kind == LKI_NODE_LIST && part && lki_parse_int(part, &index) && index < node->count)
+            node = index >= 0 ? node->entries[index].value : NULL;
+        else
+            node = part ? lki_node_get(node, part) : NULL;
+        path += length + (path[length] == '/');
+    }
+    return node;
+}
+
+/* A suggestion that was an alias of one which has its value by now has it, too. */
+static bool is_still_suggested(const lk_config *config, const char *path)
+{
+    return lki_node_get(node_at(config->tree.root, path), "_var_") != NULL;
+}
+
 static lk_status set_value(const lki_tuning *tuning, lk_config *config, int parameter, double value)
 {
     const lki_tune_parameter *p = &tuning->parameters[parameter];
     LKI_SCOPED char *text = lki_tune_value_text(p, value);
     if (!text) return LK_ERR_NOMEM;
-    for (int i = 0; i < p->path_count; i++) LKI_TRY(override(config, p->paths[i], text));
+    for (int i = 0; i < p->path_count; i++)
+        if (i == 0 || is_still_suggested(config, p->paths[i])) LKI_TRY(override(config, p->paths[i], text));
     return LK_OK;
 }
 
@@ -229,6 +252,27 @@ static void drop_pruning(lki_node *call)
     callbacks->count = kept;
 }
 
+/* Whether something below is an object that others refer to by its name. */
+static bool names_object(const lki_node *node)
+{
+    if (lki_node_get(node, "_target_") && lki_node_get(node, "_var_")) return true;
+    for (int i = 0; i < node->count; i++)
+        if (names_object(node->entries[i].value)) return true;
+    return false;
+}
+
+/* What was written for its anchors alone: there are no aliases any more. */
+static void drop_anchors(lki_node *root)
+{
+    int kept = 0;
+    for (int i = 0; i < root->count; i++) {
+        const char *key = root->entries[i].key;
+        if (!strcmp(key, "runner") || !strcmp(key, "run") || names_object(root->entries[i].value))
+            root->entries[kept++] = root->entries[i];
+    }
+    root->count = kept;
+}
+
 lk_status lki_tune_write_best(const lki_tuning *tuning, const lki_trial *best, const char *path)
 {
     LKI_SCOPED char *logdir = lki_format("%s/best", tuning->logdir);
@@ -237,5 +281,6 @@ lk_status lki_tune_write_best(const lki_tuning *tuning, const lki_trial *best, c
     LKI_TRY(lki_tune_set_values(tuning, tuning->config, best->values));
     LKI_TRY(override_call(tuning, tuning->call, "logdir", logdir, ":str"));
     drop_pruning(lki_node_get(tree->root, "run")->entries[tuning->call].value);
+    drop_anchors(tree->root);
     return lk_config_write(tuning->config, path);
 }

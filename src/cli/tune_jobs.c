@@ -137,8 +137,10 @@ static lki_trial_state state_of(const lki_tune_job *job, int status, char *sente
         snprintf(sentence, capacity, "%s", job->sentence);
     else if (job->told)
         return LKI_TRIAL_OPEN;
-    else
+    else if (WEXITSTATUS(status) == LKI_TUNE_EXIT_STOPPED)
         snprintf(sentence, capacity, "it was stopped by a signal");
+    else
+        snprintf(sentence, capacity, "it ended with the exit code %d", WEXITSTATUS(status));
     return LKI_TRIAL_FAILED;
 }
 

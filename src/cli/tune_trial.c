@@ -58,11 +58,13 @@ static lk_status run_trial(const lki_tuning *tuning, const lki_trial *trial)
     if (!status) status = lki_keep_code(tuning->config, tuning->options->config.expdir);
     plan.show = LK_SHOW_EPOCHS;
     if (!status) status = lki_config_call(tuning->config, &plan);
-    return status; /* the process ends: nothing need be freed */
+    lki_error first = {0};
+    lki_error_keep(&first, status);
+    lki_plan_fini(&plan);
+    return lki_error_restore(&first);
 }
 
-/* The rank that the study's own process has become by forking others never returns here twice: forked ranks
- * end inside of the run. */
+/* Ranks that the run forks end inside of it: only rank 0 comes back. */
 static _Noreturn void be_trial(const lki_tuning *tuning, int index, const lki_trial *trial, int line)
 {
     lki_study_join(line, (lki_study_metric){tuning->loader_key, tuning->metric_key, tuning->minimize});
@@ -71,7 +73,7 @@ static _Noreturn void be_trial(const lki_tuning *tuning, int index, const lki_tr
     if (status) fprintf(stderr, "lockstep: %s\n", lk_error());
     if (status && status != LK_ERR_STOPPED) (void)lki_study_tell_failure(lk_error());
     fflush(NULL);
-    _exit(status ? LKI_EXIT_FAILED : LKI_EXIT_DONE);
+    _exit(status == LK_ERR_STOPPED ? LKI_TUNE_EXIT_STOPPED : status ? LKI_EXIT_FAILED : LKI_EXIT_DONE);
 }
 
 lk_status lki_tune_start(const lki_tuning *tuning, lki_tune_job *job, int index, lki_trial *trial,
