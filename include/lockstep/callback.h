@@ -228,6 +228,19 @@ typedef struct lk_early_stopping_callback_options {
     LK_CALL0_(lk_early_stopping_callback_with, lk_early_stopping_callback_options, __VA_ARGS__)
 lk_callback *lk_early_stopping_callback_with(const lk_early_stopping_callback_options *options);
 
+/* In a trial of `lockstep tune`: tells the study after each epoch what the best value so far is,
+ * and ends the run if the study prunes the trial. A run that is no trial fails when it starts, with
+ * LK_ERR_CONFIG. */
+typedef struct lk_optuna_pruning_callback_options {
+    size_t struct_size;
+    const char *loader_key, *metric_key; /* the study's metric; else the run's valid metric */
+    bool minimize, maximize;             /* the direction of the study */
+    double min_delta;                    /* 1e-6: how much better counts */
+} lk_optuna_pruning_callback_options;
+#define lk_optuna_pruning_callback(...)                                                                      \
+    LK_CALL0_(lk_optuna_pruning_callback_with, lk_optuna_pruning_callback_options, __VA_ARGS__)
+lk_callback *lk_optuna_pruning_callback_with(const lk_optuna_pruning_callback_options *options);
+
 typedef struct lk_checkpoint_callback_options {
     size_t struct_size;
     const char *logdir; /* the run's */

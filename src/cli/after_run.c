@@ -54,6 +54,25 @@ static bool was_given(const char *name)
     return false;
 }
 
+void lki_print_command(FILE *out, const char *const *after, int count)
+{
+    print_word(out, words[0]);
+    for (int i = 0; i < count; i++) {
+        fputc(' ', out);
+        print_word(out, after[i]);
+    }
+}
+
+void lki_print_own_command(FILE *out, const char *without)
+{
+    bool takes_next;
+    for (int i = 0; i < word_count; i++) {
+        if (is_option(words[i], without, false, &takes_next)) continue;
+        if (i) fputc(' ', out);
+        print_word(out, words[i]);
+    }
+}
+
 /* The words of this run without those that contradict --autoresume. */
 static void print_own_words(FILE *out)
 {

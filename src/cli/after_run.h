@@ -4,8 +4,15 @@
 
 #include <lockstep/config.h>
 
+#include <stdio.h>
+
 /* The words of the command line, which outlive the run. Call it first. */
 void lki_remember_words(int count, char **words);
+
+/* A command line for a shell: the name by which the command was called, then these words; and the one that
+ * was given, without a flag. */
+void lki_print_command(FILE *out, const char *const *after, int count);
+void lki_print_own_command(FILE *out, const char *without);
 
 /* LOGDIR/checkpoints/NAME of a call of train; NULL if it has no logdir. The caller frees it. */
 char *lki_checkpoint_of_call(const lk_config *config, int call, const char *name);

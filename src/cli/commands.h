@@ -5,6 +5,7 @@
 #include "cli/options.h"
 
 extern const lki_command lki_command_run;
+extern const lki_command lki_command_tune;
 extern const lki_command lki_command_watch;
 extern const lki_command lki_command_evaluate;
 extern const lki_command lki_command_predict;

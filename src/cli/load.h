@@ -24,6 +24,9 @@ int lki_load_components(const char *expdir);
 /* The files merged in order, then the overrides. NULL after an error. */
 lk_config *lki_load_config(const char *command, const lki_config_options *options);
 
+/* run.c: copies the sources of the run's own components into each logdir, once a job. */
+lk_status lki_keep_code(const lk_config *config, const char *expdir);
+
 /* The exit code of a config that could not be built: its data may be at fault (1), otherwise it is (2). */
 int lki_build_exit_code(lk_status status);
 

@@ -272,7 +272,7 @@ static lk_status apply_launch(const run_options *options)
 }
 
 /* The sources of the run's own components go into each logdir, once a job. */
-static lk_status keep_code(const lk_config *config, const char *expdir)
+lk_status lki_keep_code(const lk_config *config, const char *expdir)
 {
     lki_role role;
     const lki_node *calls = lki_node_get(config->tree.root, "run");
@@ -346,7 +346,7 @@ static int run_config(const job *run, lk_status *status)
     lki_plan plan;
     int exit_code = LKI_EXIT_DONE;
     *status = lki_config_build(run->config, &plan);
-    if (!*status) *status = keep_code(run->config, run->expdir);
+    if (!*status) *status = lki_keep_code(run->config, run->expdir);
     plan.show = LK_SHOW_EPOCHS;
     if (*status)
         exit_code = lki_report(lki_build_exit_code(*status));

@@ -138,6 +138,8 @@ static lk_status visit_reference(lki_plan *plan, lki_node *node)
     char hint[160];
     node->attribute = NULL;
     LKI_TRY(lki_node_string(lki_node_get(node, "_var_"), "_var_", &text));
+    if (!strncmp(text, "trial.suggest_", 14))
+        return lki_fail_at(node->place, "_var_: %s is for `lockstep tune`", text);
     if (node->count > 1) {
         const lki_entry *other = &node->entries[!strcmp(node->entries[0].key, "_var_")];
         return lki_fail_at(other->place,

@@ -115,12 +115,21 @@ static lk_status check_call(const lki_object *call)
     return check_loader_keys(lki_object_argument(call, "estimator", 0));
 }
 
+/* `lockstep tune` takes the study out, and puts values in the place of what a trial suggests. */
+static lk_status check_no_study(const lki_node *root)
+{
+    const lki_node *study = lki_node_get(root, "study"), *target = lki_node_get(study, "_target_");
+    bool is_optuna = target && target->kind == LKI_NODE_SCALAR && !strncmp(target->text, "optuna.", 7);
+    return is_optuna ? lki_fail_at(study->place, "study: this config is for `lockstep tune`") : LK_OK;
+}
+
 lk_status lki_config_plan(lk_config *config, lki_plan *plan)
 {
     const lki_node *root = config->tree.root;
     *plan = (lki_plan){.tree = &config->tree};
     LKI_TRY(lki_components_offered());
     if (!root) return lki_fail(LK_ERR_CONFIG, "the config is empty");
+    LKI_TRY(check_no_study(root));
     LKI_TRY(lki_datasets_to_loaders(plan->tree));
     LKI_TRY(lki_plan_make(plan));
     const lki_node *runner = lki_node_get(root, "runner"), *run = lki_node_get(root, "run");

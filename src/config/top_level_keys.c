@@ -77,6 +77,11 @@ void lki_plan_note_top(const lki_plan *plan)
         const lki_entry *entry = &root->entries[i];
         lki_suggestion near = {.wanted = entry->key};
         if (!is_idle(plan->tree, entry)) continue;
+        if (!strcmp(entry->key, "tune")) {
+            lki_log(LKI_LOG_WARNING, "%s: \"tune\" has no effect here: it is for `lockstep tune`",
+                    lki_place_text(entry->place, place, sizeof place));
+            continue;
+        }
         lki_suggest_offer(&near, "runner");
         lki_suggest_offer(&near, "run");
         lki_log(LKI_LOG_WARNING, "%s: \"%s\" has no effect: nothing refers to it%s",

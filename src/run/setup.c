@@ -16,6 +16,7 @@
 #include "run/run_logdir.h"
 #include "run/same_run.h"
 #include "run/signals.h"
+#include "run/study_link.h"
 
 #include <lockstep/callback.h>
 
@@ -88,6 +89,8 @@ static lk_status add_default_callbacks(lk_runner *runner)
     if (run->evaluating && run->given.options.verbose && !has_callback(run, "Progress"))
         LKI_TRY(lki_run_add_callback(runner, lk_progress_callback()));
     if (run->evaluating) return LK_OK;
+    if (lki_study_joined() && !has_callback(run, "OptunaPruning"))
+        LKI_TRY(lki_run_add_callback(runner, lk_optuna_pruning_callback()));
     if (runner->optimizer && !has_callback(run, "Optimizer"))
         LKI_TRY(lki_run_add_callback(runner, lk_optimizer_callback()));
     if (runner->scheduler && !has_callback(run, "Scheduler"))

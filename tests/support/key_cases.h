@@ -25,7 +25,8 @@ typedef struct lkt_key_case {
     lkt_key_outcome outcome;
     const char *text;
     const char *watches; /* "settings": hparams.json is a result too; "memory": larger blocks than 128 KiB
-                            cannot be had; "failing": the config fails without the key too; NULL */
+                            cannot be had; "failing": the config fails without the key too; "study": the
+                            run is a trial of a study; NULL */
     const char *file;
     int line;
 } lkt_key_case;

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* nftw */
 #include "key_cases.h"
+#include "study.h"
 #include "times.h"
 
 #include "lktest.h"
@@ -7,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "estimator/estimator.h"
+#include "run/study_link.h"
 
 #include <lockstep/config.h>
 #include <lockstep/lockstep.h>
@@ -58,7 +60,7 @@ typedef struct job {
     const char *component;
     const char *const *further;
     const char *key, *value;
-    bool reads_settings, is_short_of_memory, has_terminal;
+    bool reads_settings, is_short_of_memory, has_terminal, is_trial;
 } job;
 
 typedef struct result {
@@ -97,6 +99,8 @@ static void run_job(const job *j, const char *place, int terminal)
     setenv("TERM", "xterm", 1);
     if (terminal >= 0) dup2(terminal, STDOUT_FILENO), dup2(terminal, STDERR_FILENO);
     lk_set_log_sink(lk_log_to_stderr, NULL);
+    if (j->is_trial)
+        lki_study_join(lkt_study_serve("study.txt", 0), (lki_study_metric){"valid", "loss", true});
     if (j->is_short_of_memory) lki_set_allocation_limit(128 << 10);
     lk_config *config = lk_config_create();
     lk_status status = configure(j, config);
@@ -349,6 +353,7 @@ static void try_case(const lkt_key_block *block, const lk_component *component, 
     j.reads_settings = watches(c, "settings");
     j.is_short_of_memory = watches(c, "memory");
     j.has_terminal = watches(c, "terminal");
+    j.is_trial = watches(c, "study");
     result base = base_of(&j, component, !c->further[0] && !c->watches, watches(c, "failing"));
     j.key = c->key;
     j.value = c->value;

@@ -2,8 +2,12 @@
  * into one. */
 #include "config/components/components.h"
 
+#include "base/arguments.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "callbacks/callbacks.h"
+#include "config/build.h"
+#include "config/registry.h"
 
 #include <lockstep/callback.h>
 
@@ -44,6 +48,29 @@ static lk_status build_periodic_loader(const lk_component *self, lk_args *args, 
     else
         *out = callback;
     return status;
+}
+
+/* `trial: {_var_: trial}`, as Catalyst's configs have it, is what happens anyhow. */
+static lk_status check_trial(lk_args *args)
+{
+    int index = lki_component_parameter_index(args->object->component, "trial");
+    const lki_node *trial = args->object->values[index], *name = lki_node_get(trial, "_var_");
+    if (lki_node_is_null(trial)) return LK_OK;
+    if (name && trial->count == 1 && lki_same_text(name->text, "trial")) return LK_OK;
+    return lki_fail_at(trial->place, "trial: expected {_var_: trial}: `lockstep tune` knows the trial");
+}
+
+static lk_status build_optuna_pruning(const lk_component *self, lk_args *args, void **out)
+{
+    bool given = lk_arg_given(args, "minimize"), minimize = lk_arg_bool(args, "minimize");
+    (void)self;
+    LKI_TRY(check_trial(args));
+    return lki_built(
+        lk_optuna_pruning_callback(.loader_key = lk_arg_string(args, "loader_key"),
+                                   .metric_key = lk_arg_string(args, "metric_key"),
+                                   .minimize = given && minimize, .maximize = given && !minimize,
+                                   .min_delta = lki_number_meant(lk_arg_float(args, "min_delta"))),
+        out);
 }
 
 static lk_status build_batch_overfit(const lk_component *self, lk_args *args, void **out)
@@ -219,6 +246,14 @@ static const lk_parameter ema_parameters[] = {LKI_FLOAT("decay", "0.999", "how l
 static const lk_parameter swa_parameters[] = {
     LKI_INT("swa_start", LKI_REQUIRED, "the first epoch that counts"), {0}};
 static const lk_parameter weight_decay_parameters[] = {LKI_FLOAT("rate", "5e-4", "how strongly"), {0}};
+static const lk_parameter optuna_pruning_parameters[] = {
+    LKI_STRING("loader_key", LKI_OPTIONAL, "the loader; that of the study's metric where left out"),
+    LKI_STRING("metric_key", LKI_OPTIONAL, "the metric; the study's where left out"),
+    LKI_BOOL("minimize", LKI_OPTIONAL, "less is better; as in the study where left out"),
+    LKI_FLOAT("min_delta", "1e-6", "how much better counts"),
+    LKI_TREE("trial", "{_var_: trial}, as in Catalyst"),
+    {0},
+};
 static const lk_parameter check_run_parameters[] = {
     LKI_INT("num_batch_steps", "3", "batches"), LKI_INT("num_epoch_steps", "3", "epochs"), {0}};
 
@@ -256,6 +291,8 @@ const lk_component lki_control_components[] = {
     LKI_PLAIN_CALLBACK("TerminateOnNaN", "Ends the run where a loss is not a number.",
                        lk_terminate_on_nan_callback),
     LKI_CALLBACK("CheckRun", "A few batches and epochs, to see whether it runs at all.", check_run),
+    LKI_CALLBACK("OptunaPruning", "In `lockstep tune`: reports each epoch, and ends a pruned trial.",
+                 optuna_pruning),
     {.name = "L1WeightDecay",
      .kind = LK_KIND_CALLBACK,
      .help = "Adds the sum of the weights' sizes to the loss.",
