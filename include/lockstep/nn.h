@@ -763,9 +763,14 @@ lk_status lk_init_orthogonal(lk_param *param, double gain);
 typedef struct lk_criterion lk_criterion;
 /* Computes a loss from two values. */
 typedef lk_value *(*lk_criterion_function)(lk_value *prediction, lk_value *target, void *context);
+/* Computes a loss from several values. */
+typedef lk_value *(*lk_criterion_call_function)(lk_value *const *inputs, int count, void *context);
 
 /* Records the loss and returns it. Returns NULL if an argument is NULL or an op fails. */
 lk_value *lk_criterion_forward(lk_criterion *criterion, lk_value *prediction, lk_value *target);
+/* The same for a loss of several values, in the order of the arguments of PyTorch's forward:
+ * lk_criterion_call(triplet, LK_VALUES(anchor, positive, negative)). Any other loss takes two. */
+lk_value *lk_criterion_call(lk_criterion *criterion, lk_value *const *inputs, int count);
 /* Frees the criterion. NULL is allowed. */
 void lk_criterion_free(lk_criterion *criterion);
 const char *lk_criterion_type(const lk_criterion *criterion);
@@ -864,12 +869,78 @@ typedef struct lk_multi_margin_loss_options {
 lk_criterion *lk_multi_margin_loss_with(const lk_multi_margin_loss_options *options);
 lk_criterion *lk_multi_label_soft_margin_loss_with(const lk_multi_margin_loss_options *options);
 
+/* ---- losses of several values, for lk_criterion_call and the keys of a criterion callback ---- */
+
+typedef struct lk_triplet_margin_loss_options {
+    size_t struct_size;
+    double margin; /* 1 */
+    double p;      /* of the distance; 2; at least 0, or INFINITY */
+    double eps;    /* 1e-6; added to the differences */
+    bool swap;     /* the negative's distance to the positive counts if it is smaller */
+    lk_reduction reduction;
+} lk_triplet_margin_loss_options;
+/* max(0, d(anchor, positive) - d(anchor, negative) + margin) of three values of one shape (N, D)
+ * or (D). */
+#define lk_triplet_margin_loss(...)                                                                          \
+    LK_CALL0_(lk_triplet_margin_loss_with, lk_triplet_margin_loss_options, __VA_ARGS__)
+lk_criterion *lk_triplet_margin_loss_with(const lk_triplet_margin_loss_options *options);
+
+typedef struct lk_pair_loss_options {
+    size_t struct_size;
+    double margin; /* 0 */
+    lk_reduction reduction;
+} lk_pair_loss_options;
+/* Take x1, x2 and a target of 1 and -1: the cosine of two embeddings, (N, D) or (D), against "alike"
+ * or "not alike"; and two scores of one shape, of which the first must be larger (1) or smaller. */
+#define lk_cosine_embedding_loss(...)                                                                        \
+    LK_CALL0_(lk_cosine_embedding_loss_with, lk_pair_loss_options, __VA_ARGS__)
+#define lk_margin_ranking_loss(...) LK_CALL0_(lk_margin_ranking_loss_with, lk_pair_loss_options, __VA_ARGS__)
+lk_criterion *lk_cosine_embedding_loss_with(const lk_pair_loss_options *options);
+lk_criterion *lk_margin_ranking_loss_with(const lk_pair_loss_options *options);
+
+typedef struct lk_gaussian_nll_loss_options {
+    size_t struct_size;
+    bool full;  /* with the constant log(2 pi) / 2 */
+    double eps; /* 1e-6; the smallest variance */
+    lk_reduction reduction;
+} lk_gaussian_nll_loss_options;
+/* Takes the prediction, the target and the variance: of the prediction's shape, or with 1 in the
+ * place of its last axis, or without that axis. */
+#define lk_gaussian_nll_loss(...)                                                                            \
+    LK_CALL0_(lk_gaussian_nll_loss_with, lk_gaussian_nll_loss_options, __VA_ARGS__)
+lk_criterion *lk_gaussian_nll_loss_with(const lk_gaussian_nll_loss_options *options);
+
+typedef struct lk_ctc_loss_options {
+    size_t struct_size;
+    int64_t blank; /* 0: the class that stands for nothing */
+    lk_reduction reduction;
+    bool zero_infinity; /* a target that is too long for its input costs 0 instead of infinity */
+} lk_ctc_loss_options;
+/* Takes log-probabilities (T, N, C), i64 targets (N, S), or (sum of the target lengths) one after
+ * the other, and the i64 lengths of inputs and targets, (N) each; or all of them without N. The mean
+ * divides each loss by the length of its target first. The graph grows with T. */
+#define lk_ctc_loss(...) LK_CALL0_(lk_ctc_loss_with, lk_ctc_loss_options, __VA_ARGS__)
+lk_criterion *lk_ctc_loss_with(const lk_ctc_loss_options *options);
+
+typedef struct lk_multi_label_margin_loss_options {
+    size_t struct_size;
+    lk_reduction reduction;
+} lk_multi_label_margin_loss_options;
+/* Two values: scores (N, C) or (C), and i64 classes of the same shape, of which those before the
+ * first -1 count. Each of them must win against each other class by 1. */
+#define lk_multi_label_margin_loss(...)                                                                      \
+    LK_CALL0_(lk_multi_label_margin_loss_with, lk_multi_label_margin_loss_options, __VA_ARGS__)
+lk_criterion *lk_multi_label_margin_loss_with(const lk_multi_label_margin_loss_options *options);
+
 typedef struct lk_custom_criterion_options {
     size_t struct_size;
     const char *type; /* "Custom" */
     lk_criterion_function forward;
     void *context;
     void (*free_context)(void *context); /* optional; also called if the constructor fails */
+    /* Instead of `forward`, for several values; how many it takes, 0 for any number. */
+    lk_criterion_call_function call;
+    int inputs;
 } lk_custom_criterion_options;
 /* A loss of your own: a C function over values. */
 #define lk_custom_criterion(...) LK_CALL0_(lk_custom_criterion_with, lk_custom_criterion_options, __VA_ARGS__)

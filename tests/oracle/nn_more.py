@@ -111,6 +111,68 @@ LOSSES = [
 ]
 
 
+def of_parts(count, make, variance=None):
+    """A loss of several values, of what the prediction holds along its first axis; test_criterion.c has the same."""
+    def loss_of(x, target):
+        parts = list(x.unbind(0))
+        criterion = make()
+        if count == 3:
+            return criterion(*parts)
+        if variance:
+            return criterion(parts[0], target, variance(parts[1]))
+        return criterion(*parts, target)
+    return lambda: loss_of
+
+
+def ctc(**options):
+    """The last two columns of the target are the lengths."""
+    def loss_of(x, target):
+        labels = target[..., :-2]
+        lengths, counts = target[..., -2], target[..., -1]
+        if options.get("flat"):
+            labels = torch.cat([row[:n] for row, n in zip(labels, counts)])
+        return nn.CTCLoss(**{k: v for k, v in options.items() if k != "flat"})(x, labels, lengths, counts)
+    return lambda: loss_of
+
+
+def rows(*numbers):
+    return lambda _: torch.tensor(numbers)
+
+
+pair_signs = floats(6, f=lambda t: t.sign())
+nothing = floats(1)
+paths = rows([1, 2, 2, 7, 3], [3, 1, 4, 5, 3], [2, 2, 2, 6, 2], [1, 1, 1, 7, 0])  # 3 labels, input length, target length
+log_softmax = lambda: nn.LogSoftmax(2)  # noqa: E731
+SEVERAL = [
+    ("triplet", nn.Identity, of_parts(3, lambda: nn.TripletMarginLoss()), (3, 6, 5), nothing),
+    ("triplet_options", nn.Identity,
+     of_parts(3, lambda: nn.TripletMarginLoss(margin=0.4, p=1, eps=1e-3, swap=True, reduction="sum")), (3, 6, 5), nothing),
+    ("triplet_single", nn.Identity, of_parts(3, lambda: nn.TripletMarginLoss(margin=3, p=3, reduction="none")), (3, 5), nothing),
+    ("cosine_embedding", nn.Identity, of_parts(2, lambda: nn.CosineEmbeddingLoss()), (2, 6, 5), pair_signs),
+    ("cosine_embedding_options", nn.Identity,
+     of_parts(2, lambda: nn.CosineEmbeddingLoss(margin=-0.3, reduction="sum")), (2, 6, 5), pair_signs),
+    ("margin_ranking", nn.Identity, of_parts(2, lambda: nn.MarginRankingLoss()), (2, 6), pair_signs),
+    ("margin_ranking_options", nn.Identity,
+     of_parts(2, lambda: nn.MarginRankingLoss(margin=0.5, reduction="none")), (2, 6), pair_signs),
+    ("gaussian_nll", nn.Identity, of_parts(2, lambda: nn.GaussianNLLLoss(), torch.exp), (2, 6, 3), floats(6, 3)),
+    ("gaussian_nll_options", nn.Identity,
+     of_parts(2, lambda: nn.GaussianNLLLoss(full=True, eps=0.5, reduction="sum"), lambda t: t.exp().mean(1)), (2, 6, 3),
+     floats(6, 3)),
+    ("gaussian_nll_column", nn.Identity,
+     of_parts(2, lambda: nn.GaussianNLLLoss(reduction="none"), lambda t: t.exp().mean(1, keepdim=True)), (2, 6, 3), floats(6, 3)),
+    ("multi_label_margin", nn.Identity, lambda: nn.MultiLabelMarginLoss(), (3, 4), rows([3, 0, -1, 1], [2, 1, 0, -1], [-1, 2, 2, 2])),
+    ("multi_label_margin_none", nn.Identity, lambda: nn.MultiLabelMarginLoss(reduction="none"), (2, 4), rows([3, 0, -1, 1], [2, 1, 0, 3])),
+    ("multi_label_margin_single", nn.Identity, lambda: nn.MultiLabelMarginLoss(reduction="sum"), (4,), rows(2, 1, -1, 0)),
+    ("ctc", log_softmax, ctc(), (7, 4, 5), paths),
+    ("ctc_sum", log_softmax, ctc(reduction="sum"), (7, 4, 5), paths),
+    ("ctc_none", log_softmax, ctc(reduction="none", blank=4), (7, 2, 5), rows([1, 2, 2, 7, 3], [3, 1, 0, 6, 2])),
+    ("ctc_flat", log_softmax, ctc(flat=True), (7, 4, 5), paths),
+    ("ctc_too_long", log_softmax, ctc(zero_infinity=True), (4, 2, 5), rows([1, 2, 2, 3, 3], [3, 1, 4, 4, 2])),
+    ("ctc_raw", nn.Identity, ctc(reduction="sum"), (7, 4, 5), paths),
+    ("ctc_single", lambda: nn.LogSoftmax(1), ctc(), (7, 5), rows(1, 2, 2, 7, 3)),
+]
+
+
 def main():
     folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden")
     assert torch.__version__.startswith("1.13"), "the oracle is PyTorch 1.13, not " + torch.__version__
@@ -119,7 +181,7 @@ def main():
         layer(golden, *case)
     golden.write(os.path.join(folder, "nn/more_layers.lkg"))
     golden = Golden()
-    for case in LOSSES:
+    for case in LOSSES + SEVERAL:
         loss(golden, *case)
     golden.write(os.path.join(folder, "nn/more_losses.lkg"))
 
