@@ -395,6 +395,7 @@ typedef struct lk_embedding_options {
     /* A row that is zero and is not trained; none. A whole number; negative ones count from the
      * end. */
     double padding_idx;
+    bool scale_grad_by_freq; /* divides a row's gradient by how often the batch has it */
 } lk_embedding_options;
 /* Maps i64 indices of any shape to rows of `dim` numbers, which are a new last axis. */
 #define lk_embedding(...) LK_CALL2_(lk_embedding_with, lk_embedding_options, __VA_ARGS__, )
@@ -720,6 +721,107 @@ typedef struct lk_recurrent_forward_options {
     LK_CALL2_(lk_recurrent_forward_with, lk_recurrent_forward_options, __VA_ARGS__, )
 lk_value *lk_recurrent_forward_with(lk_module *module, lk_value *x,
                                     const lk_recurrent_forward_options *options);
+
+/* ---- patches, responses and noise ---- */
+
+/* One number, or one per spatial axis in the array, as in lk_conv_options; there are two axes. */
+typedef struct lk_unfold_options {
+    size_t struct_size;
+    int64_t dilation, dilations[3]; /* 1 */
+    int64_t padding, paddings[3];   /* 0 */
+    int64_t stride, strides[3];     /* 1 */
+    int64_t kernels[3];             /* instead of `kernel` */
+    int64_t output_sizes[3];        /* of lk_fold: instead of `output_size` */
+} lk_unfold_options;
+/* (N, C, H, W) to (N, C k k, L): the patches that a convolution looks at, one per column; and back,
+ * where patches that overlap are added. */
+#define lk_unfold(...) LK_CALL1_(lk_unfold_with, lk_unfold_options, __VA_ARGS__, )
+#define lk_fold(...)   LK_CALL2_(lk_fold_with, lk_unfold_options, __VA_ARGS__, )
+lk_module *lk_unfold_with(int64_t kernel, const lk_unfold_options *options);
+lk_module *lk_fold_with(int64_t output_size, int64_t kernel, const lk_unfold_options *options);
+
+/* Channels of `groups` groups take turns: (N, g c, ...) as (N, c g, ...). */
+lk_module *lk_channel_shuffle(int64_t groups);
+/* Softmax over the channels of (N, C, H, W) or (C, H, W). */
+lk_module *lk_softmax2d(void);
+
+typedef struct lk_local_response_norm_options {
+    size_t struct_size;
+    double alpha; /* 1e-4 */
+    double beta;  /* 0.75 */
+    double k;     /* 1 */
+} lk_local_response_norm_options;
+/* x / (k + alpha mean of x^2 over `size` neighbouring channels)^beta */
+#define lk_local_response_norm(...)                                                                          \
+    LK_CALL1_(lk_local_response_norm_with, lk_local_response_norm_options, __VA_ARGS__, )
+lk_module *lk_local_response_norm_with(int64_t size, const lk_local_response_norm_options *options);
+
+typedef struct lk_lp_pool_options {
+    size_t struct_size;
+    int64_t stride, strides[3]; /* the kernel size */
+    int64_t kernels[3];         /* instead of `kernel` */
+    bool ceil_mode;
+} lk_lp_pool_options;
+/* The p-th root of the sum of x^p over windows. As in PyTorch, a window whose sum is not above 0
+ * gives 0, and its gradient is not a number unless p is 1. */
+#define lk_lp_pool1d(...) LK_CALL2_(lk_lp_pool1d_with, lk_lp_pool_options, __VA_ARGS__, )
+#define lk_lp_pool2d(...) LK_CALL2_(lk_lp_pool2d_with, lk_lp_pool_options, __VA_ARGS__, )
+lk_module *lk_lp_pool1d_with(double norm_type, int64_t kernel, const lk_lp_pool_options *options);
+lk_module *lk_lp_pool2d_with(double norm_type, int64_t kernel, const lk_lp_pool_options *options);
+
+/* Dropout that keeps the mean and the variance of what SELU gives: of elements, and of whole
+ * channels. */
+#define lk_alpha_dropout(...) LK_CALL0_(lk_alpha_dropout_with, lk_dropout_options, __VA_ARGS__)
+#define lk_feature_alpha_dropout(...)                                                                        \
+    LK_CALL0_(lk_feature_alpha_dropout_with, lk_dropout_options, __VA_ARGS__)
+lk_module *lk_alpha_dropout_with(const lk_dropout_options *options);
+lk_module *lk_feature_alpha_dropout_with(const lk_dropout_options *options);
+
+typedef struct lk_rrelu_options {
+    size_t struct_size;
+    double lower, upper; /* 1 / 8, 1 / 3 */
+} lk_rrelu_options;
+/* A leaky ReLU whose slope is drawn for each element in training, and is the middle in evaluation.
+ * The draws differ from PyTorch's, which draws none for elements above 0. */
+#define lk_rrelu(...) LK_CALL0_(lk_rrelu_with, lk_rrelu_options, __VA_ARGS__)
+lk_module *lk_rrelu_with(const lk_rrelu_options *options);
+
+/* ---- two inputs: lk_module_call, or a node of a graph ---- */
+
+typedef struct lk_similarity_options {
+    size_t struct_size;
+    double dim;   /* of the cosine: the axis; 1; a whole number */
+    double p;     /* of the distance: 2; at least 0, or INFINITY */
+    double eps;   /* of the cosine 1e-8, of the distance 1e-6 */
+    bool keepdim; /* of the distance */
+} lk_similarity_options;
+/* Take x1 and x2, which broadcast: the cosine along an axis, and |x1 - x2 + eps|_p along the last. */
+#define lk_cosine_similarity(...) LK_CALL0_(lk_cosine_similarity_with, lk_similarity_options, __VA_ARGS__)
+#define lk_pairwise_distance(...) LK_CALL0_(lk_pairwise_distance_with, lk_similarity_options, __VA_ARGS__)
+lk_module *lk_cosine_similarity_with(const lk_similarity_options *options);
+lk_module *lk_pairwise_distance_with(const lk_similarity_options *options);
+
+/* Takes x1 (..., in1) and x2 (..., in2): y_k = x1 W_k x2 + b_k. */
+#define lk_bilinear(...) LK_CALL3_(lk_bilinear_with, lk_linear_options, __VA_ARGS__, )
+lk_module *lk_bilinear_with(int64_t in1_features, int64_t in2_features, int64_t out_features,
+                            const lk_linear_options *options);
+
+typedef enum lk_bag_mode { LK_BAG_MEAN, LK_BAG_SUM, LK_BAG_MAX } lk_bag_mode;
+
+typedef struct lk_embedding_bag_options {
+    size_t struct_size;
+    lk_bag_mode mode; /* mean */
+    /* A row that does not count and is not trained; none. A whole number; negative ones count from
+     * the end. */
+    double padding_idx;
+    bool include_last_offset; /* the last offset is the end of the last bag */
+    bool scale_grad_by_freq;  /* as in lk_embedding_options; not with LK_BAG_MAX */
+} lk_embedding_bag_options;
+/* Takes input, offsets and per_sample_weights: the rows of each bag as one. The bags are the rows of
+ * i64 (B, n), or parts of i64 (n) that begin at i64 offsets (B). The weights, of the input's shape,
+ * are for sums alone. A bag without a row that counts gives 0. */
+#define lk_embedding_bag(...) LK_CALL2_(lk_embedding_bag_with, lk_embedding_bag_options, __VA_ARGS__, )
+lk_module *lk_embedding_bag_with(int64_t count, int64_t dim, const lk_embedding_bag_options *options);
 
 /* ---- initialisers: as torch.nn.init, from the default generator ---- */
 

@@ -12,13 +12,14 @@
 
 /* The library's own components, a table a file; each ends with a NULL name. */
 static const lk_component *const tables[] = {
-    lki_module_components,    lki_transformer_components, lki_more_module_components,
-    lki_node_components,      lki_zoo_components,         lki_window_components,
-    lki_criterion_components, lki_contrib_components,     lki_optimizer_components,
-    lki_scheduler_components, lki_data_components,        lki_sampler_components,
-    lki_file_components,      lki_transform_components,   lki_metric_components,
-    lki_callback_components,  lki_control_components,     lki_function_components,
-    lki_run_components,       lki_call_components,        lki_contrib_loss_components,
+    lki_module_components,       lki_transformer_components, lki_more_module_components,
+    lki_rest_module_components,  lki_node_components,        lki_zoo_components,
+    lki_window_components,       lki_criterion_components,   lki_contrib_components,
+    lki_optimizer_components,    lki_scheduler_components,   lki_data_components,
+    lki_sampler_components,      lki_file_components,        lki_transform_components,
+    lki_metric_components,       lki_callback_components,    lki_control_components,
+    lki_function_components,     lki_run_components,         lki_call_components,
+    lki_contrib_loss_components,
 };
 
 static void free_module(void *object)

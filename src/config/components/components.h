@@ -117,6 +117,7 @@ extern const lk_component lki_window_components[];
 extern const lk_component lki_node_components[];
 extern const lk_component lki_zoo_components[];
 extern const lk_component lki_more_module_components[];
+extern const lk_component lki_rest_module_components[];
 extern const lk_component lki_criterion_components[];
 extern const lk_component lki_contrib_components[];
 extern const lk_component lki_contrib_loss_components[];

@@ -114,7 +114,8 @@ static lk_status build_embedding(const lk_component *self, lk_args *args, void *
     double padding =
         lk_arg_given(args, "padding_idx") ? lki_number_meant(lk_arg_int(args, "padding_idx")) : 0;
     return lki_built(lk_embedding(lk_arg_int64(args, "num_embeddings"), lk_arg_int64(args, "embedding_dim"),
-                                  .padding_idx = padding),
+                                  .padding_idx = padding,
+                                  .scale_grad_by_freq = lk_arg_bool(args, "scale_grad_by_freq")),
                      out);
 }
 
@@ -281,6 +282,10 @@ static const lk_parameter embedding_parameters[] = {
     LKI_INT("num_embeddings", LKI_REQUIRED, "how many vectors there are"),
     LKI_INT("embedding_dim", LKI_REQUIRED, "the size of a vector"),
     LKI_INT("padding_idx", LKI_OPTIONAL, "the vector that stays zero"),
+    LKI_REFUSED("max_norm", NULL, "leave it out: no forward pass changes weights"),
+    LKI_REFUSED("norm_type", "2", "leave it out: it belongs to max_norm"),
+    LKI_BOOL("scale_grad_by_freq", "false", "divide a vector's gradient by how often the batch has it"),
+    LKI_NO_EFFECT("sparse", "false", "gradients are dense"),
     {0},
 };
 static const lk_parameter flatten_parameters[] = {
