@@ -308,6 +308,9 @@ typedef struct lk_batch_norm_options {
     double momentum; /* 0.1 */
     bool no_affine;
     bool no_track_running_stats; /* PyTorch's track_running_stats=False */
+    /* PyTorch's momentum=None: the running values are the mean of those of all batches. Not with
+     * sync_batch_norm. */
+    bool cumulative;
 } lk_batch_norm_options;
 #define lk_batch_norm1d(...) LK_CALL1_(lk_batch_norm1d_with, lk_batch_norm_options, __VA_ARGS__, )
 #define lk_batch_norm2d(...) LK_CALL1_(lk_batch_norm2d_with, lk_batch_norm_options, __VA_ARGS__, )
@@ -469,8 +472,10 @@ typedef struct lk_instance_norm_options {
     size_t struct_size;
     double eps; /* 1e-5 */
     bool affine;
+    bool track_running_stats; /* evaluate by running values, which are means over the samples */
+    double momentum;          /* of the running values; 0.1 */
 } lk_instance_norm_options;
-/* By the statistics of each sample, also in evaluation: PyTorch's track_running_stats=False. */
+/* By the statistics of each sample, in evaluation too unless it tracks running ones. */
 #define lk_instance_norm1d(...) LK_CALL1_(lk_instance_norm1d_with, lk_instance_norm_options, __VA_ARGS__, )
 #define lk_instance_norm2d(...) LK_CALL1_(lk_instance_norm2d_with, lk_instance_norm_options, __VA_ARGS__, )
 #define lk_instance_norm3d(...) LK_CALL1_(lk_instance_norm3d_with, lk_instance_norm_options, __VA_ARGS__, )

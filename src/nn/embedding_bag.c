@@ -15,8 +15,8 @@ typedef struct bag {
     bool include_last;
 } bag;
 
-/* What is put into bags: n rows (n, D), the share of each (n), and the bag of each, i64 (n). With `ids` NULL the
- * bags are the rows of (B, n), and there is an axis B before n. */
+/* What is put into bags: n rows (n, D), the share of each (n), and the bag of each, i64 (n). With `ids` NULL
+ * the bags are the rows of (B, n), and there is an axis B before n. */
 typedef struct contents {
     lk_value *rows, *counts, *ids;
     int64_t bags;
@@ -38,8 +38,7 @@ static lk_value *counting(const bag *own, lk_value *index, lk_value *offsets, lk
     lk_graph *graph = lk_value_graph(index);
     lk_value *counts = lk_op_ones(graph, lk_value_shape(index), dtype);
     if (own->lookup.padding_index >= 0) {
-        lk_value *padding =
-            lk_op_full(graph, lk_scalar_shape(), (double)own->lookup.padding_index, LK_I64);
+        lk_value *padding = lk_op_full(graph, lk_scalar_shape(), (double)own->lookup.padding_index, LK_I64);
         counts = lk_op_cast(lk_op_not_equal(index, padding), dtype);
     }
     if (offsets && own->include_last) {
@@ -143,8 +142,8 @@ lk_module *lk_embedding_bag_with(int64_t count, int64_t dim, const lk_embedding_
     if (options.mode == LK_BAG_MAX && options.scale_grad_by_freq)
         return lki_fail_null(LK_ERR_INVALID, "EmbeddingBag: scale_grad_by_freq: not with the mode max");
     if (lki_lookup_read(&own.lookup, "EmbeddingBag", options.padding_idx, count)) return NULL;
-    lk_module *module =
-        lki_module_of_named("EmbeddingBag", bag_call, "input offsets per_sample_weights", 1, &own, sizeof own);
+    lk_module *module = lki_module_of_named("EmbeddingBag", bag_call, "input offsets per_sample_weights", 1,
+                                            &own, sizeof own);
     lki_lookup_add_table(module, &own.lookup, count, dim);
     return lki_module_checked(module);
 }

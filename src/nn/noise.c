@@ -17,8 +17,8 @@ typedef struct alpha_dropout {
     bool of_channels;
 } alpha_dropout;
 
-/* a (x mask - limit (1 - mask)) + a limit p: what is dropped becomes SELU's limit, and then all are scaled so that
- * mean and variance stay. As in PyTorch, p = 0 and p = 1 draw no numbers. */
+/* a (x mask - limit (1 - mask)) + a limit p: what is dropped becomes SELU's limit, and then all are scaled so
+ * that mean and variance stay. As in PyTorch, p = 0 and p = 1 draw no numbers. */
 static lk_value *alpha_dropout_forward(lk_module *module, lk_value *x)
 {
     const alpha_dropout *own = module->context;

@@ -37,7 +37,8 @@ static lk_status cosine_call(lk_module *module, lk_value *const *inputs, int cou
     }
     int axis = lki_normal_axis((int)own->dim, common.rank);
     if (axis < 0) {
-        lki_graph_fail(graph, LK_ERR_RANGE, "dim: %s has no axis %lld", LKI_SHOW(common), (long long)own->dim);
+        lki_graph_fail(graph, LK_ERR_RANGE, "dim: %s has no axis %lld", LKI_SHOW(common),
+                       (long long)own->dim);
         return LK_ERR_RANGE;
     }
     lk_value *a = lk_op_expand(inputs[0], common), *b = lk_op_expand(inputs[1], common);
@@ -99,7 +100,8 @@ static lk_status bilinear_call(lk_module *module, lk_value *const *inputs, int c
              *bias = lki_module_value(module, inputs[0], "bias");
     lk_shape w = lk_value_shape(weight), a = lk_value_shape(inputs[0]), b = lk_value_shape(inputs[1]);
     (void)count, (void)output_count;
-    bool fits = a.rank == b.rank && a.rank >= 1 && a.dim[a.rank - 1] == w.dim[1] && b.dim[a.rank - 1] == w.dim[2];
+    bool fits =
+        a.rank == b.rank && a.rank >= 1 && a.dim[a.rank - 1] == w.dim[1] && b.dim[a.rank - 1] == w.dim[2];
     for (int i = 0; fits && i < a.rank - 1; i++) fits = a.dim[i] == b.dim[i];
     if (!fits) {
         lki_graph_fail(lk_value_graph(inputs[0]), LK_ERR_SHAPE,

@@ -1,5 +1,5 @@
-/* Patches of pictures as columns, and columns added up to pictures. Both use one list: which place of the padded
- * picture each element of a column is. */
+/* Patches of pictures as columns, and columns added up to pictures. Both use one list: which place of the
+ * padded picture each element of a column is. */
 #include "nn/window_options.h"
 
 #include "base/status.h"
@@ -81,8 +81,7 @@ static lk_value *fold_forward(lk_module *module, lk_value *x)
                               (long long)own->size[1], LKI_SHOW(shape));
     int64_t samples = last == 2 ? shape.dim[0] : 1, channels = shape.dim[last - 1] / cells;
     int64_t height = own->size[0] + 2 * own->padding[0], width = own->size[1] + 2 * own->padding[1];
-    lk_value *picture =
-        lk_op_zeros(graph, LK_SHAPE(samples * channels, height * width), lk_value_dtype(x));
+    lk_value *picture = lk_op_zeros(graph, LK_SHAPE(samples * channels, height * width), lk_value_dtype(x));
     x = lk_op_reshape(x, LK_SHAPE(samples * channels, cells * columns));
     x = lk_op_index_add(picture, 1, list_places(graph, own, own->size, count), x);
     x = lk_op_reshape(x, LK_SHAPE(samples, channels, height, width));

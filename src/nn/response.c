@@ -25,7 +25,8 @@ static lk_value *response_forward(lk_module *module, lk_value *x)
     int64_t before[LK_MAX_DIMS] = {0, 0, own->size / 2}, after[LK_MAX_DIMS] = {0, 0, (own->size - 1) / 2};
     int64_t rest = 1;
     for (int i = 2; i < shape.rank; i++) rest *= shape.dim[i];
-    lk_window window = {.rank = 2, .groups = 1, .kernel = {own->size, 1}, .stride = {1, 1}, .dilation = {1, 1}};
+    lk_window window = {
+        .rank = 2, .groups = 1, .kernel = {own->size, 1}, .stride = {1, 1}, .dilation = {1, 1}};
     lk_value *squares = lk_op_reshape(lk_op_mul(x, x), LK_SHAPE(shape.dim[0], 1, shape.dim[1], rest));
     squares = lk_op_avg_pool(lk_op_pad(squares, before, after, LK_PAD_CONSTANT, 0), window);
     lk_value *divisor = lk_op_add_scalar(lk_op_mul_scalar(squares, own->alpha), own->k);

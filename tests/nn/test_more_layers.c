@@ -157,6 +157,10 @@ static lk_module *evaluated(lk_module *inner)
     X(instance_norm1d, lk_instance_norm1d(4)) \
     X(instance_norm2d, lk_instance_norm2d(4, .affine = true)) \
     X(instance_norm3d, lk_instance_norm3d(4, .eps = 1e-3)) \
+    X(instance_norm1d_running, lk_instance_norm1d(4, .track_running_stats = true)) \
+    X(instance_norm2d_running, lk_instance_norm2d(4, .momentum = 0.3, .affine = true, .track_running_stats = true)) \
+    X(batch_norm2d_cumulative, lk_batch_norm2d(4, .cumulative = true)) \
+    X(batch_norm1d_cumulative, lk_batch_norm1d(6, .cumulative = true, .no_affine = true)) \
     X(instance_norm1d_unbatched, lk_instance_norm1d(4)) \
     X(dropout1d, lk_dropout1d()) \
     X(dropout1d_unbatched, lk_dropout1d()) \
@@ -228,6 +232,10 @@ static void bad_arguments(void **state)
     lkt_contains(lk_error(), "InstanceNorm2d: expected at least 1 feature, found 0");
     assert_null(lk_instance_norm1d(3, .eps = -1));
     lkt_contains(lk_error(), "InstanceNorm1d: eps");
+    assert_null(lk_instance_norm1d(3, .momentum = 0.3));
+    lkt_contains(lk_error(), "InstanceNorm1d: momentum is for track_running_stats");
+    assert_null(lk_batch_norm1d(3, .momentum = 0.3, .cumulative = true));
+    lkt_contains(lk_error(), "BatchNorm1d: cumulative stands instead of a momentum");
     assert_null(lk_dropout3d(.p = 2));
     lkt_contains(lk_error(), "Dropout3d: p: expected a probability, found 2");
     assert_null(lk_adaptive_max_pool1d(-1));

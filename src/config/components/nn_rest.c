@@ -95,8 +95,7 @@ static lk_status build_upsampling(const lk_component *self, lk_args *args, void 
     options.mode = is_linear ? LK_UPSAMPLE_LINEAR : LK_UPSAMPLE_NEAREST;
     if (lk_arg_given(args, "size")) LKI_TRY(read_pair(args, "size", 2, 1, options.sizes));
     int count = lk_arg_given(args, "scale_factor") ? lk_arg_count(args, "scale_factor") : 0;
-    if (count > 2)
-        return lki_fail(LK_ERR_CONFIG, "scale_factor: expected 1 or 2 numbers, found %d", count);
+    if (count > 2) return lki_fail(LK_ERR_CONFIG, "scale_factor: expected 1 or 2 numbers, found %d", count);
     for (int i = 0; i < 2 && count; i++)
         options.scale_factors[i] = lk_arg_float_at(args, "scale_factor", count > 1 ? i : 0);
     return lki_built(lk_upsample_with(&options), out);
@@ -137,7 +136,8 @@ static lk_status build_embedding_bag(const lk_component *self, lk_args *args, vo
     return lki_built(
         lk_embedding_bag(lk_arg_int64(args, "num_embeddings"), lk_arg_int64(args, "embedding_dim"),
                          .mode = (lk_bag_mode)lki_choice_index(bag_modes, lk_arg_string(args, "mode")),
-                         .padding_idx = padding, .scale_grad_by_freq = lk_arg_bool(args, "scale_grad_by_freq"),
+                         .padding_idx = padding,
+                         .scale_grad_by_freq = lk_arg_bool(args, "scale_grad_by_freq"),
                          .include_last_offset = lk_arg_bool(args, "include_last_offset")),
         out);
 }
@@ -211,9 +211,9 @@ static const lk_parameter embedding_bag_parameters[] = {
 
 #define MODULE(name_, help_)                                                                                 \
     .name = name_, .aliases = "torch.nn." name_, .kind = LK_KIND_MODULE, .help = help_
-#define WITH(name_, table_, function_, help_)                                                                   \
+#define WITH(name_, table_, function_, help_)                                                                \
     {                                                                                                        \
-        MODULE(name_, help_), .parameters = table_##_parameters, .build = build_##function_                    \
+        MODULE(name_, help_), .parameters = table_##_parameters, .build = build_##function_                  \
     }
 #define LP_POOL(axes_, what_)                                                                                \
     {                                                                                                        \

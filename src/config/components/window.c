@@ -16,8 +16,9 @@ static lk_status read_axes(lk_args *args, const char *name, int axes, int minimu
     if (count > 1 && count != axes)
         return lki_fail(LK_ERR_CONFIG, "%s: expected 1 or %d numbers, found %d", name, axes, count);
     for (int i = 0; i < count; i++) {
-        int value = lk_arg_int_at(args, name, i);
-        if (value < minimum)
+        bool is_null = lk_arg_is_null_at(args, name, i);
+        int value = is_null ? 0 : lk_arg_int_at(args, name, i);
+        if (value < minimum && !is_null)
             return lki_fail(LK_ERR_CONFIG, "%s: expected at least %d, found %d", name, minimum, value);
         if (count > 1)
             each[i] = value;
@@ -181,7 +182,8 @@ static const lk_parameter avg_pool1d_parameters[] = {
     {0},
 };
 static const lk_parameter adaptive_parameters[] = {
-    LKI_INTS("output_size", LKI_REQUIRED, "the size of the output: one, or one per spatial axis"),
+    LKI_INTS_OR_NULL("output_size", LKI_REQUIRED,
+                     "the size of the output: one, or one per spatial axis; null keeps the input's"),
     {0},
 };
 static const lk_parameter upsample_parameters[] = {
