@@ -293,7 +293,7 @@ typedef struct lk_upsample_options {
     double scale_factor, scale_factors[3];
     int64_t size, sizes[3];
     lk_upsample_mode mode; /* nearest */
-    bool align_corners;    /* linear mode */
+    bool align_corners;    /* linear mode and bicubic */
     /* Number of spatial axes that the input must have: 2 is PyTorch's bilinear. 0: any. */
     int axes;
 } lk_upsample_options;

@@ -110,6 +110,11 @@ static lk_module *evaluated(lk_module *inner)
     X(lp_pool2d_options, lk_lp_pool2d(4, 0, .kernels = {3, 2}, .strides = {2, 1}, .ceil_mode = true)) \
     X(upsampling_nearest2d, lk_upsample(.scale_factor = 2, .axes = 2)) \
     X(upsampling_bilinear2d, lk_upsample(.sizes = {9, 11}, .mode = LK_UPSAMPLE_LINEAR, .align_corners = true, .axes = 2)) \
+    X(upsample_bicubic, lk_upsample(.scale_factors = {1.7, 2}, .mode = LK_UPSAMPLE_BICUBIC)) \
+    X(upsample_bicubic_size, lk_upsample(.sizes = {3, 11}, .mode = LK_UPSAMPLE_BICUBIC, .align_corners = true)) \
+    X(upsample_bicubic_smaller, lk_upsample(.sizes = {3, 4}, .mode = LK_UPSAMPLE_BICUBIC)) \
+    X(upsample_nearest_exact, lk_upsample(.scale_factor = 1.7, .mode = LK_UPSAMPLE_NEAREST_EXACT)) \
+    X(upsample_nearest_exact_size, lk_upsample(.sizes = {3, 4, 9}, .mode = LK_UPSAMPLE_NEAREST_EXACT)) \
     X(alpha_dropout, lk_alpha_dropout()) \
     X(alpha_dropout_p, lk_alpha_dropout(.p = 0.2)) \
     X(feature_alpha_dropout, lk_feature_alpha_dropout(.p = 0.3)) \
@@ -317,6 +322,8 @@ static void inputs_that_do_not_fit(void **state)
     refuse(lk_fold(4, 2), LK_SHAPE(2, 8, 8),
            "expected (N, C x 4, 9) for a picture of 4 x 4, found (2, 8, 8)");
     refuse(lk_channel_shuffle(2), LK_SHAPE(2, 3, 4), "C divisible by 2, found (2, 3, 4)");
+    refuse(lk_upsample(.scale_factor = 2, .mode = LK_UPSAMPLE_BICUBIC), LK_SHAPE(2, 3, 4),
+           "bicubic: input (2, 3, 4): expected 4 dimensions");
     refuse(lk_softmax2d(), LK_SHAPE(2, 3), "expected an input of 3 or 4 dimensions, found (2, 3)");
     refuse(lk_local_response_norm(2), LK_SHAPE(2, 3), "expected an input of 3 or more dimensions");
     refuse(lk_feature_alpha_dropout(), LK_SHAPE(5), "expected an input of 2 or more dimensions");
