@@ -94,6 +94,7 @@ typedef struct lk_parameter {
      * one line that it changes nothing and why: `help`. For refused, any other value is an error,
      * and `help` says what to write instead. */
     bool no_effect, refused;
+    bool takes_null; /* numbers: null is a value of its own; see lk_arg_is_null_at */
 } lk_parameter;
 
 typedef struct lk_args lk_args;
@@ -188,6 +189,8 @@ int lk_arg_count(lk_args *args, const char *name);
 bool lk_arg_is_list(lk_args *args, const char *name);
 int lk_arg_int_at(lk_args *args, const char *name, int index);
 double lk_arg_float_at(lk_args *args, const char *name, int index);
+/* Whether the value is null, which only a parameter that takes_null can be. */
+bool lk_arg_is_null_at(lk_args *args, const char *name, int index);
 const char *lk_arg_string_at(lk_args *args, const char *name, int index);
 
 /* Objects. `take` hands the object over and `peek` lends it. Both return NULL if the argument was

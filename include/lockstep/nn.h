@@ -300,7 +300,7 @@ typedef struct lk_upsample_options {
     double scale_factor, scale_factors[3];
     int64_t size, sizes[3];
     lk_upsample_mode mode; /* nearest */
-    bool align_corners;    /* linear mode */
+    bool align_corners;    /* linear mode and bicubic */
     /* Number of spatial axes that the input must have: 2 is PyTorch's bilinear. 0: any. */
     int axes;
 } lk_upsample_options;
@@ -315,6 +315,9 @@ typedef struct lk_batch_norm_options {
     double momentum; /* 0.1 */
     bool no_affine;
     bool no_track_running_stats; /* PyTorch's track_running_stats=False */
+    /* PyTorch's momentum=None: the running values are the mean of those of all batches. Not with
+     * sync_batch_norm. */
+    bool cumulative;
 } lk_batch_norm_options;
 #define lk_batch_norm1d(...) LK_CALL1_(lk_batch_norm1d_with, lk_batch_norm_options, __VA_ARGS__, )
 #define lk_batch_norm2d(...) LK_CALL1_(lk_batch_norm2d_with, lk_batch_norm_options, __VA_ARGS__, )
@@ -402,6 +405,7 @@ typedef struct lk_embedding_options {
     /* A row that is zero and is not trained; none. A whole number; negative ones count from the
      * end. */
     double padding_idx;
+    bool scale_grad_by_freq; /* divides a row's gradient by how often the batch has it */
 } lk_embedding_options;
 /* Maps i64 indices of any shape to rows of `dim` numbers, which are a new last axis. */
 #define lk_embedding(...) LK_CALL2_(lk_embedding_with, lk_embedding_options, __VA_ARGS__, )
@@ -475,8 +479,10 @@ typedef struct lk_instance_norm_options {
     size_t struct_size;
     double eps; /* 1e-5 */
     bool affine;
+    bool track_running_stats; /* evaluate by running values, which are means over the samples */
+    double momentum;          /* of the running values; 0.1 */
 } lk_instance_norm_options;
-/* By the statistics of each sample, also in evaluation: PyTorch's track_running_stats=False. */
+/* By the statistics of each sample, in evaluation too unless it tracks running ones. */
 #define lk_instance_norm1d(...) LK_CALL1_(lk_instance_norm1d_with, lk_instance_norm_options, __VA_ARGS__, )
 #define lk_instance_norm2d(...) LK_CALL1_(lk_instance_norm2d_with, lk_instance_norm_options, __VA_ARGS__, )
 #define lk_instance_norm3d(...) LK_CALL1_(lk_instance_norm3d_with, lk_instance_norm_options, __VA_ARGS__, )
@@ -728,6 +734,107 @@ typedef struct lk_recurrent_forward_options {
 lk_value *lk_recurrent_forward_with(lk_module *module, lk_value *x,
                                     const lk_recurrent_forward_options *options);
 
+/* ---- patches, responses and noise ---- */
+
+/* One number, or one per spatial axis in the array, as in lk_conv_options; there are two axes. */
+typedef struct lk_unfold_options {
+    size_t struct_size;
+    int64_t dilation, dilations[3]; /* 1 */
+    int64_t padding, paddings[3];   /* 0 */
+    int64_t stride, strides[3];     /* 1 */
+    int64_t kernels[3];             /* instead of `kernel` */
+    int64_t output_sizes[3];        /* of lk_fold: instead of `output_size` */
+} lk_unfold_options;
+/* (N, C, H, W) to (N, C k k, L): the patches that a convolution looks at, one per column; and back,
+ * where patches that overlap are added. */
+#define lk_unfold(...) LK_CALL1_(lk_unfold_with, lk_unfold_options, __VA_ARGS__, )
+#define lk_fold(...)   LK_CALL2_(lk_fold_with, lk_unfold_options, __VA_ARGS__, )
+lk_module *lk_unfold_with(int64_t kernel, const lk_unfold_options *options);
+lk_module *lk_fold_with(int64_t output_size, int64_t kernel, const lk_unfold_options *options);
+
+/* Channels of `groups` groups take turns: (N, g c, ...) as (N, c g, ...). */
+lk_module *lk_channel_shuffle(int64_t groups);
+/* Softmax over the channels of (N, C, H, W) or (C, H, W). */
+lk_module *lk_softmax2d(void);
+
+typedef struct lk_local_response_norm_options {
+    size_t struct_size;
+    double alpha; /* 1e-4 */
+    double beta;  /* 0.75 */
+    double k;     /* 1 */
+} lk_local_response_norm_options;
+/* x / (k + alpha mean of x^2 over `size` neighbouring channels)^beta */
+#define lk_local_response_norm(...)                                                                          \
+    LK_CALL1_(lk_local_response_norm_with, lk_local_response_norm_options, __VA_ARGS__, )
+lk_module *lk_local_response_norm_with(int64_t size, const lk_local_response_norm_options *options);
+
+typedef struct lk_lp_pool_options {
+    size_t struct_size;
+    int64_t stride, strides[3]; /* the kernel size */
+    int64_t kernels[3];         /* instead of `kernel` */
+    bool ceil_mode;
+} lk_lp_pool_options;
+/* The p-th root of the sum of x^p over windows. As in PyTorch, a window whose sum is not above 0
+ * gives 0, and its gradient is not a number unless p is 1. */
+#define lk_lp_pool1d(...) LK_CALL2_(lk_lp_pool1d_with, lk_lp_pool_options, __VA_ARGS__, )
+#define lk_lp_pool2d(...) LK_CALL2_(lk_lp_pool2d_with, lk_lp_pool_options, __VA_ARGS__, )
+lk_module *lk_lp_pool1d_with(double norm_type, int64_t kernel, const lk_lp_pool_options *options);
+lk_module *lk_lp_pool2d_with(double norm_type, int64_t kernel, const lk_lp_pool_options *options);
+
+/* Dropout that keeps the mean and the variance of what SELU gives: of elements, and of whole
+ * channels. */
+#define lk_alpha_dropout(...) LK_CALL0_(lk_alpha_dropout_with, lk_dropout_options, __VA_ARGS__)
+#define lk_feature_alpha_dropout(...)                                                                        \
+    LK_CALL0_(lk_feature_alpha_dropout_with, lk_dropout_options, __VA_ARGS__)
+lk_module *lk_alpha_dropout_with(const lk_dropout_options *options);
+lk_module *lk_feature_alpha_dropout_with(const lk_dropout_options *options);
+
+typedef struct lk_rrelu_options {
+    size_t struct_size;
+    double lower, upper; /* 1 / 8, 1 / 3 */
+} lk_rrelu_options;
+/* A leaky ReLU whose slope is drawn for each element in training, and is the middle in evaluation.
+ * The draws differ from PyTorch's, which draws none for elements above 0. */
+#define lk_rrelu(...) LK_CALL0_(lk_rrelu_with, lk_rrelu_options, __VA_ARGS__)
+lk_module *lk_rrelu_with(const lk_rrelu_options *options);
+
+/* ---- two inputs: lk_module_call, or a node of a graph ---- */
+
+typedef struct lk_similarity_options {
+    size_t struct_size;
+    double dim;   /* of the cosine: the axis; 1; a whole number */
+    double p;     /* of the distance: 2; at least 0, or INFINITY */
+    double eps;   /* of the cosine 1e-8, of the distance 1e-6 */
+    bool keepdim; /* of the distance */
+} lk_similarity_options;
+/* Take x1 and x2, which broadcast: the cosine along an axis, and |x1 - x2 + eps|_p along the last. */
+#define lk_cosine_similarity(...) LK_CALL0_(lk_cosine_similarity_with, lk_similarity_options, __VA_ARGS__)
+#define lk_pairwise_distance(...) LK_CALL0_(lk_pairwise_distance_with, lk_similarity_options, __VA_ARGS__)
+lk_module *lk_cosine_similarity_with(const lk_similarity_options *options);
+lk_module *lk_pairwise_distance_with(const lk_similarity_options *options);
+
+/* Takes x1 (..., in1) and x2 (..., in2): y_k = x1 W_k x2 + b_k. */
+#define lk_bilinear(...) LK_CALL3_(lk_bilinear_with, lk_linear_options, __VA_ARGS__, )
+lk_module *lk_bilinear_with(int64_t in1_features, int64_t in2_features, int64_t out_features,
+                            const lk_linear_options *options);
+
+typedef enum lk_bag_mode { LK_BAG_MEAN, LK_BAG_SUM, LK_BAG_MAX } lk_bag_mode;
+
+typedef struct lk_embedding_bag_options {
+    size_t struct_size;
+    lk_bag_mode mode; /* mean */
+    /* A row that does not count and is not trained; none. A whole number; negative ones count from
+     * the end. */
+    double padding_idx;
+    bool include_last_offset; /* the last offset is the end of the last bag */
+    bool scale_grad_by_freq;  /* as in lk_embedding_options; not with LK_BAG_MAX */
+} lk_embedding_bag_options;
+/* Takes input, offsets and per_sample_weights: the rows of each bag as one. The bags are the rows of
+ * i64 (B, n), or parts of i64 (n) that begin at i64 offsets (B). The weights, of the input's shape,
+ * are for sums alone. A bag without a row that counts gives 0. */
+#define lk_embedding_bag(...) LK_CALL2_(lk_embedding_bag_with, lk_embedding_bag_options, __VA_ARGS__, )
+lk_module *lk_embedding_bag_with(int64_t count, int64_t dim, const lk_embedding_bag_options *options);
+
 /* ---- initialisers: as torch.nn.init, from the default generator ---- */
 
 typedef enum lk_nonlinearity {
@@ -770,9 +877,14 @@ lk_status lk_init_orthogonal(lk_param *param, double gain);
 typedef struct lk_criterion lk_criterion;
 /* Computes a loss from two values. */
 typedef lk_value *(*lk_criterion_function)(lk_value *prediction, lk_value *target, void *context);
+/* Computes a loss from several values. */
+typedef lk_value *(*lk_criterion_call_function)(lk_value *const *inputs, int count, void *context);
 
 /* Records the loss and returns it. Returns NULL if an argument is NULL or an op fails. */
 lk_value *lk_criterion_forward(lk_criterion *criterion, lk_value *prediction, lk_value *target);
+/* The same for a loss of several values, in the order of the arguments of PyTorch's forward:
+ * lk_criterion_call(triplet, LK_VALUES(anchor, positive, negative)). Any other loss takes two. */
+lk_value *lk_criterion_call(lk_criterion *criterion, lk_value *const *inputs, int count);
 /* Frees the criterion. NULL is allowed. */
 void lk_criterion_free(lk_criterion *criterion);
 const char *lk_criterion_type(const lk_criterion *criterion);
@@ -871,12 +983,78 @@ typedef struct lk_multi_margin_loss_options {
 lk_criterion *lk_multi_margin_loss_with(const lk_multi_margin_loss_options *options);
 lk_criterion *lk_multi_label_soft_margin_loss_with(const lk_multi_margin_loss_options *options);
 
+/* ---- losses of several values, for lk_criterion_call and the keys of a criterion callback ---- */
+
+typedef struct lk_triplet_margin_loss_options {
+    size_t struct_size;
+    double margin; /* 1 */
+    double p;      /* of the distance; 2; at least 0, or INFINITY */
+    double eps;    /* 1e-6; added to the differences */
+    bool swap;     /* the negative's distance to the positive counts if it is smaller */
+    lk_reduction reduction;
+} lk_triplet_margin_loss_options;
+/* max(0, d(anchor, positive) - d(anchor, negative) + margin) of three values of one shape (N, D)
+ * or (D). */
+#define lk_triplet_margin_loss(...)                                                                          \
+    LK_CALL0_(lk_triplet_margin_loss_with, lk_triplet_margin_loss_options, __VA_ARGS__)
+lk_criterion *lk_triplet_margin_loss_with(const lk_triplet_margin_loss_options *options);
+
+typedef struct lk_pair_loss_options {
+    size_t struct_size;
+    double margin; /* 0 */
+    lk_reduction reduction;
+} lk_pair_loss_options;
+/* Take x1, x2 and a target of 1 and -1: the cosine of two embeddings, (N, D) or (D), against "alike"
+ * or "not alike"; and two scores of one shape, of which the first must be larger (1) or smaller. */
+#define lk_cosine_embedding_loss(...)                                                                        \
+    LK_CALL0_(lk_cosine_embedding_loss_with, lk_pair_loss_options, __VA_ARGS__)
+#define lk_margin_ranking_loss(...) LK_CALL0_(lk_margin_ranking_loss_with, lk_pair_loss_options, __VA_ARGS__)
+lk_criterion *lk_cosine_embedding_loss_with(const lk_pair_loss_options *options);
+lk_criterion *lk_margin_ranking_loss_with(const lk_pair_loss_options *options);
+
+typedef struct lk_gaussian_nll_loss_options {
+    size_t struct_size;
+    bool full;  /* with the constant log(2 pi) / 2 */
+    double eps; /* 1e-6; the smallest variance */
+    lk_reduction reduction;
+} lk_gaussian_nll_loss_options;
+/* Takes the prediction, the target and the variance: of the prediction's shape, or with 1 in the
+ * place of its last axis, or without that axis. */
+#define lk_gaussian_nll_loss(...)                                                                            \
+    LK_CALL0_(lk_gaussian_nll_loss_with, lk_gaussian_nll_loss_options, __VA_ARGS__)
+lk_criterion *lk_gaussian_nll_loss_with(const lk_gaussian_nll_loss_options *options);
+
+typedef struct lk_ctc_loss_options {
+    size_t struct_size;
+    int64_t blank; /* 0: the class that stands for nothing */
+    lk_reduction reduction;
+    bool zero_infinity; /* a target that is too long for its input costs 0 instead of infinity */
+} lk_ctc_loss_options;
+/* Takes log-probabilities (T, N, C), i64 targets (N, S), or (sum of the target lengths) one after
+ * the other, and the i64 lengths of inputs and targets, (N) each; or all of them without N. The mean
+ * divides each loss by the length of its target first. The graph grows with T. */
+#define lk_ctc_loss(...) LK_CALL0_(lk_ctc_loss_with, lk_ctc_loss_options, __VA_ARGS__)
+lk_criterion *lk_ctc_loss_with(const lk_ctc_loss_options *options);
+
+typedef struct lk_multi_label_margin_loss_options {
+    size_t struct_size;
+    lk_reduction reduction;
+} lk_multi_label_margin_loss_options;
+/* Two values: scores (N, C) or (C), and i64 classes of the same shape, of which those before the
+ * first -1 count. Each of them must win against each other class by 1. */
+#define lk_multi_label_margin_loss(...)                                                                      \
+    LK_CALL0_(lk_multi_label_margin_loss_with, lk_multi_label_margin_loss_options, __VA_ARGS__)
+lk_criterion *lk_multi_label_margin_loss_with(const lk_multi_label_margin_loss_options *options);
+
 typedef struct lk_custom_criterion_options {
     size_t struct_size;
     const char *type; /* "Custom" */
     lk_criterion_function forward;
     void *context;
     void (*free_context)(void *context); /* optional; also called if the constructor fails */
+    /* Instead of `forward`, for several values; how many it takes, 0 for any number. */
+    lk_criterion_call_function call;
+    int inputs;
 } lk_custom_criterion_options;
 /* A loss of your own: a C function over values. */
 #define lk_custom_criterion(...) LK_CALL0_(lk_custom_criterion_with, lk_custom_criterion_options, __VA_ARGS__)

@@ -84,6 +84,12 @@ double lk_arg_float(lk_args *args, const char *name)
     return lk_arg_float_at(args, name, 0);
 }
 
+bool lk_arg_is_null_at(lk_args *args, const char *name, int index)
+{
+    const lki_node *item = item_of(args, name, index);
+    return item && lki_node_is_null(item);
+}
+
 bool lk_arg_bool(lk_args *args, const char *name)
 {
     const lki_node *item = item_of(args, name, 0);

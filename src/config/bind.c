@@ -39,8 +39,9 @@ static lk_status set_value(lki_object *object, bool *given, int index, lki_place
         return lki_fail_at(place, "%s: \"%s\" is given twice", object->called,
                            object->component->parameters[index].name);
     /* null is "left out" where there is no default; elsewhere it would be a value of the wrong type. */
-    const char *default_value = object->component->parameters[index].default_value;
-    if (lki_node_is_null(value) && (!default_value || !*default_value)) return LK_OK;
+    const lk_parameter *parameter = &object->component->parameters[index];
+    bool has_default = parameter->default_value && *parameter->default_value;
+    if (lki_node_is_null(value) && !has_default && !parameter->takes_null) return LK_OK;
     object->values[index] = value;
     given[index] = true;
     return LK_OK;
@@ -229,6 +230,7 @@ static lk_status check_one(const lk_parameter *parameter, const lki_node *node)
 {
     double number;
     bool flag;
+    if (parameter->takes_null && lki_node_is_null(node)) return LK_OK;
     switch (parameter->type) {
     case LK_PARAMETER_INT:
     case LK_PARAMETER_INT64:

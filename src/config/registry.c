@@ -25,6 +25,7 @@ static const lk_component *const tables[] = {
     lki_contrib_loss_components,  lki_picture_components,
     lki_collection_components,    lki_text_components,
     lki_contrib_layer_components, lki_catalyst_callback_components,
+    lki_rest_module_components,
 };
 
 static void free_module(void *object)

@@ -1,5 +1,6 @@
 /* The public products, convolutions and poolings. As in PyTorch a vector is a matrix of one row or column,
  * and an input without a batch is a batch of one; the reshapes around them cost nothing. */
+#include "graph/ops_resize.h"
 #include "graph/record_util.h"
 
 #include <math.h>
@@ -106,5 +107,6 @@ lk_value *lk_op_upsample(lk_value *x, const int64_t *size, const double *scale, 
         attr.upsample.shape.dim[i + 2] =
             scale ? (int64_t)floor((double)x->shape.dim[i + 2] * scale[i]) : size[i];
     }
+    if (mode == LK_UPSAMPLE_BICUBIC || mode == LK_UPSAMPLE_NEAREST_EXACT) return lki_resize_by_index(x, &attr.upsample);
     return LKI_EMIT(LK_OP_UPSAMPLE, &attr, x);
 }

@@ -1,5 +1,6 @@
 /* Layers that treat each channel of each sample apart: instance norm, dropout of whole channels, and adaptive
  * max pooling. */
+#include "nn/running.h"
 #include "nn/window_options.h"
 
 #include "base/status.h"
@@ -15,10 +16,23 @@
 typedef struct instance_norm_context {
     int rank;
     int64_t features;
-    double eps;
+    double eps, momentum;
 } instance_norm_context;
 
-/* A group norm with a group per channel. */
+/* The running values follow the means, over the samples, of each sample's mean and variance. */
+static void track(lk_module *module, lk_value *x)
+{
+    const instance_norm_context *own = module->context;
+    int axes[LK_MAX_DIMS];
+    for (int i = 0; i < own->rank; i++) axes[i] = i + 2;
+    lk_value *fixed = lk_op_detach(x), *share = lki_scalar_like(x, own->momentum);
+    lk_value *mean = lk_op_mean(fixed, axes, own->rank, false);
+    lk_value *var = lk_op_var(fixed, axes, own->rank, false, 1);
+    lki_move_running(lki_module_value(module, x, "running_mean"), lk_op_mean(mean, LK_AXES(0), false), share);
+    lki_move_running(lki_module_value(module, x, "running_var"), lk_op_mean(var, LK_AXES(0), false), share);
+}
+
+/* By the samples' own statistics it is a group norm with a group per channel. */
 static lk_value *instance_norm_forward(lk_module *module, lk_value *x)
 {
     const instance_norm_context *own = module->context;
@@ -31,31 +45,49 @@ static lk_value *instance_norm_forward(lk_module *module, lk_value *x)
                               "expected an input of %d dimensions with %lld channels, found %s",
                               own->rank + 2, (long long)own->features,
                               lk_shape_format(text, sizeof text, shape));
+    lk_value *weight = lki_module_value(module, x, "weight"), *bias = lki_module_value(module, x, "bias");
+    bool is_training = lk_graph_is_training(lk_value_graph(x));
+    lk_value *running_mean = lki_module_value(module, x, "running_mean");
+    if (running_mean && !is_training)
+        return lki_unbatch(lk_op_batch_norm(x, weight, bias, running_mean,
+                                            lki_module_value(module, x, "running_var"), 0, own->eps),
+                           was_added);
     if (lk_shape_count(shape) == shape.dim[0] * shape.dim[1])
         return lki_graph_fail(lk_value_graph(x), LK_ERR_SHAPE,
                               "expected more than 1 value per channel, found an input of %s",
                               lk_shape_format(text, sizeof text, shape));
-    lk_value *y = lk_op_group_norm(x, lki_module_value(module, x, "weight"),
-                                   lki_module_value(module, x, "bias"), own->features, own->eps);
-    return lki_unbatch(y, was_added);
+    if (running_mean) track(module, x);
+    return lki_unbatch(lk_op_group_norm(x, weight, bias, own->features, own->eps), was_added);
 }
 
 static lk_module *create_instance_norm(int rank, int64_t features, const lk_instance_norm_options *options)
 {
     char type[24];
     snprintf(type, sizeof type, "InstanceNorm%dd", rank);
-    instance_norm_context own = {rank, features, lki_number_or(options->eps, 1e-5)};
+    instance_norm_context own = {rank, features, lki_number_or(options->eps, 1e-5),
+                                 lki_number_or(options->momentum, 0.1)};
     if (features < 1)
         return lki_fail_null(LK_ERR_INVALID, "%s: expected at least 1 feature, found %lld", type,
                              (long long)features);
     if (!(own.eps >= 0) || isinf(own.eps))
         return lki_fail_null(LK_ERR_INVALID, "%s: eps: expected a number of at least 0, found %g", type,
                              own.eps);
+    if (lki_number_given(options->momentum) && !options->track_running_stats)
+        return lki_fail_null(LK_ERR_INVALID, "%s: momentum is for track_running_stats", type);
+    if (!isfinite(own.momentum))
+        return lki_fail_null(LK_ERR_INVALID, "%s: momentum: expected a number, found %g", type, own.momentum);
     lk_module *module = lki_module_create(type, instance_norm_forward, &own, sizeof own);
     if (options->affine) {
         lk_param *weight = lki_module_new_param(module, "weight", LK_SHAPE(features));
         lki_module_new_param(module, "bias", LK_SHAPE(features));
         if (weight) lki_module_note(module, lk_init_constant(weight, 1));
+    }
+    if (options->track_running_stats) {
+        lki_module_new_buffer(module, "running_mean", LK_F32, LK_SHAPE(features));
+        lk_param *variance = lki_module_new_buffer(module, "running_var", LK_F32, LK_SHAPE(features));
+        lki_module_new_buffer(module, "num_batches_tracked", LK_I64,
+                              lk_scalar_shape()); /* stays 0, as PyTorch's */
+        if (variance) lki_module_note(module, lk_init_constant(variance, 1));
     }
     return lki_module_checked(module);
 }

@@ -21,21 +21,42 @@ typedef struct builtin_context {
 struct lk_criterion {
     char *type;
     lk_criterion_function forward;
+    lk_criterion_call_function call; /* instead of `forward` */
+    int inputs;                      /* of `call`; 0: any number */
     void *context;
     void (*free_context)(void *context);
 };
 
-lk_value *lk_criterion_forward(lk_criterion *criterion, lk_value *prediction, lk_value *target)
+static lk_value *forward_or_call(const lk_criterion *criterion, lk_value *const *inputs, int count)
 {
-    if (!prediction || !target) return NULL;
-    lk_graph *graph = lk_value_graph(prediction);
+    int wanted = criterion->call ? criterion->inputs : 2;
+    if (wanted && count != wanted)
+        return lki_graph_fail(lk_value_graph(inputs[0]), LK_ERR_INVALID,
+                              "it takes %d values, found %d: name them with the criterion's input_key and "
+                              "target_key, or pass them to lk_criterion_call",
+                              wanted, count);
+    return criterion->call ? criterion->call(inputs, count, criterion->context)
+                           : criterion->forward(inputs[0], inputs[1], criterion->context);
+}
+
+lk_value *lk_criterion_call(lk_criterion *criterion, lk_value *const *inputs, int count)
+{
+    if (count < 1) return lki_fail_null(LK_ERR_INVALID, "lk_criterion_call: expected at least 1 value");
+    for (int i = 0; i < count; i++)
+        if (!inputs[i]) return NULL;
+    lk_graph *graph = lk_value_graph(inputs[0]);
     if (!criterion)
         return lki_graph_fail(graph, lki_last_status() ? lki_last_status() : LK_ERR_INVALID,
                               "the criterion is NULL: %s", lk_error());
     lk_graph_push_scope(graph, "criterion", criterion->type);
-    lk_value *loss = criterion->forward(prediction, target, criterion->context);
+    lk_value *loss = forward_or_call(criterion, inputs, count);
     lk_graph_pop_scope(graph);
     return loss;
+}
+
+lk_value *lk_criterion_forward(lk_criterion *criterion, lk_value *prediction, lk_value *target)
+{
+    return lk_criterion_call(criterion, LK_VALUES(prediction, target));
 }
 
 void lk_criterion_free(lk_criterion *criterion)
@@ -57,10 +78,13 @@ lk_criterion *lk_custom_criterion_with(const lk_custom_criterion_options *given)
     lk_status status = lki_take(&options, sizeof options, given, "lk_custom_criterion_options");
     const char *type = options.type ? options.type : "Custom";
     lk_criterion *criterion = NULL;
-    if (status == LK_OK && options.forward)
+    if (status == LK_OK && !options.forward != !options.call && options.inputs >= 0)
         criterion = LKI_NEW(lk_criterion);
+    else if (status == LK_OK && options.inputs < 0)
+        lki_fail(LK_ERR_INVALID, "%s: inputs: expected at least 0, found %d", type, options.inputs);
     else if (status == LK_OK)
-        lki_fail(LK_ERR_INVALID, "%s: the criterion has no function", type);
+        lki_fail(LK_ERR_INVALID, "%s: the criterion has %s", type,
+                 options.forward ? "both forward and call" : "no function");
     if (criterion) criterion->type = lki_strdup(type);
     if (!criterion || !criterion->type) {
         lki_free(criterion);
@@ -68,6 +92,8 @@ lk_criterion *lk_custom_criterion_with(const lk_custom_criterion_options *given)
         return NULL;
     }
     criterion->forward = options.forward;
+    criterion->call = options.call;
+    criterion->inputs = options.inputs;
     criterion->context = options.context;
     criterion->free_context = options.free_context;
     return criterion;

@@ -76,6 +76,13 @@ lk_value *lki_target_like(lk_value *x, lk_value *target)
     return lk_value_dtype(target) == lk_value_dtype(x) ? target : lk_op_cast(target, lk_value_dtype(x));
 }
 
+lk_value *lki_where_index(lk_value *condition, lk_value *index, double other)
+{
+    lk_value *numbers = lk_op_cast(index, LK_F64);
+    if (!numbers) return NULL;
+    return lk_op_cast(lk_op_where(condition, numbers, lki_scalar_like(numbers, other)), LK_I64);
+}
+
 lk_criterion *lki_contrib_criterion(const char *type, lk_criterion_function forward, const void *context,
                                     size_t context_nbytes)
 {
@@ -83,4 +90,14 @@ lk_criterion *lki_contrib_criterion(const char *type, lk_criterion_function forw
     if (context_nbytes && !own) return NULL;
     if (own) memcpy(own, context, context_nbytes);
     return lk_custom_criterion(.type = type, .forward = forward, .context = own, .free_context = lki_free);
+}
+
+lk_criterion *lki_several_criterion(const char *type, lk_criterion_call_function call, int inputs,
+                                    const void *context, size_t context_nbytes)
+{
+    void *own = lki_calloc(context_nbytes, type);
+    if (!own) return NULL;
+    memcpy(own, context, context_nbytes);
+    return lk_custom_criterion(.type = type, .call = call, .inputs = inputs, .context = own,
+                               .free_context = lki_free);
 }

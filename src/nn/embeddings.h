@@ -18,9 +18,15 @@ lk_value *lki_normalized(lk_value *x, int axis, double eps);
 /* sum(w x) / sum(w), or 0 if sum(w) is 0. */
 lk_value *lki_weighted_mean(lk_value *x, lk_value *weights);
 
+/* index where the condition holds, else `other`. Numbers below 2^53 stay exact. */
+lk_value *lki_where_index(lk_value *condition, lk_value *index, double other);
+
 /* A criterion with a copy of `context`, plain bytes. */
 lk_criterion *lki_contrib_criterion(const char *type, lk_criterion_function forward, const void *context,
                                     size_t context_nbytes);
+/* The same of a loss of several values. */
+lk_criterion *lki_several_criterion(const char *type, lk_criterion_call_function call, int inputs,
+                                    const void *context, size_t context_nbytes);
 lk_value *lki_reduced(lk_value *each, lk_reduction reduction);
 /* Fails unless it is mean, sum or none. */
 lk_status lki_check_reduction(const char *type, lk_reduction reduction);

@@ -1,5 +1,5 @@
 /* Batch, layer and group normalisation. */
-#include "nn/module.h"
+#include "nn/running.h"
 
 #include "base/status.h"
 #include "base/take.h"
@@ -31,7 +31,39 @@ typedef struct batch_norm_context {
     int spatial_rank;
     int64_t features;
     double eps, momentum;
+    bool cumulative;
 } batch_norm_context;
+
+/* Counts the batch, in the graph itself, because the share of this batch in the running values depends on how
+ * many there were. */
+static lk_value *count_batch(lk_module *module, lk_value *x)
+{
+    lk_value *counter = lki_module_value(module, x, "num_batches_tracked");
+    lk_value *count = lk_op_add_scalar(lk_op_cast(counter, LK_F64), 1);
+    lki_assign(counter, lk_op_cast(count, LK_I64));
+    return count;
+}
+
+/* A batch norm whose running values are the means over all batches so far. */
+static lk_value *cumulative_forward(lk_module *module, lk_value *x)
+{
+    const batch_norm_context *own = module->context;
+    lk_graph *graph = lk_value_graph(x);
+    int axes[LK_MAX_DIMS], count = 0;
+    if (graph->sync_comm)
+        return lki_graph_fail(graph, LK_ERR_UNSUPPORTED,
+                              "cumulative running values (momentum: null) cannot follow sync_batch_norm: "
+                              "give a momentum");
+    for (int i = 0; i < lk_value_shape(x).rank; i++)
+        if (i != 1) axes[count++] = i;
+    lk_value *share = lk_op_cast(lk_op_pow_scalar(count_batch(module, x), -1), lk_value_dtype(x));
+    lki_move_running(lki_module_value(module, x, "running_mean"),
+                     lk_op_mean(lk_op_detach(x), axes, count, false), share);
+    lki_move_running(lki_module_value(module, x, "running_var"),
+                     lk_op_var(lk_op_detach(x), axes, count, false, 1), share);
+    return lk_op_batch_norm(x, lki_module_value(module, x, "weight"), lki_module_value(module, x, "bias"),
+                            NULL, NULL, 0, own->eps);
+}
 
 static lk_value *batch_norm_forward(lk_module *module, lk_value *x)
 {
@@ -57,6 +89,7 @@ static lk_value *batch_norm_forward(lk_module *module, lk_value *x)
             lk_shape_format(text, sizeof text, shape));
     }
     lk_param *counter = lki_module_own_param(module, "num_batches_tracked");
+    if (own->cumulative && counter && lk_graph_is_training(graph)) return cumulative_forward(module, x);
     if (counter && lk_graph_is_training(graph)) lki_graph_count_batches(graph, counter);
     return lk_op_batch_norm(x, lki_module_value(module, x, "weight"), lki_module_value(module, x, "bias"),
                             lki_module_value(module, x, "running_mean"),
@@ -78,8 +111,10 @@ static lk_module *create_batch_norm(int rank, int64_t features, const lk_batch_n
     char type[16];
     snprintf(type, sizeof type, "BatchNorm%dd", rank);
     if (check_features(type, features) != LK_OK) return NULL;
+    if (options->cumulative && lki_number_given(options->momentum))
+        return lki_fail_null(LK_ERR_INVALID, "%s: cumulative stands instead of a momentum", type);
     batch_norm_context own = {rank, features, lki_number_or(options->eps, 1e-5),
-                              lki_number_or(options->momentum, 0.1)};
+                              lki_number_or(options->momentum, 0.1), options->cumulative};
     if (check_numbers(type, own.eps, own.momentum)) return NULL;
     lk_module *module = lki_module_create(type, batch_norm_forward, &own, sizeof own);
     if (!options->no_affine) add_affine(module, LK_SHAPE(features));

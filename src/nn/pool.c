@@ -183,14 +183,15 @@ lk_module *lk_upsample_with(const lk_upsample_options *given)
     if (options.size < 0 || options.sizes[0] < 0 || options.scale_factor < 0 ||
         options.scale_factors[0] < 0 || !isfinite(options.scale_factor + options.scale_factors[0]))
         return lki_fail_null(LK_ERR_INVALID, "Upsample: size and scale_factor must be positive");
-    if ((int)options.mode < 0 || options.mode > LK_UPSAMPLE_LINEAR)
+    if ((int)options.mode < 0 || options.mode > LK_UPSAMPLE_NEAREST_EXACT)
         return lki_fail_null(LK_ERR_INVALID, "Upsample: there is no mode %d", (int)options.mode);
     if (options.axes < 0 || options.axes > 3)
         return lki_fail_null(LK_ERR_INVALID,
                              "Upsample: axes: expected 1 to 3, or 0 for as many as there are, "
                              "found %d",
                              options.axes);
-    if (options.align_corners && options.mode == LK_UPSAMPLE_NEAREST)
-        return lki_fail_null(LK_ERR_INVALID, "Upsample: align_corners is for linear modes, not for nearest");
+    if (options.align_corners && options.mode != LK_UPSAMPLE_LINEAR && options.mode != LK_UPSAMPLE_BICUBIC)
+        return lki_fail_null(LK_ERR_INVALID,
+                             "Upsample: align_corners is for linear modes and bicubic, not for nearest");
     return lki_module_create("Upsample", upsample_forward, &options, sizeof options);
 }

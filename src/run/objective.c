@@ -160,6 +160,8 @@ lk_status lki_objective_check_step(const lk_runner *runner)
 
 /* ---- Recording it ---- */
 
+enum { MAX_CRITERION_VALUES = 8 };
+
 typedef struct recording {
     const lki_objective *objective;
     lk_graph *graph;
@@ -184,17 +186,38 @@ static void *missing(const recording *r, const char *key)
                           "the batch has neither a field nor an output named \"%s\"", key);
 }
 
+/* Adds the values of one key, or of several with commas between them. Returns false, with the key in
+ * `unknown`, if the batch lacks one of them, and also if there are too many. */
+static bool collect(const recording *r, const char *keys, lk_value **values, int *count, char unknown[128])
+{
+    for (const char *at = keys; *at;) {
+        at += strspn(at, ", ");
+        size_t length = strcspn(at, ",");
+        if (length == 0) break;
+        snprintf(unknown, 128, "%.*s", (int)length, at);
+        lk_value *value = *count < MAX_CRITERION_VALUES ? find_value(r, unknown) : NULL;
+        if (!value) return false;
+        values[(*count)++] = value;
+        at += length;
+    }
+    return true;
+}
+
 /* A batch that is only evaluated may lack a target: that criterion is then left out. */
 static lk_status record_term(recording *r, int index)
 {
     const lki_criterion_term *term = &r->objective->terms[index];
-    lk_value *input = find_value(r, term->input_key), *target = find_value(r, term->target_key);
-    if (!target && !r->graph->training) return LK_OK;
-    if (!input || !target) {
-        missing(r, input ? term->target_key : term->input_key);
+    lk_value *values[MAX_CRITERION_VALUES];
+    int count = 0;
+    char input[128], target[128];
+    bool has_input = collect(r, term->input_key, values, &count, input);
+    bool has_target = collect(r, term->target_key, values, &count, target);
+    if (!has_target && !r->graph->training) return LK_OK;
+    if (!has_input || !has_target) {
+        missing(r, has_input ? target : input);
         return LK_ERR_NOT_FOUND;
     }
-    lk_value *loss = lk_criterion_forward(term->criterion, input, target);
+    lk_value *loss = lk_criterion_call(term->criterion, values, count);
     if (!loss) return r->graph->status;
     r->terms[index] = loss;
     bool is_loss = strcmp(term->metric_key, lki_objective_key(r->objective, r->objective->runner)) == 0;

@@ -10,7 +10,7 @@
 
 enum { LKI_MAX_CRITERIA = 16 };
 
-/* criterion(input, target), reported as metric_key. */
+/* criterion(inputs, targets), reported as metric_key. A key may be several, with commas between them. */
 typedef struct lki_criterion_term {
     const char *input_key, *target_key, *metric_key;
     const char *criterion_key; /* NULL: the run's criterion */

@@ -24,6 +24,84 @@ static lk_value *fourth_power(lk_value *prediction, lk_value *target, void *cont
     return lk_op_mean(lk_op_pow_scalar(lk_op_sub(prediction, target), 4), LK_ALL_AXES, false);
 }
 
+/* A loss of several values, made of what the prediction holds along its first axis. */
+typedef lk_value *(*prepare_function)(lk_value *x);
+typedef struct of_parts {
+    lk_criterion *criterion;
+    int count;
+    prepare_function variance; /* of the second part; NULL: it is passed on as it is, before the target */
+} of_parts;
+
+static lk_value *parts_forward(lk_value *x, lk_value *target, void *context)
+{
+    const of_parts *own = context;
+    lk_value *parts[3];
+    lk_op_unbind(parts, own->count, x, 0);
+    if (own->count == 3) return lk_criterion_call(own->criterion, parts, 3);
+    if (own->variance)
+        return lk_criterion_call(own->criterion, LK_VALUES(parts[0], target, own->variance(parts[1])));
+    return lk_criterion_call(own->criterion, LK_VALUES(parts[0], parts[1], target));
+}
+
+/* The last two columns of the target are the lengths. */
+static lk_value *ctc_forward(lk_value *x, lk_value *target, void *context)
+{
+    const of_parts *own = context;
+    int axis = lk_value_shape(target).rank - 1;
+    int64_t width = lk_value_shape(target).dim[axis];
+    lk_value *labels = lk_op_slice(target, axis, 0, width - 2, 1);
+    lk_value *lengths = lk_op_squeeze(lk_op_slice(target, axis, width - 2, width - 1, 1), axis);
+    lk_value *counts = lk_op_squeeze(lk_op_slice(target, axis, width - 1, width, 1), axis);
+    if (own->count) { /* one after the other; the case has 3, 3, 2 and 0 labels */
+        lk_value *rows[3] = {0};
+        for (int i = 0; i < 3; i++)
+            rows[i] = lk_op_reshape(lk_op_slice(lk_op_slice(labels, 0, i, i + 1, 1), 1, 0, i < 2 ? 3 : 2, 1),
+                                    LK_SHAPE(-1));
+        labels = lk_op_concat(rows, 3, 0);
+    }
+    return lk_criterion_call(own->criterion, LK_VALUES(x, labels, lengths, counts));
+}
+
+static void free_parts(void *context)
+{
+    lk_criterion_free(((of_parts *)context)->criterion);
+    free(context);
+}
+
+static lk_criterion *wrap(lk_criterion_function forward, of_parts draft)
+{
+    of_parts *own = malloc(sizeof *own);
+    lkt_not_null(draft.criterion);
+    *own = draft;
+    return lk_custom_criterion(.type = "Parts", .forward = forward, .context = own,
+                               .free_context = free_parts);
+}
+
+static lk_criterion *parts_of(int count, lk_criterion *criterion)
+{
+    return wrap(parts_forward, (of_parts){criterion, count, NULL});
+}
+
+static lk_criterion *gaussian(prepare_function variance, lk_criterion *criterion)
+{
+    return wrap(parts_forward, (of_parts){criterion, 2, variance});
+}
+
+static lk_criterion *ctc(bool flat, lk_criterion *criterion)
+{
+    return wrap(ctc_forward, (of_parts){criterion, flat, NULL});
+}
+
+static lk_value *mean_exp(lk_value *x)
+{
+    return lk_op_mean(lk_op_exp(x), LK_AXES(1), false);
+}
+
+static lk_value *mean_exp_column(lk_value *x)
+{
+    return lk_op_mean(lk_op_exp(x), LK_AXES(1), true);
+}
+
 /* clang-format off */
 #define LOSSES(X) \
     X(cross_entropy, lk_identity(), lk_cross_entropy_loss()) \
@@ -69,7 +147,27 @@ static lk_value *fourth_power(lk_value *prediction, lk_value *target, void *cont
     X(multi_label_soft_margin_weight, lk_identity(), lk_multi_label_soft_margin_loss(.weight = THREE, .reduction = LK_REDUCTION_NONE)) \
     X(multi_margin, lk_identity(), lk_multi_margin_loss()) \
     X(multi_margin_options, lk_identity(), lk_multi_margin_loss(.p = 2, .margin = 0.7, .weight = FOUR)) \
-    X(multi_margin_none, lk_identity(), lk_multi_margin_loss(.margin = LK_ZERO, .reduction = LK_REDUCTION_NONE))
+    X(multi_margin_none, lk_identity(), lk_multi_margin_loss(.margin = LK_ZERO, .reduction = LK_REDUCTION_NONE)) \
+    X(triplet, lk_identity(), parts_of(3, lk_triplet_margin_loss())) \
+    X(triplet_options, lk_identity(), parts_of(3, lk_triplet_margin_loss(.margin = 0.4, .p = 1, .eps = 1e-3, .swap = true, .reduction = LK_REDUCTION_SUM))) \
+    X(triplet_single, lk_identity(), parts_of(3, lk_triplet_margin_loss(.margin = 3, .p = 3, .reduction = LK_REDUCTION_NONE))) \
+    X(cosine_embedding, lk_identity(), parts_of(2, lk_cosine_embedding_loss())) \
+    X(cosine_embedding_options, lk_identity(), parts_of(2, lk_cosine_embedding_loss(.margin = -0.3, .reduction = LK_REDUCTION_SUM))) \
+    X(margin_ranking, lk_identity(), parts_of(2, lk_margin_ranking_loss())) \
+    X(margin_ranking_options, lk_identity(), parts_of(2, lk_margin_ranking_loss(.margin = 0.5, .reduction = LK_REDUCTION_NONE))) \
+    X(gaussian_nll, lk_identity(), gaussian(lk_op_exp, lk_gaussian_nll_loss())) \
+    X(gaussian_nll_options, lk_identity(), gaussian(mean_exp, lk_gaussian_nll_loss(.full = true, .eps = 0.5, .reduction = LK_REDUCTION_SUM))) \
+    X(gaussian_nll_column, lk_identity(), gaussian(mean_exp_column, lk_gaussian_nll_loss(.reduction = LK_REDUCTION_NONE))) \
+    X(multi_label_margin, lk_identity(), lk_multi_label_margin_loss()) \
+    X(multi_label_margin_none, lk_identity(), lk_multi_label_margin_loss(.reduction = LK_REDUCTION_NONE)) \
+    X(multi_label_margin_single, lk_identity(), lk_multi_label_margin_loss(.reduction = LK_REDUCTION_SUM)) \
+    X(ctc, lk_log_softmax(2), ctc(false, lk_ctc_loss())) \
+    X(ctc_sum, lk_log_softmax(2), ctc(false, lk_ctc_loss(.reduction = LK_REDUCTION_SUM))) \
+    X(ctc_none, lk_log_softmax(2), ctc(false, lk_ctc_loss(.reduction = LK_REDUCTION_NONE, .blank = 4))) \
+    X(ctc_flat, lk_log_softmax(2), ctc(true, lk_ctc_loss())) \
+    X(ctc_too_long, lk_log_softmax(2), ctc(false, lk_ctc_loss(.zero_infinity = true))) \
+    X(ctc_raw, lk_identity(), ctc(false, lk_ctc_loss(.reduction = LK_REDUCTION_SUM))) \
+    X(ctc_single, lk_log_softmax(1), ctc(false, lk_ctc_loss()))
 /* clang-format on */
 
 #define X(symbol, before, ...)                                                                               \
@@ -125,6 +223,18 @@ static void bad_arguments(void **state)
     lkt_contains(lk_error(), "MultiMarginLoss: p: expected 1 or 2, found 3");
     assert_null(lk_multi_label_soft_margin_loss(.p = 1));
     lkt_contains(lk_error(), "it has no margin and no p");
+    assert_null(lk_triplet_margin_loss(.p = -1));
+    lkt_contains(lk_error(), "TripletMarginLoss: p: expected 0 or more, found -1");
+    assert_null(lk_triplet_margin_loss(.eps = -1));
+    lkt_contains(lk_error(), "TripletMarginLoss: eps");
+    assert_null(lk_cosine_embedding_loss(.margin = NAN));
+    lkt_contains(lk_error(), "CosineEmbeddingLoss: margin: expected a number");
+    assert_null(lk_margin_ranking_loss(.reduction = LK_REDUCTION_BATCH_MEAN));
+    lkt_contains(lk_error(), "MarginRankingLoss: reduction: expected mean, sum or none");
+    assert_null(lk_gaussian_nll_loss(.eps = LK_ZERO));
+    lkt_contains(lk_error(), "GaussianNLLLoss: eps: expected more than 0, found 0");
+    assert_null(lk_ctc_loss(.blank = -1));
+    lkt_contains(lk_error(), "CTCLoss: blank: expected 0 or more, found -1");
     assert_null(lk_custom_criterion(.type = "Mine"));
     lkt_contains(lk_error(), "Mine: the criterion has no function");
 }
@@ -149,11 +259,46 @@ static void errors_name_the_loss(void **state)
     lk_graph_free(graph);
 }
 
+static void refuse(lk_criterion *criterion, lk_value *const *inputs, int count, const char *fragment)
+{
+    lkt_not_null(criterion);
+    assert_null(lk_criterion_call(criterion, inputs, count));
+    lkt_contains(lk_error(), fragment);
+    lk_criterion_free(criterion);
+}
+
+static void several_values_that_do_not_fit(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        lk_graph *graph = lk_graph_create(true);
+        lk_value *x = lk_graph_input(graph, "x", LK_F32, LK_SHAPE(4, 2)),
+                 *y = lk_graph_input(graph, "y", LK_F32, LK_SHAPE(4, 3)),
+                 *classes = lk_graph_input(graph, "c", LK_I64, LK_SHAPE(4)),
+                 *scores = lk_graph_input(graph, "s", LK_F32, LK_SHAPE(5, 4, 3));
+        if (i == 0)
+            refuse(lk_triplet_margin_loss(), LK_VALUES(x, x), "it takes 3 values, found 2: name them");
+        if (i == 1)
+            refuse(lk_triplet_margin_loss(), LK_VALUES(x, y, x), "one shape, found (4, 2) and (4, 3)");
+        if (i == 2) refuse(lk_cosine_embedding_loss(), LK_VALUES(x, x, x), "a target for each");
+        if (i == 3)
+            refuse(lk_margin_ranking_loss(), LK_VALUES(x, x, y), "one shape, found (4, 2) and (4, 3)");
+        if (i == 4) refuse(lk_gaussian_nll_loss(), LK_VALUES(x, x, y), "the variance (4, 3)");
+        if (i == 5) refuse(lk_multi_label_margin_loss(), LK_VALUES(x, x), "i64 classes of that shape");
+        if (i == 6) refuse(lk_ctc_loss(), LK_VALUES(scores, x, classes, classes), "i64 targets (N, S)");
+        if (i == 7)
+            refuse(lk_ctc_loss(.blank = 3), LK_VALUES(scores, classes, classes, classes),
+                   "a class of number 3");
+        lk_graph_free(graph);
+    }
+}
+
 int main(void)
 {
     lkt_golden *golden = lkt_golden_open("nn/losses.lkg");
     const struct CMUnitTest plain[] = {cmocka_unit_test(bad_arguments),
-                                       cmocka_unit_test(errors_name_the_loss)};
+                                       cmocka_unit_test(errors_name_the_loss),
+                                       cmocka_unit_test(several_values_that_do_not_fit)};
     int failed = run_parity_cases("losses", cases, CASE_COUNT, golden, loss_equals_pytorch);
     lkt_golden_free(golden);
     golden = lkt_golden_open("nn/more_losses.lkg");

@@ -36,14 +36,14 @@ OURS = {
 # PyTorch's own that nothing here can mean: devices and dtypes, closures, and switches of its implementation.
 THEIRS = {
     "device", "dtype", "generator", "pin_memory_device", "foreach", "capturable", "differentiable", "fused", "scale_fn",
-    "scale_mode", "max_norm", "norm_type", "scale_grad_by_freq", "sparse", "_weight", "add_bias_kv", "add_zero_attn",
+    "scale_mode", "_weight", "add_bias_kv", "add_zero_attn",
     "enable_nested_tensor", "mask_check", "recompute_scale_factor", "requires_grad", "out", "layout", "args", "kwargs",
 }
 # Where the default differs on purpose: the optimizer and its parameters are known to the run.
 FREE_DEFAULTS = {"params", "optimizer", "prefetch_factor", "num_samples", "dim", "indices", "scale_factor"}
 SWITCHES = {"foreach", "fused"}  # of optimizers: accepted without an effect, also where PyTorch 1.13 has none
 # Parameters without an effect have no default.
-NO_EFFECT = {("InstanceNorm%dd" % i, "momentum") for i in (1, 2, 3)}
+NO_EFFECT = {("Embedding", "norm_type"), ("EmbeddingBag", "norm_type")}
 
 
 def ours(text):

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-enum { LKT_MAX_FURTHER = 8, LKT_MAX_KEY_FILES = 16, LKT_MAX_KEY_CONFIGS = 64 };
+enum { LKT_MAX_FURTHER = 8, LKT_MAX_KEY_FILES = 16, LKT_MAX_KEY_CONFIGS = 128 };
 
 /* Text of a whole config, and where in it the component under test stands ("runner/model/args/0"). */
 typedef struct lkt_key_config {

@@ -44,8 +44,27 @@ static void write_wrong_classes(void)
     lk_tensor_free(tensor);
 }
 
+/* begin, begin + 1, ..., again after `count` numbers. */
+static void write_counts(const char *name, lk_dtype dtype, lk_shape shape, int begin, int count)
+{
+    char path[1200];
+    lk_tensor *tensor = lk_tensor_create(dtype, shape);
+    lkt_not_null(tensor);
+    for (int64_t i = 0; i < lk_tensor_count(tensor); i++)
+        lk_tensor_set(tensor, i, begin + (double)(i % count));
+    snprintf(path, sizeof path, "%s/data/%s.npy", folder, name);
+    lkt_ok(lki_npy_write(path, tensor));
+    lk_tensor_free(tensor);
+}
+
 static void write_data(void)
 {
+    write_counts("sign", LK_F32, LK_SHAPE(16), -1, 3);
+    write_counts("signs", LK_F32, LK_SHAPE(16, 3), -1, 3);
+    write_counts("var", LK_F32, LK_SHAPE(16, 3), 1, 3);
+    write_counts("ranks", LK_I64, LK_SHAPE(16, 3), -1, 4); /* classes, -1 ends a list */
+    write_counts("lengths", LK_I64, LK_SHAPE(16), 1, 4);
+    write_counts("short", LK_I64, LK_SHAPE(16), 2, 2);
     write_numbers("x", LK_F32, LK_SHAPE(16, 4), 0);
     write_numbers("x2", LK_F32, LK_SHAPE(16, 4), 7);
     write_numbers("y", LK_I64, LK_SHAPE(16), 3);

@@ -303,8 +303,14 @@ typedef enum lk_reduction {
     LK_REDUCTION_BATCH_MEAN
 } lk_reduction;
 typedef enum lk_pad_mode { LK_PAD_CONSTANT, LK_PAD_REFLECT, LK_PAD_CIRCULAR, LK_PAD_REPLICATE } lk_pad_mode;
-/* "linear" is bilinear in two dimensions and trilinear in three. */
-typedef enum lk_upsample_mode { LK_UPSAMPLE_NEAREST, LK_UPSAMPLE_LINEAR } lk_upsample_mode;
+/* "linear" is bilinear in two dimensions and trilinear in three. The op has the first two; lk_op_upsample
+ * makes the others of other ops. */
+typedef enum lk_upsample_mode {
+    LK_UPSAMPLE_NEAREST,
+    LK_UPSAMPLE_LINEAR,
+    LK_UPSAMPLE_BICUBIC,
+    LK_UPSAMPLE_NEAREST_EXACT
+} lk_upsample_mode;
 
 /* With d = x - t: mse d^2; l1 |d|; smooth_l1 and huber with the parameter b; bce -(t log x + (1-t)
  * log(1-x)), logs not below -100; bce_with_logits; kl_div t (log t - x), 0 where t = 0, or with log

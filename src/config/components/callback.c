@@ -9,11 +9,25 @@
 
 #include <string.h>
 
+/* [a, b] as "a, b", which is what lk_criterion_callback takes; NULL if the argument is left out. */
+static lk_status join_keys(lk_args *args, const char *name, char *text, size_t capacity, const char **out)
+{
+    size_t used = 0;
+    *out = NULL;
+    for (int i = 0; i < lk_arg_count(args, name) && used < capacity; i++, *out = text)
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s", i ? ", " : "",
+                                 lk_arg_string_at(args, name, i));
+    return used < capacity ? LK_OK : lki_fail(LK_ERR_CONFIG, "%s: the names are too long", name);
+}
+
 static lk_status build_criterion(const lk_component *self, lk_args *args, void **out)
 {
+    char inputs[512], targets[512];
+    const char *input_key, *target_key;
     (void)self;
-    return lki_built(lk_criterion_callback(.input_key = lk_arg_string(args, "input_key"),
-                                           .target_key = lk_arg_string(args, "target_key"),
+    LKI_TRY(join_keys(args, "input_key", inputs, sizeof inputs, &input_key));
+    LKI_TRY(join_keys(args, "target_key", targets, sizeof targets, &target_key));
+    return lki_built(lk_criterion_callback(.input_key = input_key, .target_key = target_key,
                                            .metric_key = lk_arg_string(args, "metric_key"),
                                            .criterion_key = lk_arg_string(args, "criterion_key")),
                      out);
@@ -145,10 +159,11 @@ static lk_status build_checkpoint(const lk_component *self, lk_args *args, void 
     }
 
 static const lk_parameter criterion_parameters[] = {
-    LKI_STRING("input_key", LKI_OPTIONAL,
-               "the output, or field, to judge; the runner's output_key where left out"),
-    LKI_STRING("target_key", LKI_OPTIONAL,
-               "the field to compare it with; the runner's target_key where left out"),
+    LKI_STRINGS("input_key", LKI_OPTIONAL,
+                "the output, or field, to judge; the runner's output_key where left out; a list for a loss "
+                "of several values"),
+    LKI_STRINGS("target_key", LKI_OPTIONAL,
+                "the field to compare it with; the runner's target_key where left out; a list likewise"),
     LKI_STRING("metric_key", LKI_OPTIONAL, "the loss's name; the runner's loss_key where left out"),
     LKI_STRING("criterion_key", LKI_OPTIONAL, "which of several criteria; the only one where left out"),
     {0},

@@ -48,6 +48,17 @@
     {                                                                                                        \
         .name = name_, .type = LK_PARAMETER_FLOATS, .default_value = default_, .help = help_                 \
     }
+/* Numbers of which each may be null, which the help explains. */
+#define LKI_FLOAT_OR_NULL(name_, default_, help_)                                                            \
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_FLOAT, .default_value = default_, .help = help_,                 \
+        .takes_null = true                                                                                   \
+    }
+#define LKI_INTS_OR_NULL(name_, default_, help_)                                                             \
+    {                                                                                                        \
+        .name = name_, .type = LK_PARAMETER_INTS, .default_value = default_, .help = help_,                  \
+        .takes_null = true                                                                                   \
+    }
 #define LKI_STRINGS(name_, default_, help_)                                                                  \
     {                                                                                                        \
         .name = name_, .type = LK_PARAMETER_STRINGS, .default_value = default_, .help = help_                \
@@ -117,6 +128,7 @@ extern const lk_component lki_window_components[];
 extern const lk_component lki_node_components[];
 extern const lk_component lki_zoo_components[];
 extern const lk_component lki_more_module_components[];
+extern const lk_component lki_rest_module_components[];
 extern const lk_component lki_criterion_components[];
 extern const lk_component lki_contrib_components[];
 extern const lk_component lki_contrib_loss_components[];

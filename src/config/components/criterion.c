@@ -133,6 +133,54 @@ static lk_status build_multi_margin(const lk_component *self, lk_args *args, voi
     return lki_built(criterion, out);
 }
 
+static lk_status build_triplet(const lk_component *self, lk_args *args, void **out)
+{
+    lk_triplet_margin_loss_options options = {
+        LK_SIZE(lk_triplet_margin_loss_options), .margin = lki_number_meant(lk_arg_float(args, "margin")),
+        .p = lki_number_meant(lk_arg_float(args, "p")), .eps = lki_number_meant(lk_arg_float(args, "eps")),
+        .swap = lk_arg_bool(args, "swap")};
+    (void)self;
+    options.reduction = reduction_of(args);
+    return lki_built(lk_triplet_margin_loss_with(&options), out);
+}
+
+static lk_status build_pair(const lk_component *self, lk_args *args, void **out)
+{
+    lk_pair_loss_options options = {LK_SIZE(lk_pair_loss_options),
+                                    .margin = lki_number_meant(lk_arg_float(args, "margin"))};
+    options.reduction = reduction_of(args);
+    return lki_built(!strcmp(self->name, "CosineEmbeddingLoss") ? lk_cosine_embedding_loss_with(&options)
+                                                                : lk_margin_ranking_loss_with(&options),
+                     out);
+}
+
+static lk_status build_gaussian_nll(const lk_component *self, lk_args *args, void **out)
+{
+    lk_gaussian_nll_loss_options options = {LK_SIZE(lk_gaussian_nll_loss_options),
+                                            .full = lk_arg_bool(args, "full"),
+                                            .eps = lki_number_meant(lk_arg_float(args, "eps"))};
+    (void)self;
+    options.reduction = reduction_of(args);
+    return lki_built(lk_gaussian_nll_loss_with(&options), out);
+}
+
+static lk_status build_ctc(const lk_component *self, lk_args *args, void **out)
+{
+    lk_ctc_loss_options options = {LK_SIZE(lk_ctc_loss_options), .blank = lk_arg_int64(args, "blank"),
+                                   .zero_infinity = lk_arg_bool(args, "zero_infinity")};
+    (void)self;
+    options.reduction = reduction_of(args);
+    return lki_built(lk_ctc_loss_with(&options), out);
+}
+
+static lk_status build_multi_label_margin(const lk_component *self, lk_args *args, void **out)
+{
+    lk_multi_label_margin_loss_options options = {LK_SIZE(lk_multi_label_margin_loss_options)};
+    (void)self;
+    options.reduction = reduction_of(args);
+    return lki_built(lk_multi_label_margin_loss_with(&options), out);
+}
+
 /* In PyTorch's positional order, with the two that it keeps for the sake of old programs. */
 #define SIZE_AVERAGE LKI_REFUSED("size_average", NULL, "write reduction: mean, sum or none")
 #define REDUCE       LKI_REFUSED("reduce", NULL, "write reduction: mean, sum or none")
@@ -204,6 +252,40 @@ static const lk_parameter multi_margin_parameters[] = {
     REDUCTION,
     {0},
 };
+static const lk_parameter triplet_parameters[] = {
+    LKI_FLOAT("margin", "1.0", "how much nearer the positive shall be than the negative"),
+    LKI_FLOAT("p", "2.0", "the norm that measures distances"),
+    LKI_FLOAT("eps", "1e-6", "added to the differences"),
+    LKI_BOOL("swap", "false", "the negative's distance to the positive counts if it is smaller"),
+    SIZE_AVERAGE,
+    REDUCE,
+    REDUCTION,
+    {0},
+};
+static const lk_parameter cosine_embedding_parameters[] = {
+    LKI_FLOAT("margin", "0.0", "the cosine that embeddings of -1 may have"),
+    SIZE_AVERAGE,
+    REDUCE,
+    REDUCTION,
+    {0}};
+static const lk_parameter margin_ranking_parameters[] = {
+    LKI_FLOAT("margin", "0.0", "by how much the right one must be larger"),
+    SIZE_AVERAGE,
+    REDUCE,
+    REDUCTION,
+    {0}};
+static const lk_parameter gaussian_nll_parameters[] = {
+    LKI_BOOL("full", "false", "add the constant log(2 pi) / 2"),
+    LKI_FLOAT("eps", "1e-6", "the smallest variance"),
+    REDUCTION,
+    {0},
+};
+static const lk_parameter ctc_parameters[] = {
+    LKI_INT64("blank", "0", "the class that stands for nothing"),
+    REDUCTION,
+    LKI_BOOL("zero_infinity", "false", "a target that is too long for its input costs 0"),
+    {0},
+};
 
 const lk_component lki_criterion_components[] = {
     {"CrossEntropyLoss", "torch.nn.CrossEntropyLoss", LK_KIND_CRITERION,
@@ -243,5 +325,24 @@ const lk_component lki_criterion_components[] = {
     {"MultiMarginLoss", "torch.nn.MultiMarginLoss", LK_KIND_CRITERION,
      "The right class must win against each other by a margin.", .parameters = multi_margin_parameters,
      .build = build_multi_margin},
+    {"TripletMarginLoss", "torch.nn.TripletMarginLoss", LK_KIND_CRITERION,
+     "Anchor, positive and negative: three values, named by the Criterion callback's keys.",
+     .parameters = triplet_parameters, .build = build_triplet},
+    {"CosineEmbeddingLoss", "torch.nn.CosineEmbeddingLoss", LK_KIND_CRITERION,
+     "Two embeddings against 1 and -1: three values, named by the Criterion callback's keys.",
+     .parameters = cosine_embedding_parameters, .build = build_pair},
+    {"MarginRankingLoss", "torch.nn.MarginRankingLoss", LK_KIND_CRITERION,
+     "Two scores against 1 and -1: three values, named by the Criterion callback's keys.",
+     .parameters = margin_ranking_parameters, .build = build_pair},
+    {"GaussianNLLLoss", "torch.nn.GaussianNLLLoss", LK_KIND_CRITERION,
+     "Prediction, target and variance: three values, named by the Criterion callback's keys.",
+     .parameters = gaussian_nll_parameters, .build = build_gaussian_nll},
+    {"CTCLoss", "torch.nn.CTCLoss", LK_KIND_CRITERION,
+     "Log-probabilities (T, N, C), targets and both lengths: four values, named by the Criterion callback's "
+     "keys.",
+     .parameters = ctc_parameters, .build = build_ctc},
+    {"MultiLabelMarginLoss", "torch.nn.MultiLabelMarginLoss", LK_KIND_CRITERION,
+     "Each class of a list, which ends with -1, must win against all others by 1.",
+     .parameters = plain_parameters, .build = build_multi_label_margin},
     {0},
 };

@@ -66,10 +66,11 @@ static lk_status build_batch_norm(const lk_component *self, lk_args *args, void 
     lk_batch_norm_options options = {
         LK_SIZE(lk_batch_norm_options),
         .eps = lki_number_meant(lk_arg_float(args, "eps")),
-        .momentum = lki_number_meant(lk_arg_float(args, "momentum")),
+        .cumulative = lk_arg_is_null_at(args, "momentum", 0),
         .no_affine = !lk_arg_bool(args, "affine"),
         .no_track_running_stats = !lk_arg_bool(args, "track_running_stats"),
     };
+    if (!options.cumulative) options.momentum = lki_number_meant(lk_arg_float(args, "momentum"));
     return lki_built(kind->create(lk_arg_int64(args, "num_features"), &options), out);
 }
 
@@ -114,7 +115,8 @@ static lk_status build_embedding(const lk_component *self, lk_args *args, void *
     double padding =
         lk_arg_given(args, "padding_idx") ? lki_number_meant(lk_arg_int(args, "padding_idx")) : 0;
     return lki_built(lk_embedding(lk_arg_int64(args, "num_embeddings"), lk_arg_int64(args, "embedding_dim"),
-                                  .padding_idx = padding),
+                                  .padding_idx = padding,
+                                  .scale_grad_by_freq = lk_arg_bool(args, "scale_grad_by_freq")),
                      out);
 }
 
@@ -257,7 +259,9 @@ static const lk_parameter linear_parameters[] = {
 static const lk_parameter batch_norm_parameters[] = {
     LKI_INT("num_features", LKI_REQUIRED, "channels of the input"),
     LKI_FLOAT("eps", "1e-5", "added to the variance"),
-    LKI_FLOAT("momentum", "0.1", "how much the running values follow each batch"),
+    LKI_FLOAT_OR_NULL(
+        "momentum", "0.1",
+        "how much the running values follow each batch; null: they are the mean of all batches"),
     LKI_BOOL("affine", "true", "learn a weight and a bias"),
     LKI_BOOL("track_running_stats", "true", "keep running values for evaluation"),
     {0},
@@ -281,6 +285,10 @@ static const lk_parameter embedding_parameters[] = {
     LKI_INT("num_embeddings", LKI_REQUIRED, "how many vectors there are"),
     LKI_INT("embedding_dim", LKI_REQUIRED, "the size of a vector"),
     LKI_INT("padding_idx", LKI_OPTIONAL, "the vector that stays zero"),
+    LKI_REFUSED("max_norm", NULL, "leave it out: no forward pass changes weights"),
+    LKI_REFUSED("norm_type", "2", "leave it out: it belongs to max_norm"),
+    LKI_BOOL("scale_grad_by_freq", "false", "divide a vector's gradient by how often the batch has it"),
+    LKI_NO_EFFECT("sparse", "false", "gradients are dense"),
     {0},
 };
 static const lk_parameter flatten_parameters[] = {

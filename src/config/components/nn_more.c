@@ -78,7 +78,9 @@ static lk_status build_instance_norm(const lk_component *self, lk_args *args, vo
     const instance_norm *kind = self->context;
     lk_instance_norm_options options = {LK_SIZE(lk_instance_norm_options),
                                         .eps = lki_number_meant(lk_arg_float(args, "eps")),
-                                        .affine = lk_arg_bool(args, "affine")};
+                                        .affine = lk_arg_bool(args, "affine"),
+                                        .track_running_stats = lk_arg_bool(args, "track_running_stats")};
+    if (options.track_running_stats) options.momentum = lki_number_meant(lk_arg_float(args, "momentum"));
     return lki_built(kind->create(lk_arg_int64(args, "num_features"), &options), out);
 }
 
@@ -107,6 +109,7 @@ static lk_status build_adaptive_pool(const lk_component *self, lk_args *args, vo
     if (count != 1 && count != kind->axes)
         return lki_fail(LK_ERR_CONFIG, "output_size: expected 1 or %d numbers, found %d", kind->axes, count);
     for (int i = 0; i < kind->axes; i++) {
+        if (lk_arg_is_null_at(args, "output_size", count > 1 ? i : 0)) continue;
         options.output_sizes[i] = lk_arg_int_at(args, "output_size", count > 1 ? i : 0);
         if (options.output_sizes[i] < 1)
             return lki_fail(LK_ERR_CONFIG, "output_size: expected at least 1, found %lld",
@@ -177,15 +180,16 @@ static const lk_parameter prelu_parameters[] = {
 static const lk_parameter instance_norm_parameters[] = {
     LKI_INT("num_features", LKI_REQUIRED, "channels of the input"),
     LKI_FLOAT("eps", "1e-5", "added to the variance"),
-    LKI_NO_EFFECT("momentum", "0.1", "there are no running values that it could move"),
+    LKI_FLOAT("momentum", "0.1", "with track_running_stats: how much the running values follow each batch"),
     LKI_BOOL("affine", "false", "learn a weight and a bias"),
-    LKI_REFUSED("track_running_stats", "false", "leave it out: each sample has its own statistics"),
+    LKI_BOOL("track_running_stats", "false", "keep running values for evaluation"),
     {0},
 };
 static const lk_parameter dropout_parameters[] = {
     LKI_FLOAT("p", "0.5", "how many channels become zero"), INPLACE, {0}};
 static const lk_parameter adaptive_parameters[] = {
-    LKI_INTS("output_size", LKI_REQUIRED, "the size of the output: one, or one per spatial axis"),
+    LKI_INTS_OR_NULL("output_size", LKI_REQUIRED,
+                     "the size of the output: one, or one per spatial axis; null keeps the input's"),
     LKI_REFUSED("return_indices", "false", "leave it out: only the values are returned"),
     {0},
 };

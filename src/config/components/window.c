@@ -16,8 +16,9 @@ static lk_status read_axes(lk_args *args, const char *name, int axes, int minimu
     if (count > 1 && count != axes)
         return lki_fail(LK_ERR_CONFIG, "%s: expected 1 or %d numbers, found %d", name, axes, count);
     for (int i = 0; i < count; i++) {
-        int value = lk_arg_int_at(args, name, i);
-        if (value < minimum)
+        bool is_null = lk_arg_is_null_at(args, name, i);
+        int value = is_null ? 0 : lk_arg_int_at(args, name, i);
+        if (value < minimum && !is_null)
             return lki_fail(LK_ERR_CONFIG, "%s: expected at least %d, found %d", name, minimum, value);
         if (count > 1)
             each[i] = value;
@@ -100,7 +101,8 @@ static lk_status build_adaptive_pool(const lk_component *self, lk_args *args, vo
     return lki_built(kind->create(size, &options), out);
 }
 
-static const char upsample_modes[] = "nearest|linear|bilinear|trilinear"; /* by their number of axes */
+/* The first four by their number of axes. */
+static const char upsample_modes[] = "nearest|linear|bilinear|trilinear|bicubic|nearest-exact";
 
 static lk_status build_upsample(const lk_component *self, lk_args *args, void **out)
 {
@@ -114,8 +116,12 @@ static lk_status build_upsample(const lk_component *self, lk_args *args, void **
     if (factors == 1) options.scale_factor = lk_arg_float(args, "scale_factor");
     for (int i = 0; factors > 1 && i < factors; i++)
         options.scale_factors[i] = lk_arg_float_at(args, "scale_factor", i);
-    options.axes = lki_choice_index(upsample_modes, lk_arg_string(args, "mode"));
-    options.mode = options.axes ? LK_UPSAMPLE_LINEAR : LK_UPSAMPLE_NEAREST;
+    int mode = lki_choice_index(upsample_modes, lk_arg_string(args, "mode"));
+    options.axes = mode < 4 ? mode : mode == 4 ? 2 : 0;
+    options.mode = mode == 0   ? LK_UPSAMPLE_NEAREST
+                   : mode < 4  ? LK_UPSAMPLE_LINEAR
+                   : mode == 4 ? LK_UPSAMPLE_BICUBIC
+                               : LK_UPSAMPLE_NEAREST_EXACT;
     return lki_built(lk_upsample_with(&options), out);
 }
 
@@ -181,14 +187,16 @@ static const lk_parameter avg_pool1d_parameters[] = {
     {0},
 };
 static const lk_parameter adaptive_parameters[] = {
-    LKI_INTS("output_size", LKI_REQUIRED, "the size of the output: one, or one per spatial axis"),
+    LKI_INTS_OR_NULL("output_size", LKI_REQUIRED,
+                     "the size of the output: one, or one per spatial axis; null keeps the input's"),
     {0},
 };
 static const lk_parameter upsample_parameters[] = {
     LKI_INTS("size", LKI_OPTIONAL, "the size of the output"),
     LKI_FLOATS("scale_factor", LKI_OPTIONAL, "or how many times the input's"),
     LKI_CHOICE("mode", "nearest", upsample_modes, "how values in between are found"),
-    LKI_BOOL("align_corners", "false", "keep the values of the corners (linear modes)"),
+    LKI_BOOL("align_corners", "false", "keep the values of the corners (linear modes and bicubic)"),
+    LKI_REFUSED("recompute_scale_factor", "false", "leave it out, or give the size instead of the factor"),
     {0},
 };
 
