@@ -116,6 +116,14 @@ lk_transform *lk_random_posterize_with(int bits, const lk_chance_options *option
 lk_transform *lk_random_autocontrast_with(const lk_chance_options *options);
 #define lk_random_autocontrast(...) LK_CALL0_(lk_random_autocontrast_with, lk_chance_options, __VA_ARGS__)
 
+/* Makes all levels of a channel, taken as bytes, about equally frequent, at times: p is 0.5. */
+lk_transform *lk_random_equalize_with(const lk_chance_options *options);
+#define lk_random_equalize(...) LK_CALL0_(lk_random_equalize_with, lk_chance_options, __VA_ARGS__)
+/* Blurs with a factor below 1 and sharpens above it, with probability p; 0.5. */
+lk_transform *lk_random_adjust_sharpness_with(double sharpness_factor, const lk_chance_options *options);
+#define lk_random_adjust_sharpness(...)                                                                      \
+    LK_CALL1_(lk_random_adjust_sharpness_with, lk_chance_options, __VA_ARGS__, )
+
 /* ---- Places ---- */
 
 typedef struct lk_random_rotation_options {
