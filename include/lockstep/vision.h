@@ -116,6 +116,14 @@ lk_transform *lk_random_posterize_with(int bits, const lk_chance_options *option
 lk_transform *lk_random_autocontrast_with(const lk_chance_options *options);
 #define lk_random_autocontrast(...) LK_CALL0_(lk_random_autocontrast_with, lk_chance_options, __VA_ARGS__)
 
+/* Makes all levels of a channel, taken as bytes, about equally frequent, at times: p is 0.5. */
+lk_transform *lk_random_equalize_with(const lk_chance_options *options);
+#define lk_random_equalize(...) LK_CALL0_(lk_random_equalize_with, lk_chance_options, __VA_ARGS__)
+/* Blurs with a factor below 1 and sharpens above it, with probability p; 0.5. */
+lk_transform *lk_random_adjust_sharpness_with(double sharpness_factor, const lk_chance_options *options);
+#define lk_random_adjust_sharpness(...)                                                                      \
+    LK_CALL1_(lk_random_adjust_sharpness_with, lk_chance_options, __VA_ARGS__, )
+
 /* ---- Places ---- */
 
 typedef struct lk_random_rotation_options {
@@ -168,8 +176,7 @@ typedef struct lk_random_apply_options {
 } lk_random_apply_options;
 /* All of them, in order, or none. Together they must keep the shape. */
 lk_transform *lk_random_apply_with(lk_transform_list transforms, const lk_random_apply_options *options);
-#define lk_random_apply(list, ...)                                                                           \
-    lk_random_apply_with((list), LK_OPTIONS(lk_random_apply_options, __VA_ARGS__))
+#define lk_random_apply(...) LK_CALL1_(lk_random_apply_with, lk_random_apply_options, __VA_ARGS__, )
 
 typedef struct lk_random_choice_options {
     size_t struct_size;
@@ -177,8 +184,7 @@ typedef struct lk_random_choice_options {
 } lk_random_choice_options;
 /* One of them. They must lead to the same shape. */
 lk_transform *lk_random_choice_with(lk_transform_list transforms, const lk_random_choice_options *options);
-#define lk_random_choice(list, ...)                                                                          \
-    lk_random_choice_with((list), LK_OPTIONS(lk_random_choice_options, __VA_ARGS__))
+#define lk_random_choice(...) LK_CALL1_(lk_random_choice_with, lk_random_choice_options, __VA_ARGS__, )
 
 /* All of them, in a random order. Each must keep the shape. */
 lk_transform *lk_random_order(lk_transform_list transforms);

@@ -23,7 +23,10 @@ typedef struct ratings {
 
 /* ---- Reading user, item, rating and time, separated by tabs, a rating per line ---- */
 
-enum { MOST = 10000000 }; /* larger numbers of users and items are a mistake in the file */
+enum {
+    MOST = 10000000,
+    MOST_CELLS = 1 << 28
+}; /* larger numbers of users and items are a mistake in the file */
 
 /* A whole number and the byte that must follow it. */
 static bool number(const char **at, const char *end, char after, int64_t *out)
@@ -119,6 +122,9 @@ static lk_dataset *make(const ratings *own, const ratings *other, double min_rat
     raise_to(own, &users, &items);
     raise_to(other, &users, &items);
     if (users == 0) return lki_fail_null(LK_ERR_FORMAT, "MovieLens: there are no ratings");
+    if (users * items > MOST_CELLS)
+        return lki_fail_null(LK_ERR_FORMAT, "MovieLens: %lld users and %lld items are too many for one table",
+                             (long long)users, (long long)items);
     lk_tensor *stars = lk_tensor_create(LK_F32, LK_SHAPE(users, items));
     lk_tensor *rated = lk_tensor_create(LK_F32, LK_SHAPE(users, items));
     for (int64_t i = 0; stars && rated && i < own->count; i++) {

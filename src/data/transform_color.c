@@ -204,6 +204,102 @@ lk_transform *lk_random_autocontrast_with(const lk_chance_options *given)
     return by_chance("random_autocontrast", options, 0.5, apply_autocontrast);
 }
 
+/* ---- Equalize ---- */
+
+enum { LEVELS = 256 };
+
+static int level_of(float value)
+{
+    return (int)rintf(clamp(value) * (LEVELS - 1));
+}
+
+/* Which level each level becomes, so that all are about equally frequent; false where nothing changes: all
+ * pixels but those of the highest level are fewer than there are levels. */
+static bool fill_levels(int levels[LEVELS], const float *source, int64_t area)
+{
+    int64_t counts[LEVELS] = {0}, below = 0;
+    int highest = 0;
+    for (int64_t i = 0; i < area; i++) {
+        int level = level_of(source[i]);
+        counts[level]++;
+        if (level > highest) highest = level;
+    }
+    int64_t step = (area - counts[highest]) / (LEVELS - 1);
+    for (int i = 0; i < LEVELS && step; i++) {
+        int64_t level = (below + step / 2) / step;
+        levels[i] = level < LEVELS ? (int)level : LEVELS - 1;
+        if (i == 0) levels[i] = 0;
+        below += counts[i];
+    }
+    return step > 0;
+}
+
+static lk_status apply_equalize(const lk_transform *self, const lki_sample *in, lki_sample *out,
+                                lki_keyed *random)
+{
+    if (!happens(self, in, out, random)) return LK_OK;
+    int64_t area = area_of(in);
+    for (int64_t c = 0; c < in->shape.dim[0]; c++) {
+        const float *source = (const float *)in->data + c * area;
+        float *target = (float *)out->data + c * area;
+        int levels[LEVELS];
+        bool changes = fill_levels(levels, source, area);
+        for (int64_t i = 0; i < area; i++) {
+            int level = level_of(source[i]);
+            target[i] = (float)(changes ? levels[level] : level) / (LEVELS - 1);
+        }
+    }
+    return LK_OK;
+}
+
+lk_transform *lk_random_equalize_with(const lk_chance_options *given)
+{
+    LKI_TAKE(lk_chance_options, options, given, NULL);
+    return by_chance("random_equalize", options, 0.5, apply_equalize);
+}
+
+/* ---- Sharpness ---- */
+
+/* The mean of a pixel and its neighbours, where the pixel counts five times. */
+static float smooth_at(const float *at, int64_t width)
+{
+    float sum = 4 * *at;
+    for (int64_t y = -1; y <= 1; y++)
+        for (int64_t x = -1; x <= 1; x++) sum += at[y * width + x];
+    return sum / 13;
+}
+
+/* Pixels of the edge, which lack neighbours, keep their values. */
+static lk_status apply_sharpness(const lk_transform *self, const lki_sample *in, lki_sample *out,
+                                 lki_keyed *random)
+{
+    if (!happens(self, in, out, random)) return LK_OK;
+    int64_t height = in->shape.dim[1], width = in->shape.dim[2];
+    float factor = (float)self->range[0];
+    memcpy(out->data, in->data, (size_t)lk_shape_count(in->shape) * sizeof(float));
+    for (int64_t c = 0; c < in->shape.dim[0]; c++)
+        for (int64_t y = 1; y + 1 < height; y++)
+            for (int64_t x = 1; x + 1 < width; x++) {
+                int64_t i = (c * height + y) * width + x;
+                const float *at = (const float *)in->data + i;
+                float value = factor * *at + (1 - factor) * smooth_at(at, width);
+                ((float *)out->data)[i] = clamp(value);
+            }
+    return LK_OK;
+}
+
+lk_transform *lk_random_adjust_sharpness_with(double sharpness_factor, const lk_chance_options *given)
+{
+    LKI_TAKE(lk_chance_options, options, given, NULL);
+    if (!(sharpness_factor >= 0) || isinf(sharpness_factor))
+        return lki_fail_null(LK_ERR_INVALID,
+                             "random_adjust_sharpness: sharpness_factor: expected at least 0, found %g",
+                             sharpness_factor);
+    lk_transform *transform = by_chance("random_adjust_sharpness", options, 0.5, apply_sharpness);
+    if (transform) transform->range[0] = sharpness_factor;
+    return transform;
+}
+
 /* ---- Colour jitter ---- */
 
 enum { BRIGHTNESS, CONTRAST, SATURATION, HUE, PROPERTIES };

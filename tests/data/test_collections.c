@@ -237,6 +237,8 @@ static void ratings(void **state)
         write_text("m/ml-100k/ua.test", text);
         fails(lk_movielens(in_scratch("m")), "ua.test:2: expected user, item, rating and time");
     }
+    write_text("m/ml-100k/ua.test", "9000000\t9000000\t1\t1\n");
+    fails(lk_movielens(in_scratch("m")), "9000000 users and 9000000 items are too many for one table");
 }
 
 /* ---- Archives ---- */

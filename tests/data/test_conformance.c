@@ -97,7 +97,8 @@ static lk_dataset *pictures(void)
                                                     lk_gaussian_blur(3))),
                       lk_random_order(lk_transforms(lk_random_invert(), lk_random_solarize(.5),
                                                     lk_random_posterize(4), lk_random_autocontrast())),
-                      lk_random_grayscale(), lk_random_erasing(.random = true)));
+                      lk_random_grayscale(), lk_random_equalize(), lk_random_adjust_sharpness(2),
+                      lk_random_erasing(.random = true)));
 }
 
 static const struct {

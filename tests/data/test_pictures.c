@@ -113,7 +113,34 @@ static void colours(void **state)
     check("invert", lk_random_invert(.p = 1), 1e-6);
     check("solarize_0.5", lk_random_solarize(.5, .p = 1), 1e-6);
     check("posterize_3", lk_random_posterize(3, .p = 1), 1e-6);
+    check("sharpness_0", lk_random_adjust_sharpness(0, .p = 1), 1e-6);
+    check("sharpness_1.6", lk_random_adjust_sharpness(1.6, .p = 1), 1e-6);
     check("autocontrast", lk_random_autocontrast(.p = 1), 1e-6);
+}
+
+/* The picture three times as large, in 16 levels up to a half. */
+static void equalized(void **state)
+{
+    (void)state;
+    static float plain[MOST], found[MOST];
+    static double expected[MOST];
+    enum { LARGE = 9 * AREA };
+    lk_tensor *x = lk_tensor_create(LK_F32, LK_SHAPE(1, CHANNELS, 3 * HEIGHT, 3 * WIDTH));
+    get(lk_resize(HEIGHT, .width = WIDTH), CHANNELS, 0, plain);
+    for (int i = 0; i < CHANNELS * LARGE; i++) {
+        int c = i / LARGE, row = i % LARGE / (3 * WIDTH) / 3, column = i % (3 * WIDTH) / 3;
+        double level = rint((double)plain[c * AREA + row * WIDTH + column] * 15);
+        ((float *)x->data)[i] = (float)floor(level * 17 / 2) / 255.0f;
+    }
+    lk_dataset *dataset =
+        lk_transformed(lk_tensor_dataset({"features", x}), lk_transforms(lk_random_equalize(.p = 1)));
+    int64_t zero = 0;
+    lkt_not_null(dataset);
+    lkt_ok(lk_dataset_gather(dataset, NULL, &zero, 1, (void *[]){found}));
+    lk_dataset_free(dataset);
+    assert_int_equal(read_golden("equalize", expected, MOST), CHANNELS * LARGE);
+    for (int i = 0; i < CHANNELS * LARGE; i++) lkt_close(found[i], expected[i], 1e-6);
+    check("equalize_small", lk_random_equalize(.p = 1), 1e-6);
 }
 
 static void places(void **state)
@@ -298,6 +325,7 @@ static void misfits(void **state)
     refuse(lk_color_jitter(.contrast = {2, 1}), "contrast");
     refuse(lk_random_solarize(128), "threshold: expected 0 to 1, found 128");
     refuse(lk_random_posterize(9), "bits");
+    refuse(lk_random_adjust_sharpness(-1), "sharpness_factor: expected at least 0");
     refuse(lk_random_invert(.p = 2), "random_invert: p");
     refuse(lk_random_rotation(3, 2), "degrees");
     refuse(lk_random_rotation(0, 2, .interpolation = "bicubic"), "expected nearest or bilinear");
@@ -365,9 +393,16 @@ static void splits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),   cmocka_unit_test(colours),       cmocka_unit_test(places),
-        cmocka_unit_test(jitters), cmocka_unit_test(resized_crops), cmocka_unit_test(erased_rectangles),
-        cmocka_unit_test(groups),  cmocka_unit_test(misfits),       cmocka_unit_test(splits),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(colours),
+        cmocka_unit_test(equalized),
+        cmocka_unit_test(places),
+        cmocka_unit_test(jitters),
+        cmocka_unit_test(resized_crops),
+        cmocka_unit_test(erased_rectangles),
+        cmocka_unit_test(groups),
+        cmocka_unit_test(misfits),
+        cmocka_unit_test(splits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,36 @@ low, high = p.min(axis=(1, 2), keepdims=True), p.max(axis=(1, 2), keepdims=True)
 put("autocontrast", (p - low) / (high - low))
 
 
+
+
+def sharpen(p, factor):
+    kernel = torch.ones(3, 1, 3, 3, dtype=torch.float64)
+    kernel[:, :, 1, 1] = 5
+    smooth = p.copy()
+    smooth[:, 1:-1, 1:-1] = F.conv2d(torch.tensor(p)[None], kernel / 13, groups=3)[0].numpy()
+    return blend(p, smooth, factor)
+
+
+put("sharpness_0", sharpen(p, 0))
+put("sharpness_1.6", sharpen(p, 1.6))
+
+
+def equalize(image):
+    """torchvision's, for one channel of bytes."""
+    counts = torch.bincount(image.flatten().long(), minlength=256)
+    present = counts[counts != 0]
+    step = torch.div(present[:-1].sum(), 255, rounding_mode="floor")
+    if step == 0:
+        return image
+    levels = torch.div(torch.cumsum(counts, 0) + torch.div(step, 2, rounding_mode="floor"), step, rounding_mode="floor")
+    return F.pad(levels, [1, 0])[:-1].clamp(0, 255)[image.long()]
+
+
+# Large enough that there are more pixels than levels; few levels, so that it matters.
+large = torch.from_numpy(np.rint(np.kron(p, np.ones((1, 3, 3))) * 15).astype(np.int64) * 17 // 2)
+put("equalize", torch.stack([equalize(channel) for channel in large]) / 255.0)
+put("equalize_small", p)
+
 # ---- Places ----
 def rotate(x, angle, mode, center=None):
     """torchvision's rotate for tensors: the inverse of a turn by -angle, in affine_grid's units."""

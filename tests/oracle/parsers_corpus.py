@@ -4,8 +4,10 @@ import gzip
 import io
 import json
 import os
+import pathlib
 import shutil
 import struct
+import tarfile
 import zlib
 
 import h5py
@@ -90,6 +92,17 @@ def data_files():
     for options, text in ((0, 'a,b,y\n1,2,3\n4,5,6\n'), (1, '1,2,3\n4,5,6'), (2, 'a,y\n1,cat\n2,"d ""o"" g"\n'), (4, 'a;b;y\r\n1;2;3\r\n'),
                           (8 + 16, 'y,b,a\n1,-2e3,nan\n'), (2 + 32, 'x,y\n1,one\n2,two\n'), (0, '\n \n"a" ,b\n1,2\n\n3,4')):
         put('csv', f'{options}-{len(text)}', bytes([options]) + text.encode())
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode='w', format=tarfile.USTAR_FORMAT) as tar:
+        for name in ('in/a', 'in/deep/b', 'c'):
+            entry = tarfile.TarInfo(name)
+            entry.size = 5
+            tar.addfile(entry, io.BytesIO(b'12345'))
+    put('collection', 'tar', b'\1' + archive.getvalue()[:5120])
+    put('collection', 'ratings', b'\2' + b'1\t2\t5\t874965758\r\n\n3\t1\t2\t876893171')
+    golden = pathlib.Path(__file__).parent.parent / 'golden' / 'data'
+    for name in ('cifar100', 'cifar10_names'):
+        put('collection', name, b'\0' + (golden / (name + '.pickle')).read_bytes())
     put('picture', 'rgb', b'\0' + png(2, 2, 2, b'\0abcdef\0ghijkl'))
     put('picture', 'grey', b'\1' + png(2, 2, 0, b'\0ab\1cd'))
     put('picture', 'alpha', b'\2' + png(1, 2, 6, b'\0abcd\2efgh'))

@@ -2,20 +2,24 @@
 #include "parsers.h"
 
 #include "base/arena.h"
+#include "base/memory.h"
 #include "checkpoint/json_file.h"
 #include "checkpoint/pickle.h"
 #include "checkpoint/storage.h"
 #include "checkpoint/torch_load.h"
+#include "data/cifar.h"
 #include "data/hdf5.h"
 #include "data/idx.h"
 #include "data/image.h"
+#include "data/tar.h"
 #include "logger/csv_table.h"
 #include "logger/tensorboard_read.h"
+#include "tensor/buffer.h"
 #include "tensor/npy.h"
 #include "tensor/png.h"
 
 #include <lockstep/checkpoint.h>
-#include <lockstep/data.h>
+#include <lockstep/vision.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +123,38 @@ static void parse_picture(const uint8_t *data, size_t nbytes)
     lki_image_fini(&image);
 }
 
+static void parse_pickled_pictures(const uint8_t *data, size_t nbytes)
+{
+    static const char *const keys[] = {"coarse_labels", "fine_labels", NULL};
+    const char *path = as_file("train", data, nbytes);
+    lk_buffer *records = NULL;
+    char *names = NULL;
+    if (lki_cifar_unpickle(&records, path, keys))
+        check_refusal();
+    else
+        must(lki_buffer_nbytes(records) % (LKI_CIFAR_PIXELS + 2) == 0, "CIFAR: whole records");
+    lki_buffer_release(records);
+    if (lki_cifar_unpickle_names(&names, path, "label_names")) check_refusal();
+    lki_free(names);
+}
+
+/* The first byte says which data set. */
+static void parse_collection(const uint8_t *data, size_t nbytes)
+{
+    if (nbytes < 1) return;
+    if (data[0] % 3 == 0) {
+        parse_pickled_pictures(data + 1, nbytes - 1);
+    } else if (data[0] % 3 == 1) {
+        if (lki_untar_folder(parser_folder(), "in", "a.tar", data + 1, nbytes - 1)) check_refusal();
+    } else {
+        as_file("ua.base", data + 1, nbytes - 1);
+        as_file("ua.test", data + 1, nbytes - 1);
+        lk_dataset *dataset = lk_movielens(parser_folder(), .train = true);
+        if (!dataset) check_refusal();
+        lk_dataset_free(dataset);
+    }
+}
+
 /* Labels of arrays in one file that is there; what HDF5's own library makes of a file is its own. */
 static void parse_hdf5_label(const uint8_t *data, size_t nbytes)
 {
@@ -188,6 +224,7 @@ const parser file_parsers[] = {
     {"idx", parse_idx},
     {"csv", parse_csv},
     {"picture", parse_picture},
+    {"collection", parse_collection},
     {"hdf5-label", parse_hdf5_label},
     {"storage", parse_storage},
     {"events", parse_events},

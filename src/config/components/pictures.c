@@ -131,6 +131,13 @@ static lk_status build_posterize(const lk_component *self, lk_args *args, void *
     return lki_built(lk_random_posterize_with(lk_arg_int(args, "bits"), &options), out);
 }
 
+static lk_status build_sharpness(const lk_component *self, lk_args *args, void **out)
+{
+    lk_chance_options options = chance_of(args);
+    (void)self;
+    return lki_built(lk_random_adjust_sharpness_with(lk_arg_float(args, "sharpness_factor"), &options), out);
+}
+
 /* One number is a strength, two are a range, of which an upper end of 0 is meant. */
 static lk_status take_strength(lk_args *args, const char *name, double out[2])
 {
@@ -334,6 +341,8 @@ static const lk_parameter solarize_parameters[] = {
     LKI_FLOAT("threshold", LKI_REQUIRED, "values of at least this are inverted"), CHANCE("0.5"), {0}};
 static const lk_parameter posterize_parameters[] = {
     LKI_INT("bits", LKI_REQUIRED, "how many of the 8 bits of a value are kept"), CHANCE("0.5"), {0}};
+static const lk_parameter sharpness_parameters[] = {
+    LKI_FLOAT("sharpness_factor", LKI_REQUIRED, "0 is blurred, 1 as it was, 2 sharper"), CHANCE("0.5"), {0}};
 static const lk_parameter jitter_parameters[] = {
     LKI_FLOATS("brightness", "0", "b for a factor of max(0, 1 - b) to 1 + b, or the two ends"),
     LKI_FLOATS("contrast", "0", "likewise"),
@@ -409,6 +418,10 @@ const lk_component lki_picture_components[] = {
      .build = build_posterize},
     BY_CHANCE("RandomAutocontrast", "Each channel stretched to 0..1 at times.", chance_parameters,
               lk_random_autocontrast_with),
+    BY_CHANCE("RandomEqualize", "All levels of a channel equally frequent at times.", chance_parameters,
+              lk_random_equalize_with),
+    {TORCHVISION("RandomAdjustSharpness"), "Blurred or sharpened at times.",
+     .parameters = sharpness_parameters, .build = build_sharpness},
     {TORCHVISION("RandomRotation"), "Turned, counter-clockwise.", .parameters = rotation_parameters,
      .build = build_rotation},
     {TORCHVISION("RandomErasing"), "A rectangle erased at times.", .parameters = erasing_parameters,
