@@ -176,6 +176,39 @@ static void test_catalyst_study(void **state)
                   "this run is no trial: start it with `lockstep tune`");
 }
 
+/* Suggestions as calls of Python's, as older configs of Catalyst have them. */
+static void test_python_calls(void **state)
+{
+    (void)state;
+    enter("cli_tune_calls");
+    write_text("c.yml",
+               "study: {_target_: optuna.create_study}\n" MODEL
+               "    optimizer: {_target_: \"trial.suggest_categorical('rule', ['SGD', \\\"Adam\\\"])\", "
+               "lr: \" float( trial.suggest_loguniform ('lr', low=1e-3, high=0.1))\"}\n");
+    static const struct {
+        const char *call, *sentence;
+    } wrong[] = {{"trial.suggest_int('a', 2, 3", "expected a call as in"},
+                 {"trial.suggest_foo('a')", "expected a call as in"},
+                 {"int(trial.suggest_int('a', 2, 3)", "expected a call as in"},
+                 {"trial.suggest_int('a', 2, 3) + 1", "expected a call as in"},
+                 {"trial.suggest_int('a', lo=2)", "unknown key \"lo\"; did you mean \"low\"?"},
+                 {"trial.suggest_int('a", "expected a call as in"},
+                 {"trial.suggest_int('a', {, 3)", "expected a call as in"},
+                 {"trial.suggest_int()", "name is missing"},
+                 {"trial.suggest_float('a', 3)", "low and high are missing"}};
+    char words[512];
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(words, sizeof words, "tune -C c.yml --run/0/num_epochs=\"%s:str\"", wrong[i].call);
+        check_refused(folder, words, 2, wrong[i].sentence);
+    }
+    const said *r =
+        lockstep_in(folder, "tune -C c.yml -n 6 -q "
+                            "--run/0/num_epochs=\"int(trial.suggest_uniform('epochs', 1, 2.9)):str\"");
+    if (r->exit_code) fail_msg("%d: %s", r->exit_code, r->err);
+    assert_int_equal(count_of(r->out, " SGD ") + count_of(r->out, " Adam "), 6);
+    assert_int_equal(count_of(r->out, " complete  1 ") + count_of(r->out, " complete  2 "), 6);
+}
+
 /* ---- Interruptions ---- */
 
 /* What the table says is what it would have said without them. */
@@ -316,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_grid),
         cmocka_unit_test(test_halving),
         cmocka_unit_test(test_catalyst_study),
+        cmocka_unit_test(test_python_calls),
         cmocka_unit_test(test_goes_on_after_kills),
         cmocka_unit_test(test_stops_by_a_signal),
         cmocka_unit_test(test_failed_trials),
