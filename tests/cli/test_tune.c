@@ -296,6 +296,36 @@ static void test_failed_trials(void **state)
     lkt_contains(r->out, "best trial: ");
 }
 
+/* The first process that `parent` has forked; 0: none, or this kernel does not say. */
+static pid_t child_of(pid_t parent)
+{
+    char path[64];
+    int pid = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    if (fscanf(file, "%d", &pid) != 1) pid = 0;
+    fclose(file);
+    return pid;
+}
+
+static void test_killed_trial(void **state)
+{
+    (void)state;
+    int status;
+    enter("cli_tune_killed");
+    write_config("c.yml", "tune: {parameters: {run/0/num_epochs: [30], optimizer/lr: {log: [1e-3, 0.1]}}}\n");
+    pid_t study = start("1", "4"), trial = 0;
+    until_epochs(1);
+    while (!trial && (trial = child_of(study)) == 0 && waitpid(study, &status, WNOHANG) == 0) nap();
+    if (!trial) skip(); /* it has ended, or its children cannot be seen */
+    kill(trial, SIGKILL);
+    assert_int_equal(waitpid(study, &status, 0), study);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(count_of(study_file(), "\"it was killed by signal 9 (Killed)\""), 1);
+    assert_int_equal(count_of(study_file(), "\"complete\""), 3);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -357,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_goes_on_after_kills),
         cmocka_unit_test(test_stops_by_a_signal),
         cmocka_unit_test(test_failed_trials),
+        cmocka_unit_test(test_killed_trial),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
