@@ -29,6 +29,8 @@ typedef struct lki_tune_parameter {
     int path_count;
     lki_range range;
     const char **choices; /* of a choice, by index: what an override says; NULL for numbers */
+    bool *are_texts; /* of a choice, by index: whether it was quoted, and is a text whatever it looks like */
+    bool is_cut;     /* what is tried is a number without its fraction: int(trial.suggest_uniform(...)) */
 } lki_tune_parameter;
 
 enum { LKI_TUNE_MAX_PARAMETERS = 64 };
@@ -64,6 +66,11 @@ const lki_node *lki_tune_pruning_callback(const lki_tuning *tuning);
 lk_status lki_tune_read_parameters(lki_tuning *tuning, const lki_node *map);
 /* {_var_: trial.suggest_float, name: lr, low: 1e-4, high: 1} anywhere in the config. */
 lk_status lki_tune_find_suggestions(lki_tuning *tuning);
+
+/* tune_text.c: whether a node is such a suggestion as a text, "trial.suggest_float('lr', 1e-4, 1)", which may
+ * stand in int(...) or float(...); and the map that says the same, in the tree's arena. */
+bool lki_tune_is_call(const lki_node *node);
+lk_status lki_tune_read_call(lki_tree *tree, const lki_node *node, lki_node **out, bool *is_cut);
 
 /* A key of a section, and where its value goes. */
 typedef struct lki_tune_key {

@@ -8,6 +8,7 @@
 #include "base/status.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +17,8 @@ char *lki_tune_value_text(const lki_tune_parameter *parameter, double value)
 {
     char text[64];
     if (parameter->choices) return lki_strdup(parameter->choices[(int)value]);
-    lki_snprintf(text, sizeof text, parameter->range.kind == LKI_RANGE_INT ? "%.0f" : "%.6g", value);
+    bool is_whole = parameter->is_cut || parameter->range.kind == LKI_RANGE_INT;
+    lki_snprintf(text, sizeof text, is_whole ? "%.0f" : "%.6g", parameter->is_cut ? trunc(value) : value);
     return lki_strdup(text);
 }
 
@@ -45,16 +47,23 @@ static const lki_node *node_at(const lki_node *node, const char *path)
 /* A suggestion that was an alias of one which has its value by now has it, too. */
 static bool is_still_suggested(const lk_config *config, const char *path)
 {
-    return lki_node_get(node_at(config->tree.root, path), "_var_") != NULL;
+    const lki_node *node = node_at(config->tree.root, path);
+    return node && (lki_node_get(node, "_var_") || lki_tune_is_call(node));
+}
+
+static const char *type_of(const lki_tune_parameter *parameter, double value)
+{
+    return parameter->choices && parameter->are_texts[(int)value] ? ":str" : "";
 }
 
 static lk_status set_value(const lki_tuning *tuning, lk_config *config, int parameter, double value)
 {
     const lki_tune_parameter *p = &tuning->parameters[parameter];
     LKI_SCOPED char *text = lki_tune_value_text(p, value);
-    if (!text) return LK_ERR_NOMEM;
+    LKI_SCOPED char *typed = text ? lki_format("%s%s", text, type_of(p, value)) : NULL;
+    if (!typed) return LK_ERR_NOMEM;
     for (int i = 0; i < p->path_count; i++)
-        if (i == 0 || is_still_suggested(config, p->paths[i])) LKI_TRY(override(config, p->paths[i], text));
+        if (i == 0 || is_still_suggested(config, p->paths[i])) LKI_TRY(override(config, p->paths[i], typed));
     return LK_OK;
 }
 
@@ -86,8 +95,8 @@ static lk_status set_hparams(const lki_tuning *tuning, int call, const lki_trial
         const lki_tune_parameter *parameter = &tuning->parameters[i];
         LKI_SCOPED char *key = lki_format("hparams/%s", parameter->name);
         LKI_SCOPED char *text = lki_tune_value_text(parameter, trial->values[i]);
-        bool is_text = parameter->choices && (strchr(text ? text : "", '{') || strchr(text ? text : "", '['));
         if (!key || !text) return LK_ERR_NOMEM;
+        bool is_text = parameter->choices && (strpbrk(text, "{[") || *type_of(parameter, trial->values[i]));
         LKI_TRY(override_call(tuning, call, key, text, is_text ? ":str" : ""));
     }
     return LK_OK;
@@ -175,6 +184,7 @@ static json_t *describe_parameter(const lki_tune_parameter *parameter)
     json_object_set_new(object, "low", json_real(parameter->range.low));
     json_object_set_new(object, "high", json_real(parameter->range.high));
     json_object_set_new(object, "log", json_boolean(parameter->range.log));
+    if (parameter->is_cut) json_object_set_new(object, "is_cut", json_true());
     json_object_set_new(object, "step", json_real(parameter->range.step));
     json_object_set_new(object, "points", json_integer(parameter->range.points));
     return object;

@@ -79,8 +79,7 @@ static const char *text_of_choice(lki_arena *arena, const lki_node *node)
 {
     char *text = NULL;
     size_t nbytes;
-    if (node->kind == LKI_NODE_SCALAR)
-        return lki_arena_format(arena, "%s%s", node->text, node->quoted ? ":str" : "");
+    if (node->kind == LKI_NODE_SCALAR) return lki_arena_strdup(arena, node->text);
     FILE *out = open_memstream(&text, &nbytes);
     if (!out) return NULL;
     put_node(out, node);
@@ -97,9 +96,12 @@ static lk_status read_choices(lki_tuning *tuning, lki_tune_parameter *parameter,
         return lki_fail_at(list->place, "tune: expected a list of choices");
     parameter->range = (lki_range){LKI_RANGE_CHOICE, 0, list->count - 1, false, 1, 0};
     parameter->choices = LKI_ARENA_NEW_ARRAY(arena, const char *, list->count);
-    if (!parameter->choices) return LK_ERR_NOMEM;
+    parameter->are_texts = LKI_ARENA_NEW_ARRAY(arena, bool, list->count);
+    if (!parameter->choices || !parameter->are_texts) return LK_ERR_NOMEM;
     for (int i = 0; i < list->count; i++) {
         parameter->choices[i] = text_of_choice(arena, list->entries[i].value);
+        parameter->are_texts[i] =
+            list->entries[i].value->kind == LKI_NODE_SCALAR && list->entries[i].value->quoted;
         if (!parameter->choices[i]) return lki_fail(LK_ERR_NOMEM, "out of memory for a choice");
     }
     return LK_OK;
@@ -303,6 +305,7 @@ static lk_status read_suggestion(lki_tuning *tuning, const lki_node *node, int k
 static bool is_same(const lki_tune_parameter *a, const lki_tune_parameter *b)
 {
     const lki_range *x = &a->range, *y = &b->range;
+    if (a->is_cut != b->is_cut) return false;
     if (x->kind != y->kind || x->low != y->low || x->high != y->high || x->log != y->log ||
         x->step != y->step)
         return false;
@@ -312,11 +315,13 @@ static bool is_same(const lki_tune_parameter *a, const lki_tune_parameter *b)
 }
 
 /* A name that was there before is the same parameter at another place, as an alias makes it. */
-static lk_status take_suggestion(lki_tuning *tuning, const lki_node *node, int kind, const char *path)
+static lk_status take_suggestion(lki_tuning *tuning, const lki_node *node, int kind, bool is_cut,
+                                 const char *path)
 {
     lki_tune_parameter new, *parameter = NULL;
     suggestion said = {0};
     LKI_TRY(read_suggestion(tuning, node, kind, &said, &new));
+    new.is_cut = is_cut && !new.choices;
     for (int i = 0; i < tuning->parameter_count; i++)
         if (lki_same_text(tuning->parameters[i].name, new.name)) parameter = &tuning->parameters[i];
     if (parameter && !is_same(parameter, &new))
@@ -339,8 +344,12 @@ static int suggestion_of(const lki_node *node)
 static lk_status find_below(lki_tuning *tuning, const lki_node *node, const char *path)
 {
     lki_arena *arena = &tuning->config->tree.arena;
+    bool is_cut = false;
+    lki_node *call = NULL;
+    if (lki_tune_is_call(node)) LKI_TRY(lki_tune_read_call(&tuning->config->tree, node, &call, &is_cut));
+    if (call) node = call;
     int kind = suggestion_of(node);
-    if (kind >= 0) return take_suggestion(tuning, node, kind, path);
+    if (kind >= 0) return take_suggestion(tuning, node, kind, is_cut, path);
     for (int i = 0; i < node->count; i++) {
         const lki_entry *entry = &node->entries[i];
         const char *slash = *path ? "/" : "";

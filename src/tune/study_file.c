@@ -28,9 +28,12 @@ static lk_status write_line(const lki_study *study, json_t *line)
     free(text);
     if (!whole) return lki_fail(LK_ERR_NOMEM, "out of memory for a line of %s", path ? path : "a study");
     ssize_t length = (ssize_t)strlen(whole);
-    if (write(study->fd, whole, (size_t)length) != length || fdatasync(study->fd) != 0)
-        return lki_fail(LK_ERR_IO, "%s: could not write: %s", study->path, strerror(errno));
-    return LK_OK;
+    off_t before = lseek(study->fd, 0, SEEK_END);
+    errno = ENOSPC; /* a part of a line sets none */
+    if (write(study->fd, whole, (size_t)length) == length && fdatasync(study->fd) == 0) return LK_OK;
+    lk_status status = lki_fail(LK_ERR_IO, "%s: could not write: %s", study->path, strerror(errno));
+    if (before >= 0) (void)!ftruncate(study->fd, before); /* what follows must begin a line */
+    return status;
 }
 
 /* JSON has neither NaN nor infinities: they are null, and texts. */

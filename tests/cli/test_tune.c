@@ -107,13 +107,17 @@ static void test_same_seed_same_trials(void **state)
     static char first[65536];
     enter("cli_tune_seed");
     write_config("c.yml", TUNE("  trials: 13\n"));
-    check_done("tune -C c.yml");
+    check_done("tune -C c.yml --num_epochs=1");
     strcpy(first, study_file());
-    check_done("tune -C c.yml --new");
+    check_done("tune -C c.yml --num_epochs=1 --new");
     assert_string_equal(first, study_file());
     assert_true(exists("logs.1/study.jsonl"));
-    check_done("tune -C c.yml --new --seed 7");
-    assert_true(strcmp(first, study_file()) != 0);
+    check_done("tune -C c.yml --num_epochs=1 --new --seed 7 --trials 1");
+    lkt_contains(study_file(), "\"seed\":7,");
+    char values[200];
+    snprintf(values, sizeof values, "%s", strstr(study_file(), "\"values\""));
+    values[strcspn(values, "\n")] = '\0';
+    assert_null(strstr(first, values));
 }
 
 static void test_grid(void **state)
@@ -174,6 +178,39 @@ static void test_catalyst_study(void **state)
     write_config("d.yml", "");
     check_refused(folder, "run -C d.yml --run/0/callbacks='[OptunaPruningCallback]' --logdir d", 2,
                   "this run is no trial: start it with `lockstep tune`");
+}
+
+/* Suggestions as calls of Python's, as older configs of Catalyst have them. */
+static void test_python_calls(void **state)
+{
+    (void)state;
+    enter("cli_tune_calls");
+    write_text("c.yml",
+               "study: {_target_: optuna.create_study}\n" MODEL
+               "    optimizer: {_target_: \"trial.suggest_categorical('rule', ['SGD', \\\"Adam\\\"])\", "
+               "lr: \" float( trial.suggest_loguniform ('lr', low=1e-3, high=0.1))\"}\n");
+    static const struct {
+        const char *call, *sentence;
+    } wrong[] = {{"trial.suggest_int('a', 2, 3", "expected a call as in"},
+                 {"trial.suggest_foo('a')", "expected a call as in"},
+                 {"int(trial.suggest_int('a', 2, 3)", "expected a call as in"},
+                 {"trial.suggest_int('a', 2, 3) + 1", "expected a call as in"},
+                 {"trial.suggest_int('a', lo=2)", "unknown key \"lo\"; did you mean \"low\"?"},
+                 {"trial.suggest_int('a", "expected a call as in"},
+                 {"trial.suggest_int('a', {, 3)", "expected a call as in"},
+                 {"trial.suggest_int()", "name is missing"},
+                 {"trial.suggest_float('a', 3)", "low and high are missing"}};
+    char words[512];
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(words, sizeof words, "tune -C c.yml --run/0/num_epochs=\"%s:str\"", wrong[i].call);
+        check_refused(folder, words, 2, wrong[i].sentence);
+    }
+    const said *r =
+        lockstep_in(folder, "tune -C c.yml -n 6 -q "
+                            "--run/0/num_epochs=\"int(trial.suggest_uniform('epochs', 1, 2.9)):str\"");
+    if (r->exit_code) fail_msg("%d: %s", r->exit_code, r->err);
+    assert_int_equal(count_of(r->out, " SGD ") + count_of(r->out, " Adam "), 6);
+    assert_int_equal(count_of(r->out, " complete  1 ") + count_of(r->out, " complete  2 "), 6);
 }
 
 /* ---- Interruptions ---- */
@@ -259,6 +296,36 @@ static void test_failed_trials(void **state)
     lkt_contains(r->out, "best trial: ");
 }
 
+/* The first process that `parent` has forked; 0: none, or this kernel does not say. */
+static pid_t child_of(pid_t parent)
+{
+    char path[64];
+    int pid = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    if (fscanf(file, "%d", &pid) != 1) pid = 0;
+    fclose(file);
+    return pid;
+}
+
+static void test_killed_trial(void **state)
+{
+    (void)state;
+    int status;
+    enter("cli_tune_killed");
+    write_config("c.yml", "tune: {parameters: {run/0/num_epochs: [30], optimizer/lr: {log: [1e-3, 0.1]}}}\n");
+    pid_t study = start("1", "4"), trial = 0;
+    until_epochs(1);
+    while (!trial && (trial = child_of(study)) == 0 && waitpid(study, &status, WNOHANG) == 0) nap();
+    if (!trial) skip(); /* it has ended, or its children cannot be seen */
+    kill(trial, SIGKILL);
+    assert_int_equal(waitpid(study, &status, 0), study);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(count_of(study_file(), "\"it was killed by signal 9 (Killed)\""), 1);
+    assert_int_equal(count_of(study_file(), "\"complete\""), 3);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -316,9 +383,11 @@ int main(void)
         cmocka_unit_test(test_grid),
         cmocka_unit_test(test_halving),
         cmocka_unit_test(test_catalyst_study),
+        cmocka_unit_test(test_python_calls),
         cmocka_unit_test(test_goes_on_after_kills),
         cmocka_unit_test(test_stops_by_a_signal),
         cmocka_unit_test(test_failed_trials),
+        cmocka_unit_test(test_killed_trial),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
