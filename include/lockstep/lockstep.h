@@ -13,6 +13,7 @@
 #include <lockstep/launch.h>
 #include <lockstep/log.h>
 #include <lockstep/logger.h>
+#include <lockstep/memory.h>
 #include <lockstep/metric.h>
 #include <lockstep/models.h>
 #include <lockstep/nn.h>

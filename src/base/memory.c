@@ -2,9 +2,13 @@
 #include "base/memory.h"
 
 #include "base/status.h"
+#include "base/take.h"
+
+#include <lockstep/memory.h>
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +22,42 @@ enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 static atomic_uint_fast64_t allocation_count;
 static atomic_size_t allocation_limit;
 static _Thread_local bool apart;
+
+/* The host's functions, if `alloc` is set: before anything is allocated, so that each block goes back where
+ * it came from. */
+static lk_allocator host;
+
+lk_status lk_set_allocator(const lk_allocator *allocator)
+{
+    LKI_TAKE(lk_allocator, given, allocator, lki_last_status());
+    if (!given.alloc || !given.resize || !given.free)
+        return lki_fail(LK_ERR_INVALID, "lk_set_allocator: alloc, resize and free are all needed");
+    if (atomic_load(&allocation_count) > 0)
+        return lki_fail(LK_ERR_INVALID,
+                        "lk_set_allocator: the library has taken memory already: call it first");
+    host = given;
+    return LK_OK;
+}
+
+static void *take_zeroed(size_t nbytes)
+{
+    if (!host.alloc) return calloc(1, nbytes);
+    void *block = host.alloc(nbytes, _Alignof(max_align_t), host.context);
+    if (block) memset(block, 0, nbytes);
+    return block;
+}
+
+static void *take_aligned(size_t nbytes, size_t alignment)
+{
+    void *block = NULL;
+    if (host.alloc) return host.alloc(nbytes, alignment, host.context);
+    return posix_memalign(&block, alignment, nbytes) ? NULL : block;
+}
+
+static void *resize(void *block, size_t nbytes)
+{
+    return host.alloc ? host.resize(block, nbytes, host.context) : realloc(block, nbytes);
+}
 
 static void *out_of_memory(size_t nbytes, const char *what)
 {
@@ -36,17 +76,17 @@ static int allowed(size_t nbytes)
 
 void *lki_calloc(size_t nbytes, const char *what)
 {
-    void *block = allowed(nbytes) ? calloc(1, nbytes ? nbytes : 1) : NULL;
+    void *block = allowed(nbytes) ? take_zeroed(nbytes ? nbytes : 1) : NULL;
     return block ? block : out_of_memory(nbytes, what);
 }
 
 void *lki_alloc_aligned(size_t nbytes, const char *what)
 {
     size_t rounded = (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    void *block = NULL;
     size_t alignment = rounded >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
     if (rounded < nbytes || !allowed(nbytes)) return out_of_memory(nbytes, what);
-    if (posix_memalign(&block, alignment, rounded ? rounded : ALIGNMENT)) return out_of_memory(nbytes, what);
+    void *block = take_aligned(rounded ? rounded : ALIGNMENT, alignment);
+    if (!block) return out_of_memory(nbytes, what);
 #ifdef MADV_HUGEPAGE
     if (rounded >= HUGE_PAGE)
         (void)madvise(block, rounded / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish: it may be refused */
@@ -63,13 +103,16 @@ void *lki_calloc_aligned(size_t nbytes, const char *what)
 
 void *lki_realloc(void *block, size_t nbytes, const char *what)
 {
-    void *grown = allowed(nbytes) ? realloc(block, nbytes ? nbytes : 1) : NULL;
+    void *grown = allowed(nbytes) ? resize(block, nbytes ? nbytes : 1) : NULL;
     return grown ? grown : out_of_memory(nbytes, what);
 }
 
 void lki_free(void *block)
 {
-    free(block);
+    if (host.alloc && block)
+        host.free(block, host.context);
+    else
+        free(block);
 }
 
 void lki_allocate_apart(void)
