@@ -341,6 +341,7 @@ static lk_status check_not_empty(const lk_loader *loader, const lk_pass_size *si
     char text[200], shared[40] = "";
     int64_t total = size->total_sample_count, batch_size = loader->options.batch_size;
     int world = pass->world > 0 ? pass->world : 1;
+    if (total == LK_LENGTH_UNKNOWN) return LK_OK; /* a stream says at its end that it was empty */
     if (total == 0) return lki_fail(LK_ERR_INVALID, "%s is empty", called(loader, text, sizeof text));
     bool every_rank = pass->train || (total + world - 1) / world < batch_size;
     if (size->batch_count > 0 || !loader->options.drop_last || !every_rank) return LK_OK;
