@@ -216,9 +216,8 @@ void lki_loader_defer(lk_loader *loader, bool defer)
 }
 
 /* A batch that ranks share has the samples of known shares side by side, in one shape. */
-static lk_status check_shares(const lk_loader *loader, int count)
+lk_status lki_loader_check_shards(const lk_loader *loader)
 {
-    if (count <= 1) return LK_OK;
     LKI_TRY(lki_loader_check_length(loader, "shards"));
     for (int i = 0; i < loader->transforms.count; i++)
         if (loader->transforms.items[i]->reshapes)
@@ -231,7 +230,7 @@ lk_status lki_loader_set_shares(lk_loader *loader, int count)
 {
     lki_pass_share *shares = NULL;
     if ((loader->share_count > 1 ? loader->share_count : 1) == count) return LK_OK;
-    LKI_TRY(check_shares(loader, count));
+    if (count > 1) LKI_TRY(lki_loader_check_shards(loader));
     if (count > 1 && !(shares = LKI_NEW_ARRAY(lki_pass_share, count))) return LK_ERR_NOMEM;
     lki_free(loader->shares);
     loader->shares = shares;

@@ -35,6 +35,7 @@ static lk_status check_loaders(const lk_runner *runner)
         lk_pass_options pass = lki_run_pass_of(runner, runner->rank, has_prefix(entry->key, "train"));
         LKI_TRY(lki_loader_set_shares(entry->loader, lki_run_own_share_count(runner)));
         LKI_TRY(check_portion(entry));
+        if (lki_run_shards(runner)) LKI_TRY(lki_loader_check_shards(entry->loader));
         LKI_TRY(lki_loader_check_pass(entry->loader, &pass));
     }
     return LK_OK;

@@ -105,11 +105,25 @@ static void shuffling_is_refused_at_once(void **state)
     check_refused(folder, "run -C c.yml --loaders/train/dataset/path=none.txt", 2, "none.txt");
 }
 
+static void batches_of_different_shapes_are_no_array(void **state)
+{
+    (void)state;
+    enter("cli_stream");
+    write_text("c.yml", config);
+    write_lines();
+    check_done("run -C c.yml --device cpu --num-epochs 1");
+    check_refused(folder,
+                  "predict -C c.yml -c logs/checkpoints/model.last.safetensors -o out.npy --loader train", 1,
+                  "gives predictions of another shape than those before it");
+    check_refused(folder, "run -C c.yml --nproc 2 --shards 2", 1, "shards: loader \"train\" reads a stream");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_run_goes_on),
         cmocka_unit_test(shuffling_is_refused_at_once),
+        cmocka_unit_test(batches_of_different_shapes_are_no_array),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
