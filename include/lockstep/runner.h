@@ -254,6 +254,7 @@ struct lk_runner {
     lk_loader *loader;
     const char *loader_key;
     bool is_train_loader, is_valid_loader, is_infer_loader;
+    /* The two lengths are LK_LENGTH_UNKNOWN if the loader reads a stream. */
     int64_t loader_batch_size, loader_batch_len, loader_sample_len, loader_batch_step, loader_sample_step;
     const lk_batch *batch;
     int64_t batch_size; /* samples of this batch on this rank */

@@ -80,7 +80,7 @@ void lki_config_report(const lk_metrics *metrics)
 
 typedef struct predictions {
     lk_tensor *all; /* (samples, ...) */
-    int64_t count, capacity;
+    int64_t count, capacity, batches;
 } predictions;
 
 static lk_status grow(predictions *p, const lk_tensor *output)
@@ -98,12 +98,28 @@ static lk_status grow(predictions *p, const lk_tensor *output)
     return LK_OK;
 }
 
+/* One file has one shape. Batches that are cut to their longest sample may differ. */
+static lk_status check_same_shape(const predictions *p, const lk_tensor *output)
+{
+    if (!p->all) return LK_OK;
+    lk_shape expected = p->all->shape;
+    expected.dim[0] = output->shape.dim[0];
+    if (lk_shape_equal(expected, output->shape)) return LK_OK;
+    return lki_fail(
+        LK_ERR_SHAPE,
+        "batch %lld gives predictions of another shape than those before it: they cannot be one array. "
+        "If the loader has a PadCollate, leave it out",
+        (long long)p->batches);
+}
+
 static lk_status keep_prediction(const lk_tensor *output, const lk_batch *batch, void *context)
 {
     predictions *p = context;
     (void)batch;
     if (output->shape.rank < 1) return lki_fail(LK_ERR_SHAPE, "the model's output has no axis of samples");
+    LKI_TRY(check_same_shape(p, output));
     LKI_TRY(grow(p, output));
+    p->batches++;
     lk_tensor *place = lk_tensor_slice(p->all, 0, p->count, p->count + output->shape.dim[0]);
     if (!place) return lki_last_status();
     lk_status status = lk_tensor_copy(place, output);

@@ -216,9 +216,8 @@ void lki_loader_defer(lk_loader *loader, bool defer)
 }
 
 /* A batch that ranks share has the samples of known shares side by side, in one shape. */
-static lk_status check_shares(const lk_loader *loader, int count)
+lk_status lki_loader_check_shards(const lk_loader *loader)
 {
-    if (count <= 1) return LK_OK;
     LKI_TRY(lki_loader_check_length(loader, "shards"));
     for (int i = 0; i < loader->transforms.count; i++)
         if (loader->transforms.items[i]->reshapes)
@@ -231,7 +230,7 @@ lk_status lki_loader_set_shares(lk_loader *loader, int count)
 {
     lki_pass_share *shares = NULL;
     if ((loader->share_count > 1 ? loader->share_count : 1) == count) return LK_OK;
-    LKI_TRY(check_shares(loader, count));
+    if (count > 1) LKI_TRY(lki_loader_check_shards(loader));
     if (count > 1 && !(shares = LKI_NEW_ARRAY(lki_pass_share, count))) return LK_ERR_NOMEM;
     lki_free(loader->shares);
     loader->shares = shares;
@@ -353,6 +352,7 @@ static lk_status check_not_empty(const lk_loader *loader, const lk_pass_size *si
     char text[200], shared[40] = "";
     int64_t total = size->total_sample_count, batch_size = loader->options.batch_size;
     int world = pass->world > 0 ? pass->world : 1;
+    if (total == LK_LENGTH_UNKNOWN) return LK_OK; /* a stream says at its end that it was empty */
     if (total == 0) return lki_fail(LK_ERR_INVALID, "%s is empty", called(loader, text, sizeof text));
     bool every_rank = pass->train || (total + world - 1) / world < batch_size;
     if (size->batch_count > 0 || !loader->options.drop_last || !every_rank) return LK_OK;

@@ -23,6 +23,8 @@ void lki_loader_last_shares(const lk_loader *loader, lki_batch_share *out);
 
 /* Whether it reads a stream: how many batches a pass has is not known. */
 bool lki_loader_is_stream(const lk_loader *loader);
+/* LK_ERR_UNSUPPORTED if its batches cannot hold the samples of several ranks in a fixed layout. */
+lk_status lki_loader_check_shards(const lk_loader *loader);
 /* LK_ERR_UNSUPPORTED for a stream, in which `who` says what needs the number of batches. */
 lk_status lki_loader_check_length(const lk_loader *loader, const char *who);
 /* From the next pass on, each batch of a stream is as large as that of the rank with the most samples, which

@@ -36,6 +36,7 @@ static lk_status check_loaders(const lk_runner *runner)
         lk_pass_options pass = lki_run_pass_of(runner, runner->rank, has_prefix(entry->key, "train"));
         LKI_TRY(lki_loader_set_shares(entry->loader, lki_run_own_share_count(runner)));
         LKI_TRY(check_portion(entry));
+        if (lki_run_shards(runner)) LKI_TRY(lki_loader_check_shards(entry->loader));
         LKI_TRY(lki_loader_check_pass(entry->loader, &pass));
     }
     return LK_OK;
@@ -178,6 +179,18 @@ static lk_status make_step_together(lk_runner *runner)
     return comm && comm->size > 1 && !own_batches ? lki_run_prepare_step(runner) : LK_OK;
 }
 
+/* One rank without a sample is no failure, but all of them are. A stream says so only at its end. */
+static lk_status check_stream_had_batches(lk_runner *runner)
+{
+    const lk_comm *comm = runner->run->ranks.comm;
+    bool asks = lki_loader_is_stream(runner->loader) && !runner->is_train_loader && comm && comm->size > 1;
+    int64_t most;
+    if (!asks) return LK_OK;
+    LKI_TRY(most_of_all_ranks(runner, runner->loader_batch_step, &most));
+    if (most > 0) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "loader \"%s\" is empty: its stream has no batch", runner->loader_key);
+}
+
 static lk_status run_one_loader(lk_runner *runner, int index)
 {
     LKI_TRY(start_loader(runner, index));
@@ -185,6 +198,7 @@ static lk_status run_one_loader(lk_runner *runner, int index)
     lki_profile_begin_pass(runner);
     lki_vitals_begin_pass(runner);
     lk_status status = lki_run_batches(runner);
+    if (!status) status = check_stream_had_batches(runner);
     if (!status) status = lki_vitals_end_pass(runner);
     lki_profile_end_pass(runner);
     lki_run_wake(runner);

@@ -105,11 +105,33 @@ static void shuffling_is_refused_at_once(void **state)
     check_refused(folder, "run -C c.yml --loaders/train/dataset/path=none.txt", 2, "none.txt");
 }
 
+static void what_cannot_be_is_said(void **state)
+{
+    (void)state;
+    enter("cli_stream");
+    write_text("c.yml", config);
+    write_lines();
+    check_done("run -C c.yml --device cpu --num-epochs 1");
+    check_refused(folder,
+                  "predict -C c.yml -c logs/checkpoints/model.last.safetensors -o out.npy --loader train", 1,
+                  "gives predictions of another shape than those before it");
+    write_text("none.txt", "");
+    check_refused(folder, "run -C c.yml --nproc 3 --loaders/train/dataset/path=none.txt --logdir empty", 1,
+                  "loader \"train\" is empty: its stream has no batch");
+    check_refused(
+        folder,
+        "run -C c.yml --nproc 3 --logdir empty --overwrite '--run/0/loaders/valid={_target_: DataLoader, "
+        "dataset: {_target_: TextStream, path: none.txt, max_length: 4}}'",
+        1, "loader \"valid\" is empty: its stream has no batch");
+    check_refused(folder, "run -C c.yml --nproc 2 --shards 2", 1, "shards: loader \"train\" reads a stream");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_run_goes_on),
         cmocka_unit_test(shuffling_is_refused_at_once),
+        cmocka_unit_test(what_cannot_be_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

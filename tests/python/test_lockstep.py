@@ -11,7 +11,8 @@ import lockstep as torch
 from lockstep import LockstepError, dl, nn, optim, sapsan
 from lockstep.data import ToTensor
 from lockstep.dl import SupervisedRunner, utils
-from lockstep.utils.data import DataLoader, DistributedSampler, TensorDataset
+from lockstep.text import Tokenizer
+from lockstep.utils.data import DataLoader, DistributedSampler, PadCollate, TensorDataset, TextStream
 
 COMMAND = os.environ["LOCKSTEP_TEST_COMMAND"]
 
@@ -270,6 +271,44 @@ class Callbacks(InFolder):
 
         with self.assertRaisesRegex(LockstepError, "rank one has had enough"):
             self.train(Stops(), nproc=2, ddp=True)
+
+
+class Texts(InFolder):
+    GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "text")
+
+    def test_tokenizers(self):
+        bpe = Tokenizer.bpe(os.path.join(self.GOLDEN, "vocab.json"), os.path.join(self.GOLDEN, "merges.txt"))
+        for text in ("", "it wasn't the rain", "caf\u00e9 \U0001f600\n\n x"):
+            self.assertEqual(bpe.decode(bpe.encode(text)), text)
+        self.assertEqual(bpe.find("<|endoftext|>"), len(bpe) - 1)
+        self.assertEqual(Tokenizer.bytes().encode(b"a\xff\x00").tolist(), [97, 255, 0])
+        chars = Tokenizer.chars_of("banana")
+        self.assertEqual(chars.encode("nab").tolist(), [2, 0, 1])
+        chars.save("vocab.json")
+        self.assertEqual(Tokenizer.chars("vocab.json").decode([1, 0]), "ba")
+        self.assertRaisesRegex(LockstepError, "no character", lambda: chars.encode("x"))
+        self.assertRaisesRegex(LockstepError, "no such number", lambda: chars.decode([3]))
+        self.assertRaisesRegex(LockstepError, "no token", lambda: chars.find("x"))
+
+    def test_a_stream_of_lines_trains(self):
+        with open("lines.txt", "w") as out:
+            out.writelines("ab" * (1 + i % 7) + "\n" for i in range(60))
+        model = nn.Sequential(nn.Embedding(256, 8), nn.Linear(8, 256), nn.Transpose(1, 2))
+        stream = TextStream("lines.txt", max_length=16, next_token=True, shuffle_buffer=10)
+        collate = PadCollate(keys=["features", "targets"], pad_values=[0, -100], multiple=4)
+        seen = []
+
+        class Note(dl.Callback):
+            def on_batch_end(self, runner):
+                seen.append(runner.batch_size)
+
+        SupervisedRunner().train(model=model, criterion=nn.CrossEntropyLoss(), optimizer=optim.Adam(model.parameters(), lr=0.01),
+                                 loaders={"train": DataLoader(stream, batch_size=8, num_workers=2, collate_fn=collate)},
+                                 callbacks=[Note()], num_epochs=1)
+        self.assertEqual(seen, [8] * 7 + [4])
+        self.assertRaisesRegex(LockstepError, "shuffle_buffer", lambda: SupervisedRunner().train(
+            model=nn.Linear(4, 2), criterion=nn.CrossEntropyLoss(), optimizer="Adam",
+            loaders={"train": DataLoader(stream, batch_size=8, shuffle=True)}, num_epochs=1))
 
 
 class Mistakes(InFolder):

@@ -147,6 +147,53 @@ static void padding_changes_no_result(void **state)
     }
 }
 
+/* ---- Dtypes ---- */
+
+static lk_status open_halves(void *context, const lk_pass *pass, int shard, int shard_count, void **cursor)
+{
+    int64_t *at = lki_calloc(2 * sizeof *at, "a cursor");
+    (void)context, (void)pass;
+    at[0] = shard, at[1] = shard_count;
+    *cursor = at;
+    return LK_OK;
+}
+
+/* Features are f64, and labels i32. */
+static lk_status next_half(void *context, void *cursor, void *const *slots, bool *found)
+{
+    int64_t *at = cursor;
+    (void)context;
+    *found = at[0] < 40;
+    if (!*found) return LK_OK;
+    ((double *)slots[0])[0] = (double)(at[0] % 2), ((double *)slots[0])[1] = 0.5;
+    *(int32_t *)slots[1] = (int32_t)(at[0] % 2);
+    at[0] += at[1];
+    return LK_OK;
+}
+
+static void close_halves(void *context, void *cursor)
+{
+    (void)context;
+    lki_free(cursor);
+}
+
+static void dtypes_are_converted(void **state)
+{
+    (void)state;
+    const lk_stream_ops ops = {LK_SIZE(lk_stream_ops), .open = open_halves, .next = next_half,
+                               .close = close_halves};
+    const lk_field fields[] = {{"features", LK_F64, LK_SHAPE(2)}, {"targets", LK_I32, {0}}};
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        lk_runner *runner = lk_supervised_runner();
+        lkt_ok(lk_train(runner, .model = lk_linear(2, 2), .criterion = lk_cross_entropy_loss(),
+                        .optimizer = lk_adam(.lr = 0.1), .num_epochs = 30, .device = "cpu", .nproc = ranks,
+                        .loaders = lk_loaders({"train", lk_loader(lk_stream_dataset(&ops, fields, 2, NULL),
+                                                                  .batch_size = 8, .num_workers = 1)})));
+        assert_true(lk_metrics_get(runner->loader_metrics, "loss") < 0.1);
+        lk_runner_free(runner);
+    }
+}
+
 /* ---- What needs a number of batches is refused before the first one ---- */
 
 static void refused(const char *fragment, lk_train_options options)
@@ -190,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_sample_once_per_epoch),
         cmocka_unit_test(padding_changes_no_result),
+        cmocka_unit_test(dtypes_are_converted),
         cmocka_unit_test(lengths_are_asked_for_in_vain),
     };
     return cmocka_run_group_tests(tests, prepare, NULL);

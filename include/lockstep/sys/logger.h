@@ -26,7 +26,7 @@ typedef struct lk_log_step {
     const char *loader_key; /* "train", "valid", …, "_epoch_"; NULL for the experiment */
     int64_t epoch_step, epoch_count;
     int64_t batch_step, sample_step;
-    int64_t loader_batch_step, loader_batch_count;
+    int64_t loader_batch_step, loader_batch_count; /* LK_LENGTH_UNKNOWN for a stream */
 } lk_log_step;
 
 /* How numbers are spread: counts[i] of them lie above limits[i - 1] (or at min, for the first) and
