@@ -365,6 +365,19 @@ lk_callback *lk_swa_callback(int swa_start);
  * gradients. Ordinary weight decay is an option of the optimizers. */
 lk_callback *lk_l1_weight_decay_callback(double rate);
 lk_callback *lk_l2_weight_decay_callback(double rate);
+typedef struct lk_running_mean_callback_options {
+    size_t struct_size;
+    const char *metric_key; /* "loss" */
+    int batch_size;         /* 50: the window, in batches */
+    int step_size;          /* 10 */
+} lk_running_mean_callback_options;
+/* Torchbearer's: "running_NAME", the mean of a metric of the last batch_size batches of a loader.
+ * Among the metrics of a batch it is that of every step_size-th batch; that of the loader is the
+ * mean at its end, averaged over the ranks. */
+#define lk_running_mean_callback(...)                                                                        \
+    LK_CALL0_(lk_running_mean_callback_with, lk_running_mean_callback_options, __VA_ARGS__)
+lk_callback *lk_running_mean_callback_with(const lk_running_mean_callback_options *options);
+
 /* Reports the norm of all gradients of each update, before clipping: grad_norm, grad_norm/mean
  * and grad_norm/std. */
 lk_callback *lk_gradient_norm_callback(void);

@@ -340,7 +340,7 @@ lk_module *lk_gaussian_noise(double stddev);
  * SubCenterArcFace has k centres per class, of which the nearest counts. CurricularFace moves its
  * buffer "t" by 0.01 towards the mean of c at the classes, and AdaCos sets its buffer "s" to
  * log(mean(sum of exp(s c) over the other classes)) / max(cos(pi / 4), median of c at the class),
- * in every batch of training. */
+ * in every batch of training. Each batch begins with rank 0's buffers. */
 typedef struct lk_margin_head_options {
     size_t struct_size;
     double s;            /* 64 */

@@ -47,6 +47,7 @@ typedef struct lk_param {
     struct lki_home *home; /* the library's own; NULL: it is in the host's memory */
     bool is_shown;         /* somebody outside the library holds it; the library's */
     int holder_count;      /* the library's; see lk_param_share */
+    bool steers;           /* the library's: a buffer that training reads, so ranks share it */
 } lk_param;
 
 /* Returns a parameter, which owns the tensor from the call on, or NULL on failure. */

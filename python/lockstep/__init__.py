@@ -14,12 +14,12 @@ Whatever a config can name is a class here (`lockstep components`). Arrays of Nu
 other libraries through DLPack."""
 import os
 
-from . import contrib, data, dl, nn, optim, sapsan, text, utils, vision
+from . import contrib, data, dl, metrics, nn, optim, sapsan, text, utils, vision
 from ._components import finder, load, names, save, weights_hash
 from ._library import LockstepError, check, lk
 
-__all__ = ["LockstepError", "contrib", "data", "dl", "load", "load_components", "manual_seed", "names", "nn", "optim", "rank",
-           "sapsan", "save", "text", "utils", "vision", "weights_hash", "world_size"]
+__all__ = ["LockstepError", "contrib", "data", "dl", "load", "load_components", "manual_seed", "metrics", "names", "nn", "optim",
+           "rank", "sapsan", "save", "text", "utils", "vision", "weights_hash", "world_size"]
 
 
 def manual_seed(seed):

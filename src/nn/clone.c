@@ -40,6 +40,7 @@ static lk_param *clone_param(const lk_param *param, copies *known)
     lk_param *fresh = value ? lk_param_create(param->name, value, param->trainable) : NULL;
     if (!fresh) return NULL;
     fresh->is_buffer = param->is_buffer;
+    fresh->steers = param->steers;
     fresh->is_shown = false;
     if (param->holder_count > 1 && remember(known, param, fresh) != LK_OK) {
         lk_param_free(fresh);

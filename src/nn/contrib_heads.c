@@ -281,7 +281,8 @@ lk_module *lk_curricular_face_with(int64_t in_features, int64_t out_features,
     lk_module *module = lki_module_of_named(type, head_call, "input label", 1, &own, sizeof own);
     lk_param *weight = lki_module_new_param(module, "weight", LK_SHAPE(in_features, out_features));
     if (weight) lki_module_note(module, lk_init_normal(weight, 0, 0.01));
-    lki_module_new_buffer(module, "t", LK_F32, LK_SHAPE(1));
+    lk_param *t = lki_module_new_buffer(module, "t", LK_F32, LK_SHAPE(1));
+    if (t) t->steers = true;
     return lki_module_checked(module);
 }
 
@@ -297,7 +298,10 @@ lk_module *lk_ada_cos_with(int64_t in_features, int64_t out_features, const lk_m
     own.s = sqrt(2) * log((double)(out_features - 1));
     lk_module *module = create_head("AdaCos", "input target", &own, LK_SHAPE(out_features, in_features));
     lk_param *s = options.no_dynamical_s ? NULL : lki_module_new_buffer(module, "s", LK_F32, LK_SHAPE(1));
-    if (s) lki_module_note(module, lk_init_constant(s, own.s));
+    if (s) {
+        lki_module_note(module, lk_init_constant(s, own.s));
+        s->steers = true;
+    }
     return lki_module_checked(module);
 }
 

@@ -229,6 +229,17 @@ static lk_status report_losses(lk_runner *runner)
     return runner->run->objective.is_special ? lki_objective_report(runner) : LK_OK;
 }
 
+/* Buffers that only move along are rank 0's when a loader ends. Those that training reads must be so before
+ * each batch, as PyTorch's DDP has them; then shards see the same numbers on any number of ranks. */
+static bool shares_each_batch(const lk_runner *runner)
+{
+    const lk_step *step = runner->step;
+    if (!step->replicas.comm || !is_training(runner)) return false;
+    for (int i = 0; i < step->params.count; i++)
+        if (step->params.items[i].param->steers) return true;
+    return false;
+}
+
 lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
 {
     lk_input inputs[LK_MAX_FIELDS];
@@ -237,6 +248,7 @@ lk_status lk_runner_supervised_batch(lk_runner *runner, const lk_batch *batch)
     LKI_TRY(lki_run_prepare_step(runner));
     follow_schedule(runner);
     want_samples(runner, batch);
+    if (shares_each_batch(runner)) LKI_TRY(lki_replicas_share_buffers(&runner->step->replicas));
     LKI_TRY(collect_inputs(runner->step, batch, inputs));
     LKI_TRY(lki_run_place_shards(runner, batch));
     if (runner->run->batch.restarts_groups && is_training(runner) && runner->loader_batch_step == 1)
@@ -250,6 +262,7 @@ bool lki_run_may_launch_batch(lk_runner *runner, const lk_batch *batch)
 {
     lk_input inputs[LK_MAX_FIELDS];
     if (!runner->step || !step_is_current(runner) || !trains_what_it_should(runner)) return false;
+    if (shares_each_batch(runner)) return false;
     want_samples(runner, batch);
     for (int i = 0; i < batch->field_count; i++)
         inputs[i] = (lk_input){batch->fields[i].name, &batch->fields[i].tensor};

@@ -206,6 +206,49 @@ static void metric_callbacks_report_any_metric(void **state)
     }
 }
 
+/* ---- RunningMean ---- */
+
+enum { MOST_BATCHES = 64 };
+
+typedef struct seen {
+    double losses[MOST_BATCHES], running[MOST_BATCHES];
+    int count;
+} seen;
+
+static lk_status note(lk_callback *callback, lk_runner *runner)
+{
+    seen *own = callback->context;
+    if (!runner->is_train_loader) return LK_OK;
+    own->losses[own->count] = lk_metrics_get(runner->batch_metrics, "loss");
+    own->running[own->count++] = lk_metrics_get(runner->batch_metrics, "running_loss");
+    return LK_OK;
+}
+
+/* Of 8 batches: windows of 3, renewed by every second batch, and by the first. */
+static void running_mean_is_that_of_the_last_batches(void **state)
+{
+    (void)state;
+    seen own = {.count = 0};
+    lk_runner *runner = lk_supervised_runner();
+    lkt_ok(lk_train(runner, .model = model(), .criterion = lk_cross_entropy_loss(),
+                    .optimizer = lk_sgd(.lr = 0.5),
+                    .loaders = lk_loaders({"train", lk_loader(data(false), .batch_size = 2)}),
+                    .callbacks = lk_callbacks(lk_running_mean_callback(.batch_size = 3, .step_size = 2),
+                                              lk_on(batch_end, note, &own))));
+    assert_int_equal(own.count, 8);
+    for (int i = 0; i < 8; i++) {
+        int last = i == 0 ? 0 : (i + 1) / 2 * 2 - 1, first = last < 2 ? 0 : last - 2;
+        double sum = 0;
+        for (int k = first; k <= last; k++) sum += own.losses[k];
+        assert_true(own.running[i] == sum / (last - first + 1));
+    }
+    assert_true(lk_metrics_get(lk_runner_loader_metrics(runner, "train"), "running_loss") == own.running[7]);
+    lk_runner_free(runner);
+    assert_null(lk_running_mean_callback(.batch_size = -1));
+    lkt_contains(lk_error(), "expected at least 1");
+    fails_with(lk_running_mean_callback(.metric_key = "nothing"), "has no metric \"nothing\"");
+}
+
 /* ---- Files ---- */
 
 static char *path_in(const char *name)
@@ -425,6 +468,7 @@ int main(void)
         cmocka_unit_test(mix_refuses),
         cmocka_unit_test(functional_metric_is_a_mean_over_samples),
         cmocka_unit_test(metric_callbacks_report_any_metric),
+        cmocka_unit_test(running_mean_is_that_of_the_last_batches),
         cmocka_unit_test(quantized_weights_are_in_a_file),
         cmocka_unit_test(onnx_file_is_that_of_the_last_weights),
         cmocka_unit_test(profiler_traces_what_it_is_told),

@@ -1,6 +1,7 @@
 /* A supervised runner whose model has several inputs or outputs. */
 #include "lktest.h"
 
+#include <lockstep/contrib.h>
 #include <lockstep/lockstep.h>
 
 enum { SAMPLES = 12, WIDTH = 4 };
@@ -89,6 +90,41 @@ static void two_outputs(void **state)
     assert_true(losses[0] != losses[1]);
 }
 
+/* A head whose buffer training reads, on so many ranks: the hash of the weights. */
+static void train_adaptive(int nproc, char hash[LK_HASH_LENGTH + 1])
+{
+    static const char *const keys[] = {"features", "targets", NULL};
+    char path[1200];
+    const char *logdir = lkt_scratch_folder("several_keys");
+    lk_manual_seed(3);
+    lk_module *body = lk_linear(WIDTH, 5), *head = lk_ada_cos(5, 3);
+    lk_module *model =
+        lk_node_graph(lk_nodes(lk_node("body", body, "x"), lk_node("head", head, "body y")), .inputs = "x y");
+    lk_runner *runner = lk_supervised_runner(.input_keys = keys);
+    lkt_ok(
+        lk_train(runner, .model = model, .criterion = lk_cross_entropy_loss(), .optimizer = lk_sgd(.lr = 0.5),
+                 .loaders = lk_loaders(
+                     {"train", lk_loader(lk_tensor_dataset({"features", numbers(0)}, {"targets", classes()}),
+                                         .batch_size = 2)}),
+                 .num_epochs = 2, .shards = 2, .ddp = nproc > 1, .nproc = nproc, .device = "cpu", .seed = 7,
+                 .logdir = logdir, .overwrite = true));
+    lk_runner_free(runner);
+    snprintf(path, sizeof path, "%s/checkpoints/model.last.safetensors", logdir);
+    lk_state_dict *weights = lk_load_safetensors(path);
+    lkt_not_null(weights);
+    lkt_ok(lk_weights_hash(weights, hash));
+    lk_state_dict_free(weights);
+}
+
+static void shards_see_one_buffer(void **state)
+{
+    (void)state;
+    char one[LK_HASH_LENGTH + 1], two[LK_HASH_LENGTH + 1];
+    train_adaptive(1, one);
+    train_adaptive(2, two);
+    assert_string_equal(one, two);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -115,6 +151,6 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(two_inputs), cmocka_unit_test(two_outputs),
-                                       cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(shards_see_one_buffer), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 """catalyst.contrib."""
-from . import datasets
+from . import datasets, layers
 from .._components import finder
 
-__all__ = ["datasets"]
+__all__ = ["datasets", "layers"]
 __getattr__ = finder(__name__, "catalyst.contrib")

@@ -118,6 +118,17 @@ static lk_status build_pruning(const lk_component *self, lk_args *args, void **o
     return lki_built(lk_pruning_callback_with(&options), out);
 }
 
+static lk_status build_running_mean(const lk_component *self, lk_args *args, void **out)
+{
+    int window = lk_arg_int(args, "batch_size"), every = lk_arg_int(args, "step_size");
+    (void)self;
+    if (window < 1) return lki_fail(LK_ERR_CONFIG, "batch_size: expected at least 1, found %d", window);
+    if (every < 1) return lki_fail(LK_ERR_CONFIG, "step_size: expected at least 1, found %d", every);
+    return lki_built(lk_running_mean_callback(.metric_key = lk_arg_string(args, "metric_key"),
+                                              .batch_size = window, .step_size = every),
+                     out);
+}
+
 #define FORWARD_ONLY                                                                                         \
     LKI_REFUSED("method_name", "forward", "leave it out: a model has its forward function alone")
 
@@ -188,6 +199,12 @@ static const lk_parameter pruning_parameters[] = {
     LKI_REFUSED("remove_reparametrization_on_end", "true", "leave it out: masks are no part of the model"),
     {0}};
 
+static const lk_parameter running_mean_parameters[] = {
+    LKI_STRING("metric_key", "loss", "the metric of the batches"),
+    LKI_INT("batch_size", "50", "how many of the last batches"),
+    LKI_INT("step_size", "10", "after how many batches the metric of a batch is renewed"),
+    {0}};
+
 #define MIX(name_, help_, parameters_, create_)                                                              \
     {                                                                                                        \
         .name = name_ "Callback",                                                                            \
@@ -224,6 +241,11 @@ const lk_component lki_catalyst_callback_components[] = {
     LKI_CALLBACK("Onnx", "Writes the model as an ONNX file when the run ends.", onnx),
     LKI_CALLBACK("Tracing", "Refused: TorchScript is PyTorch's own; Onnx writes the model.", tracing),
     LKI_CALLBACK("Quantization", "Writes the weights with fewer bits when the run ends.", quantization),
+    {.name = "RunningMean",
+     .kind = LK_KIND_CALLBACK,
+     .help = "The mean of a metric of the last batches, running_NAME, as Torchbearer has it.",
+     .parameters = running_mean_parameters,
+     .build = build_running_mean},
     LKI_CALLBACK("Pruning", "Sets weights to 0, and keeps them there.", pruning),
     {0},
 };
