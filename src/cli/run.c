@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "config/run_config.h"
 #include "launch/connect.h"
+#include "launch/min_nodes.h"
 #include "launch/restart.h"
 #include "launch/role.h"
 #include "resume/started_again.h"

@@ -12,6 +12,7 @@
 #include "launch/gpus.h"
 #include "launch/job_key.h"
 #include "launch/meeting.h"
+#include "launch/min_nodes.h"
 #include "launch/restart.h"
 
 #include <lockstep/version.h>
@@ -217,51 +218,6 @@ static void describe_terms(char text[TERMS_NBYTES], const lki_connect_options *o
         snprintf(text + length, TERMS_NBYTES - length, "\n--min-nodes %d", options->min_nodes);
 }
 
-/* Where the ranks that a job goes on without wait: the store of the meeting that is the latest. It outlives
- * the comm where that has no use for a store. Used by the thread that trains alone. */
-static struct {
-    lki_store_server *server; /* the meeting's */
-    lki_meeting *kept;
-} door;
-
-bool lki_ranks_wait(char *text, size_t capacity)
-{
-    *text = '\0';
-    return door.server && lki_store_server_returning(door.server, text, capacity);
-}
-
-void lki_ranks_close_door(void)
-{
-    lki_meeting_close(door.kept);
-    door.kept = NULL;
-    door.server = NULL;
-}
-
-/* MPI ends a job that loses a process, and forked ranks are one process's: neither can go on without. */
-static lk_status check_min_nodes(const lki_connect_options *options, const lki_role *role)
-{
-    int least = options->min_nodes;
-    if (!least) return LK_OK;
-    if (role->source == LKI_ROLE_LOCAL || role->source == LKI_ROLE_FORKED)
-        return lki_fail(LK_ERR_CONFIG,
-                        "min_nodes: these ranks are forked by one process and end with it: start them one by "
-                        "one (--world-size, --rank and --host, srun or torchrun), or leave it out");
-    if (role->source == LKI_ROLE_MPI || wants(options, "mpi"))
-        return lki_fail(LK_ERR_CONFIG,
-                        "min_nodes: MPI ends a job that loses a process: start the ranks by hand, with srun "
-                        "or with torchrun, without --comm mpi, or leave it out");
-    if (least < 0 || least > role->world_size)
-        return lki_fail(LK_ERR_CONFIG,
-                        "min_nodes: expected a number from 1 to %d, the number of ranks, found %d",
-                        role->world_size, least);
-    return LK_OK;
-}
-
-lk_status lki_connect_check_min_nodes(int min_nodes, const char *backend, const lki_role *role)
-{
-    return check_min_nodes(&(lki_connect_options){.min_nodes = min_nodes, .backend = backend}, role);
-}
-
 /* A rank that cannot connect says so: the others wait for it in one place or another. */
 static lk_status tell_failure(lki_meeting *meeting, const lki_role *role, lk_status status)
 {
@@ -357,6 +313,7 @@ static lk_status build_nccl(lk_comm **out, lki_meeting *meeting, const lki_role 
     if (status == LK_OK) status = lki_comm_nccl_create(out, &nccl);
     if (status == LK_OK) {
         s->report.own = *out;
+        (*out)->own->is_watched = true;
         leave_store(meeting);
         return LK_OK;
     }
@@ -375,25 +332,12 @@ static lk_status plan_gpus(lki_gpu_plan *plan, const lki_meeting *meeting, const
     return lki_gpus_agree(plan, meeting, role, options->device, must, options->join_timeout_ms);
 }
 
-/* Ranks that have met before come back soon or not at all. At the start of a job they have the time that all
- * ranks have. */
-static lk_status find_settle_ms(lki_meeting_options *how)
-{
-    enum { DEFAULT_NODE_TIMEOUT_S = 30, DEFAULT_JOIN_TIMEOUT_MS = 120000 };
-    int seconds;
-    LKI_TRY(lki_setting_seconds(LKI_SETTING_NODE_TIMEOUT, &seconds));
-    bool have_been = lki_is_restart() || lki_ranks_have_met();
-    int64_t join_ms = how->join_timeout_ms ? how->join_timeout_ms : DEFAULT_JOIN_TIMEOUT_MS;
-    how->settle_ms = have_been ? (seconds ? seconds : DEFAULT_NODE_TIMEOUT_S) * 1000LL : join_ms;
-    return LK_OK;
-}
-
 /* The last of its job: others may still come back. Takes the meeting over. */
 static lk_status stay_alone(lk_comm **out, lki_meeting *meeting)
 {
     lk_status status = lki_comm_self_create(out);
     if (status == LK_OK)
-        door.kept = meeting;
+        lki_door_keep(meeting);
     else
         lki_meeting_close(meeting);
     return status;
@@ -412,11 +356,11 @@ static lk_status meet_and_connect(lk_comm **out, lki_role *role, const lki_conne
                                .join_timeout_ms = options->join_timeout_ms,
                                .min_nodes = options->min_nodes,
                                .shards = options->shards};
-    if (how.min_nodes) LKI_TRY(find_settle_ms(&how));
+    if (how.min_nodes) LKI_TRY(lki_min_nodes_settle_ms(&how));
     LKI_TRY(lki_meeting_open(&meeting, role, &how));
     role->rank = meeting->rank;
     role->world_size = meeting->world_size;
-    if (how.min_nodes) door.server = meeting->server;
+    if (how.min_nodes) lki_door_open(meeting);
     role->local_rank = meeting->local_rank;
     role->local_size = meeting->local_size;
     role->node_count = meeting->host_count;
@@ -430,7 +374,7 @@ static lk_status meet_and_connect(lk_comm **out, lki_role *role, const lki_conne
     if (meeting->host_count == 1) {
         lk_status status = tell_failure(meeting, role, join_shm(out, meeting, options, "job"));
         if (status == LK_OK && how.min_nodes)
-            door.kept = meeting;
+            lki_door_keep(meeting);
         else
             lki_meeting_close(meeting);
         return status;
@@ -595,7 +539,7 @@ lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_opti
     lk_status status;
     *out = NULL;
     LKI_TRY(check_backend(options, role));
-    LKI_TRY(check_min_nodes(options, role));
+    LKI_TRY(lki_connect_check_min_nodes(options->min_nodes, options->backend, role));
     LKI_TRY(read_limit(LKI_SETTING_JOIN_TIMEOUT, &limited.join_timeout_ms));
     LKI_TRY(read_limit(LKI_SETTING_COMM_TIMEOUT, &limited.timeout_ms));
     LKI_TRY(lki_setting_check(LKI_SETTING_LINK_TIMEOUT)); /* whoever opens a link cannot fail over it */

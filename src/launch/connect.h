@@ -24,15 +24,6 @@ typedef struct lki_connect_options {
  * cores are pinned to their share. With min_nodes, role->rank and world_size are of those that have come. */
 lk_status lki_comm_connect(lk_comm **out, lki_role *role, const lki_connect_options *options);
 
-/* Fails in one sentence if ranks of this role cannot go on without some of them. */
-lk_status lki_connect_check_min_nodes(int min_nodes, const char *backend, const lki_role *role);
-
-/* Rank 0 of a job that goes on without some ranks: whether any of them wait to be taken in, as "rank 2 has
- * come back". They are, when the ranks meet again. False in other processes. */
-bool lki_ranks_wait(char *text, size_t capacity);
-/* After the comm of lki_comm_connect has been freed: closes the door at which such ranks wait. */
-void lki_ranks_close_door(void);
-
 /* Whether ranks of this process have connected before: all of them were there once. */
 bool lki_ranks_have_met(void);
 

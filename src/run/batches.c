@@ -216,7 +216,7 @@ static lk_status go_through(lk_runner *runner)
         lk_batch *batch;
         if (runner->run->profile.trace) lki_profile_next_batch(runner);
         LKI_TRY(stop_if_asked(runner, false));
-        int64_t begin_ns = lki_trace_begin(), wait_ns = lki_vitals_begin_wait(&runner->run->vitals);
+        int64_t begin_ns = lki_trace_begin(), wait_ns = lki_vitals_begin_wait();
         lki_activity_set("waiting for a batch of loader ", runner->loader_key);
         LKI_TRY(next_batch(runner, runner->run->batch.under_way, &batch));
         lki_vitals_end_wait(&runner->run->vitals, wait_ns);

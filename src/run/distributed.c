@@ -7,6 +7,7 @@
 #include "device/open_plugin.h"
 #include "launch/connect.h"
 #include "launch/devices.h"
+#include "launch/min_nodes.h"
 #include "launch/ranks.h"
 #include "launch/restart.h"
 #include "nn/module.h"

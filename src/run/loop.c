@@ -11,6 +11,7 @@
 #include "run/compare_metrics.h"
 #include "run/metrics.h"
 #include "run/run.h"
+#include "run/stragglers.h"
 #include "step/step.h"
 
 #include <string.h>
@@ -294,6 +295,7 @@ static lk_status run_epochs(lk_runner *runner)
         LKI_TRY(lki_distributed_take_in(runner));
     }
     LKI_TRY(compare_replicas(runner));
+    LKI_TRY(lki_stragglers_report(runner));
     LKI_TRY(lki_run_call(runner, LKI_MOMENT_experiment_end));
     return lki_report_run_end(runner);
 }
