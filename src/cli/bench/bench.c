@@ -221,6 +221,11 @@ static lk_status bench_config(bench *b)
 
 static lk_status bench_split(bench *b)
 {
+    b->exit_code = LKI_EXIT_WRONG;
+    lk_config *config = lki_load_config("bench", &b->options->config);
+    if (!config) return lki_last_status();
+    lk_config_free(config);
+    b->exit_code = LKI_EXIT_FAILED;
     lk_status status = lki_bench_split(b->report, &b->options->config, b->seconds);
     if (status == LK_ERR_CONFIG) b->exit_code = LKI_EXIT_WRONG;
     return status;
