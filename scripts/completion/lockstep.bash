@@ -64,6 +64,8 @@ _lockstep()
     bench:--accumulate) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--compute-ms) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--nproc) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    bench:--engine) COMPREPLY=($(compgen -W "cpu" -- "$word")); return ;;
+    bench:--filter) COMPREPLY=($(compgen -f -- "$word")); return ;;
     bench:--seconds) COMPREPLY=($(compgen -f -- "$word")); return ;;
     import:--output | import:-o) COMPREPLY=($(compgen -f -- "$word")); return ;;
     export:--to) COMPREPLY=($(compgen -W "pth safetensors npz onnx" -- "$word")); return ;;
@@ -95,7 +97,7 @@ _lockstep()
     gtb) options="--help" ;;
     get-examples) options="--help" ;;
     test) options="--help" ;;
-    bench) options="--config -C --model -m --simulate --measure --latency-us --bandwidth-gbit --overhead-us --ranks-per-host --max-ranks --backend --bucket-mb --accumulate --compress --compute-ms --nproc --split --seconds --json --help" ;;
+    bench) options="--config -C --model -m --simulate --measure --latency-us --bandwidth-gbit --overhead-us --ranks-per-host --max-ranks --backend --bucket-mb --accumulate --compress --compute-ms --nproc --split --ops --engine --filter --seconds --json --help" ;;
     hash) options="--help" ;;
     import) options="--output -o --help" ;;
     export) options="--to --output -o --config -C --expdir --checkpoint -c --weights -w --help" ;;

@@ -145,7 +145,7 @@ static void the_ops_of_a_step(void **state)
 static void fallbacks_are_named(void **state)
 {
     (void)state;
-    const said *r = lockstep("bench --seconds 0.05 -C " CONFIG " --run/0/criterion=MultiMarginLoss");
+    const said *r = lockstep("bench --seconds 0.05 -C " CONFIG " --run/0/optimizer/_target_=LAMB");
     lkt_contains(r->out, "is computed by ref's plain kernel: ");
     lkt_contains(r->out, "ref's kernel\n");
 }
@@ -181,6 +181,39 @@ static void splits_of_the_cores(void **state)
     check_refused(NULL, "bench --split", 2, "--split needs -C FILE");
     check_refused(NULL, "bench --split --simulate -C " CONFIG, 2, "--split trains here");
     check_refused(NULL, "bench --split -C /nowhere/x.yml", 2, "/nowhere/x.yml");
+}
+
+static json_t *row_of(json_t *rows, const char *op)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach(rows, i,
+                       row) if (!strcmp(json_string_value(json_object_get(row, "op")), op)) return row;
+    fail_msg("no row of %s", op);
+    return NULL;
+}
+
+static void ops_over_random_shapes(void **state)
+{
+    (void)state;
+    json_t *rows = json_of("bench --ops --seconds 0.01 --filter grad --engine cpu --json"), *row;
+    static const char *const some[] = {"linear_grad", "conv_grad_weight", "attention_grad",
+                                       "layer_norm_grad"};
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        row = row_of(rows, some[i]);
+        json_t *shares =
+            json_object_get(row, json_is_null(json_object_get(row, "large")) ? "small" : "large");
+        assert_true(number(shares, "worst") > 0 && number(shares, "worst") <= number(shares, "median"));
+        assert_true(json_is_false(json_object_get(row, "falls_back")));
+    }
+    assert_true(json_is_true(json_object_get(row_of(rows, "max_grad"), "falls_back")));
+    row = row_of(rows, "gather_grad"); /* the data decides what it reads */
+    assert_true(json_is_null(json_object_get(row, "large")) && json_is_null(json_object_get(row, "small")));
+    assert_false(has_op(rows, "linear"));
+    json_decref(rows);
+    check_refused(NULL, "bench --ops --model mlp", 2, "--ops draws nets of its own");
+    check_refused(NULL, "bench --filter pool", 2, "--filter needs --ops");
+    check_refused(NULL, "bench --ops --engine tpu", 2, "--engine: expected");
 }
 
 static void ranks_are_timed(void **state)
@@ -233,6 +266,7 @@ int main(void)
         cmocka_unit_test(the_ops_of_a_step),
         cmocka_unit_test(fallbacks_are_named),
         cmocka_unit_test(splits_of_the_cores),
+        cmocka_unit_test(ops_over_random_shapes),
         cmocka_unit_test(ranks_are_timed),
         cmocka_unit_test(wrong_words),
     };

@@ -14,14 +14,6 @@ static const lk_op known[] = {
     LK_OP_BATCH_NORM_RELU_GRAD,
     LK_OP_POINTWISE_LOSS_WITH_GRAD,
     LK_OP_REORDER,
-    /* Label smoothing, targets that are probabilities, and classes with places behind them. */
-    LK_OP_CROSS_ENTROPY,
-    LK_OP_CROSS_ENTROPY_GRAD,
-    LK_OP_NLL,
-    LK_OP_NLL_GRAD,
-    /* To several places. */
-    LK_OP_ADAPTIVE_AVG_POOL,
-    LK_OP_ADAPTIVE_AVG_POOL_GRAD,
     /* Axes that are neither the first nor the last ones. */
     LK_OP_SUM,
     LK_OP_MEAN,
@@ -38,14 +30,9 @@ static const lk_op known[] = {
     /* Slices with a step. */
     LK_OP_SLICES_GRAD,
     LK_OP_MAX_GRAD,
-    LK_OP_CUMSUM,
-    LK_OP_CUMPROD,
+    LK_OP_CUMSUM, /* of a scalar */
     LK_OP_CUMPROD_GRAD,
     LK_OP_RANDOM,
-    LK_OP_SCATTER,
-    LK_OP_SCATTER_ADD,
-    LK_OP_GATHER,
-    LK_OP_GATHER_GRAD,
 };
 
 enum { KNOWN_COUNT = sizeof known / sizeof *known };

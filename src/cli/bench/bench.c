@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "cli/bench/measure_config.h"
+#include "cli/bench/sweep.h"
 #include "config/config.h"
 #include "config/tree/tree.h"
 
@@ -14,10 +15,10 @@
 
 typedef struct bench_options {
     lki_config_options config;
-    const char *model, *backend, *seconds;
+    const char *model, *backend, *seconds, *engine, *filter;
     const char *latency_us, *bandwidth_gbit, *overhead_us, *bucket_mb, *compute_ms;
     lki_option_int ranks_per_host, max_ranks, accumulate, nproc;
-    bool simulate, measure, compress, split, json;
+    bool simulate, measure, compress, split, ops, json;
 } bench_options;
 
 #define OFFSET(field) offsetof(bench_options, field)
@@ -53,6 +54,11 @@ static const lki_option table[] = {
      1},
     {"split", 0, LKI_OPTION_FLAG, OFFSET(split), NULL, NULL,
      "find the fastest split of the cores into ranks and threads for the config's global batch", 0},
+    {"ops", 0, LKI_OPTION_FLAG, OFFSET(ops), NULL, NULL,
+     "compare ops over random shapes and dtypes with this machine's roofline", 0},
+    {"engine", 0, LKI_OPTION_TEXT, OFFSET(engine), NULL, "cpu", "the engine of --ops (cpu)", 0},
+    {"filter", 0, LKI_OPTION_TEXT, OFFSET(filter), "NAME", NULL,
+     "of --ops, only those whose names contain NAME", 0},
     {"seconds", 0, LKI_OPTION_TEXT, OFFSET(seconds), "S", NULL, "seconds to measure each step (1)", 0},
     {"json", 0, LKI_OPTION_FLAG, OFFSET(json), NULL, NULL, "print JSON", 0},
     {0},
@@ -103,6 +109,8 @@ static lk_status check_idle(const bench_options *o)
         {"accumulate", "--simulate", o->accumulate.given && !o->simulate},
         {"compress", "--simulate", o->compress && !o->simulate},
         {"backend", "--simulate or --nproc", o->backend && !o->simulate && !o->nproc.given},
+        {"engine", "--ops", o->engine && !o->ops},
+        {"filter", "--ops", o->filter && !o->ops},
         {"seconds", "--measure: nothing is timed", o->seconds && !measures},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
@@ -128,6 +136,11 @@ static lk_status check_options(const bench_options *options)
         return lki_fail(LK_ERR_CONFIG, "bench: -C and --model: choose one");
     if (options->config.overrides.count && !options->config.files.count)
         return lki_fail(LK_ERR_CONFIG, "bench: an override needs -C FILE");
+    if (options->ops && (options->split || options->simulate || options->nproc.given || options->model ||
+                         options->config.files.count || options->ranks_per_host.given || options->compute_ms))
+        return lki_fail(LK_ERR_CONFIG,
+                        "bench: --ops draws nets of its own: only --engine, --filter, --seconds "
+                        "and --json go with it");
     if (options->split && !options->config.files.count)
         return lki_fail(LK_ERR_CONFIG, "bench: --split needs -C FILE");
     if (options->split &&
@@ -221,6 +234,11 @@ static lk_status bench_config(bench *b)
 
 static lk_status bench_split(bench *b)
 {
+    b->exit_code = LKI_EXIT_WRONG;
+    lk_config *config = lki_load_config("bench", &b->options->config);
+    if (!config) return lki_last_status();
+    lk_config_free(config);
+    b->exit_code = LKI_EXIT_FAILED;
     lk_status status = lki_bench_split(b->report, &b->options->config, b->seconds);
     if (status == LK_ERR_CONFIG) b->exit_code = LKI_EXIT_WRONG;
     return status;
@@ -246,6 +264,7 @@ static lk_status bench_all(bench *b)
     b->exit_code = LKI_EXIT_FAILED;
     b->report = lki_bench_report_begin(options->json);
     if (!b->report) return LK_ERR_NOMEM;
+    if (options->ops) return lki_bench_sweep(b->report, options->engine, options->filter, b->seconds);
     if (options->nproc.given)
         LKI_TRY(lki_bench_collectives(b->report, (int)options->nproc.value, options->backend));
     if (!options->config.files.count) return bench_names(b);
@@ -265,7 +284,7 @@ static int run(const void *pointer)
 
 const lki_command lki_command_bench = {
     .name = "bench",
-    .usage = "[-C FILE ... | --model NAME] [--simulate | --split] [--a/b/0=VALUE ...] [options]",
+    .usage = "[-C FILE ... | --model NAME] [--simulate | --split | --ops] [--a/b/0=VALUE ...] [options]",
     .summary = "Times a training step on this machine, or predicts it on many ranks.",
     .options = table,
     .options_nbytes = sizeof(bench_options),

@@ -68,24 +68,27 @@ static lk_status add_time(lki_step_ops *out, lki_roofline *roofline, const lki_t
 {
     lki_op_time *time = &out->times[out->time_count];
     if (site->kind > LKI_TRACE_UPDATE || !isfinite(best_s)) return LK_OK;
-    *time = (lki_op_time){
-        .op = site->name, .part = site->kind, .best_s = best_s, .fallback = site->fallback, .roof_s = -1};
+    *time = (lki_op_time){.op = site->name,
+                          .part = site->kind,
+                          .best_s = best_s,
+                          .nbytes = site->nbytes,
+                          .fallback = site->fallback,
+                          .roof_s = -1};
     LKI_TRY(lki_roofline_seconds(roofline, site, &time->roof_s, &time->limit));
     if (site->where && !(time->layer = lki_strdup(site->where))) return LK_ERR_NOMEM;
     out->time_count++;
     return LK_OK;
 }
 
-static lk_status measure_times(lki_step_ops *out, lk_step *step, double seconds)
+static lk_status measure_times(lki_step_ops *out, lk_step *step, double seconds, lki_roofline *roofline)
 {
-    lki_roofline roofline = {.engine = step->engine};
     lki_trace *trace;
     double *best_s;
     LKI_TRY(lki_time_calls(step, seconds, &trace, &best_s));
     out->times = LKI_NEW_ARRAY(lki_op_time, trace->site_count + 1);
     lk_status status = out->times ? LK_OK : LK_ERR_NOMEM;
     for (int i = 0; i < trace->site_count && !status; i++)
-        status = add_time(out, &roofline, &trace->sites[i], best_s[i]);
+        status = add_time(out, roofline, &trace->sites[i], best_s[i]);
     if (!status) qsort(out->times, (size_t)out->time_count, sizeof *out->times, by_time);
     lki_free(best_s);
     lki_trace_free(trace);
@@ -149,10 +152,15 @@ static lk_status measure_memory(lki_step_ops *out, const lk_step *step)
 
 lk_status lki_step_ops_measure(lki_step_ops *out, lk_step *step, double seconds)
 {
+    return lki_step_ops_measure_with(out, step, seconds, &(lki_roofline){.engine = step->engine});
+}
+
+lk_status lki_step_ops_measure_with(lki_step_ops *out, lk_step *step, double seconds, lki_roofline *roofline)
+{
     *out = (lki_step_ops){0};
     bool allow_nan = step->options.allow_nan;
     step->options.allow_nan = true; /* the same batch over and over need not train well */
-    lk_status status = step->backend->ops->on_host ? measure_times(out, step, seconds) : LK_OK;
+    lk_status status = step->backend->ops->on_host ? measure_times(out, step, seconds, roofline) : LK_OK;
     step->options.allow_nan = allow_nan;
     if (status == LK_OK) status = measure_memory(out, step);
     if (status) lki_step_ops_fini(out);

@@ -6,6 +6,7 @@
 #include <lockstep/step.h>
 
 #include "base/trace.h"
+#include "run/roofline.h"
 
 /* One call of the plan, or of the update. */
 typedef struct lki_op_time {
@@ -13,6 +14,7 @@ typedef struct lki_op_time {
     char *layer;          /* "layer 1 (Linear)", or NULL */
     lki_trace_kind part;  /* forward, criterion, backward or update */
     double best_s;        /* of many replays */
+    double nbytes;        /* of its operands; below 0: not known */
     double roof_s;        /* what its work takes at least; below 0: not known */
     const char *limit;    /* "memory" or "compute": what that is limited by */
     const char *fallback; /* why a plain kernel computes it, or NULL */
@@ -44,6 +46,8 @@ lk_status lki_time_calls(lk_step *step, double seconds, lki_trace **trace, doubl
 /* Looks at the step on the training batch that it has seen last. On a device calls are not timed: times is
  * then empty. The weights are moved by it. */
 lk_status lki_step_ops_measure(lki_step_ops *out, lk_step *step, double seconds);
+/* The same with a roofline of the step's engine, which remembers what it has measured. */
+lk_status lki_step_ops_measure_with(lki_step_ops *out, lk_step *step, double seconds, lki_roofline *roofline);
 void lki_step_ops_fini(lki_step_ops *ops);
 
 #endif

@@ -1,25 +1,17 @@
 /* Losses: cross-entropy over class indices, and the pointwise ones. Targets given as probabilities and label
- * smoothing are left to the reference kernel. */
-#include "engine/cpu/cpu.h"
+ * smoothing are in soft_loss.c. */
+#include "engine/cpu/class_loss.h"
 
 #include "base/status.h"
 
 #include <math.h>
 
-/* Logits (n, c, s...) seen as outer by classes by inner. */
-typedef struct classes {
-    int64_t outer, count, inner;
-    const int64_t *target; /* (outer, inner) */
-    const float *weight;   /* (count), or NULL */
-    int64_t ignored;
-} classes;
-
-static classes describe(const lk_call *call, lk_shape logits, int target)
+lki_classes lki_classes_of(const lk_call *call, lk_shape logits, int target)
 {
     int axis = logits.rank > 1 ? 1 : 0;
-    return (classes){
+    return (lki_classes){
         .outer = lki_cpu_span(logits, 0, axis),
-        .count = logits.dim[axis],
+        .count = logits.rank ? logits.dim[axis] : 1,
         .inner = lki_cpu_span(logits, axis + 1, logits.rank),
         .target = call->in[target].data,
         .weight = lki_cpu_in(call, target + 1),
@@ -27,7 +19,7 @@ static classes describe(const lk_call *call, lk_shape logits, int target)
     };
 }
 
-static lk_status check_targets(const classes *c)
+lk_status lki_classes_check(const lki_classes *c)
 {
     for (int64_t i = 0; i < c->outer * c->inner; i++) {
         int64_t target = c->target[i];
@@ -38,22 +30,22 @@ static lk_status check_targets(const classes *c)
     return LK_OK;
 }
 
-static double weight_at(const classes *c, int64_t i)
+double lki_classes_weight(const lki_classes *c, int64_t i)
 {
     if (c->target[i] == c->ignored) return 0;
     return c->weight ? c->weight[c->target[i]] : 1;
 }
 
-static double total_weight(const classes *c)
+double lki_classes_total(const lki_classes *c)
 {
     double total = 0;
-    for (int64_t i = 0; i < c->outer * c->inner; i++) total += weight_at(c, i);
+    for (int64_t i = 0; i < c->outer * c->inner; i++) total += lki_classes_weight(c, i);
     return total;
 }
 
 typedef struct rows {
     const lki_cpu_kernels *kernels;
-    const classes *c;
+    const lki_classes *c;
     const float *in;
     float *out;
     double scale;
@@ -69,22 +61,27 @@ static void log_softmax_rows(int64_t begin, int64_t end, int thread, void *conte
                         true);
 }
 
-static int64_t row_grain(const classes *c)
+int64_t lki_classes_grain(const lki_classes *c)
 {
     return LKI_CPU_GRAIN / 4 / (c->count * c->inner + 1) + 1;
+}
+
+void lki_classes_log_softmax(lki_cpu *cpu, const lki_classes *c, const float *logits, float *logp)
+{
+    rows r = {.kernels = cpu->kernels, .c = c, .in = logits, .out = logp};
+    lki_parallel_for(cpu->pool, c->outer, lki_classes_grain(c), log_softmax_rows, &r);
 }
 
 static lk_status run_cross_entropy(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
-    classes c = describe(call, call->in[0].shape, 1);
-    LKI_TRY(check_targets(&c));
+    lki_classes c = lki_classes_of(call, call->in[0].shape, 1);
+    LKI_TRY(lki_classes_check(&c));
     float *logp = call->out[1].data ? call->out[1].data : call->scratch, *loss = call->out[0].data;
-    rows r = {.kernels = cpu->kernels, .c = &c, .in = call->in[0].data, .out = logp};
-    lki_parallel_for(cpu->pool, c.outer, row_grain(&c), log_softmax_rows, &r);
+    lki_classes_log_softmax(cpu, &c, call->in[0].data, logp);
     double sum = 0, total = 0;
     for (int64_t i = 0; loss && i < c.outer * c.inner; i++) {
-        double weight = weight_at(&c, i), value = 0;
+        double weight = lki_classes_weight(&c, i), value = 0;
         if (c.target[i] != c.ignored)
             value = -weight * logp[(i / c.inner * c.count + c.target[i]) * c.inner + i % c.inner];
         if (call->attr->class_loss.reduction == LK_REDUCTION_NONE) loss[i] = (float)value;
@@ -104,7 +101,7 @@ static bool is_plain(const lk_call *call, int target)
 
 lk_status lki_cpu_prepare_cross_entropy(lki_cpu *cpu, lk_call *call)
 {
-    if (!is_plain(call, 1)) return LK_OK;
+    if (!is_plain(call, 1)) return lki_cpu_prepare_soft_cross_entropy(call);
     lki_cpu_enter(cpu, LKI_CPU_PATH_CLASS_INDICES);
     call->scratch_nbytes = call->out[1].data ? 0 : lk_tensor_nbytes(&call->in[0]);
     call->run = run_cross_entropy;
@@ -116,13 +113,13 @@ static void cross_entropy_grad_rows(int64_t begin, int64_t end, int thread, void
 {
     (void)thread;
     const rows *r = context;
-    const classes *c = r->c;
+    const lki_classes *c = r->c;
     for (int64_t o = begin; o < end; o++) {
         const float *logp = r->in + o * c->count * c->inner;
         float *dx = r->out + o * c->count * c->inner;
         for (int64_t s = 0; s < c->inner; s++) {
             int64_t i = o * c->inner + s;
-            float g = (float)(weight_at(c, i) * (r->each ? r->each[i] : r->scale));
+            float g = (float)(lki_classes_weight(c, i) * (r->each ? r->each[i] : r->scale));
             if (c->inner == 1)
                 r->kernels->scaled_exp(dx, logp, g, c->count);
             else
@@ -139,26 +136,27 @@ static void cross_entropy_grad_rows(int64_t begin, int64_t end, int thread, void
 static lk_status run_cross_entropy_grad(const lk_call *call)
 {
     lki_cpu *cpu = lki_cpu_of(call);
-    classes c = describe(call, call->in[1].shape, 2);
-    LKI_TRY(check_targets(&c));
+    lki_classes c = lki_classes_of(call, call->in[1].shape, 2);
+    LKI_TRY(lki_classes_check(&c));
     const float *dloss = call->in[0].data;
     rows r = {
         .kernels = cpu->kernels,
         .c = &c,
         .in = call->in[1].data,
         .out = call->out[0].data,
-        .scale =
-            call->attr->class_loss.reduction == LK_REDUCTION_MEAN ? dloss[0] / total_weight(&c) : dloss[0],
+        .scale = call->attr->class_loss.reduction == LK_REDUCTION_MEAN ? dloss[0] / lki_classes_total(&c)
+                                                                       : dloss[0],
         .each = call->attr->class_loss.reduction == LK_REDUCTION_NONE ? dloss : NULL,
     };
-    lki_parallel_for(cpu->pool, c.outer, row_grain(&c), cross_entropy_grad_rows, &r);
+    lki_parallel_for(cpu->pool, c.outer, lki_classes_grain(&c), cross_entropy_grad_rows, &r);
     return LK_OK;
 }
 
 lk_status lki_cpu_prepare_cross_entropy_grad(lki_cpu *cpu, lk_call *call)
 {
     (void)cpu;
-    if (is_plain(call, 2)) call->run = run_cross_entropy_grad;
+    if (!is_plain(call, 2)) return lki_cpu_prepare_soft_cross_entropy_grad(call);
+    call->run = run_cross_entropy_grad;
     return LK_OK;
 }
 

@@ -259,8 +259,7 @@ lk_status lki_cpu_prepare_avg_pool_grad(lki_cpu *cpu, lk_call *call)
     return prepare_average(call, call->out[0].shape, call->in[0].shape, run_avg_pool_grad);
 }
 
-/* Adaptive pooling to a single place is a mean over the plane; other sizes are left to the reference kernel.
- */
+/* Adaptive pooling to a single place is a mean over the plane; other sizes are in adaptive_pool.c. */
 static void global_pool_range(int64_t begin, int64_t end, int thread, void *context)
 {
     (void)thread;
@@ -290,7 +289,9 @@ lk_status lki_cpu_prepare_adaptive_avg_pool(lki_cpu *cpu, lk_call *call)
     lk_shape in = forward ? call->in[0].shape : call->out[0].shape,
              out = forward ? call->out[0].shape : call->in[0].shape;
     int rank = call->attr->pool.window.rank;
-    if (!lki_cpu_all_f32(call, 0) || lki_cpu_span(out, out.rank - rank, out.rank) != 1) return LK_OK;
+    if (!lki_cpu_all_f32(call, 0)) return LK_OK;
+    if (lki_cpu_span(out, out.rank - rank, out.rank) != 1)
+        return lki_cpu_prepare_adaptive_places(call, in, out);
     lki_cpu_enter(cpu, LKI_CPU_PATH_GLOBAL_POOL);
     return prepare_planes(call, in, out, run_global_pool);
 }
