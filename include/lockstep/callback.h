@@ -142,8 +142,8 @@ lk_callback *lk_metric_aggregation_callback_with(const lk_metric_aggregation_cal
 
 /* Computes criterion(input, target) of a batch and reports it as NAME, NAME/mean and NAME/std of
  * the loader. A run may have several. The model is trained with the one whose metric_key
- * lk_backward_callback minimises. A loss of several values gets those of input_key and then those of
- * target_key, each with commas between the names:
+ * lk_backward_callback minimises. A loss of several values gets those of input_key and then those
+ * of target_key, each with commas between the names:
  *
  *     lk_criterion_callback(.input_key = "logits, positive", .target_key = "negative") */
 typedef struct lk_criterion_callback_options {

@@ -807,7 +807,8 @@ typedef struct lk_similarity_options {
     double eps;   /* of the cosine 1e-8, of the distance 1e-6 */
     bool keepdim; /* of the distance */
 } lk_similarity_options;
-/* Take x1 and x2, which broadcast: the cosine along an axis, and |x1 - x2 + eps|_p along the last. */
+/* Take x1 and x2, which broadcast: the cosine along an axis, and |x1 - x2 + eps|_p along the last
+ * axis. */
 #define lk_cosine_similarity(...) LK_CALL0_(lk_cosine_similarity_with, lk_similarity_options, __VA_ARGS__)
 #define lk_pairwise_distance(...) LK_CALL0_(lk_pairwise_distance_with, lk_similarity_options, __VA_ARGS__)
 lk_module *lk_cosine_similarity_with(const lk_similarity_options *options);
@@ -829,9 +830,9 @@ typedef struct lk_embedding_bag_options {
     bool include_last_offset; /* the last offset is the end of the last bag */
     bool scale_grad_by_freq;  /* as in lk_embedding_options; not with LK_BAG_MAX */
 } lk_embedding_bag_options;
-/* Takes input, offsets and per_sample_weights: the rows of each bag as one. The bags are the rows of
- * i64 (B, n), or parts of i64 (n) that begin at i64 offsets (B). The weights, of the input's shape,
- * are for sums alone. A bag without a row that counts gives 0. */
+/* Takes input, offsets and per_sample_weights: the rows of each bag as one. The bags are the rows
+ * of i64 (B, n), or parts of i64 (n) that begin at i64 offsets (B). The weights, of the input's
+ * shape, are for sums alone. A bag without a row that counts gives 0. */
 #define lk_embedding_bag(...) LK_CALL2_(lk_embedding_bag_with, lk_embedding_bag_options, __VA_ARGS__, )
 lk_module *lk_embedding_bag_with(int64_t count, int64_t dim, const lk_embedding_bag_options *options);
 
@@ -1004,8 +1005,9 @@ typedef struct lk_pair_loss_options {
     double margin; /* 0 */
     lk_reduction reduction;
 } lk_pair_loss_options;
-/* Take x1, x2 and a target of 1 and -1: the cosine of two embeddings, (N, D) or (D), against "alike"
- * or "not alike"; and two scores of one shape, of which the first must be larger (1) or smaller. */
+/* Take x1, x2 and a target of 1 and -1: the cosine of two embeddings, (N, D) or (D), which are
+ * alike (1) or not; and two scores of one shape, of which the first must be larger (1) or smaller.
+ */
 #define lk_cosine_embedding_loss(...)                                                                        \
     LK_CALL0_(lk_cosine_embedding_loss_with, lk_pair_loss_options, __VA_ARGS__)
 #define lk_margin_ranking_loss(...) LK_CALL0_(lk_margin_ranking_loss_with, lk_pair_loss_options, __VA_ARGS__)
@@ -1031,8 +1033,8 @@ typedef struct lk_ctc_loss_options {
     bool zero_infinity; /* a target that is too long for its input costs 0 instead of infinity */
 } lk_ctc_loss_options;
 /* Takes log-probabilities (T, N, C), i64 targets (N, S), or (sum of the target lengths) one after
- * the other, and the i64 lengths of inputs and targets, (N) each; or all of them without N. The mean
- * divides each loss by the length of its target first. The graph grows with T. */
+ * the other, and the i64 lengths of inputs and targets, (N) each; or all of them without N. The
+ * mean divides each loss by the length of its target first. The graph grows with T. */
 #define lk_ctc_loss(...) LK_CALL0_(lk_ctc_loss_with, lk_ctc_loss_options, __VA_ARGS__)
 lk_criterion *lk_ctc_loss_with(const lk_ctc_loss_options *options);
 

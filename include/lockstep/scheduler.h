@@ -148,6 +148,10 @@ typedef struct lk_one_cycle_lr_options {
     double div_factor;       /* 25 */
     double final_div_factor; /* 1e4 */
     bool three_phase;
+    /* Instead of max_lr, one per parameter group, in their order, copied. The default group may be
+     * left out; it then has the last one. */
+    const double *max_lrs;
+    int max_lr_count;
 } lk_one_cycle_lr_options;
 #define lk_one_cycle_lr(...) LK_CALL1_(lk_one_cycle_lr_with, lk_one_cycle_lr_options, __VA_ARGS__, )
 lk_scheduler *lk_one_cycle_lr_with(double max_lr, const lk_one_cycle_lr_options *options);
@@ -168,6 +172,9 @@ typedef struct lk_cyclic_lr_options {
     bool no_cycle_momentum;
     double base_momentum; /* 0.8 */
     double max_momentum;  /* 0.9 */
+    /* Instead of base_lr and max_lr, as in lk_one_cycle_lr_options. */
+    const double *base_lrs, *max_lrs;
+    int base_lr_count, max_lr_count;
 } lk_cyclic_lr_options;
 #define lk_cyclic_lr(...) LK_CALL2_(lk_cyclic_lr_with, lk_cyclic_lr_options, __VA_ARGS__, )
 lk_scheduler *lk_cyclic_lr_with(double base_lr, double max_lr, const lk_cyclic_lr_options *options);

@@ -107,6 +107,7 @@ lk_value *lk_op_upsample(lk_value *x, const int64_t *size, const double *scale, 
         attr.upsample.shape.dim[i + 2] =
             scale ? (int64_t)floor((double)x->shape.dim[i + 2] * scale[i]) : size[i];
     }
-    if (mode == LK_UPSAMPLE_BICUBIC || mode == LK_UPSAMPLE_NEAREST_EXACT) return lki_resize_by_index(x, &attr.upsample);
+    if (mode == LK_UPSAMPLE_BICUBIC || mode == LK_UPSAMPLE_NEAREST_EXACT)
+        return lki_resize_by_index(x, &attr.upsample);
     return LKI_EMIT(LK_OP_UPSAMPLE, &attr, x);
 }

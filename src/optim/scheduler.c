@@ -38,6 +38,8 @@ void lk_scheduler_free(lk_scheduler *scheduler)
     lki_free(scheduler->parts);
     lki_free(scheduler->milestones);
     lki_free(scheduler->base_lrs);
+    lki_free(scheduler->lists.low);
+    lki_free(scheduler->lists.high);
     lki_free(scheduler);
 }
 

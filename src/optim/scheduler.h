@@ -15,6 +15,11 @@ struct lk_scheduler {
     lk_optimizer *optimizer;
     double *base_lrs; /* one a group, found when attached */
     int64_t last_epoch;
+    /* The rates of a cycle, one per group, if they were given as lists. */
+    struct {
+        double *low, *high;
+        int low_count, high_count;
+    } lists;
 
     /* Optional. Checks the optimizer and prepares its groups, before the rates of epoch 0. */
     lk_status (*prepare)(lk_scheduler *scheduler);

@@ -1,12 +1,46 @@
 /* OneCycleLR and CyclicLR: schedules that count batches and may move momentum against the rate. */
 #include "optim/scheduler.h"
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
 
+#include <float.h>
 #include <math.h>
+#include <string.h>
+
+/* ---- rates of each group ---- */
+
+/* The group's rate; a group behind the end of the list, the default one, has the last. */
+static double rate_of(const double *list, int count, int group, double of_all)
+{
+    if (!list) return of_all;
+    return list[group < count ? group : count - 1];
+}
+
+static lk_status copy_rates(const char *name, const char *what, const double *given, int count, double least,
+                            double **out)
+{
+    if (count == 0) return LK_OK;
+    if (count < 0 || !given) return lki_fail(LK_ERR_INVALID, "%s: %s: expected a list of rates", name, what);
+    for (int i = 0; i < count; i++)
+        if (!(given[i] >= least) || isinf(given[i]))
+            return lki_fail(LK_ERR_INVALID, "%s: %s: expected finite rates of at least %g, found %g", name,
+                            what, least, given[i]);
+    *out = LKI_NEW_ARRAY(double, count);
+    if (*out) memcpy(*out, given, sizeof(double) * (size_t)count);
+    return *out ? LK_OK : lki_last_status();
+}
+
+static lk_status check_count(const lk_scheduler *own, const char *what, int count)
+{
+    int groups = own->optimizer->group_count;
+    if (count == 0 || count == groups || count == groups - 1) return LK_OK;
+    return lki_fail(LK_ERR_INVALID, "%s: %s: expected one rate, or one per parameter group (%d), found %d",
+                    own->name, what, groups > 1 ? groups - 1 : groups, count);
+}
 
 /* ---- one cycle ---- */
 
@@ -28,12 +62,19 @@ static const lki_phase *current_phase(const lk_scheduler *own, double *share)
     return phase;
 }
 
+/* The cycles of all groups differ by a factor: the phases are those of a highest rate of 1 if there is a
+ * list. */
+static double cycle_factor(const lk_scheduler *own, int group)
+{
+    return rate_of(own->lists.high, own->lists.high_count, group, 1);
+}
+
 static double one_cycle_rate(const lk_scheduler *own, int group, double lr)
 {
-    (void)group, (void)lr;
-    double share;
+    (void)lr;
+    double share, factor = cycle_factor(own, group);
     const lki_phase *phase = current_phase(own, &share);
-    return anneal(own->one_cycle.anneal, phase->start_lr, phase->end_lr, share);
+    return anneal(own->one_cycle.anneal, factor * phase->start_lr, factor * phase->end_lr, share);
 }
 
 static double one_cycle_momentum(const lk_scheduler *own)
@@ -75,8 +116,9 @@ static lk_status check_momentum(const lk_scheduler *own, bool allows_betas)
 static lk_status one_cycle_prepare(lk_scheduler *own)
 {
     if (own->one_cycle.cycles_momentum) LKI_TRY(check_momentum(own, true));
+    LKI_TRY(check_count(own, "max_lr", own->lists.high_count));
     for (int i = 0; i < own->optimizer->group_count; i++)
-        own->optimizer->groups[i].initial_lr = own->one_cycle.phases[0].start_lr;
+        own->optimizer->groups[i].initial_lr = cycle_factor(own, i) * own->one_cycle.phases[0].start_lr;
     return LK_OK;
 }
 
@@ -116,6 +158,10 @@ lk_scheduler *lk_one_cycle_lr_with(double max_lr, const lk_one_cycle_lr_options 
                                     "OneCycleLR: expected total_steps, or epochs and steps_per_epoch");
     if (!(up >= 0 && up <= 1))
         return lki_scheduler_refuse(LK_ERR_INVALID, "OneCycleLR: pct_start: expected 0 to 1, found %g", up);
+    bool has_list = options.max_lr_count != 0;
+    if (has_list && max_lr != 0)
+        return lki_scheduler_refuse(LK_ERR_INVALID, "OneCycleLR: max_lrs stand instead of max_lr: pass 0");
+    if (has_list) max_lr = 1;
     if (!(max_lr > 0) || isinf(max_lr))
         return lki_scheduler_refuse(LK_ERR_INVALID, "OneCycleLR: max_lr: expected more than 0, found %g",
                                     max_lr);
@@ -130,6 +176,12 @@ lk_scheduler *lk_one_cycle_lr_with(double max_lr, const lk_one_cycle_lr_options 
         return lki_scheduler_refused();
     lk_scheduler *own = lki_scheduler_create("OneCycleLR");
     if (!own) return NULL;
+    own->lists.high_count = options.max_lr_count;
+    if (copy_rates("OneCycleLR", "max_lr", options.max_lrs, options.max_lr_count, DBL_MIN,
+                   &own->lists.high)) {
+        lk_scheduler_free(own);
+        return lki_scheduler_refused();
+    }
     own->prepare = one_cycle_prepare;
     own->rate = one_cycle_rate;
     own->advance = one_cycle_advance;
@@ -158,9 +210,11 @@ static double triangle(const lk_scheduler *own, double *scale)
 
 static double cyclic_rate(const lk_scheduler *own, int group, double lr)
 {
-    (void)group, (void)lr;
-    double scale = 1, height = (own->cyclic.max_lr - own->cyclic.base_lr) * triangle(own, &scale);
-    return own->cyclic.base_lr + height * scale;
+    (void)lr;
+    double low = rate_of(own->lists.low, own->lists.low_count, group, own->cyclic.base_lr);
+    double high = rate_of(own->lists.high, own->lists.high_count, group, own->cyclic.max_lr);
+    double scale = 1, height = (high - low) * triangle(own, &scale);
+    return low + height * scale;
 }
 
 static double cyclic_momentum(const lk_scheduler *own)
@@ -174,8 +228,11 @@ static double cyclic_momentum(const lk_scheduler *own)
 static lk_status cyclic_prepare(lk_scheduler *own)
 {
     if (own->cyclic.cycles_momentum) LKI_TRY(check_momentum(own, false));
+    LKI_TRY(check_count(own, "base_lr", own->lists.low_count));
+    LKI_TRY(check_count(own, "max_lr", own->lists.high_count));
     for (int i = 0; !own->optimizer->has_scheduler && i < own->optimizer->group_count; i++)
-        own->optimizer->groups[i].initial_lr = own->cyclic.base_lr;
+        own->optimizer->groups[i].initial_lr =
+            rate_of(own->lists.low, own->lists.low_count, i, own->cyclic.base_lr);
     return LK_OK;
 }
 
@@ -192,6 +249,9 @@ lk_scheduler *lk_cyclic_lr_with(double base_lr, double max_lr, const lk_cyclic_l
         return lki_scheduler_refuse(LK_ERR_INVALID,
                                     "CyclicLR: base_lr and max_lr: expected at least 0, found %g and %g",
                                     base_lr, max_lr);
+    if ((options.base_lr_count && base_lr != 0) || (options.max_lr_count && max_lr != 0))
+        return lki_scheduler_refuse(LK_ERR_INVALID,
+                                    "CyclicLR: lists stand instead of base_lr and max_lr: pass 0");
     if (!isfinite(options.gamma))
         return lki_scheduler_refuse(LK_ERR_INVALID, "CyclicLR: gamma: expected a finite number, found %g",
                                     options.gamma);
@@ -201,6 +261,13 @@ lk_scheduler *lk_cyclic_lr_with(double base_lr, double max_lr, const lk_cyclic_l
         return lki_scheduler_refused();
     lk_scheduler *own = lki_scheduler_create("CyclicLR");
     if (!own) return NULL;
+    own->lists.low_count = options.base_lr_count;
+    own->lists.high_count = options.max_lr_count;
+    if (copy_rates("CyclicLR", "base_lr", options.base_lrs, options.base_lr_count, 0, &own->lists.low) ||
+        copy_rates("CyclicLR", "max_lr", options.max_lrs, options.max_lr_count, 0, &own->lists.high)) {
+        lk_scheduler_free(own);
+        return lki_scheduler_refused();
+    }
     own->prepare = cyclic_prepare;
     own->rate = cyclic_rate;
     own->momentum = options.no_cycle_momentum ? NULL : cyclic_momentum;

@@ -17,6 +17,9 @@ ACCUMULATION = 0.15
 LAYOUTS = ["dense", "dense", "sparse", "padded", "onehot", "outlying", "constant", "tiny", "large"]
 
 REGRESSION = ["MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"]
+# Of targets of 1 and -1. They are made of several ops, whose loss of an epoch on several ranks counts the padding (see
+# lk_criterion_callback), so they are drawn for one rank.
+MARGINS = ["SoftMarginLoss", "HingeEmbeddingLoss"]
 CLASSES = ["CrossEntropyLoss", "CrossEntropyLoss", "NLLLoss"]
 SCORES = ["BCELoss", "BCEWithLogitsLoss", "KLDivLoss"]
 
@@ -112,6 +115,12 @@ def draw_regression_loss(rng, numbers, kinds, shape, count):
     return spec, numbers.standard_normal((count,) + shape).astype(np.float32)
 
 
+def draw_margin_loss(rng, numbers, kinds, shape, count):
+    name = rng.choice(MARGINS)
+    spec = {"_target_": name, **catalogue.options(rng, kinds["criterion"][name])}
+    return spec, np.sign(numbers.random((count,) + shape) - 0.5).astype(np.float32)
+
+
 def draw_head(rng, specs, shape, task):
     """Layers that give what the loss takes."""
     head = []
@@ -140,6 +149,10 @@ def draw_model(rng, kinds, kind, shape, large):
         embedding = {"_target_": "Embedding", "num_embeddings": vocabulary, "embedding_dim": rng.choice([1, 4, 8, 16, 33])}
         if rng.random() < 0.4:
             embedding["padding_idx"] = rng.choice([0, vocabulary - 1])
+        if rng.random() < 0.25:
+            embedding.update(_target_="EmbeddingBag", mode=rng.choice(["mean", "sum", "max"]))
+        elif rng.random() < 0.25: # not of bags: PyTorch 1.13 divides their gradients by the counts of other rows
+            embedding["scale_grad_by_freq"] = True
         first = [embedding]
     specs, shape = drawer.layers(shape, rng.choice([0, 1, 2, 3, 3, 4, 6]), kind == "tokens", first)
     return specs, shape, vocabulary
@@ -311,6 +324,8 @@ def draw(seed, number, attempt, kinds, most_ranks=(1, 3), levels=("base",), devi
     task = rng.choice(["classes", "classes", "scores", "regression"])
     head, out = draw_head(rng, body, inner, task)
     loss = {"classes": draw_class_loss, "scores": draw_score_loss, "regression": draw_regression_loss}[task]
+    if task == "regression" and ranks == 1 and rng.random() < 0.2:
+        loss = draw_margin_loss
     criterion, targets = loss(rng, numbers, kinds, out, count + valid)
     if criterion["_target_"] in LAST:
         head.append(LAST[criterion["_target_"]])

@@ -20,6 +20,8 @@ MOST_NUMBERS, MOST_PARAMETERS = 30000, 700000
 
 # Modules without required keys that are no function of each number alone.
 NO_ACTIVATIONS = {"Sequential", "Residual", "Flatten", "Identity", "Upsample", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d",
+                  "AlphaDropout", "FeatureAlphaDropout", "Softmax2d", "UpsamplingNearest2d", "UpsamplingBilinear2d",
+                  "RReLU",  # which draws other numbers than PyTorch
                   "Transformer", "CosineSimilarity", "PairwiseDistance"}
 
 
@@ -165,6 +167,8 @@ class Drawer:
         if self.rng.random() < 0.1:
             return {"_target_": "Identity"}
         name = "Dropout%dd" % (len(shape) - 1) if len(shape) > 1 and self.rng.random() < 0.3 else "Dropout"
+        if self.rng.random() < 0.15:
+            name = self.rng.choice(["AlphaDropout", "FeatureAlphaDropout"])
         return {"_target_": name, **self.options(name, chance=0.8)}
 
     def linear(self, shape):
@@ -173,7 +177,9 @@ class Drawer:
 
     def batch_norm(self, shape):
         name = "BatchNorm%dd" % max(1, len(shape) - 1)
-        return {"_target_": name, "num_features": shape[0], **self.options(name, ["num_features"])}
+        spec = {"_target_": name, "num_features": shape[0], **self.options(name, ["num_features"])}
+        self.maybe(spec, "momentum", [None], 0.1)
+        return spec
 
     def layer_norm(self, shape):
         axes = self.rng.randint(1, len(shape))
@@ -190,6 +196,38 @@ class Drawer:
         spec = {"_target_": name, "num_features": shape[0]}
         self.maybe(spec, "affine", [True])
         self.maybe(spec, "eps", [1e-3], 0.3)
+        self.maybe(spec, "track_running_stats", [True], 0.4)
+        if "track_running_stats" in spec:
+            self.maybe(spec, "momentum", [0.3, 1.0])
+        return spec
+
+    def response(self, shape):
+        """Layers that look at neighbours in some way."""
+        dims = len(shape) - 1
+        name = self.rng.choice(["LocalResponseNorm"] + (["LPPool%dd" % dims] if dims < 3 else []) +
+                               (["Unfold", "Fold", "Softmax2d", "UpsamplingNearest2d", "UpsamplingBilinear2d"] if dims == 2 else []))
+        spec = {"_target_": name}
+        if name == "LocalResponseNorm":
+            spec["size"] = self.rng.choice([1, 2, 3, 5])
+            self.maybe(spec, "alpha", [0.1, 0.5])
+            self.maybe(spec, "beta", [0.5, 1.0])
+            self.maybe(spec, "k", [2.0])
+        elif name.startswith("LPPool"):
+            spec.update({"norm_type": self.rng.choice([2, 4]), "kernel_size": self.sizes([1, 2, 3], dims)})
+            self.maybe(spec, "stride", [self.sizes([1, 2], dims)])
+            self.maybe(spec, "ceil_mode", [True, False], 0.3)
+        elif name.startswith("Upsampling"):
+            key = self.rng.choice(["size", "scale_factor"])
+            spec[key] = self.sizes([1, 3, 7] if key == "size" else [2.0, 3.0], dims)
+        elif name in ("Unfold", "Fold"):
+            spec["kernel_size"] = self.sizes([1, 2, 3], dims)
+            self.maybe(spec, "stride", [self.sizes([1, 2], dims)])
+            self.maybe(spec, "padding", [self.sizes([0, 1], dims)])
+            self.maybe(spec, "dilation", [self.sizes([1, 2], dims)], 0.3)
+            if name == "Fold":
+                patches = {**spec, "_target_": "Unfold"}
+                spec["output_size"] = list(shape[1:])
+                return {"_target_": "Sequential", "args": [patches, spec]}
         return spec
 
     def padding(self, shape):
@@ -231,6 +269,8 @@ class Drawer:
         dims, name = len(shape) - 1, self.rng.choice(["MaxPool", "AvgPool", "AdaptiveAvgPool", "AdaptiveMaxPool"])
         name = "%s%dd" % (name, dims)
         if name.startswith("Adaptive"):
+            if dims > 1 and self.rng.random() < 0.15:
+                return {"_target_": name, "output_size": [None] + [self.rng.choice([1, 2, 3]) for _ in range(dims - 1)]}
             return {"_target_": name, "output_size": self.sizes([1, 1, 2, 3, 5], dims)}
         spec = {"_target_": name, "kernel_size": self.sizes([1, 2, 2, 3], dims)}
         self.maybe(spec, "stride", [self.sizes([1, 2, 3], dims)])
@@ -244,12 +284,13 @@ class Drawer:
     def upsample(self, shape):
         dims = len(shape) - 1
         spec = {"_target_": "Upsample"}
-        spec["mode"] = self.rng.choice(["nearest", ["linear", "bilinear", "trilinear"][dims - 1]])
+        spec["mode"] = self.rng.choice(["nearest", "nearest-exact",
+                                        ["linear", "bilinear", "trilinear"][dims - 1]] + (["bicubic"] if dims == 2 else []))
         if self.rng.random() < 0.5:
             spec["size"] = self.sizes([1, 3, 4, 7, 10], dims)
         else:
             spec["scale_factor"] = self.rng.choice([2, 3, 1.5, 0.5, 2.0])
-        if spec["mode"] != "nearest":
+        if not spec["mode"].startswith("nearest"):
             self.maybe(spec, "align_corners", [True, False])
         return spec
 
@@ -344,6 +385,7 @@ class Drawer:
         families += [self.dropout, self.batch_norm, self.layer_norm, self.group_norm, self.residual, self.reshape]
         if len(shape) > 1:
             families += [self.convolution] * 6 + [self.pool] * 3 + [self.upsample, self.instance_norm, self.padding]
+            families += [self.response]
             families += [self.plain_convolution] * (4 if self.large else 0)
         if len(shape) == 1 and self.large:
             families += [self.linear] * 6

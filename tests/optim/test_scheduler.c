@@ -47,6 +47,10 @@ static double ninety_five = 0.95;
     X(one_cycle_lr_options, lk_one_cycle_lr(0.5, .epochs = 6, .steps_per_epoch = 10, .pct_start = 0.25, \
         .anneal_strategy = LK_ANNEAL_LINEAR, .base_momentum = 0.7, .max_momentum = 0.99, .div_factor = 10, \
         .final_div_factor = 100, .three_phase = true)) \
+    X(one_cycle_lr_groups, lk_one_cycle_lr(0, .total_steps = 60, .max_lrs = (const double[]){0.5, 0.2}, .max_lr_count = 2)) \
+    X(cyclic_lr_groups, lk_cyclic_lr(0, 0, .step_size_up = 8, .base_lrs = (const double[]){0.01, 0.02}, .base_lr_count = 2, \
+        .max_lrs = (const double[]){0.2, 0.1}, .max_lr_count = 2)) \
+    X(cyclic_lr_high_groups, lk_cyclic_lr(0.01, 0, .step_size_up = 8, .max_lrs = (const double[]){0.2, 0.1}, .max_lr_count = 2)) \
     X(cyclic_lr, lk_cyclic_lr(0.01, 0.2, .step_size_up = 8)) \
     X(cyclic_lr_triangular2, lk_cyclic_lr(0.01, 0.2, .step_size_up = 5, .step_size_down = 9, .mode = LK_CYCLIC_TRIANGULAR2, \
         .no_cycle_momentum = true)) \
@@ -244,6 +248,12 @@ static void bad_arguments(void **state)
     assert_null(lk_one_cycle_lr(0.1));
     lkt_contains(lk_error(), "OneCycleLR: expected total_steps");
     assert_null(lk_one_cycle_lr(0.1, .total_steps = 4, .pct_start = 2));
+    assert_null(lk_one_cycle_lr(0.1, .total_steps = 4, .max_lrs = (const double[]){0.1}, .max_lr_count = 1));
+    lkt_contains(lk_error(), "OneCycleLR: max_lrs stand instead of max_lr: pass 0");
+    assert_null(lk_one_cycle_lr(0, .total_steps = 4, .max_lrs = (const double[]){0.1, 0}, .max_lr_count = 2));
+    lkt_contains(lk_error(), "OneCycleLR: max_lr: expected finite rates");
+    assert_null(lk_cyclic_lr(0.1, 0.2, .base_lrs = (const double[]){0.1}, .base_lr_count = 1));
+    lkt_contains(lk_error(), "CyclicLR: lists stand instead of base_lr and max_lr: pass 0");
     assert_null(lk_cyclic_lr(0.1, 0.2, .step_size_up = -1));
     assert_null(lk_reduce_lr_on_plateau(.factor = 1));
     assert_null(lk_reduce_lr_on_plateau(.patience = -1));

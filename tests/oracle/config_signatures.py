@@ -37,7 +37,7 @@ OURS = {
 THEIRS = {
     "device", "dtype", "generator", "pin_memory_device", "foreach", "capturable", "differentiable", "fused", "scale_fn",
     "scale_mode", "_weight", "add_bias_kv", "add_zero_attn",
-    "enable_nested_tensor", "mask_check", "recompute_scale_factor", "requires_grad", "out", "layout", "args", "kwargs",
+    "enable_nested_tensor", "mask_check", "requires_grad", "out", "layout", "args", "kwargs",
 }
 # Where the default differs on purpose: the optimizer and its parameters are known to the run.
 FREE_DEFAULTS = {"params", "optimizer", "prefetch_factor", "num_samples", "dim", "indices", "scale_factor"}

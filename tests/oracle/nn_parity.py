@@ -540,6 +540,9 @@ SCHEDULERS = [
     ("one_cycle_lr_options", lambda o: S.OneCycleLR(
         o, 0.5, epochs=6, steps_per_epoch=10, pct_start=0.25, anneal_strategy="linear", base_momentum=0.7,
         max_momentum=0.99, div_factor=10, final_div_factor=100, three_phase=True)),
+    ("one_cycle_lr_groups", lambda o: S.OneCycleLR(o, [0.5, 0.2], total_steps=60)),
+    ("cyclic_lr_groups", lambda o: S.CyclicLR(o, [0.01, 0.02], [0.2, 0.1], step_size_up=8)),
+    ("cyclic_lr_high_groups", lambda o: S.CyclicLR(o, 0.01, [0.2, 0.1], step_size_up=8)),
     ("cyclic_lr", lambda o: S.CyclicLR(o, 0.01, 0.2, step_size_up=8)),
     ("cyclic_lr_triangular2",
      lambda o: S.CyclicLR(o, 0.01, 0.2, step_size_up=5, step_size_down=9, mode="triangular2", cycle_momentum=False)),

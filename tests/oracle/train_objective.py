@@ -2,6 +2,7 @@
 
 objective: two criteria (CriterionCallback), their weighted sum (MetricAggregationCallback), the backward half from that
 sum with its gradients clipped (BackwardCallback), and plain SGD (OptimizerCallback).
+several: a loss of three values, which the keys of one CriterionCallback name.
 accumulate: three batches per update, ten per epoch: the callback's counter is never reset, so groups go on in the next epoch.
 restart: the same with a count that begins with each epoch, as loops by hand have it; gradients stay.
 order: DistributedSampler with set_epoch(1), set_epoch(2), as Catalyst's runner calls it.
@@ -59,6 +60,23 @@ def objective(golden, x, y, z):
     finish(golden, "objective", rows, model)
 
 
+def several(golden, x, y, z):
+    model = linear()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    criterion = torch.nn.TripletMarginLoss(margin=0.5, swap=True)
+    rows = []
+    for _ in range(EPOCHS):
+        total = 0.0
+        for i in range(0, SAMPLES, BATCH):
+            loss = criterion(model(x[i:i + BATCH]), z[i:i + BATCH], y[i:i + BATCH])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * BATCH / SAMPLES
+        rows.append([total])
+    finish(golden, "several", rows, model)
+
+
 def accumulate(golden, x, y, name, restarts):
     model = linear()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -96,6 +114,7 @@ def main():
     golden = Golden()
     x, y, z = data(golden)
     objective(golden, x, y, z)
+    several(golden, x, y, z)
     accumulate(golden, x, y, "accumulate", False)
     accumulate(golden, x, y, "restart", True)
     order(golden)

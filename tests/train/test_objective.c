@@ -84,6 +84,35 @@ static void a_sum_of_criteria_is_minimised(void **state)
     }
 }
 
+/* The keys name what the loss takes, first those of input_key. */
+static void a_loss_of_several_values_is_minimised(void **state)
+{
+    (void)state;
+    static const char *const keys[][2] = {{"logits, others", "targets"}, {"logits", "others,targets"}};
+    for (int i = 0; i < 2; i++) {
+        const char *logdir = lkt_scratch_folder("objective_several");
+        lk_runner *runner = lk_supervised_runner();
+        lkt_ok(lk_train(runner, .model = make_model(), .optimizer = lk_sgd(.lr = 0.05),
+                        .criterion = lk_triplet_margin_loss(.margin = 0.5, .swap = true),
+                        .loaders = lk_loaders({"train", lk_loader(make_data(), .batch_size = BATCH)}),
+                        .callbacks = lk_callbacks(
+                            lk_criterion_callback(.input_key = keys[i][0], .target_key = keys[i][1])),
+                        .num_epochs = 2, .logdir = logdir));
+        expect_weights(runner, "several");
+        expect_metric(logdir, "several", 0, "loss");
+        lk_runner_free(runner);
+    }
+    lk_runner *runner = lk_supervised_runner();
+    assert_int_not_equal(
+        lk_train(runner, .model = make_model(), .optimizer = lk_sgd(.lr = 0.05),
+                 .criterion = lk_triplet_margin_loss(),
+                 .loaders = lk_loaders({"train", lk_loader(make_data(), .batch_size = BATCH)})),
+        LK_OK);
+    lkt_contains(lk_error(), "TripletMarginLoss");
+    lkt_contains(lk_error(), "it takes 3 values, found 2: name them with the criterion's input_key");
+    lk_runner_free(runner);
+}
+
 static void a_loss_that_nobody_computes_is_refused(void **state)
 {
     (void)state;
@@ -254,6 +283,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sum_of_criteria_is_minimised),
+        cmocka_unit_test(a_loss_of_several_values_is_minimised),
         cmocka_unit_test(a_loss_that_nobody_computes_is_refused),
         cmocka_unit_test(groups_go_on_over_epochs),
         cmocka_unit_test(ranks_begin_with_epoch_one),

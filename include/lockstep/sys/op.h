@@ -303,8 +303,8 @@ typedef enum lk_reduction {
     LK_REDUCTION_BATCH_MEAN
 } lk_reduction;
 typedef enum lk_pad_mode { LK_PAD_CONSTANT, LK_PAD_REFLECT, LK_PAD_CIRCULAR, LK_PAD_REPLICATE } lk_pad_mode;
-/* "linear" is bilinear in two dimensions and trilinear in three. The op has the first two; lk_op_upsample
- * makes the others of other ops. */
+/* "linear" is bilinear in two dimensions and trilinear in three. The op has the first two modes;
+ * lk_op_upsample makes the others of other ops. */
 typedef enum lk_upsample_mode {
     LK_UPSAMPLE_NEAREST,
     LK_UPSAMPLE_LINEAR,

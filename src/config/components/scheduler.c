@@ -99,6 +99,21 @@ static lk_status build_warm_restarts(const lk_component *self, lk_args *args, vo
     return lki_built(lk_cosine_annealing_warm_restarts_with(t_0, &options), out);
 }
 
+enum { MAX_LISTED_RATES = 64 };
+
+/* One rate to *all, or one per group to `list`. */
+static lk_status read_rates(lk_args *args, const char *name, double *all, double *list, int *count)
+{
+    int given = lk_arg_count(args, name);
+    if (given > MAX_LISTED_RATES)
+        return lki_fail(LK_ERR_CONFIG, "%s: expected at most %d rates, found %d", name, MAX_LISTED_RATES,
+                        given);
+    for (int i = 0; i < given; i++) list[i] = lk_arg_float_at(args, name, i);
+    *all = given == 1 ? list[0] : 0;
+    *count = given == 1 ? 0 : given;
+    return given ? LK_OK : lki_fail(LK_ERR_CONFIG, "%s: expected at least 1 rate", name);
+}
+
 static lk_status build_one_cycle(const lk_component *self, lk_args *args, void **out)
 {
     lk_one_cycle_lr_options options = {
@@ -117,7 +132,10 @@ static lk_status build_one_cycle(const lk_component *self, lk_args *args, void *
     LKI_TRY(read_count(args, "total_steps", &options.total_steps));
     LKI_TRY(read_count(args, "epochs", &options.epochs));
     LKI_TRY(read_count(args, "steps_per_epoch", &options.steps_per_epoch));
-    return lki_built(lk_one_cycle_lr_with(lk_arg_float(args, "max_lr"), &options), out);
+    double max_lr, max_lrs[MAX_LISTED_RATES];
+    LKI_TRY(read_rates(args, "max_lr", &max_lr, max_lrs, &options.max_lr_count));
+    options.max_lrs = max_lrs;
+    return lki_built(lk_one_cycle_lr_with(max_lr, &options), out);
 }
 
 static const char cyclic_modes[] = "triangular|triangular2|exp_range"; /* in lk_cyclic_mode's order */
@@ -135,8 +153,12 @@ static lk_status build_cyclic(const lk_component *self, lk_args *args, void **ou
     (void)self;
     LKI_TRY(read_count(args, "step_size_up", &options.step_size_up));
     LKI_TRY(read_count(args, "step_size_down", &options.step_size_down));
-    return lki_built(lk_cyclic_lr_with(lk_arg_float(args, "base_lr"), lk_arg_float(args, "max_lr"), &options),
-                     out);
+    double base_lr, max_lr, base_lrs[MAX_LISTED_RATES], max_lrs[MAX_LISTED_RATES];
+    LKI_TRY(read_rates(args, "base_lr", &base_lr, base_lrs, &options.base_lr_count));
+    LKI_TRY(read_rates(args, "max_lr", &max_lr, max_lrs, &options.max_lr_count));
+    options.base_lrs = base_lrs;
+    options.max_lrs = max_lrs;
+    return lki_built(lk_cyclic_lr_with(base_lr, max_lr, &options), out);
 }
 
 static lk_status build_plateau(const lk_component *self, lk_args *args, void **out)
@@ -233,7 +255,7 @@ static const lk_parameter warm_restarts_parameters[] = {
 };
 static const lk_parameter one_cycle_parameters[] = {
     OPTIMIZER,
-    LKI_FLOAT("max_lr", LKI_REQUIRED, "the highest rate"),
+    LKI_FLOATS("max_lr", LKI_REQUIRED, "the highest rate, or one per parameter group"),
     LKI_INT64("total_steps", LKI_OPTIONAL, "batches in all; or epochs and steps_per_epoch"),
     LKI_INT64("epochs", LKI_OPTIONAL, "epochs in all"),
     LKI_INT64("steps_per_epoch", LKI_OPTIONAL, "batches per epoch"),
@@ -250,8 +272,8 @@ static const lk_parameter one_cycle_parameters[] = {
 };
 static const lk_parameter cyclic_parameters[] = {
     OPTIMIZER,
-    LKI_FLOAT("base_lr", LKI_REQUIRED, "the lowest rate"),
-    LKI_FLOAT("max_lr", LKI_REQUIRED, "the highest rate"),
+    LKI_FLOATS("base_lr", LKI_REQUIRED, "the lowest rate, or one per parameter group"),
+    LKI_FLOATS("max_lr", LKI_REQUIRED, "the highest rate, or one per parameter group"),
     LKI_INT64("step_size_up", "2000", "batches of the way up"),
     LKI_INT64("step_size_down", LKI_OPTIONAL, "batches of the way down; as up where left out"),
     LKI_CHOICE("mode", "triangular", "triangular|triangular2|exp_range", "how the height changes"),
