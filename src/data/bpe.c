@@ -207,6 +207,7 @@ static lk_status read_merges(lk_tokenizer *self, const char *path)
     size_t nbytes;
     int32_t rank = 0;
     int64_t number = 0;
+    if (!path) return lki_fail(LK_ERR_INVALID, "merges: the path is missing");
     LKI_TRY(lki_read_file(&text, &nbytes, path));
     if (nbytes > INT32_MAX) return lki_fail(LK_ERR_UNSUPPORTED, "%s: more than 2 GiB of merges", path);
     LKI_TRY(make_merge_table(self, text, nbytes));

@@ -95,7 +95,8 @@ lk_status lk_tokenize_file_with(const lk_tokenizer *tokenizer, const char *token
     lk_buffer *text;
     lki_tokens tokens = {0};
     int64_t end = -1;
-    if (!tokenizer) return lki_fail(LK_ERR_INVALID, "lk_tokenize_file: there is no tokenizer");
+    if (!tokenizer || !token_path || !text_path)
+        return lki_fail(LK_ERR_INVALID, "lk_tokenize_file: the tokenizer or a path is missing");
     if (options.end_token) LKI_TRY(lki_tokenizer_number(tokenizer, options.end_token, &end));
     LKI_TRY(lki_file_read(&text, text_path));
     lk_status status =

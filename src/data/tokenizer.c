@@ -115,7 +115,8 @@ lk_status lk_tokenizer_save(const lk_tokenizer *tokenizer, const char *vocab_pat
 {
     lki_atomic_file *file;
     lk_status status = LK_OK;
-    if (!tokenizer) return lki_fail(LK_ERR_INVALID, "lk_tokenizer_save: there is no tokenizer");
+    if (!tokenizer || !vocab_path)
+        return lki_fail(LK_ERR_INVALID, "lk_tokenizer_save: the tokenizer or the path is missing");
     LKI_TRY(lki_atomic_file_open(&file, vocab_path));
     const lki_vocabulary *vocabulary = &tokenizer->vocabulary;
     const char *before = "{";
@@ -226,6 +227,7 @@ lk_tokenizer *lk_char_tokenizer_of_file(const char *path)
 {
     LKI_SCOPED char *text = NULL;
     size_t nbytes;
+    if (!path) return lki_fail_null(LK_ERR_INVALID, "characters: the path is missing");
     if (lki_read_file(&text, &nbytes, path)) return NULL;
     lk_tokenizer *self = lk_char_tokenizer_of(text, nbytes);
     if (!self) lki_fail_prefix(lki_last_status(), "%s", path);

@@ -137,6 +137,7 @@ lk_status lki_read_vocabulary_json(const char *path, lki_vocabulary_entry entry,
 {
     LKI_SCOPED char *text = NULL;
     size_t nbytes;
+    if (!path) return lki_fail(LK_ERR_INVALID, "vocabulary: the path is missing");
     LKI_TRY(lki_read_file(&text, &nbytes, path));
     LKI_SCOPED char *word = lki_calloc(nbytes + 4, "a token");
     if (!word) return LK_ERR_NOMEM;

@@ -349,6 +349,29 @@ static void lines_are_samples(void **state)
     refuse(lk_text_lines("nowhere.txt", lk_byte_tokenizer(), 4), "nowhere.txt");
 }
 
+static void missing_parts_are_refused(void **state)
+{
+    (void)state;
+    lk_tokenizer *bytes = lk_byte_tokenizer();
+    assert_null(lk_bpe_tokenizer(NULL, NULL));
+    assert_null(lk_bpe_tokenizer(GOLDEN "vocab.json", NULL));
+    assert_null(lk_char_tokenizer(NULL));
+    assert_null(lk_char_tokenizer_of_file(NULL));
+    assert_null(lk_token_dataset(NULL, 4));
+    assert_null(lk_text_dataset(NULL, lk_byte_tokenizer(), 4));
+    assert_null(lk_text_dataset("x", lk_char_tokenizer(NULL), 4));
+    lkt_contains(lk_error(), "vocabulary: the path is missing"); /* the first failure is kept */
+    assert_null(lk_text_lines(NULL, lk_byte_tokenizer(), 4));
+    assert_null(lk_text_stream(NULL, lk_byte_tokenizer(), 4));
+    lkt_fails(lk_tokenize_file(bytes, NULL, "x"), LK_ERR_INVALID, "missing");
+    lkt_fails(lk_tokenize_file(NULL, "y", "x"), LK_ERR_INVALID, "missing");
+    lkt_fails(lk_tokenizer_save(bytes, NULL), LK_ERR_INVALID, "missing");
+    assert_int_equal(lk_tokenizer_find(NULL, "x"), -1);
+    assert_null(lk_tokenizer_encode(NULL, "x", 1));
+    lk_tokenizer_free(bytes);
+    lk_tokenizer_free(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +385,7 @@ int main(void)
         cmocka_unit_test(wrong_windows_are_refused),
         cmocka_unit_test(text_becomes_tokens),
         cmocka_unit_test(lines_are_samples),
+        cmocka_unit_test(missing_parts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
