@@ -4,7 +4,7 @@ _lockstep()
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "run watch evaluate predict plot board create gtb get-examples test bench hash import export components help doctor completion version manual tokenize" -- "$word"))
+        COMPREPLY=($(compgen -W "run tune watch evaluate predict plot board create gtb get-examples test bench hash import export components help doctor completion version manual tokenize" -- "$word"))
         return
     fi
     case $command:$before in
@@ -22,6 +22,7 @@ _lockstep()
     run:--nproc) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--shards) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--max-restarts) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    run:--min-nodes) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--comm) COMPREPLY=($(compgen -W "auto shm gloo mpi nccl" -- "$word")); return ;;
     run:--device) COMPREPLY=($(compgen -W "auto cpu cuda ref" -- "$word")); return ;;
     run:--precision) COMPREPLY=($(compgen -W "fp32 bf16 fp16" -- "$word")); return ;;
@@ -33,6 +34,19 @@ _lockstep()
     run:--master) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--master-addr) COMPREPLY=($(compgen -f -- "$word")); return ;;
     run:--port) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tune:--config | tune:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tune:--configs) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tune:--expdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tune:--logdir) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tune:--trials | tune:-n) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tune:--n-trials) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tune:--jobs | tune:-j) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tune:--n-jobs) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tune:--search) COMPREPLY=($(compgen -W "random grid tpe" -- "$word")); return ;;
+    tune:--pruner) COMPREPLY=($(compgen -W "none median halving" -- "$word")); return ;;
+    tune:--seed) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tune:--timeout) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    tune:--max-failures) COMPREPLY=($(compgen -f -- "$word")); return ;;
     watch:--metric | watch:-m) COMPREPLY=($(compgen -f -- "$word")); return ;;
     watch:--every) COMPREPLY=($(compgen -f -- "$word")); return ;;
     evaluate:--config | evaluate:-C) COMPREPLY=($(compgen -f -- "$word")); return ;;
@@ -87,7 +101,8 @@ _lockstep()
     tokenize:--save-vocab) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
-    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --save-every --overwrite --ddp --distributed --nproc --shards --max-restarts --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --log-every --profile --verbose -v --quiet -q --world-size --rank -r --host -m --token-file --master --master-addr --port --help" ;;
+    run) options="--config -C --configs --expdir --logdir --num-epochs -e --batch-size -b --num-workers -j --seed --resume --autoresume --save-every --overwrite --ddp --distributed --nproc --shards --max-restarts --min-nodes --comm --device --precision --fp16 --amp --tf32 --benchmark --deterministic --check --overfit --timeit --log-every --profile --verbose -v --quiet -q --world-size --rank -r --host -m --token-file --master --master-addr --port --help" ;;
+    tune) options="--config -C --configs --expdir --logdir --trials -n --n-trials --jobs -j --n-jobs --search --pruner --seed --timeout --max-failures --resume --new --quiet -q --help" ;;
     watch) options="--metric -m --every --help" ;;
     evaluate) options="--config -C --expdir --checkpoint -c --loader -l --device --json --output -o --verbose -v --help" ;;
     predict) options="--config -C --expdir --checkpoint -c --loader -l --device --output -o --json --verbose -v --help" ;;

@@ -386,4 +386,5 @@ const lk_engine_ops lki_cuda_ops = {
     .enter = enter,
     .kernels = nullptr, /* one set: what differs is the GPU */
     .paths = list_paths,
+    .joins_attention = nullptr, /* its products are faster */
 };

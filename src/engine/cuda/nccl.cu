@@ -399,5 +399,5 @@ static lk_status nccl_check(lk_comm *comm)
 
 const lk_comm_ops lki_nccl_ops = {
     LK_SIZE(lk_comm_ops), "nccl",        nccl_start, nccl_test, nccl_pause, nccl_progress,
-    nccl_abort,           lki_nccl_free, nccl_check, true,      nullptr,
+    nccl_abort,           lki_nccl_free, nccl_check, true,      nullptr,    nullptr,
 };
