@@ -29,7 +29,6 @@ static const lk_op known[] = {
     LK_OP_UPDATE,
     /* Slices with a step. */
     LK_OP_SLICES_GRAD,
-    LK_OP_MAX_GRAD,
     LK_OP_CUMSUM, /* of a scalar */
     LK_OP_CUMPROD_GRAD,
     LK_OP_RANDOM,

@@ -30,6 +30,7 @@ static const lki_cpu_prepare prepares[LK_OP_COUNT] = {
     [LK_OP_MEAN] = lki_cpu_prepare_reduction,
     [LK_OP_MAX] = lki_cpu_prepare_reduction,
     [LK_OP_VAR] = lki_cpu_prepare_reduction,
+    [LK_OP_MAX_GRAD] = lki_cpu_prepare_max_grad,
     [LK_OP_ARGMAX] = lki_cpu_prepare_argmax,
     [LK_OP_EXPAND] = lki_cpu_prepare_elementwise,
     [LK_OP_PERMUTE] = lki_cpu_prepare_permute,

@@ -60,6 +60,7 @@ lk_status lki_cpu_prepare_layer_norm(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_layer_norm_grad(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_dropout(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_reduction(lki_cpu *cpu, lk_call *call);
+lk_status lki_cpu_prepare_max_grad(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_argmax(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_permute(lki_cpu *cpu, lk_call *call);
 lk_status lki_cpu_prepare_slice(lki_cpu *cpu, lk_call *call);
