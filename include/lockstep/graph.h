@@ -48,6 +48,7 @@ typedef struct lk_param {
     bool is_shown;         /* somebody outside the library holds it; the library's */
     int holder_count;      /* the library's; see lk_param_share */
     bool steers;           /* the library's: a buffer that training reads, so ranks share it */
+    bool is_computed;      /* the library's: a counter that the step itself moves */
 } lk_param;
 
 /* Returns a parameter, which owns the tensor from the call on, or NULL on failure. */

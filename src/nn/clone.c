@@ -41,6 +41,7 @@ static lk_param *clone_param(const lk_param *param, copies *known)
     if (!fresh) return NULL;
     fresh->is_buffer = param->is_buffer;
     fresh->steers = param->steers;
+    fresh->is_computed = param->is_computed;
     fresh->is_shown = false;
     if (param->holder_count > 1 && remember(known, param, fresh) != LK_OK) {
         lk_param_free(fresh);

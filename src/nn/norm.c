@@ -121,7 +121,8 @@ static lk_module *create_batch_norm(int rank, int64_t features, const lk_batch_n
     if (!options->no_track_running_stats) {
         lki_module_new_buffer(module, "running_mean", LK_F32, LK_SHAPE(features));
         lk_param *variance = lki_module_new_buffer(module, "running_var", LK_F32, LK_SHAPE(features));
-        lki_module_new_buffer(module, "num_batches_tracked", LK_I64, lk_scalar_shape());
+        lk_param *counter = lki_module_new_buffer(module, "num_batches_tracked", LK_I64, lk_scalar_shape());
+        if (counter) counter->is_computed = options->cumulative;
         if (variance) lki_module_note(module, lk_init_constant(variance, 1));
     }
     return lki_module_checked(module);

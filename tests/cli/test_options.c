@@ -24,6 +24,7 @@ typedef struct option_case {
 #define PLOT     TRAINED "plot logs"
 #define BENCH    "$L bench --model mnist-linear --simulate"
 #define EXPORT   TRAINED "export logs/checkpoints/model.last.safetensors --to pth -o out.pth"
+#define TUNE     "$L tune -C ../t.yml -q"
 #define TERMINAL "script -qec"
 #define TOKENIZE "printf 'ab a' > t.txt && $L tokenize t.txt -o t.bin"
 
@@ -56,6 +57,8 @@ static const option_case cases[] = {
     {"run --nproc", RUN, RUN " --nproc 2", NULL},
     {"run --max-restarts", RUN, "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 " RUN " --max-restarts 1",
      "MPI cannot start a lost rank again, so the ranks meet without it: --host or MASTER_ADDR"},
+    {"run --min-nodes", RUN, RUN " --min-nodes 2", "min_nodes: "},
+    {"run --min-nodes", RUN, RUN " --min-nodes 0", "--min-nodes: expected at least 1"},
     {"run --shards", RUN, RUN " --shards 2", NULL},
     {"run --shards", RUN, RUN " --shards 3", "shards"},
     {"run --shards", RUN, RUN " --shards 0", "--shards: expected at least 1"},
@@ -181,6 +184,28 @@ static const option_case cases[] = {
     {"bench --seconds", BENCH, BENCH " --seconds 1", "--seconds"},
     {"bench --json", BENCH, BENCH " --json", NULL},
 
+    {"bench --ops", BENCH, "$L bench --ops --filter nothing", "shares of the roofline"},
+    {"bench --engine", BENCH, "$L bench --ops --engine tpu", "--engine: expected one of"},
+    {"bench --filter", BENCH, "$L bench --filter softmax", "--filter needs --ops"},
+    {"bench --split", BENCH, "$L bench --split", "--split needs -C FILE"},
+
+    {"tune --config", TUNE, TUNE " -C nothing.yml", "nothing.yml"},
+    {"tune --configs", TUNE, TUNE " --configs nothing.yml", "nothing.yml"},
+    {"tune --expdir", TUNE, TUNE " --expdir nowhere", "nowhere"},
+    {"tune --logdir", TUNE, TUNE " --logdir other", "other/trial_0000"},
+    {"tune --trials", TUNE, TUNE " -n 3", "trial_0002"},
+    {"tune --n-trials", TUNE, TUNE " --n-trials 3", "trial_0002"},
+    {"tune --jobs", TUNE, TUNE " -j 0", "--jobs: expected at least 1"},
+    {"tune --n-jobs", TUNE, TUNE " --n-jobs 0", "--n-jobs: expected at least 1"},
+    {"tune --search", TUNE, TUNE " --search grid", "a grid needs values that can be counted"},
+    {"tune --pruner", TUNE, TUNE " --pruner nothing", "--pruner: expected one of"},
+    {"tune --seed", TUNE " | grep complete", TUNE " --seed 7 | grep complete", NULL},
+    {"tune --timeout", TUNE, TUNE " --timeout 0", "--timeout: expected at least 1"},
+    {"tune --max-failures", TUNE, TUNE " --max-failures 0", "--max-failures: expected at least 1"},
+    {"tune --resume", TUNE, TUNE " --resume", "there is no study in logs"},
+    {"tune --new", TUNE " && " TUNE "; ls", TUNE " && " TUNE " --new; ls", "logs.1"},
+    {"tune --quiet", "$L tune -C ../t.yml | grep -c .", TUNE " | grep -c .", NULL},
+
     {"board --port", "$L board ../c.yml", "$L board ../c.yml --port 70000", "--port: expected at most 65535"},
 
     {"components --kind", "$L components", "$L components -k module", NULL},
@@ -304,7 +329,9 @@ static int prepare(void **state)
         "echo 'run: [{_call_: train, criterion: CrossEntropyLoss, optimizer: {_target_: SGD, lr: 0.3}, "
         "loaders: {train: {_target_: DataLoader, dataset: {_target_: TensorDataset, args: [../x2.npy, "
         "../y.npy]}, batch_size: 4}}, logdir: logs}]' > d.yml\n"
-        "sed /verbose/d c.yml > e.yml");
+        "sed /verbose/d c.yml > e.yml\n"
+        "(cat c.yml; echo 'tune: {metric: valid/loss, trials: 2, search: random, parameters: "
+        "{optimizer/lr: {log: [1e-3, 1]}}}') > t.yml");
     return 0;
 }
 

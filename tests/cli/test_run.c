@@ -486,7 +486,7 @@ static void test_wrong_configs(void **state)
          "bad.yml:1: _target_: unknown component \"SupervisdRunner\"; did you mean "},
         {"runner: {modle: x}", 2,
          "bad.yml:1: SupervisedRunner: unknown key \"modle\"; did you mean \"model\"?"},
-        {"runner: {input_key: [a, b]}", 2, "SupervisedRunner: input_key: expected one name, found 2"},
+        {"runner: {input_key: [a, b]}", 1, "train: input_key: a batch has no field \"a\""},
         {"runner: {engine: CPU}", 2, "bad.yml:1: engine: unknown component \"CPU\""},
         {"runner: ~", 2, "bad.yml:1: runner: expected a runner"},
         {"run: ~", 2, "bad.yml:1: run: expected a list of calls, found nothing"},

@@ -249,6 +249,15 @@ static void blank_times(char *text)
     }
 }
 
+/* How long ranks have waited for each other differs from run to run. */
+static void hide_waiting(char *text)
+{
+    char *line = strstr(text, "the ranks waited for each other ");
+    if (!line) return;
+    char *end = line + strcspn(line, "\n");
+    memmove(line, end, strlen(end) + 1);
+}
+
 static result run(const job *j)
 {
     char place[1100], out[1100], err[1100];
@@ -271,6 +280,7 @@ static result run(const job *j)
         for (time += strlen("runtime: "); *time && !strchr(" \n", *time); time++) *time = '0';
     blank_times(printed);
     hide_profile(printed);
+    hide_waiting(printed);
     r.text = lki_format("%s%s%s", said, printed, files);
     free(printed), free(said), free(files);
     return r;

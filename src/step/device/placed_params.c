@@ -102,7 +102,8 @@ static lk_status take_in(lki_device *device, lk_param *param)
     return LK_OK;
 }
 
-/* Frozen ones and buffers, or all of a step that does not train. Counters stay on the host. Who trains moves
+/* Frozen ones and buffers, or all of a step that does not train. Counters stay on the host, unless a step
+ * computes with them. Who trains moves
  * the statistics of batch norms with each batch: a new trainer takes those over. */
 static lk_status place_others(lk_step *step, bool takes_buffers)
 {
@@ -110,7 +111,7 @@ static lk_status place_others(lk_step *step, bool takes_buffers)
     return_borrowed(device);
     for (int i = 0; i < step->params.count; i++) {
         lk_param *param = step->params.items[i].param;
-        if (!lk_dtype_is_float(param->value->dtype)) continue;
+        if (!lk_dtype_is_float(param->value->dtype) && !param->is_computed) continue;
         if (lives_on(param, step->engine)) continue;
         if (takes_buffers && param->is_buffer) LKI_TRY(lki_param_leave(param));
         LKI_TRY(param->home ? borrow(step, param) : take_in(device, param));
