@@ -159,13 +159,13 @@ typedef struct lk_criterion_callback_options {
  * samples over the sum of their weights. (Class weights count; samples of ignore_index have
  * weight zero.) It has the same bits however the samples are divided into batches and ranks.
  *
- * That is so in evaluation, for every loss of the library with the reduction mean or batch mean,
- * and in training on the CPU in fp32 for a CrossEntropyLoss without label smoothing. In all other
- * cases (training otherwise, another reduction, your own criterion or handle_batch, one of
- * several criteria) it is the mean of the losses of the batches, each weighted by its samples
- * that count, and its last digits depend on the batches. The loss of a batch with padding is then
- * the mean over its samples that count, if the loss is one of the library with the reduction mean
- * or batch mean. */
+ * That is so in evaluation, for CrossEntropy, NLL, BCE, BCEWithLogits, MSE, L1, SmoothL1, Huber and
+ * KLDiv with the reduction mean or batch mean, and in training on the CPU in fp32 for a
+ * CrossEntropyLoss without label smoothing. In all other cases (training otherwise, another
+ * reduction, another loss, your own criterion or handle_batch, one of several criteria) it is the
+ * mean of the losses of the batches, each weighted by its samples that count, and its last digits
+ * depend on the batches. The loss of a batch with padding is then the mean over its samples that
+ * count for the losses that are named here, and the mean over all its samples for others. */
 #define lk_criterion_callback(...)                                                                           \
     LK_CALL0_(lk_criterion_callback_with, lk_criterion_callback_options, __VA_ARGS__)
 lk_callback *lk_criterion_callback_with(const lk_criterion_callback_options *options);
