@@ -355,8 +355,8 @@ static int run_config(const job *run, lk_status *status)
         exit_code = lki_is_to_meet_again() ? report_meeting() : report_stop(run);
     else if (*status)
         exit_code = lki_report(*status == LK_ERR_CONFIG ? LKI_EXIT_WRONG : LKI_EXIT_FAILED);
-    else if (!run->quiet && lk_rank() == 0)
-        lki_print_best(run->config, run->expdir);
+    if (!*status && run->role.source != LKI_ROLE_LOCAL) lki_attempt_is_done();
+    if (!*status && !run->quiet && lk_rank() == 0) lki_print_best(run->config, run->expdir);
     lki_plan_fini(&plan);
     return exit_code;
 }
@@ -436,10 +436,28 @@ static lk_status check_min_nodes(const job *run)
     return LK_OK;
 }
 
+/* How many calls train, if the last call is one of them: what follows would be lost. */
+static int count_trainings(const lki_node *calls)
+{
+    int count = 0;
+    for (int i = 0; calls && calls->kind == LKI_NODE_LIST && i < calls->count; i++) {
+        const lki_node *name = lki_node_get(calls->entries[i].value, "_call_");
+        bool trains = name && name->kind == LKI_NODE_SCALAR && !strcmp(name->text, "train");
+        if (trains)
+            count++;
+        else if (i == calls->count - 1)
+            return 0;
+    }
+    return count;
+}
+
 static int run_with_restarts(job *run)
 {
     int exit_code;
     if (lki_launch_role(&run->role, lki_process_flags(), NULL, -1)) return lki_report(LKI_EXIT_WRONG);
+    /* Forked ranks are started again all together, and find that nothing is left to train. */
+    if (run->role.source != LKI_ROLE_LOCAL)
+        lki_attempt_expect(count_trainings(lki_node_get(run->config->tree.root, "run")));
     lki_role met = run->role;
     if (lki_meet_without_mpi(&met)) return lki_report(LKI_EXIT_WRONG);
     if (lki_run_with_restarts(&exit_code, attempt_run, run, run->max_restarts, run->role.rank))

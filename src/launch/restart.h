@@ -33,6 +33,14 @@ int lki_restarts_allowed(void);
 /* Whether this process is an attempt that follows another one. */
 bool lki_is_restart(void);
 
+/* Ranks that were started one by one end one by one. One that is killed when the others have left must not be
+ * started again: nobody would come to meet it. So an attempt says when its work is done: after so many runs
+ * have trained on all ranks (0: no number of them does), or by itself. A signal that kills it later ends the
+ * job well. */
+void lki_attempt_expect(int trainings);
+void lki_attempt_has_trained(void);
+void lki_attempt_is_done(void);
+
 /* In an attempt: its run has been ended so that the ranks meet again (LKI_EXIT_AGAIN). */
 void lki_ask_to_meet_again(void);
 bool lki_is_to_meet_again(void);

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
+#include "launch/restart.h"
 #include "optim/scheduler.h"
 #include "resume/kept_optimizer.h"
 #include "resume/run_terms.h"
@@ -280,6 +281,7 @@ static lk_status train_rank(lk_runner *runner)
     runner->run->stop.flag = lki_signals_begin();
     lk_status status = lki_run_loop(runner);
     if (status == LK_OK) status = lki_distributed_share_signal(runner);
+    if (status == LK_OK) lki_attempt_has_trained();
     lki_signals_end(status != LK_OK);
     runner->run->stop.flag = NULL;
     lki_logdir_unlock(runner->run->given.logdir, &runner->run->reporting.logdir_lock);
