@@ -32,7 +32,7 @@ if(LOCKSTEP_HAVE_MPICH)
     lockstep_plugin(mpich comm/mpi ${LOCKSTEP_MPICH_LIBRARIES})
     target_include_directories(lockstep_mpich SYSTEM PRIVATE ${MPICH_INCLUDE_DIR})
     target_compile_definitions(lockstep_mpich PRIVATE LOCKSTEP_PLUGIN_MPICH=1)
-    target_compile_options(lockstep_mpich PRIVATE -Wno-stringop-overflow) # GCC takes MPI_STATUSES_IGNORE for an array
+    target_compile_options(lockstep_mpich PRIVATE -Wno-unknown-warning-option -Wno-stringop-overflow) # GCC takes MPI_STATUSES_IGNORE for an array
 endif()
 if(LOCKSTEP_HAVE_GLOO)
     lockstep_plugin(gloo comm/gloo ${LOCKSTEP_GLOO_LIBRARIES}) # the one C++ file

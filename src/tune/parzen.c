@@ -175,7 +175,7 @@ static double draw_normal(lk_generator *generator)
 static double draw_choice(const lki_parzen *p, int k, lk_generator *generator)
 {
     double at = lk_generator_f64(generator);
-    for (double choice = 0; choice < p->range->high; choice++) {
+    for (int choice = 0; choice < (int)p->range->high; choice++) {
         double mass = choice_kernel(p, k, choice);
         if (at < mass) return choice;
         at -= mass;

@@ -206,7 +206,7 @@ static void test_tf32_is_a_wish(void **state)
 static void test_catalysts_flags(void **state)
 {
     (void)state;
-    enter("cli_catalyst");
+    enter("cli_catalyst_flags");
     static const char *const ways[] = {
         "--config " EXAMPLES
         "/digits.json --run/0/loaders/train/batch_size=8 --run/0/loaders/valid/batch_size=8 "
