@@ -72,11 +72,12 @@ static lk_status check_cut(const lk_runner *runner, const lki_run_loader *entry,
                            int64_t batch_size)
 {
     int64_t own = lk_loader_batch_size(entry->loader);
-    if (cut->world == runner->world_size && batch_size == own) return LK_OK;
+    int ranks = lki_run_share_count(runner);
+    if (cut->world == ranks && batch_size == own) return LK_OK;
     return lki_fail(LK_ERR_INVALID,
                     "the run was left in the middle of a pass over loader \"%s\", with batch size %lld on %d "
                     "ranks, and cannot go on there with %lld on %d",
-                    entry->key, (long long)batch_size, cut->world, (long long)own, runner->world_size);
+                    entry->key, (long long)batch_size, cut->world, (long long)own, ranks);
 }
 
 static lk_status restore_cut(const lk_runner *runner, lki_run_loader *entry, const lk_state_dict *state)
@@ -95,7 +96,8 @@ static lk_status restore_cut(const lk_runner *runner, lki_run_loader *entry, con
     LKI_TRY(check_cut(runner, entry, &cut, batch_size));
     if (!entry->cut && !(entry->cut = LKI_NEW(lk_loader_state))) return LK_ERR_NOMEM;
     *entry->cut = cut;
-    entry->cut->rank = runner->rank; /* rank 0 has saved it; the order is the same for all */
+    /* Rank 0 has saved it; the order is the same for all. */
+    entry->cut->rank = runner->rank * lki_run_own_share_count(runner);
     return LK_OK;
 }
 

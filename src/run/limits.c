@@ -29,8 +29,7 @@ static lk_status count_batches(const lk_runner *runner, int64_t *out, int *loade
         const lki_run_loader *entry = &run->loaders.items[i];
         lk_pass_size size;
         if (!trains(entry)) continue;
-        lk_pass_options pass = {LK_SIZE(lk_pass_options), .rank = runner->rank, .world = runner->world_size,
-                                .train = true};
+        lk_pass_options pass = lki_run_pass_of(runner, runner->rank, true);
         LKI_TRY(lk_loader_size(entry->loader, &pass, &size));
         int64_t batches = lki_run_limit_batches(run, entry, size.batch_count);
         *out = batches == LK_LENGTH_UNKNOWN || *out == LK_LENGTH_UNKNOWN ? LK_LENGTH_UNKNOWN : *out + batches;
@@ -44,6 +43,13 @@ static lk_status check_division(const lk_runner *runner, int train_loaders)
     if (train_loaders != 1)
         return lki_fail(LK_ERR_INVALID, "valid_every: the run has %d train loaders: divide one alone",
                         train_loaders);
+    for (int i = 0; i < runner->run->loaders.count; i++)
+        if (trains(&runner->run->loaders.items[i]) && runner->run->loaders.items[i].repeat)
+            return lki_fail(
+                LK_ERR_INVALID,
+                "valid_every: loader \"%s\" repeats its first batches (BatchOverfitCallback): leave "
+                "one of the two out",
+                runner->run->loaders.items[i].key);
     if (runner->run->loaders.count == 1)
         return lki_fail(LK_ERR_INVALID,
                         "valid_every: there is no loader besides \"%s\" to go through: add a valid loader",
@@ -116,7 +122,7 @@ int64_t lki_limits_first_batch(const lk_runner *runner)
 int64_t lki_limits_piece(const lk_runner *runner, int64_t first, int64_t count)
 {
     const lk_train_options *options = &runner->run->given.options;
-    int64_t piece = count - first;
+    int64_t piece = count == LK_LENGTH_UNKNOWN ? count : count - first;
     int64_t steps_left = options->max_steps - runner->batch_step + runner->loader_batch_step;
     if (options->valid_every > 0 && piece > options->valid_every) piece = options->valid_every;
     if (options->max_steps > 0 && piece > steps_left) piece = steps_left;

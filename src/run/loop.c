@@ -136,14 +136,13 @@ static void set_length(lk_runner *runner, lki_run_loader *entry, const lk_pass_s
     int64_t whole = lki_run_limit_batches(runner->run, entry, size->batch_count), piece = whole;
     runner->loader_batch_size = lk_loader_batch_size(runner->loader);
     entry->pass_batches = whole;
-    if (runner->is_train_loader && !entry->repeat)
-        piece = lki_limits_piece(runner, lki_limits_first_batch(runner), whole);
+    if (runner->is_train_loader) piece = lki_limits_piece(runner, lki_limits_first_batch(runner), whole);
     runner->loader_batch_len = piece;
     if (lki_loader_is_stream(runner->loader)) {
         runner->loader_sample_len = LK_LENGTH_UNKNOWN;
         return;
     }
-    int64_t samples = piece * runner->loader_batch_size * runner->world_size;
+    int64_t samples = piece * runner->loader_batch_size * lki_run_share_count(runner);
     runner->loader_sample_len =
         piece < whole && samples < size->total_sample_count ? samples : size->total_sample_count;
 }
@@ -221,7 +220,10 @@ static lk_status run_one_loader(lk_runner *runner, int index)
 lk_status lki_run_one_loader(lk_runner *runner, int index)
 {
     int64_t begin_ns = lki_trace_begin();
-    LKI_TRY(run_one_loader(runner, index));
+    lki_activity_words before = lki_activity_current();
+    lk_status status = run_one_loader(runner, index);
+    lki_activity_set(before.what, before.name); /* the loader's key may go with the runner */
+    LKI_TRY(status);
     /* The trace keeps the name: that of another runner, which a callback uses, may be freed first. */
     if (runner->run->profile.trace) lki_trace_end(LKI_TRACE_PHASE, runner->loader_key, begin_ns);
     return LK_OK;
@@ -286,6 +288,9 @@ static lk_status run_epochs(lk_runner *runner)
     LKI_TRY(lki_distributed_agree_to_stop(runner));
     while (lki_run_has_epochs_left(runner)) {
         if (!runner->run->resuming.inside_epoch) runner->epoch_step++;
+        /* How many epochs the steps take is not known of a stream. */
+        if (runner->run->limits.by_steps && runner->num_epochs < runner->epoch_step)
+            runner->num_epochs = runner->epoch_step;
         LKI_TRY(lki_profile_begin(runner));
         int64_t begin_ns = lki_trace_begin();
         LKI_TRY(run_epoch(runner));

@@ -48,12 +48,20 @@ int64_t lki_tokens_per_sample(const lk_runner *runner)
 /* The train batches of the whole run; 0 if that is not known. */
 static int64_t total_steps(const lk_runner *runner)
 {
-    const lki_run_loaders *loaders = &runner->run->loaders;
+    const lki_run *run = runner->run;
+    const lki_run_loader *train = NULL;
+    int64_t most = run->given.options.max_steps;
     int train_count = 0;
-    for (int i = 0; i < loaders->count; i++)
-        train_count += strncmp(loaders->items[i].key, "train", strlen("train")) == 0;
-    if (runner->loader_batch_len == LK_LENGTH_UNKNOWN) return 0;
-    return train_count == 1 ? runner->num_epochs * runner->loader_batch_len : 0;
+    for (int i = 0; i < run->loaders.count; i++) {
+        if (strncmp(run->loaders.items[i].key, "train", strlen("train")) != 0) continue;
+        train = &run->loaders.items[i];
+        train_count++;
+    }
+    if (run->limits.by_steps) return most;
+    if (train_count != 1 || train->pass_batches == LK_LENGTH_UNKNOWN) return 0;
+    int64_t every = run->limits.has_divided ? run->given.options.valid_every : 0, whole = train->pass_batches;
+    int64_t pieces = every ? (whole + every - 1) / every : 1, total = runner->num_epochs / pieces * whole;
+    return most > 0 && most < total ? most : total;
 }
 
 static void set_mark(lki_screen *screen, const lk_runner *runner, int64_t now_ns)
