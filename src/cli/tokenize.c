@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 
 #include "base/status.h"
+#include "data/token_file.h"
 
 #include <lockstep/text.h>
 
@@ -48,9 +49,8 @@ static lk_tokenizer *make_tokenizer(const tokenize_options *options)
 
 static lk_status write_tokens(const lk_tokenizer *tokenizer, const tokenize_options *options)
 {
-    for (int i = 0; i < options->files.count; i++)
-        LKI_TRY(lk_tokenize_file(tokenizer, options->output, options->files.items[i],
-                                 .end_token = options->end_token, .append = i > 0));
+    LKI_TRY(lki_tokenize_files(tokenizer, options->output, options->files.items, options->files.count,
+                               options->end_token));
     if (options->save_vocab) LKI_TRY(lk_tokenizer_save(tokenizer, options->save_vocab));
     printf("%s: tokens of %d bytes, vocabulary of %lld\n", options->output,
            lk_tokenizer_vocab_size(tokenizer) > UINT16_MAX + 1 ? 4 : 2,

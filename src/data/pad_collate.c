@@ -74,6 +74,7 @@ static lk_status longest_of(const lk_transform *self, const lk_tensor *lengths, 
                             self->kind, key, (long long)values[i], (long long)room);
         if (values[i] > longest) longest = values[i];
     }
+    if (multiple > room) multiple = room > 0 ? room : 1; /* what is longer is cut to the room anyway */
     longest = (longest + multiple - 1) / multiple * multiple;
     *out = longest < room ? longest : room;
     return LK_OK;

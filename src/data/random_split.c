@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
+#include "data/dataset.h"
 
 #include <math.h>
 
@@ -80,6 +81,7 @@ static lk_status make_parts(lk_dataset *dataset, const int64_t *counts, const in
 static lk_status split(lk_dataset *dataset, const double *lengths, int count, lk_dataset **parts,
                        const lk_random_split_options *given)
 {
+    LKI_TRY(lki_dataset_check_length(dataset, "random_split"));
     int64_t total = lk_dataset_length(dataset);
     LKI_TAKE(lk_random_split_options, options, given, lki_last_status());
     if (count < 1 || count > MAX_PARTS || !lengths)

@@ -114,8 +114,10 @@ static lk_status check_file(const char *path)
 {
     FILE *file = fopen(path, "re");
     if (!file) return lki_fail(LK_ERR_NOT_FOUND, "%s: %s", path, strerror(errno));
+    bool is_packed = getc(file) == 0x1f && getc(file) == 0x8b;
     fclose(file);
-    return LK_OK;
+    if (!is_packed) return LK_OK;
+    return lki_fail(LK_ERR_UNSUPPORTED, "%s: a stream does not unpack gzip: unpack the file first", path);
 }
 
 lk_dataset *lk_text_stream_with(const char *path, lk_tokenizer *tokenizer, int64_t max_length,

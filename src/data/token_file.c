@@ -88,23 +88,42 @@ static lk_status write_file(const lk_tokenizer *tokenizer, const char *path, con
     return status;
 }
 
+/* Appends the tokens of a text, and `end` if it is one. */
+static lk_status encode_file(const lk_tokenizer *tokenizer, const char *path, int64_t end, lki_tokens *tokens)
+{
+    lk_buffer *text;
+    LKI_TRY(lki_file_read(&text, path));
+    lk_status status =
+        lki_tokenizer_encode(tokenizer, lki_buffer_data(text), lki_buffer_nbytes(text), tokens);
+    lki_buffer_release(text);
+    if (status) return lki_fail_prefix(status, "%s", path);
+    return end >= 0 ? lki_tokens_add(tokens, end) : LK_OK;
+}
+
+lk_status lki_tokenize_files(const lk_tokenizer *tokenizer, const char *token_path,
+                             const char *const *text_paths, int count, const char *end_token)
+{
+    lki_tokens tokens = {0};
+    int64_t end = -1;
+    if (end_token) LKI_TRY(lki_tokenizer_number(tokenizer, end_token, &end));
+    lk_status status = LK_OK;
+    for (int i = 0; i < count && !status; i++) status = encode_file(tokenizer, text_paths[i], end, &tokens);
+    if (!status) status = write_file(tokenizer, token_path, &tokens, false);
+    lki_free(tokens.ids);
+    return status;
+}
+
 lk_status lk_tokenize_file_with(const lk_tokenizer *tokenizer, const char *token_path, const char *text_path,
                                 const lk_tokenize_options *given)
 {
     LKI_TAKE(lk_tokenize_options, options, given, lk_error_status());
-    lk_buffer *text;
     lki_tokens tokens = {0};
     int64_t end = -1;
     if (!tokenizer || !token_path || !text_path)
         return lki_fail(LK_ERR_INVALID, "lk_tokenize_file: the tokenizer or a path is missing");
     if (options.end_token) LKI_TRY(lki_tokenizer_number(tokenizer, options.end_token, &end));
-    LKI_TRY(lki_file_read(&text, text_path));
-    lk_status status =
-        lki_tokenizer_encode(tokenizer, lki_buffer_data(text), lki_buffer_nbytes(text), &tokens);
-    if (status) lki_fail_prefix(status, "%s", text_path);
-    if (!status && end >= 0) status = lki_tokens_add(&tokens, end);
+    lk_status status = encode_file(tokenizer, text_path, end, &tokens);
     if (!status) status = write_file(tokenizer, token_path, &tokens, options.append);
-    lki_buffer_release(text);
     lki_free(tokens.ids);
     return status;
 }

@@ -2,7 +2,7 @@
 #ifndef LKI_DATA_TOKEN_FILE_H
 #define LKI_DATA_TOKEN_FILE_H
 
-#include <lockstep/status.h>
+#include <lockstep/text.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +16,11 @@ typedef struct lki_token_file {
 /* Finds the tokens among a file's bytes. `token_nbytes` is what the caller expects, 0 for either. */
 lk_status lki_token_file_open(lki_token_file *out, const char *path, const void *data, size_t nbytes,
                               int token_nbytes);
+
+/* Writes the tokens of several texts, one behind the other, as lk_tokenize_file does: all of them, or none.
+ */
+lk_status lki_tokenize_files(const lk_tokenizer *tokenizer, const char *token_path,
+                             const char *const *text_paths, int count, const char *end_token);
 
 static inline int64_t lki_token_at(const lki_token_file *file, int64_t place)
 {

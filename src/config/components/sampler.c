@@ -84,7 +84,7 @@ static lk_distributed_sampler_options distributed_options(lk_args *args)
 
 static lk_status build_distributed(const lk_component *self, lk_args *args, void **out)
 {
-    (void)self;
+    LKI_TRY(check_length(self, args, "dataset"));
     lk_distributed_sampler_options options = distributed_options(args);
     return built(lk_distributed_sampler_with(length_of(args, "dataset"), &options), out);
 }
