@@ -5,6 +5,7 @@
 #include "base/take.h"
 #include "callbacks/callbacks.h"
 #include "data/transform.h"
+#include "run/shards.h"
 
 #include <string.h>
 
@@ -22,6 +23,11 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
 {
     const mix_context *own = callback->context;
     const lki_run *run = runner->run;
+    if (lki_run_shards(runner))
+        return lki_fail(LK_ERR_UNSUPPORTED,
+                        "%sCallback: shards are mixed each for itself: give the loader batch_transforms "
+                        "instead, or leave shards out",
+                        callback->ops->name);
     for (int i = 0; i < run->loaders.count; i++) {
         const lki_run_loader *entry = &run->loaders.items[i];
         if (!own->everywhere && !is_train_key(entry->key)) continue;

@@ -50,6 +50,29 @@ static bool is_batch_norm(const lki_node *node)
     return node->op == LK_OP_BATCH_NORM || node->op == LK_OP_BATCH_NORM_RELU;
 }
 
+static bool writes(const lki_node *node, const lk_param *param)
+{
+    if (node->dead || !(lk_op_flags(node->op) & LK_OP_WRITES_OPERANDS)) return false;
+    for (int i = 0; i < node->input_count; i++) {
+        const lk_value *root = node->in[i] ? lki_value_root(node->in[i]) : NULL;
+        if (root && root->storage == LKI_STORAGE_PARAM && root->param == param) return true;
+    }
+    return false;
+}
+
+/* A buffer that the graph itself moves has another value by the time of the backward half. */
+static bool reads_what_moves(const lki_node *node)
+{
+    if (is_batch_norm(node) && node->attr.norm.training) return false; /* copied without them */
+    for (int i = 0; i < node->input_count; i++) {
+        lk_value *root = node->in[i] ? lki_value_root(node->in[i]) : NULL;
+        if (!root || root->storage != LKI_STORAGE_PARAM || !root->param->is_buffer) continue;
+        for (const lki_node *at = root->graph->first; at; at = at->next)
+            if (writes(at, root->param)) return true;
+    }
+    return false;
+}
+
 /* Whether a node's results can be had a second time, with the same bits and without a trace. */
 static bool is_repeatable(const lki_node *node)
 {
@@ -58,6 +81,7 @@ static bool is_repeatable(const lki_node *node)
     if (node->op == LK_OP_ATTENTION) return node->attr.attention.p <= 0 || node->attr.attention.p >= 1;
     if (flags & (LK_OP_IS_LEAF | LK_OP_IS_RANDOM | LK_OP_RUNS_ON_HOST)) return false;
     if (lki_is_param_cast(node)) return false; /* an engine may do all of them at once */
+    if (reads_what_moves(node)) return false;
     return is_batch_norm(node) || !(flags & LK_OP_WRITES_OPERANDS);
 }
 
@@ -69,6 +93,8 @@ static bool is_small(const lk_value *value)
 static bool is_kept(const round *r, lk_value *value)
 {
     const lki_node *node = lki_value_root(value)->node;
+    /* A view that the backward half has made: its own input has been replaced already. */
+    if (!goes_forward(value->node)) return true;
     return value->is_kept || lki_value_root(value)->is_kept || !region_of(node, r->depth) ||
            !is_repeatable(node) || is_small(value) || (node->op == LK_OP_DROPOUT && value->index > 0);
 }

@@ -25,10 +25,12 @@ typedef struct contents {
 /* Which bag each of n places belongs to: how many bags have begun, less 1. */
 static lk_value *bag_of_each(lk_value *offsets, int64_t bags, int64_t places)
 {
+    lk_graph *graph = lk_value_graph(offsets);
     lk_value *begins = lk_op_slice(offsets, 0, 0, bags, 1);
-    lk_value *place = lk_op_arange(lk_value_graph(offsets), 0, (double)places, 1, LK_I64);
-    lk_value *has_begun = lk_op_less_equal(lk_op_unsqueeze(begins, 0), lk_op_unsqueeze(place, 1));
-    lk_value *count = lk_op_sum(lk_op_cast(has_begun, LK_F64), LK_AXES(1), false);
+    /* A bag without rows at the end begins behind the last place. */
+    lk_value *marks = lk_op_scatter_add(lk_op_zeros(graph, LK_SHAPE(places + 1), LK_F64), 0, begins,
+                                        lk_op_ones(graph, LK_SHAPE(bags), LK_F64));
+    lk_value *count = lk_op_slice(lk_op_cumsum(marks, 0), 0, 0, places, 1);
     return lk_op_cast(lk_op_add_scalar(count, -1), LK_I64);
 }
 

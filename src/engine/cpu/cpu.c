@@ -214,8 +214,10 @@ static const char *kernels(const lk_engine *engine)
 /* AMX multiplies in bf16; attention as one op does so in f32. */
 static bool joins_attention(const lk_engine *engine, lk_dtype precision)
 {
-    const lki_cpu *cpu = engine->state;
-    return precision != LK_BF16 || cpu->level < LKI_CPU_LEVEL_AMX;
+    lki_cpu *cpu = engine->state;
+    if (precision != LK_BF16) return true;
+    lki_cpu_low(cpu); /* finds out about bf16, which it leaves until somebody asks */
+    return cpu->level < LKI_CPU_LEVEL_AMX;
 }
 
 const char *lki_cpu_f32_kernels(const lk_engine *engine)
