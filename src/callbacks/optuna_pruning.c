@@ -34,6 +34,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
         return lki_fail(LK_ERR_CONFIG,
                         "OptunaPruningCallback: this run is no trial: start it with `lockstep tune`, or "
                         "leave the callback out");
+    if (!lki_study_watches(runner->run->given.logdir)) return LK_OK;
     return lki_metric_names_watch(runner, "OptunaPruningCallback", loader_key(context), metric_key(context));
 }
 
@@ -51,7 +52,7 @@ static lk_status epoch_end(lk_callback *callback, lk_runner *runner)
     const char *loader = loader_key(context) ? loader_key(context) : runner->valid_loader;
     bool prune = false;
     double score;
-    if (runner->run->evaluating) return LK_OK;
+    if (runner->run->evaluating || !lki_study_watches(runner->run->given.logdir)) return LK_OK;
     if (!lki_callback_metric(runner, loader, metric_key(context), &score)) {
         if (lki_run_find_loader(&runner->run->loaders, loader) >= 0 &&
             !lk_runner_loader_metrics(runner, loader))

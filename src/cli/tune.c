@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "launch/role.h"
+#include "tune/study_file.h"
 
 #include <lockstep/log.h>
 
@@ -120,7 +121,10 @@ static lk_status open_study(lki_tuning *tuning)
     bool is_there = access(path, F_OK) == 0;
     if (tuning->options->resume && !is_there)
         return lki_fail(LK_ERR_NOT_FOUND, "tune: --resume: there is no study in %s", tuning->logdir);
-    if (tuning->options->begin_anew && access(tuning->logdir, F_OK) == 0) LKI_TRY(move_away(tuning->logdir));
+    if (tuning->options->begin_anew && access(tuning->logdir, F_OK) == 0) {
+        LKI_TRY(lki_study_file_check_rest(path));
+        LKI_TRY(move_away(tuning->logdir));
+    }
     LKI_TRY(lki_make_folders(tuning->logdir));
     return lki_study_open(&tuning->study, path, description);
 }

@@ -106,8 +106,9 @@ static lk_status set_hparams(const lki_tuning *tuning, int call, const lki_trial
 static lk_status set_place(const lki_tuning *tuning, int call, const char *logdir)
 {
     LKI_SCOPED char *last = lki_format("%s/checkpoints/runner.last.safetensors", logdir);
-    if (!last) return LK_ERR_NOMEM;
-    bool is_there = access(last, F_OK) == 0;
+    LKI_SCOPED char *older = lki_format("%s/checkpoints/runner.last.1.safetensors", logdir);
+    if (!last || !older) return LK_ERR_NOMEM;
+    bool is_there = access(last, F_OK) == 0 || access(older, F_OK) == 0;
     LKI_TRY(override_call(tuning, call, "logdir", logdir, ":str"));
     LKI_TRY(override_call(tuning, call, "resume", "null", ""));
     LKI_TRY(override_call(tuning, call, "overwrite", is_there ? "n" : "y", ""));
@@ -125,8 +126,10 @@ lk_status lki_tune_become_trial(const lki_tuning *tuning, const lki_trial *trial
         calls = lki_node_get(tuning->config->tree.root, "run");
         const lki_node *name = lki_node_get(calls->entries[i].value, "_call_");
         if (!name || name->kind != LKI_NODE_SCALAR || strcmp(name->text, "train") != 0) continue;
+        LKI_SCOPED char *others = lki_format("%s.call_%d", logdir, i);
+        if (!others) return LK_ERR_NOMEM;
         LKI_TRY(set_hparams(tuning, i, trial));
-        LKI_TRY(set_place(tuning, i, logdir));
+        LKI_TRY(set_place(tuning, i, i == tuning->call ? logdir : others));
     }
     return LK_OK;
 }

@@ -67,7 +67,10 @@ static lk_status run_trial(const lki_tuning *tuning, const lki_trial *trial)
 /* Ranks that the run forks end inside of it: only rank 0 comes back. */
 static _Noreturn void be_trial(const lki_tuning *tuning, int index, const lki_trial *trial, int line)
 {
-    lki_study_join(line, (lki_study_metric){tuning->loader_key, tuning->metric_key, tuning->minimize});
+    const char *logdir = lki_tune_logdir_of(tuning, trial); /* for the life of the process */
+    if (!logdir) _exit(LKI_EXIT_FAILED);
+    lki_study_join(line,
+                   (lki_study_metric){tuning->loader_key, tuning->metric_key, tuning->minimize, logdir});
     take_cores(index, tuning->jobs);
     lk_status status = run_trial(tuning, trial);
     if (status) fprintf(stderr, "lockstep: %s\n", lk_error());

@@ -90,7 +90,7 @@ static lk_status add_default_callbacks(lk_runner *runner)
     if (run->evaluating && run->given.options.verbose && !has_callback(run, "Progress"))
         LKI_TRY(lki_run_add_callback(runner, lk_progress_callback()));
     if (run->evaluating) return LK_OK;
-    if (lki_study_joined() && !has_callback(run, "OptunaPruning"))
+    if (lki_study_watches(run->given.logdir) && !has_callback(run, "OptunaPruning"))
         LKI_TRY(lki_run_add_callback(runner, lk_optuna_pruning_callback()));
     if (runner->optimizer && !has_callback(run, "Optimizer"))
         LKI_TRY(lki_run_add_callback(runner, lk_optimizer_callback()));

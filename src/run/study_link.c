@@ -1,5 +1,6 @@
 #include "run/study_link.h"
 
+#include "base/memory.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -18,6 +19,11 @@ void lki_study_join(int fd, lki_study_metric metric)
 const lki_study_metric *lki_study_joined(void)
 {
     return study >= 0 ? &watched : NULL;
+}
+
+bool lki_study_watches(const char *logdir)
+{
+    return study >= 0 && (!watched.logdir || lki_same_text(logdir, watched.logdir));
 }
 
 static lk_status fail_gone(void)

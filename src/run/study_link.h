@@ -27,6 +27,7 @@ typedef struct lki_study_message {
 typedef struct lki_study_metric {
     const char *loader_key, *metric_key; /* borrowed, for the life of the process */
     bool minimize;
+    const char *logdir; /* of the run that counts; borrowed likewise; NULL: each run does */
 } lki_study_metric;
 
 /* This process is a trial from now on. `fd` stays the caller's. */
@@ -34,6 +35,9 @@ void lki_study_join(int fd, lki_study_metric metric);
 
 /* NULL: this process is no trial. */
 const lki_study_metric *lki_study_joined(void);
+
+/* Whether this process is a trial, and the run with this logdir the one that counts. */
+bool lki_study_watches(const char *logdir);
 
 /* LK_ERR_PEER if the study has ended. */
 lk_status lki_study_tell_epoch(int64_t epoch, double value, bool *prune);

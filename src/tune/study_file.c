@@ -181,12 +181,26 @@ static bool take_lock(int fd)
     return false;
 }
 
+static lk_status fail_at_work(const char *path)
+{
+    return lki_fail(LK_ERR_INVALID, "%s: another `lockstep tune` is at work there", path);
+}
+
+lk_status lki_study_file_check_rest(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) return LK_OK;
+    bool is_free = take_lock(fd);
+    close(fd);
+    return is_free ? LK_OK : fail_at_work(path);
+}
+
 static lk_status lock(lki_study *study)
 {
     study->fd = open(study->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (study->fd < 0) return lki_fail(LK_ERR_IO, "%s: could not open: %s", study->path, strerror(errno));
     if (take_lock(study->fd)) return LK_OK;
-    return lki_fail(LK_ERR_INVALID, "%s: another `lockstep tune` is at work there", study->path);
+    return fail_at_work(study->path);
 }
 
 lk_status lki_study_file_open(lki_study *study, const char *description)

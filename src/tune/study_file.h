@@ -6,6 +6,8 @@
 
 /* Opens, locks and reads study->path, or begins it with the description. */
 lk_status lki_study_file_open(lki_study *study, const char *description);
+/* Fails if somebody is at work there. */
+lk_status lki_study_file_check_rest(const char *path);
 
 lk_status lki_study_write_begin(const lki_study *study, const lki_trial *trial);
 lk_status lki_study_write_epoch(const lki_study *study, const lki_trial *trial); /* the last one */

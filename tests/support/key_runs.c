@@ -100,7 +100,7 @@ static void run_job(const job *j, const char *place, int terminal)
     if (terminal >= 0) dup2(terminal, STDOUT_FILENO), dup2(terminal, STDERR_FILENO);
     lk_set_log_sink(lk_log_to_stderr, NULL);
     if (j->is_trial)
-        lki_study_join(lkt_study_serve("study.txt", 0), (lki_study_metric){"valid", "loss", true});
+        lki_study_join(lkt_study_serve("study.txt", 0), (lki_study_metric){"valid", "loss", true, NULL});
     if (j->is_short_of_memory) lki_set_allocation_limit(128 << 10);
     lk_config *config = lk_config_create();
     lk_status status = configure(j, config);
