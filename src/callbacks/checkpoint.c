@@ -239,17 +239,19 @@ static lk_status go_on_after_restart(const checkpoint_context *context, lk_runne
     *goes_on = false;
     if (!context->folder) return LK_OK;
     LKI_SCOPED char *path = file_in(context, NEWEST_RUNNER);
-    if (!path) return LK_ERR_NOMEM;
-    int64_t found = runner->is_master && lki_goes_on_from(path), others = lki_is_started_again();
+    LKI_SCOPED char *older = file_in(context, OLDER_RUNNER);
+    if (!path || !older) return LK_ERR_NOMEM;
+    int64_t found = 0, others = lki_is_started_again();
+    if (runner->is_master) found = lki_goes_on_from(path) ? 1 : lki_goes_on_from(older) ? 2 : 0;
     LKI_TRY(lki_take_word_of_any(runner, &others));
     bool is_new = runner->is_master && !lki_is_started_again(); /* in the place of a rank 0 that is lost */
-    if (!found && others && is_new && access(path, F_OK) == 0) {
-        lki_log(LKI_LOG_WARNING, "the other ranks were started again: going on from %s", path);
-        found = 1;
-    }
+    if (!found && others && is_new) found = access(path, F_OK) == 0 ? 1 : access(older, F_OK) == 0 ? 2 : 0;
+    if (found && is_new)
+        lki_log(LKI_LOG_WARNING, "the other ranks were started again: going on from %s",
+                found == 2 ? older : path);
     LKI_TRY(lki_take_word_of_master(runner, &found));
     *goes_on = found != 0;
-    return found ? load_into(runner, context, path, true) : LK_OK;
+    return found ? load_into(runner, context, found == 2 ? older : path, true) : LK_OK;
 }
 
 /* A list that is damaged or gone is made again: without it a worse model would become the best, and nobody
@@ -352,6 +354,10 @@ static lk_status check_min_nodes(const checkpoint_context *context, const lk_run
         return lki_fail(LK_ERR_INVALID,
                         "min_nodes: the run goes on from its checkpoints, but CheckpointCallback has "
                         "no_save_runner: leave one of them out");
+    if (run->valid_every && !run->shards)
+        return lki_fail(LK_ERR_INVALID,
+                        "min_nodes: other ranks cannot go on inside a pass, where valid_every ends an epoch: "
+                        "add shards, or leave valid_every out");
     if (run->shards || (!saves_every(context, runner) && !saves_by_clock(runner))) return LK_OK;
     return lki_fail(LK_ERR_INVALID,
                     "min_nodes: other ranks cannot go on inside an epoch: add shards, or leave save_every, "

@@ -296,14 +296,16 @@ typedef struct job {
     int max_restarts;
     lki_role role; /* of this process; of the first rank that it forks */
     bool quiet;
-    struct stat before[MAX_CALLS];
+    struct stat before[MAX_CALLS][2]; /* of runner.last, and of the one before it */
 } job;
 
-/* The checkpoint that a call goes on from, and what is there now; NULL where the call keeps none. */
-static char *last_checkpoint(const lk_config *config, int call, struct stat *found)
+/* The checkpoint that a call goes on from (age 0) or the one before it, and what is there now; NULL where the
+ * call keeps none. */
+static char *last_checkpoint(const lk_config *config, int call, int age, struct stat *found)
 {
     *found = (struct stat){0};
-    char *path = lki_checkpoint_of_call(config, call, "runner.last.safetensors");
+    char *path =
+        lki_checkpoint_of_call(config, call, age ? "runner.last.1.safetensors" : "runner.last.safetensors");
     if (path && stat(path, found) != 0) *found = (struct stat){0};
     return path;
 }
@@ -315,20 +317,32 @@ static bool is_new(const struct stat *before, const struct stat *now)
                            now->st_mtim.tv_nsec != before->st_mtim.tv_nsec);
 }
 
+/* The newest that the run has written; NULL if it has written none. In a file system without links the older
+ * one is alone if the run died between the two steps of a save. */
+static char *new_checkpoint(const job *run, int call)
+{
+    struct stat now;
+    char *path = last_checkpoint(run->config, call, 0, &now);
+    if (path && !now.st_ino) {
+        lki_free(path);
+        path = last_checkpoint(run->config, call, 1, &now);
+        if (path && !is_new(&run->before[call][1], &now)) now = (struct stat){0};
+    }
+    if (path && is_new(&run->before[call][0], &now)) return path;
+    lki_free(path);
+    return NULL;
+}
+
 /* The place of a run that was asked to stop. */
 static int report_stop(const job *run)
 {
     char *saved = NULL;
     lki_report(LKI_EXIT_FAILED);
     for (int i = 0; i < MAX_CALLS; i++) {
-        struct stat now;
-        char *path = last_checkpoint(run->config, i, &now);
-        bool is_later = path && is_new(&run->before[i], &now);
-        if (is_later) lki_free(saved);
-        if (is_later)
-            saved = path;
-        else
-            lki_free(path);
+        char *path = new_checkpoint(run, i);
+        if (!path) continue;
+        lki_free(saved);
+        saved = path;
     }
     lki_print_how_to_go_on(run->config, saved);
     lki_free(saved);
@@ -375,14 +389,12 @@ static void say_how(const job *run, const lki_attempt_place *place, const char *
 static lk_status go_on_from_last(job *run, const lki_attempt_place *place)
 {
     bool any = false;
-    if (run->role.source != LKI_ROLE_LOCAL) lki_started_again();
+    lki_started_again();
     if (run->role.rank != 0) return LK_OK; /* rank 0 has what the others go on from */
     for (int i = 0; i < MAX_CALLS; i++) {
-        struct stat now;
-        LKI_SCOPED char *path = last_checkpoint(run->config, i, &now);
-        if (!path || !is_new(&run->before[i], &now)) continue;
-        LKI_TRY(run->role.source == LKI_ROLE_LOCAL ? set_text(run->config, i, "resume", path)
-                                                   : lki_started_again_from(path));
+        LKI_SCOPED char *path = new_checkpoint(run, i);
+        if (!path) continue;
+        LKI_TRY(lki_started_again_from(path));
         LKI_TRY(set_int(run->config, i, "overwrite", &(lki_option_int){true, 0})); /* it has done so */
         say_how(run, place, path);
         any = true;
@@ -500,7 +512,8 @@ static int run(const void *pointer)
     job.max_restarts = (int)options->max_restarts.value;
     lk_status applied = apply_to_calls(config, options);
     if (!applied) applied = check_min_nodes(&job);
-    for (int i = 0; i < MAX_CALLS; i++) lki_free(last_checkpoint(config, i, &job.before[i]));
+    for (int i = 0; i < 2 * MAX_CALLS; i++)
+        lki_free(last_checkpoint(config, i / 2, i % 2, &job.before[i / 2][i % 2]));
     if (applied)
         exit_code = lki_report(LKI_EXIT_WRONG);
     else if (job.max_restarts > 0)

@@ -1,5 +1,6 @@
 #include "resume/started_again.h"
 
+#include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -35,6 +36,7 @@ lk_status lki_started_again_from(const char *path)
 bool lki_goes_on_from(const char *path)
 {
     for (int i = 0; i < checkpoint_count; i++)
-        if (checkpoints[i] && strcmp(checkpoints[i], path) == 0) return true;
+        if (checkpoints[i] && (strcmp(checkpoints[i], path) == 0 || lki_is_same_file(checkpoints[i], path)))
+            return true;
     return false;
 }
