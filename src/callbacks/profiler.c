@@ -1,4 +1,5 @@
 /* Catalyst's ProfilerCallback: it tells the run what to trace, and when. */
+#include "base/atomic_file.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/take.h"
@@ -7,6 +8,15 @@
 
 #include <limits.h>
 #include <string.h>
+
+/* Before an epoch is spent. */
+static lk_status make_folder_of(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    if (!slash || slash == path) return LK_OK;
+    LKI_SCOPED char *folder = lki_format("%.*s", (int)(slash - path), path);
+    return folder ? lki_make_folders(folder) : LK_ERR_NOMEM;
+}
 
 static lk_status start(lk_callback *callback, lk_runner *runner)
 {
@@ -22,6 +32,7 @@ static lk_status start(lk_callback *callback, lk_runner *runner)
     if (own->epoch > runner->num_epochs)
         return lki_fail(LK_ERR_INVALID, "ProfilerCallback: epoch: the run has %lld epochs, and no epoch %d",
                         (long long)runner->num_epochs, own->epoch);
+    if (runner->is_master) LKI_TRY(make_folder_of(own->export_chrome_trace_path));
     run->given.options.profile = true;
     run->given.options.profile_batches = own->num_batches ? own->num_batches : INT_MAX;
     run->profile.wish.given = true;

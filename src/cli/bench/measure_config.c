@@ -44,9 +44,29 @@ static lk_status take_all(lk_args *args, lki_call_lists *l, lk_train_options *op
     return lki_call_take_loaders(args, l, &options->loaders);
 }
 
+/* Of the config's callbacks, those that say what the loss is; the others are freed. */
+static lk_status keep_losses(lk_args *args, lki_call_lists *l, lk_train_options *options)
+{
+    static const char *const names[] = {"Criterion", "Backward", "MetricAggregation"};
+    lk_status status = lki_call_take_callbacks(args, l, &options->callbacks);
+    int kept = 0;
+    for (int i = 0; i < options->callbacks.count; i++) {
+        lk_callback *callback = l->callbacks[i];
+        bool says = false;
+        for (int k = 0; callback && k < 3; k++) says = says || !strcmp(callback->ops->name, names[k]);
+        if (says)
+            l->callbacks[kept++] = callback;
+        else if (callback)
+            lk_callback_free(callback);
+    }
+    options->callbacks.count = kept;
+    return status;
+}
+
 static void drop_all(const lk_train_options *options)
 {
     for (int i = 0; i < options->loaders.count; i++) lk_loader_free(options->loaders.items[i].loader);
+    for (int i = 0; i < options->callbacks.count; i++) lk_callback_free(options->callbacks.items[i]);
     lk_module_free(options->model);
     lk_criterion_free(options->criterion);
     lk_optimizer_free(options->optimizer);
@@ -75,6 +95,7 @@ static lk_status take_trial(lk_args *args, lki_call_lists *l, lk_train_options *
     options->ddp = false;
     options->nproc = trial->ranks;
     lk_status status = take_all(args, l, options);
+    if (status == LK_OK) status = keep_losses(args, l, options);
     if (status == LK_OK && args->status) status = args->status;
     if (status == LK_OK && trial->ranks) status = keep_train_loader(options, trial->global_batch);
     return status;
@@ -100,7 +121,7 @@ lk_status lki_config_run_trial(lk_config *config, lki_plan *plan, const lki_tria
         drop_all(&options);
         lk_callback_free(callback);
     } else {
-        options.callbacks = (lk_callback_list){&callback, 1};
+        l.callbacks[options.callbacks.count++] = callback; /* there is room for one more */
         status = lk_train_with(lk_args_runner(&args), &options);
     }
     lki_call_lists_fini(&l);
