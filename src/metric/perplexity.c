@@ -17,7 +17,8 @@ typedef struct perplexity_metric {
 static double surprise(const float *scores, int64_t classes, int64_t stride, int64_t target)
 {
     double largest = -INFINITY, sum = 0;
-    for (int64_t c = 0; c < classes; c++) largest = fmax(largest, scores[c * stride]);
+    for (int64_t c = 0; c < classes; c++)
+        if (scores[c * stride] > largest) largest = scores[c * stride];
     for (int64_t c = 0; c < classes; c++) sum += exp((double)scores[c * stride] - largest);
     return log(sum) + largest - (double)scores[target * stride];
 }
