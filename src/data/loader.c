@@ -588,8 +588,9 @@ static lk_status check_stream_end(const lk_loader *loader)
     char text[200];
     bool all = loader->agree || loader->pass.world == 1;
     if (!lki_loader_is_stream(loader) || loader->next_batch > 0 || !all) return LK_OK;
-    return lki_fail(LK_ERR_INVALID, "%s is empty: its stream has no batch",
-                    called(loader, text, sizeof text));
+    return lki_fail(LK_ERR_INVALID, "%s is empty: its stream has no batch%s",
+                    called(loader, text, sizeof text),
+                    loader->options.drop_last ? ", or only one that drop_last drops" : "");
 }
 
 lk_status lk_loader_next(lk_loader *loader, lk_batch **out)
