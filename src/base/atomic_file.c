@@ -298,7 +298,7 @@ lk_status lki_make_folders(const char *path)
 {
     LKI_SCOPED char *partial = lki_strdup(path);
     if (!partial) return LK_ERR_NOMEM;
-    for (char *at = partial + 1;; at++) {
+    for (char *at = partial + (*partial != 0);; at++) {
         if (*at != '/' && *at != '\0') continue;
         char end = *at;
         *at = '\0';
