@@ -145,6 +145,9 @@ static void check_collated(const lk_batch *batch)
     assert_true(width >= longest && width % 8 == 0 && width <= LONGEST);
 }
 
+/* Ranks are processes, each with a default generator; here they share one. */
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
 static void *run_rank(void *pointer)
 {
     job *self = pointer;
@@ -154,12 +157,14 @@ static void *run_rank(void *pointer)
         .batch_transforms = self->collates ? lk_transforms(lk_pad_collate(.pad_values = {99})) : none);
     lkt_not_null(loader);
     if (self->train) lki_loader_set_agree(loader, agree, &self->rank);
+    pthread_mutex_lock(&one_at_a_time);
     lkt_ok(
         lk_loader_begin(loader,
                         LK_OPTIONS(lk_pass_options, .rank = self->rank.rank, .world = self->rank.with->ranks,
                                    .train = self->train, .epoch = 1, .seed = 5),
                         NULL));
     if (self->first) lkt_ok(lk_loader_seek(loader, self->first));
+    pthread_mutex_unlock(&one_at_a_time);
     for (lk_batch *batch;;) {
         lkt_ok(lk_loader_next(loader, &batch));
         if (!batch) break;
